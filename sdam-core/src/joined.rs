@@ -1,8 +1,8 @@
-//! Lists as text.
+//! Displays lists.
 
 use core::fmt::{self, Display};
 
-/// Displays items with a separator between them. For the crates of sdam only.
+/// Displays items with a separator between them. Only for use by sdam's crates.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct Joined<'a, I>(pub I, pub &'a str);

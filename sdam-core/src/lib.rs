@@ -1,9 +1,9 @@
 //! Pure state machines of MongoDB Server Discovery And Monitoring.
 //!
 //! This crate never performs I/O, awaits, reads a clock or draws its own random numbers. Bytes,
-//! time ([`time::Instant`]) and seeds ([`rng::Rng`]) are arguments, and the actions to perform are
-//! returned as [`#[must_use]`](machine::Effects) effects. It is `no_std`, so the compiler checks
-//! that promise.
+//! time ([`time::Instant`]) and seeds ([`rng::Rng`]) are passed as arguments, and the actions to
+//! perform are returned as [`#[must_use]`](machine::Effects) effects. It is `no_std`, so the
+//! compiler enforces this.
 //!
 //! | module | contents |
 //! | --- | --- |
@@ -11,12 +11,12 @@
 //! | [`hello`] | one-pass parser of hello replies, builder of hello requests |
 //! | [`reply`] | errors in replies to other commands |
 //! | [`command`] | the fields of a command that determine what a client adds to it |
-//! | [`document`] | writer for BSON documents, and documents as text |
-//! | [`error`] | the error of a server, a connection or an operation, as plain data |
+//! | [`document`] | writer for BSON documents, and their display as Extended JSON |
+//! | [`error`] | errors from servers, connections and operations, as plain data |
 //! | [`server`], [`topology`] | immutable descriptions and their equality |
-//! | [`deployment`] | [`deployment::Deployment`]: a client's view of a deployment, with all the parts below |
+//! | [`deployment`] | [`deployment::Deployment`]: a client's view, with all the parts below |
 //! | [`machine`] | [`machine::TopologyMachine`]: takes inputs, returns effects |
-//! | [`actions`] | the lists of actions that these return |
+//! | [`actions`] | the lists of actions that the state machines return |
 //! | [`monitor`], [`rtt`] | one server's check loop and its round-trip times |
 //! | [`srv`] | hosts of SRV records |
 //! | [`pool`] | clears and errors of connection pools |
@@ -24,7 +24,8 @@
 //! | [`session`] | server sessions, and the numbers of retryable writes |
 //! | [`read_preference`] | the members that may be read from |
 //! | [`event`] | published events, in order |
-//! | [`options`], [`uri_options`], [`uri`] | all options, validated; the options of connection strings; connection strings |
+//! | [`options`] | all options, validated |
+//! | [`uri`], [`uri_options`] | connection strings and their options |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![no_std]
 #![warn(clippy::indexing_slicing)]

@@ -61,13 +61,13 @@ enum LifePhase {
     Closed,
 }
 
-/// The state of a server's pool according to the commands so far.
+/// The state of a server's pool according to the effects returned so far.
 #[derive(Clone, Debug)]
 struct Pool {
     server: ServerId,
     address: ServerAddress,
     generation: Generation,
-    /// Behind a load balancer: the services to which connections lead.
+    /// Behind a load balancer: the services to which connections are open.
     services: Services,
     ready: bool,
 }
@@ -127,7 +127,7 @@ impl TopologyMachine {
         self.phase == LifePhase::Closed
     }
 
-    /// Returns the generation of new connections of the server's pool; behind a load balancer, of
+    /// Returns the generation for new connections of the server's pool; behind a load balancer, for
     /// new connections to `service`.
     pub fn generation(&self, server: ServerId, service: Option<ObjectId>) -> Option<Generation> {
         let pool = self.pool(server)?;
@@ -166,7 +166,7 @@ impl TopologyMachine {
         let Some(current) = self.current(server) else {
             return Effects::default();
         };
-        // A failed check has cost the monitor its connection, whatever the error's topology
+        // A failed check closes the monitor's connection, regardless of the error's topology
         // version, so only a success can be stale (F-50).
         if let Ok(hello) = &outcome
             && current.is_newer_than_reply(hello.topology_version)
@@ -184,7 +184,7 @@ impl TopologyMachine {
                 let error = error.without_context();
                 let mut new = ServerDescription::failed(server, address, error.clone(), now);
                 if current.is_newer_than_reply(new.topology_version) {
-                    // An older version does not replace the known one.
+                    // An older topology version does not replace the known one.
                     new.topology_version = None;
                 }
                 let clear = Some(update::Clear { cause: error, interrupt_in_use });
@@ -217,13 +217,14 @@ impl TopologyMachine {
         {
             return Effects::default();
         }
-        // Selection compares round-trip times, so a server without one stays as it is until its
-        // monitor has checked it, which is requested here.
+        // Selection compares round-trip times, so a server without one keeps its description until
+        // its monitor has checked it, which is requested here.
         if rtt.is_none() {
             return Effects::one(Effect::RequestCheck { server });
         }
         let address = current.address.clone();
-        // After an operation's error, the monitor may be disconnected and about to wait for long.
+        // After an operation's error, the monitor may be disconnected, with a long wait before its
+        // next check.
         let request_check = !current.server_type.is_available();
         let new = ServerDescription::from_hello(server, address, hello, rtt, now);
         self.update(
@@ -268,7 +269,7 @@ impl Pool {
         }
     }
 
-    /// Counts a clear and returns the new generation.
+    /// Advances the generation for a clear and returns it.
     fn clear(&mut self) -> Generation {
         self.generation = self.generation.next();
         self.ready = false;

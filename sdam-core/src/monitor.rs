@@ -41,7 +41,7 @@ pub struct MonitorConfig {
     pub streaming: bool,
     /// The arguments of every connection's first hello.
     pub handshake: Arc<Handshake>,
-    /// The declared stable API; with one, only `hello` is used.
+    /// The declared stable API; if present, only `hello` is used.
     pub server_api: Option<Arc<ServerApi>>,
     /// The framing of the first legacy hello of a connection.
     pub handshake_opcode: HandshakeOpcode,

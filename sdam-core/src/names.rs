@@ -1,7 +1,7 @@
 //! Enumerations whose values have names.
 
-/// Declares an enumeration of names, in any crate of sdam. Each value is written once, with its
-/// spelling. `Display` writes the name.
+/// Declares an enumeration whose values have names, in any crate of sdam. Each value is written
+/// once, with its spelling. `Display` writes the name.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! names {
@@ -15,7 +15,7 @@ macro_rules! names {
             /// Every value, in the order of the declaration.
             $vis const ALL: &'static [Self] = &[$(Self::$value),*];
 
-            /// Returns the name, for messages, records and counters.
+            /// Returns the name, for logs, records and counters.
             $vis const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$value => $text,)*

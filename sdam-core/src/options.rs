@@ -108,14 +108,14 @@ pub struct Options {
     pub wire_versions: WireVersions,
     /// The client's name in compatibility errors.
     pub driver_name: Arc<str>,
-    /// The maximum number of monitored servers; an excess is reported as an error.
+    /// The maximum number of monitored servers. More seeds are an error; other servers are ignored.
     pub max_servers: usize,
     /// The maximum number of selections that wait for a server at the same time; further ones fail
     /// at once. There is no limit by default (Server Selection: "Multi-threaded or asynchronous
     /// server selection").
     pub max_waiters: usize,
-    /// The maximum length of a reply to a check, in bytes; a longer reply is rejected by its
-    /// header. The default of 1 MiB is a hundred times the need of the largest replica sets.
+    /// The maximum length of a reply to a check, in bytes; a longer reply is rejected once its
+    /// header is read. The default of 1 MiB is a hundred times what the largest replica sets need.
     pub max_hello_size: usize,
     /// The framing of the first hello of a connection.
     pub handshake_opcode: HandshakeOpcode,
@@ -133,14 +133,14 @@ pub struct Options {
     pub proxy: Option<ProxyOptions>,
     /// `TCP_USER_TIMEOUT`: the time after which a TCP connection breaks if the peer has not
     /// acknowledged sent bytes, or has left no space for more; at least 1 ms. `None`, the default,
-    /// leaves the system's own limit, which is about 15 minutes on Linux.
+    /// keeps the system's own limit, which is about 15 minutes on Linux.
     ///
-    /// All connections have it as soon as they are open, those of monitors and of pools.
-    /// Until then [`connect_timeout`](Self::connect_timeout) applies. The peer's operating system
-    /// acknowledges, so a slow command breaks no connection. On an idle connection, the time
-    /// replaces the number of unanswered keep-alive probes.
+    /// It applies to all connections of monitors and pools as soon as they are open; before that,
+    /// [`connect_timeout`](Self::connect_timeout) applies. The peer's operating system sends the
+    /// acknowledgements, so a slow command does not break its connection. On an idle connection,
+    /// this time replaces the number of unanswered keep-alive probes.
     ///
-    /// It has an effect on Linux and Android only, and no connection string contains it.
+    /// It has an effect on Linux and Android only. No connection string contains it.
     #[doc(alias = "TCP_USER_TIMEOUT")]
     pub tcp_user_timeout: Option<Duration>,
     /// The strategy for giving up on a silent server before the time limit of its checks; `None`,
@@ -155,8 +155,8 @@ pub struct Options {
     pub deviations: Deviations,
     /// The warnings about the connection string.
     pub(crate) uri_warnings: Vec<Warning>,
-    /// The error of an unintelligible connection string option that protects connections. With such
-    /// an error, no topology may start.
+    /// The error for an invalid connection string option that protects connections. If it is set,
+    /// no topology may start.
     pub(crate) uri_unguarded: Option<ConfigError>,
     /// `serverSelectionTryOnce` from the connection string.
     pub(crate) uri_try_once: Option<bool>,
@@ -257,8 +257,8 @@ names! {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SelectionStrategy {
-    /// The one of two random servers that has fewer operations in progress. Single-threaded clients
-    /// choose at random.
+    /// Picks two random servers, and chooses the one with fewer operations in progress.
+    /// Single-threaded clients choose at random.
     #[default]
     TwoChoices,
     /// A random server, as in Server Selection 1.2.

@@ -38,7 +38,7 @@ pub enum Output {
         /// The connection.
         conn: ConnId,
     },
-    /// Read the server's deadline again, which has become earlier in a call not made for its timer
+    /// Read the server's deadline again: it has become earlier in a call that was not for its timer
     /// or its connections.
     Wake {
         /// The server.
@@ -85,8 +85,8 @@ pub enum Output {
     },
     /// Select a suitable server from the current description; answer with `Chosen`.
     Choose,
-    /// Send `ping` on the connection of the server's checks, and close it if it breaks or times out;
-    /// answer with `Probed`.
+    /// Send `ping` on the connection of the server's checks, and close the connection if it breaks
+    /// or times out; answer with `Probed`.
     Probe {
         /// The server.
         server: ServerId,

@@ -18,8 +18,8 @@ use crate::{
 pub struct PoolClear {
     /// The generation of new connections.
     pub generation: Generation,
-    /// Behind a load balancer, the only service whose connections become stale, namely those of a
-    /// generation below [`generation`](Self::generation).
+    /// Behind a load balancer, the service whose connections become stale if their generation is
+    /// below [`generation`](Self::generation).
     pub service_id: Option<ObjectId>,
     /// True if connections that are in use or being established are interrupted, too.
     #[doc(alias = "interruptInUseConnections")]

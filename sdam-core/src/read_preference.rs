@@ -101,15 +101,15 @@ impl ReadPreference {
         Ok(())
     }
 
-    /// Returns whether the tag sets exclude no server: there are none, or the first one is empty.
+    /// Returns whether the tag sets match every server: there are none, or the first one is empty.
     pub fn matches_any_tags(&self) -> bool {
         self.tag_sets.first().is_none_or(TagSet::is_empty)
     }
 }
 
 impl fmt::Display for ReadPreference {
-    /// Writes the text for selection errors: the mode, then the tag sets and the staleness limit if
-    /// they restrict anything (Server Selection: "Server Selection Errors").
+    /// Formats the preference for selection errors: the mode, then the tag sets and the staleness
+    /// limit if they restrict anything (Server Selection: "Server Selection Errors").
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.mode)?;
         let tagged = !self.matches_any_tags();
@@ -164,13 +164,14 @@ impl TagSet {
 
     /// Returns the value of the tag `name`.
     pub fn value(&self, name: &str) -> Option<&str> {
-        // Sets are small: comparing for equality, lengths first, is faster than searching by order.
+        // Sets are small: a linear search that compares lengths first is faster than a binary
+        // search.
         let mut tags = self.0.iter();
         let (_, value) = tags.find(|(own, _)| **own == *name)?;
         Some(value)
     }
 
-    /// Iterates over names and values, by name.
+    /// Iterates over names and values, sorted by name.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &str)> + Clone {
         self.0.iter().map(|(name, value)| (&**name, &**value))
     }
@@ -250,14 +251,14 @@ mod tests {
             Some("readPreferenceTags"),
         );
         check(&|it| it.with_max_staleness(limit), Some("maxStalenessSeconds"));
-        // Selection rejects limits that are too small, because it knows the heartbeat frequency.
+        // Limits that are too small are rejected by selection, which knows the heartbeat frequency.
         check(&|it| it.with_max_staleness(Duration::ZERO), None);
         check(&|it| it.with_hedge(true), Some("hedge"));
     }
 
     #[test]
     fn fractional_max_staleness_and_tag_names_with_nul_are_refused() {
-        // Only valid parts may be sent to a server (L-71).
+        // Only a valid read preference may be sent to a server (L-71).
         let limit = Duration::from_millis(90_500);
         let nearest = ReadPreference::new(ReadMode::Nearest);
         let tags: TagSet = [("d\0c", "ny")].into_iter().collect();

@@ -1,4 +1,4 @@
-//! Errors in replies to commands that affect the state of the server (SDAM: "Error handling").
+//! Errors in command replies that affect the state of the server (SDAM: "Error handling").
 
 use alloc::{boxed::Box, vec::Vec};
 use core::time::Duration;
@@ -22,7 +22,7 @@ const MAX_LABELS: usize = 64;
 /// `writeErrors` concern the operation and never the server, so they are left to [`write_errors`]
 /// (SDAM: "Parsing not writable primary and node is recovering errors"). The labels and the
 /// topology version of an error are those of the reply itself; `stage` is the stage that the
-/// connection had reached. The error of a server carries the [reply](Error::reply).
+/// connection had reached. An error from the server carries the [reply](Error::reply).
 ///
 /// # Errors
 ///
@@ -47,8 +47,8 @@ pub fn error(bytes: &[u8], stage: Stage) -> Option<Error> {
     check(bytes, stage).unwrap_or_else(Some)
 }
 
-/// Returns whether the reply `bytes` has `ok: 1`: the command has run, possibly with errors of
-/// individual writes or of the write concern.
+/// Returns whether the reply `bytes` has `ok: 1`: the command has run, possibly with write errors
+/// or a write concern error.
 pub fn is_ok(bytes: &[u8]) -> bool {
     integer(bytes, "ok") == Some(1)
 }
@@ -95,7 +95,7 @@ impl WriteError {
     }
 }
 
-/// Returns the base of backoffs that an overloaded server suggests, if it is positive (Client
+/// Returns the base backoff that an overloaded server suggests, if it is positive (Client
 /// Backpressure: "baseBackoffMS").
 pub fn base_backoff(bytes: &[u8]) -> Option<Duration> {
     let millis = integer(bytes, "baseBackoffMS")?;
@@ -206,7 +206,7 @@ impl<'a> WriteConcernError<'a> {
     }
 }
 
-/// Returns the text of a message, even if it is not UTF-8, because it may quote user data.
+/// Returns a message even if it is not valid UTF-8, because it may quote user data.
 fn text(field: Option<Field<'_>>) -> Option<Box<str>> {
     field?.text_lossy()
 }

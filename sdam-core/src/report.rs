@@ -8,14 +8,14 @@ use crate::{
     ids::{Generation, ObjectId},
 };
 
-/// An error of a pooled connection, as the operation or the pool reports it.
+/// An error on a pooled connection, as reported by the operation or the pool.
 ///
-/// A pool reports each of these events of a connection, once:
+/// A pool reports each of these events in the life of a connection, once:
 ///
 /// | event | report | effect on the server |
 /// | --- | --- | --- |
 /// | the name is not found, or the proxy fails | [`network`](Error::network) or [`timeout`](Error::timeout) at [`Stage::Dns`] or [`Stage::Proxy`] | Unknown, pool cleared, check cancelled |
-/// | connecting, TLS or hello breaks or takes too long | `network` or `timeout` at [`Stage::Connect`], [`Stage::Tls`] or [`Stage::Hello`] | none: it may be [overloaded](Self::new) |
+/// | connecting, TLS or hello breaks or takes too long | `network` or `timeout` at [`Stage::Connect`], [`Stage::Tls`] or [`Stage::Hello`] | none: the server may be [overloaded](Self::new) |
 /// | the certificate is not trusted, or the peer does not speak the protocol | [`protocol`](Error::protocol) at `Stage::Tls` or `Stage::Hello` | Unknown, pool cleared, check cancelled |
 /// | hello is answered with `ok: 0` | the [error of the reply](crate::reply::error) at `Stage::Hello`, or at [`Stage::Auth`] if the connection has a credential | Unknown, pool cleared, check cancelled (at a state change error requested); none if the server is overloaded |
 /// | hello is answered with `ok: 1` | no error: [`Input::Handshake`](crate::machine::Input::Handshake) | as after a successful check |
@@ -24,12 +24,12 @@ use crate::{
 /// | an established connection breaks | `network` at [`Stage::Operation`] | Unknown, pool cleared, check cancelled |
 /// | a reply takes longer than the operation allows | `timeout` at `Stage::Operation` | none |
 /// | a reply is malformed or too long | `protocol` at `Stage::Operation` | none |
-/// | a command is answered with an error, also of the write concern | the error of the reply at `Stage::Operation` | a state change error: Unknown, check requested, and at a shutdown the pool is cleared; any other error: none |
+/// | a command is answered with an error, including a write concern error | the error of the reply at `Stage::Operation` | a state change error: Unknown, check requested, and at a shutdown the pool is cleared; any other error: none |
 /// | no connection can be checked out | nothing: see [`Error::pool_cleared`] and its neighbours | none |
-/// | the pool closes a connection for reasons of its own | nothing, but see [`Input::ServiceConnectionClosed`](crate::machine::Input::ServiceConnectionClosed) | none |
+/// | the pool closes a connection for another reason | nothing, but see [`Input::ServiceConnectionClosed`](crate::machine::Input::ServiceConnectionClosed) | none |
 ///
-/// [`handshake_errors_mark_unknown`](crate::options::Deviations::handshake_errors_mark_unknown) lets
-/// errors of overload mark the server Unknown, too.
+/// [`handshake_errors_mark_unknown`](crate::options::Deviations::handshake_errors_mark_unknown)
+/// lets overload errors mark the server Unknown, too.
 /// Behind a load balancer the server never becomes Unknown: an error that would clear the pool
 /// clears the connections to [its service](Self::with_service), and before the reply to hello,
 /// which names the service, it has no effect.
@@ -57,7 +57,7 @@ pub struct ErrorReport {
     /// The generation the connection was opened under; for a connection that could not be opened,
     /// the pool's generation when the attempt began.
     pub generation: Generation,
-    /// The service behind a load balancer that the connection belongs to; else `None`.
+    /// The service behind a load balancer to which the connection belongs, if any.
     pub service_id: Option<ObjectId>,
     /// The `maxWireVersion` of the connection's own handshake.
     /// `None` means at least 8, as every supported server has.
@@ -69,10 +69,11 @@ impl ErrorReport {
     ///
     /// An I/O error or time-out while a connection is opened is labelled as overload, so that the
     /// server is not marked Unknown by default and the operation may be retried (CMAP: "Connection
-    /// Pool Backpressure"): [`ErrorKind::Network`] and [`ErrorKind::Timeout`] at [`Stage::Connect`], [`Stage::Tls`] and
-    /// [`Stage::Hello`], also an end of file during the TLS or hello exchange.
-    /// A failed look-up, proxy or certificate is not a sign of overload, and neither is any error
-    /// during authentication or later. The error in a reply carries the labels of the server.
+    /// Pool Backpressure"). This concerns [`ErrorKind::Network`] and [`ErrorKind::Timeout`] at
+    /// [`Stage::Connect`], [`Stage::Tls`] and [`Stage::Hello`], including an end of file during the
+    /// TLS or hello exchange. A failed look-up, proxy or certificate is not a sign of overload, and
+    /// neither is any error during authentication or later. An error from a reply carries the
+    /// server's labels.
     pub fn new(generation: Generation, error: Error) -> Self {
         let overload = matches!(error.kind(), ErrorKind::Network | ErrorKind::Timeout)
             && matches!(error.stage(), Stage::Connect | Stage::Tls | Stage::Hello);
@@ -88,8 +89,8 @@ impl ErrorReport {
         }
     }
 
-    /// Sets the service behind a load balancer that the connection belongs to: the `serviceId` of
-    /// its handshake.
+    /// Sets the service behind a load balancer to which the connection belongs: the `serviceId` in
+    /// the reply to its handshake.
     #[must_use]
     pub fn with_service(mut self, service_id: impl Into<Option<ObjectId>>) -> Self {
         self.service_id = service_id.into();

@@ -15,7 +15,7 @@ const ALPHA: f64 = 0.2;
 /// The number of latest samples that the minimum and the percentile cover.
 const WINDOW: usize = 10;
 
-/// The window of round-trip time samples of one server.
+/// A window of round-trip time samples for one server.
 ///
 /// The average is kept in fractional milliseconds, so that no precision is lost between samples.
 #[doc(alias = "EWMA")]
@@ -23,7 +23,7 @@ const WINDOW: usize = 10;
 pub struct RttWindow {
     /// The exponentially weighted moving average in milliseconds.
     average: Option<f64>,
-    /// The last samples; the oldest is overwritten first.
+    /// The last samples; a new one overwrites the oldest.
     recent: [Duration; WINDOW],
     /// The number of samples since the last reset.
     count: usize,
@@ -110,8 +110,8 @@ impl RttWindow {
     }
 
     /// Returns the mean and the standard deviation of the last ten samples without the three
-    /// greatest, which TCP retransmissions, short spells of load and the end of a silence cause. Of
-    /// fewer samples, at least the greatest is left out. Zero if there was never a sample.
+    /// greatest, which TCP retransmissions, short load peaks and the end of a silence cause. If
+    /// there are fewer samples, at least the greatest is omitted. Zero if there was never a sample.
     pub(crate) fn distribution(&self) -> (Duration, Duration) {
         let (sorted, count) = self.sorted();
         if count == 0 {

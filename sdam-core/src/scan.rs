@@ -74,7 +74,7 @@ pub(crate) struct Scans {
     selection: Option<Selection>,
 }
 
-/// The last step.
+/// The state after the last step.
 #[derive(Clone, Debug)]
 enum State {
     Resting,
@@ -116,7 +116,7 @@ impl Scans {
         }
     }
 
-    /// Returns the options that decide the scans.
+    /// Returns the options that determine the scans.
     pub(crate) fn setup(&self) -> ScanSetup {
         self.setup
     }

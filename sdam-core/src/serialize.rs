@@ -14,7 +14,7 @@ use crate::{
     topology::{DepartureReason, Obstacle},
 };
 
-/// Serializes types as the text that `Display` writes.
+/// Serializes types as the string that `Display` writes.
 macro_rules! as_text {
     ($($name:ty),*) => {$(
         impl Serialize for $name {
@@ -27,7 +27,7 @@ macro_rules! as_text {
 
 as_text!(DepartureReason, Obstacle, ObjectId, ServerAddress, ServerType, UnixTime);
 
-/// Deserializes types from the text that `FromStr` parses.
+/// Deserializes types from the string that `FromStr` parses.
 macro_rules! from_text {
     ($($name:ty),*) => {$(
         impl<'de> Deserialize<'de> for $name {

@@ -20,7 +20,7 @@ names! {
         RsPrimary = "RSPrimary",
         /// A secondary of a replica set.
         RsSecondary = "RSSecondary",
-        /// An arbiter: votes, holds no data.
+        /// An arbiter, which votes but holds no data.
         RsArbiter = "RSArbiter",
         /// A member that is hidden, starting up or recovering.
         RsOther = "RSOther",

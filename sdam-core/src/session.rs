@@ -42,7 +42,7 @@ impl SessionId {
     }
 }
 
-/// A session of the server (Driver Sessions: "ServerSession").
+/// A server session (Driver Sessions: "ServerSession").
 #[derive(Debug)]
 pub struct ServerSession {
     id: SessionId,
@@ -149,9 +149,9 @@ impl SessionPool {
     /// or creates one with the id from [`random`](SessionId::new).
     ///
     /// `timeout` is the server's `logicalSessionTimeoutMinutes`; `None` behind a load balancer,
-    /// where sessions do not expire (Load Balancers: "Session Expiration"). Acquire a session only
-    /// after the connection; otherwise, there are as many sessions as operations that wait for a
-    /// connection.
+    /// where sessions do not expire (Load Balancers: "Session Expiration"). Check out a connection
+    /// before the session; otherwise, every operation that waits for a connection also holds a
+    /// session.
     pub fn acquire(
         &mut self,
         now: Instant,
@@ -182,8 +182,8 @@ impl SessionPool {
     /// if there are none.
     ///
     /// Run the command on the database `admin`, on the primary of a replica set if there is one,
-    /// otherwise on any server, and ignore its errors (Driver Sessions: "endSessions"). So remove
-    /// the sessions only when there is a server to run the command on.
+    /// otherwise on any server, and ignore its errors (Driver Sessions: "endSessions"). Do not
+    /// remove the sessions before there is a server to run the command on.
     #[doc(alias = "endSessions")]
     pub fn end_command(&mut self) -> Option<Vec<u8>> {
         if self.is_empty() {
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn the_session_used_last_is_used_again_with_the_next_number() {
-        // A reused session continues counting (I-77, R-2).
+        // A reused session continues its transaction numbers (I-77, R-2).
         let mut pool = SessionPool::new();
         let mut first = acquire(&mut pool, minutes(0), HALF_AN_HOUR);
         let second = acquire(&mut pool, minutes(0), HALF_AN_HOUR);
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn behind_a_load_balancer_sessions_do_not_expire() {
-        // There is no session time-out here.
+        // Without a session time-out, sessions never expire.
         let mut pool = SessionPool::new();
         let session = acquire(&mut pool, minutes(0), None);
         let id = session.id();

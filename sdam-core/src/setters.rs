@@ -1,7 +1,7 @@
 //! Methods that set one field of a value in a chain of calls.
 
-/// Defines setters, each with its argument, the field that it sets and the new value. For the
-/// crates of sdam only.
+/// Defines setters, each with its argument, the field that it sets and the new value. Only for use
+/// by sdam's crates.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! setters {

@@ -4,20 +4,20 @@ use crate::time::Instant;
 
 /// The evidence for and against a server's silence.
 ///
-/// A frozen process, a full disk or a cut cable closes no connection: the server's answers just
-/// stop. Until an answer is overdue for as long as the time limits of the checks allow, the server
-/// keeps its type, unless a [`Detector`](crate::options::Detector) finds out sooner.
+/// A frozen process, a full disk or a cut cable does not close connections: the server's answers
+/// just stop. The server keeps its type until the time limit of its check has passed, unless a
+/// [`Detector`](crate::options::Detector) gives up on it sooner.
 ///
 /// An answer is a reply to a check or to a measurement, the reply to hello on a pooled connection,
 /// a reported error that the server has sent, or a reply to an operation while a detector asks the
-/// server. An open connection does not count, because the system of a frozen process accepts it.
+/// server. An open connection does not count, because the system accepts it for a frozen process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Silence {
     /// The time of the last answer; `None` if there was none.
     pub answered: Option<Instant>,
-    /// The time from which on an outstanding answer is late; `None` if there is none. Usually in
-    /// the future, up to `heartbeatFrequencyMS`, or in the past by one round trip.
+    /// The time from which an outstanding answer is late; `None` if there is none. Usually up to
+    /// `heartbeatFrequencyMS` in the future, or one round trip in the past.
     pub expected: Option<Instant>,
     /// The time at which the server became suspect: its answer was overdue, and another server has
     /// answered since that answer was expected. `None` if the server is not suspected.

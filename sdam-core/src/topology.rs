@@ -25,8 +25,9 @@ use crate::{
 /// Everything known about a deployment, as an immutable value (SDAM: "TopologyDescription").
 ///
 /// Servers are sorted by address, so that the iteration order is defined and look-up is a binary
-/// search. Equality decides whether a change is published. It compares type, set name, maxima,
-/// compatibility, session timeout, and the servers by their own equality. Departures do not count.
+/// search. Equality decides whether a change is published. It compares the type, the set name, the
+/// maximum election, compatibility, the session timeout, and the servers by their own equality, but
+/// ignores departures.
 ///
 /// The feature `serde` serializes only the types of the servers, by address.
 #[derive(Clone, Debug, Default)]
@@ -122,7 +123,7 @@ impl TopologyDescription {
         self.compatibility_error.is_none()
     }
 
-    /// Returns the first incompatible server and the reason, as text (SDAM: "compatibilityError").
+    /// Returns a message that names the first incompatible server (SDAM: "compatibilityError").
     #[doc(alias = "compatible")]
     pub fn compatibility_error(&self) -> Option<&str> {
         self.compatibility_error.as_deref()
@@ -181,7 +182,8 @@ impl TopologyDescription {
             .iter()
             .filter(|server| server.server_type.is_data_bearing())
             .map(|server| server.logical_session_timeout_minutes);
-        // `None` sorts below every number, so a single server without sessions decides.
+        // `None` sorts below every number, so a single server without sessions makes the result
+        // `None`.
         self.logical_session_timeout_minutes =
             minutes.next().and_then(|first| minutes.fold(first, Ord::min));
     }

@@ -30,7 +30,7 @@ impl TopologyType {
     }
 
     /// Returns whether an SRV record is polled for new hosts (Polling SRV Records for mongos
-    /// Discovery: "Implementation"). A topology of another type never returns to one of these.
+    /// Discovery: "Implementation"). A topology never changes back to a type that is polled.
     pub const fn polls_srv(self) -> bool {
         matches!(self, Self::Unknown | Self::Sharded)
     }

@@ -66,7 +66,7 @@ pub struct ConnectionString {
 impl ConnectionString {
     /// Parses `text` (Connection String: "mongodb://" and "mongodb+srv://").
     ///
-    /// The work is bounded by the length of the text, which may come from an untrusted source.
+    /// The work is bounded by the length of `text`, which may come from an untrusted source.
     ///
     /// # Errors
     ///
@@ -186,7 +186,7 @@ impl ConnectionString {
         self.settings.iter().map(|(name, value)| (*name, value))
     }
 
-    /// Returns the warnings, in the order of the text; the TXT record's come last.
+    /// Returns the warnings in the order of the string; those about the TXT record come last.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }
@@ -284,8 +284,8 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// As [`ConnectionString::parse`]; also for an SRV string, because its hosts have to be looked
-    /// up.
+    /// Those of [`ConnectionString::parse`]; also if the string is an SRV string, because its hosts
+    /// have to be looked up.
     ///
     /// # Examples
     ///

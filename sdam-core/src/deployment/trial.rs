@@ -21,8 +21,8 @@ const LATEST_CHECK: Duration = Duration::from_millis(600);
 /// The state of a server's trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Trial {
-    /// When the operation that has waited longest was sent; `None` if none is known to wait. It can
-    /// start a trial but is not evidence in it, because the operation may just be slow.
+    /// The time at which the operation that has waited longest was sent; `None` if none is known to
+    /// wait. It can start a trial but is not evidence in it, because the operation may be slow.
     late: Option<Instant>,
     state: State,
 }

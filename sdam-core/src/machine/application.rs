@@ -17,9 +17,9 @@ use crate::{
 };
 
 impl TopologyMachine {
-    /// Processes an error of a pooled connection at `now` and returns its outcome.
+    /// Processes an error from a pooled connection at `now` and returns its outcome.
     ///
-    /// Any error of an operation may be reported. An error that does not concern the server's
+    /// Any error from an operation may be reported. An error that does not concern the server's
     /// state, or is outdated, changes nothing.
     #[doc(alias = "isStateChangeError")]
     pub fn handle_error(
@@ -60,7 +60,7 @@ impl TopologyMachine {
         (outcome, effects)
     }
 
-    /// Returns the error without context, and its effects; `None` if it does not concern the
+    /// Returns the error without context, and its consequences; `None` if it does not concern the
     /// server.
     fn judge(&self, report: &ErrorReport) -> Option<(Error, Consequences)> {
         let error = report.error.clone().without_context();
@@ -87,7 +87,7 @@ impl TopologyMachine {
             consequences(clears, false, true)
         } else if establishing || error.kind() == ErrorKind::Network {
             // A server that reports a state change is alive, so a check is requested instead. A
-            // failed authentication always cancels (I-14).
+            // failed authentication always cancels the running check (I-14).
             let cancel_check = state_change.is_none() || error.stage() == Stage::Auth;
             consequences(true, cancel_check, state_change.is_some())
         } else {

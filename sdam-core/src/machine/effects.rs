@@ -26,7 +26,7 @@ pub enum Effect {
     },
     /// Make this description visible to readers.
     Publish(Arc<TopologyDescription>),
-    /// Append to the event queue.
+    /// Append the event to the event queue.
     Emit(EventKind),
     /// Clear the server's pool.
     PoolClear {

@@ -1,4 +1,4 @@
-//! The inputs of the topology machine.
+//! The inputs to the topology machine.
 
 use crate::{
     address::ServerAddress,
@@ -8,7 +8,7 @@ use crate::{
     server::Rtt,
 };
 
-/// An input of the topology machine.
+/// An input to the topology machine.
 #[derive(Debug)]
 pub enum Input<'a> {
     /// Opens the topology: publishes the opening events and opens the seeds. Repetitions are
@@ -37,8 +37,8 @@ pub enum Input<'a> {
         /// The server's round-trip times, as measured by its monitor.
         rtt: Option<Rtt>,
     },
-    /// A connection to a service behind a load balancer was closed, after its handshake had been
-    /// passed as an input. The service is forgotten with its last connection (CMAP: "Load Balancer
+    /// A connection to a service behind a load balancer, reported earlier as `Handshake`, was
+    /// closed. The service is forgotten when its last connection is closed (CMAP: "Load Balancer
     /// Mode").
     ServiceConnectionClosed {
         /// The load balancer.
@@ -51,7 +51,7 @@ pub enum Input<'a> {
     /// The hosts from a look-up of the SRV record, already validated and
     /// [sampled](crate::topology::TopologyDescription::sample_hosts).
     Hosts(&'a [ServerAddress]),
-    /// The check of a server has ended by a fault of this program: its transport has panicked, or
+    /// A server's check ended because of a fault in this program: its transport has panicked, or
     /// its task was dropped. The next check, if there is one, comes no sooner than
     /// `minHeartbeatFrequencyMS` from now. Ignored for a load balancer.
     MonitorDied {

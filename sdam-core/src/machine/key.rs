@@ -6,7 +6,7 @@ use super::TopologyMachine;
 use crate::{ids::Generation, server::ServerDescription};
 
 impl TopologyMachine {
-    /// Writes everything that decides the future of the topology. For errors, that is only the
+    /// Writes all state that determines the behavior of the topology. For errors, that is only the
     /// kind, the stage and the code.
     pub(crate) fn write_key(&self, hasher: &mut impl Hasher) {
         let topology = &self.description;

@@ -1,4 +1,4 @@
-//! The opening and closing of a topology, and changes of its SRV record.
+//! Opens and closes a topology, and applies changes of its SRV record.
 
 use alloc::{sync::Arc, vec::Vec};
 
@@ -48,7 +48,7 @@ impl TopologyMachine {
     }
 
     /// Marks the single server known without a check, and its pool ready at once (Load Balancers:
-    /// "Server Discovery Logging and Monitoring"). The pool's event comes after the topology's
+    /// "Server Discovery Logging and Monitoring"). The pool's event comes after `TopologyOpening`
     /// (J-13).
     fn open_load_balancer(&mut self, effects: &mut Effects, events: &mut Vec<EventKind>) {
         let previous = Arc::clone(&self.description);
@@ -103,8 +103,8 @@ impl TopologyMachine {
         effects
     }
 
-    /// Applies new hosts (Polling SRV Records for mongos Discovery): removes servers that vanished,
-    /// adds new ones and leaves the others unchanged (N-24).
+    /// Applies new hosts (Polling SRV Records for mongos Discovery): removes servers that are no
+    /// longer listed, adds new ones and leaves the others unchanged (N-24).
     pub(super) fn hosts(&mut self, now: Instant, hosts: &[ServerAddress]) -> Effects {
         if !self.description.topology_type().polls_srv() || hosts.is_empty() {
             return Effects::default();

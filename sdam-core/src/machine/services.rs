@@ -18,7 +18,8 @@ pub(super) struct Services {
 
 #[derive(Clone, Debug)]
 pub(super) struct Service {
-    /// Connections of earlier generations are not counted in `connections`.
+    /// The service's generation when it became known. `connections` omits connections of earlier
+    /// generations.
     first: Generation,
     generation: Generation,
     connections: u64,
@@ -36,7 +37,7 @@ impl Services {
         known.connections = known.connections.saturating_add(1);
     }
 
-    /// Counts the end of a connection to `service` with this generation.
+    /// Counts the closing of a connection to `service` that has this generation.
     pub(super) fn closed(&mut self, service: ObjectId, generation: Generation) {
         let Entry::Occupied(mut found) = self.known.entry(service) else {
             return;
@@ -52,7 +53,7 @@ impl Services {
         }
     }
 
-    /// Counts a clear of `service` and returns the new generation.
+    /// Advances the generation of `service` for a clear and returns it.
     pub(super) fn clear(&mut self, service: ObjectId) -> Generation {
         let known = self.entry(service);
         known.generation = known.generation.next();

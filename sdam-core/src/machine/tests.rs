@@ -1,5 +1,5 @@
-//! Tests of cases that the corpus cannot reach: the whole table, the order of effects, the accepted
-//! inputs.
+//! Tests of cases that the specifications' test files do not cover: the whole table of types, the
+//! order of effects, the accepted inputs.
 
 mod departures;
 mod elections;
@@ -88,7 +88,7 @@ fn fail(machine: &mut TopologyMachine, name: &str, kind: ErrorKind) -> Effects {
     machine.handle(NOW, Input::Checked { server, outcome: Err(error), rtt: None })
 }
 
-/// Abbreviates the effects: the action and the server of each, with commas in between.
+/// Returns the effects in short form: the action and the server of each, separated by commas.
 fn brief(machine: &TopologyMachine, effects: &Effects) -> String {
     let name = |server: &ServerId| {
         let description = machine.description().server_by_id(*server);
@@ -232,7 +232,7 @@ fn effects_come_in_the_order_of_the_specification() {
 
 #[test]
 fn a_load_balancer_is_known_and_its_pool_ready_without_a_check() {
-    // The wire versions of a load balancer are unknown (J-13, J-21, D-12, E-7).
+    // A load balancer is not checked, so its wire versions are unknown (J-13, J-21, D-12, E-7).
     let mut options = options(&["a"]);
     options.load_balanced = true;
     let mut machine = TopologyMachine::new(&options);
@@ -259,7 +259,8 @@ fn a_load_balancer_is_known_and_its_pool_ready_without_a_check() {
 
 #[test]
 fn a_displaced_primary_becomes_unknown_is_checked_and_keeps_its_pool_from_4_2_on() {
-    // Servers before 4.2 close their connections themselves (C-19, D-31, D-34, D-35, J-22).
+    // Servers before 4.2 close all connections when they step down, so only their pools are cleared
+    // (C-19, D-31, D-34, D-35, J-22).
     for (max_wire_version, clear) in [(17, false), (8, false), (7, true)] {
         let mut machine = opened(&options(&["a", "b"]));
         let mut old = elected(1);
@@ -280,7 +281,7 @@ fn a_displaced_primary_becomes_unknown_is_checked_and_keeps_its_pool_from_4_2_on
 
 #[test]
 fn the_error_of_a_stale_primary_shows_both_election_tuples() {
-    // A stale primary is not checked immediately (C-18, D-30, D-36).
+    // A stale primary becomes Unknown, but no immediate check is requested (C-18, D-30, D-36).
     let mut machine = opened(&options(&["a", "b"]));
     let _ = check(&mut machine, "b", elected(2));
     let effects = check(&mut machine, "a", elected(1));
@@ -424,7 +425,7 @@ fn members_above_max_servers_are_ignored_and_reported_when_their_number_changes(
 
 #[test]
 fn the_compatibility_error_names_the_server_and_the_required_release() {
-    // The specification prescribes these texts (A-16, E-2, E-3, E-4, E-5).
+    // The specification prescribes these messages (A-16, E-2, E-3, E-4, E-5).
     let check = |min, max, expected: Option<&str>| {
         let mut machine = opened(&options(&["a"]));
         let mut news = hello(ServerType::Standalone);

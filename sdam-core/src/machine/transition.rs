@@ -269,7 +269,8 @@ impl Transition {
         };
     }
 
-    /// Marks the server that a member reports as primary PossiblePrimary (C-9, D-24).
+    /// Changes the type of the server that a member reports as primary to PossiblePrimary (C-9,
+    /// D-24).
     fn hint_primary(&mut self, server: &ServerDescription) {
         let Some(hinted) = server.primary.as_ref().and_then(|address| self.next.server(address))
         else {
@@ -284,7 +285,7 @@ impl Transition {
         }
     }
 
-    /// Replaces a server's description by a default one with an error of the client.
+    /// Replaces a server's description with a default one that contains an error from the client.
     fn invalidate(
         &mut self,
         server: &ServerDescription,

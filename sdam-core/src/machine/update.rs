@@ -53,7 +53,7 @@ impl TopologyMachine {
 
     /// Makes the outcome of a transition the current description.
     ///
-    /// `responder` is the description that caused it, before the topology evaluated it.
+    /// `responder` is the description that caused the transition, before the topology evaluated it.
     pub(super) fn commit(
         &mut self,
         transition: Transition,
@@ -254,8 +254,8 @@ fn server_release(wire_version: i32) -> &'static str {
     }
 }
 
-/// Returns whether readers can distinguish the descriptions: a server that remains Unknown does not
-/// count.
+/// Returns whether readers can distinguish the descriptions. New measurements of a server that
+/// remains Unknown are ignored.
 fn is_visible(previous: &TopologyDescription, next: &TopologyDescription, diff: &Diff) -> bool {
     !diff.is_equal()
         || diff.refreshed.iter().any(|server| server.server_type.is_available())

@@ -22,12 +22,12 @@ use crate::{
 /// The check loop of a server: polling, streaming, retries, cancellation and heartbeat events.
 ///
 /// It has at most one outstanding request, and ignores answers on other connections. The outcome of
-/// a check is returned as a [`Report`]. `known` tells whether the server's type is known, from any
-/// source, at the time of the call.
+/// a check is returned as a [`Report`]. The argument `known` of its methods is true if the server's
+/// type is known, from any source, at the time of the call.
 ///
 /// A check that has to follow at once (after a streamed reply, or as a retry after a network error)
-/// is due at once, but does not begin in the call that ends its predecessor. It therefore begins
-/// after the effects of the report.
+/// is due at once, but does not begin in the call that ends the previous check, so that the effects
+/// of the report come first.
 ///
 /// Cancellation closes the connection even if it is still being opened or is idle, because the
 /// fault that broke the pool's connections has most likely broken this one, too. If the server is
@@ -131,14 +131,15 @@ impl Check {
         }
     }
 
-    /// Handles the opening of the connection, which is [awaited](Self::awaits).
+    /// Handles the opening of the [awaited](Self::awaits) connection.
     pub(crate) fn connected(&mut self, now: Instant, out: &mut Outputs) {
         if let Some(check) = self.take_running() {
             self.state = self.greet(now, check, out);
         }
     }
 
-    /// Handles a failure at `at` to open the [awaited](Self::awaits) connection, or its breaking.
+    /// Handles a failure of the [awaited](Self::awaits) connection at `at`: it did not open, or
+    /// broke.
     pub(crate) fn failed(
         &mut self,
         now: Instant,
@@ -238,7 +239,7 @@ impl Check {
     }
 
     /// Returns when the outstanding answer becomes late: at once, or after a heartbeat if the
-    /// server waits for a change. `None` if there is none.
+    /// server waits for a change. `None` if no answer is outstanding.
     pub(crate) fn expected(&self) -> Option<Instant> {
         let State::Running(check) = &self.state else {
             return None;
@@ -259,8 +260,7 @@ impl Check {
         }
     }
 
-    /// Takes the running check if it uses `conn` and waits for `waiting`; `None` means any answer.
-    /// The caller sets the next state.
+    /// Takes the running check, if there is one. The caller sets the next state.
     pub(super) fn take_running(&mut self) -> Option<Running> {
         match mem::replace(&mut self.state, State::Done) {
             State::Running(check) => Some(check),

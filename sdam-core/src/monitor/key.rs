@@ -9,7 +9,7 @@ use super::{
 use crate::time::Instant;
 
 impl Check {
-    /// Writes everything that decides the future of the checks from `now` on.
+    /// Writes all state that determines the behavior of the checks from `now` on.
     pub(crate) fn write_key(&self, now: Instant, hasher: &mut impl Hasher) {
         match &self.state {
             State::Idle(idle) => {
@@ -34,7 +34,7 @@ impl Check {
         idle.until.since(now).hash(hasher);
         let earliest = idle.ended + self.config.min_heartbeat_frequency;
         earliest.since(now).hash(hasher);
-        // If no wait follows a check, a cancellation counts the wait from the end of that check.
+        // If no wait follows a check, a cancellation starts the wait from the end of that check.
         let ended = (idle.is_at_once() && self.connection.is_some()).then(|| now.since(idle.ended));
         ended.hash(hasher);
     }

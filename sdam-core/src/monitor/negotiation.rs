@@ -1,4 +1,4 @@
-//! The negotiation of hello and opcode on a connection.
+//! Negotiates hello and the opcode on a connection.
 
 use alloc::sync::Arc;
 
@@ -38,7 +38,7 @@ impl Negotiation {
         }
     }
 
-    /// Returns the hello that is answered at once.
+    /// Returns a hello request that the server answers at once.
     pub(crate) fn request(self, config: &MonitorConfig) -> HelloRequest {
         let server_api = config.server_api.clone();
         match self {
@@ -53,8 +53,8 @@ impl Negotiation {
         }
     }
 
-    /// Returns the awaitable hello. The server replies when its topology version differs from
-    /// `version` or after a heartbeat interval, and then continues to stream replies.
+    /// Returns an awaitable hello request. The server replies when its topology version differs
+    /// from `version` or after a heartbeat interval, and then continues to stream replies.
     pub(crate) fn awaitable_request(
         self,
         config: &MonitorConfig,

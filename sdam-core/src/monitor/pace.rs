@@ -11,10 +11,10 @@ const BURST: u32 = 50;
 /// The time after which one more check may begin without a pause.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// Counts the checks that begin without a pause: those after a streamed reply, and the retries after
-/// a network error of a known server.
+/// Counts the checks that begin without a pause: those after a streamed reply, and the retries
+/// after a network error from a known server.
 ///
-/// Server Monitoring demands that neither waits, and in normal operation neither does. The limit
+/// Server Monitoring requires that neither waits, and in normal operation neither does. The limit
 /// bounds the load that a server can cause by pushing replies incessantly, or a proxy by breaking
 /// each connection after its first replies.
 #[derive(Clone, Copy, Debug, Default)]

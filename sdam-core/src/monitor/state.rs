@@ -28,8 +28,7 @@ pub(super) struct Idle {
     pub(super) until: Instant,
 }
 
-/// A running check. The started event of its heartbeat has been emitted, and an end event has to
-/// follow.
+/// A running check. The start event of its heartbeat has been emitted, so an end event must follow.
 #[derive(Clone, Debug)]
 pub(super) struct Running {
     pub(super) heartbeat: Heartbeat,

@@ -73,7 +73,7 @@ impl Trip {
         deadline.is_some_and(|deadline| deadline < self.at)
     }
 
-    /// Returns the duration, which ends at `deadline` at the latest.
+    /// Returns the time from the request to the answer, or to `deadline` if that is earlier.
     pub(crate) fn within(self, deadline: Option<Instant>) -> Duration {
         let end = deadline.map_or(self.at, |deadline| deadline.min(self.at));
         end.since(self.sent)

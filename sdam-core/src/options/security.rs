@@ -8,11 +8,11 @@ use crate::uri_options::{HIDDEN, Secret, Settings, typed};
 /// The port of a proxy whose address does not contain one (URI Options: "proxyPort").
 const DEFAULT_PROXY_PORT: u16 = 1080;
 
-/// The encryption of connections, and the certificates they trust (URI Options: "tls" and its
+/// The encryption of connections, and the certificates to trust (URI Options: "tls" and its
 /// options).
 ///
-/// By default, trusts the platform's authorities, and rejects certificates that are invalid or for
-/// another host.
+/// By default, the platform's authorities are trusted, and certificates that are invalid or for
+/// another host are rejected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 #[expect(clippy::struct_excessive_bools, reason = "each is an independent option")]

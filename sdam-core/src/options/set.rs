@@ -24,7 +24,7 @@ macro_rules! setters {
     )*};
 }
 
-/// The methods check nothing, because the result would depend on the order of the calls: see
+/// These methods do not validate, because the result would depend on the order of the calls: see
 /// [`Options::validate`].
 impl Options {
     setters! {

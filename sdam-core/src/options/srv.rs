@@ -1,11 +1,11 @@
-//! The SRV look-up of the seeds.
+//! The SRV look-up that yields the seeds.
 
 use alloc::{boxed::Box, format, string::String};
 use core::time::Duration;
 
 use crate::address::ServerAddress;
 
-/// The SRV look-up of an SRV string.
+/// The SRV look-up for a `mongodb+srv` connection string.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[cfg_attr(

@@ -82,7 +82,7 @@ fn options_decide_the_initial_topology_type() {
 
 #[test]
 fn a_single_topology_accepts_only_one_seed() {
-    // The type Single needs exactly one seed (B-10).
+    // A topology of type Single needs exactly one seed (B-10).
     let two = Options::new(seeds(2));
     let refused = two.clone().with_direct_connection(true);
     check_refused(&refused, "directConnection", "true");
@@ -111,7 +111,7 @@ fn replica_set_is_refused_with_a_topology_type_without_set_name() {
 
 #[test]
 fn replica_set_with_primary_is_refused_as_initial_type() {
-    // Only discovery can find a primary (B-7).
+    // Only discovery can find a primary, so the type cannot be configured (B-7).
     let explicit = TopologyType::ReplicaSetWithPrimary;
     let refused = one().with_initial_topology_type(explicit);
     check_refused(&refused, "initialTopologyType", "ReplicaSetWithPrimary");
@@ -119,7 +119,7 @@ fn replica_set_with_primary_is_refused_as_initial_type() {
 
 #[test]
 fn an_explicit_type_must_not_contradict_direct_connection() {
-    // Options for the initial type must agree (B-13).
+    // The options that determine the initial type must agree (B-13).
     let check = |explicit, direct, allowed| {
         let options = one().with_initial_topology_type(explicit).with_direct_connection(direct);
         assert_eq!(options.validate().is_ok(), allowed, "{explicit:?}, {direct}");
@@ -138,7 +138,7 @@ fn an_explicit_type_must_not_contradict_direct_connection() {
 
 #[test]
 fn initial_type_load_balanced_is_refused_without_load_balanced() {
-    // Without `loadBalanced`, no connection would request its service (B-7).
+    // Without `loadBalanced`, connections would not request a service id (B-7).
     let explicit = one().with_initial_topology_type(TopologyType::LoadBalanced);
     check_refused(&explicit, "initialTopologyType", "LoadBalanced");
     let refused = explicit.with_load_balanced(false);
@@ -217,7 +217,7 @@ fn warnings_of_a_driver_are_published_with_the_others() {
 
 #[test]
 fn try_once_must_not_differ_between_string_and_code() {
-    // A contradiction is refused instead of giving code precedence (B-20, B-38).
+    // Contradictory values are rejected, although code usually takes precedence (B-20, B-38).
     let uri: Options = "mongodb://a/?serverSelectionTryOnce=false".parse().unwrap();
     check_accepted(&uri.clone());
     check_accepted(&uri.clone().with_server_selection_try_once(false));

@@ -16,8 +16,8 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// The first option found that is invalid or contradicts another one. An unintelligible option
-    /// that [protects](crate::uri#options-that-protect-connections) connections is reported first.
+    /// The first option found that is invalid or contradicts another one. An invalid option that
+    /// [protects](crate::uri#options-that-protect-connections) connections is reported first.
     pub fn validate(&self) -> Outcome {
         if let Some(error) = &self.uri_unguarded {
             return Err(error.clone());

@@ -53,7 +53,7 @@ impl PoolOptions {
     ///
     /// # Errors
     ///
-    /// As [`validate`](Self::validate).
+    /// Those of [`validate`](Self::validate).
     pub fn of(options: &DriverOptions) -> Result<Self, ConfigError> {
         let default = Self::default();
         let pool = Self {
@@ -67,7 +67,7 @@ impl PoolOptions {
         Ok(pool)
     }
 
-    /// Checks the options, also those set by code.
+    /// Checks the options, including those set in code.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Reports in recordings.
+//! Serializes reports in recordings.
 
 use alloc::borrow::Cow;
 
@@ -72,7 +72,7 @@ impl<'de> Deserialize<'de> for ErrorReport {
             Cause::Protocol(message) => Error::protocol(stage, message),
             Cause::Auth(message) => Error::auth(message).at(stage),
             Cause::Error(error) => error,
-            // A reply without an error has no effect, and neither has a slow reply to an operation.
+            // A reply without an error has no effect, like a time-out of an operation.
             Cause::Reply(reply) => reply::error(&reply, stage).unwrap_or_else(|| {
                 Error::timeout(Stage::Operation, "the reply has no error").with_reply(&*reply)
             }),

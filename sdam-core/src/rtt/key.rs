@@ -6,7 +6,7 @@ use super::ping::{Ping, State};
 use crate::time::Instant;
 
 impl Ping {
-    /// Writes everything that decides the future of the measurements from `now` on.
+    /// Writes all state that determines the behavior of the measurements from `now` on.
     pub(crate) fn write_key(&self, now: Instant, hasher: &mut impl Hasher) {
         match self.state {
             State::Stopped => 1_u8.hash(hasher),
@@ -20,7 +20,7 @@ impl Ping {
     }
 }
 
-/// Returns the time until the deadline, or whether it has passed.
+/// Returns the time until the deadline, and whether the deadline has passed.
 fn left(now: Instant, deadline: Option<Instant>) -> Option<(core::time::Duration, bool)> {
     deadline.map(|deadline| (deadline.since(now), deadline < now))
 }

@@ -23,8 +23,8 @@ use crate::{
 /// detect the same failures themselves. After an error it opens a new connection, one heartbeat
 /// later.
 ///
-/// Another instance is the [probe](Role::Probe) of a silent server, which has a connection of its
-/// own and stops after an answer.
+/// Another instance is the [probe](Role::Probe) of a silent server, which has its own connection
+/// and stops after an answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Ping {
     config: Arc<MonitorConfig>,
@@ -99,7 +99,7 @@ impl Ping {
         }
     }
 
-    /// Begins a measurement if it may already begin, in a call for the server with another purpose.
+    /// Begins a measurement if one may already begin; called when the server has other work to do.
     pub(crate) fn proceed(&mut self, now: Instant, out: &mut Outputs) {
         if let State::Idle { from, .. } = self.state
             && from <= now
@@ -109,8 +109,8 @@ impl Ping {
     }
 
     /// Begins a measurement at once, if measurements have started and none is in progress. Returns
-    /// whether one is in progress afterwards. Its round-trip time does not count, because such
-    /// measurements are made when the server seems slow.
+    /// whether one is in progress afterwards. It does not yield a sample, because such measurements
+    /// are made when the server seems slow.
     pub(crate) fn hasten(&mut self, now: Instant, out: &mut Outputs) -> bool {
         match self.state {
             State::Stopped => false,
@@ -136,7 +136,7 @@ impl Ping {
         }
     }
 
-    /// Handles the opening of the connection, which is [awaited](Self::awaits).
+    /// Handles the opening of the [awaited](Self::awaits) connection.
     pub(crate) fn connected(&mut self, now: Instant, out: &mut Outputs) {
         let negotiation = Negotiation::Handshake;
         self.connection = Some(negotiation);

@@ -9,8 +9,9 @@ use super::{Scans, State};
 use crate::{ids::ServerId, options::COOLDOWN, time::Instant, topology::TopologyDescription};
 
 impl Scans {
-    /// Writes everything that decides the future of the scans from `now` on, except for the random
-    /// order of servers of equal rank. All ages beyond the validity of a scan are written alike.
+    /// Writes all state that determines the behavior of the scans from `now` on, except for the
+    /// random order of servers of equal rank. All ages beyond the validity of a scan are
+    /// equivalent.
     pub(crate) fn write_key(
         &self,
         now: Instant,

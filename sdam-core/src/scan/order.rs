@@ -39,7 +39,7 @@ impl Scan {
         Self { started: now, checks: BTreeMap::new(), single: false, resumed: false }
     }
 
-    /// Creates the check of one server at `now`.
+    /// Creates a scan of a single server that begins at `now`.
     pub(super) fn single(now: Instant) -> Self {
         Self { single: true, ..Self::new(now) }
     }
@@ -88,8 +88,8 @@ impl Scan {
         });
         let first = candidates.clone().map(|server| rank(server)).min()?;
         let mut best = candidates.filter(|server| rank(server) == first);
-        // A single candidate draws no random number, so that the other random choices of a run stay
-        // the same.
+        // No random number is drawn for a single candidate, so that the other random choices of a
+        // run stay the same.
         match best.clone().count() {
             1 => best.next(),
             ties => best.nth(rng.below(ties as u64) as usize),
@@ -109,11 +109,11 @@ impl Scan {
     }
 
     /// Returns whether the scan may check `server`: "All servers with lastUpdateTime before
-    /// scanStartTime", except those in their cooldown.
+    /// scanStartTime" (SDAM: "Scanning order"), except those in their cooldown.
     ///
-    /// A checked server counts as checked even if its reply was too old to change its description.
-    /// Only a server that has since been reset to "infinity ago" (a former primary) is checked
-    /// again.
+    /// Once checked in this scan, a server is not checked again, even if its reply was too old to
+    /// change its description. The exception is a former primary that has since been reset to
+    /// "infinity ago".
     pub(super) fn is_candidate(&self, server: &ServerDescription) -> bool {
         let checks = self.checks_of(&server.address);
         match server.last_update_time {

@@ -35,7 +35,8 @@ impl Selection {
 }
 
 impl Scans {
-    /// Requests a choice from the current description; finishes if no selection is in progress.
+    /// Asks for the choice of a server from the current description; finishes if no selection is in
+    /// progress.
     pub(super) fn attempt(&mut self, view: View<'_>) -> Step {
         if self.selection.is_none() {
             return self.finish(Ok(None));

@@ -49,7 +49,7 @@ impl FromStr for UnixTime {
     }
 }
 
-/// The error of a text that is not in the format of [`UnixTime`].
+/// The error for a string that is not in the format of [`UnixTime`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 #[error("a time is written like 2026-11-22T22:17:46.123Z")]

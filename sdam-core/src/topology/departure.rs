@@ -71,7 +71,7 @@ impl Departure {
 
 impl DepartureReason {
     /// Returns whether the client's configuration is probably wrong, regardless of other servers.
-    /// The other reasons occur in normal operation.
+    /// The other reasons also occur in normal operation.
     pub const fn is_mistake(&self) -> bool {
         matches!(self, Self::OneOfSeveralSeeds | Self::WrongSetName { .. } | Self::WrongType { .. })
     }

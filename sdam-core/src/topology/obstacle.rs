@@ -1,4 +1,4 @@
-//! The reasons why servers cannot be used from here, although they may be healthy.
+//! The reasons why servers cannot be used by this client, although they may be healthy.
 
 use core::fmt;
 
@@ -10,22 +10,22 @@ use crate::{
     server::ServerDescription,
 };
 
-/// The reason why a server cannot be used from here until a name, a proxy, a certificate or the
-/// client's configuration is changed.
+/// The reason why a server cannot be used by this client until a name, a proxy, a certificate or
+/// the client's configuration is changed.
 ///
 /// `{}` describes the problem, without the server's address; [`remedy`](Self::remedy) returns the
 /// remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Obstacle {
-    /// The server answered at another address, and its own name cannot be reached from here: the
+    /// The server answered at another address, and the client cannot reach its own name: the
     /// replica set is behind a tunnel or in containers, or has split horizons.
     NamesDiffer {
         /// The address at which the server answered.
         connected: ServerAddress,
         /// The server's own name, `me`.
         me: ServerAddress,
-        /// The error of looking up or connecting to that name.
+        /// The error from looking up that name or connecting to it.
         error: Error,
     },
     /// The host name cannot be resolved.
@@ -42,8 +42,8 @@ pub enum Obstacle {
 }
 
 impl Obstacle {
-    /// The remedy for names of a replica set that cannot be reached from here. Addresses are
-    /// translated by `TopologyBuilder::translate`.
+    /// The remedy for names of a replica set that the client cannot reach. Addresses are translated
+    /// by `TopologyBuilder::translate`.
     pub const NAMES: &'static str = "make the set's names usable here (DNS, hosts file, or run in \
         the servers' network), or connect to one member alone (directConnection=true), or say where \
         to dial for each name (address translation); if the set has \
@@ -68,7 +68,7 @@ impl Obstacle {
         }
     }
 
-    /// Returns the error of the server.
+    /// Returns the server's error.
     pub fn error(&self) -> &Error {
         match self {
             Self::NamesDiffer { error, .. }
@@ -80,8 +80,8 @@ impl Obstacle {
 }
 
 impl TopologyDescription {
-    /// Returns the reason why `server`, a server of this topology, cannot be used from here; `None`
-    /// if it can, or if only the server itself can be at fault.
+    /// Returns the reason why `server`, a server of this topology, cannot be used by this client;
+    /// `None` if it can, or if only the server itself can be at fault.
     pub fn obstacle(&self, server: &ServerDescription) -> Option<Obstacle> {
         let error = server.error.as_ref().filter(|error| error.is_network())?;
         let own = || error.clone();

@@ -188,7 +188,7 @@ impl<'a> Parts<'a> {
         ServerAddress::read(&decoded).map_err(invalid)
     }
 
-    /// Returns `hosts`, or a placeholder if it might contain part of a password: the text after a
+    /// Returns `hosts`, or a placeholder if it might contain part of a password: whatever follows a
     /// `:` may be one if the host was forgotten, as in `mongodb://user:password`.
     fn shown_hosts(&self, hosts: &str) -> Box<str> {
         let is_port = |byte: u8| byte.is_ascii_digit() || b"-:[]".contains(&byte);
@@ -218,7 +218,7 @@ fn scheme(text: &str) -> Result<(bool, &str), ConfigError> {
     let invalid = |shown: &str, reason: &str, remedy: &str| {
         Err(ConfigError::new("connection string", shown, reason, remedy))
     };
-    // The rest of the text is hidden, because it may contain a secret.
+    // The rest of the string is hidden, because it may contain a secret.
     let Some((scheme, _)) = text.split_once("://") else {
         return if text.split(',').all(has_port) {
             let remedy = format!("write mongodb://{text}");

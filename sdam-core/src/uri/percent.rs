@@ -2,7 +2,7 @@
 
 use alloc::{borrow::Cow, string::String, vec::Vec};
 
-/// Decodes `text`, or returns the problem with it.
+/// Decodes `text`; the error describes the problem with it.
 pub(super) fn decode(text: &str) -> Result<Cow<'_, str>, &'static str> {
     if !text.contains('%') {
         return Ok(Cow::Borrowed(text));

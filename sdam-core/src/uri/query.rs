@@ -26,16 +26,16 @@ const TXT_OPTIONS: [&str; 3] = ["authSource", "loadBalanced", "replicaSet"];
 pub(super) struct Query {
     pub(super) settings: Settings,
     pub(super) warnings: Vec<Warning>,
-    /// The error of an invalid option that protects connections; with it, no topology may start.
+    /// The error for an invalid option that protects connections; with it, no topology may start.
     pub(super) unguarded: Option<ConfigError>,
     /// The name, canonical or alias, under which each option was last given.
     seen: BTreeMap<&'static str, &'static str>,
     place: Place,
-    /// True if a text in the position of an option might be part of a password.
+    /// True if what looks like an option might be part of a password.
     confidential: bool,
 }
 
-/// The place of the options.
+/// The source of the options.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Place {
     /// A `mongodb://` string.

@@ -93,21 +93,21 @@ methods! {
     retry_reads: bool = "retryReads";
     /// whether writes are retried.
     retry_writes: bool = "retryWrites";
-    /// the maximum wait of an operation for a send or a reply; `None` for no limit.
+    /// the maximum time that an operation waits to send or receive; `None` for no limit.
     socket_timeout: Duration = "socketTimeoutMS";
     /// the maximum duration of an operation as a whole; `None` for no limit.
     timeout: Duration = "timeoutMS";
     /// the default write concern: a [number](Value::Number) of servers or a [name](Value::Text).
     w: &Value = "w";
-    /// the maximum wait of an operation for a connection; `None` for no limit. Deprecated.
+    /// the maximum time that an operation waits for a connection; `None` for no limit. Deprecated.
     wait_queue_timeout: Duration = "waitQueueTimeoutMS";
-    /// the maximum wait of a write for its write concern; `None` for no limit.
+    /// the maximum time that a write waits for its write concern; `None` for no limit.
     w_timeout: Duration = "wTimeoutMS";
     /// the compression level of zlib, from 0 to 9; -1 for its default.
     zlib_compression_level: i32 = "zlibCompressionLevel";
 }
 
-/// Returns the value of an option in this type.
+/// Returns the value of an option as a `T`.
 pub(crate) fn typed<'s, T: Typed<'s>>(settings: &'s Settings, name: &str) -> Option<T> {
     settings.get(name).and_then(T::of)
 }

@@ -19,15 +19,15 @@ pub(crate) enum Kind {
     Number(RangeInclusive<i64>),
     /// A number of milliseconds, at least this minimum.
     Millis(i64),
-    /// Any non-empty text.
+    /// Any non-empty string.
     Text,
-    /// Like `Text`, but hidden in messages.
+    /// Like `Text`, but redacted in messages.
     Secret,
-    /// One of these texts, in any case.
+    /// One of these strings, in any case.
     Choice(&'static [&'static str]),
-    /// Some of these texts, in any case, separated by commas.
+    /// Some of these strings, in any case, separated by commas.
     List(&'static [&'static str]),
-    /// `name:value,name:value`, hidden in messages.
+    /// `name:value,name:value`, redacted in messages.
     Properties,
     /// `name:value,name:value` or nothing.
     TagSet,
@@ -37,11 +37,11 @@ pub(crate) enum Kind {
     Service,
 }
 
-/// The rejection of a text.
+/// The error for an invalid value.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) reason: String,
-    /// The value of the valid part of the text.
+    /// The value without its invalid parts, if it is still usable.
     pub(crate) rest: Option<Value>,
 }
 
@@ -52,7 +52,7 @@ impl<S: ToString> From<S> for Refusal {
 }
 
 impl Kind {
-    /// Returns whether values of this kind are hidden in messages.
+    /// Returns whether values of this kind are redacted in errors and warnings.
     pub(crate) fn is_secret(&self) -> bool {
         matches!(self, Self::Secret | Self::Properties)
     }

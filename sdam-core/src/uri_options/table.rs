@@ -11,9 +11,9 @@ pub(crate) struct Row {
     /// The name in the specification's spelling.
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
-    /// The user of the option.
+    /// The part of the client that uses the option.
     pub(crate) user: User,
-    /// The effect of repeating the option.
+    /// The effect of giving the option more than once.
     pub(crate) repetition: Repetition,
     /// True if the option is allowed only in SRV strings.
     pub(crate) srv_only: bool,
@@ -23,7 +23,7 @@ pub(crate) struct Row {
     pub(crate) guards: bool,
 }
 
-/// The user of an option.
+/// The part of a client that uses an option.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum User {
     /// Discovery, monitoring or selection.
@@ -32,7 +32,7 @@ pub(crate) enum User {
     Driver,
 }
 
-/// The effect of repeating an option.
+/// The effect of giving an option more than once.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Repetition {
     /// The last value counts, with a warning.
@@ -186,7 +186,7 @@ impl Row {
         self
     }
 
-    /// Marks an option that protects connections: two different values are an error.
+    /// Marks an option that protects connections. Two different values for it are an error.
     const fn guard(mut self) -> Self {
         self.guards = true;
         self.repeated(Repetition::ErrorUnlessEqual)

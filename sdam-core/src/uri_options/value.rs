@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 
 use crate::{joined::Joined, read_preference::TagSet};
 
-/// The placeholder in messages for a value that is, or may be part of, a secret.
+/// The placeholder in messages for a value that is, or may contain, a secret.
 pub(crate) const HIDDEN: &str = "<hidden>";
 
 /// Returns the time limit set by a connection string; zero means no limit.
@@ -25,11 +25,11 @@ pub enum Value {
     Number(i64),
     /// A duration, given in milliseconds.
     Duration(Duration),
-    /// A text. If only certain texts are allowed, it is in the specification's spelling.
+    /// A string. If only certain strings are allowed, it is in the specification's spelling.
     Text(Box<str>),
-    /// A text that is hidden in messages.
+    /// A string that is redacted in errors and warnings.
     Secret(Secret),
-    /// Several texts, in the given order.
+    /// A list of strings, in the given order.
     List(Box<[Box<str>]>),
     /// Names with one value each.
     Properties(Properties),
@@ -53,18 +53,18 @@ impl fmt::Display for Value {
     }
 }
 
-/// A secret text: its `Debug` output does not reveal it, and its memory is wiped when it is
+/// A secret string: its `Debug` output does not reveal it, and its memory is wiped when it is
 /// dropped.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Zeroizing<Box<str>>);
 
 impl Secret {
-    /// Creates a secret of `text`.
+    /// Creates a secret from `text`.
     pub fn new(text: &str) -> Self {
         Self(Zeroizing::new(text.into()))
     }
 
-    /// Returns the text itself, for authentication.
+    /// Returns the string itself, for authentication.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -98,7 +98,8 @@ impl Properties {
         self.0.get(&normal(name)).map(|value| &**value)
     }
 
-    /// Returns the values by name, in the specification's upper-case spelling, sorted by name.
+    /// Iterates over names and values; names are in the specification's upper-case spelling and
+    /// sorted.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (&**name, &**value))
     }

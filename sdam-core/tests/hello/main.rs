@@ -129,10 +129,10 @@ proptest! {
 
     #[test]
     fn the_parser_agrees_with_a_simple_reader(document in reply()) {
-        // Both read the same fields (C-2 to C-6, C-8, C-11 to C-16, C-22, C-29, L-18).
+        // Both parsers read the same fields (C-2 to C-6, C-8, C-11 to C-16, C-22, C-29, L-18).
         let bytes = document.to_vec().unwrap();
         prop_assert_eq!(Hello::parse(&bytes), reference::parse(&document));
-        // Both find the same error (I-32, I-33, O-42, O-44).
+        // Both parsers find the same error (I-32, I-33, O-42, O-44).
         prop_assert_eq!(reply::error(&bytes, Stage::Hello), reference::error(&document));
     }
 }

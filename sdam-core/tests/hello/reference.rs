@@ -132,7 +132,7 @@ fn integer(value: &Bson) -> Option<i64> {
         Bson::Int32(number) => Some(i64::from(*number)),
         Bson::Int64(number) => Some(*number),
         Bson::Boolean(truth) => Some(i64::from(*truth)),
-        // Converts through text, so as to share no code with the parser.
+        // Converts the number through a string, so as to share no code with the parser.
         Bson::Double(number) if number.is_finite() => {
             format!("{number:.400}").strip_suffix(&format!(".{}", "0".repeat(400)))?.parse().ok()
         }

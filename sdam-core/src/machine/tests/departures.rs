@@ -3,7 +3,7 @@
 use super::*;
 use crate::{event::EventKind, topology::Departure};
 
-/// Returns, as text, the departures that `effects` publish and those that the description keeps.
+/// Returns, as strings, the departures that `effects` publish and those that the description keeps.
 fn departures(machine: &TopologyMachine, effects: Effects) -> [Vec<String>; 2] {
     let told = effects.into_iter().filter_map(|effect| match effect {
         Effect::Emit(EventKind::ServerClosed { server, address, reason }) => {
@@ -15,8 +15,8 @@ fn departures(machine: &TopologyMachine, effects: Effects) -> [Vec<String>; 2] {
     [told.collect(), remembered.map(ToString::to_string).collect()]
 }
 
-/// Checks the departure after the reply `before` of the last seed and the reply `news` of the
-/// first.
+/// Checks which departure follows the reply `before` from the last seed and the reply `news` from
+/// the first.
 #[track_caller]
 fn leaves(options: &Options, before: Option<Hello>, news: Hello, expected: &str) {
     let mut machine = opened(options);
@@ -33,7 +33,7 @@ fn leaves(options: &Options, before: Option<Hello>, news: Hello, expected: &str)
 
 #[test]
 fn every_departure_names_its_reason() {
-    // The rules that remove servers: D-20 to D-22, D-25, D-26, D-32, D-33, and the table of types.
+    // Rules D-20 to D-22, D-25, D-26, D-32, D-33 and the table of types remove servers.
     let named = |name: &str| {
         let mut options = options(&["a", "b"]);
         options.replica_set = Some(name.into());

@@ -1,4 +1,4 @@
-//! Cases of elections and roles that the corpus does not cover.
+//! Cases of elections and roles that the specifications' test files do not cover.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn max_election(machine: &TopologyMachine) -> ElectionTuple {
 
 #[test]
 fn only_primaries_raise_the_greatest_election() {
-    // The maxima are kept when the primary is lost (C-26, D-58).
+    // The maximum election is kept when the primary is lost (C-26, D-58).
     let mut machine = opened(&options(&["a", "b"]));
     let _ = check(&mut machine, "a", elected(2));
     let before = max_election(&machine);
@@ -23,7 +23,7 @@ fn only_primaries_raise_the_greatest_election() {
 
 #[test]
 fn election_ids_are_compared_from_the_first_byte() {
-    // The first byte is the most significant one (C-27).
+    // The first byte of an election id is the most significant one (C-27).
     let id = |first, last| {
         let mut bytes = [0; 12];
         bytes[0] = first;
@@ -100,7 +100,7 @@ fn a_primary_of_the_known_election_is_not_stale() {
 
 #[test]
 fn a_member_with_another_set_name_is_removed_from_a_set_with_a_primary() {
-    // The former primary is removed, too (D-26).
+    // Even a former primary is removed if it reports another set name (D-26).
     for (name, left) in
         [("b", TopologyType::ReplicaSetWithPrimary), ("a", TopologyType::ReplicaSetNoPrimary)]
     {
@@ -125,7 +125,7 @@ fn a_member_with_another_set_name_is_removed_from_a_set_with_a_primary() {
 
 #[test]
 fn an_unknown_server_that_a_member_reports_as_primary_is_a_possible_primary() {
-    // Only a hint from a member has this effect (C-9, D-24).
+    // Only a member that names `b` as primary makes `b` a possible primary (C-9, D-24).
     let mut machine = opened(&options(&["a", "b"]));
     let reply = Hello { primary: Some(address("b")), ..hello(ServerType::RsSecondary) };
     let _ = check(&mut machine, "a", reply.clone());

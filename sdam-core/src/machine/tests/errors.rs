@@ -1,4 +1,4 @@
-//! Errors of operations that change the topology, and their effects.
+//! Errors from operations that change the topology, and their effects.
 
 use alloc::{string::String, vec::Vec};
 
@@ -14,7 +14,7 @@ fn report(machine: &mut TopologyMachine, error: &ErrorReport) -> (ErrorOutcome, 
     (outcome, brief(machine, &effects))
 }
 
-/// Returns the effects of an operation's broken connection.
+/// Returns the effects of a connection that breaks during an operation.
 pub(super) fn network_error(machine: &mut TopologyMachine, server: ServerId) -> Effects {
     let generation = machine.generation(server, None).unwrap();
     let error = ErrorReport::new(generation, Error::network(Stage::Operation, "broken pipe"));
@@ -33,7 +33,8 @@ pub(super) fn state_change(machine: &mut TopologyMachine, server: ServerId) -> E
 
 #[test]
 fn connection_errors_clear_the_pool_except_of_overload_and_slow_or_malformed_replies() {
-    // The connection's purpose does not matter (I-20; I-10, I-11, I-14 to I-16, F-54, F-63, F-81).
+    // Errors are handled alike, whatever the connection was opened for (I-20; I-10, I-11, I-14 to
+    // I-16, F-54, F-63, F-81).
     let check = |error: ErrorReport, expected| {
         let mut machine = opened(&options(&["a", "b"]));
         let _ = super::check(&mut machine, "a", hello(ServerType::RsPrimary));
@@ -74,14 +75,14 @@ fn connection_errors_clear_the_pool_except_of_overload_and_slow_or_malformed_rep
     check(network(Stage::Operation), cleared);
     check(timeout(Stage::Operation), ignored);
     check(protocol(Stage::Operation), ignored);
-    // Errors of the pool itself are not reported.
+    // Errors from the pool itself say nothing about the server.
     let of_pool = |error| ErrorReport::new(first, error);
     check(of_pool(Error::wait_queue_timeout(&address("a"))), ignored);
     check(of_pool(Error::interrupted(&address("a"))), ignored);
 }
 
-/// Reports a reply on a connection of `max_wire_version` from a primary `a`, whose monitor knows
-/// topology version 5 and wire version 17.
+/// Reports an error reply on a connection with `max_wire_version` to a primary `a`, whose monitor
+/// knows topology version 5 and wire version 17.
 fn answer(
     stage: Stage,
     reply: &bson::Document,
@@ -140,7 +141,8 @@ fn state_change_errors_request_a_check_and_clear_only_at_shutdown_or_before_4_2(
 
 #[test]
 fn other_command_errors_have_no_effect() {
-    // Merely retryable errors, overloads and write errors change nothing (I-37, I-60, I-33).
+    // Errors that are merely retryable, overload errors and write errors change nothing (I-37,
+    // I-60, I-33).
     let check = |error: bson::Document| {
         let (outcome, effects, _) = answer(Stage::Operation, &error, 7);
         assert_eq!(outcome, ErrorOutcome::Irrelevant, "{error}");
@@ -156,7 +158,8 @@ fn other_command_errors_have_no_effect() {
 
 #[test]
 fn a_command_error_before_handshake_completes_clears_unless_the_server_is_overloaded() {
-    // Only the label of an overload keeps the server's state (I-12, I-13, I-14, I-61, I-41).
+    // Only the overload label prevents a change of the server's state (I-12, I-13, I-14, I-61,
+    // I-41).
     let check = |code: i32, labels: &[&str], expected| {
         for stage in [Stage::Hello, Stage::Auth] {
             let labels: Vec<&str> = labels.into();
@@ -206,7 +209,7 @@ fn behind_a_load_balancer_only_the_service_is_cleared() {
         assert_eq!(outcome, expected, "{error:?}");
         assert_eq!(*machine.description(), before);
         if expected == ErrorOutcome::ServiceCleared {
-            // The event of the clear names the service (I-53).
+            // The event for the clear names the service (I-53).
             let clear = effects.into_iter().find_map(|effect| match effect {
                 Effect::PoolClear { clear, .. } => Some(clear),
                 _ => None,

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn a_new_topology_version_is_published_but_new_times_are_not() {
-    // Times do not count when descriptions are compared (C-1, A-44, J-5, J-18, J-23, A-39).
+    // Times are ignored when descriptions are compared (C-1, A-44, J-5, J-18, J-23, A-39).
     let news = |counter, last_write_date| Hello {
         topology_version: Some(TopologyVersion { process_id: ObjectId::default(), counter }),
         last_write_date: Some(last_write_date),
@@ -25,7 +25,7 @@ fn a_new_topology_version_is_published_but_new_times_are_not() {
         assert_eq!(server.rtt, Some(rtt(millis)));
         brief(&machine, &effects)
     };
-    // The new value is published without an event.
+    // Only the round-trip time changes: the new description is published without an event.
     assert_eq!(told(1, 2, 5), "publish");
     assert_eq!(told(2, 2, 5), "publish, ServerDescriptionChanged a, TopologyDescriptionChanged");
 }

@@ -1,4 +1,4 @@
-//! The reasons why servers cannot be used from here, and the events about them.
+//! The reasons why servers cannot be used by this client, and the events about them.
 
 use super::*;
 use crate::topology::Obstacle;
@@ -81,7 +81,7 @@ fn names_that_have_led_to_a_server_once_are_not_blamed_later() {
     assert!(!aliased(&machine));
     assert_eq!(met(&mut machine, "mongo-0", Stage::Connect), NONE);
 
-    // The other name answers second.
+    // `localhost` answers after the member's own name.
     let mut machine = opened(&options(&["localhost", "mongo-0"]));
     let reply = || inside(ServerType::RsSecondary, "mongo-0", &["mongo-0"]);
     let _ = check(&mut machine, "mongo-0", reply());
@@ -109,7 +109,7 @@ fn names_of_the_replica_set_are_distinguished_from_configured_names() {
     );
     assert_eq!(obstacle(&machine, "a"), None);
 
-    // A primary has answered before.
+    // A primary has answered earlier, so the names of the set are known.
     let mut machine = opened(&options(&["a", "b"]));
     let _ = check(&mut machine, "a", elected(1));
     let _ = fail(&mut machine, "a", ErrorKind::Network);

@@ -7,7 +7,7 @@ use crate::error::ErrorKind;
 
 type Step = (u64, Say, &'static str);
 
-/// Returns a monitor whose server has been known since 0 ms, and which polls at 10 s.
+/// Returns the script of a monitor whose server has been known since 0 ms, and which polls at 10 s.
 fn known() -> Vec<Step> {
     [
         (0, Say::Start, "started #1, connect | 10000"),
@@ -47,7 +47,7 @@ fn a_network_error_of_a_known_server_is_retried_once_without_a_pause() {
 
 #[test]
 fn a_timeout_counts_as_a_network_error() {
-    // The text contains the limit, so that equal failures have equal texts (F-10, F-51).
+    // The message contains the limit, so that equal failures have equal messages (F-10, F-51).
     run(
         polling(),
         &[
@@ -176,7 +176,7 @@ fn repeated_network_errors_are_retried_with_a_pause_after_a_burst() {
         );
         (0, Say::Failed(ErrorKind::Network), failed)
     };
-    // Two replies so far; each round is a broken connection and a reply on a new one.
+    // Two replies have arrived. Each iteration breaks a connection and replies on a new one.
     for connection in 1..=24 {
         let new_connection = connection + 1;
         script.extend([

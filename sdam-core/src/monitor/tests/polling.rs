@@ -11,7 +11,7 @@ use crate::{
 
 #[test]
 fn durations_and_samples_are_the_time_on_the_wire_whenever_the_reply_is_processed() {
-    // The time until the reply is processed does not count (J-7, G-5).
+    // The time between the reply's arrival and its processing does not count (J-7, G-5).
     let at = Instant::from_millis;
     let twenty = Duration::from_millis(20);
     let run = |pass: &dyn Fn(&mut Check, &mut Outputs) -> Option<Report>| {

@@ -1,4 +1,4 @@
-//! The checks of one server, run by scripts in virtual time.
+//! Runs the checks of one server by scripts in virtual time.
 
 use std::{
     fmt::Write as _,
@@ -64,12 +64,12 @@ pub(super) fn old() -> Document {
     doc! { "ok": 1, "maxWireVersion": 8, "helloOk": true, "connectionId": 42 }
 }
 
-/// Returns a reply of the first process, which supports streaming, with this counter.
+/// Returns a reply from the first process, which supports streaming, with this counter.
 pub(super) fn new(counter: i64) -> Document {
     new_process(0x11, counter)
 }
 
-/// Returns a reply of another process.
+/// Returns a reply from another process.
 pub(super) fn new_process(process: u8, counter: i64) -> Document {
     let process = ObjectId::from_bytes([process; 12]);
     let mut reply = old();
@@ -140,7 +140,7 @@ pub(super) fn check(config: MonitorConfig, script: &[(u64, Say, &str)]) {
     }
 }
 
-/// Passes an input to a server that is `known` or not, whose last request was sent at `asked`.
+/// Passes an input to the checks of a server. `asked` is the time of the last request.
 fn pass(
     check: &mut Check,
     now: Instant,
@@ -188,7 +188,7 @@ fn pass(
     None
 }
 
-/// Returns the outputs as text: the sample comes first, and the report after the end of the
+/// Returns the outputs as a string: the sample comes first, and the report after the end of the
 /// heartbeat.
 fn describe(
     out: Outputs,
@@ -245,7 +245,7 @@ fn describe_request(request: &HelloRequest) -> String {
     text
 }
 
-/// Returns an event as text, and checks the fields that the text omits (J-6, J-7, J-8).
+/// Returns an event as a string, and checks the fields that the string omits (J-6, J-7, J-8).
 fn describe_event(event: EventKind, said: &[u8]) -> String {
     let check = |heartbeat: &Heartbeat| {
         assert_eq!(heartbeat.server, ServerId::from_u64(1));

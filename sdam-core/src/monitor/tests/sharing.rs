@@ -1,12 +1,12 @@
-//! Connections shared with operations.
+//! Connections that checks share with operations.
 
 use std::vec::Vec;
 
 use super::script::*;
 use crate::error::ErrorKind;
 
-/// Returns a script of a server that has been known since 0 ms, on a connection that operations may
-/// have authenticated on.
+/// Returns the script of a server that has been known since 0 ms. `authenticated` is true if an
+/// operation has authenticated on its connection.
 fn shared(authenticated: bool) -> Vec<(u64, Say, &'static str)> {
     let mut script = [
         (0, Say::Start, "started #1, connect | 10000"),
@@ -25,11 +25,11 @@ fn shared(authenticated: bool) -> Vec<(u64, Say, &'static str)> {
 fn a_connection_that_an_operation_closed_is_replaced_by_the_next_check() {
     let mut script = shared(false);
     script.extend([
-        // No operation uses the connection while the check runs.
+        // No operation uses the connection while the check runs, so this input is ignored.
         (10_001, Say::Disconnected, "| 20000"),
         (10_002, says(old()), "sample 2, succeeded #1/42 after 2, report Standalone | 20002"),
         (10_100, Say::Disconnected, "| 20002"),
-        // The server's description is unchanged.
+        // The closed connection has not changed the server's description.
         (20_002, Say::Due, "started #2, connect | 30002"),
         (
             20_003,

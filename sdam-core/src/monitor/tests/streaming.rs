@@ -5,7 +5,7 @@ use std::{format, vec::Vec};
 use super::script::*;
 use crate::error::ErrorKind;
 
-/// Returns a monitor that sends its first awaitable hello at 1 ms.
+/// Returns the script of a monitor that sends its first awaitable hello at 1 ms.
 fn begin() -> Vec<(u64, Say, &'static str)> {
     [
         (0, Say::Start, "started #1, connect | 10000"),
@@ -38,7 +38,7 @@ fn streamed_replies_are_reported_one_by_one_and_nothing_is_sent() {
 
 #[test]
 fn a_stream_without_pauses_is_closed_and_requested_on_another_connection() {
-    // The hello before these replies also counts.
+    // The hello before these replies also counts toward the limit of 50.
     let pushed = (2..51).flat_map(|counter| {
         let told = "succeeded #1/42 awaited after 0, report Standalone | 1";
         [(1, streams(new(counter)), told), (1, Say::Due, "started #1/42 awaited, read | 20001")]
@@ -75,8 +75,8 @@ fn a_stream_of_twenty_replies_a_second_is_never_closed() {
 
 #[test]
 fn a_stream_that_ends_is_requested_again_with_the_last_version() {
-    // The version of the last reply counts, even if it is older, is of another process, or was
-    // rejected by the topology (F-33, F-36, F-37, F-38, J-34).
+    // The next request contains the version of the last reply, even if that is older, from another
+    // process, or was rejected by the topology (F-33, F-36, F-37, F-38, J-34).
     run(&[
         (10, says(new(7)), "succeeded #1/42 awaited after 9, report Standalone | 10"),
         (10, Say::Due, "started #1/42 awaited, send hello awaiting 11/7 for 10000 exhaust | 20010"),
@@ -99,7 +99,7 @@ fn a_stream_that_ends_is_requested_again_with_the_last_version() {
 
 #[test]
 fn a_reply_without_a_version_ends_streaming_unless_more_is_to_come() {
-    // Polls measure round trips again, so the measurements end (F-22, F-25, G-6, G-8).
+    // Polls measure round trips again, so the separate measurements end (F-22, F-25, G-6, G-8).
     run(&[
         (10, streams(old()), "succeeded #1/42 awaited after 9, report Standalone | 10"),
         (10, Say::Due, "started #1/42 awaited, read | 20010"),
@@ -126,7 +126,7 @@ fn a_request_between_two_streamed_replies_starts_the_due_check() {
 
 #[test]
 fn a_broken_stream_restarts_with_a_handshake_at_once() {
-    // The measurements continue, so they are not started again (F-34, F-51, G-8, O-1).
+    // The round-trip measurements continue, so they are not restarted (F-34, F-51, G-8, O-1).
     for kind in [ErrorKind::Network, ErrorKind::Timeout] {
         let failed = std::format!(
             "disconnect, failed #1/42 awaited after 999: {kind:?}, report {kind:?} | 1000"

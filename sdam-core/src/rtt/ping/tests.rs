@@ -1,4 +1,4 @@
-//! The measurements of one server, run by scripts in virtual time.
+//! Runs the measurements of one server by scripts in virtual time.
 
 use std::{
     format,
@@ -22,7 +22,7 @@ enum Say {
     Due,
 }
 
-/// Returns measurements; the first one is due.
+/// Returns the measurements of a server; the first one is due.
 fn pings() -> Ping {
     let options = Options::new(Vec::new());
     let config = MonitorConfig::new(&options, Arc::new(Handshake::new([])), false);
@@ -136,7 +136,7 @@ fn an_error_closes_the_connection_and_waits_a_heartbeat() {
 
 #[test]
 fn the_sample_is_the_time_on_the_wire_whenever_the_reply_is_processed() {
-    // The time until the reply is processed does not count (G-7, G-11).
+    // The time between the reply's arrival and its processing does not count (G-7, G-11).
     let at = Instant::from_millis;
     let check = |sent, arrived, processed, sample: Option<u64>| {
         let mut ping = pings();

@@ -1,4 +1,4 @@
-//! Every scan ends, for any replies.
+//! Tests that every scan ends, whatever the replies are.
 
 use std::{collections::BTreeMap, vec::Vec};
 

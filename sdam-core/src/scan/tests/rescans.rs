@@ -3,7 +3,7 @@
 use super::{super::*, world::*};
 use crate::server::ServerType;
 
-/// Returns a cluster of one mongos whose record must be looked up after `due` milliseconds.
+/// Returns a `World` with one mongos, whose SRV record must be looked up after `due` milliseconds.
 fn world(due: u64) -> World {
     let mut world = World::new("s", 1, |_| {});
     world.wanted = ServerType::Mongos;

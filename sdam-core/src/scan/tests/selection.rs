@@ -5,7 +5,7 @@ use std::string::String;
 use super::{super::*, world::*};
 use crate::options::Options;
 
-/// Returns a replica set with the single seed `p`, which takes 10 ms to answer.
+/// Returns a `World` with the single seed `p`, a replica set member that takes 10 ms to answer.
 fn world(change: impl FnOnce(&mut Options)) -> World {
     let mut world = World::new("p", 1, |options| {
         options.replica_set = Some("rs".into());
@@ -58,7 +58,7 @@ fn h_14_a_load_balancer_is_selected_without_discovery() {
     let server = world.suitable().unwrap();
     let checked = world.run(ScanRequest::Check { server });
     assert_eq!(checked, Step::Output(Output::Finish(Ok(None))));
-    // Only a custom selector rejects the only server, and no scan would change that.
+    // Only a custom selector rejects the single server, and another scan would not change that.
     world.wanted = ServerType::Mongos;
     assert_eq!(world.selects(5_000, 30_000), "TriedOnce");
     assert_eq!(world.log, [""; 0]);

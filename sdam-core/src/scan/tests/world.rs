@@ -34,7 +34,7 @@ pub(super) struct World {
     pub(super) now: Instant,
     pub(super) topology: TopologyMachine,
     pub(super) scan: Scans,
-    /// The time from which on a scan first looks up the SRV record; `None` without a record.
+    /// The time from which a scan begins with an SRV look-up; `None` without an SRV record.
     pub(super) look_up: Option<Instant>,
     pub(super) answers: BTreeMap<ServerAddress, Answer>,
     /// The server type that operations require.
@@ -48,7 +48,7 @@ pub(super) struct World {
     pub(super) log: Vec<String>,
 }
 
-/// The last step of a request without a selection.
+/// The last step of a request that selects no server.
 pub(super) const REST: Step = Step::Output(Output::Finish(Ok(None)));
 
 pub(super) fn address(name: &str) -> ServerAddress {

@@ -3,21 +3,21 @@
 use super::*;
 use crate::uri_options::{HIDDEN, Kind, Repetition, Row, rows};
 
-/// Returns texts that are invalid for an option.
+/// Returns values that are invalid for an option.
 fn malformed(row: &Row) -> &'static [&'static str] {
     if ["proxyUsername", "proxyPassword"].contains(&row.name) {
-        // An empty text means the same as no text.
+        // An empty value means the same as no value.
         return &[];
     }
     match row.kind {
         Kind::Flag => FLAGS,
         Kind::Number(_) => &["", "x", "-1", "0", "65536", "1.5", " 1"],
-        // Any non-empty text is a path, a name or a password.
+        // Any non-empty value is a valid path, name or password.
         _ => &[""],
     }
 }
 
-/// Texts that are not valid flags.
+/// Values that are not valid flags.
 const FLAGS: &[&str] = &["", "1", "0", "True", "TRUE", "yes", "on", "x", "true ", "truetrue"];
 
 /// Returns an SRV string, which may carry all `options`, resolved without look-ups.
@@ -60,7 +60,7 @@ fn every_tls_and_proxy_option_is_marked_as_guarding() {
 
 #[test]
 fn a_malformed_guarding_option_fails_validation() {
-    // Ignoring the option would weaken the protection (V-3).
+    // Ignoring the option would leave connections less protected (V-3).
     let mut checked = 0;
     for row in rows().iter().filter(|row| row.guards) {
         for value in malformed(row) {
@@ -93,7 +93,7 @@ fn an_unknown_option_with_a_guarding_prefix_fails_validation() {
 
 #[test]
 fn two_different_values_of_a_guarding_option_are_refused() {
-    // It is unclear which value is meant (V-3).
+    // If a repeated option has different values, it is unclear which one is meant (V-3).
     for row in rows().iter().filter(|row| row.guards) {
         let pair = match row.kind {
             Kind::Flag => ["true", "false"],
@@ -137,7 +137,7 @@ fn every_option_of_tls_enables_tls() {
 
 #[test]
 fn an_option_of_tls_without_tls_fails_validation() {
-    // The other option would have no effect (V-2).
+    // With `tls=false`, the other option would have no effect (V-2).
     for option in ["tlsCAFile=a", "tlsInsecure=true", "tlsCertificateKeyFile=b"] {
         for options in [format!("tls=false&{option}"), format!("{option}&ssl=false")] {
             let options = Options::parse(&format!("mongodb://a/?{options}")).unwrap();
@@ -153,7 +153,7 @@ fn options_that_leave_connections_open_to_attack_or_have_no_effect_cause_a_warni
         ("tls=true", &[][..]),
         ("tlsInsecure=true", &["tlsAllowInvalidCertificates"]),
         ("tlsAllowInvalidHostnames=true", &["tlsAllowInvalidHostnames"]),
-        // Options that request OCSP cause a warning (B-41).
+        // Options that explicitly enable OCSP cause a warning (B-41).
         ("tlsDisableOCSPEndpointCheck=true", &[]),
         ("tlsDisableOCSPEndpointCheck=false", &["tlsDisableOCSPEndpointCheck"]),
         ("tlsDisableCertificateRevocationCheck=true", &[]),

@@ -57,7 +57,7 @@ fn deprecated_names_are_accepted_with_a_warning_and_override_nothing() {
 
 #[test]
 fn times_are_whole_milliseconds() {
-    // All of them take the same values (B-14, B-16 to B-19, B-21, B-30, B-32).
+    // All options with a duration take the same values (B-14, B-16 to B-19, B-21, B-30, B-32).
     let names = "connectTimeoutMS localThresholdMS serverSelectionTimeoutMS socketCheckIntervalMS socketTimeoutMS \
                  timeoutMS maxIdleTimeMS waitQueueTimeoutMS wTimeoutMS heartbeatFrequencyMS";
     for name in names.split(' ') {
@@ -87,7 +87,7 @@ fn heartbeats_below_half_a_second_are_ignored_in_strings() {
 
 #[test]
 fn every_discovery_and_selection_option_sets_its_field() {
-    // No value is the default (B-9, B-14 to B-25, B-28).
+    // None of these values is the default (B-9, B-14 to B-25, B-28).
     let options = accepted(
         "appname=app&connectTimeoutMS=1&directConnection=false&heartbeatFrequencyMS=502\
          &localThresholdMS=3&maxStalenessSeconds=90&readPreference=nearest\
@@ -134,7 +134,7 @@ fn tag_sets_keep_their_order_and_case() {
 
 #[test]
 fn max_staleness_is_whole_seconds_or_minus_one() {
-    // Only selections refuse a limit that is too small (B-25, B-26).
+    // The parser accepts a limit that is too small, and selections reject it (B-25, B-26).
     let limit = |query: &str| accepted(query).read_preference.max_staleness;
     let secondary =
         |seconds: i64| format!("readPreference=secondary&maxStalenessSeconds={seconds}");
@@ -219,7 +219,7 @@ fn unknown_compressors_are_left_out() {
 
 #[test]
 fn names_of_mechanism_properties_ignore_case() {
-    // Two spellings are the same name (B-40).
+    // Both spellings mean the same property (B-40).
     let options = accepted(
         "authMechanismProperties=service_name:a,Service_Name:b,TOKEN_RESOURCE:mongodb://foo",
     );

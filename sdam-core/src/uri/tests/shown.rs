@@ -1,4 +1,4 @@
-//! The text shown in error messages.
+//! The parts of connection strings that error messages show.
 
 use super::*;
 use crate::uri_options::HIDDEN;

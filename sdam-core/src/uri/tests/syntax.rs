@@ -1,4 +1,4 @@
-//! User info, hosts, database, and hidden parts of messages.
+//! User info, hosts, database, and the parts that messages hide.
 
 use super::*;
 
@@ -54,7 +54,7 @@ fn a_malformed_string_is_refused_with_the_name_of_the_wrong_part() {
 
 #[test]
 fn no_message_shows_a_piece_of_a_password() {
-    // Messages may be logged, so they must not contain a secret (T-23).
+    // Errors and warnings may be logged, so they must not contain a secret (T-23).
     let check = |text: &str| {
         let shown = match ConnectionString::parse(text) {
             Ok(string) => {
@@ -81,7 +81,7 @@ fn no_message_shows_a_piece_of_a_password() {
         }
     }
     check("mongodb://u:Qx7?x=Zk9@h");
-    // In these strings, the host was forgotten.
+    // The host is missing in these strings, so the password is in the place of a port.
     check("mongodb://u:Qx7");
     check("mongodb+srv://u:Qx7");
     // Some options are secret, even under a misspelled name.
@@ -96,7 +96,7 @@ fn no_message_shows_a_piece_of_a_password() {
 
 #[test]
 fn the_work_is_bounded_by_the_length_of_the_text() {
-    // Quadratic work would take minutes.
+    // With quadratic work, this test would take minutes.
     let many = |piece: &dyn Fn(usize) -> String| -> String {
         (0..100_000).rev().map(piece).collect::<Vec<_>>().join(",")
     };
