@@ -52,7 +52,8 @@ impl ServerAddress {
         if let Some(port) = port_of_usual(text) {
             return Ok(Self { text: text.into(), port: Some(port) });
         }
-        // SDAM does not say how to recognize a socket, so this follows Connection String.
+        // SDAM does not say how to recognize a socket, so this follows the Connection String
+        // specification.
         if text.strip_suffix(".sock").is_some() {
             if text.chars().any(char::is_control) {
                 return Err("the path contains a control character");

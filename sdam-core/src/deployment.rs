@@ -53,7 +53,7 @@ pub use crate::{
 /// - The caller performs all outputs of a call in order, before those of the next call.
 /// - The caller answers each [`Connect`](Output::Connect), [`Send`](Output::Send) and
 ///   [`Read`](Output::Read) once, unless [`Disconnect`](Output::Disconnect) comes first. A late
-///   answer may be passed, and has no effect.
+///   answer may still be passed, but has no effect.
 /// - After each call, the caller reads the deadlines of the affected servers again
 ///   ([`deadline_of`](Self::deadline_of)): the server of the input, those of [`Wake`](Output::Wake)
 ///   and new ones. A caller with a single timer reads [`deadline`](Self::deadline).
@@ -110,7 +110,7 @@ impl Deployment {
 
     /// Enables inline mode, for a client without background tasks: servers are checked only on
     /// [request](Input::Scan), one at a time (SDAM: "Single-threaded monitoring"). Each request
-    /// leads to checks, waits, look-ups of the SRV record, choices and probes, until it is
+    /// leads to checks, waits, look-ups of the SRV record, server choices and probes, until it is
     /// [finished](Output::Finish). There is one timer, [`Timer::Scan`].
     ///
     /// A caller may abandon a request and begin another one. The check or probe in progress is then
@@ -295,7 +295,7 @@ impl Deployment {
         self.topology.generation(server, service)
     }
 
-    /// Returns the failure detector; `None` if none is configured, and always in inline mode.
+    /// Returns the failure detector; `None` in inline mode, or if none is configured.
     pub fn detector(&self) -> Option<Detector> {
         self.evidence.detector()
     }

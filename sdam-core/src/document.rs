@@ -162,7 +162,7 @@ impl<'a> Field<'a> {
         core::str::from_utf8(self.key).unwrap_or_default()
     }
 
-    /// Returns the bytes of the key, to compare them.
+    /// Returns the key as bytes, for comparisons.
     pub(crate) fn name(self) -> &'a [u8] {
         self.key
     }

@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn topology_versions_of_other_processes_are_newer() {
-        // A missing version or one of a different process counts as newer.
+        // A missing version, or one from a different process, counts as newer.
         let check = |current, other, expected| {
             assert_eq!(TopologyVersion::compare(current, other), expected, "{current:?} {other:?}");
         };

@@ -251,11 +251,12 @@ pub enum ScanRequest {
         /// The server's id.
         server: ServerId,
     },
-    /// Only the checks that errors have requested must run now.
+    /// Only checks that were requested because of errors must run now.
     Settle,
 }
 
-/// An input with the data that a replay needs: the event [`Input`](crate::event::EventKind::Input).
+/// An input with the data that a replay needs: the payload of the event
+/// [`Input`](crate::event::EventKind::Input).
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct RecordedInput {
@@ -290,7 +291,7 @@ pub struct Setup {
     pub connect_timeout: Option<Duration>,
     /// True to stream if the server supports it.
     pub streaming: bool,
-    /// True if a failed check of a known server is retried before it counts.
+    /// True if a failed check of a known server is retried before it is reported.
     pub retry_before_unknown: bool,
     /// The strategy for giving up on silent servers.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]

@@ -88,7 +88,7 @@ impl TopologyMachine {
     /// Processes an input at `now` and returns the effects.
     pub fn handle(&mut self, now: Instant, input: Input<'_>) -> Effects {
         let is_open = self.phase == LifePhase::Open;
-        // Nothing makes a load balancer Unknown (I-50).
+        // A load balancer never becomes Unknown, so check results are ignored (I-50).
         let is_checked = is_open && self.options.topology_type() != TopologyType::LoadBalanced;
         match input {
             Input::Open if self.phase == LifePhase::New => self.open(),

@@ -121,7 +121,7 @@ pub struct Options {
     pub handshake_opcode: HandshakeOpcode,
     /// The SRV look-up of the seeds, if they came from an SRV record.
     pub srv: Option<Srv>,
-    /// The user as which pooled connections authenticate; `None` for no authentication.
+    /// The credential for pooled connections; `None` for no authentication.
     pub credential: Option<Credential>,
     /// The encryption of connections; `None` for no encryption.
     ///

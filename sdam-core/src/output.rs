@@ -54,7 +54,7 @@ pub enum Output {
         /// True if the server is checked; a load balancer is not.
         monitored: bool,
     },
-    /// Close the server's pool. Its connections are already closed, and no other output names it.
+    /// Close the server's pool. Its other connections are already closed; no later output names it.
     CloseServer {
         /// The server id.
         server: ServerId,

@@ -53,7 +53,7 @@ pub fn is_ok(bytes: &[u8]) -> bool {
     integer(bytes, "ok") == Some(1)
 }
 
-/// The error of one of several writes in a command, an element of `writeErrors`.
+/// The error of a single write in a command, an element of `writeErrors`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WriteError {

@@ -35,7 +35,7 @@ pub(crate) enum Step {
     Output(Output),
 }
 
-/// The state of a topology that its scans depend on.
+/// The topology state that scans depend on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View<'t> {
     pub(crate) now: Instant,

@@ -153,7 +153,7 @@ impl ServerDescription {
 }
 
 impl PartialEq for ServerDescription {
-    /// Compares by SDAM: "ServerDescription equality".
+    /// Compares according to SDAM: "ServerDescription equality".
     fn eq(&self, other: &Self) -> bool {
         self.address == other.address
             && self.server_type == other.server_type

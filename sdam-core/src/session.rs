@@ -11,7 +11,7 @@ use crate::{document::DocumentWriter, time::Instant};
 /// The maximum number of sessions in one `endSessions` (Driver Sessions: "endSessions").
 const END_BATCH: usize = 10_000;
 
-/// The time before a session's expiry on the server during which the session is no longer used.
+/// The time before a session's expiry on the server when the client stops using the session.
 const MARGIN: Duration = Duration::from_secs(60);
 
 /// The id of a session: a random UUID.
@@ -70,8 +70,9 @@ impl ServerSession {
         self.last_use = now;
     }
 
-    /// Records that a command of the session met a network error, or was dropped before its reply.
-    /// The current operation may continue to use the session, but no other operation will get it.
+    /// Records that a command of the session failed with a network error, or was dropped before its
+    /// reply. The current operation may continue to use the session, but no other operation will
+    /// get it.
     pub fn mark_dirty(&mut self) {
         self.is_dirty = true;
     }
@@ -280,7 +281,7 @@ mod tests {
 
     #[test]
     fn a_session_with_a_network_error_is_not_used_again() {
-        // A network error makes a session dirty (I-77, R-5).
+        // A network error makes a session dirty, so it is not reused (I-77, R-5).
         let mut pool = SessionPool::new();
         let mut session = acquire(&mut pool, minutes(0), HALF_AN_HOUR);
         session.mark_dirty();

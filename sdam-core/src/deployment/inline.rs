@@ -140,7 +140,7 @@ impl Deployment {
         }
     }
 
-    /// Ends a check that was left unattended, without an outcome, and begins another one.
+    /// Ends an unattended check without an outcome, and begins another one.
     pub(super) fn abandon(&mut self, now: Instant, server: ServerId, out: &mut Outputs) {
         if let Some(own) = self.server_mut(server) {
             own.check.abandon(now, out);
@@ -148,7 +148,7 @@ impl Deployment {
         self.begin(now, server, out);
     }
 
-    /// Returns when the request continues without an answer; `None` for never.
+    /// Returns when the request continues even without an answer; `None` for never.
     pub(super) fn next_step(&self) -> Option<Instant> {
         match self.checking() {
             _ if self.is_closed() => None,

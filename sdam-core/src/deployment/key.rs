@@ -1,4 +1,4 @@
-//! Keys of a deployment's states, for state-space searches.
+//! State keys of a deployment, for state-space searches.
 
 use core::hash::{Hash, Hasher};
 

@@ -22,7 +22,7 @@ use crate::{
 /// The minimum delay after which a late answer is overdue.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The same minimum, as a multiple of the 90th percentile of the round-trip times.
+/// The minimum delay of an overdue answer, in 90th percentiles of the round-trip times.
 const PATIENCE_IN_TRIPS: u32 = 8;
 
 /// If a timer is late by this much, this host was stalled, so no server is suspected.
@@ -124,8 +124,8 @@ impl Server {
         self.excused(outstanding.into_iter().flatten().min()?, host)
     }
 
-    /// Returns the time after which an answer that was due at `since` is late. `None` if the server
-    /// has never answered.
+    /// Returns the time after which an answer that was due at `since` is late, given later answers
+    /// and stalls. `None` if the server has never answered.
     pub(super) fn excused(&self, since: Instant, host: Host) -> Option<Instant> {
         Some(since.max(self.answers.last?).max(host.stalled.unwrap_or_default()))
     }
@@ -220,7 +220,8 @@ impl Deployment {
         self.evidence.host.doubts = doubts;
         let host = self.evidence.host;
         for own in self.servers.iter().filter(|own| own.id != answered) {
-            // The host's state does not affect checks for waiting selections.
+            // Passes `false`, because the host's state does not affect checks for waiting
+            // selections.
             if own.deadline(false, host) < own.deadline(false, before) {
                 out.push(Output::Wake { server: own.id });
             }
@@ -295,7 +296,7 @@ impl Deployment {
         }
         let is_late = |expected: &Instant| *expected + own.patience(host) <= now;
         let Some(expected) = own.expected(host).filter(is_late) else {
-            // The request has ended, or the host was stalled.
+            // The request has ended, or the host was stalled, so the answer is not overdue.
             return own.hastened(host, out, |own, _| own.answers.standing = Standing::Prompt);
         };
         if witness.is_none_or(|at| at <= expected) {

@@ -31,7 +31,7 @@ pub(super) struct SrvPolling {
 
 impl SrvPolling {
     /// Prepares the polling of the SRV record in `options`, if there is one and the topology's type
-    /// is polled.
+    /// allows polling.
     pub(super) fn new(options: &Options, config: &MonitorConfig) -> Option<Self> {
         let srv = options.srv.clone()?;
         let polls = options.topology_type().polls_srv();

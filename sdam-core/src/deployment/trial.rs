@@ -126,7 +126,7 @@ impl Server {
     }
 
     /// Returns whether the answers of witnesses are too old for a trial whose probe began at `at`:
-    /// this host has stalled, or the second silent connection was asked long after.
+    /// this host has stalled, or the request on the second silent connection was sent much later.
     fn is_outdated(&self, at: Instant, now: Instant, host: Host) -> bool {
         self.excused(at, host) != Some(at) || now.since(at) > self.wait(host) + LATEST_CHECK
     }
@@ -185,8 +185,8 @@ impl Deployment {
         }
     }
 
-    /// Asks the servers and the witnesses of undecided trials again, after an answer from any
-    /// server. `caller` is the server whose task is making this call, if any.
+    /// Repeats the requests to the servers and the witnesses of undecided trials, after an answer
+    /// from any server. `caller` is the server whose task is making this call, if any.
     pub(super) fn retry(&mut self, now: Instant, caller: Option<ServerId>, out: &mut Outputs) {
         for server in mem::take(&mut self.evidence.undecided) {
             let state = self.server(server).map(|own| own.answers.trial.state);

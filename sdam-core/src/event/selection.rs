@@ -46,7 +46,7 @@ names! {
         Incompatible = "incompatible",
         /// The read preference does not fit the deployment.
         InvalidCriteria = "invalid_criteria",
-        /// No server was suitable at once, and the maximum number of selections already waited.
+        /// No server was suitable at once, and too many selections were already waiting.
         TooManyWaiters = "too_many_waiters",
         /// The topology was closed.
         Closed = "closed",

@@ -28,7 +28,8 @@ impl HelloRequest {
         }
     }
 
-    /// Creates a later message that is answered at once: a polling check or an RTT measurement.
+    /// Creates a later message on a connection, which is answered at once: a polling check or an
+    /// RTT measurement.
     ///
     /// `hello_ok` is [`Hello::hello_ok`](super::Hello::hello_ok) of the connection's handshake.
     /// Without it, and without a declared API version, the message is another legacy hello (Server

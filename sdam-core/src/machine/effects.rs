@@ -40,7 +40,7 @@ pub enum Effect {
         /// The server id.
         server: ServerId,
     },
-    /// Reset the server's round-trip times: it was lost, or its check has failed again.
+    /// Reset the server's round-trip times: the server was lost, or its check has failed again.
     ResetRtt {
         /// The server id.
         server: ServerId,

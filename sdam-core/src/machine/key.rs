@@ -19,7 +19,7 @@ impl TopologyMachine {
             write(server, hasher);
             if let Some(pool) = self.pool(server.id) {
                 pool.ready.hash(hasher);
-                // Before the first clear, no connection can have an earlier generation.
+                // Only the first generation is special: no connection can have an earlier one.
                 (pool.generation > Generation::FIRST).hash(hasher);
                 pool.services.write_key(hasher);
             }

@@ -200,8 +200,8 @@ impl Transition {
         true
     }
 
-    /// Compares a primary's election with the maximum and updates the maximum; `Err` contains the
-    /// maximum if it is greater.
+    /// Raises the maximum election to that of a primary; `Err` contains the maximum if the
+    /// primary's election is older.
     fn admit_election(&mut self, server: &ServerDescription) -> Result<(), ElectionTuple> {
         let own = server.election;
         let maxima = self.next.max_election;

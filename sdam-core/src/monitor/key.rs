@@ -1,4 +1,4 @@
-//! Keys of the states of a server's checks.
+//! State keys of a server's checks, for state-space searches.
 
 use core::hash::{Hash, Hasher};
 

@@ -189,7 +189,7 @@ impl Check {
             check.deadline = Some(now + self.config.grace());
             return (State::Running(check), None);
         }
-        // The text contains the configured limit rather than the elapsed time, so that repeated
+        // The message contains the configured limit rather than the elapsed time, so that repeated
         // failures do not change the description.
         let limit = self.config.limit(check.heartbeat.awaited).unwrap_or_default();
         let (stage, message) = match check.waiting {
@@ -201,9 +201,8 @@ impl Check {
         self.fail(now, known, check, took, error, out)
     }
 
-    /// Ends the running check with `error`, because the server has not answered a
-    /// [`Detector`](crate::options::Detector) either, and closes the connection. The next check may
-    /// begin at once.
+    /// Ends the running check with `error`, because a [`Detector`](crate::options::Detector) has
+    /// found the server silent, and closes the connection. The next check may begin at once.
     pub(crate) fn give_up(&mut self, now: Instant, error: Error, out: &mut Outputs) -> Report {
         let state = mem::replace(&mut self.state, State::Idle(Idle::at_once(now)));
         if let State::Running(check) = state {

@@ -61,7 +61,7 @@ impl Credential {
     }
 
     /// Sets `authMechanismProperties`. Names are case-insensitive, and the last value for a name
-    /// counts. Values may contain commas here.
+    /// counts. Unlike in a connection string, values may contain commas.
     #[must_use]
     pub fn with_properties<'p>(
         mut self,

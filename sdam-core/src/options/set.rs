@@ -104,7 +104,7 @@ impl Options {
         /// Sets whether reads avoid suspected servers.
         with_avoid_suspected(avoid_suspected: bool) = avoid_suspected;
 
-        /// Sets the user as which pooled connections authenticate.
+        /// Sets the credential for pooled connections.
         with_credential(credential: Credential) = Some(credential);
     }
 }

@@ -28,7 +28,7 @@ pub struct Srv {
 }
 
 impl Srv {
-    /// Creates the look-up of the `mongodb` service of `host`, with all its hosts.
+    /// Creates the look-up of the `mongodb` service of `host`, without a limit on its hosts.
     pub fn new(host: &str) -> Self {
         Self {
             host: host.trim_end_matches('.').to_ascii_lowercase().into(),

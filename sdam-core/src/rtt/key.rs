@@ -1,4 +1,4 @@
-//! Keys of the states of a server's round-trip measurements.
+//! State keys of a server's round-trip measurements, for state-space searches.
 
 use core::hash::{Hash, Hasher};
 

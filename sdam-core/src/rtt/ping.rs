@@ -99,7 +99,7 @@ impl Ping {
         }
     }
 
-    /// Begins a measurement if one may already begin; called when the server has other work to do.
+    /// Begins a measurement if one may already begin; called when the server is handled anyway.
     pub(crate) fn proceed(&mut self, now: Instant, out: &mut Outputs) {
         if let State::Idle { from, .. } = self.state
             && from <= now
@@ -109,8 +109,8 @@ impl Ping {
     }
 
     /// Begins a measurement at once, if measurements have started and none is in progress. Returns
-    /// whether one is in progress afterwards. It does not yield a sample, because such measurements
-    /// are made when the server seems slow.
+    /// whether one is in progress afterwards. The measurement yields no sample, because it is made
+    /// when the server seems slow.
     pub(crate) fn hasten(&mut self, now: Instant, out: &mut Outputs) -> bool {
         match self.state {
             State::Stopped => false,

@@ -1,4 +1,4 @@
-//! Keys of the states of scans.
+//! State keys of scans, for state-space searches.
 
 use core::{
     hash::{Hash, Hasher},

@@ -28,7 +28,7 @@ pub(super) struct Scan {
     checks: BTreeMap<ServerAddress, u8>,
     /// True for the check of a single server.
     single: bool,
-    /// True if the call that began the scan was abandoned, so that any length of time may have
+    /// True if the call that began the scan was abandoned, so that any amount of time may have
     /// passed.
     resumed: bool,
 }

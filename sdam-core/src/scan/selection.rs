@@ -49,8 +49,8 @@ impl Scans {
         Step::Output(Output::Choose)
     }
 
-    /// Continues after a choice. `server` is the suitable server, if there is one, and `idle` the
-    /// time for which its connection, if there is one, has been idle.
+    /// Handles the choice: `server` is the suitable server, if there is one, and `idle` the time
+    /// for which its connection, if there is one, has been idle.
     pub(crate) fn chosen(
         &mut self,
         view: View<'_>,

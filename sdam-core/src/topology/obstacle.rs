@@ -116,8 +116,8 @@ impl TopologyDescription {
                 || named())
     }
 
-    /// Returns the address at which the server `me` answered before it left the topology in favour
-    /// of its own name, under which it has not answered since.
+    /// Returns the address under which a server was removed because it calls itself `me`; `None` if
+    /// it has answered under that name since.
     fn alias(&self, me: &ServerAddress) -> Option<&ServerAddress> {
         let mut aliases = self.aliases();
         aliases.find_map(|(address, own)| (own == me).then_some(address))

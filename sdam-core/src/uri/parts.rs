@@ -173,7 +173,8 @@ impl<'a> Parts<'a> {
         let invalid = |reason| ConfigError::new("host", &*shown, reason, &*remedy);
         let decoded = percent::decode(text).map_err(invalid)?;
         if decoded.contains('/') {
-            // Connection Strings: a path ends in `.sock`, and an unescaped `/` ends the hosts.
+            // Connection String: a socket path ends in `.sock`, and an unescaped `/` ends the
+            // hosts.
             return if decoded.ends_with(SOCKET) {
                 ServerAddress::read(&decoded).map_err(invalid)
             } else {

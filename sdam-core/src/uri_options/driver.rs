@@ -71,13 +71,13 @@ methods! {
     /// the database that defines the user; see also
     /// [`ConnectionString::auth_source`](crate::uri::ConnectionString::auth_source).
     auth_source: &str = "authSource";
-    /// the compressors of messages, in order of preference.
+    /// the compressors for messages, in order of preference.
     compressors: &[Box<str>] = "compressors";
     /// whether a retry avoids servers that were overloaded.
     enable_overload_retargeting: bool = "enableOverloadRetargeting";
     /// whether a write waits for the journal.
     journal: bool = "journal";
-    /// the maximum number of retries of an operation because of overload.
+    /// the maximum number of retries of an operation after overload errors.
     max_adaptive_retries: u32 = "maxAdaptiveRetries";
     /// the maximum number of connections that a pool establishes at once.
     max_connecting: u32 = "maxConnecting";

@@ -78,7 +78,7 @@ fn a_stall_of_this_host_excuses_every_server() {
     world.wait_until(12_600);
     assert!(world.due("a", false).is_empty(), "no other server has answered since the stall");
     ask(&mut world, "b", 21_600);
-    // The timer of `a` is handled late, after the time limit of its check.
+    // The timer of `a` is handled after the time limit of its check, so `a` is not suspected.
     let _ = world.due("a", false);
     let outputs = answer(&mut world, "b");
     assert!(!outputs.contains(&"ServerSuspected a".into()), "{outputs:?}");

@@ -94,7 +94,7 @@ fn op_query_hello_has_no_database_argument() {
 
 #[test]
 fn later_messages_carry_the_api_but_no_handshake_arguments() {
-    // Later hellos repeat no argument of the handshake (F-6, F-6b, F-7, F-9, O-6, O-9).
+    // Later hellos do not repeat the handshake's arguments (F-6, F-6b, F-7, F-9, O-6, O-9).
     let check = |request: HelloRequest, expected: Document| {
         assert_eq!(decode(&request), expected);
         assert_eq!(request.command_name(), expected.keys().next().unwrap());
@@ -109,7 +109,7 @@ fn later_messages_carry_the_api_but_no_handshake_arguments() {
 
 #[test]
 fn an_awaitable_hello_carries_topology_version_and_max_await_time() {
-    // The wait is in milliseconds, and exhaust is allowed (M-3, M-8, O-35).
+    // The wait is in milliseconds, and `exhaustAllowed` is set (M-3, M-8, O-35).
     let known = TopologyVersion { process_id: ObjectId::from_bytes([9; 12]), counter: 4 };
     let check = |max_await: Duration, millis: i64| {
         let request = HelloRequest::awaitable(true, None, known, max_await);

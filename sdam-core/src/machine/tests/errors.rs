@@ -59,7 +59,7 @@ fn connection_errors_clear_the_pool_except_of_overload_and_slow_or_malformed_rep
         (Generation::FIRST, ErrorOutcome::Cleared, ErrorOutcome::Irrelevant);
     let network = |stage| ErrorReport::new(first, Error::network(stage, "broken pipe"));
     let timeout = |stage| ErrorReport::new(first, Error::timeout(stage, "too slow"));
-    // A message above the connection's size limit does not mean that the server is down.
+    // A message above the connection's size limit does not show that the server is down.
     let protocol = |stage| ErrorReport::new(first, Error::protocol(stage, "too long"));
     for stage in [Stage::Dns, Stage::Proxy, Stage::Auth] {
         check(network(stage), cleared);

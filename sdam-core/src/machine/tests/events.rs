@@ -25,7 +25,7 @@ fn a_new_topology_version_is_published_but_new_times_are_not() {
         assert_eq!(server.rtt, Some(rtt(millis)));
         brief(&machine, &effects)
     };
-    // Only the round-trip time changes: the new description is published without an event.
+    // If only times change, the new description is published without an event.
     assert_eq!(told(1, 2, 5), "publish");
     assert_eq!(told(2, 2, 5), "publish, ServerDescriptionChanged a, TopologyDescriptionChanged");
 }

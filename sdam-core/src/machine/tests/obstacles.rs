@@ -81,7 +81,7 @@ fn names_that_have_led_to_a_server_once_are_not_blamed_later() {
     assert!(!aliased(&machine));
     assert_eq!(met(&mut machine, "mongo-0", Stage::Connect), NONE);
 
-    // `localhost` answers after the member's own name.
+    // The server answers as `localhost` only after it has answered under its own name.
     let mut machine = opened(&options(&["localhost", "mongo-0"]));
     let reply = || inside(ServerType::RsSecondary, "mongo-0", &["mongo-0"]);
     let _ = check(&mut machine, "mongo-0", reply());

@@ -33,7 +33,7 @@ pub(super) enum Say {
     Failed(ErrorKind),
     Due,
     Request,
-    /// An error of an operation has made the server Unknown.
+    /// An error from an operation has made the server Unknown.
     Cancel,
     Disconnected,
     Authenticated,

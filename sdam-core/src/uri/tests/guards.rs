@@ -80,7 +80,7 @@ fn a_malformed_guarding_option_fails_validation() {
 
 #[test]
 fn an_unknown_option_with_a_guarding_prefix_fails_validation() {
-    // Such an option was probably meant to protect connections (V-3).
+    // An unknown option with such a prefix was probably meant to protect connections (V-3).
     for name in ["sslVerifyCertificate", "SSL_CA_CERTS", "tlsMode", "proxyhostname"] {
         check_unguarded(&format!("{name}=x"));
     }
