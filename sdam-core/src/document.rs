@@ -153,7 +153,7 @@ pub(crate) struct Field<'a> {
     /// Valid UTF-8.
     key: &'a [u8],
     kind: ElementType,
-    /// Has the length that the type requires.
+    /// The bytes of the value; their length is right for the type.
     value: &'a [u8],
 }
 

@@ -277,7 +277,7 @@ impl Error {
         self
     }
 
-    /// Returns the kind, which decides how the error is handled.
+    /// Returns the kind, which determines how the error is handled.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
@@ -393,7 +393,7 @@ impl Error {
 }
 
 impl PartialEq for Error {
-    /// Ignores sources, replies and outcomes.
+    /// Compares errors, but ignores sources, replies and outcomes.
     fn eq(&self, other: &Self) -> bool {
         let (own, other) = (&*self.0, &*other.0);
         own.kind == other.kind

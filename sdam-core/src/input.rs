@@ -229,8 +229,8 @@ pub enum Role {
     Probe,
 }
 
-/// A request of a client without background tasks. It replaces the previous request, except that a
-/// check or probe in progress is finished first.
+/// A request from a client without background tasks. It replaces the previous request, except that
+/// a check or probe in progress is finished first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",

@@ -81,7 +81,7 @@ pub struct Options {
     /// which is 0 in a connection string, means no limit.
     #[doc(alias = "connectTimeoutMS")]
     pub connect_timeout: Option<Duration>,
-    /// `serverMonitoringMode`: the use of streaming.
+    /// `serverMonitoringMode`: whether monitors stream or poll.
     pub server_monitoring_mode: ServerMonitoringMode,
     /// `localThresholdMS`: the maximum difference in latency to the fastest suitable server.
     #[doc(alias = "localThresholdMS")]
@@ -223,7 +223,7 @@ impl Options {
         }
     }
 
-    /// Returns `heartbeatFrequencyMS` of a client with background monitors, never below the
+    /// Returns `heartbeatFrequencyMS` for a client with background monitors, never below the
     /// minimum.
     pub fn monitor_frequency(&self) -> Duration {
         self.heartbeat_frequency
@@ -231,7 +231,7 @@ impl Options {
             .max(self.deviations.min_heartbeat_frequency)
     }
 
-    /// Returns `heartbeatFrequencyMS` of a single-threaded client, never below the minimum.
+    /// Returns `heartbeatFrequencyMS` for a single-threaded client, never below the minimum.
     pub fn scan_frequency(&self) -> Duration {
         self.heartbeat_frequency
             .unwrap_or(DEFAULT_SCAN_FREQUENCY)
@@ -240,7 +240,7 @@ impl Options {
 }
 
 names! {
-    /// The use of streaming by monitors (SDAM: "serverMonitoringMode").
+    /// Selects whether monitors stream or poll (SDAM: "serverMonitoringMode").
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub enum ServerMonitoringMode {
         /// [`Poll`](Self::Poll) in a function of a FaaS provider, else [`Stream`](Self::Stream).

@@ -179,7 +179,7 @@ impl ConnectionString {
         uri_options::rows().iter().map(|row| row.name)
     }
 
-    /// Returns the given valid options, in the specification's spelling, sorted by name.
+    /// Returns the options that were given and are valid, with the specification's names, sorted.
     ///
     /// An SRV string always has `tls`, because it is on by default.
     pub fn options(&self) -> impl ExactSizeIterator<Item = (&'static str, &Value)> {

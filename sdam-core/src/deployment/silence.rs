@@ -274,7 +274,7 @@ impl Deployment {
         }
     }
 
-    /// Notes that the server's answer is overdue, if that is the case at `now`.
+    /// Marks the server as overdue if its answer is overdue at `now`.
     pub(super) fn await_answer(&mut self, now: Instant, server: ServerId, out: &mut Outputs) {
         let host = self.evidence.host;
         let overdue = self.server(server).and_then(|own| own.overdue(host));

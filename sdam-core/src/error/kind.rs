@@ -57,7 +57,7 @@ names! {
         TimeLimit = "time_limit",
         /// The connection or reply took longer than allowed.
         Timeout = "timeout",
-        /// No connection of the pool became available in time (WaitQueueTimeoutError).
+        /// No connection in the pool became available in time (WaitQueueTimeoutError).
         #[doc(alias = "WaitQueueTimeoutError")]
         WaitQueueTimeout = "wait_queue_timeout",
     }

@@ -65,7 +65,7 @@ mod tests {
         Error::new(kind, Stage::Operation, "no").with_code(code).with_labels(labels.iter().copied())
     }
 
-    /// Clients label network errors themselves, so these need no label (I-74, I-75).
+    /// Clients label network errors themselves, so the server's label is not needed (I-74, I-75).
     #[test]
     fn a_broken_connection_allows_to_retry_reads_and_writes() {
         for kind in ErrorKind::ALL {

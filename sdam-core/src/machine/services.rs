@@ -6,8 +6,8 @@ use crate::ids::{Generation, ObjectId};
 
 /// The services of one load balancer (CMAP: "Load Balancer Mode").
 ///
-/// A service is known while a connection to it is open. It is forgotten with its last connection,
-/// and `fresh` is then raised above its generation. When the service returns, its generation
+/// A service is known while a connection to it is open. When its last connection is closed, it is
+/// forgotten, and `fresh` is raised above its generation. When the service returns, its generation
 /// exceeds that of all its earlier connections, so their late errors are stale.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Services {

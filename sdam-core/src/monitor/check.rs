@@ -55,7 +55,7 @@ pub(crate) struct Check {
     pub(super) connection: Option<Connection>,
     /// The number of connections requested so far.
     pub(super) connections: u64,
-    /// True if the last failure of a check was not reported, so that the next one has to be.
+    /// True if the last failed check was not reported, so that a second failure must be.
     pub(super) withheld: bool,
     /// True if the checks use awaitable hellos, which do not measure the round trip.
     pub(super) streaming: bool,

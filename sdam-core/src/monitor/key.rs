@@ -34,7 +34,8 @@ impl Check {
         idle.until.since(now).hash(hasher);
         let earliest = idle.ended + self.config.min_heartbeat_frequency;
         earliest.since(now).hash(hasher);
-        // If no wait follows a check, a cancellation starts the wait from the end of that check.
+        // If no wait follows a check, a cancellation starts one that counts from the end of the
+        // check.
         let ended = (idle.is_at_once() && self.connection.is_some()).then(|| now.since(idle.ended));
         ended.hash(hasher);
     }

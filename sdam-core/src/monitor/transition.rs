@@ -217,9 +217,9 @@ impl Check {
     /// Cancels the running check and closes the connection, because operations found the server's
     /// other connections broken (Server Monitoring: "hello or legacy hello Cancellation").
     ///
-    /// Between checks, only the connection is closed. It is probably broken, too. Even if it is
-    /// not, an awaitable hello on it would leave the server Unknown until a change occurs or a
-    /// heartbeat has passed.
+    /// Between checks, only the connection is closed, because it is probably broken, too. If it
+    /// still works, an awaitable hello on it would leave the server Unknown until a change occurs
+    /// or a heartbeat has passed.
     pub(super) fn cancelled(
         &mut self,
         now: Instant,

@@ -24,7 +24,7 @@ pub struct Credential {
 }
 
 impl Credential {
-    /// Creates the credential of a user with a password; the mechanism is negotiated.
+    /// Creates the credential for a user with a password; the mechanism is negotiated.
     pub fn new(user: &str, password: &str) -> Self {
         Self {
             user: Some(user.into()),
@@ -35,7 +35,7 @@ impl Credential {
         }
     }
 
-    /// Creates the credential of a client certificate, which names the user.
+    /// Creates the credential for a client certificate, which names the user.
     pub fn x509() -> Self {
         Self {
             user: None,

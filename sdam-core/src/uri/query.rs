@@ -68,7 +68,8 @@ impl Query {
             ));
         };
         if key.contains('@') {
-            // A client that ignored such an option as unknown would connect to part of a password.
+            // If the option were only ignored as unknown, the client would connect to part of a
+            // password.
             return Err(ConfigError::new(
                 "options",
                 HIDDEN,

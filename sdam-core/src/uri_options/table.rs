@@ -18,8 +18,7 @@ pub(crate) struct Row {
     /// True if the option is allowed only in SRV strings.
     pub(crate) srv_only: bool,
     /// True if the option protects the confidentiality or the route of data. Ignoring such an
-    /// option would leave connections unprotected, so no topology starts with an invalid value of
-    /// it.
+    /// option would leave connections unprotected, so no topology starts if its value is invalid.
     pub(crate) guards: bool,
 }
 

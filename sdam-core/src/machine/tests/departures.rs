@@ -33,7 +33,7 @@ fn leaves(options: &Options, before: Option<Hello>, news: Hello, expected: &str)
 
 #[test]
 fn every_departure_names_its_reason() {
-    // Rules D-20 to D-22, D-25, D-26, D-32, D-33 and the table of types remove servers.
+    // These rules remove servers: D-20 to D-22, D-25, D-26, D-32, D-33, and the table of types.
     let named = |name: &str| {
         let mut options = options(&["a", "b"]);
         options.replica_set = Some(name.into());

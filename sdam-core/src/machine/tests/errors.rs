@@ -107,8 +107,8 @@ fn version(process: u8, counter: i64) -> TopologyVersion {
 
 #[test]
 fn state_change_errors_request_a_check_and_clear_only_at_shutdown_or_before_4_2() {
-    // A state change error may be reported at any stage (I-17, I-34, I-35, I-36, I-41). Only the
-    // connection's own handshake, not the monitor's, tells the server's version (E-9).
+    // A state change error may be reported at any stage (I-17, I-34, I-35, I-36, I-41). The
+    // server's version comes from the connection's own handshake, not from the monitor's (E-9).
     let check = |code: i32, max_wire_version, clears: bool| {
         let error = doc! { "ok": 0, "code": code, "errmsg": "no" };
         let (outcome, effects, machine) = answer(Stage::Operation, &error, max_wire_version);
