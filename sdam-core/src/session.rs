@@ -11,7 +11,7 @@ use crate::{document::DocumentWriter, time::Instant};
 /// The maximum number of sessions in one `endSessions` (Driver Sessions: "endSessions").
 const END_BATCH: usize = 10_000;
 
-/// The time before a session's expiry on the server when the client stops using the session.
+/// The client stops using a session this long before it expires on the server.
 const MARGIN: Duration = Duration::from_secs(60);
 
 /// The id of a session: a random UUID.

@@ -8,7 +8,7 @@ const DEBUG_LENGTH: usize = 200;
 
 /// The bytes of a BSON document, shared by clones.
 ///
-/// `{:?}` prints it as shortened relaxed Extended JSON.
+/// `{:?}` prints the document as shortened relaxed Extended JSON.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SharedDocument(Arc<[u8]>);
 

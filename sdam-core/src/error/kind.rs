@@ -16,16 +16,16 @@ names! {
         /// connections broken, or the server left the topology. Appears in heartbeat events only.
         Cancelled = "cancelled",
         /// The server answered `ok: 0`, or an operation's reply contained an error. At
-        /// [`Stage::Auth`](super::Stage::Auth), also: the client cannot authenticate, or rejects the
-        /// server's reply.
+        /// [`Stage::Auth`](super::Stage::Auth), also: the client cannot authenticate, or rejects
+        /// the server's reply.
         Command = "command",
         /// The server's monitor, or an attempt to connect, ended unexpectedly.
         Internal = "internal",
         /// A clear of the pool interrupted the connection, in use or being established
         /// ([`interrupt_in_use`](crate::pool::PoolClear::interrupt_in_use)).
         Interrupted = "interrupted",
-        /// The configuration or the command is invalid, so nothing was sent. The source of an invalid
-        /// configuration is a [`ConfigError`](crate::options::ConfigError).
+        /// The configuration or the command is invalid, so nothing was sent. The source of an
+        /// invalid configuration is a [`ConfigError`](crate::options::ConfigError).
         Invalid = "invalid",
         /// The connection could not be opened or broke.
         Network = "network",
@@ -45,15 +45,15 @@ names! {
         RuntimeShutDown = "runtime_shut_down",
         /// No server could be selected for the command, which was not sent. The source says why.
         Selection = "selection",
-        /// No suitable server appeared in time for the command, which was not sent. The source contains
-        /// the diagnostics.
+        /// No suitable server appeared in time for the command, which was not sent. The source
+        /// contains the diagnostics.
         SelectionTimeout = "selection_timeout",
         /// The server's replica set name is not the configured one.
         SetName = "set_name",
         /// A newer primary is known (SDAM: "primary marked stale").
         StalePrimary = "stale_primary",
-        /// The time limit of the operation has passed, or is too short for a round trip to the server.
-        /// The command was not sent.
+        /// The time limit of the operation has passed, or is too short for a round trip to the
+        /// server. The command was not sent.
         TimeLimit = "time_limit",
         /// The connection or reply took longer than allowed.
         Timeout = "timeout",
