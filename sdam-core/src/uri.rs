@@ -284,7 +284,7 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// Those of [`ConnectionString::parse`]; also if the string is an SRV string, because its hosts
+    /// Like [`ConnectionString::parse`], and if the string is an SRV string, because its hosts
     /// have to be looked up.
     ///
     /// # Examples

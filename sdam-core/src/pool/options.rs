@@ -53,7 +53,7 @@ impl PoolOptions {
     ///
     /// # Errors
     ///
-    /// Those of [`validate`](Self::validate).
+    /// Like [`validate`](Self::validate).
     pub fn of(options: &DriverOptions) -> Result<Self, ConfigError> {
         let default = Self::default();
         let pool = Self {
