@@ -119,7 +119,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
 }
 
 impl Cli {
-    /// Returns the subcommand, with the connection string of the variable SDAM_URI if it has none.
+    /// Returns the subcommand; if it has no connection string, takes it from the variable SDAM_URI.
     fn chosen(self, variable: Option<&OsStr>) -> Result<Command, Failure> {
         let is_bare = self.command.is_none();
         let mut command =
@@ -204,7 +204,7 @@ impl Cli {
     }
 }
 
-/// Becomes ready at Ctrl-C, at SIGTERM, and when the reader of standard output closes the pipe.
+/// Resolves on Ctrl-C or SIGTERM, or when the reader of standard output closes the pipe.
 async fn stopped_or_abandoned() {
     select(pin!(exit::stopped()), pin!(abandoned())).await;
 }
@@ -222,7 +222,7 @@ fn report(mut error: clap::Error) -> Exit {
         error.insert(ContextKind::Suggested, tips);
     }
     let text = redact(&error.render().to_string());
-    // If standard error fails as well, the error is lost.
+    // A failure to write to standard error cannot be reported.
     let _ = io::stderr().write_all(text.as_bytes());
     Exit::CONFIGURATION
 }

@@ -55,7 +55,7 @@ pub struct Arguments {
     pub json: bool,
 }
 
-/// Compares the recordings of `arguments`.
+/// Compares the recordings named by `arguments`.
 ///
 /// # Errors
 ///
@@ -144,7 +144,7 @@ impl Comparison {
         })
     }
 
-    /// Returns the client that most others contradicted for the longest time, if there is one.
+    /// Returns the client that the majority contradicted for the longest time, if there is one.
     fn outlier(&self) -> Option<(&Client, Duration)> {
         let mut times = vec![0; self.clients.len()];
         for period in self.disagreements.iter().flat_map(|(_, periods)| periods) {

@@ -22,8 +22,8 @@ pub struct Console<O, R> {
 }
 
 impl Console<Output, Output> {
-    /// Opens standard output, coloured if it is a terminal and the user has not disabled colours,
-    /// and standard error. Neither blocks the program.
+    /// Opens standard output and standard error. Output is coloured if it goes to a terminal and
+    /// the user has not disabled colours. Writing to either stream does not block the program.
     pub fn standard() -> Self {
         Self { output: Output::stdout(), remarks: Output::stderr(), palette: palette() }
     }

@@ -1,17 +1,17 @@
-//! The limit of open files, which sockets count towards.
+//! The limit on open files, including sockets.
 
-/// Raises the limit as far as the system permits.
+/// Raises the limit on open files as far as the system permits.
 #[cfg(unix)]
 pub(crate) fn raise_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
 
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // Some systems permit less than they say; then the limit stays as it is.
+    // Some systems permit less than the maximum that they report; the limit then stays unchanged.
     let _ = setrlimit(Resource::Nofile, limit);
 }
 
-/// Returns the limit; `None` if there is none.
+/// Returns the limit on open files; `None` means unlimited.
 #[cfg(unix)]
 pub(crate) fn limit() -> Option<u64> {
     rustix::process::getrlimit(rustix::process::Resource::Nofile).current

@@ -1,5 +1,5 @@
-//! A check-up of a deployment: each step from the connection string to the selection of a server,
-//! with a verdict and a remedy.
+//! Checks a deployment step by step, from the connection string to server selection, and gives a
+//! verdict and a remedy for each step.
 
 mod arguments;
 mod check;
@@ -27,7 +27,7 @@ use crate::{
     terminal::{Palette, Tone},
 };
 
-/// Checks the deployment of `arguments`, and prints the findings.
+/// Checks the deployment that `arguments` name, and prints the findings.
 ///
 /// Must be called within a tokio runtime with I/O and timers.
 ///
@@ -65,7 +65,7 @@ fn prepare(arguments: &Arguments) -> Result<(String, Runtime, Option<ReplicaSet>
     Ok((uri, arguments.target.runtime()?, simulated))
 }
 
-/// Checks the deployment of `uri` on `runtime`, and prints the findings.
+/// Checks the deployment at `uri` using `runtime`, and prints the findings.
 async fn examine(
     arguments: &Arguments,
     uri: &str,

@@ -1,4 +1,4 @@
-//! Durations in words.
+//! Formats durations for people.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Exit codes and the main function of the programs.
+//! Exit codes, and functions that run the program.
 
 use std::{
     future::{Future, pending},
@@ -60,7 +60,7 @@ impl Exit {
             Ok(exit) => exit,
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Self::SUCCESS,
             Err(error) => {
-                // If standard error fails as well, the error is lost.
+                // A failure to write to standard error cannot be reported.
                 let mut remarks = Output::stderr();
                 let _ = writeln!(remarks, "error: {error}");
                 Self::FAILED
@@ -90,8 +90,8 @@ where
     Ok(exit)
 }
 
-/// Runs `program` on a new runtime, like [`run`], if it serves others until it is stopped: its exit
-/// code does not depend on whether its notices are read.
+/// Runs `program` like [`run`], for a program that serves clients until it is stopped. Its exit
+/// code does not depend on whether its output is read.
 pub(crate) fn serve<F>(program: impl FnOnce(Console<Output, Output>) -> F) -> io::Result<Exit>
 where
     F: Future<Output = io::Result<Exit>>,
@@ -105,7 +105,7 @@ where
     result
 }
 
-/// Runs `program` on a new runtime, like [`run`], if it ends by itself and may block on its reader.
+/// Runs `program` like [`run`], for one that ends by itself and may block until its output is read.
 pub(crate) fn run_to_end(program: impl Future<Output = io::Result<Exit>>) -> io::Result<Exit> {
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let result = runtime.block_on(program);
@@ -113,7 +113,7 @@ pub(crate) fn run_to_end(program: impl Future<Output = io::Result<Exit>>) -> io:
     result
 }
 
-/// Becomes ready at Ctrl-C. If the signal cannot be handled, it ends the process as usual.
+/// Resolves on Ctrl-C. If the signal cannot be handled, it ends the process as usual.
 ///
 /// Must be awaited within a tokio runtime with I/O.
 pub async fn interrupted() {
@@ -122,8 +122,7 @@ pub async fn interrupted() {
     }
 }
 
-/// Becomes ready at Ctrl-C and at SIGTERM. If a signal cannot be handled, it ends the process as
-/// usual.
+/// Resolves on Ctrl-C or SIGTERM. If a signal cannot be handled, it ends the process as usual.
 ///
 /// Must be awaited within a tokio runtime with I/O.
 pub async fn stopped() {
@@ -138,7 +137,7 @@ pub async fn stopped() {
     interrupted().await;
 }
 
-/// Prints a text, such as the help, on standard output.
+/// Prints `text`, such as the help, on standard output.
 pub fn print(text: &[u8]) -> Exit {
     Exit::of(standard_output().write_all(text).map(|()| Exit::SUCCESS))
 }

@@ -1,4 +1,4 @@
-//! Explained selection: the server for an operation, and why the others were rejected.
+//! `explain`: selects a server for an operation, and explains why the others were rejected.
 
 mod arguments;
 mod changes;
@@ -33,7 +33,7 @@ use crate::{
 
 /// The time to wait for the state of the other servers once there is a suitable one.
 const EXTRA_TIME: Duration = Duration::from_secs(1);
-/// The number of tasks that select concurrently.
+/// The number of tasks that select servers concurrently.
 const TASKS: u32 = 20;
 /// The simulated duration of an operation.
 const OPERATION: Duration = Duration::from_millis(5);
@@ -63,7 +63,7 @@ pub async fn run<O: Write, R: Write>(
         }
     };
     let result = session.run(arguments, &mut console).await;
-    // Close the topology even after a write error, so that no exchange is cut off.
+    // Close the topology even after a write error, so that no command in progress is cut off.
     session.topology.close().await;
     result
 }
@@ -150,8 +150,8 @@ impl Session {
         table::changes(palette, &changes)
     }
 
-    /// Selects repeatedly, holds each server for the duration of an operation, and shows the
-    /// distribution.
+    /// Selects repeatedly, holds each server for the duration of an operation, and prints the
+    /// distribution of the load.
     async fn load<O: Write, R: Write>(
         &self,
         rounds: u32,
@@ -187,7 +187,7 @@ impl Session {
     }
 }
 
-/// The number of remaining selections, shared by tasks, and the results.
+/// The number of remaining selections, which tasks share, and the results.
 struct Load {
     left: Mutex<u32>,
     shares: Mutex<BTreeMap<ServerAddress, Share>>,

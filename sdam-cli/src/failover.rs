@@ -1,4 +1,4 @@
-//! Words about failovers, the same in every subcommand.
+//! Descriptions of failovers, which are the same in all subcommands.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub(crate) fn range(bounds: Bounds, format: impl Fn(Duration) -> String) -> Stri
     }
 }
 
-/// Describes the cause of an outage; if it was silent, with the age of the last answer.
+/// Describes the cause of an outage, with the age of the server's last answer if it fell silent.
 pub(crate) fn cause(outage: &Outage, format: impl Fn(Duration) -> String) -> String {
     let loss = outage.loss.to_string();
     let loss = loss.trim_end_matches('.');

@@ -8,7 +8,7 @@ use std::{
 
 use crate::exit::Exit;
 
-/// The exit code and the message.
+/// The exit code and the error message.
 #[derive(Debug)]
 pub(crate) struct Failure(Exit, String);
 

@@ -1,5 +1,5 @@
-//! An HTTP/1 server for pages: `GET` and `HEAD`, one request for each connection, with limits on
-//! everything a client sends.
+//! An HTTP/1 server for pages: `GET` and `HEAD`, one request per connection, with limits on
+//! everything that a client sends.
 
 mod crowd;
 #[cfg(test)]
@@ -42,30 +42,30 @@ use crate::{page::Page, terminal::sanitize_lines};
 
 /// The maximum length of the request line with all headers, in bytes.
 pub const MAX_HEAD_LENGTH: usize = 8 * 1024;
-/// The maximum number of connections whose request has not arrived completely; the oldest one is
-/// closed in favour of a new one.
+/// The maximum number of connections that have not sent a complete request; beyond it, a new
+/// connection displaces the oldest one.
 pub const MAX_IDLE: usize = 256;
-/// The maximum number of requests that are answered at a time; further ones are refused.
+/// The maximum number of requests to answer at a time; further ones are refused.
 pub const MAX_ANSWERS: usize = 256;
 /// The maximum number of connections at a time; further ones wait.
 const MAX_CONNECTIONS: usize = 1024;
 /// The time limit of a request's head.
 pub const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
-/// The time limit of a complete exchange, regardless of the slow side.
+/// The time limit of a complete exchange, regardless of which side is slow.
 const TIMEOUT: Duration = Duration::from_secs(15);
-/// The time that running exchanges get when the server stops.
+/// The time limit for exchanges in progress when the server stops.
 const GRACE: Duration = Duration::from_secs(2);
 /// The pause after a failed accept, for instance when no file descriptors are left.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
-/// The number of bytes of a request's body to read, so that the client receives the answer.
+/// The maximum number of bytes of a request's body to read, so that the client gets the answer.
 const MAX_BODY_LENGTH: usize = 64 * 1024;
 
 /// The path of the liveness check. It is answered even if too many requests are being answered,
 /// because a supervisor restarts a program whose liveness check fails.
 pub const HEALTHY: &str = "/-/healthy";
 
-/// Answers requests on `listener` with `answer` until `stop` is ready. Running exchanges may then
-/// take two more seconds.
+/// Answers requests on `listener` with `answer` until `stop` is ready. Exchanges in progress may
+/// then take two more seconds.
 ///
 /// Clients that send nothing, or read slowly, do not keep others waiting.
 ///
@@ -151,7 +151,7 @@ pub(crate) fn metrics(page: &Page) -> Response<String> {
     typed(StatusCode::OK, content_type, page.to_string())
 }
 
-/// Creates a page with only the status.
+/// Creates a page that contains only the status.
 pub fn status(status: StatusCode) -> Response<String> {
     text(status, format!("{status}\n"))
 }

@@ -14,15 +14,15 @@ use futures::{
     executor::block_on,
 };
 
-/// The maximum length of a line, which is that of a recording's lines.
+/// The maximum length of a line, in bytes: that of a line in a recording.
 const MAX_LINE: u64 = 128 << 20;
-/// The maximum length of a text.
+/// The maximum length of a text file, in bytes.
 const MAX_TEXT: u64 = 4 << 20;
 
 /// The interval at which a background program checks whether it may read from its terminal.
 const BACKGROUND_POLL: Duration = Duration::from_secs(1);
 
-/// Returns the file's name for messages.
+/// Returns the file's name for error messages.
 pub(crate) fn name(path: &Path) -> String {
     if is_standard(path) { "standard input".to_owned() } else { path.display().to_string() }
 }
@@ -40,7 +40,7 @@ pub(crate) fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
     })
 }
 
-/// Reads a file of lines.
+/// Reads a file line by line, with a limit on each line.
 ///
 /// # Errors
 ///
@@ -55,12 +55,12 @@ pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Appends the next line to `bytes`, and returns its length; 0 at the end. `number` is the line
-/// number.
+/// Appends the next line to `bytes`, and returns its length; 0 at the end of `source`. `number` is
+/// the line number.
 ///
 /// # Errors
 ///
-/// If the line is longer than any line of a recording, as in a device that has no end.
+/// If the line is longer than any line of a recording, for example because `source` is endless.
 pub(crate) fn read_line(
     source: &mut impl BufRead,
     number: u64,
@@ -75,11 +75,11 @@ pub(crate) fn read_line(
     Ok(read)
 }
 
-/// Reads a UTF-8 text file that a user has written.
+/// Reads a UTF-8 text file written by the user.
 ///
 /// # Errors
 ///
-/// If the file cannot be read, or is longer than such a text can be.
+/// If the file cannot be read, or is longer than 4 MiB.
 pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     open(path)?.take(MAX_TEXT + 1).read_to_string(&mut text)?;
@@ -93,8 +93,8 @@ pub(crate) fn read_text(path: &Path) -> io::Result<String> {
 /// Returns the lines of standard input, without line breaks, until its end or an error. Invalid
 /// UTF-8 is replaced.
 ///
-/// A thread reads ahead by one line; while the program is in the background of a terminal, it
-/// waits. The program does not wait for the thread when it ends.
+/// A thread reads one line ahead, and waits while the program is in the background of a terminal.
+/// The program does not wait for the thread when it ends.
 ///
 /// # Errors
 ///
@@ -117,14 +117,14 @@ fn read_lines(mut lines: Sender<String>) {
         let text = String::from_utf8_lossy(&bytes);
         let line = text.trim_end_matches(['\r', '\n']).to_owned();
         bytes.clear();
-        // An error means that the program is ending.
+        // The receiver is dropped when the program ends.
         if block_on(lines.send(line)).is_err() {
             return;
         }
     }
 }
 
-/// Returns whether standard input is a terminal that is currently used by other processes.
+/// Returns whether standard input is a terminal whose foreground process group is another one.
 #[cfg(unix)]
 fn is_in_background() -> bool {
     let user = rustix::termios::tcgetpgrp(io::stdin());

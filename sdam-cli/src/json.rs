@@ -21,7 +21,7 @@ mod tests;
 /// The version of the format; incremented when a key changes its meaning or is removed.
 pub const VERSION: u32 = 1;
 
-/// Inclusion of round-trip times in the document.
+/// Specifies whether the document includes round-trip times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoundTrips {
     /// The document has `rttMs` and `minRttMs`.

@@ -36,7 +36,7 @@ pub struct LogSink {
 
 struct State {
     out: Box<dyn Write + Send>,
-    /// The same moment on both clocks, so that lines carry the time of the event, not of writing.
+    /// The same moment on both clocks, to convert the times of events to wall-clock times.
     anchor: Option<(Instant, SystemTime)>,
 }
 
@@ -88,7 +88,7 @@ impl EventSink for LogSink {
             component.as_str(),
             sanitize(&message.to_string()),
         );
-        // A single call keeps lines from being mixed. An error cannot be reported anywhere.
+        // A single call prevents lines from being mixed. An error cannot be reported anywhere.
         let _ = state.out.write_all(line.as_bytes());
     }
 

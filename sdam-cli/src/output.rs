@@ -1,7 +1,8 @@
 //! Output that does not block on its reader.
 //!
-//! A program has to keep monitoring and to end on request even if its reader, such as a pager, has
-//! stopped reading. So a separate thread writes, and the program waits for it only briefly.
+//! A program has to keep monitoring, and to end on request, even if its reader, such as a pager,
+//! has stopped reading. Therefore a separate thread writes, and the program waits for it only
+//! briefly.
 
 use std::{
     future::pending,
@@ -74,7 +75,7 @@ struct Shared {
 struct State {
     waiting: Vec<u8>,
     writer: Writer,
-    /// True if a wait has timed out, and the reader has not read since.
+    /// True if a wait has timed out and nothing has been written since.
     stuck: bool,
     /// The number of bytes that were discarded because the buffer was full.
     lost: usize,
@@ -153,7 +154,7 @@ impl Write for Output {
         Ok(bytes.len())
     }
 
-    /// Waits briefly for the reader, so that the call that caused an error returns it.
+    /// Waits briefly until the output is written, so that the call that caused an error returns it.
     fn flush(&mut self) -> io::Result<()> {
         let shared = &self.0.0;
         let timeout = if shared.lock().stuck { Duration::ZERO } else { WRITE_TIMEOUT };
@@ -222,7 +223,7 @@ impl State {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // After a timeout, do not wait again.
+        // Do not wait again if an earlier wait has timed out.
         let stuck = self.0.lock().stuck;
         let timeout = if stuck { Duration::ZERO } else { FINISH_TIMEOUT };
         self.0.wait(timeout).ended = true;
@@ -230,8 +231,8 @@ impl Drop for Handle {
     }
 }
 
-/// Becomes ready when the reader of standard output closes the pipe. Never becomes ready if the
-/// output is not a pipe, or if the system cannot tell.
+/// Resolves when the reader of standard output closes the pipe. Never resolves if the output is not
+/// a pipe, or if the system cannot tell.
 pub async fn abandoned() {
     let (gone, left) = oneshot::channel();
     let thread = thread::Builder::new().name("reader".to_owned());
@@ -252,7 +253,7 @@ fn wait_for_the_end_of(pipe: &impl std::os::fd::AsFd) {
         io::Errno,
     };
 
-    // Without requested events, only the closing is reported.
+    // If no events are requested, `poll` reports only that the reader closed the pipe.
     let mut descriptors = [PollFd::new(pipe, PollFlags::empty())];
     while poll(&mut descriptors, None) == Err(Errno::INTR) {}
 }

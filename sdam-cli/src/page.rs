@@ -1,4 +1,4 @@
-//! Metrics at one time, and their format for Prometheus.
+//! A snapshot of metrics, and its text format for Prometheus.
 
 mod registry;
 
@@ -21,7 +21,7 @@ names! {
     }
 }
 
-/// Series, by metric.
+/// Metrics by name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Page(pub(crate) BTreeMap<String, Metric>);
 
@@ -37,7 +37,7 @@ pub(crate) struct Metric {
 /// The value of a metric for one combination of labels.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Series {
-    /// Names and values.
+    /// The names and values of the labels.
     pub(crate) labels: Vec<(String, String)>,
     pub(crate) value: Value,
 }
@@ -51,8 +51,8 @@ pub(crate) enum Value {
 /// The distribution of measurements.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Distribution {
-    /// The upper bounds, in ascending order, with the number of measurements between each and the
-    /// one before.
+    /// The upper bounds, in ascending order, each with the number of measurements above the
+    /// previous bound.
     pub(crate) buckets: Vec<(f64, u64)>,
     pub(crate) count: u64,
     pub(crate) sum: f64,
@@ -70,7 +70,7 @@ impl Page {
     }
 }
 
-/// Prints the text format of Prometheus, version 0.0.4.
+/// Formats the page in the text format of Prometheus, version 0.0.4.
 impl fmt::Display for Page {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, metric) in &self.0 {

@@ -1,6 +1,6 @@
-//! Replays replies and errors from a text, and shows their effects on a topology.
+//! `replay`: applies the replies and errors in a text file to a topology, and shows the effects.
 //!
-//! There are no connections: the state machine of `sdam-core` processes each line, and its new
+//! There are no connections: the state machine of `sdam-core` processes each line, and the new
 //! state is printed.
 
 mod application_error;
@@ -77,7 +77,7 @@ pub struct Arguments {
     pub trace: Option<PathBuf>,
 }
 
-/// Replays the lines or the recording of `arguments`.
+/// Replays the lines or the recording that `arguments` name.
 ///
 /// # Errors
 ///
@@ -92,8 +92,8 @@ pub fn run(arguments: &Arguments, output: impl Write, mut remarks: impl Write) -
     }
 }
 
-/// Reads the lines `input` of the file `name`. Prints the state after each to `output`, and errors
-/// to `remarks`.
+/// Replays the lines of `input`, which messages call `name`. Prints the state after each line to
+/// `output`, and errors to `remarks`.
 ///
 /// # Errors
 ///
@@ -150,7 +150,7 @@ fn is_recording(line: &[u8]) -> bool {
     header.is_ok_and(|header: Value| header.get("recording").is_some())
 }
 
-/// A topology whose servers' replies come from lines of text.
+/// A topology that is driven by lines of text instead of servers.
 #[derive(Debug, Default)]
 pub struct Replay {
     /// The topology; `None` until the first line.
@@ -207,7 +207,7 @@ impl Replay {
     }
 }
 
-/// Applies the result of a check to `topology`; returns a remark if it changes nothing.
+/// Applies the result of a check to `topology`; returns a remark if the result is ignored.
 fn check(
     topology: &mut TopologyMachine,
     now: Instant,

@@ -52,7 +52,7 @@ pub struct Arguments {
     pub force: bool,
 }
 
-/// Writes the page of `arguments`, and its headline to `remarks`.
+/// Writes the page about the recording in `arguments`, and its headline to `remarks`.
 ///
 /// # Errors
 ///

@@ -53,7 +53,7 @@ pub struct Arguments {
     port: Option<u16>,
 }
 
-/// Serves the deployment of `arguments` until `stop` is ready or a command ends it.
+/// Serves the deployment that `arguments` describe until `stop` is ready or a command ends it.
 ///
 /// The scenario runs first, then the `commands`.
 ///
@@ -88,8 +88,8 @@ pub async fn run<O: Write, R: Write>(
         Err(failure) => return failure.report(&mut remarks),
     };
     let mut stop = pin!(stop.fuse());
-    // Poll `stop` first: signals are noticed from the first poll on, and may come right after the
-    // first line.
+    // Poll `stop` before printing: it handles signals from the first poll on, and one may arrive
+    // right after the first line.
     if stop.as_mut().now_or_never().is_some() {
         return Ok(Exit::SUCCESS);
     }
@@ -184,8 +184,8 @@ impl<O: Write> Session<O> {
         }
     }
 
-    /// Executes a command and prints everything except the answer. An inner error is the text of a
-    /// negative answer.
+    /// Executes a command, and prints its output except for the final answer. An inner error is the
+    /// message for an `error: ...` answer.
     async fn execute(&mut self, command: &Command) -> io::Result<Result<Next, String>> {
         let done = match command {
             Command::Step(Step::Act(action)) => self.server.apply(action),

@@ -1,7 +1,7 @@
-//! `sim`: a client of a simulated deployment in virtual time, and its reaction to a scenario.
+//! `sim`: shows how a client of a simulated deployment reacts to a scenario, in virtual time.
 //!
-//! The client is a real topology, with its monitors, handshakes and framing. Hours of outage take
-//! milliseconds, and the same seed yields the same output.
+//! The client is a real topology, with its monitors, handshakes and framing. Hours of simulated
+//! outage take milliseconds, and the same seed yields the same output.
 
 mod application;
 mod arguments;
@@ -18,7 +18,7 @@ pub use self::arguments::{Arguments, Seeds};
 use self::plan::{Plan, Show};
 use crate::{console::Console, exit::Exit, simulated::Command};
 
-/// Simulates the scenario of `arguments`, once or for each seed.
+/// Simulates the scenario in `arguments`, once or for each seed.
 ///
 /// # Errors
 ///

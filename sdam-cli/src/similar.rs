@@ -8,7 +8,8 @@ pub(crate) fn closest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) 
         (distance, known)
     });
     let (distance, known) = candidates.min()?;
-    // Three of twelve letters may differ, but never all. The word itself is not a misspelling.
+    // Permit one wrong letter plus one for every six, but not all letters. A word that is known is
+    // not a misspelling.
     let most = (1 + word.len() / 6).min(word.len().saturating_sub(1));
     (1..=most).contains(&distance).then_some(known)
 }

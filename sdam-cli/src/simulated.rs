@@ -55,7 +55,7 @@ struct Kind {
     standalone: bool,
 }
 
-/// A kind of deployment and the number of its processes.
+/// The kind of deployment and the number of its processes.
 enum Processes {
     ReplicaSet(u16),
     Sharded(u16),
@@ -74,7 +74,7 @@ impl Simulated {
         matches!(self.processes(), Processes::ReplicaSet(_))
     }
 
-    /// Describes the deployment on loopback.
+    /// Returns a builder for the deployment on loopback.
     pub(crate) fn builder(&self) -> Builder {
         let mut builder = match self.processes() {
             Processes::ReplicaSet(members) => Builder::replica_set(members),
@@ -94,7 +94,7 @@ impl Simulated {
         builder
     }
 
-    /// Describes the deployment for virtual time.
+    /// Returns the blueprint of the deployment in virtual time.
     pub(crate) fn blueprint(&self) -> Blueprint {
         let hosts = |name, count| {
             (0..count).map(move |number: u16| ServerAddress::new(&format!("{name}{number}"), 27017))
@@ -131,7 +131,7 @@ impl Simulated {
     }
 }
 
-/// Describes the members, one line for each.
+/// Describes each member on one line.
 pub(crate) fn describe(status: &Status) -> impl Iterator<Item = String> {
     status.members.iter().map(|member| {
         let role = match (member.running, member.role) {

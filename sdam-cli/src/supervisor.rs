@@ -1,6 +1,6 @@
-//! Messages to the supervisor of this process, such as systemd (`Type=notify`).
+//! Notifies the supervisor of this process, such as systemd (`Type=notify`).
 //!
-//! Without a supervisor, that is without the variable `NOTIFY_SOCKET`, they do nothing.
+//! Without a supervisor, that is without the variable `NOTIFY_SOCKET`, does nothing.
 
 /// Reports that clients are served from now on.
 pub(crate) fn ready() {
@@ -8,7 +8,7 @@ pub(crate) fn ready() {
     notify(sd_notify::NotifyState::Ready);
 }
 
-/// Reports that the program ends as soon as its clients are done.
+/// Reports that the program ends as soon as it has served its current clients.
 pub(crate) fn stopping() {
     #[cfg(target_os = "linux")]
     notify(sd_notify::NotifyState::Stopping);
@@ -16,6 +16,6 @@ pub(crate) fn stopping() {
 
 #[cfg(target_os = "linux")]
 fn notify(state: sd_notify::NotifyState<'_>) {
-    // A supervisor that cannot be reached will notice by itself.
+    // If this fails, the supervisor notices by itself that the notification is missing.
     let _ = sd_notify::notify(&[state]);
 }

@@ -18,7 +18,7 @@ use tokio::time::timeout;
 
 use crate::{failure::Failure, file_error::cannot_read, input, values::name_server};
 
-/// The mark of a simulated deployment in the first line of the output.
+/// The label for a simulated deployment in the first line of the output.
 pub(crate) const SIMULATED: &str = "(simulated)";
 
 /// The deployment to connect to.
@@ -101,7 +101,8 @@ impl Target {
         }
     }
 
-    /// Returns the connection string, and the deployment started by `simulate` if one is requested.
+    /// Returns the connection string, and the deployment that `simulate` starts if one is
+    /// requested.
     pub(crate) fn deployment(
         &self,
         simulate: impl FnOnce() -> Result<ReplicaSet, ServeError>,
@@ -113,7 +114,7 @@ impl Target {
         Ok((set.uri().to_owned(), Some(set)))
     }
 
-    /// Returns the note that the deployment of `uri` is simulated.
+    /// Returns the note that the deployment at `uri` is simulated.
     pub(crate) fn simulation(uri: &str) -> String {
         format!("a simulated replica set, for any client: {uri}")
     }
@@ -128,8 +129,8 @@ impl Target {
         Ok(runtime)
     }
 
-    /// Like [`options`](Self::options), limited by --timeout. The selection of a server is limited
-    /// to the remaining time.
+    /// Parses `uri` like [`options`](Self::options), but within `limit`. The remaining time becomes
+    /// the limit for server selection.
     pub(crate) async fn options_within(
         uri: &str,
         backend: &Backend,
@@ -150,7 +151,7 @@ impl Target {
         Ok(options)
     }
 
-    /// Parses the connection string `uri`, and looks up the records of a `mongodb+srv` string.
+    /// Parses the connection string `uri`, and looks up the DNS records for a `mongodb+srv` string.
     pub(crate) async fn options(uri: &str, backend: &Backend) -> Result<Options, Failure> {
         let resolved = sdam::resolve(uri, backend).await;
         resolved.map_err(|error| match error.source_as::<ConfigError>() {
@@ -169,7 +170,7 @@ impl Target {
     }
 }
 
-/// The options of connection strings whose values are hidden, in lower case.
+/// The connection string options whose values are secret, in lower case.
 const SECRET_OPTIONS: &[&str] = &[
     "authmechanismproperties",
     "proxypassword",
@@ -182,8 +183,8 @@ const SECRET_OPTIONS: &[&str] = &[
 ///
 /// A password may contain any character, so everything between `://` and the last `@` before the
 /// next `://` or the end of the line is hidden, as is a part that may be the beginning of a
-/// password. Without an `@`, hosts are hidden if one of them has a port that is no number, because
-/// it may be a password.
+/// password. Without an `@`, hosts are hidden if a port is not a number, because it may be a
+/// password.
 pub(crate) fn redact(text: &str) -> String {
     text.split_inclusive('\n').map(redact_line).collect()
 }
@@ -202,8 +203,8 @@ fn redact_line(line: &str) -> String {
     shown.join("://")
 }
 
-/// Hides what follows the user name in the part of a line after `://`. In the first part, hides all
-/// secret options instead.
+/// Hides secret options in part `index` of a line that is split at `://`. In all parts but the
+/// first, also hides hosts with an invalid port.
 fn hide_rest(index: usize, part: &str) -> String {
     let end = part.find(['/', '?', ' ', '\'', '"', '`', '\n']).unwrap_or(part.len());
     let (hosts, rest) = part.split_at(end);

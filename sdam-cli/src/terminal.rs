@@ -8,7 +8,7 @@ use std::{
 /// The maximum number of columns of a line, unless a single word is longer.
 pub const WIDTH: usize = 80;
 
-/// Use of colours.
+/// The colours to use in output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Palette {
     /// No escape sequences.
@@ -50,7 +50,7 @@ impl Palette {
         }
     }
 
-    /// Returns the text in the colour of its tone, without any control characters.
+    /// Returns `text` in the colour of `tone`, with control characters replaced.
     pub fn paint(self, tone: Tone, text: impl fmt::Display) -> Painted {
         let code = match tone {
             Tone::Normal => None,
@@ -65,7 +65,7 @@ impl Palette {
     }
 }
 
-/// A text to display in its colour.
+/// A string to display in its colour.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Painted {
     code: Option<&'static str>,
@@ -81,8 +81,8 @@ impl fmt::Display for Painted {
     }
 }
 
-/// Replaces control characters, because texts from servers must not control the terminal. Also
-/// replaces characters that change the direction of text, which can make an address look like
+/// Replaces control characters, because strings from servers must not control the terminal. Also
+/// replaces characters that change the direction of text, which can make one address look like
 /// another.
 pub(crate) fn sanitize(text: &str) -> String {
     text.chars().map(|c| if is_harmful(c) { '\u{fffd}' } else { c }).collect()
@@ -115,12 +115,12 @@ fn is_harmful(c: char) -> bool {
         )
 }
 
-/// Wraps `text` between words, leaving `indent` columns free.
+/// Wraps `text` between words, with `indent` columns fewer than [`WIDTH`].
 pub fn wrap(text: &str, indent: usize) -> Vec<String> {
     wrap_to(text, WIDTH.saturating_sub(indent).max(1))
 }
 
-/// Breaks a text into lines of at most `room` columns, except for longer words.
+/// Wraps `text` into lines of at most `room` columns; words that are longer stay whole.
 pub(crate) fn wrap_to(text: &str, room: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {

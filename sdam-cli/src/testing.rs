@@ -16,7 +16,7 @@ use sdam_live::{Certificates, ServerCertificate};
 
 use crate::{console::Console, terminal::Palette};
 
-/// Runs a future on a thread of its own, with sockets and timers.
+/// Runs a future on a new runtime with sockets and timers.
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -34,7 +34,7 @@ pub(crate) fn capture<T>(
     (text(output), text(remarks), result)
 }
 
-/// Returns the settings of a server with this certificate.
+/// Returns the TLS settings of a server with this certificate.
 pub(crate) fn tls_server(
     certificates: &Certificates,
     certificate: ServerCertificate,
@@ -42,7 +42,8 @@ pub(crate) fn tls_server(
     tls_server_for(WebPkiClientVerifier::no_client_auth(), certificates, certificate)
 }
 
-/// Returns the settings of a server with this certificate that requires one of each client.
+/// Returns the TLS settings of a server that has this certificate and requires one from each
+/// client.
 pub(crate) fn tls_server_with_clients(
     certificates: &Certificates,
     certificate: ServerCertificate,

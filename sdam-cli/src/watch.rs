@@ -1,6 +1,6 @@
-//! The servers of a deployment, and their changes.
+//! `watch`: shows the servers of a deployment, and their changes.
 //!
-//! Uses only the public interface of `sdam`: event sink, snapshots, waiting.
+//! Uses only the public interface of `sdam`: event sinks, snapshots and waiting for a state.
 
 mod arguments;
 mod demonstration;
@@ -52,7 +52,7 @@ pub fn has_screen() -> bool {
     io::stdin().is_terminal() && io::stdout().is_terminal() && !is_dumb
 }
 
-/// Watches the deployment of `arguments` until `interrupt` is ready or everything has been shown.
+/// Watches the deployment in `arguments` until `interrupt` is ready or everything has been shown.
 ///
 /// Must be called within a tokio runtime with I/O and timers.
 ///
@@ -69,7 +69,7 @@ pub async fn run<O: Write, R: Write>(
     }
     let mut interrupt = pin!(interrupt.fuse());
     let prepared = select_biased! {
-        // Look-ups may take long.
+        // Looking up DNS records may take long, so it can be interrupted.
         () = interrupt => {
             return Ok(if arguments.once { Exit::NEITHER } else { Exit::SUCCESS });
         }
@@ -94,7 +94,8 @@ impl Session {
         let Some(uri) = arguments.target.uri()? else {
             let demonstration = Demonstration::start(arguments.pause).map_err(Failure::other)?;
             let mut options = Options::parse(demonstration.uri()).map_err(Failure::config)?;
-            // Use a single seed, so that the demonstration shows the discovery of the others.
+            // Use a single seed, so that the demonstration shows the discovery of the other
+            // members.
             options.seeds.truncate(1);
             return Ok(Self { runtime, options, demonstration: Some(demonstration) });
         };
@@ -122,7 +123,7 @@ impl Session {
             writeln!(console.remarks, "warning: {warning}")?;
         }
         if let Some(demonstration) = &self.demonstration {
-            // The receiver still exists.
+            // This cannot fail, because the receiver still exists.
             let _ = notes.unbounded_send(Target::simulation(demonstration.uri()));
         }
         let hook = {
@@ -179,7 +180,7 @@ impl Session {
                 follow(&topology, started.events, heard, &mut view, until).await
             }
         };
-        // Close the topology even after a write error, so that no exchange is cut off.
+        // Close the topology even after a write error, so that no command in progress is cut off.
         topology.close().await;
         let lost = recording.and_then(|recording| recording.take_error());
         match (result, lost) {
@@ -192,7 +193,7 @@ impl Session {
     }
 }
 
-/// Shows the first snapshot with a known verdict, or the last one before the timeout.
+/// Shows a snapshot as soon as the topology is known, or at the latest at the timeout.
 async fn once<O: Write, R: Write>(
     topology: &Topology,
     mut notes: UnboundedReceiver<String>,
@@ -202,7 +203,7 @@ async fn once<O: Write, R: Write>(
     show_notes(&mut notes, view)?;
     let timeout = topology.options().server_selection_timeout;
     let known = topology.wait_for(|now| is_known(now.description()).then_some(()), timeout);
-    // While a selection is waiting, servers that are down are checked twice a second.
+    // While a selection waits, monitors check unavailable servers twice a second.
     let criteria = Criteria::write();
     let hurry = async {
         let _primary = topology.select(&criteria).await;
@@ -220,8 +221,7 @@ async fn once<O: Write, R: Write>(
     view.snapshot(&description)
 }
 
-/// Shows every change until `until` is ready, and the `notes` that arrive meanwhile. Closes the
-/// topology.
+/// Shows every change, and every note that arrives, until `until` is ready. Closes the topology.
 pub(crate) async fn follow<P: PoolHandle, O: Write, R: Write>(
     topology: &Topology<P>,
     mut events: EventStream,
@@ -239,8 +239,7 @@ pub(crate) async fn follow<P: PoolHandle, O: Write, R: Write>(
     };
     topology.close().await;
     let mut rest: Vec<_> = iter::from_fn(|| events.try_next()).collect();
-    // The last change comes from closing the topology, so it does not show a change of the
-    // deployment.
+    // The last change results from closing the topology, not from a change of the deployment.
     let is_change = |kind: &EventKind| matches!(kind, EventKind::TopologyDescriptionChanged { .. });
     rest.truncate(rest.iter().rposition(|event| is_change(&event.kind)).unwrap_or_default());
     for event in &rest {

@@ -52,7 +52,7 @@ fn watch_failover(set: &ReplicaSet, arguments: Arguments) {
     });
     wait_for(&lines, &["ReplicaSetWithPrimary"]);
     set.step_down().unwrap();
-    // The new primary may be known before the loss of the old one, or between two checks of it.
+    // If the new primary is known before the loss of the old one, no gap is noticed.
     wait_for(&lines, &["no primary for ", "no gap noticed: "]);
     interrupt.send(()).unwrap();
     assert_eq!(program.join().unwrap().unwrap(), Exit::SUCCESS);

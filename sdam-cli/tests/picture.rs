@@ -13,8 +13,8 @@ const MARGIN: f64 = 12.0;
 /// The picture in the README.
 const PICTURE: &str = "../docs/images/watch.svg";
 
-/// The settings for drawing the picture, which differ from those of the test: five members, a
-/// minute of history, a slow election.
+/// The settings for a picture of the screen. The README's has five members, a minute of history and
+/// a slow election, unlike the test's.
 struct Scene {
     members: usize,
     election_timeout: Duration,
@@ -36,7 +36,7 @@ const README: Scene = Scene {
     outage: "!! NO PRIMARY 00:04",
 };
 
-/// `SDAM_UPDATE_SCREENS=1 cargo test -p sdam-cli --test picture` draws the picture of the README.
+/// `SDAM_UPDATE_SCREENS=1 cargo test -p sdam-cli --test picture` draws the README's picture.
 #[test]
 fn a_real_failover_is_seen_on_the_full_screen() {
     let update = env::var_os("SDAM_UPDATE_SCREENS").is_some();
@@ -44,7 +44,7 @@ fn a_real_failover_is_seen_on_the_full_screen() {
     let Some(terminal) = or_skip(Terminal::open(SIZE.0, SIZE.1)).unwrap() else {
         return;
     };
-    // With horizons, the members have names, at least for clients that use TLS.
+    // Horizons give the members host names, but only for clients that use TLS.
     let certificates = Arc::new(Certificates::create().unwrap());
     let places = ["ny", "ny", "ny", "la", "la"].into_iter().enumerate();
     let members = places.take(scene.members).map(|(number, place)| {
@@ -105,7 +105,7 @@ fn command(set: &ReplicaSet, certificates: &Certificates) -> String {
     format!("clear; {program} watch --translate {places} '{uri}'; echo \"exit $?\"")
 }
 
-/// Draws the contents of a terminal, given with escape sequences for colours, on a dark background.
+/// Draws the contents of a terminal on a dark background; `shown` has escape sequences for colours.
 fn svg(shown: &str) -> String {
     let (wide, high) =
         (f64::from(SIZE.0) * CELL.0 + 2.0 * MARGIN, f64::from(SIZE.1) * CELL.1 + 2.0 * MARGIN);
@@ -144,7 +144,7 @@ fn svg(shown: &str) -> String {
     svg + "</svg>\n"
 }
 
-/// The style of text.
+/// The style of a piece of text.
 #[derive(Default)]
 struct Look {
     colour: Option<&'static str>,
@@ -155,7 +155,7 @@ struct Look {
 impl Look {
     /// Applies the codes of an escape sequence.
     fn change(&mut self, codes: &str) {
-        // The eight basic colours also occur as entries of the table of 256 colours.
+        // The basic colours may also be given as the first entries of the 256-colour table.
         let codes = codes.replace("38;5;", "3");
         codes.split(';').for_each(|code| match code {
             "" | "0" => *self = Self::default(),
@@ -167,7 +167,7 @@ impl Look {
             "33" => self.colour = Some("#e0b95a"),
             "36" => self.colour = Some("#6cc5d2"),
             "39" => self.colour = None,
-            // The only other code is that of the default background.
+            // The only other code selects the default background.
             code => assert_eq!(code, "49", "a colour that is not drawn"),
         });
     }

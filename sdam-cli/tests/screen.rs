@@ -22,7 +22,7 @@ fn open(width: u16, height: u16) -> Option<Screen> {
     Some(screen)
 }
 
-/// A terminal, and its modes before the start of the program.
+/// A terminal, and the modes that it had before the program started.
 struct Screen {
     terminal: Terminal,
     modes: String,
@@ -73,7 +73,8 @@ fn signal(name: &str, pid: &str) {
     assert!(kill.success());
 }
 
-/// Saves a capture for people: `target/screens/NAME.txt`, and with colours in `NAME.ansi`.
+/// Saves a screen for people to look at: `target/screens/NAME.txt`, and with colours in
+/// `NAME.ansi`.
 fn keep(screen: &Screen, name: &str) -> Result<(), Error> {
     let folder = target_dir().join("screens");
     let io = |error| Error::Io("write a capture".to_owned(), error);
@@ -147,7 +148,7 @@ fn a_failover_is_seen_and_every_key_has_its_effect() {
     replays(&screen, &folder.path().join(name));
 }
 
-/// Shows the screen in several sizes, the last with 120 columns.
+/// Shows the screen in several sizes, and finally with 120 columns.
 fn resizes(screen: &Screen) {
     screen.terminal.resize(40, 12).unwrap();
     screen
@@ -258,7 +259,7 @@ fn everything_is_drawn_again_at_a_resize_even_if_the_size_is_the_same() {
     let set = set();
     screen.start(&format!("watch '{}'", set.uri()));
     screen.wait_for("OK  writable for");
-    // A terminal that shrinks and grows between two frames corrupts the screen in the same way.
+    // Corrupt the screen, as happens if the terminal shrinks and grows between two frames.
     let tty = screen.terminal.state("#{pane_tty}").unwrap();
     let mut output = fs::OpenOptions::new().write(true).open(tty).unwrap();
     output.write_all(b"\x1b[H\x1b[Kspoilt").unwrap();
@@ -307,7 +308,7 @@ fn programs_without_a_screen_leave_the_terminal_as_it_was() {
     };
     let set = set();
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    // Anything typed before the prompt would become the program's input.
+    // Wait for the prompt, because anything typed earlier would become the program's input.
     let has_prompt = || {
         let ends = |text: &str| text.trim_end().ends_with("ready$");
         screen.terminal.wait_until("a prompt", ends).unwrap();

@@ -19,7 +19,7 @@ use sdam_core::{
 
 use crate::recording::Recording;
 
-/// The minimum number of changes seen by both clients for an estimate.
+/// The minimum number of changes that both clients must have seen for an estimate.
 const ENOUGH: usize = 3;
 
 /// The clock of a client.
@@ -27,9 +27,9 @@ const ENOUGH: usize = 3;
 pub(super) enum Clock {
     /// The clock with which others are compared.
     Reference,
-    /// The clock is ahead by about this many nanoseconds.
+    /// The clock is ahead by about `nanos` nanoseconds.
     Ahead { nanos: i64, uncertainty: Duration, evidence: Evidence },
-    /// The recordings share no data for an estimate.
+    /// The recordings have no common data from which to estimate the difference.
     Unknown,
 }
 
@@ -53,7 +53,8 @@ impl Clock {
         estimate.unwrap_or(Self::Unknown)
     }
 
-    /// Returns the nanoseconds to add to the recording's times.
+    /// Returns the nanoseconds to add to the recording's times to convert them to the reference
+    /// clock.
     pub(super) fn correction(&self) -> i64 {
         match self {
             Self::Ahead { nanos, .. } => nanos.saturating_neg(),
@@ -62,10 +63,11 @@ impl Clock {
     }
 }
 
-/// The facts about a recording's clock. Times are nanoseconds since 1970.
+/// The data from a recording that an estimate of its clock needs. Times are nanoseconds since 1970.
 #[derive(Default)]
 struct Sightings {
-    /// The smallest difference to the clock and the smallest round-trip time of each server.
+    /// For each server, the smallest difference between the two clocks and the smallest round-trip
+    /// time.
     servers: BTreeMap<String, (i64, Option<Duration>)>,
     /// The time at which each topology version was first seen, except the first one of each server.
     versions: HashMap<(String, TopologyVersion), i64>,
@@ -121,7 +123,8 @@ fn local_time(reply: &[u8]) -> Option<i64> {
     Some(time.timestamp_millis())
 }
 
-/// Estimates the clock by the server that both clients reach fastest.
+/// Estimates the difference between the clocks from the replies of the server that both clients
+/// reach fastest.
 fn by_server_times(one: &Sightings, other: &Sightings) -> Option<Clock> {
     let common = one.servers.iter().filter_map(|(address, (here, rtt))| {
         let (there, other_rtt) = other.servers.get(address)?;
@@ -139,7 +142,8 @@ fn by_server_times(one: &Sightings, other: &Sightings) -> Option<Clock> {
     })
 }
 
-/// Estimates the clock by the median of the changes that both clients saw.
+/// Estimates the difference between the clocks from the changes that both clients saw: the median
+/// of the time differences.
 fn by_changes(one: &Sightings, other: &Sightings) -> Option<Clock> {
     let differences = one.versions.iter().filter_map(|(version, here)| {
         let there = other.versions.get(version)?;

@@ -42,7 +42,7 @@ pub(super) fn of(comparison: &Comparison) -> Value {
     })
 }
 
-/// Returns a failover as JSON; `from` and `to` are its primaries.
+/// Returns a failover as JSON; `from` is the old primary and `to` the new one.
 fn of_failover((at, failover): &(u64, Failover)) -> Value {
     let (outage, without) = (&failover.outage, failover.without_primary());
     json!({

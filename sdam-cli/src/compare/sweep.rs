@@ -62,7 +62,8 @@ pub(super) fn periods(clients: &[Client], subject: &Subject, from: u64, to: u64)
 mod tests {
     use super::*;
 
-    /// Compares clients with these views and start times.
+    /// Checks the periods of disagreement, as `(from, to, number of views)`, between clients with
+    /// these views and start times.
     fn check(views: &[&[(u64, Option<&str>)]], expected: &[(u64, u64, usize)]) {
         let clients: Vec<_> =
             views.iter().map(|views| Client::with_views(Subject::Primary, views)).collect();

@@ -49,7 +49,7 @@ impl Drop for Files {
     }
 }
 
-/// Returns the exit code and the text printed on each stream.
+/// Compares `files`. Returns the exit code, and the text from both streams.
 fn compare(files: &[impl AsRef<Path>], tolerance: u64, json: bool) -> (Exit, String) {
     let arguments = Arguments {
         recordings: files.iter().map(|it| it.as_ref().to_owned()).collect(),
@@ -61,14 +61,14 @@ fn compare(files: &[impl AsRef<Path>], tolerance: u64, json: bool) -> (Exit, Str
     (exit, String::from_utf8([output, remarks].concat()).unwrap())
 }
 
-/// Starts a client that polls every 10 seconds, at a place whose clock is fast by `skew`.
+/// Starts a client at `vantage` that polls every 10 seconds and whose clock is fast by `skew`.
 fn polling(sim: &Sim, vantage: &str, skew: Duration) -> Client {
     let uri = format!("{}&serverMonitoringMode=poll", sim.uri());
     let wall = UNIX_EPOCH + WALL + skew + Duration::from_nanos(sim.now().as_nanos());
     Client::of(&uri, sim.runtime(), wall, vantage)
 }
 
-/// Returns the recordings of two clients; the second learns of a failover later.
+/// Returns the recordings of two clients; the second client learns of a failover later.
 fn late() -> [Vec<u8>; 2] {
     let sim = simulation();
     sim.block_on(async {

@@ -153,7 +153,7 @@ impl Client {
         servers.any(|subject| other.views.contains_key(subject))
     }
 
-    /// Shifts all times by this many nanoseconds.
+    /// Shifts all times by `nanos` nanoseconds.
     pub(super) fn shift(&mut self, nanos: i64) {
         let views = self.views.values_mut().flatten().map(|(at, _)| at);
         let failovers = self.failovers.iter_mut().map(|(at, _)| at);
@@ -176,7 +176,7 @@ impl Client {
     }
 }
 
-/// Returns every subject that any client has a view of, the primary first.
+/// Returns the subjects of all clients' views, the primary first.
 pub(super) fn subjects(clients: &[Client]) -> BTreeSet<Subject> {
     let subjects = clients.iter().flat_map(|client| client.views.keys());
     subjects.cloned().collect()

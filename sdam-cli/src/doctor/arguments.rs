@@ -68,7 +68,7 @@ pub struct Arguments {
     pub timeout: Option<Duration>,
 }
 
-/// A collection for the test of writes.
+/// The collection for the write test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Collection {
     pub(super) database: String,
@@ -137,8 +137,8 @@ impl Suppression {
         Ok(Self { check, host })
     }
 
-    /// Returns whether this covers findings of `check` about `subject`. A host without a port
-    /// covers every port.
+    /// Returns whether findings of `check` about `subject` are suppressed. A suppression for a host
+    /// without a port applies to every port.
     pub(super) fn covers(&self, check: Check, subject: Option<&str>) -> bool {
         let is_host = |host: &String| {
             let subject = subject.unwrap_or_default().to_ascii_lowercase();

@@ -64,7 +64,7 @@ impl Check {
         }
     }
 
-    /// Returns the question of the check, in one line.
+    /// Returns the question that the check answers, in one line.
     pub(super) const fn question(self) -> &'static str {
         match self {
             Self::Uri => "does the connection string mean what it says?",

@@ -10,9 +10,9 @@ use super::{
 };
 use crate::exit::Exit;
 
-/// The maximum number of listed items.
+/// The maximum number of items in a list of evidence.
 const MAX_LISTED: usize = 32;
-/// The maximum length of an item, in characters.
+/// The maximum length of a string of evidence, in characters.
 const MAX_LENGTH: usize = 1_000;
 
 /// The severity of a finding.
@@ -89,7 +89,7 @@ impl Finding {
         self
     }
 
-    /// Adds evidence. Servers decide about the length of lists and texts, so these are cut.
+    /// Adds evidence. Truncates long lists and strings, because servers determine their length.
     pub(super) fn evidence(mut self, name: &'static str, value: impl Into<Value>) -> Self {
         self.evidence.push((name, cut(value.into())));
         self
@@ -123,7 +123,7 @@ impl Finding {
         is_bad && !self.suppressed
     }
 
-    /// Returns whether the finding is an unusable connection string, which prevents all other
+    /// Returns whether the finding reports an unusable connection string, which prevents all other
     /// checks.
     fn is_configuration(&self) -> bool {
         self.check == Check::Uri && self.status == Status::Fail
@@ -143,7 +143,7 @@ pub(super) fn suppress(findings: &mut [Finding], suppressions: &[Suppression]) {
     }
 }
 
-/// Keeps the findings of the checks `only`, and the failures that prevented one of them.
+/// Keeps only findings of the checks in `only`, and the failures that prevented these checks.
 pub(super) fn select(findings: &mut Vec<Finding>, only: &[CheckId]) {
     if only.is_empty() {
         return;

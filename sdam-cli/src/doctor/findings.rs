@@ -114,8 +114,8 @@ fn demanded(login: &Login) -> Finding {
         ))
 }
 
-/// Returns the finding about the availability of servers for writes and for the connection string's
-/// reads.
+/// Returns the finding about server selection, both for writes and for reads as the connection
+/// string specifies.
 fn selection(deployment: &Deployment, options: &Options, blocked_by: Option<String>) -> Finding {
     let names = |explanation: &Explanation| -> Vec<Value> {
         let eligible = explanation.eligible();
@@ -132,13 +132,13 @@ fn selection(deployment: &Deployment, options: &Options, blocked_by: Option<Stri
         (true, true) => Some(format!("no server takes writes, or reads with {mode}")),
     };
     let (status, title) = match (missing, &blocked_by) {
-        // This may be intended if the program only reads.
+        // Refused writes may be intended: some programs only read.
         (None, _) if refusal.is_some() => {
             (Status::Info, "there is a server for reads, but it refuses writes".to_owned())
         }
         (None, _) => (Status::Ok, "there are servers for writes and reads".to_owned()),
         (Some(missing), Some(_)) => (Status::Skip, missing),
-        // This fails although a program that only reads can use a set without a primary.
+        // Report a failure, although a program that only reads can use a set without a primary.
         (Some(missing), None) => (Status::Fail, missing),
     };
     let mut finding = Finding::new(Check::Select, status, title)
@@ -171,7 +171,7 @@ fn selection(deployment: &Deployment, options: &Options, blocked_by: Option<Stri
     finding
 }
 
-/// Returns the finding about the test of writes.
+/// Returns the finding about the write test.
 fn written(canary: &Canary, blocked_by: Option<String>) -> Finding {
     let collection = &canary.collection;
     let (step, error) = match &canary.outcome {
@@ -227,7 +227,7 @@ fn text(error: &Error) -> String {
     }
 }
 
-/// Returns a number with its noun.
+/// Formats a number with its noun in the singular or the plural.
 pub(super) fn counted(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }

@@ -14,13 +14,13 @@ use sdam_select::explain::Explanation;
 
 use super::arguments::Collection;
 
-/// The complete observation.
+/// Everything that was observed about a deployment.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Observation {
     /// The reason why the connection string cannot be used.
     pub(super) config: Option<ConfigError>,
     pub(super) warnings: Vec<Warning>,
-    /// The look-ups of a `mongodb+srv` string.
+    /// The look-ups for a `mongodb+srv` string.
     pub(super) srv: Option<Srv>,
     /// The client's options; `None` if the seeds are not known.
     pub(super) options: Option<Options>,
@@ -28,7 +28,7 @@ pub(super) struct Observation {
     pub(super) hosts: Vec<Host>,
     pub(super) deployment: Option<Deployment>,
     pub(super) login: Option<Login>,
-    /// The test of writes, if requested.
+    /// The write test, if it was requested.
     pub(super) canary: Option<Canary>,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Srv {
 #[derive(Clone, Debug)]
 pub(super) struct Host {
     pub(super) address: ServerAddress,
-    /// The address that was dialled, if it differs.
+    /// The address that was dialled, if it differs from `address`.
     pub(super) place: Option<ServerAddress>,
     /// The server that named this one as a member; `None` for a seed.
     pub(super) named_by: Option<ServerAddress>,
@@ -85,7 +85,7 @@ impl Host {
     }
 }
 
-/// The addresses of a name.
+/// The result of a successful look-up.
 #[derive(Clone, Debug)]
 pub(super) struct LookUp {
     pub(super) addresses: Vec<SocketAddr>,
@@ -159,7 +159,7 @@ pub(super) struct Login {
     pub(super) took: Duration,
 }
 
-/// The outcome of the test of writes.
+/// The outcome of the write test.
 #[derive(Clone, Debug)]
 pub(super) struct Canary {
     pub(super) collection: String,
@@ -169,14 +169,14 @@ pub(super) struct Canary {
 }
 
 impl Canary {
-    /// Returns the outcome of a test that was not begun, because the login has failed.
+    /// Returns the outcome of a write test that was not started because the login failed.
     pub(super) fn refused(collection: &Collection, error: Error) -> Self {
         let (collection, outcome) = (collection.to_string(), Err((Self::INSERT, error)));
         Self { collection, outcome, took: Duration::ZERO }
     }
 
-    /// The name of the first step.
+    /// The name of the test's first step.
     pub(super) const INSERT: &str = "insert";
-    /// The name of the second step.
+    /// The name of the test's second step.
     pub(super) const DELETE: &str = "delete";
 }

@@ -25,10 +25,10 @@ use super::{
 /// The time limit of one step of a connection.
 const STEP: Duration = Duration::from_millis(500);
 
-/// Observes the deployment of the connection string `uri`.
+/// Observes the deployment at the connection string `uri`.
 ///
-/// Takes at most the deadline of `arguments`, or about four times the limit of a single step, and
-/// as long again for a write.
+/// Takes at most as long as the deadline in `arguments` permits, or by default about four times the
+/// limit of a single step, and as long again for the write test.
 pub(super) async fn observe(arguments: &Arguments, uri: &str, runtime: &Runtime) -> Observation {
     let target = &arguments.target;
     let step = arguments.timeout.unwrap_or(STEP);

@@ -20,7 +20,7 @@ const COLUMNS: [(&str, &[Check]); 4] = [
     ("hello", &[Check::Hello]),
 ];
 
-/// Returns the lines of `--list`.
+/// Returns the output of `--list`.
 pub(super) fn list() -> String {
     let mut text = String::new();
     for check in Check::ALL {
@@ -29,7 +29,7 @@ pub(super) fn list() -> String {
     text
 }
 
-/// Returns the text of `--explain`.
+/// Returns the output of `--explain`.
 pub(super) fn explanation(check: Check) -> String {
     let mut text = format!("{}: {}\n", check.id(), check.question());
     for paragraph in check.explanation() {
@@ -38,7 +38,8 @@ pub(super) fn explanation(check: Check) -> String {
     text
 }
 
-/// Formats a matrix of the servers, the problems or all findings, and a summary.
+/// Formats a matrix of the servers, the findings (without passed checks unless `verbose`), and a
+/// summary.
 pub(super) fn text(
     palette: Palette,
     findings: &[Finding],
@@ -77,7 +78,7 @@ pub(super) fn short(palette: Palette, findings: &[Finding], seen: &Observation) 
     text
 }
 
-/// Returns the numbers of findings, and the first problem.
+/// Returns the number of findings with each status, and the first problem.
 fn summary(findings: &[Finding], seen: &Observation) -> (Tone, [String; 2]) {
     let count = |status| {
         let counted = findings.iter().filter(|own| !own.suppressed);

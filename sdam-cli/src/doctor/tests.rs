@@ -20,7 +20,7 @@ use crate::{
     testing::capture,
 };
 
-/// A name server with the SRV records of a single name.
+/// A resolver that returns the same SRV records for every name.
 #[derive(Debug)]
 struct Records(Vec<ServerAddress>);
 
@@ -35,7 +35,7 @@ impl Resolver for Records {
     }
 }
 
-/// Runs `task` with a runtime whose name server has these SRV records.
+/// Runs `task` with a runtime whose resolver returns these SRV records.
 fn with_runtime<T>(records: Vec<ServerAddress>, task: impl AsyncFnOnce(Runtime) -> T) -> T {
     let tokio = Tokio::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let result = tokio.block_on(async {
@@ -83,7 +83,7 @@ fn first(document: &Value) -> (String, Value) {
     (format!("{} {}", word("id"), word("status")), problem.clone())
 }
 
-/// Checks the first problem of the deployment `uri`, the exit code, and that the finding has a
+/// Checks the first problem of the deployment at `uri`, the exit code, and that the finding has a
 /// remedy and contains `words`.
 fn check(uri: &str, expected: &str, exit: Exit, words: &str) {
     check_with(&arguments(), uri, expected, exit, words);
@@ -154,7 +154,7 @@ fn strings(list: &Value) -> Vec<&str> {
     list.map(|own| own.as_str().unwrap()).collect()
 }
 
-/// Returns `text` without its line breaks.
+/// Returns `text` with line breaks replaced by spaces.
 fn words(text: &str) -> String {
     let words: Vec<_> = text.split_whitespace().collect();
     words.join(" ")
@@ -191,7 +191,7 @@ impl sdam::Transport for Panicking {
 fn a_check_that_panics_is_an_error_and_the_others_are_made() {
     let tokio = Tokio::new_current_thread().enable_all().build().unwrap();
     let mut output = Vec::new();
-    // Behind a proxy, addresses are not dialled separately, so the transport is called at once.
+    // Behind a proxy, the doctor does not dial addresses itself but calls the transport at once.
     let uri = "mongodb://127.0.0.1:1,127.0.0.1:2/?proxyHost=127.0.0.1";
     let exit = tokio.block_on(async {
         let mut runtime = sdam::runtime::tokio().unwrap();
@@ -206,7 +206,7 @@ fn a_check_that_panics_is_an_error_and_the_others_are_made() {
     assert_eq!(hellos, ["error", "fail"]);
 }
 
-/// Returns the arguments of the command line `words`, for JSON.
+/// Parses the command line `words`, and requests JSON output.
 fn parse(words: &[&str]) -> Arguments {
     #[derive(clap::Parser)]
     struct Program {
@@ -309,7 +309,7 @@ fn text_shows_the_matrix_the_problem_and_the_remedy_in_80_columns() {
     }
 }
 
-/// Runs without a runtime, so that connecting is impossible.
+/// Runs the doctor without a runtime, so that it cannot connect to anything.
 fn offline(arguments: &Arguments) -> String {
     let (output, _, exit) = capture(|console| block_on(run(arguments, console)));
     assert_eq!(exit.unwrap(), Exit::SUCCESS);

@@ -14,10 +14,10 @@ use sdam_select::{
     settings::Settings,
 };
 
-/// The maximum number of changes that a server can need: mode, staleness, tags, latency.
+/// The maximum number of steps: changes of mode, staleness, tags and latency, and a final check.
 const STEPS: usize = 5;
 
-/// Returns the change for each rejected server that is available, if such a change exists.
+/// Returns the change that would make each available but rejected server eligible, if one exists.
 pub(super) fn changes(
     topology: &TopologyDescription,
     settings: &Settings,
@@ -44,7 +44,7 @@ pub(super) fn changes(
         .collect()
 }
 
-/// Criteria and settings, changed step by step.
+/// Criteria and settings that are changed step by step.
 struct Draft {
     preference: ReadPreference,
     settings: Settings,
@@ -56,8 +56,8 @@ impl Draft {
         Self { preference, settings: settings.clone(), words: Vec::new() }
     }
 
-    /// Removes the reasons for rejecting `server` until it is eligible; `None` if that is
-    /// impossible.
+    /// Changes the criteria and settings until `server` is eligible, and describes the changes;
+    /// `None` if that is impossible.
     fn for_server(
         mut self,
         topology: &TopologyDescription,
@@ -77,7 +77,7 @@ impl Draft {
         None
     }
 
-    /// Removes the reason for `rejection`; `None` if nothing is left to change.
+    /// Removes the cause of `rejection`; `None` if there is nothing left to change.
     fn relax(&mut self, rejection: &Rejection) -> Option<()> {
         let words = match rejection {
             Rejection::Type { .. } | Rejection::NotPreferred { .. } => {

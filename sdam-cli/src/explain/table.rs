@@ -1,4 +1,4 @@
-//! Tables of 80 columns: the result of a selection for each server, and the load of servers.
+//! Tables of 80 columns: the verdict on each server, and the load on the servers.
 
 use std::{collections::BTreeMap, fmt::Write, time::Duration};
 
@@ -10,11 +10,11 @@ use sdam_select::{
 
 use crate::terminal::{Palette, Tone, WIDTH, columns, wrap};
 
-/// Columns for the mark before a server's address.
+/// The width of the mark before a server's address.
 const MARK: usize = 2;
-/// Columns for `RSSecondary`, the longest type that can be selected; most other types fit, too.
+/// The width of `RSSecondary`, the longest type that can be selected; most other types fit, too.
 const TYPE: usize = 11;
-/// Columns for `999.99 ms`.
+/// The width of `999.99 ms`.
 const RTT: usize = 9;
 /// The width of a bar of 100 %, in columns.
 const BAR: usize = 25;
@@ -46,7 +46,7 @@ pub(super) fn explanation(
         );
         let (tone, verdict) = verdict(server, is_chosen);
         let indent = columns(&row);
-        // A long address takes a line of its own.
+        // Put a long address on its own line.
         let (indent, mut row) = if indent + BAR <= WIDTH {
             (indent, row)
         } else {
@@ -75,7 +75,7 @@ fn verdict(server: &ExplainedServer, is_chosen: bool) -> (Tone, String) {
     }
 }
 
-/// Formats the probable problems even if a server was found.
+/// Formats the probable problems of the deployment, which may exist even if a server was selected.
 pub(super) fn diagnoses(palette: Palette, diagnoses: &[Diagnosis]) -> String {
     let mut text = String::new();
     for diagnosis in diagnoses {
@@ -85,7 +85,7 @@ pub(super) fn diagnoses(palette: Palette, diagnoses: &[Diagnosis]) -> String {
     text
 }
 
-/// Formats the change of the criteria or settings that each rejected server needs.
+/// Formats the changes that would make the rejected servers eligible.
 pub(super) fn changes(palette: Palette, changes: &[(ServerAddress, String)]) -> String {
     let mut text = String::new();
     if !changes.is_empty() {

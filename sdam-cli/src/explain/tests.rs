@@ -26,7 +26,7 @@ fn tags(dc: &str, rack: &str) -> TagSet {
     [("dc", dc), ("rack", rack)].into_iter().collect()
 }
 
-/// Returns the lines about servers, without their addresses and times.
+/// Returns for each server whether it was selected, its type and its verdict.
 fn verdicts(output: &str) -> Vec<(bool, &str, &str)> {
     let rows = output.lines().filter(|line| line.contains(" RS"));
     let mut verdicts: Vec<_> = rows
@@ -135,7 +135,7 @@ fn the_change_that_each_rejected_server_needs_is_shown() {
     let writing = Arguments { write: true, ..demo() };
     let expected = "writes need it to be elected (rs.stepDown() at the primary)";
     assert_eq!(changes(&writing), [expected; 2]);
-    // The test does not know which of the three members is primary, and therefore not its tags.
+    // The test does not know which of the three members is primary, so it does not know its tags.
     let nowhere = Arguments {
         read: Some(ReadMode::Secondary),
         tags: vec![tags("moon", "1")],

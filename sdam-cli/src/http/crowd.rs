@@ -29,7 +29,7 @@ pub(super) struct Visit<'c> {
 }
 
 impl Crowd {
-    /// Adds a connection. The future becomes ready when it must be closed for a newer one.
+    /// Adds a connection. The returned future resolves when a newer connection displaces it.
     pub(super) fn enter(&self) -> (Visit<'_>, impl Future<Output = ()> + use<>) {
         let (displace, displaced) = oneshot::channel();
         let number = self.entered.replace(self.entered.get() + 1);
@@ -51,8 +51,8 @@ impl Crowd {
 }
 
 impl Visit<'_> {
-    /// Begins to answer the request of this connection, which then is no longer idle. Returns false
-    /// if too many others are being answered.
+    /// Starts answering this connection's request, so that the connection is no longer idle.
+    /// Returns false if too many other requests are being answered.
     pub(super) fn ask(&self) -> bool {
         self.is_answered.set(self.is_answered.get() || self.begin());
         self.is_answered.get()

@@ -54,7 +54,7 @@ async fn read(mut stream: TcpStream) -> String {
     reply
 }
 
-/// Returns the answer to `parts`, which are sent separately.
+/// Sends `parts` one by one, and returns the answer.
 fn talk(parts: &[&[u8]]) -> String {
     with_server(async |address| {
         let mut stream = TcpStream::connect(address).await.unwrap();

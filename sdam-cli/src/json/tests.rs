@@ -24,7 +24,7 @@ fn answered(name: &str, reply: &Document, rtt: Option<Rtt>) -> ServerDescription
     ServerDescription::from_hello(id, address(name), hello, rtt, Instant::EPOCH)
 }
 
-/// Prints keys in the documented order, for readability.
+/// Checks the document, and that its keys are in the documented order, which is the most readable.
 fn check(topology: &TopologyDescription, round_trips: RoundTrips, expected: &Value) {
     let actual = snapshot(topology, round_trips);
     assert_eq!(actual, *expected);
@@ -90,7 +90,7 @@ fn every_known_field_has_a_key() {
     check(&topology, RoundTrips::Shown, &expected);
 }
 
-/// The topology's own fields can only come from a machine that has processed its history.
+/// Runs a state machine, because only a topology with a history has these fields.
 #[test]
 fn topologies_have_their_max_election_and_incompatibility() {
     use sdam_core::{

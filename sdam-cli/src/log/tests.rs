@@ -45,13 +45,13 @@ impl Write for Shared {
     }
 }
 
-/// Returns the log lines enabled by `config` for a topology from start to close, with one selection
-/// of a server of `set`.
+/// Returns the log lines enabled by `config` while a topology is opened, selects a server of `set`,
+/// and is closed.
 fn lines(set: &ReplicaSet, config: LogConfig) -> Vec<String> {
     lines_of(set, config, "insert")
 }
 
-/// Returns the log lines like [`lines`], for an operation with this name.
+/// Returns the log lines like [`lines`], with `operation` as the name of the operation.
 fn lines_of(set: &ReplicaSet, config: LogConfig, operation: &str) -> Vec<String> {
     let shared = Shared::default();
     let sink = LogSink::new(config, Box::new(shared.clone()));

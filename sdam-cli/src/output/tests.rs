@@ -57,7 +57,7 @@ fn a_stalled_reader_delays_writes_and_the_end_only_up_to_a_limit() {
     assert!(output.0.0.lock().waiting.len() <= CAPACITY);
     let error = output.finish().unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-    // The limit includes the first flush, the end and the drop, on a machine under load.
+    // The limit allows for the first flush, `finish` and the drop on a machine under load.
     assert!(began.elapsed() < Duration::from_secs(20));
 }
 

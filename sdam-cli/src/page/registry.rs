@@ -1,4 +1,4 @@
-//! A recorder whose series can be read and removed.
+//! A metrics recorder whose series can be read and removed.
 
 use std::{
     collections::BTreeMap,
@@ -20,10 +20,10 @@ const BUCKETS: &[f64] = &[0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 15
 
 /// The metrics of one subject, such as a deployment.
 ///
-/// `metrics-exporter-prometheus` only prints text, and removes a series only once it is idle.
+/// Replaces `metrics-exporter-prometheus`, which only prints text and removes only idle series.
 #[derive(Debug)]
 pub(crate) struct Registry {
-    /// Labels of every series.
+    /// The labels that all series have.
     labels: Vec<(String, String)>,
     cells: Mutex<BTreeMap<Key, Cell>>,
     help: Mutex<BTreeMap<String, String>>,
@@ -32,7 +32,7 @@ pub(crate) struct Registry {
 #[derive(Clone, Debug)]
 enum Cell {
     Counter(Arc<AtomicU64>),
-    /// The bits of the number.
+    /// The bits of the floating-point number.
     Gauge(Arc<AtomicU64>),
     Histogram(Arc<Measured>),
 }

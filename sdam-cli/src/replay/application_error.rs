@@ -10,7 +10,7 @@ use sdam_core::{
 };
 use serde::Deserialize;
 
-/// The error of an operation on a pooled connection.
+/// An error from an operation on a pooled connection.
 #[derive(Debug, Deserialize)]
 #[serde(try_from = "Format")]
 pub(super) struct ApplicationError {

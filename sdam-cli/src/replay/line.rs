@@ -1,4 +1,4 @@
-//! The format of the lines.
+//! The format of the lines to replay.
 
 use bson::Document;
 use sdam_core::{
@@ -17,7 +17,7 @@ use super::application_error::ApplicationError;
 pub(super) enum Step {
     /// The options of the client.
     Start(Box<Options>),
-    /// The result of a server's check.
+    /// The result of a check of the server at this address.
     Check(ServerAddress, Box<Result<Hello, Error>>),
     /// An application error, in the format of the specification's tests.
     Report(ApplicationError),
@@ -81,8 +81,8 @@ impl Step {
     }
 }
 
-/// Reads an application error. In the tests, the server is named inside it; accept that, so that
-/// lines can be copied.
+/// Parses an application error. The specification's tests name the server inside the error; this is
+/// accepted, so that lines can be copied from them.
 fn application_error(
     address: Option<ServerAddress>,
     mut error: Map<String, Value>,

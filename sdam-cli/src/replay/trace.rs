@@ -16,8 +16,8 @@ use crate::{
     terminal::json_line,
 };
 
-/// Replays the recording of the file `name`. Prints the topology after each reproduced change to
-/// `output`, and the result to `remarks`.
+/// Replays `recording`, which messages call `name`. Prints the topology after each reproduced
+/// change to `output`, and the result to `remarks`.
 ///
 /// # Errors
 ///

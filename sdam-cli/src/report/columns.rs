@@ -2,7 +2,7 @@
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
-/// Numbers as LEB128, which takes one byte for each 7 bits, encoded as base64 in the page.
+/// Numbers encoded as LEB128, with one byte for every 7 bits, and stored in the page as base64.
 #[derive(Debug, Default)]
 pub(super) struct Column(Vec<u8>);
 

@@ -1,4 +1,4 @@
-//! The page's data for its script.
+//! The data that the page passes to its script.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{duration::short, failover::range, recording::Recording};
 
-/// The maximum number of lanes on a page.
+/// The maximum number of lanes on a page, where each lane shows one server.
 pub(super) const MAX_LANES: usize = 64;
 
 /// Returns the data as JSON that is safe inside an element `script`.
@@ -68,7 +68,8 @@ pub(super) fn data(recording: &Recording, timeline: &Timeline) -> String {
     escape(&data.to_string())
 }
 
-/// Returns the lanes to show: by name, or, if there are too many, affected ones first.
+/// Returns the lanes to show, sorted by name. If there are too many, those with problems come
+/// first.
 pub(super) fn order(timeline: &Timeline) -> Vec<usize> {
     let lanes = &timeline.lanes;
     let mut order: Vec<usize> = (0..lanes.len()).collect();

@@ -1,6 +1,6 @@
 //! Text and tables in HTML.
 
-/// Escapes a text for HTML elements, and for attributes in double quotes.
+/// Escapes a string for use in HTML elements, and in attributes with double quotes.
 pub(super) fn text(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -18,13 +18,13 @@ pub(super) fn text(text: &str) -> String {
     escaped
 }
 
-/// Returns a table row of cells in HTML.
+/// Returns a table row; `cells` contain HTML.
 pub(super) fn row(cells: &[String]) -> String {
     let cells: String = cells.iter().flat_map(|cell| ["<td>", cell]).collect();
     format!("<tr>{cells}\n")
 }
 
-/// Returns a table with these headings.
+/// Returns a table with these headings; `rows` is HTML.
 pub(super) fn table(class: &str, headings: &[&str], rows: &str) -> String {
     let headings: String = headings.iter().flat_map(|it| ["<th>", it]).collect();
     format!(

@@ -1,8 +1,8 @@
-//! Levels of detail: a lane viewed from a distance.
+//! Levels of detail: summaries of a lane for when the page is zoomed out.
 //!
 //! A level divides the span of the recording into equal buckets, whose number is a power of two. A
 //! bucket holds the number of heartbeats, the range of the round-trip times, and the worst state,
-//! so that even the shortest loss is visible at every zoom. Empty buckets are left out.
+//! so that even the shortest loss is visible at every zoom level. Empty buckets are left out.
 
 use super::{
     columns::Column,
@@ -14,18 +14,18 @@ use super::{
 /// than a screen has pixels.
 const BITS: [u32; 3] = [12, 14, 16];
 
-/// A part of the span.
+/// The summary of one part of the recording's span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Bucket {
     pub(super) index: u64,
     pub(super) heartbeats: u64,
     pub(super) failed: u64,
     pub(super) clears: u64,
-    /// The range of round-trip times in nanoseconds; zeros if there are none.
+    /// The range of the round-trip times in nanoseconds; zeros if there were none.
     pub(super) fastest: u64,
     pub(super) slowest: u64,
     pub(super) worst: Option<State>,
-    /// The state at the end.
+    /// The state at the end of the bucket.
     pub(super) last: Option<State>,
 }
 
@@ -88,7 +88,7 @@ impl Bucket {
     }
 }
 
-/// Encodes the buckets as a column with 8 numbers for each.
+/// Encodes the buckets as a column, with 8 numbers for each bucket.
 pub(super) fn encode(buckets: &[Bucket]) -> String {
     let mut column = Column::default();
     let mut previous = 0;

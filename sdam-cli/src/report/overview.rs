@@ -11,10 +11,10 @@ use super::{
 /// The width of the picture. Its height depends on the number of lanes.
 const WIDTH: u64 = 1000;
 const HEIGHT: u64 = 22;
-/// The width of the names.
+/// The width of the column of names.
 const LEFT: u64 = 190;
 
-/// The pattern of lost servers, for readers and printers without colours.
+/// The fill pattern for lost servers, which works without colours.
 const HATCH: &str = "<defs><pattern id=\"hatch\" width=\"6\" height=\"6\" \
                      patternUnits=\"userSpaceOnUse\"><path class=\"hatch\" d=\"M0 6L6 0\"/>\
                      </pattern></defs>";
@@ -60,7 +60,7 @@ fn lane(svg: &mut String, timeline: &Timeline, bands: &[Band], name: &str, row: 
     let (y, height) = (top + 3, HEIGHT - 6);
     for (index, band) in bands.iter().enumerate() {
         let from = x(timeline, band.from);
-        // Keep even the shortest loss visible.
+        // Widen the band if necessary, so that even the shortest loss is visible.
         let to = x(timeline, timeline.end_of(bands, index)).max(from + 1);
         let width = to - from;
         let path = &mut paths[band.state as usize];

@@ -1,7 +1,7 @@
 //! The page: one HTML file with its style, its script and its data.
 //!
-//! The finding is static HTML, so it shows without scripts and in print. The content policy forbids
-//! all requests and all scripts other than the page's own.
+//! The verdict is static HTML, so it is visible without scripts and in print. The content security
+//! policy forbids all requests, and all scripts except the page's own.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use sha2::{Digest, Sha256};
@@ -71,7 +71,7 @@ impl Page {
     }
 }
 
-/// Returns the source expression of an inline element for the content policy.
+/// Returns the source expression that permits an inline element in the content security policy.
 fn hash(content: &str) -> String {
     format!("sha256-{}", STANDARD.encode(Sha256::digest(content)))
 }

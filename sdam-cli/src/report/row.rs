@@ -26,7 +26,7 @@ pub(super) enum Kind {
     Selection,
     /// A selection that failed, or an error of an operation.
     Operation,
-    /// A mark of the user.
+    /// A mark set by the user.
     Mark,
 }
 
@@ -56,7 +56,7 @@ pub(super) enum Subject<'e> {
     Id(ServerId),
 }
 
-/// The description of an event.
+/// A description of an event.
 pub(super) struct Words<'e> {
     pub(super) kind: Kind,
     pub(super) subject: Subject<'e>,
@@ -74,7 +74,7 @@ impl<'e> Words<'e> {
         Self { time: Some(time), ..self }
     }
 
-    /// Describes `event`; `None` if another event says the same.
+    /// Describes `event`; `None` if another event has the same description.
     pub(super) fn of(event: &'e Event) -> Option<Self> {
         Some(match &event.kind {
             EventKind::TopologyOpening => Self::new(Kind::Set, Subject::Set, "monitoring starts"),
@@ -99,7 +99,8 @@ impl<'e> Words<'e> {
             EventKind::PoolCleared { address, clear, .. } => {
                 let (generation, cause) = (clear.generation.as_u64(), &clear.cause);
                 let text = format!("generation {generation} from now on: {cause:#}");
-                // A paused pool has nothing to clear (CMAP: "Clearing a Connection Pool").
+                // Clearing a paused pool is not shown as a problem (CMAP: "Clearing a Connection
+                // Pool").
                 let kind = if clear.was_paused { Kind::Pool } else { Kind::PoolCleared };
                 Self::new(kind, of(address), text)
             }
@@ -148,7 +149,7 @@ fn of_input(input: &Input) -> Option<Words<'_>> {
         Input::Error { server, report } => {
             let error = &report.error;
             let cause = match error.kind() {
-                // The reply's error is in the events that follow, if it has an effect.
+                // If the error in the reply has an effect, later events describe it.
                 _ if error.reply().is_some() => "an error reply".to_owned(),
                 ErrorKind::Network => format!("network error: {}", error.message()),
                 ErrorKind::Timeout => format!("timeout: {}", error.message()),
@@ -166,7 +167,7 @@ fn of_input(input: &Input) -> Option<Words<'_>> {
     }
 }
 
-/// Describes the changes of the whole topology.
+/// Describes changes that concern the whole topology.
 fn set_change(previous: &TopologyDescription, new: &TopologyDescription) -> Option<String> {
     let (old_type, new_type) = (previous.topology_type(), new.topology_type());
     let primary = |of: &TopologyDescription| of.primary().map(|server| server.address.to_string());
@@ -182,7 +183,7 @@ fn set_change(previous: &TopologyDescription, new: &TopologyDescription) -> Opti
     (!changes.is_empty()).then(|| changes.join("; "))
 }
 
-/// Describes the changes of a server.
+/// Describes what has changed about a server.
 fn server_change(previous: &ServerDescription, new: &ServerDescription) -> String {
     let error = |of: &ServerDescription| of.error.as_ref().map(|error| format!("{error:#}"));
     if previous.server_type != new.server_type {

@@ -261,7 +261,7 @@ fn text_cannot_become_markup() {
     assert_eq!(page.matches("<script").count(), 2);
 }
 
-/// Returns a recording whose error texts try to end the script, and to load something.
+/// Returns a recording whose error messages try to end the script and to load an image.
 fn hostile() -> Recording {
     let mut recording = recording();
     let text = "</script><img src=x onerror=alert(1)> \u{2028} <!-- \u{202e}";
@@ -311,7 +311,7 @@ fn the_page_gives_the_times_of_day_and_the_place() {
     let (_, options) = text.split_once("\"options\"").unwrap();
     assert!(epoch.contains(&WALL.as_secs().to_string()));
     let header = format!(r#"{{"recording":"sdam","version":2,"options"{options}"#);
-    // The older version had another form of inputs.
+    // Drop the inputs, because the older version recorded them in another form.
     let events = old.split_inclusive(|byte| *byte == b'\n');
     let events = events.filter(|line| !line.windows(7).any(|part| part == b"\"input\""));
     let lines: Vec<_> = std::iter::once(header.as_bytes()).chain(events).collect();

@@ -1,7 +1,7 @@
 //! A recording as lanes over time, which the page draws and the verdict evaluates.
 //!
-//! Times are nanoseconds since the start of the recording. The time line ends when the client
-//! stopped monitoring, because an unknown topology after that is not a finding.
+//! Times are nanoseconds since the start of the recording. The time line ends when the client stops
+//! monitoring, because a topology that becomes unknown afterwards is not a problem.
 
 use sdam_core::{
     deployment::Input,
@@ -17,7 +17,7 @@ use crate::recording::Recording;
 
 mod builder;
 
-/// The length above which a pause without records is a gap, unless such pauses are usual.
+/// A longer pause without records is a gap, unless such pauses are usual in the recording.
 const GAP: u64 = 30_000_000_000;
 
 /// The state of a server or of the topology, from the best to the worst.
@@ -32,7 +32,7 @@ pub(super) enum State {
     /// The server is reachable but not usable by operations, such as an arbiter or a starting
     /// member.
     Other,
-    /// The server was not reached yet.
+    /// The server has not been reached yet.
     Undiscovered,
     /// The server is no longer available, or was never reached because of an error. A topology is
     /// lost when it is no longer writable.
@@ -65,7 +65,7 @@ impl State {
     }
 }
 
-/// A state from this time until the next band.
+/// A period in one state, from this time until the next band.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Band {
     pub(super) from: u64,
@@ -90,7 +90,7 @@ pub(super) struct Lane {
     pub(super) rtts: Vec<u64>,
 }
 
-/// A described event.
+/// An event with its description.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     pub(super) at: u64,
@@ -106,7 +106,7 @@ pub(super) struct Row {
     pub(super) rtt: Option<u64>,
 }
 
-/// A period without a writable server, or a change of the primary without such a period.
+/// A period without a writable server, or a change of primary without such a period.
 #[derive(Clone, Debug)]
 pub(super) struct Change {
     pub(super) outage: Outage,
@@ -117,7 +117,7 @@ pub(super) struct Change {
     pub(super) selected: Option<Instant>,
 }
 
-/// Everything that a page shows.
+/// Everything that the page shows.
 #[derive(Debug)]
 pub(super) struct Timeline {
     pub(super) start: Instant,
@@ -130,7 +130,7 @@ pub(super) struct Timeline {
     pub(super) changes: Vec<Change>,
     /// The time when a writable server was first known.
     pub(super) discovered: Option<Instant>,
-    /// Pauses of the recorder.
+    /// Unusually long pauses in the recording.
     pub(super) gaps: Vec<(u64, u64)>,
 }
 

@@ -1,4 +1,4 @@
-//! The finding in one sentence, and the phases of failovers.
+//! The verdict on a recording in one sentence, and the phases of failovers.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::{
     failover::{cause, range},
 };
 
-/// The severity of a finding.
+/// The severity of a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Severity {
     Good,
@@ -30,7 +30,7 @@ impl Severity {
     }
 }
 
-/// The finding.
+/// The verdict on a recording.
 #[derive(Debug)]
 pub(super) struct Verdict {
     pub(super) severity: Severity,
@@ -47,7 +47,7 @@ pub(super) struct Split {
     pub(super) meaning: String,
     pub(super) from: u64,
     pub(super) time: u64,
-    /// The class of the style sheet that sets the colour.
+    /// The CSS class that sets the colour.
     pub(super) class: &'static str,
 }
 
@@ -96,7 +96,7 @@ impl Verdict {
     }
 }
 
-/// Returns the kind of server that writes need.
+/// Returns the kind of server that writes require.
 pub(super) fn wanted(timeline: &Timeline) -> &'static str {
     if timeline.is_replica_set { "primary" } else { "writable server" }
 }
@@ -108,7 +108,7 @@ pub(super) fn without(timeline: &Timeline) -> Bounds {
 }
 
 impl Change {
-    /// Begins a change.
+    /// Creates a change that begins with `outage`.
     pub(super) fn new(outage: Outage) -> Self {
         Self { outage, end: None, cleared: None, selected: None }
     }
@@ -118,7 +118,7 @@ impl Change {
         self.end.as_ref().is_none_or(|end| !end.without_primary().at_most.is_zero())
     }
 
-    /// Returns the maximum time for which the loss was unnoticed.
+    /// Returns the maximum time between the loss and its detection.
     fn silence(&self) -> Duration {
         self.outage.noticed.since(self.outage.earliest())
     }
@@ -134,7 +134,8 @@ impl Change {
         end.map_or(timeline.span, |end| timeline.offset(end.writable_again))
     }
 
-    /// Returns the phases of the time since the last proof of the old primary.
+    /// Returns the phases of an outage, from the last time the old primary was known to be
+    /// writable.
     pub(super) fn splits(&self, timeline: &Timeline) -> Vec<Split> {
         let at = |instant| timeline.offset(instant);
         let (earliest, noticed) = (at(self.outage.earliest()), at(self.outage.noticed));

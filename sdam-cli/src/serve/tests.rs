@@ -17,7 +17,7 @@ fn run_to_end(words: &[&str], commands: &[&str]) -> (Vec<String>, String, Exit) 
     (printed, remarks, exit.unwrap())
 }
 
-/// Creates a file of steps.
+/// Creates a scenario file.
 fn scenario(text: &str) -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("faults.txt");
@@ -56,7 +56,7 @@ fn the_connection_string_comes_first_and_each_command_is_answered() {
     assert_eq!(dead, "error: member 2 is not running");
     assert_eq!(unknown, "error: `restrat` is not an action: did you mean `restart`?");
     assert!(network.contains("no simulated network"), "{network}");
-    // The remarks announce exactly the commands.
+    // Check that the remarks announce every command.
     assert!(remarks.starts_with("note: commands on standard input: stepdown, "), "{remarks}");
     for verb in Command::verbs() {
         assert!(remarks.contains(verb), "{verb}: {remarks}");

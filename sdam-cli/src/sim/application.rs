@@ -1,4 +1,4 @@
-//! A simulated application that writes one document after the other.
+//! A simulated application that writes one document after another.
 
 use std::{cell::RefCell, time::Duration};
 
@@ -48,7 +48,7 @@ pub(super) async fn write(
 }
 
 impl Writes {
-    /// Completes the writes at the end of the simulation, `now`.
+    /// Includes the write that is in progress at `now`, the end of the simulation.
     pub(super) fn at_the_end(mut self, now: Instant) -> Self {
         self.measure(now, false);
         self

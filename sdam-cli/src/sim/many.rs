@@ -64,18 +64,19 @@ pub(super) fn run<O: Write, R: Write>(
     Ok(summary.worst.exit())
 }
 
-/// The combined outcomes of many seeds.
+/// The combined outcomes of the simulations with all seeds.
 #[derive(Debug)]
 struct Summary {
     /// The time without a known writable server, for each seed.
     times: Vec<(Duration, u64)>,
-    /// The number of seeds that ended writable, readable only, or neither.
+    /// The number of simulations at whose end the deployment was writable, readable only, or
+    /// neither.
     ends: [u64; 3],
     worst: Access,
     writes: Option<Writes>,
 }
 
-/// The combined writes of many seeds.
+/// The combined writes in the simulations with all seeds.
 #[derive(Debug, Default)]
 struct Writes {
     all: u64,

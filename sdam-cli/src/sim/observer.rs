@@ -28,7 +28,7 @@ struct State {
     is_over: bool,
 }
 
-/// The client's observations.
+/// A client's observations.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     /// The time when a writable server was first found.
@@ -37,7 +37,7 @@ pub(super) struct Seen {
     pub(super) runs: Vec<Run>,
     /// The number of times that a server was lost or the primary stepped down.
     pub(super) flaps: usize,
-    /// The state at the end.
+    /// The readability and writability of the deployment at the end.
     pub(super) access: Access,
 }
 
@@ -65,7 +65,7 @@ impl Observer {
 impl State {
     fn observe(&mut self, event: &Event) {
         if let EventKind::Input(own) = &event.kind {
-            // Servers that become Unknown after this do not indicate a change of the deployment.
+            // Closing the topology makes servers Unknown, although the deployment has not changed.
             self.is_over |= own.input == Input::Close;
         }
         if self.is_over {

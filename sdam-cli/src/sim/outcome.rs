@@ -21,7 +21,7 @@ use crate::{
 /// The time of day at which simulations begin, 2024-01-01T00:00:00Z, in seconds since 1970.
 pub(super) const BEGIN: Duration = Duration::from_secs(1_704_067_200);
 
-/// A step that was taken or refused.
+/// A step of the scenario that was applied or refused.
 #[derive(Clone, Debug)]
 pub(super) struct Taken {
     pub(super) at: Instant,
@@ -54,8 +54,8 @@ impl Outcome {
         })
     }
 
-    /// Returns how long no writable server was available to the client after it had found the first
-    /// one; the whole time if it found none.
+    /// Returns how long the client had no writable server after it had found the first one; the
+    /// whole time if it found none.
     pub(super) fn without(&self) -> Duration {
         match self.client.found {
             Some(_) => self.client.runs.iter().map(|run| self.length(run)).sum(),
@@ -63,14 +63,15 @@ impl Outcome {
         }
     }
 
-    /// Returns how long no writable server was available to the client in `run`.
+    /// Returns how long the client had no writable server in the outage `run`.
     fn length(&self, run: &Run) -> Duration {
         let begin = self.cause(run).map_or(run.outage.noticed, |step| step.at);
         run.end.as_ref().map_or(self.end, |end| end.writable_again).since(begin)
     }
 
-    /// Returns the step that removed the writable server: one between the last proof of the server
-    /// and its loss. Prefers the first step after which another server, or none, is primary.
+    /// Returns the step that removed the writable server, between the last time it was known to be
+    /// writable and its loss. Prefers the first step after which another server, or none, is
+    /// primary.
     fn cause(&self, run: &Run) -> Option<&Taken> {
         let Outage { lost, last_writable, noticed, .. } = &run.outage;
         let window = *last_writable..=*noticed;
@@ -131,7 +132,7 @@ impl Outcome {
         lines.map(|line| line + "\n").collect()
     }
 
-    /// Describes a loss: its time, its step, and when and why the client noticed it.
+    /// Describes a loss: its time, the step that caused it, and when and why the client noticed it.
     fn loss(&self, run: &Run, wanted: &str) -> String {
         let Outage { lost, noticed, .. } = &run.outage;
         let lost = match lost {

@@ -47,7 +47,7 @@ pub(super) struct Plan {
     /// The default scenario, if the user gave none.
     default: Option<String>,
     options: Options,
-    /// The time that the simulation continues after the last step.
+    /// The time for which the simulation continues after the last step.
     rest: Duration,
     /// The pause between the writes of an application; `None` if there is no application.
     pause: Option<Duration>,
@@ -105,7 +105,7 @@ impl Plan {
         if self.is_replica_set { "primary" } else { "writable server" }
     }
 
-    /// Simulates the scenario with `seed`; the inner error is from the options or the recording.
+    /// Simulates the scenario with `seed`. The inner error comes from the options or the recording.
     pub(super) fn simulate<O: Write, R: Write>(
         &self,
         seed: u64,
@@ -152,7 +152,7 @@ impl Plan {
             end.set(sim.now());
             Ok(())
         };
-        // `until` never fails.
+        // This never reports a failure, because `until` never fails.
         let _ = sim.block_on(follow(client.topology(), events, heard, &mut view, until))?;
         if let Some((path, recorder)) = recorder
             && let Some(error) = recorder.take_error()
@@ -168,7 +168,7 @@ impl Plan {
         }))
     }
 
-    /// Takes the steps at their times, notes each one, and waits for the remaining time.
+    /// Applies each step at its time and sends a note about it; waits for the remaining time.
     async fn play(&self, sim: &Sim, notes: &UnboundedSender<String>, taken: &RefCell<Vec<Taken>>) {
         // If the receiver is closed, the note is dropped.
         let say = |note: String| drop(notes.unbounded_send(note));

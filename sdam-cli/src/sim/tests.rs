@@ -83,7 +83,7 @@ fn the_same_seed_yields_the_same_bytes_and_another_one_does_not() {
     assert_ne!(other.2, first.2);
 }
 
-/// Returns the lines of `sdam watch --from`.
+/// Returns the output of `sdam watch --from`.
 fn watched(words: &[&str]) -> String {
     let arguments = watch(&[words, &["--speed", "max"]].concat());
     let never = std::future::pending();
@@ -100,7 +100,7 @@ fn a_recording_shows_the_same_in_the_other_subcommands() {
     let (output, ..) = folder.simulate(&["--record", &path]);
     let (json, ..) = folder.simulate(&["--json"]);
     assert_eq!(watched(&["--json", "--from", &path]), json);
-    // The output contains the changes, the steps and the outcome.
+    // Remove everything except the changes: the steps and the outcome.
     let changes = &output[..output.rfind("seed 0: ").unwrap()];
     let changes = changes.replace("00:00:10.000Z  kill primary\n", "");
     let changes = changes.replace("00:00:40.000Z  restart 0\n", "");
@@ -122,8 +122,8 @@ fn a_recording_shows_the_same_in_the_other_subcommands() {
     assert_eq!(exit.unwrap(), Exit::SUCCESS);
 }
 
-/// The old primary last answered after 10 s. It is reported as silent after 21 s, when a round trip
-/// is a second late, and the set replaces it after 24.58 s.
+/// The old primary last answers at 10 s. The client reports it as silent at 21 s, when a reply is a
+/// second late, and the set replaces it at 24.58 s.
 #[test]
 fn a_frozen_primary_is_described_alike_by_every_subcommand() {
     let folder = Folder::with("15s freeze primary");
@@ -235,7 +235,7 @@ fn the_time_without_a_primary_begins_with_its_loss_however_late_it_is_noticed() 
         assert!((number(&json["withoutWritableMs"]) - length).abs() < 0.01, "{json}");
         (number(&outage["noticedMs"]), length)
     };
-    // A 4.2 server is polled, by default at 20 s.
+    // A 4.2 server is polled every 10 s by default, so the next check after the kill is at 20 s.
     let (noticed, long) = without("");
     assert!((20_000.0..20_100.0).contains(&noticed), "{noticed}");
     let (noticed, short) = without("heartbeatFrequencyMS=1000");
@@ -253,7 +253,7 @@ fn an_application_tells_how_its_writes_fared() {
         serde_json::from_str(&json).unwrap()
     };
     let number = |value: &Value| value.as_f64().unwrap();
-    // The operation notices the loss long before the next check.
+    // A write notices the loss long before the next check.
     let patient = json("");
     let noticed = number(&patient["outages"][0]["noticedMs"]);
     assert!((13_000.0..13_600.0).contains(&noticed), "{patient}");
@@ -278,7 +278,7 @@ fn an_application_tells_how_its_writes_fared() {
     let last = text.lines().last().unwrap();
     assert!(last.starts_with("writes: 0 of "), "{last}");
 
-    // A write that has not ended counts with its time so far.
+    // A write that has not ended counts with its duration so far.
     let folder = Folder::with("5s net blackhole 0");
     let words = ["--standalone", "--for", "9", "--write-every", "1"];
     let (text, ..) = folder.simulate(&words);
@@ -309,7 +309,7 @@ fn many_seeds_are_a_line_each_and_a_summary_that_names_seeds() {
         assert!(line.starts_with(&format!("seed {seed}: writable at the end; ")), "{line}");
     }
     assert_eq!(*ends, "seeds 3..8: 5 writable at the end, 0 readable only, 0 neither");
-    // The line of a seed shows the same time as the summary.
+    // The line about a seed shows the same time as the summary.
     let time = |line: &str| {
         let (_, rest) = line.split_once("no primary for ").unwrap();
         rest.split_once(';').unwrap().0.to_owned()

@@ -1,4 +1,4 @@
-//! Scripts of steps that change a simulated deployment, as lines of text.
+//! Scripts that change a simulated deployment, with one step per line.
 
 #[cfg(test)]
 mod tests;
@@ -61,7 +61,7 @@ impl Script {
         Self::parse(name, &text)
     }
 
-    /// Reads the lines `text` of the file `name`.
+    /// Parses `text`, the content of the file `name`.
     ///
     /// # Errors
     ///
@@ -88,7 +88,7 @@ impl Script {
         if errors.is_empty() { Ok(script) } else { Err(Failure::config(errors.join("\nerror: "))) }
     }
 
-    /// Returns the file and the line, for messages.
+    /// Returns the file and the line, for error messages.
     pub(crate) fn place(&self, line: usize) -> String {
         format!("{}:{line}", self.name)
     }
@@ -116,7 +116,7 @@ quit                           stop";
         [Action::SYNTAX, Self::SYNTAX].join("\n")
     }
 
-    /// Returns the syntax and meaning of all commands for a simulation, which has a network.
+    /// Returns the syntax and meaning of all commands for a simulation, including network faults.
     pub(crate) fn help_with_network() -> String {
         [Action::SYNTAX, NetFault::SYNTAX, Self::SYNTAX].join("\n")
     }
@@ -132,7 +132,7 @@ quit                           stop";
     ///
     /// # Errors
     ///
-    /// Returns the problem and its remedy.
+    /// Returns a description of the problem and its remedy.
     pub(crate) fn parse(line: &str) -> Result<Option<Self>, String> {
         let line = line.split('#').next().unwrap_or_default().trim();
         let (verb, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
@@ -187,7 +187,7 @@ fn explain(error: &ParseStepError) -> String {
     }
 }
 
-/// Returns the words of which steps consist: verbs, settings, and names of members.
+/// Returns the words that occur in steps: verbs, settings, and names of members.
 fn words() -> impl Iterator<Item = &'static str> {
     let lines = Action::SYNTAX.lines().chain(NetFault::SYNTAX.lines());
     let lines = lines.flat_map(|line| {

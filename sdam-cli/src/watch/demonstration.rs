@@ -21,7 +21,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(super) struct Demonstration {
     set: ReplicaSet,
-    /// The pause after the start, in which the discovery can be read.
+    /// The pause after the start, which gives the user time to read about the discovery.
     pause: Duration,
 }
 
@@ -39,7 +39,8 @@ impl Demonstration {
         self.set.uri()
     }
 
-    /// Steps the primary down and waits until `topology` knows the new one; notes each step.
+    /// Steps the primary down and waits until `topology` knows the new one; sends a note on each
+    /// step.
     pub(super) async fn run(
         &self,
         topology: &Topology,
@@ -50,7 +51,7 @@ impl Demonstration {
         let primary = self.primary(topology, None).await?;
         tokio::time::sleep(self.pause).await;
         say(format!("asking the primary {primary} to step down"));
-        // The next step does not wait, so the note must be shown first.
+        // The next step does not yield, so let the note be shown first.
         tokio::task::yield_now().await;
         self.set.step_down().map_err(|error| error.to_string())?;
         self.primary(topology, Some(&primary)).await?;

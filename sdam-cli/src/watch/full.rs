@@ -67,7 +67,7 @@ const BUSY: Duration = Duration::from_millis(50);
 /// The maximum time to process events before checking the keys.
 const SLICE: Duration = Duration::from_millis(20);
 
-/// The source of the events and of the time.
+/// The source of the events and the clock.
 pub(super) enum Feed {
     Live { events: EventStream, clock: Box<dyn Fn() -> Instant> },
     Replay(Player),
@@ -109,22 +109,22 @@ impl Feed {
     }
 }
 
-/// The settings and subject of a screen.
+/// Everything needed to show a screen.
 pub(super) struct Setup {
     pub(super) feed: Feed,
     /// The options of the client that produces the events.
     pub(super) options: Options,
     /// The read preference of the connection string.
     pub(super) preference: ReadPreference,
-    /// The same moment on both clocks.
+    /// The same moment on the events' clock and on the wall clock.
     pub(super) wall: (Instant, SystemTime),
-    /// The source of the events in one word.
+    /// The source of the events, in one word.
     pub(super) source: String,
     /// The recording, with its file if it has a name.
     pub(super) tape: Option<(Tape, Option<PathBuf>)>,
     /// The sink that writes the recording.
     pub(super) recording: Option<Arc<RecordSink<Tape>>>,
-    /// The marks of a recording that is shown, oldest first.
+    /// The marks in a recording that is replayed, oldest first.
     pub(super) marks: VecDeque<Note>,
     /// The steps of the demonstration.
     pub(super) notes: UnboundedReceiver<String>,
@@ -153,7 +153,7 @@ pub(super) async fn run(setup: Setup, until: impl Future<Output = ()>) -> io::Re
     }
 }
 
-/// The result of an input.
+/// The next step after an input.
 enum Next {
     /// Draw at the next opportunity.
     Later,
@@ -174,7 +174,7 @@ struct Screen {
     notes: UnboundedReceiver<String>,
     /// The last note.
     note: Option<String>,
-    /// The results of saving the recording.
+    /// The channel for the results of saving the recording.
     saved: (UnboundedSender<String>, UnboundedReceiver<String>),
     glyphs: Glyphs,
     palette: Palette,
@@ -276,7 +276,7 @@ impl Screen {
                 terminal.resume()?;
                 self.painter.forget();
             }
-            // The size may have returned to the old value, but the terminal's contents have not.
+            // Redraw even if the terminal has its old size again: its contents may have changed.
             Signal::Resize => self.painter.forget(),
         }
         Ok(Next::Now)
@@ -312,7 +312,7 @@ impl Screen {
         Ok(Next::Now)
     }
 
-    /// Returns the frozen state if there is one, otherwise the current one.
+    /// Returns the state at the time when the view was frozen, or else the current one.
     fn shown(&self) -> &Model {
         self.state.frozen.as_deref().unwrap_or(&self.model)
     }

@@ -1,4 +1,4 @@
-//! The program that runs at each change (`--on-change`).
+//! Runs the user's program on each change (`--on-change`).
 
 use std::{io, process::Stdio, sync::Arc, time::Duration};
 
@@ -23,11 +23,11 @@ use crate::{
 /// The time limit of one run.
 pub(super) const LIMIT: Duration = Duration::from_secs(10);
 
-/// Runs `program` by the shell at each change that arrives: at the first one, at a new type of the
-/// topology, at a new primary, and when writes become possible or impossible. Failures go to
-/// `notes`.
+/// Runs `program` in the shell for the first description that arrives, and whenever the type of the
+/// topology, the primary, or the possibility of writes changes. Sends failures to `notes`.
 ///
-/// One run at a time: changes that arrive meanwhile lead to one further run, with the newest state.
+/// Only one run takes place at a time: changes that arrive meanwhile lead to one further run, with
+/// the newest state.
 pub(super) async fn run(
     program: String,
     mut changes: UnboundedReceiver<Arc<TopologyDescription>>,
@@ -51,7 +51,7 @@ pub(super) async fn run(
     }
 }
 
-/// Passes the descriptions in events to [`run`].
+/// Returns a sink that passes new descriptions of the topology to [`run`].
 pub(super) fn sink(changes: UnboundedSender<Arc<TopologyDescription>>) -> impl EventSink {
     let pass = move |event: &Event| {
         if let EventKind::TopologyDescriptionChanged { new, .. } = &event.kind {
@@ -62,7 +62,7 @@ pub(super) fn sink(changes: UnboundedSender<Arc<TopologyDescription>>) -> impl E
     sink_fn(pass).interested_in(EventName::TopologyDescriptionChanged.into())
 }
 
-/// The state that the program's variables contain.
+/// The state that the program gets in environment variables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct State {
     topology_type: &'static str,
@@ -93,7 +93,7 @@ async fn run_once(
         .env("SDAM_PRIMARY", &state.primary)
         .env("SDAM_WRITABLE", if state.is_writable { "1" } else { "0" })
         .stdin(Stdio::piped())
-        // Only the full screen may write to the terminal.
+        // Discard the output, because only the full screen may write to the terminal.
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .kill_on_drop(true);
@@ -105,7 +105,7 @@ async fn run_once(
     let ended = async {
         if let Some(mut pipe) = child.stdin.take() {
             match pipe.write_all(input.as_bytes()).await {
-                // The program need not read its input.
+                // The program may end without reading its input.
                 Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error),
                 _ => {}
             }
@@ -123,7 +123,7 @@ async fn run_once(
     }
 }
 
-/// Ends the processes that the shell has started; the shell itself ends when it is dropped.
+/// Kills the processes that the shell has started; the shell itself is killed when it is dropped.
 fn end_group(id: Option<u32>) {
     #[cfg(unix)]
     if let Some(group) = id.and_then(|id| Pid::from_raw(id.cast_signed())) {
@@ -161,7 +161,7 @@ mod tests {
         Arc::new(TopologyDescription::new(topology_type, [server]))
     }
 
-    /// Runs a program at each of these changes, one after the other; returns the notes.
+    /// Runs `program` for each of these changes, one after another; returns the notes.
     fn notes_of(program: &str, changes: &[ServerType], limit: Duration) -> Vec<String> {
         block_on(async {
             let (notes, heard) = unbounded();
@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn the_processes_of_a_program_that_is_ended_end_too() {
         let one = [ServerType::RsPrimary];
-        // The process holds the lock that the second run takes.
+        // The second run can take the lock only if the first run's process has ended.
         let lock = tempfile::NamedTempFile::new().unwrap();
         let path = lock.path().display();
         let said = notes_of(&format!("flock {path} sleep 60; true"), &one, Duration::from_secs(1));

@@ -41,9 +41,9 @@ pub(crate) use self::{
 use super::{screen, verdict::Access};
 use crate::terminal::Tone;
 
-/// The period over which losses are counted.
+/// The period over which losses of servers are counted.
 pub(super) const FLAP_PERIOD: Duration = Duration::from_secs(60 * 60);
-/// The maximum number of losses to keep.
+/// The maximum number of losses of servers to keep.
 const FLAPS: usize = 10_000;
 
 /// The state of a deployment according to its monitors.
@@ -66,11 +66,11 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    /// The events from which the state is derived.
+    /// The events that the model needs.
     pub(crate) const INTEREST: Interest =
         Interest::SDAM.union(Interest::POOL_STATES).union(Interest::of(&[EventName::RttMeasured]));
 
-    /// Creates the state of a topology without events; `options` determine selections.
+    /// Creates the state before the first event; `options` determine how servers are selected.
     pub(crate) fn new(options: &Options) -> Self {
         Self {
             facts: Facts::new(),
@@ -104,7 +104,7 @@ impl Model {
         }
     }
 
-    /// Adds a numbered mark with this text to the log; returns its words.
+    /// Adds a numbered mark with this text to the log; returns the text of the log entry.
     pub(super) fn mark(&mut self, text: &str) -> String {
         self.marks += 1;
         let words = match text.trim() {
@@ -332,17 +332,18 @@ impl Model {
         &self.topology
     }
 
-    /// Returns the time of the last change of the topology's type.
+    /// Returns the time at which the topology's type last changed.
     pub(super) fn type_since(&self) -> Instant {
         self.type_since
     }
 
-    /// Returns the facts derived so far.
+    /// Returns the [`Facts`] derived from the events so far.
     pub(crate) fn facts(&self) -> &Facts {
         &self.facts
     }
 
-    /// Returns the time since the last answer of a server that is known but silent.
+    /// Returns the time since the last answer of `server`, if it is available but has fallen
+    /// silent.
     pub(crate) fn silence(&self, server: &Server) -> Option<Duration> {
         let facts = self.facts.server(&server.description.address)?;
         let is_suspected = facts.server_type.is_available() && facts.suspected.is_some();
@@ -364,8 +365,8 @@ impl Model {
         &self.log
     }
 
-    /// Returns how often in the last hour a server was lost or the primary stepped down; for one
-    /// server if `address` is given.
+    /// Returns how often in the last hour a server was lost or the primary stepped down. If
+    /// `address` is given, counts only that server.
     pub(crate) fn flaps(&self, address: Option<&ServerAddress>) -> usize {
         let now = self.now;
         let recent = self.flaps.iter().rev();
@@ -378,11 +379,12 @@ impl Model {
         self.flaps.len()
     }
 
-    /// Returns the lag of the last write of `server` behind the primary's, or behind the newest
-    /// secondary's if there is no primary (Max Staleness: "staleness"). `None` if the lag is large
-    /// but the secondary may have replicated a new write since its last answer.
+    /// Returns how far the last write of `server` is behind the primary's, or behind the newest
+    /// secondary's if there is no primary (Max Staleness: "staleness"). `None` if the difference is
+    /// large but the secondary may have replicated a new write since its last answer.
     pub(super) fn lag(&self, server: &Server) -> Option<Duration> {
-        /// Returns the age of the last write when the server reported it, in nanoseconds.
+        /// Returns the age of the server's last write at the time of its last answer, in
+        /// nanoseconds.
         fn age(server: &ServerDescription) -> Option<i128> {
             let reported = i128::from(server.last_update_time?.as_nanos());
             Some(reported - i128::from(server.last_write_date?) * 1_000_000)
@@ -415,8 +417,8 @@ impl Model {
         Some(sdam_select::explain::explain(&self.current(), &self.settings, &criteria))
     }
 
-    /// Returns the description with the round-trip times and write dates of the last checks, which
-    /// do not count as changes.
+    /// Returns the description with round-trip times and write dates from the last checks, because
+    /// new values alone cause no event.
     fn current(&self) -> TopologyDescription {
         if !self.topology.is_compatible() {
             return TopologyDescription::clone(&self.topology);
@@ -430,7 +432,7 @@ impl Model {
     }
 }
 
-/// Returns a topology type without the words it shares with others.
+/// Returns the name of a topology type without the prefix that it shares with others.
 pub(super) fn brief_type(kind: TopologyType) -> &'static str {
     let name = kind.as_str();
     name.strip_prefix("ReplicaSet").unwrap_or(name)

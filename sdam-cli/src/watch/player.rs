@@ -63,7 +63,7 @@ impl Player {
         let at = self.events.peek()?.at;
         if let Speed::Times(times) = self.speed {
             let after = at.since(self.start).as_secs_f64() / times;
-            // A duration of centuries counts as endless.
+            // If the time is too long for a `Duration`, do not wait.
             if let Ok(after) = Duration::try_from_secs_f64(after)
                 && let Some(due) = began.checked_add(after)
             {
@@ -79,7 +79,7 @@ impl Player {
         self.events.next_if(|event| event.at <= now)
     }
 
-    /// Returns whether the last event was played.
+    /// Returns whether the last event has been played.
     pub(super) fn is_over(&self) -> bool {
         self.events.len() == 0
     }

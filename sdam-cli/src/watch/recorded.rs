@@ -23,7 +23,8 @@ use super::{
 };
 use crate::{console::Console, exit::Exit, failure::Failure, recording::Recording};
 
-/// Shows the recording `path` until its end, or on the full screen until the user quits.
+/// Shows the recording in the file `path` until its end, or on the full screen until the user
+/// quits.
 pub(super) async fn run<O: Write, R: Write>(
     path: &Path,
     arguments: &Arguments,
@@ -42,7 +43,7 @@ pub(super) async fn run<O: Write, R: Write>(
     // An old recording has no wall-clock time, so its times are shown relative to its start.
     let wall = (start, recording.wall(start).unwrap_or(UNIX_EPOCH));
     let mut events = recording.events;
-    // Closing the topology does not change the deployment.
+    // Omit the effects of closing the topology, because the deployment does not change with it.
     let is_end = |event: &Event| match &event.kind {
         EventKind::Input(own) => own.input == Input::Close,
         _ => false,

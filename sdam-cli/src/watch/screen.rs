@@ -18,20 +18,20 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// The column of text after a time, such as `12:34:56.789Z  `.
+/// The column at which text after a time begins, such as after `12:34:56.789Z  `.
 const TEXT: usize = 15;
-/// The column of a server's address, after the mark of its change.
+/// The column at which a server's address begins, after the mark of its change.
 const ADDRESS: usize = 3;
-/// Columns for `PossiblePrimary`, the longest type.
+/// The width of `PossiblePrimary`, the longest type.
 const TYPE: usize = 15;
-/// Columns for `9999.99 ms`.
+/// The width of `9999.99 ms`.
 const RTT: usize = 10;
-/// Columns for addresses, unless a longer one occurs.
+/// The maximum width of the column of addresses; only longer addresses exceed it.
 const LONGEST_ADDRESS: usize = WIDTH - ADDRESS - TYPE - RTT - 4;
 /// The maximum number of servers to list; with more, only changed ones are shown.
 const LIST_LIMIT: usize = 12;
 
-/// Formats descriptions and facts as lines.
+/// Formats topology descriptions and facts about failovers as lines.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Screen {
     palette: Palette,
@@ -87,7 +87,8 @@ impl Screen {
         text
     }
 
-    /// Formats the consequences of a change at `time`; empty if the change itself shows them.
+    /// Formats the facts that follow from a change at `time`; empty if the change itself shows
+    /// them.
     pub(super) fn facts(self, time: &str, facts: &[Fact]) -> String {
         let mut text = String::new();
         let has_failover = facts
@@ -122,7 +123,8 @@ impl Screen {
         let mut text = String::new();
         let mut time = time;
         for words in wrap(words, TEXT) {
-            // A text that cannot be wrapped, such as a connection string, is indented less.
+            // Indent a string that cannot be wrapped, such as a connection string, by fewer
+            // columns.
             let indent =
                 if TEXT + columns(&words) > WIDTH && time.is_empty() { ADDRESS } else { TEXT };
             let time = self.palette.paint(Tone::Faint, format!("{:indent$}", mem::take(&mut time)));
@@ -195,7 +197,7 @@ impl Screen {
         }
     }
 
-    /// Formats a text on separate lines below its subject.
+    /// Formats `words` on separate lines below the server that they describe.
     fn paragraph(self, text: &mut String, tone: Tone, words: &str) {
         for words in wrap(words, ADDRESS + 2) {
             let words = self.palette.paint(tone, words);
@@ -204,7 +206,7 @@ impl Screen {
     }
 }
 
-/// Returns every server of `new`, in order.
+/// Returns the servers of `new`, in order, each with its change since `previous`.
 fn changes<'t>(
     previous: Option<&'t TopologyDescription>,
     new: &'t TopologyDescription,
@@ -221,7 +223,7 @@ fn changes<'t>(
     servers.map(|server| (change(server), &**server)).collect()
 }
 
-/// Returns the servers that have left since `previous`; without `previous`, all remembered ones.
+/// Returns the servers removed since `previous`; without `previous`, all that `new` remembers.
 fn left<'t>(
     previous: Option<&'t TopologyDescription>,
     new: &'t TopologyDescription,
@@ -245,7 +247,7 @@ const MAX_CHANGES: usize = 4;
 /// The maximum length of changed tags, in characters.
 const MAX_TAGS: usize = 60;
 
-/// Describes the changed fields.
+/// Describes the changed fields of a server.
 fn news(before: &ServerDescription, now: &ServerDescription) -> String {
     if before.server_type != now.server_type {
         return format!("was {}", before.server_type);
@@ -255,7 +257,7 @@ fn news(before: &ServerDescription, now: &ServerDescription) -> String {
     changed_fields(before, now).unwrap_or_else(|| "new topologyVersion".to_owned())
 }
 
-/// Describes the changed fields other than type and topologyVersion.
+/// Describes the changed fields of a server other than its type and topologyVersion.
 pub(super) fn changed_fields(
     before: &ServerDescription,
     now: &ServerDescription,
@@ -293,7 +295,7 @@ pub(super) fn changed_fields(
     (!news.is_empty()).then(|| news.join(", "))
 }
 
-/// Describes the members that a list has gained and lost.
+/// Describes the members added to and removed from the list called `list`.
 fn difference(list: &str, before: &[ServerAddress], now: &[ServerAddress]) -> Option<String> {
     let added = now.iter().filter(|own| !before.contains(own)).map(|own| format!("+{own}"));
     let removed = before.iter().filter(|own| !now.contains(own)).map(|own| format!("-{own}"));
@@ -317,7 +319,7 @@ pub(super) fn tone_of(server: &ServerDescription) -> Tone {
     }
 }
 
-/// Counts the remaining servers by type.
+/// Formats the number of servers of each type.
 fn others<'t>(servers: impl Iterator<Item = &'t ServerDescription>) -> String {
     let mut counts: Vec<(ServerType, usize)> = Vec::new();
     for server in servers {
@@ -334,7 +336,7 @@ pub(super) fn describe(failover: &Failover) -> String {
     failover::describe(failover, seconds)
 }
 
-/// Describes a failover whose old primary has answered after the new one.
+/// Describes a failover, and its cause, which the old primary reported after the new one was known.
 pub(super) fn explain(failover: &Failover) -> String {
     format!("{}: {}", describe(failover), failover::cause(&failover.outage, seconds))
 }

@@ -36,7 +36,7 @@ pub(super) struct Started {
     pub(super) events: EventStream,
     pub(super) recording: Option<Arc<RecordSink<Tape>>>,
     tape: Option<(Tape, Option<PathBuf>)>,
-    /// The changes for the program of `--on-change`.
+    /// The topology changes for the program given by `--on-change`.
     pub(super) changes: Option<UnboundedReceiver<Arc<TopologyDescription>>>,
     clock: Box<dyn Fn() -> Instant>,
 }
@@ -52,7 +52,8 @@ impl Started {
         let clock: Box<dyn Fn() -> Instant> = Box::new(move || clock.now());
         let tape = match &arguments.record {
             Some(path) => Some((Tape::of(create(path)?, notes.clone()), Some(path.clone()))),
-            // Without a tape, nothing can be saved, but watching is still possible.
+            // If no temporary file can be created, nothing can be saved, but watching is still
+            // possible.
             None if arguments.wants_screen() => {
                 Tape::temporary(notes.clone()).ok().map(|tape| (tape, None))
             }

@@ -47,7 +47,7 @@ fn once(uri: &str, timeout: &str, exit: Exit, topology_type: &str, access: &str)
     json
 }
 
-/// Undoes the wrapping of a text.
+/// Joins wrapped lines.
 fn unfolded(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -58,7 +58,7 @@ fn types(snapshot: &Value) -> Vec<&str> {
     types.collect()
 }
 
-/// The time limit of runs that should end long before it.
+/// The time limit for runs that should end long before it.
 const LONG: &str = "60";
 
 #[test]
@@ -90,7 +90,7 @@ fn once_a_set_without_a_majority_is_readable_only() {
     set.kill(others.next().unwrap()).unwrap();
     set.kill(primary).unwrap();
     let json = once(set.uri(), LONG, Exit::READABLE_ONLY, "ReplicaSetNoPrimary", "readable only");
-    // The secondary may still report the old primary as a possible one.
+    // The secondary may still name the old primary, which then counts as a possible primary.
     let dead = |of: &&str| matches!(*of, "Unknown" | "PossiblePrimary");
     let (dead, alive): (Vec<_>, Vec<_>) = types(&json).into_iter().partition(dead);
     assert_eq!((dead.len(), alive), (2, vec!["RSSecondary"]));
@@ -107,7 +107,7 @@ fn once_without_replies_it_is_neither_readable_nor_writable() {
     assert_eq!(remarks, "warning: no server has answered in time\n");
 }
 
-/// Does not wait for the timeout: with all seeds excluded, no server is left to answer.
+/// `--once` does not wait for the timeout: the only server was removed, so none is left to answer.
 #[test]
 fn once_with_a_wrong_set_name_it_is_neither_readable_nor_writable() {
     let set = ReplicaSet::start(1).unwrap();
@@ -133,7 +133,7 @@ fn doubtful_options_cause_warnings() {
     assert_eq!(remarks.lines().count(), 1);
 }
 
-/// An output that signals when a text has been printed.
+/// An output that signals when the string `wanted` has been printed.
 #[derive(Debug)]
 struct Listening {
     text: Arc<Mutex<String>>,
@@ -182,7 +182,7 @@ fn every_change_is_shown_exactly_once_until_interrupted() {
     assert_eq!(headlines[0], "ReplicaSetNoPrimary rs0, neither readable nor writable");
     assert!(headlines.contains(&"ReplicaSetWithPrimary rs0, writable"), "{text}");
     assert!(headlines.iter().any(|line| line.starts_with("primary found: 127.0.0.1:")));
-    // Closing the topology does not change the deployment.
+    // Closing the topology must not appear as a change of the deployment.
     assert!(!text.contains("Unknown,"), "{text}");
     assert!(!text.contains("lost"), "{text}");
 }

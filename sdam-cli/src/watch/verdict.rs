@@ -67,9 +67,10 @@ impl fmt::Display for Access {
 
 /// Returns whether the state of all servers is known, so that waiting longer would only show
 /// changes.
-///
-/// True if every server has answered or failed, so that no other member can turn out to be the
-/// primary, and at least one has answered. If none has, they may be about to start; the user's
+/// True if every server has answered or failed and at least one has answered, so that no other
+/// member can turn out to be the primary. If no server has answered, they may be about to start;
+/// the user's timeout limits that wait. A topology without servers never gets one again, so it is
+/// known.
 /// timeout limits that wait. A topology without servers will never have one again.
 pub fn is_known(topology: &TopologyDescription) -> bool {
     let servers = topology.servers();
@@ -85,7 +86,7 @@ fn has_replied_or_failed(server: &ServerDescription) -> bool {
 /// The maximum number of servers to name.
 const MAX_NAMED: usize = 10;
 
-/// Explains why a topology is not known.
+/// Explains what is missing for a topology to be known.
 pub(super) fn missing(topology: &TopologyDescription) -> String {
     let unheard = topology.servers().iter().filter(|server| !has_replied_or_failed(server));
     let unheard: Vec<&str> = unheard.map(|server| server.address.as_str()).collect();
@@ -112,7 +113,7 @@ mod tests {
 
     use super::*;
 
-    /// Builds a server that was checked; one without a type did not answer.
+    /// Returns the description of a checked server; without a type, the check failed.
     fn checked(port: u16, server_type: Option<ServerType>) -> ServerDescription {
         let (id, address) = (ServerId::from_u64(u64::from(port)), ServerAddress::new("h", port));
         let error = Error::new(ErrorKind::Network, Stage::Connect, "refused");

@@ -24,7 +24,7 @@ use crate::{
     terminal::{Tone, json_line, sanitize},
 };
 
-/// The console and the state of its output.
+/// The console, and the state needed to format its output.
 pub(crate) struct View<O, R> {
     console: Console<O, R>,
     json: bool,
@@ -32,7 +32,7 @@ pub(crate) struct View<O, R> {
     screen: Screen,
     facts: Facts,
     settings: Settings,
-    /// The same moment on both clocks, so that lines carry the time of the event, not of printing.
+    /// The same moment on the events' clock and on the wall clock, to show the times of events.
     anchor: Option<(Instant, SystemTime)>,
     /// The clock of the topology; `None` if its time passes like wall-clock time.
     clock: Option<Arc<dyn Clock>>,
@@ -52,13 +52,14 @@ impl<O: Write, R: Write> View<O, R> {
         }
     }
 
-    /// Marks the deployment as simulated in each JSON object; in text, a note says so.
+    /// Marks the deployment as simulated in each JSON object; text output has a note instead.
     pub(crate) fn of_a_simulation(mut self) -> Self {
         self.simulated = true;
         self
     }
 
-    /// Sets the same moment on both clocks, instead of the moment of the first event.
+    /// Sets the moments that correspond on both clocks; by default, the first event is shown at the
+    /// current time.
     pub(crate) fn beginning(mut self, anchor: (Instant, SystemTime)) -> Self {
         self.anchor = Some(anchor);
         self
@@ -70,7 +71,7 @@ impl<O: Write, R: Write> View<O, R> {
         self
     }
 
-    /// Shows the changes of an event; most events change nothing.
+    /// Shows the changes that an event causes; most events cause none.
     pub(crate) fn event(&mut self, event: &Event) -> io::Result<()> {
         let (at, began) = *self.anchor.get_or_insert((event.at, SystemTime::now()));
         let facts = self.facts.observe(event);
@@ -108,7 +109,7 @@ impl<O: Write, R: Write> View<O, R> {
         self.note_at(self.now(), words)
     }
 
-    /// Prints a mark of the user, made at `at`, except in JSON output.
+    /// Prints a user's mark that was set at `at`, except in JSON output.
     pub(crate) fn mark(&mut self, at: Instant, words: &str) -> io::Result<()> {
         let (start, began) = *self.anchor.get_or_insert((at, SystemTime::now()));
         self.note_at(began + at.since(start), words)
@@ -146,7 +147,7 @@ impl<O: Write, R: Write> View<O, R> {
         self.print(&format!("{}\n", json_line(&json)))
     }
 
-    /// Prints and flushes at once, for a reader who is watching.
+    /// Prints `text` and flushes the output, for a user who is watching.
     fn print(&mut self, text: &str) -> io::Result<()> {
         self.console.output.write_all(text.as_bytes())?;
         self.console.output.flush()

@@ -1,4 +1,4 @@
-//! Tests that deployments are simulated only on request, and always marked as such.
+//! Tests that deployments are simulated only on request, and are always labelled as simulated.
 
 use std::{
     io::{Read, Write},
@@ -14,7 +14,7 @@ use crate::{
     refusals::is_helpful,
 };
 
-/// Command lines that request the simulation.
+/// Command lines that request a simulated deployment.
 const DEMOS: [&str; 10] = [
     "",
     "watch --demo",

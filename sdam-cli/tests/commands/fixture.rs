@@ -1,4 +1,4 @@
-//! Deployments and files for the command lines.
+//! Deployments and files that the tested command lines use.
 
 use std::{fmt::Write as _, fs, sync::LazyLock};
 
@@ -7,7 +7,7 @@ use sdam_sim::serve::ReplicaSet;
 
 use crate::program::{Room, Running};
 
-/// The files of every folder.
+/// The files that each test folder contains.
 pub(crate) static FILES: LazyLock<Vec<(&str, Vec<u8>)>> = LazyLock::new(|| {
     let mut files = record(3, &["web-1.jsonl", "web-2.jsonl"]);
     files.extend(record(120, &["many.jsonl"]));
@@ -26,7 +26,7 @@ pub(crate) static FILES: LazyLock<Vec<(&str, Vec<u8>)>> = LazyLock::new(|| {
 /// A simulated set of three members that never changes.
 static SET: LazyLock<ReplicaSet> = LazyLock::new(|| ReplicaSet::start(3).unwrap());
 
-/// Creates a folder with the files.
+/// Creates a folder with [`FILES`].
 pub(crate) fn room() -> Room {
     let room = Room::new();
     for (name, content) in &*FILES {
@@ -61,7 +61,7 @@ pub(crate) fn arguments(name: &str, text: &str, given: &str) -> Vec<String> {
     words.map(word).collect()
 }
 
-/// Records the discovery of a set by several clients at the same time.
+/// Records how several clients discover a set at the same time.
 fn record(members: u16, names: &[&'static str]) -> Vec<(&'static str, Vec<u8>)> {
     let set = ReplicaSet::start(members).unwrap();
     let room = Room::new();
@@ -75,8 +75,8 @@ fn record(members: u16, names: &[&'static str]) -> Vec<(&'static str, Vec<u8>)> 
             client.wait_for("was Unknown");
         }
     }
-    // A recording covers the time up to its last event, so there must be an event after the last
-    // discovery.
+    // A recording covers the time up to its last event, so cause one after all clients have
+    // discovered the set.
     set.reconfig(|config| config.members[0].tags = [("dc".into(), "ny".into())].into()).unwrap();
     for client in &mut clients {
         client.wait_for(" ~ ");

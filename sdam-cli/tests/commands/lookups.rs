@@ -1,4 +1,4 @@
-//! Look-ups of records that are not answered: they end by --timeout and by Ctrl-C.
+//! Tests that DNS look-ups without an answer end at --timeout and on Ctrl-C.
 
 use std::{net::UdpSocket, time::Instant};
 
@@ -18,7 +18,7 @@ fn a_silent_dns_server_delays_no_more_than_the_time_limit() {
         let limits = ["--timeout", "1", "--dns", &dns, URI];
         let words: Vec<_> = words.split(' ').chain(limits).collect();
         let ended = room.run(&words);
-        // Without a limit, a look-up takes ten seconds.
+        // Without --timeout, a look-up takes ten seconds.
         assert!(begun.elapsed().as_secs() < 8, "{words:?}: {ended:?}");
         let is_doctor = words.contains(&"doctor");
         assert_eq!(ended.code, if is_doctor { 2 } else { 4 }, "{ended:?}");

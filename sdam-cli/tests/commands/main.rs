@@ -1,5 +1,6 @@
-//! Tests every subcommand from its user's view: the example in its help, a reader that closes the
-//! pipe, signals, wrong arguments. The subcommands and options are taken from the program.
+//! Tests every subcommand from its user's point of view: the example in its help, a reader that
+//! closes the pipe, signals, wrong arguments. The list of subcommands and options comes from the
+//! program.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a panic fails the test")]
@@ -42,7 +43,7 @@ fn definition(name: &str) -> Command {
     program.find_subcommand(name).unwrap().clone()
 }
 
-/// Runs a check of each subcommand on a separate thread.
+/// Runs `check` for each subcommand on a separate thread.
 fn each(check: impl Fn(&Case) + Sync) {
     let check = &check;
     std::thread::scope(|scope| {
@@ -69,7 +70,7 @@ fn the_table_has_every_subcommand_and_every_path() {
     }
 }
 
-/// Returns the commands of the example at the end of a help, with their continuation lines.
+/// Returns the commands of the example at the end of a help text, with their continuation lines.
 fn example(help: &str) -> Vec<String> {
     let (_, end) = help.rsplit_once("\nExample").unwrap();
     let lines: Vec<_> = end.lines().filter(|line| line.starts_with("  ")).collect();
@@ -92,7 +93,8 @@ fn run_example(room: &Room, command: &str, end: End) {
         .iter()
         .fold(script, |script, port| script.replace(&format!("127.0.0.1:{port}"), "127.0.0.1:0"));
     let script = script.replace(" --port 27017", "");
-    // The shell also receives the signal, and returns the program's exit code.
+    // The shell receives the signal, too. With a trap, it survives and returns the program's exit
+    // code.
     let script = format!("trap : INT\n{script}");
     let mut running = Running::start(room.command("sh").args(["-c", &script]));
     let code = match end {
@@ -138,7 +140,7 @@ fn the_examples_of_the_program_work_as_printed() {
     for (command, end) in commands.iter().zip(ends) {
         run_example(&room, command, end);
     }
-    // The help names the command that starts the deployment of all examples.
+    // The program's help names the command that starts the deployment for all examples.
     assert!(help.output.contains("`sdam serve --port 27017`"));
     let short = room.run(&["-h"]);
     assert_eq!((short.code, &*short.remarks), (0, ""));
@@ -171,7 +173,7 @@ fn the_commands_of_the_guide_work_as_printed() {
     room.is_clean();
 }
 
-/// Returns the command that prints the output of a case.
+/// Returns the command with the output that `case` describes.
 fn printing(case: &Case, room: &Room) -> std::process::Command {
     let (text, input) = case.printing;
     let mut command = room.sdam(&arguments(case.name, text, ""));
@@ -215,7 +217,7 @@ fn output_that_cannot_be_written_is_an_error() {
         assert_eq!(ended.code, 4, "{}: {ended:?}", case.name);
         is_helpful(&ended, "standard output: ");
 
-        // A closed output is replaced by /dev/null.
+        // Rust opens /dev/null in place of a closed standard output, so writing succeeds.
         if let Output::Short = case.output {
             let (text, _) = case.printing;
             let words = arguments(case.name, text, "");
@@ -227,7 +229,7 @@ fn output_that_cannot_be_written_is_an_error() {
     });
 }
 
-/// Sends a signal to a program at the given moment, and checks how it ends.
+/// Sends a signal to a program at `moment`, and checks how the program ends.
 fn interrupt(case: &Case, text: &str, moment: Moment, (signal, code): (Signal, i32)) {
     let room = room();
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -241,7 +243,7 @@ fn interrupt(case: &Case, text: &str, moment: Moment, (signal, code): (Signal, i
     match moment {
         Moment::Printed => running.wait_for(""),
         Moment::Connected => connection = Some(silent.accept().unwrap()),
-        // Once more bytes are written than a pipe holds, the program must have read some of them.
+        // This is more than a pipe holds, so the program must have read some of it.
         Moment::Reading => running.write(&vec![b'\n'; 4 * PIPE]),
     }
     running.signal(signal);

@@ -1,4 +1,4 @@
-//! Processes of the program in a separate folder.
+//! Runs processes of the program in a temporary folder.
 
 use std::{
     ffi::OsStr,
@@ -41,7 +41,7 @@ impl Room {
         fs::write(self.path().join(name), content).unwrap();
     }
 
-    /// Returns the command for another program, with ours on its search path.
+    /// Returns the command for another program, with `sdam` on its search path.
     pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let own = Path::new(env!("CARGO_BIN_EXE_sdam")).parent().unwrap();
         let others = std::env::var_os("PATH").unwrap_or_default();
@@ -61,8 +61,8 @@ impl Room {
         command
     }
 
-    /// Returns the command that runs the program with these arguments and with the default handling
-    /// of signals: a shell makes background processes ignore SIGINT.
+    /// Returns the command that runs the program with these arguments. It restores the default
+    /// handling of SIGINT, which a shell makes its background processes ignore.
     pub(crate) fn interruptible(&self, arguments: &[impl AsRef<OsStr>]) -> Command {
         let mut command = self.command("env");
         command.args(["--default-signal=INT", env!("CARGO_BIN_EXE_sdam")]);
@@ -75,7 +75,7 @@ impl Room {
         Running::start(&mut self.sdam(arguments)).end()
     }
 
-    /// Checks that processes have removed their temporary files.
+    /// Checks that the processes have removed their temporary files.
     pub(crate) fn is_clean(&self) {
         let left: Vec<_> = fs::read_dir(self.temporary()).unwrap().collect();
         assert!(left.is_empty(), "{left:?}");
@@ -87,11 +87,11 @@ pub(crate) struct Running {
     child: Child,
     output: Option<BufReader<ChildStdout>>,
     remarks: JoinHandle<String>,
-    /// The sender is dropped at the end of the process.
+    /// Dropped when the process has ended, so that the process is not killed at the time limit.
     watched: Sender<()>,
 }
 
-/// The end of a process.
+/// The exit code and the output of a process that has ended.
 #[derive(Debug)]
 pub(crate) struct Ended {
     /// The exit code as in a shell: 128 plus the number of the signal that ended the process.
@@ -101,7 +101,7 @@ pub(crate) struct Ended {
 }
 
 impl Running {
-    /// Starts a process and reads its standard output.
+    /// Starts a process whose standard output can be read.
     pub(crate) fn start(command: &mut Command) -> Self {
         Self::start_to(command, Stdio::piped())
     }
@@ -134,7 +134,7 @@ impl Running {
         self.child.stdin.as_mut().unwrap().write_all(bytes).unwrap();
     }
 
-    /// Ends the standard input.
+    /// Closes the standard input.
     pub(crate) fn close_input(&mut self) {
         self.child.stdin = None;
     }
@@ -154,7 +154,7 @@ impl Running {
         line
     }
 
-    /// Reads at least one line, up to the first line that contains a text.
+    /// Reads at least one line, up to the first line that contains `text`.
     pub(crate) fn wait_for(&mut self, text: &str) {
         let mut seen = String::new();
         loop {
@@ -167,7 +167,7 @@ impl Running {
         }
     }
 
-    /// Closes the pipe of the standard output, like `head`.
+    /// Closes the reading end of standard output, like `head`.
     pub(crate) fn close_output(&mut self) {
         self.output = None;
     }
@@ -177,7 +177,7 @@ impl Running {
         kill_process_group(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Waits for the end.
+    /// Waits until the process ends.
     pub(crate) fn end(mut self) -> Ended {
         let mut output = String::new();
         if let Some(mut rest) = self.output.take() {
@@ -193,7 +193,7 @@ impl Running {
 }
 
 impl Ended {
-    /// Returns the complete output.
+    /// Returns standard output, followed by standard error.
     pub(crate) fn text(&self) -> String {
         format!("{}{}", self.output, self.remarks)
     }

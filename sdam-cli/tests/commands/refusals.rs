@@ -1,4 +1,4 @@
-//! Wrong arguments: exit code 3 or 4, and a message that names the input and the remedy.
+//! Tests that wrong arguments lead to exit code 3 or 4 and a message with the input and the remedy.
 
 use std::{any::TypeId, path::PathBuf};
 
@@ -29,10 +29,10 @@ const REMEDIES: [&str; 14] = [
     "tip: ",
 ];
 
-/// A text that no typed option accepts as a value.
+/// A string that no typed option accepts as a value.
 const NONSENSE: &str = "n0nsense";
 
-/// Invalid connection strings, and part of the message for each.
+/// Invalid connection strings, each with a part of its error message.
 const STRINGS: [(&str, &str); 5] = [
     ("localhost:27017", "write mongodb://localhost:27017"),
     ("http://localhost", "begin it with mongodb://"),

@@ -1,4 +1,4 @@
-//! Tests of standard input: its errors name it, and a server continues after its end.
+//! Tests that errors of standard input name it, and that servers go on without standard streams.
 
 use std::{io::Read, net::TcpStream, process::Stdio};
 
@@ -6,7 +6,7 @@ use rustix::process::Signal;
 
 use crate::program::{Room, Running};
 
-/// Starts the program with this standard input, which does not end before [`Running::close_input`].
+/// Starts the program with `input` as its standard input, which stays open afterwards.
 fn start(room: &Room, words: &[&str], input: &str) -> Running {
     let mut running = Running::start(room.interruptible(words).stdin(Stdio::piped()));
     running.write(input.as_bytes());
@@ -76,7 +76,7 @@ fn a_proxy_goes_on_when_its_notices_cannot_be_written() {
         let mut running = Running::start(room.command("sh").args(["-c", &command]));
         let first = running.line();
         let uri = first.split(['"', ' ']).find(|word| word.starts_with("mongodb://")).unwrap();
-        // Later writes to standard output fail with a broken pipe.
+        // From now on, writes to standard output fail with a broken pipe.
         running.close_output();
         for _ in 0..2 {
             let seen = room.run(&["watch", "--once", uri]);

@@ -1,4 +1,4 @@
-//! Programs under systemd.
+//! Tests of programs that systemd supervises.
 
 use std::{fs, os::unix::net::UnixDatagram, path::Path};
 

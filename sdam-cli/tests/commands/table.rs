@@ -1,22 +1,22 @@
-//! The subcommands, and the facts that the tests need about each.
+//! The subcommands, and the data that the tests need about each of them.
 
 /// The way in which an example's command ends.
 #[derive(Clone, Copy)]
 pub(crate) enum End {
     /// The command ends with this exit code.
     Code(i32),
-    /// The command ends with 0, by Ctrl-C after a line that contains this text.
+    /// The command ends with 0 after Ctrl-C, which follows a line that contains this text.
     After(&'static str),
 }
 
 /// The output of a command line.
 #[derive(Clone, Copy)]
 pub(crate) enum Output {
-    /// The output exceeds 64 KiB, which is more than a pipe holds.
+    /// The output exceeds 64 KiB, the capacity of a pipe.
     Long,
     /// The output is always short.
     Short,
-    /// The output begins with a line, and the program continues.
+    /// The program prints a line, and goes on until it is interrupted.
     Endless,
 }
 
@@ -27,18 +27,18 @@ pub(crate) enum Moment {
     Printed,
     /// The program is connected to a server that does not reply.
     Connected,
-    /// The program has read much, and is waiting for more.
+    /// The program has read much input, and is waiting for more.
     Reading,
 }
 
-/// The use of a path given by an option.
+/// The use of a path on the command line.
 #[derive(Clone, Copy)]
 pub(crate) enum Use {
     Input,
     /// An input that is processed line by line.
     Lines,
     Output,
-    /// The folder for outputs.
+    /// A folder for outputs.
     Folder,
 }
 
@@ -52,20 +52,21 @@ pub(crate) struct Case {
     /// The way in which the example's commands end.
     pub(crate) example: &'static [End],
     pub(crate) output: Output,
-    /// Arguments with this output, and the standard input: a file, or `-` for none.
+    /// Arguments that cause this output, and the file for standard input, or `-` for none.
     pub(crate) printing: (&'static str, &'static str),
-    /// Arguments, a moment, and the exit codes after SIGINT and SIGTERM.
+    /// Arguments, the moment of the signal, and the exit codes after SIGINT and SIGTERM.
     pub(crate) interrupted: &'static [(&'static str, Moment, [i32; 2])],
-    /// Each path of the command line, by id: arguments that contain it, and its use.
+    /// The id of each argument that is a path, arguments that contain it, and its use.
     pub(crate) paths: &'static [(&'static str, &'static str, Use)],
-    /// Other invalid arguments, each with two texts in the message: the input and the remedy.
+    /// Other invalid arguments, each with two strings that the message contains: the input and the
+    /// remedy.
     pub(crate) refused: &'static [(&'static str, [&'static str; 2])],
 }
 
 /// The exit codes of a process ended by a signal.
 const KILLED: [i32; 2] = [130, 143];
 
-/// The paths of a deployment.
+/// The path argument of all subcommands that connect to a deployment.
 const URI_FILE: (&str, &str, Use) = ("uri_file", "--uri-file FILE", Use::Input);
 
 pub(crate) const CASES: &[Case] = &[

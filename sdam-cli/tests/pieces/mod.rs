@@ -7,10 +7,10 @@ use std::{
     time::Duration,
 };
 
-/// The time limit of every wait, for a machine under load.
+/// The time limit for every wait, on a machine under load.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Runs a program with sockets and timers.
+/// Runs `program` on a new runtime with sockets and timers.
 pub(crate) fn block_on<T>(program: impl Future<Output = T>) -> T {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();

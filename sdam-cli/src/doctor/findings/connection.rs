@@ -23,7 +23,7 @@ use crate::doctor::{
 /// Certificates that expire within this many days cause a warning.
 const EXPIRES_SOON: i64 = 30;
 
-/// Returns the findings about one server, in order, and the steps blocked by the first failure.
+/// Returns the findings about one server, in order; steps after the first failure are skipped.
 pub(super) fn of(host: &Host, options: &Options) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.extend(look_up(host));
@@ -161,7 +161,7 @@ fn hello(greeting: &Greeting, options: &Options) -> Finding {
         .took(first.unwrap_or(Duration::ZERO))
 }
 
-/// Returns the release of a server with these wire versions.
+/// Returns the MongoDB release that has these wire versions.
 fn release(wire: WireVersions) -> String {
     let release = match wire.max {
         25 => "MongoDB 8.0",
@@ -344,7 +344,7 @@ fn no_hello(host: &Host, error: &Error) -> Finding {
     }
 }
 
-/// Returns the first bytes of an invalid answer as letters: they were read as the message length.
+/// Returns the start of an invalid reply, which was read as the message length, as letters.
 fn first_letters(error: &WireError) -> Option<String> {
     let bytes = match error {
         WireError::LengthAboveLimit { declared, .. } => u32::try_from(*declared).ok()?,

@@ -59,7 +59,7 @@ fn is_member(kind: ServerType) -> bool {
     )
 }
 
-/// Returns the finding about servers of different sets, of which a client keeps one.
+/// Returns the finding about servers from different sets; a client uses only one of the sets.
 fn several_sets(hellos: &[(&Host, &Hello)]) -> Option<Finding> {
     let mut sets: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     // A member named by another member belongs to its set, so only the seeds are compared.

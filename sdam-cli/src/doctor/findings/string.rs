@@ -75,7 +75,7 @@ fn suggestion(name: &str) -> Option<&'static str> {
 
 const SEEDS: &str = "or list the hosts in a mongodb:// string";
 
-/// Returns the finding about the records of a `mongodb+srv` string.
+/// Returns the finding about the DNS records for a `mongodb+srv` connection string.
 pub(super) fn records(srv: &Srv) -> Finding {
     let finding = |status, title: String| {
         Finding::new(Check::DnsSrv, status, title).about(&srv.name).took(srv.took)

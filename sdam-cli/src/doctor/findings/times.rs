@@ -29,7 +29,7 @@ pub(super) fn of(hosts: &[Host], options: &Options) -> Vec<Finding> {
 fn clock(host: &Host, greeting: &Greeting) -> Option<Finding> {
     let difference = greeting.clock?;
     let seconds = difference as f64 / 1e3;
-    // The whole round trip may have been spent in one direction.
+    // The delay may have been in one direction only, so the uncertainty is a full round trip.
     let doubt = greeting.round_trips.iter().min().copied().unwrap_or_default();
     let allowed = CLOCKS.saturating_add(u64::try_from(doubt.as_millis()).unwrap_or(u64::MAX));
     let finding = if difference.unsigned_abs() > allowed {

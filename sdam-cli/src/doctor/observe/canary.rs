@@ -1,4 +1,4 @@
-//! A write that an application could make: a document is inserted and deleted again.
+//! The write test: inserts a document as an application would, and deletes it again.
 
 use std::time::{Duration, Instant};
 

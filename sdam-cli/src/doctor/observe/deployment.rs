@@ -9,7 +9,7 @@ use sdam_select::diagnose::diagnose;
 use super::line::Limits;
 use crate::doctor::observation::Deployment;
 
-/// Waits until every server has answered or failed, and explains selections.
+/// Waits until every server has answered or failed, and explains selections for writes and reads.
 pub(super) async fn look(topology: &Topology, options: &Options, limits: &Limits) -> Deployment {
     // A timeout is ignored: servers that have not answered are shown as such.
     let _known = topology

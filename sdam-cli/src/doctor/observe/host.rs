@@ -30,7 +30,7 @@ use crate::doctor::observation::{Dial, Greeting, Host, Login, LookUp, Reached};
 /// The number of timed hello exchanges.
 const ROUNDS: usize = 4;
 
-/// The code of an error because of a missing login: Unauthorized.
+/// The server's error code for a command that requires a login: Unauthorized.
 const UNAUTHORIZED: i32 = 13;
 
 impl Line<'_> {
@@ -146,12 +146,12 @@ impl Line<'_> {
         Ok(Greeting { hello, clock: nearest.clock(), round_trips })
     }
 
-    /// Returns whether the server answers with the opposite TLS setting, which distinguishes
-    /// several possible causes.
+    /// Returns whether the server answers with the opposite TLS setting, which rules out other
+    /// causes of `error`.
     async fn is_reverse(&self, address: &ServerAddress, error: &Error) -> bool {
         let stage = if self.options.tls.is_some() { Stage::Tls } else { Stage::Hello };
-        // A timeout only counts during the TLS handshake, which a server without TLS reads as the
-        // beginning of a long message.
+        // A timeout indicates a server without TLS only during the TLS handshake, which such a
+        // server reads as the beginning of a long message.
         let is_silent = error.kind() == ErrorKind::Timeout && stage == Stage::Hello;
         if error.stage() != stage || error.kind() == ErrorKind::Command || is_silent {
             return false;
@@ -167,7 +167,7 @@ impl Line<'_> {
     }
 
     /// Authenticates at `host` if it is the first host where that is possible. Without credentials,
-    /// returns whether the host demands a login.
+    /// checks whether the host requires a login.
     async fn login(&self, host: &Host) -> Option<Login> {
         let hello = &host.greeting.as_ref()?.hello;
         let holds_data = !matches!(

@@ -1,4 +1,4 @@
-//! Everything that the connections to all servers share.
+//! Settings and state that the connections to all servers share.
 
 use std::{
     collections::BTreeMap,
@@ -34,7 +34,7 @@ use crate::{doctor::observation::TlsSession, target::Target};
 /// The application name of these connections in the servers' logs.
 const NAME: &str = "sdam doctor";
 
-/// The remaining time.
+/// The time limits of a check-up.
 pub(super) struct Limits {
     clock: Arc<dyn Clock>,
     end: Instant,
@@ -48,12 +48,12 @@ impl Limits {
         Self { clock: Arc::clone(&backend.clock), end, step }
     }
 
-    /// Returns the default limit of all steps.
+    /// Returns the default limit for all steps together.
     pub(super) fn all(step: Duration) -> Duration {
         step * 18 / 5
     }
 
-    /// Returns the time that is left: at least a millisecond, because zero means no limit.
+    /// Returns the remaining time, at least a millisecond, because zero would mean no limit.
     pub(super) fn left(&self) -> Duration {
         self.end.since(self.clock.now()).max(Duration::from_millis(1))
     }
@@ -70,7 +70,7 @@ impl Limits {
     }
 }
 
-/// The connection settings from the options.
+/// The settings and the shared state of connections.
 pub(super) struct Line<'l> {
     pub(super) target: &'l Target,
     pub(super) options: &'l Options,

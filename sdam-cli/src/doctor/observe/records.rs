@@ -1,4 +1,4 @@
-//! The records of a `mongodb+srv` string.
+//! The DNS records for a `mongodb+srv` string.
 
 use std::time::Instant;
 
@@ -14,8 +14,8 @@ use sdam_core::{
 use super::line::Limits;
 use crate::doctor::observation::{Observation, Srv};
 
-/// Looks up and notes the records of `string`. Returns the string with the hosts; `None` if there
-/// are none.
+/// Looks up the DNS records for `string` and records them in `seen`. Returns the string with the
+/// hosts filled in; `None` if there are none.
 pub(super) async fn look_up(
     string: ConnectionString,
     srv: &options::Srv,
@@ -59,7 +59,7 @@ pub(super) async fn look_up(
     string
 }
 
-/// Turns a look-up that timed out into an error.
+/// Turns the timeout of a look-up into an error.
 fn flat<T>(outcome: Option<Result<T, Error>>) -> Result<T, Error> {
     let late = || {
         let text = "the name server did not answer in time";

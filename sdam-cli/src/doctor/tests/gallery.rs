@@ -1,4 +1,4 @@
-//! Deployments with one fault each, and healthy ones.
+//! Tests with deployments that have one fault each, and with healthy deployments.
 
 use std::{
     io::{Read as _, Write as _},
@@ -79,7 +79,7 @@ fn hosts_of_srv_records_are_checked() {
 
 #[test]
 fn a_silent_host_is_not_waited_for() {
-    // The system accepts connections, but the program never does.
+    // The operating system accepts connections, but nothing ever answers.
     let silent = listener();
     let uri = format!("mongodb://{}/", silent.local_addr().unwrap());
     let mut arguments = arguments();
@@ -164,7 +164,8 @@ fn a_secondary_that_lags_is_a_warning() {
     check(&uri, "lag warn", Exit::WARNINGS, "40 s behind the primary");
 }
 
-/// Checks a connection that ends in silence, TLS alert 80, code 18 at login, and dropped packets.
+/// Checks a connection closed without a reply, TLS alert 80, error code 18 at login, and dropped
+/// packets.
 #[test]
 fn causes_that_cannot_be_told_apart_are_all_given() {
     let check = |uri: &str, expected: &str, causes: &[&str]| {

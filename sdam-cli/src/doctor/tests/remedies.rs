@@ -29,7 +29,7 @@ fn advised(arguments: &Arguments, broken: &str, expected: &str, words: &str) -> 
     remedies.into_iter().map(str::to_owned).collect()
 }
 
-/// Checks the advice about `broken`, and that `mended` has no problem.
+/// Checks that the advice about `broken` contains `words`, and that `mended` has no problem.
 fn mended(broken: &str, expected: &str, words: &str, mended: &str) {
     let _ = advised(&arguments(), broken, expected, words);
     sound(mended);
@@ -89,7 +89,7 @@ fn tls_is_turned_on_or_off_as_the_server_has_it() {
     mended(&tls, "tls.handshake fail", "remove tls=true", &plain);
 }
 
-/// Returns the connection strings without and with options.
+/// Returns two connection strings for `address`, the second one with `options`.
 fn uris(address: std::net::SocketAddr, options: &str) -> (String, String) {
     let plain = format!("mongodb://{address}/");
     let with = format!("{plain}?{options}");
@@ -241,7 +241,7 @@ fn a_login_needs_the_right_password_and_database() {
     let in_app = uri("ada:right", "&authSource=app");
     mended(&in_app, "auth fail", "set authSource=admin", &right);
 
-    // Each write would log in again, so none is tried.
+    // A write test would log in again, so it is skipped.
     let mut arguments = arguments();
     arguments.write = Some(Collection::parse("app.canary").unwrap());
     let (_, document) = run_json(&arguments, &uri("ada:wrong", ""));
@@ -277,7 +277,7 @@ fn writes_are_tested_on_request_and_need_the_right_to_write() {
     let checks = document["checks"].as_array().unwrap();
     let write = checks.iter().find(|check| check["id"] == "write").unwrap();
     assert_eq!((exit, &write["status"]), (Exit::SUCCESS, &Value::from("ok")), "{write:#}");
-    // Without a primary, an earlier check explains the failure.
+    // Without a primary, an earlier check has failed already, so the write test is skipped.
     let set = ReplicaSet::start(1).unwrap();
     set.step_down().unwrap();
     arguments.timeout = Some(Duration::from_millis(200));

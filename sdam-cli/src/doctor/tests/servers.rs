@@ -74,14 +74,14 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
-        // Wakes the accepting thread; if that fails, the listener has failed, too.
+        // Wake the accepting thread. If that fails, the listener has failed, too.
         let _ = TcpStream::connect(self.address);
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
-/// Starts a server that requires a certificate of each client that uses TLS, and accepts clients
-/// without TLS, like `mongod --tlsMode preferTLS`.
+/// Starts a server that requires a client certificate for connections with TLS, and also accepts
+/// connections without TLS, like `mongod --tlsMode preferTLS`.
 pub(super) fn tls_for_clients_with_certificate(certificates: &Certificates) -> Server {
     let config = tls_server_with_clients(certificates, ServerCertificate::Valid);
     Server::start(listener(), move |stream| {
@@ -95,7 +95,7 @@ pub(super) fn tls_for_clients_with_certificate(certificates: &Certificates) -> S
     })
 }
 
-/// A port that drops the packets of new connections because its queue is full.
+/// A port that drops the packets of new connections because its accept queue is full.
 #[derive(Debug)]
 pub(super) struct Dropping {
     pub(super) address: SocketAddr,
@@ -129,7 +129,7 @@ pub(super) fn listener() -> TcpListener {
     TcpListener::bind("127.0.0.1:0").unwrap()
 }
 
-/// Returns the reply of a standalone server to hello.
+/// Returns a standalone server's reply to hello.
 pub(super) fn standalone() -> Document {
     doc! {
         "ismaster": true, "isWritablePrimary": true, "helloOk": true,
@@ -138,7 +138,7 @@ pub(super) fn standalone() -> Document {
     }
 }
 
-/// Returns the reply of the primary `hosts[0]` of the set `hosts`.
+/// Returns the reply to hello from `hosts[0]`, the primary of a set with the members `hosts`.
 pub(super) fn primary(hosts: &[String], set_version: i32, election: &str) -> Document {
     let mut reply = standalone();
     reply.extend(doc! {
@@ -148,8 +148,8 @@ pub(super) fn primary(hosts: &[String], set_version: i32, election: &str) -> Doc
     reply
 }
 
-/// Returns the replies of the secondary `hosts[1]`, which is `lag` milliseconds behind, and of its
-/// primary.
+/// Returns the replies to hello from the secondary `hosts[1]`, which is `lag` milliseconds behind,
+/// and from its primary.
 pub(super) fn lagging(hosts: &[String], lag: i64) -> [Document; 2] {
     let now = bson::DateTime::now().timestamp_millis();
     let written =

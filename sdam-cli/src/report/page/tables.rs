@@ -20,7 +20,7 @@ const MAX_CHANGES: usize = 20;
 /// The number of failovers that are shown above the picture.
 const FIRST_CHANGES: usize = 3;
 
-/// Returns the key figures: value, name, and whether it is bad.
+/// Returns the key figures: the value, its name, and whether it indicates a problem.
 pub(super) fn figures(timeline: &Timeline) -> Vec<(String, &'static str, bool)> {
     let without = without(timeline);
     let sum = |of: fn(&Lane) -> u64| timeline.lanes.iter().map(of).sum::<u64>();
@@ -38,7 +38,7 @@ pub(super) fn figures(timeline: &Timeline) -> Vec<(String, &'static str, bool)> 
     ]
 }
 
-/// Returns the phases of the longest failovers, for the beginning of the page, and of others.
+/// Describes the longest failovers, for the beginning of the page, and the others, for its end.
 pub(super) fn changes(timeline: &Timeline, clock: &impl Fn(u64) -> String) -> [String; 2] {
     let mut longest: Vec<&Change> = timeline.changes.iter().collect();
     longest.sort_by_key(|change| Reverse(change.without(timeline).at_most));
@@ -78,7 +78,7 @@ fn failover(
     let mut bar = String::new();
     let mut rows = String::new();
     for split in &splits {
-        // Keep even the shortest phase visible.
+        // Make even the shortest phase visible.
         let width = (u128::from(split.time) * 1000 / u128::from(total.max(1))).max(2);
         // Writing to a string cannot fail.
         let _ = write!(

@@ -88,7 +88,7 @@ fn a_page_of_100_000_events_is_small_and_drawn_with_few_elements() {
     for fragment in ["", "#t=10000000000&w=300000000"] {
         check_page(&page, fragment, WIDE, |tab| {
             assert!(tab.data("rows").parse::<u32>().unwrap() > 99_000);
-            // The time of a frame is only printed, because a machine under load exceeds 16 ms.
+            // Only print the time per frame, because it exceeds 16 ms on a machine under load.
             let frame: f64 = tab.data("frame-ms").parse().unwrap();
             println!("a whole redraw takes {frame} ms");
         });
@@ -104,7 +104,7 @@ fn hostile_texts_stay_texts_in_the_browser() {
     });
 }
 
-/// Returns the number of pixels of each of these colours on the screen.
+/// Returns how many pixels on the screen have each of these colours.
 fn colours<const N: usize>(tab: &mut Tab<'_>, wanted: [[u8; 3]; N]) -> [usize; N] {
     let picture = std::io::Cursor::new(tab.picture());
     let mut reader = png::Decoder::new(picture).read_info().unwrap();
@@ -117,7 +117,8 @@ fn colours<const N: usize>(tab: &mut Tab<'_>, wanted: [[u8; 3]; N]) -> [usize; N
     })
 }
 
-/// Checks the colours of the style sheet: primary, secondary, unknown; light and dark.
+/// Checks the colours for primary, secondary and unknown servers, with the light and the dark
+/// style.
 #[test]
 fn the_lanes_have_the_colours_of_the_states_on_wide_and_narrow_screens() {
     let page = Page::of(&recording()).html;
@@ -131,7 +132,7 @@ fn the_lanes_have_the_colours_of_the_states_on_wide_and_narrow_screens() {
     }
 }
 
-/// The outage lasts 9 s of 28 hours, and a pixel is 80 s.
+/// The outage takes 9 s of 28 hours, and a pixel covers 80 s.
 #[test]
 fn the_shortest_outage_is_visible_in_the_whole_span() {
     let mut recording = long(2_000);

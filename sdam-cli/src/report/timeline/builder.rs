@@ -17,7 +17,7 @@ pub(super) struct Builder {
     facts: Facts,
     lanes: HashMap<String, usize>,
     ids: HashMap<ServerId, usize>,
-    /// The row of the last heartbeat of each lane.
+    /// The index of the row with the last heartbeat in each lane.
     heartbeats: HashMap<usize, usize>,
 }
 
@@ -42,7 +42,7 @@ impl Builder {
         }
     }
 
-    /// Adds the event on this line of the recording.
+    /// Adds the event on line `number` of the recording.
     pub(super) fn observe(&mut self, event: &Event, number: u64) {
         let at = self.timeline.offset(event.at);
         match &event.kind {
@@ -71,10 +71,10 @@ impl Builder {
         self.follow(event, at);
     }
 
-    /// Adds a mark of the user.
+    /// Adds a user's mark.
     pub(super) fn mark(&mut self, at: Instant, text: &str, number: u64) {
         let at = self.timeline.offset(at);
-        // The clock of a mark may be a little behind the last event's.
+        // The time of a mark may be slightly before that of the last event.
         let at = self.timeline.rows.last().map_or(at, |last| at.max(last.at));
         let (kind, text) = (Kind::Mark, text.to_owned());
         let row = Row { at, line: number, kind, lane: None, text, time: None, rtt: None };
@@ -146,7 +146,7 @@ impl Builder {
         });
     }
 
-    /// Follows the primary or, without a replica set, the availability of writes.
+    /// Tracks the primary or, if the deployment is not a replica set, the availability of writes.
     fn follow(&mut self, event: &Event, at: u64) {
         let changes = &mut self.timeline.changes;
         for fact in self.facts.observe(event) {
@@ -209,7 +209,7 @@ impl Builder {
         }
     }
 
-    /// Ends the time line.
+    /// Completes the time line.
     pub(super) fn finish(mut self, end: Instant) -> Timeline {
         self.timeline.span = self.timeline.offset(end);
         let span = self.timeline.span;
@@ -228,7 +228,7 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Begins a band, unless it equals the last one.
+/// Adds a band, unless the last one has the same state and name.
 fn push(bands: &mut Vec<Band>, from: u64, state: State, name: String) {
     if bands.last().is_none_or(|last| last.state != state || last.name != name) {
         bands.push(Band { from, state, name });

@@ -26,8 +26,7 @@ impl<'b> Canvas<'b> {
         self.buffer.area
     }
 
-    /// Writes a text at the beginning of `area`, shortened to its width; returns the area behind
-    /// it.
+    /// Writes `text` at the beginning of `area`, shortened to fit; returns the area after the text.
     pub(super) fn text(&mut self, area: Rect, tone: Tone, text: &str) -> Rect {
         let area = area.intersection(self.buffer.area);
         if area.is_empty() {
@@ -41,13 +40,13 @@ impl<'b> Canvas<'b> {
         Rect { x: area.x + taken, width: area.width - taken, ..area }
     }
 
-    /// Writes several texts, one after another.
+    /// Writes strings one after another; returns the area after them.
     pub(super) fn texts(&mut self, area: Rect, texts: &[(Tone, &str)]) -> Rect {
         let write = |rest, (tone, text): &(Tone, &str)| self.text(rest, *tone, text);
         texts.iter().fold(area, write)
     }
 
-    /// Writes a text at the end of `area`; returns the area of the text.
+    /// Writes `text` at the end of `area`; returns the area that the text covers.
     pub(super) fn text_right(&mut self, area: Rect, tone: Tone, text: &str) -> Rect {
         let taken = u16::try_from(width(text)).unwrap_or(u16::MAX).min(area.width);
         let place = Rect { x: area.right() - taken, width: taken, ..area };
@@ -73,7 +72,7 @@ impl<'b> Canvas<'b> {
     }
 }
 
-/// Returns the line `number` of an area; empty if there is none.
+/// Returns line `number` of `area`; empty if there is no such line.
 pub(super) fn line(area: Rect, number: u16) -> Rect {
     if number >= area.height {
         return Rect::default();

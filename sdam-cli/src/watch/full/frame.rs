@@ -1,4 +1,4 @@
-//! A frame of the screen: its parts, and their shares of the space.
+//! A frame of the screen: its parts, and the space that each of them gets.
 
 mod alerts;
 mod details;
@@ -32,7 +32,7 @@ const WIDE: u16 = 100;
 pub(super) struct Scene<'a> {
     /// The deployment.
     pub(super) model: &'a Model,
-    /// The choices of the user.
+    /// The user's choices.
     pub(super) state: &'a State,
     /// The wall clock.
     pub(super) wall: Wall,
@@ -48,7 +48,7 @@ pub(super) struct Scene<'a> {
 struct View<'a> {
     scene: &'a Scene<'a>,
     names: Names,
-    /// The servers eligible for reads, and why the others are not.
+    /// The result of server selection for reads.
     reads: Option<Explanation>,
 }
 
@@ -60,10 +60,10 @@ impl<'a> Deref for View<'a> {
     }
 }
 
-/// The same moment on the clock of the events and on the wall clock.
+/// The same moment on the events' clock and on the wall clock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wall {
-    /// The moment on the clock of the events.
+    /// The moment on the events' clock.
     pub(super) at: Instant,
     /// The same moment on the wall clock.
     pub(super) time: SystemTime,
@@ -114,7 +114,7 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, scene: &Scene<'_>) -> Rect {
     clock
 }
 
-/// Returns the maximum number of lines of alerts on a screen of this height.
+/// Returns the maximum number of lines for alerts on a screen of this height.
 fn most_alerts(height: u16) -> usize {
     match height {
         ..12 => 1,

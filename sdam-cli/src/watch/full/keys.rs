@@ -1,7 +1,7 @@
 //! Decodes keys from the bytes that a terminal sends.
 //!
-//! crossterm's own reader is not used: after a hang-up of the terminal, it keeps reading the end of
-//! the input and never returns.
+//! crossterm's own reader is not used: after a hang-up of the terminal, it keeps reading at the end
+//! of the input and never returns.
 
 use std::{
     io::{self, Read},
@@ -28,7 +28,7 @@ pub(super) enum Key {
     End,
 }
 
-/// Reads keys on a separate thread. The stream ends at the end of the input or at an error.
+/// Reads keys on a separate thread. The stream ends at the end of the input or on an error.
 pub(super) fn read(mut input: impl Read + Send + 'static) -> io::Result<UnboundedReceiver<Key>> {
     let (sender, receiver) = mpsc::unbounded();
     let thread = thread::Builder::new().name("keys".to_owned());
@@ -52,14 +52,14 @@ pub(super) fn read(mut input: impl Read + Send + 'static) -> io::Result<Unbounde
     Ok(receiver)
 }
 
-/// Decodes bytes in the pieces in which they are read.
+/// Decodes bytes in the chunks in which they are read.
 #[derive(Debug, Default)]
 struct Decoder {
     /// The beginning of an incomplete key.
     pending: Vec<u8>,
 }
 
-/// The result of decoding the first key.
+/// The result of decoding the first key in a chunk.
 enum Step {
     /// A key, or `None` if it is not used here, and its length in bytes.
     Done(Option<Key>, usize),
@@ -113,7 +113,7 @@ fn step(bytes: &[u8]) -> Step {
 fn sequence(bytes: &[u8]) -> Step {
     let is_final = |byte: &u8| (0x40..=0x7e).contains(byte);
     let Some(end) = bytes.iter().position(is_final) else {
-        // An incomplete sequence that is longer than any key is not the beginning of one.
+        // An incomplete sequence that is longer than any key cannot become one, so skip it.
         return match bytes.len() {
             ..32 => Step::Incomplete,
             length => Step::Done(None, length + 2),
@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(decoder.decode(b"\x1b["), []);
         assert_eq!(decoder.decode(b"Bx\xc3"), [Key::Down, Key::Char('x')]);
         assert_eq!(decoder.decode(b"\xbc"), [Key::Char('ü')]);
-        // No key is this long, so the bytes are skipped.
+        // No key is this long, so the decoder skips the bytes.
         assert_eq!(decoder.decode(b"\x1b["), []);
         assert_eq!(decoder.decode(&[b'1'; 40]), []);
         assert_eq!(decoder.decode(b"q"), [Key::Char('q')]);

@@ -28,16 +28,16 @@ impl<B: Backend> Painter<B> {
         &mut self.backend
     }
 
-    /// Redraws everything with the next frame.
+    /// Makes the next frame redraw everything.
     pub(super) fn forget(&mut self) {
         self.shown = None;
     }
 
-    /// Draws a frame; `render` fills it and returns the area of the clock. Returns whether anything
+    /// Draws a frame; `render` fills it and returns the area of its clock. Returns whether anything
     /// was written.
     ///
-    /// If only the clock differs from the terminal, nothing is written. A terminal may temporarily
-    /// have size zero.
+    /// If only the clock has changed, nothing is written. The size of a terminal may temporarily be
+    /// zero.
     pub(super) fn paint(
         &mut self,
         render: impl FnOnce(&mut Buffer) -> Rect,

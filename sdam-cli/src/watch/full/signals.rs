@@ -76,12 +76,12 @@ mod unix {
         Ok(())
     }
 
-    /// The maximum time for an orderly end.
+    /// The maximum time for an orderly exit.
     const PATIENCE: Duration = Duration::from_secs(2);
 
     /// Stops this process's group, like Ctrl-Z, and returns when it is continued.
     ///
-    /// In an orphaned process group, SIGTSTP would be ignored.
+    /// Sends SIGSTOP, because an orphaned process group ignores SIGTSTP.
     pub(in super::super) fn stop() -> io::Result<()> {
         Ok(kill_current_process_group(Number::STOP)?)
     }
@@ -93,7 +93,7 @@ mod other {
 
     use super::Signal;
 
-    /// This system has no such signals.
+    /// A substitute on systems without such signals.
     pub(in super::super) struct Signals;
 
     impl Signals {

@@ -58,32 +58,32 @@ pub(super) enum Action {
 /// The state of the screen.
 #[derive(Clone, Debug)]
 pub(super) struct State {
-    /// The read preference whose servers are marked.
+    /// The read preference for which the screen marks eligible servers.
     pub(super) preference: ReadPreference,
     /// The order of the servers.
     pub(super) sort: Sort,
-    /// Only servers whose address, state or tags contain this text are shown.
+    /// A string to search for: only servers whose address, state or tags contain it are shown.
     pub(super) filter: String,
     /// True if typed keys are added to the filter.
     pub(super) is_filtering: bool,
     /// The text of a mark that is being typed.
     pub(super) mark: Option<String>,
-    /// The selected server; `None` before the first choice.
+    /// The selected server; `None` until the user selects one.
     pub(super) selected: Option<ServerAddress>,
     /// True if the details of a server are shown in place of the log.
     pub(super) has_details: bool,
     /// True if the help is shown.
     pub(super) has_help: bool,
-    /// The number of entries by which the log is scrolled back.
+    /// The number of entries by which the user has scrolled back the log.
     pub(super) scrolled: usize,
     /// The state of the deployment at the time when the view was frozen.
     pub(super) frozen: Option<Box<Model>>,
-    /// The answer to the last key.
+    /// The response to the last key.
     pub(super) message: Option<String>,
 }
 
 impl State {
-    /// Creates the state of a new screen; `preference` is the connection string's.
+    /// Creates the state of a new screen; `preference` comes from the connection string.
     pub(super) fn new(preference: ReadPreference) -> Self {
         Self {
             preference,
@@ -100,8 +100,8 @@ impl State {
         }
     }
 
-    /// Handles a key; `shown` are the addresses of the visible servers in order, `model` is the
-    /// current model.
+    /// Handles a key. `shown` contains the addresses of the visible servers, in order; `model` is
+    /// the current model.
     pub(super) fn press(&mut self, key: Key, shown: &[ServerAddress], model: &Model) -> Action {
         self.message = None;
         match key {
@@ -176,7 +176,7 @@ impl State {
         }
     }
 
-    /// Undoes the last choice that hides something.
+    /// Closes the details, or else removes the filter and scrolls to the end of the log.
     fn reset(&mut self) {
         if self.has_details {
             self.has_details = false;
@@ -201,7 +201,7 @@ impl State {
             ReadMode::SecondaryPreferred => ReadMode::Nearest,
             ReadMode::Nearest => ReadMode::Primary,
         };
-        // The connection string's tags and maximum staleness cannot be combined with every mode.
+        // The connection string's tags and maximum staleness are not valid with every mode.
         let mut changed = self.preference.clone();
         changed.mode = mode;
         if changed.validate().is_err() {
@@ -267,7 +267,7 @@ mod tests {
         assert_eq!(state.filter, "qw");
         press(&mut state, "<");
         assert_eq!(state.filter, "");
-        // Escape during typing removes the filter, too.
+        // Escape while the user types a filter removes the filter, too.
         press(&mut state, "/a<");
         assert_eq!((&*state.filter, state.is_filtering), ("", false));
     }
@@ -298,7 +298,7 @@ mod tests {
             ReadMode::Primary,
         ];
         assert_eq!(modes, all);
-        // Tags are invalid with mode primary.
+        // Tags are invalid with the mode `primary`, so that mode is skipped.
         let tags = [("dc", "ny")].into_iter().collect();
         let nearest = ReadPreference::new(ReadMode::Nearest).with_tag_sets(vec![tags]);
         let mut state = State::new(nearest);

@@ -21,8 +21,8 @@ type Hook = dyn Fn(&PanicHookInfo<'_>) + Send + Sync;
 
 /// Keeps the terminal in raw mode on the alternate screen.
 ///
-/// Dropping it restores the terminal, even after a panic of the thread that created it. Panics of
-/// other threads, which the engine survives, are kept for [`panics`](Self::panics).
+/// Dropping it restores the terminal, even after a panic of the thread that created it. Panics on
+/// other threads do not end the program; [`panics`](Self::panics) returns their messages.
 pub(super) struct Terminal {
     shared: Arc<Shared>,
     hook: Arc<Hook>,
@@ -31,7 +31,7 @@ pub(super) struct Terminal {
 #[derive(Default)]
 struct Shared {
     is_entered: AtomicBool,
-    /// The panics of other threads.
+    /// The messages of panics on other threads.
     panics: Mutex<Vec<String>>,
 }
 
@@ -58,7 +58,7 @@ impl Terminal {
         execute!(io::stdout(), EnterAlternateScreen, Hide)
     }
 
-    /// Restores the terminal until [`resume`](Self::resume).
+    /// Restores the terminal until [`resume`](Self::resume) is called.
     pub(super) fn suspend(&self) {
         self.shared.restore();
     }
@@ -71,7 +71,7 @@ impl Terminal {
 }
 
 impl Shared {
-    /// Restores all changed modes, once.
+    /// Restores all modes that were changed, at most once.
     fn restore(&self) {
         if self.is_entered.swap(false, Ordering::Relaxed) {
             // If the terminal is gone, there is nothing to restore.
@@ -86,7 +86,7 @@ impl Shared {
             self.restore();
             hook(info);
         } else {
-            // If the message were printed now, it would corrupt the screen.
+            // Printing the message now would corrupt the screen.
             let mut panics = self.panics.lock().unwrap_or_else(PoisonError::into_inner);
             let name = thread.name().unwrap_or("unnamed");
             panics.push(format!("thread {name}: {info}"));
@@ -97,7 +97,7 @@ impl Shared {
 impl Drop for Terminal {
     fn drop(&mut self) {
         self.shared.restore();
-        // A panicking thread cannot set the hook, but then the process is about to end.
+        // A panicking thread cannot set the hook, but in that case the process is about to end.
         if !thread::panicking() {
             let hook = Arc::clone(&self.hook);
             panic::set_hook(Box::new(move |info| hook(info)));
@@ -149,7 +149,7 @@ mod tests {
             terminal.line(&line).unwrap();
             let text = terminal.wait_for(&format!("{role} {code}")).unwrap();
             assert!(text.contains(shown), "{text}");
-            // `stty` lists only the unusual modes.
+            // `stty` lists only modes that differ from the defaults.
             let modes = text.split_once("baud").unwrap().1;
             assert!(!modes.contains("-icanon"), "{text}");
             assert!(!modes.contains("-echo"), "{text}");

@@ -91,7 +91,7 @@ fn an_idle_screen_writes_nothing_but_its_changes() {
     let mut painter = Painter::new(TestBackend::new(80, 24));
     assert!(paint(&mut painter, &script, &state(), Glyphs::Ascii));
     assert!(!paint(&mut painter, &script, &state(), Glyphs::Ascii));
-    // A quarter of a second later, every cell is the same.
+    // A quarter of a second later, no cell has changed.
     let script = script.at(60_450);
     assert!(!paint(&mut painter, &script, &state(), Glyphs::Ascii));
     // While the view is frozen, only the clock changes.

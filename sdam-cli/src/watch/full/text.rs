@@ -15,7 +15,8 @@ pub(super) enum Glyphs {
 }
 
 impl Glyphs {
-    /// Chooses by locale: the first of `LC_ALL`, `LC_CTYPE` and `LANG` that is not empty.
+    /// Chooses the characters by locale: the first of `LC_ALL`, `LC_CTYPE` and `LANG` that is not
+    /// empty.
     pub(super) fn detect(variable: impl Fn(&str) -> Option<String>) -> Self {
         let mut names = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter();
         let locale = names.find_map(|name| variable(name).filter(|value| !value.is_empty()));
@@ -35,12 +36,12 @@ impl Glyphs {
         }
     }
 
-    /// Returns the mark for omitted text.
+    /// Returns the character that marks omitted text.
     pub(super) fn ellipsis(self) -> &'static str {
         self.pick("~", "…")
     }
 
-    /// Returns the character of a column of a sparkline.
+    /// Returns the character for a column of a sparkline.
     pub(super) fn column(self, column: Column) -> &'static str {
         match column {
             Column::Empty => " ",
@@ -51,7 +52,8 @@ impl Glyphs {
         }
     }
 
-    /// Returns the height that represents a round-trip time. The scale is the same for all servers.
+    /// Returns a bar whose height represents a round-trip time. The scale is the same for all
+    /// servers.
     fn level(self, rtt: Duration) -> &'static str {
         const LEVELS: [(u64, &str, &str); 8] = [
             (1, ".", "▁"),
@@ -67,7 +69,7 @@ impl Glyphs {
         level.map_or("", |(_, ascii, unicode)| self.pick(ascii, unicode))
     }
 
-    /// Shortens a text to `width` columns, without control characters.
+    /// Shortens `text` to `width` columns, and replaces control characters.
     pub(super) fn fit(self, text: &str, width: usize) -> String {
         let text = sanitize(text);
         if text.width() <= width {
@@ -79,7 +81,7 @@ impl Glyphs {
         }
     }
 
-    /// Shortens a text to `width` columns by omitting its middle, because addresses differ at both
+    /// Shortens `text` to `width` columns by omitting its middle, because addresses differ at both
     /// ends.
     pub(super) fn fit_middle(self, text: &str, width: usize) -> String {
         let text = sanitize(text);
@@ -96,7 +98,7 @@ impl Glyphs {
     }
 }
 
-/// Returns the beginning of a text, up to `width` columns.
+/// Returns the beginning of `text`, up to `width` columns.
 fn begin(text: &str, width: usize) -> &str {
     let mut taken = 0;
     for (index, letter) in text.char_indices() {
@@ -108,12 +110,12 @@ fn begin(text: &str, width: usize) -> &str {
     text
 }
 
-/// Returns the number of columns of a text without control characters.
+/// Returns the number of columns of `text`, which contains no control characters.
 pub(super) fn width(text: &str) -> usize {
     text.width()
 }
 
-/// Wraps a text into lines of `width` columns; longer words are split.
+/// Wraps `text` into lines of `width` columns; longer words are split.
 pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
     let text = sanitize(text);
     let mut lines = vec![String::new()];
@@ -169,7 +171,7 @@ pub(super) fn millis(duration: Duration) -> String {
     }
 }
 
-/// Formats a running stopwatch: minutes, seconds, tenths.
+/// Formats a running stopwatch as minutes, seconds and tenths.
 pub(super) fn running(duration: Duration) -> String {
     let (seconds, tenths) = (duration.as_secs(), duration.subsec_millis() / 100);
     let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);

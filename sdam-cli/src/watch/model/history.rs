@@ -19,7 +19,7 @@ pub(crate) enum Probe {
 /// A column of a sparkline: the worst check of its period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Column {
-    /// The period has no known check.
+    /// There is no check in the period or before it.
     Empty,
     /// A check in the period had this result.
     Checked(Probe),
@@ -42,7 +42,7 @@ impl History {
 
     /// Summarizes the last `count` periods, oldest first; the last one contains `now`.
     ///
-    /// Periods begin at multiples of their length, so that columns change only with their content.
+    /// Periods begin at multiples of their length, so that completed columns never change.
     pub(crate) fn columns(&self, now: Instant, period: Duration, count: usize) -> Vec<Column> {
         let period = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX).max(1);
         let number = |at: Instant| at.as_nanos() / period;
@@ -132,7 +132,7 @@ mod tests {
                 Column::Held(Probe::Lost),
             ]
         );
-        // The result is held even if the last check was before the first column.
+        // The last result is held even if that check was before the first column.
         assert_eq!(history.columns(at(9000), SECOND, 1), [Column::Held(Probe::Lost)]);
     }
 

@@ -1,4 +1,4 @@
-//! The writes of the primary, from which the lag of secondaries is measured.
+//! The primary's writes, against which the lag of secondaries is measured.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -7,15 +7,15 @@ use sdam_core::{
     time::Instant,
 };
 
-/// The time after which a secondary without a known write counts as lagging. After an election, the
-/// first write of the new primary is much newer than the last write of the old one.
+/// The time for which a secondary may lack a known write without counting as lagging. After an
+/// election, the new primary's first write is much newer than the old primary's last one.
 pub(super) const GRACE: Duration = Duration::from_secs(3);
 
 /// The maximum number of writes to keep.
 const WRITES: usize = 100;
 
-/// The last writes reported by primaries, with increasing dates, and the times when they became
-/// known.
+/// The last writes that primaries reported, with increasing dates, each with the time at which it
+/// became known.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Writes(VecDeque<(Instant, i64)>);
 
@@ -34,7 +34,8 @@ impl Writes {
         }
     }
 
-    /// Returns whether the last answer of `server` lacks a write known for longer than [`GRACE`].
+    /// Returns whether the last answer of `server` lacks a write that was known for at least
+    /// [`GRACE`].
     pub(super) fn is_missed_by(&self, server: &ServerDescription) -> bool {
         let own = server.last_write_date;
         let first = self.0.iter().find(|(_, write)| own < Some(*write));

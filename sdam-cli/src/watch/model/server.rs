@@ -42,10 +42,10 @@ pub(crate) struct Trouble {
     pub(crate) is_over: bool,
 }
 
-/// The commands of the topology to the connection pool of a server.
+/// The state of a server's connection pool, which the topology controls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pool {
-    /// The generation of new connections.
+    /// The generation of the pool's new connections.
     pub(crate) generation: u64,
     /// True if the pool may open connections.
     pub(crate) is_ready: bool,
@@ -53,10 +53,10 @@ pub(crate) struct Pool {
     pub(crate) cleared: Option<(Instant, Error)>,
 }
 
-/// Everything known of one server.
+/// Everything known about one server.
 #[derive(Clone, Debug)]
 pub(crate) struct Server {
-    /// The description, with the round-trip times and the write date of the last check.
+    /// The description, with round-trip times and a write date from the last check.
     pub(crate) description: Arc<ServerDescription>,
     /// The last checks.
     pub(crate) history: History,
@@ -64,13 +64,13 @@ pub(crate) struct Server {
     pub(crate) mode: Option<Mode>,
     /// The time of the last successful check.
     pub(crate) answered: Option<Instant>,
-    /// The last failed checks.
+    /// The last sequence of failed checks.
     pub(crate) trouble: Option<Trouble>,
-    /// The state of its pool.
+    /// The state of the server's connection pool.
     pub(crate) pool: Pool,
     /// The last roles with their start times, oldest first.
     pub(crate) roles: VecDeque<(Instant, ServerType)>,
-    /// The round-trip time measured by the last check itself.
+    /// The round-trip time of the last check, if the check itself measured it.
     measured: Option<Duration>,
 }
 
@@ -94,7 +94,7 @@ impl Server {
         self.roles.back().map_or(Instant::EPOCH, |(at, _)| *at)
     }
 
-    /// Returns the failed checks that no success has followed.
+    /// Returns the failed checks since the last successful one, if there are any.
     pub(crate) fn current_trouble(&self) -> Option<&Trouble> {
         self.trouble.as_ref().filter(|trouble| !trouble.is_over)
     }
@@ -123,8 +123,8 @@ impl Server {
         reply: &[u8],
     ) {
         let mode = if heartbeat.awaited { Mode::Streaming } else { Mode::Polling };
-        // The first reply on a connection is not awaited, whether or not the server streams
-        // afterwards.
+        // The first reply on a connection is never awaited, so it does not show whether the server
+        // streams.
         if self.mode != Some(Mode::Streaming) || heartbeat.awaited || self.trouble_is_current() {
             self.mode = Some(mode);
         }
@@ -133,8 +133,8 @@ impl Server {
         if let Some(trouble) = &mut self.trouble {
             trouble.is_over = true;
         }
-        // A change caused by a reply has its own event, unless only the time of the last write has
-        // changed.
+        // A reply that changes only the time of the last write causes no other event, so that time
+        // is taken from the reply.
         if let Ok(hello) = Hello::parse(reply) {
             let description = Arc::make_mut(&mut self.description);
             if description.server_type == hello.server_type {
@@ -163,9 +163,10 @@ impl Server {
         });
     }
 
-    /// Takes over the round-trip times after a check.
+    /// Stores the round-trip times that were measured with a check.
     pub(super) fn timed(&mut self, at: Instant, rtt: Rtt) {
-        // While the server streams, a separate connection measures, and only its average is known.
+        // While the server streams, a separate connection measures round trips, and only their
+        // average is known.
         let sample = self.measured.take().unwrap_or(rtt.average);
         self.history.add(at, Probe::Answered(sample));
         let description = Arc::make_mut(&mut self.description);
@@ -217,7 +218,7 @@ pub(crate) fn brief(error: &Error) -> String {
         }
     };
     match stage {
-        // These words already imply the stage.
+        // These words already say that connecting failed, so omit the stage.
         Stage::Connect if what == "refused" || what == "unreachable" => what,
         stage => format!("{what} at {stage}"),
     }

@@ -1,4 +1,4 @@
-//! The stopwatch of failovers: the time without a primary, and the duration of each step.
+//! The stopwatch for failovers: the time without a primary, and the duration of each step.
 
 use std::collections::BTreeSet;
 
@@ -14,9 +14,9 @@ pub(crate) struct Run {
     pub(crate) outage: Outage,
     /// The time when the pool of the lost server was cleared.
     pub(crate) pool_cleared: Option<Instant>,
-    /// The time when a check of every other server had ended.
+    /// The time when every other server had been checked.
     pub(crate) all_checked: Option<Instant>,
-    /// The return of a writable server.
+    /// The failover that ended the outage.
     pub(crate) end: Option<Failover>,
     /// The servers without a completed check since the loss.
     unchecked: BTreeSet<ServerAddress>,
@@ -48,7 +48,7 @@ impl Stopwatch {
         self.last.as_ref()
     }
 
-    /// Starts at an outage; `others` are the other servers.
+    /// Starts a run at the beginning of an outage; `others` are the servers that were not lost.
     pub(super) fn start(&mut self, outage: &Outage, others: BTreeSet<ServerAddress>) {
         self.current = Some(self.run(outage, others));
     }
@@ -93,7 +93,7 @@ impl Stopwatch {
 
     /// Handles the return of a writable server.
     pub(super) fn end(&mut self, failover: &Failover) {
-        // Without a preceding outage, one primary directly followed another.
+        // If no outage was running, one primary has directly followed another.
         let mut run = match self.current.take() {
             Some(run) => run,
             None => self.run(&failover.outage, BTreeSet::new()),
@@ -102,7 +102,7 @@ impl Stopwatch {
         self.last = Some(run);
     }
 
-    /// Handles the explanation of the last failover.
+    /// Updates the last failover when its cause becomes known.
     pub(super) fn explain(&mut self, failover: &Failover) {
         if let Some(run) = &mut self.last {
             run.conclude(failover);

@@ -291,7 +291,7 @@ fn selections_use_the_round_trip_times_of_the_last_check() {
     };
     let script = Script::replica_set(&["a", "b"]);
     assert_eq!(eligible(&script), ["a", "b"]);
-    // A reply without any other change causes no event of a description.
+    // A reply that changes only the round-trip time causes no event about the description.
     let slow = (0..20).fold(script, |script, _| script.answers("b", Role::Secondary, 200));
     assert_eq!(eligible(&slow), ["a"]);
     let writes = slow.model.explain(None).unwrap();

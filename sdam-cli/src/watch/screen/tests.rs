@@ -165,7 +165,8 @@ fn only_a_terminal_gets_escape_sequences() {
     assert!(!coloured.contains("\x1b[2J"), "{coloured}");
 }
 
-/// The facts come from real events, so this also shows that they suffice for the texts.
+/// The facts are derived from events, so this also tests that the events contain enough for the
+/// text.
 #[test]
 fn a_failover_names_both_primaries_and_the_time_without() {
     use std::sync::Arc;

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 /// The possible names of the program.
 const NAMES: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 
-/// The time limit of an answer, for a machine under load.
+/// The time limit for an answer from the browser, on a machine under load.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The protocol uses the file descriptors 3 and 4. The browser ends when this process closes them,
@@ -41,14 +41,14 @@ const OPTIONS: [&str; 11] = [
     "about:blank",
 ];
 
-/// The browser, which all tests share because it takes longer to start than to draw a page.
+/// The browser. Tests share it, because starting it takes longer than drawing a page.
 static CHROMIUM: LazyLock<Option<Mutex<Chromium>>> =
     LazyLock::new(|| find().map(|program| Mutex::new(Chromium::start(&program))));
 
 /// A running browser.
 struct Chromium {
     folder: PathBuf,
-    /// The process; nothing waits for its end.
+    /// The browser's process, which is not awaited.
     _process: Child,
     input: ChildStdin,
     messages: Receiver<Value>,
@@ -76,7 +76,7 @@ impl Chromium {
         let (sender, messages) = mpsc::channel();
         thread::spawn(move || {
             for message in output.split(0).map_while(Result::ok) {
-                // At the end of the process, the receiver may be gone.
+                // When this process ends, the receiver may be gone.
                 let _ = sender.send(serde_json::from_slice(&message).unwrap());
             }
         });
@@ -169,7 +169,7 @@ impl Tab<'_> {
             let event = self.chromium.next();
             self.chromium.events.push(event);
         }
-        // Everything is drawn two frames later.
+        // Two frames later, everything has been drawn.
         self.evaluate(
             "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))",
         );
@@ -179,14 +179,14 @@ impl Tab<'_> {
         self.events(event).next().is_some()
     }
 
-    /// Returns the parameters of the events with this name.
+    /// Returns the parameters of the events called `name`.
     pub(super) fn events(&self, name: &str) -> impl Iterator<Item = &Value> {
         let events = self.chromium.events.iter();
         let own = events.filter(|event| event["sessionId"] == *self.session);
         own.filter(move |event| event["method"] == name).map(|event| &event["params"])
     }
 
-    /// Returns the value of an expression, or of its promise.
+    /// Evaluates an expression; if it is a promise, waits for its value.
     pub(super) fn evaluate(&mut self, expression: &str) -> Value {
         let expression = json!({
             "expression": expression, "awaitPromise": true, "returnByValue": true,

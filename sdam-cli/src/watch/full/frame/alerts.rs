@@ -28,11 +28,11 @@ pub(super) struct Alert {
     pub(super) steps: Vec<String>,
 }
 
-/// The time without a primary after which an alert is shown.
+/// The time without a primary after which an alert appears.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The time for which the steps of a failover are shown after its end.
+/// The time for which the steps of a failover stay visible after its end.
 const EXPLAINED: Duration = Duration::from_secs(120);
-/// The maximum number of servers to name.
+/// The maximum number of servers to name in an alert.
 const NAMED: usize = 3;
 
 /// Returns the alerts, the most severe first; there is at least one.
@@ -159,7 +159,7 @@ fn servers_down(scene: &View<'_>, alerts: &mut Vec<Alert>) {
     if down.is_empty() {
         return;
     }
-    // The server that was lost last probably explains the most.
+    // Name the most recent losses first, because they probably explain the most.
     down.sort_by_key(|server| std::cmp::Reverse(server.since()));
     let (count, all) = (down.len(), model.servers().len());
     let mut parts = vec![format!("!  {count} of {all} DOWN:")];
@@ -218,7 +218,7 @@ fn last_failover(scene: &View<'_>, alerts: &mut Vec<Alert>) {
     let parts = match (&run.outage.lost, &end.new) {
         (None, None) => vec![format!("OUTAGE {number}: {gap}, {ago} ago")],
         (lost, new) => vec![
-            // The new primary may answer just before the old one says that it stepped down.
+            // The new primary may answer just before the old one reports that it stepped down.
             match end.without_primary().at_most {
                 Duration::ZERO => format!("FAILOVER {number}: no gap noticed,"),
                 _ => format!("FAILOVER {number}: {gap} without a primary,"),
@@ -248,8 +248,8 @@ fn all_is_well(scene: &View<'_>) -> Alert {
     }
 }
 
-/// Lists the steps of a failover with the seconds since the loss, so that the cause of a delay is
-/// visible.
+/// Lists the steps of a failover with the seconds since the loss, to show which step caused a
+/// delay.
 fn steps(scene: &View<'_>, run: &Run) -> Vec<String> {
     let outage = &run.outage;
     let after = |at: Instant| format!("+{}", seconds(at.since(outage.noticed)));

@@ -20,7 +20,7 @@ use crate::terminal::Tone;
 /// The width of the labels.
 const LABEL: usize = 9;
 
-/// Draws as many facts about a server as fit.
+/// Draws as many details of a server as fit.
 pub(super) fn details(
     canvas: &mut Canvas<'_>,
     area: Rect,
@@ -78,7 +78,7 @@ fn role(model: &Model, server: &Server) -> Fact {
 fn trouble(scene: &View<'_>, server: &Server) -> Option<Fact> {
     let now = scene.model.now();
     let Some(trouble) = &server.trouble else {
-        // An application may report an error although no check failed.
+        // An application may have reported an error although no check failed.
         let error = server.description.error.as_ref()?;
         return Some(("error", Tone::Bad, format!("{error:#}")));
     };
@@ -135,7 +135,7 @@ fn times(server: &Server) -> Fact {
     ("rtt", Tone::Normal, words)
 }
 
-/// The generation is the same for every client: a watcher opens no pooled connections.
+/// Describes the server's pool, in which a watcher opens no connections.
 fn pool(model: &Model, server: &Server) -> Fact {
     let pool = &server.pool;
     let ready = if pool.is_ready { "ready" } else { "paused" };
@@ -155,7 +155,7 @@ fn replication(model: &Model, server: &Server) -> Option<Fact> {
     Some(("lag", tone, words))
 }
 
-/// Lists the server's own statements about itself.
+/// Lists what the server says about itself.
 fn identity(server: &Server) -> Vec<Fact> {
     let description = &server.description;
     let mut facts = Vec::new();

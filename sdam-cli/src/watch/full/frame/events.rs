@@ -14,7 +14,7 @@ use super::{
 };
 use crate::terminal::Tone;
 
-/// The maximum width of subjects.
+/// The maximum width of an entry's subject.
 const SUBJECT: usize = 24;
 
 /// Draws the heading and as many entries as fit.

@@ -57,7 +57,7 @@ pub(super) fn title(canvas: &mut Canvas<'_>, area: Rect, scene: &View<'_>) -> Re
     clock
 }
 
-/// Returns the election term in an election id, which is `7fffffff` followed by the term.
+/// Returns the election term in an election id, which consists of `7fffffff` and the term.
 pub(super) fn term_of(election: ObjectId) -> Option<u64> {
     let bytes = election.bytes();
     let (mark, term) = bytes.split_at(4);
@@ -73,7 +73,7 @@ pub(super) struct Line {
     is_step: bool,
 }
 
-/// Breaks alerts into at most `room` lines. Explanations are omitted first.
+/// Breaks alerts into at most `room` lines. If space is short, omits explanations first.
 pub(super) fn lines(alerts: &[Alert], width: u16, room: usize) -> Vec<Line> {
     let mut lines = Vec::new();
     for Alert { tone, parts, steps } in alerts {
@@ -93,7 +93,7 @@ pub(super) fn lines(alerts: &[Alert], width: u16, room: usize) -> Vec<Line> {
     lines
 }
 
-/// The columns by which continued lines are indented.
+/// The indentation of continuation lines, in columns.
 const INDENT: usize = 3;
 
 /// Joins parts into lines of `room` columns; all lines but the first are indented.
@@ -150,7 +150,7 @@ pub(super) fn single_line(canvas: &mut Canvas<'_>, scene: &View<'_>, alerts: &[A
     }
 }
 
-/// Draws the servers that writes and reads go to.
+/// Draws the servers that are eligible for writes and for reads.
 pub(super) fn selection(canvas: &mut Canvas<'_>, area: Rect, scene: &View<'_>) {
     let model = scene.model;
     let writes = model.explain(None);
@@ -178,7 +178,7 @@ pub(super) fn selection(canvas: &mut Canvas<'_>, area: Rect, scene: &View<'_>) {
     }
 }
 
-/// Returns the width of the latency window if it has excluded a server.
+/// Returns the width of the latency window if it has excluded a server from selection.
 fn threshold(explanation: &Explanation) -> Option<String> {
     use sdam_select::explain::{Rejection, Verdict};
 
@@ -215,7 +215,7 @@ const KEYS: [(&str, &str); 9] = [
     ("w", "save"),
 ];
 
-/// Draws the keys, or the answer to the last key.
+/// Draws the keys, or the response to the last key.
 pub(super) fn keys(canvas: &mut Canvas<'_>, area: Rect, scene: &View<'_>) {
     let state = scene.state;
     if let Some(text) = &state.mark {

@@ -7,7 +7,7 @@ use super::super::super::model::Model;
 /// The short names of the servers of a deployment.
 ///
 /// Members of one set often differ only in the first label of their host names, or in their ports.
-/// The table shows whole addresses.
+/// The table shows whole addresses if there is room.
 pub(super) struct Names {
     names: Vec<(ServerAddress, String)>,
 }
@@ -24,13 +24,13 @@ impl Names {
         Self { names: names.collect() }
     }
 
-    /// Returns the short name of a server; a server that has left keeps its whole address.
+    /// Returns the short name of a server, or the whole address of one that was removed.
     pub(super) fn of_server<'n>(&'n self, address: &'n ServerAddress) -> &'n str {
         let found = self.names.iter().find(|(own, _)| own == address);
         found.map_or_else(|| short(address.as_str()), |(_, name)| name)
     }
 
-    /// Replaces the addresses in a text by short names.
+    /// Replaces the addresses in `text` by short names.
     pub(super) fn shorten(&self, text: &str) -> String {
         let mut text = text.to_owned();
         for (address, name) in &self.names {

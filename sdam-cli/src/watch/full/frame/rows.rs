@@ -1,4 +1,4 @@
-//! The visible servers in order, with the verdict of selection.
+//! The visible servers in order, each with the verdict of server selection.
 
 use sdam_core::server::ServerType;
 use sdam_select::explain::{Explanation, Rejection, Verdict};
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::terminal::Tone;
 
-/// A server and the verdict of selection on it.
+/// A server, and the verdict of server selection on it.
 pub(super) struct Row<'m> {
     pub(super) server: &'m Server,
     /// The verdict for the chosen read preference.
@@ -47,7 +47,7 @@ fn matches(server: &Server, filter: &str) -> bool {
         || tags(server).to_lowercase().contains(filter)
 }
 
-/// Returns the rank of a server, the worst first.
+/// Returns the rank of a server, which is lowest for the worst servers.
 fn rank(server: &Server) -> u8 {
     match server.description.server_type {
         ServerType::Unknown | ServerType::PossiblePrimary if server.error().is_some() => 0,

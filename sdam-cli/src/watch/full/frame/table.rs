@@ -26,7 +26,7 @@ use crate::terminal::Tone;
 enum Column {
     /// The role.
     State,
-    /// The time since the server got this role.
+    /// The time since the server took this role.
     For,
     /// The average round-trip time.
     Rtt,
@@ -36,13 +36,13 @@ enum Column {
     History(u16, u16),
     /// The time since the last answer.
     Seen,
-    /// The way in which the server is checked.
+    /// The way in which the server is checked: streaming or polling.
     Mode,
-    /// The generation of its pool.
+    /// The generation of the server's connection pool.
     Pool,
     /// The lag of the server's last write.
     Lag,
-    /// The number of losses in the last hour.
+    /// The number of times that the server was lost in the last hour.
     Flaps,
     Tags,
 }
@@ -94,7 +94,7 @@ const SETS: &[&[Column]] = &[
 
 /// The width of the mark of the selected server.
 const MARK: u16 = 2;
-/// The minimum width of the addresses and of the reasons, if they need more.
+/// The minimum widths of the columns for long addresses and for long reasons.
 const NAME: u16 = 20;
 const WHY: u16 = 14;
 /// The minimum width of a reason; with less space, reasons are omitted.
@@ -120,7 +120,7 @@ pub(super) fn table(canvas: &mut Canvas<'_>, area: Rect, scene: &View<'_>, rows:
         canvas.text(line(area, 1), Tone::Doubtful, &format!("  {words}"));
         return;
     }
-    // The last line shows the number of omitted servers.
+    // If not all servers fit, the last line shows the number of omitted ones.
     let visible = if rows.len() > room { room.saturating_sub(1) } else { room };
     let selected = scene.state.selected.as_ref();
     let is_selected = |row: &Row<'_>| Some(&row.server.description.address) == selected;
@@ -154,7 +154,7 @@ fn heading(canvas: &mut Canvas<'_>, area: Rect, layout: &Layout) {
     }
 }
 
-/// Writes a cell; returns the space behind it and the gap.
+/// Writes a cell; returns the area after the cell and the gap that follows it.
 fn put(
     canvas: &mut Canvas<'_>,
     area: Rect,
@@ -190,7 +190,7 @@ impl Layout {
         let chosen = SETS.iter().position(|columns| fits(&with_widths(columns)));
         let chosen = chosen.unwrap_or(SETS.len() - 1);
         let mut columns = with_widths(SETS[chosen]);
-        // A column of a wider set may fit although not all of them do.
+        // Add single columns from wider sets, if they fit.
         for wider in SETS[..chosen].iter().rev() {
             for (place, added) in wider.iter().enumerate() {
                 if columns.iter().any(|(own, _)| own.is_same(*added)) {
@@ -211,7 +211,7 @@ impl Layout {
             }
         }
         let rest = total.saturating_sub(taken(&columns));
-        // Reasons get the space that addresses leave, but at least their minimum.
+        // Reasons get the space that addresses do not need, but at least their minimum.
         let mut own = why.min(WHY).min(rest.saturating_sub(NAME.min(name)));
         if own < SHORTEST_WHY.min(why) {
             own = 0;
@@ -287,7 +287,7 @@ impl Column {
         }
     }
 
-    /// Returns the width with which a column is still useful although its texts are cut.
+    /// Returns the minimum useful width of a column whose values may be cut off.
     fn narrowest(self) -> Option<u16> {
         (self == Self::Tags).then_some(8)
     }
@@ -383,7 +383,7 @@ pub(super) fn tags(server: &Server) -> String {
     tags.join(",")
 }
 
-/// Draws the sparkline of a server; lost checks have a special symbol.
+/// Draws the sparkline of a server; failed checks have a special symbol.
 fn history(
     canvas: &mut Canvas<'_>,
     area: Rect,

@@ -64,7 +64,7 @@ fn many() -> Script {
         .at(9000)
 }
 
-/// Returns a set whose host names have wide characters, one of them long.
+/// Returns a set with wide characters in its host names, and with one long host name.
 fn wide() -> Script {
     let long = "cluster0-shard-00-02.abcde.mongodb.example.net:27018";
     Script::replica_set(&["数据库一.例え.jp", "数据库二.例え.jp", long])
@@ -89,7 +89,7 @@ fn starting() -> Script {
         .answers("b.example.com", Role::Secondary, 3)
 }
 
-/// Compares frames with the files named `name`.
+/// Compares frames with the files that begin with `name`.
 ///
 /// `SDAM_UPDATE_SCREENS=1 cargo test -p sdam-cli screens` writes the files instead.
 fn check(name: &str, script: &Script, state: &State, sizes: &[(u16, u16)], glyphs: Glyphs) {
