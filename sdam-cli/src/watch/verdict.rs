@@ -67,11 +67,11 @@ impl fmt::Display for Access {
 
 /// Returns whether the state of all servers is known, so that waiting longer would only show
 /// changes.
+///
 /// True if every server has answered or failed and at least one has answered, so that no other
 /// member can turn out to be the primary. If no server has answered, they may be about to start;
-/// the user's timeout limits that wait. A topology without servers never gets one again, so it is
-/// known.
-/// timeout limits that wait. A topology without servers will never have one again.
+/// the timeout limits the wait. Also true without servers, because a topology without servers never
+/// gets one again.
 pub fn is_known(topology: &TopologyDescription) -> bool {
     let servers = topology.servers();
     let answered = servers.iter().any(|server| server.server_type.is_available());
