@@ -94,7 +94,7 @@ pub(crate) fn read_text(path: &Path) -> io::Result<String> {
 /// UTF-8 is replaced.
 ///
 /// A thread reads one line ahead, and waits while the program is in the background of a terminal.
-/// The program does not wait for the thread when it ends.
+/// The thread does not delay the end of the program.
 ///
 /// # Errors
 ///

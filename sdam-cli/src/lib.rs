@@ -1,7 +1,7 @@
 //! The program `sdam`: shows what a client sees of a MongoDB deployment, and why.
 //!
-//! Each subcommand is a module with its arguments and a function that runs it with given outputs,
-//! so tests need no process.
+//! Each subcommand is a module with its arguments and a function that runs it. The function takes
+//! the outputs as parameters, so tests need no process.
 //!
 //! | module | subcommand |
 //! | --- | --- |

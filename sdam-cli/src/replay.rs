@@ -92,8 +92,8 @@ pub fn run(arguments: &Arguments, output: impl Write, mut remarks: impl Write) -
     }
 }
 
-/// Replays the lines of `input`, which messages call `name`. Prints the state after each line to
-/// `output`, and errors to `remarks`.
+/// Replays the lines of `input`, which error messages call `name`. Prints the state after each line
+/// to `output`, and errors to `remarks`.
 ///
 /// # Errors
 ///
@@ -199,7 +199,7 @@ impl Replay {
     fn start(&mut self, options: &Options) -> Vec<String> {
         // Events are discarded, so the topology id does not matter.
         let mut topology = TopologyMachine::new(options);
-        // There are no pools and no monitors, so their effects are dropped, here and below.
+        // There are no pools and no monitors, so commands to them are dropped, here and below.
         drop(topology.handle(self.now, Input::Open));
         self.topology = Some(topology);
         let warnings = options.multi_threaded_warnings();

@@ -71,8 +71,8 @@ impl Target {
 
     /// Returns the connection string; `None` if a simulated deployment is requested.
     ///
-    /// Simulates only on request. Otherwise, because of a misspelled variable, a program could
-    /// report on, or write to, a deployment that does not exist.
+    /// A deployment is simulated only on request. Otherwise, after a misspelled variable, a program
+    /// could report on, or write to, a deployment that does not exist.
     pub(crate) fn uri(&self) -> Result<Option<String>, Failure> {
         let path = match (&self.uri, &self.uri_file) {
             (None, None) if self.demo => return Ok(None),
@@ -119,7 +119,7 @@ impl Target {
         format!("a simulated replica set, for any client: {uri}")
     }
 
-    /// Returns the runtime of the calling context, with the command line's DNS server.
+    /// Returns the runtime of the calling context, with the DNS server that the command line names.
     pub(crate) fn runtime(&self) -> Result<Runtime, Failure> {
         let mut runtime = sdam::runtime::tokio().map_err(Failure::other)?;
         if let Some(server) = self.dns {
@@ -160,7 +160,7 @@ impl Target {
         })
     }
 
-    /// Returns the builder of a topology that dials the command line's addresses.
+    /// Returns the builder of a topology that translates addresses as the command line says.
     pub(crate) fn builder(&self, options: Options) -> TopologyBuilder {
         let builder = TopologyBuilder::new(options);
         match &self.translate {

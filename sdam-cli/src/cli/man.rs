@@ -65,12 +65,12 @@ fn write(folder: &Path, program: &clap::Command) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the name of a page.
+/// Returns the name of a page, such as `sdam-watch`.
 fn title(command: &clap::Command) -> &str {
     command.get_display_name().unwrap_or_else(|| command.get_name())
 }
 
-/// Renders the page of a command.
+/// Renders the manual page of a command.
 fn page(command: &clap::Command) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     let page =
@@ -88,7 +88,7 @@ fn page(command: &clap::Command) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Renders the end of the help: paragraphs are filled, indented lines are kept as they are.
+/// Renders the end of the help text: fills paragraphs, and keeps indented lines as they are.
 fn notes_section(page: &mut impl Write, notes: &str) -> io::Result<()> {
     writeln!(page, ".SH NOTES")?;
     let mut is_indented = false;

@@ -1,10 +1,11 @@
 //! The difference between the clocks of two clients.
 //!
 //! Each hello reply contains the server's time. The smallest difference between a reply's arrival
-//! and that time is the difference between the two clocks plus the time in transit. For two clients
-//! of one server, the server's clock and the minimum transit time cancel out. Replies of servers
-//! before 3.6, and replies without the field, leave only the changes of `topologyVersion` that both
-//! clients saw. That is weaker evidence, because a client may be late for another reason.
+//! and that time is the difference between the client's and the server's clock plus the time in
+//! transit. If two clients compare their smallest differences for one server, its clock and the
+//! minimum transit time cancel out. With servers before 3.6, and without the time in replies, only
+//! the changes of `topologyVersion` that both clients saw can be compared. They are weaker
+//! evidence, because a client may be late for another reason.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -63,11 +64,11 @@ impl Clock {
     }
 }
 
-/// The data from a recording that an estimate of its clock needs. Times are nanoseconds since 1970.
+/// Data from a recording for estimating its clock. Times are nanoseconds since 1970.
 #[derive(Default)]
 struct Sightings {
-    /// For each server, the smallest difference between the two clocks and the smallest round-trip
-    /// time.
+    /// For each server, the smallest difference between the client's clock and the server's, and
+    /// the smallest round-trip time.
     servers: BTreeMap<String, (i64, Option<Duration>)>,
     /// The time at which each topology version was first seen, except the first one of each server.
     versions: HashMap<(String, TopologyVersion), i64>,
@@ -128,7 +129,7 @@ fn local_time(reply: &[u8]) -> Option<i64> {
 fn by_server_times(one: &Sightings, other: &Sightings) -> Option<Clock> {
     let common = one.servers.iter().filter_map(|(address, (here, rtt))| {
         let (there, other_rtt) = other.servers.get(address)?;
-        // A reply travels for at most one round trip, and the time in it is rounded to a
+        // A reply travels for at most one round trip, and the server's time in it is rounded to a
         // millisecond.
         let trip = rtt.unwrap_or_default() + other_rtt.unwrap_or_default();
         Some((trip + Duration::from_millis(1), there.saturating_sub(*here)))
@@ -142,8 +143,8 @@ fn by_server_times(one: &Sightings, other: &Sightings) -> Option<Clock> {
     })
 }
 
-/// Estimates the difference between the clocks from the changes that both clients saw: the median
-/// of the time differences.
+/// Estimates the difference between the clocks as the median of the differences between the times
+/// at which both clients saw a change.
 fn by_changes(one: &Sightings, other: &Sightings) -> Option<Clock> {
     let differences = one.versions.iter().filter_map(|(version, here)| {
         let there = other.versions.get(version)?;

@@ -54,13 +54,13 @@ pub(super) struct Finding {
     /// A server, or another subject; `None` for the deployment as a whole.
     pub(super) subject: Option<String>,
     pub(super) status: Status,
-    /// One sentence without its full stop.
+    /// The finding in one sentence, without a full stop.
     pub(super) title: String,
     pub(super) evidence: Vec<(&'static str, Value)>,
     /// Probable causes; more than one if they cannot be told apart from here.
     pub(super) causes: Vec<String>,
     pub(super) remedies: Vec<String>,
-    /// The finding to repair first, if the check was skipped.
+    /// The name of the finding to fix first, if the check was skipped.
     pub(super) blocked_by: Option<String>,
     pub(super) took: Option<Duration>,
     /// True if the user has accepted the finding.

@@ -27,8 +27,8 @@ const STEP: Duration = Duration::from_millis(500);
 
 /// Observes the deployment at the connection string `uri`.
 ///
-/// Takes at most as long as the deadline in `arguments` permits, or by default about four times the
-/// limit of a single step, and as long again for the write test.
+/// Ends at the deadline in `arguments`. By default, takes at most about four times the limit of a
+/// single step, and as long again for the write test.
 pub(super) async fn observe(arguments: &Arguments, uri: &str, runtime: &Runtime) -> Observation {
     let target = &arguments.target;
     let step = arguments.timeout.unwrap_or(STEP);

@@ -1,4 +1,4 @@
-//! The open connections of clients. If too many are idle, the oldest one is closed for a new one.
+//! The open connections of clients. If too many are idle, a new one displaces the oldest one.
 
 use std::{
     cell::{Cell, RefCell},

@@ -24,7 +24,7 @@ fn answered(name: &str, reply: &Document, rtt: Option<Rtt>) -> ServerDescription
     ServerDescription::from_hello(id, address(name), hello, rtt, Instant::EPOCH)
 }
 
-/// Checks the document, and that its keys are in the documented order, which is the most readable.
+/// Checks the complete document, including the order of its keys.
 fn check(topology: &TopologyDescription, round_trips: RoundTrips, expected: &Value) {
     let actual = snapshot(topology, round_trips);
     assert_eq!(actual, *expected);

@@ -16,7 +16,7 @@ use crate::{
     terminal::json_line,
 };
 
-/// Replays `recording`, which messages call `name`. Prints the topology after each reproduced
+/// Replays `recording`, which error messages call `name`. Prints the topology after each reproduced
 /// change to `output`, and the result to `remarks`.
 ///
 /// # Errors

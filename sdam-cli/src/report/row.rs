@@ -74,7 +74,7 @@ impl<'e> Words<'e> {
         Self { time: Some(time), ..self }
     }
 
-    /// Describes `event`; `None` if another event has the same description.
+    /// Describes `event`; `None` if another event already describes the same change.
     pub(super) fn of(event: &'e Event) -> Option<Self> {
         Some(match &event.kind {
             EventKind::TopologyOpening => Self::new(Kind::Set, Subject::Set, "monitoring starts"),

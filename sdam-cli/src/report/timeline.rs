@@ -1,4 +1,4 @@
-//! A recording as lanes over time, which the page draws and the verdict evaluates.
+//! A recording as one lane per server over time, which the page draws and the verdict evaluates.
 //!
 //! Times are nanoseconds since the start of the recording. The time line ends when the client stops
 //! monitoring, because a topology that becomes unknown afterwards is not a problem.
@@ -70,7 +70,7 @@ impl State {
 pub(super) struct Band {
     pub(super) from: u64,
     pub(super) state: State,
-    /// The type in the specification's spelling, with the primary for a topology.
+    /// The type in the specification's spelling; for a topology, also the primary.
     pub(super) name: String,
 }
 

@@ -51,7 +51,7 @@ impl Observer {
         }))
     }
 
-    /// Returns the client's observations up to the closing of its topology.
+    /// Returns the client's observations until its topology was closed.
     pub(super) fn seen(&self) -> Seen {
         let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut seen = state.seen.clone();

@@ -100,7 +100,7 @@ fn a_recording_shows_the_same_in_the_other_subcommands() {
     let (output, ..) = folder.simulate(&["--record", &path]);
     let (json, ..) = folder.simulate(&["--json"]);
     assert_eq!(watched(&["--json", "--from", &path]), json);
-    // Remove everything except the changes: the steps and the outcome.
+    // Remove the steps and the outcome, so that only the changes are left.
     let changes = &output[..output.rfind("seed 0: ").unwrap()];
     let changes = changes.replace("00:00:10.000Z  kill primary\n", "");
     let changes = changes.replace("00:00:40.000Z  restart 0\n", "");

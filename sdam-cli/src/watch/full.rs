@@ -1,7 +1,7 @@
 //! The full screen.
 //!
-//! Events, keys and signals change the model and the state of the screen; frames depend on these
-//! alone. Monitoring runs on another thread, so a slow terminal does not delay it.
+//! Events, keys and signals change the model and the state of the screen; a frame depends only on
+//! these two. Monitoring runs on another thread, so a slow terminal does not delay it.
 
 mod canvas;
 mod frame;

@@ -432,7 +432,7 @@ impl Model {
     }
 }
 
-/// Returns the name of a topology type without the prefix that it shares with others.
+/// Returns the name of a topology type without the prefix `ReplicaSet`.
 pub(super) fn brief_type(kind: TopologyType) -> &'static str {
     let name = kind.as_str();
     name.strip_prefix("ReplicaSet").unwrap_or(name)

@@ -63,7 +63,7 @@ impl Player {
         let at = self.events.peek()?.at;
         if let Speed::Times(times) = self.speed {
             let after = at.since(self.start).as_secs_f64() / times;
-            // If the time is too long for a `Duration`, do not wait.
+            // If the pause is too long to represent, skip it.
             if let Ok(after) = Duration::try_from_secs_f64(after)
                 && let Some(due) = began.checked_add(after)
             {

@@ -43,7 +43,7 @@ pub(super) async fn run<O: Write, R: Write>(
     // An old recording has no wall-clock time, so its times are shown relative to its start.
     let wall = (start, recording.wall(start).unwrap_or(UNIX_EPOCH));
     let mut events = recording.events;
-    // Omit the effects of closing the topology, because the deployment does not change with it.
+    // Omit the events caused by closing the topology, which does not change the deployment.
     let is_end = |event: &Event| match &event.kind {
         EventKind::Input(own) => own.input == Input::Close,
         _ => false,

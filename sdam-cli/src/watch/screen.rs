@@ -18,15 +18,15 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// The column at which text after a time begins, such as after `12:34:56.789Z  `.
+/// The column of text after a time such as `12:34:56.789Z  `.
 const TEXT: usize = 15;
-/// The column at which a server's address begins, after the mark of its change.
+/// The column of a server's address, after the mark of its change.
 const ADDRESS: usize = 3;
 /// The width of `PossiblePrimary`, the longest type.
 const TYPE: usize = 15;
 /// The width of `9999.99 ms`.
 const RTT: usize = 10;
-/// The maximum width of the column of addresses; only longer addresses exceed it.
+/// The maximum width reserved for addresses.
 const LONGEST_ADDRESS: usize = WIDTH - ADDRESS - TYPE - RTT - 4;
 /// The maximum number of servers to list; with more, only changed ones are shown.
 const LIST_LIMIT: usize = 12;

@@ -58,8 +58,8 @@ impl<O: Write, R: Write> View<O, R> {
         self
     }
 
-    /// Sets the moments that correspond on both clocks; by default, the first event is shown at the
-    /// current time.
+    /// Sets a moment on both clocks as the reference for wall-clock times; by default, it is the
+    /// moment of the first event.
     pub(crate) fn beginning(mut self, anchor: (Instant, SystemTime)) -> Self {
         self.anchor = Some(anchor);
         self

@@ -66,7 +66,7 @@ pub(crate) struct Case {
 /// The exit codes of a process ended by a signal.
 const KILLED: [i32; 2] = [130, 143];
 
-/// The path argument of all subcommands that connect to a deployment.
+/// The path argument of the subcommands that connect to a deployment.
 const URI_FILE: (&str, &str, Use) = ("uri_file", "--uri-file FILE", Use::Input);
 
 pub(crate) const CASES: &[Case] = &[

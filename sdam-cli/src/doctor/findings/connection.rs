@@ -36,8 +36,8 @@ pub(super) fn of(host: &Host, options: &Options) -> Vec<Finding> {
         let mut finding = failure(host, error);
         let step = finding.check;
         findings.retain(|own| own.check != step);
-        // The user did not choose the names in the set's configuration, so report the whole
-        // connection.
+        // The user did not choose the names in the set's configuration, so report the failure as a
+        // problem with the configured name.
         if let Some(by) = &host.named_by {
             finding = member(finding, by.as_str());
         }
@@ -253,7 +253,8 @@ fn unreachable(host: &Host) -> Finding {
 fn tls(host: &Host, error: &Error) -> Finding {
     let cause = error.source_as::<rustls::Error>();
     let reason = cause.map(Reason::of);
-    // A server that speaks TLS may also accept connections without it.
+    // A server that uses TLS may also accept connections without it, so `is_reverse` alone does not
+    // suffice.
     let spoke_tls = !matches!(reason, None | Some(Reason::PlainText | Reason::Other));
     if host.is_reverse && !spoke_tls {
         return Finding::new(
@@ -344,7 +345,7 @@ fn no_hello(host: &Host, error: &Error) -> Finding {
     }
 }
 
-/// Returns the start of an invalid reply, which was read as the message length, as letters.
+/// Returns the first four bytes of an invalid reply, which were read as its length, as letters.
 fn first_letters(error: &WireError) -> Option<String> {
     let bytes = match error {
         WireError::LengthAboveLimit { declared, .. } => u32::try_from(*declared).ok()?,

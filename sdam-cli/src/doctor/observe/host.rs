@@ -150,8 +150,8 @@ impl Line<'_> {
     /// causes of `error`.
     async fn is_reverse(&self, address: &ServerAddress, error: &Error) -> bool {
         let stage = if self.options.tls.is_some() { Stage::Tls } else { Stage::Hello };
-        // A timeout indicates a server without TLS only during the TLS handshake, which such a
-        // server reads as the beginning of a long message.
+        // During the TLS handshake, a timeout may mean that the server does not use TLS and reads
+        // the handshake as the beginning of a long message. At other times, it means nothing.
         let is_silent = error.kind() == ErrorKind::Timeout && stage == Stage::Hello;
         if error.stage() != stage || error.kind() == ErrorKind::Command || is_silent {
             return false;

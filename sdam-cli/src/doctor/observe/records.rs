@@ -14,7 +14,7 @@ use sdam_core::{
 use super::line::Limits;
 use crate::doctor::observation::{Observation, Srv};
 
-/// Looks up the DNS records for `string` and records them in `seen`. Returns the string with the
+/// Looks up the DNS records for `string`, and stores them in `seen`. Returns the string with the
 /// hosts filled in; `None` if there are none.
 pub(super) async fn look_up(
     string: ConnectionString,

@@ -257,7 +257,7 @@ fn a_reply_of_48_mb_before_authentication_is_not_read() {
     });
     let (exit, output) = run_json(&arguments(), &format!("mongodb://{address}/"));
     assert_eq!(exit, Exit::FAILURES, "{output:#}");
-    // The system's buffers accept some of the data.
+    // The system's buffers accept some data even if the doctor does not read it.
     let sent = sent.load(Ordering::Relaxed);
     assert!(sent < 16 << 20, "{sent} bytes were taken");
 }

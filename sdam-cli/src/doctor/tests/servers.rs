@@ -124,7 +124,7 @@ impl Dropping {
     }
 }
 
-/// Returns a listener at a free port.
+/// Returns a listener on a free port.
 pub(super) fn listener() -> TcpListener {
     TcpListener::bind("127.0.0.1:0").unwrap()
 }

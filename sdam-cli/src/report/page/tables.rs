@@ -38,7 +38,7 @@ pub(super) fn figures(timeline: &Timeline) -> Vec<(String, &'static str, bool)> 
     ]
 }
 
-/// Describes the longest failovers, for the beginning of the page, and the others, for its end.
+/// Describes the longest failovers, for the section above the picture, and the others.
 pub(super) fn changes(timeline: &Timeline, clock: &impl Fn(u64) -> String) -> [String; 2] {
     let mut longest: Vec<&Change> = timeline.changes.iter().collect();
     longest.sort_by_key(|change| Reverse(change.without(timeline).at_most));
@@ -120,7 +120,7 @@ fn failover(
         _ => table("splits", &["part", "time", "from", "meaning"], &rows),
     };
     let bar = match &*splits {
-        // A bar with a single phase is useless.
+        // A bar with a single phase would show nothing.
         [] | [_] => String::new(),
         _ => format!(
             "<svg class=\"bar\" viewBox=\"0 0 {x} 14\" preserveAspectRatio=\"none\" role=\"img\" \

@@ -80,7 +80,7 @@ fn pages_without_events_and_with_one_are_drawn() {
     }
 }
 
-/// Checks two views: zoomed out, and at 1 % of the span.
+/// Checks two views: the whole recording, and 1 % of it.
 #[test]
 fn a_page_of_100_000_events_is_small_and_drawn_with_few_elements() {
     let page = Page::of(&long(100_000)).html;

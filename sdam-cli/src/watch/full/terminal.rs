@@ -111,10 +111,10 @@ mod tests {
 
     use super::*;
 
-    /// The variable that makes this test run as the program in a terminal.
+    /// The variable that tells this test to act as the program in a terminal.
     const ROLE: &str = "SDAM_TERMINAL_TEST";
 
-    /// Runs as the program, which fails on the full screen.
+    /// Acts as the program, and fails on the full screen.
     fn fail(role: &str) {
         let terminal = Terminal::enter().unwrap();
         match role {

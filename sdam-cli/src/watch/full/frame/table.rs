@@ -343,7 +343,7 @@ impl Column {
     }
 }
 
-/// Returns the name of a server: its address if there is enough space.
+/// Returns the address of a server, or its short name on a narrow screen.
 fn name<'n>(scene: &'n View<'_>, row: &'n Row<'_>, total: u16) -> &'n str {
     let address = &row.server.description.address;
     if total < WIDE { scene.names.of_server(address) } else { short(address.as_str()) }

@@ -72,7 +72,7 @@ fn wide() -> Script {
         .fails("数据库二.例え.jp", "connection refused")
 }
 
-/// Returns the topology of a connection string with a wrong set name.
+/// Returns a deployment whose connection string has a wrong set name.
 fn wrong_name() -> Script {
     Script::open("mongodb://a.example.com/?replicaSet=other")
         .at(100)
