@@ -143,8 +143,8 @@ fn by_server_times(one: &Sightings, other: &Sightings) -> Option<Clock> {
     })
 }
 
-/// Estimates the difference between the clocks as the median of the differences between the times
-/// at which both clients saw a change.
+/// Estimates the difference between the clocks from the changes of `topologyVersion` that both
+/// clients saw, as the median difference between their times.
 fn by_changes(one: &Sightings, other: &Sightings) -> Option<Clock> {
     let differences = one.versions.iter().filter_map(|(version, here)| {
         let there = other.versions.get(version)?;

@@ -96,7 +96,7 @@ impl fmt::Display for Collection {
     }
 }
 
-/// A check, by its id.
+/// The id of a check, as given on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckId(pub(super) Check);
 

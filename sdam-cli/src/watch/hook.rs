@@ -123,7 +123,7 @@ async fn run_once(
     }
 }
 
-/// Kills the processes that the shell has started; the shell itself is killed when it is dropped.
+/// Kills the processes that the shell has started; dropping the child process kills the shell.
 fn end_group(id: Option<u32>) {
     #[cfg(unix)]
     if let Some(group) = id.and_then(|id| Pid::from_raw(id.cast_signed())) {

@@ -36,8 +36,8 @@ pub(super) fn of(host: &Host, options: &Options) -> Vec<Finding> {
         let mut finding = failure(host, error);
         let step = finding.check;
         findings.retain(|own| own.check != step);
-        // The user did not choose the names in the set's configuration, so report the failure as a
-        // problem with the configured name.
+        // The user did not choose the names in the set's configuration, so the finding is about the
+        // configuration instead of the failed step.
         if let Some(by) = &host.named_by {
             finding = member(finding, by.as_str());
         }
