@@ -55,7 +55,7 @@ pub trait Clock: Send + Sync + Debug + 'static {
     }
 }
 
-/// A timer that is renewed only when the deadline changes.
+/// A timer that is recreated only when the deadline changes.
 #[derive(Default)]
 pub struct DeadlineTimer(Option<(Instant, BoxFuture<'static, ()>)>);
 

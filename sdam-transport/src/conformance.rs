@@ -15,9 +15,9 @@
 //! Each check tests one rule, quoted from the contract. A failure names the rule, the contract and
 //! the step that failed. A step that takes 20 seconds counts as hanging.
 //!
-//! All peers are threads of this process on loopback addresses and system-assigned ports. Time
-//! passes only through the clock under test, and the suite asserts only lower bounds. Code in a
-//! task of the runtime never blocks its thread.
+//! All peers are threads of this process that listen on loopback addresses and system-assigned
+//! ports. The suite measures time only with the clock under test, and asserts only lower bounds. A
+//! check that runs in a task of the runtime never blocks its thread.
 
 mod clock;
 mod connect;
@@ -46,7 +46,8 @@ use crate::{
     spawn::Task,
 };
 
-/// Checks a clock and a transport. A foreign executor polls their futures on foreign threads.
+/// Checks a clock and a transport. An executor outside the runtime polls their futures on its own
+/// threads.
 ///
 /// # Panics
 ///
@@ -76,7 +77,7 @@ pub fn blocking(backend: &Backend) {
     report.finish();
 }
 
-/// Checks a whole runtime: runs the checks of [`backend`], repeats them inside tasks of the
+/// Checks a complete runtime: runs the checks of [`backend`], repeats them inside tasks of the
 /// runtime, and checks the spawner.
 ///
 /// # Panics
@@ -94,9 +95,9 @@ pub fn runtime(runtime: &Runtime) {
     report.finish();
 }
 
-/// Checks a dialer: among several addresses, one that refuses is skipped, and one that does not
-/// answer is overtaken. On Linux, also checks that idle peers are probed, and that a write to a
-/// vanished peer ends.
+/// Checks that a dialer skips an address that refuses the connection, and tries the next one while
+/// an address does not answer. On Linux, also checks that idle peers are probed, and that a write
+/// to a vanished peer fails.
 ///
 /// The rules of all transports are checked by [`backend`], [`blocking`] and [`runtime`].
 ///
@@ -112,7 +113,8 @@ pub fn dial<D: Dial>(dial: D, clock: Arc<dyn Clock>) {
     report.finish();
 }
 
-/// Checks that a runtime can be shut down. `shut_down` ends it while its tasks are alive.
+/// Checks that a runtime shuts down cleanly. `shut_down` must end the runtime while tasks are
+/// alive.
 ///
 /// # Panics
 ///
@@ -134,7 +136,7 @@ struct Check<T> {
 }
 
 impl<T> Check<T> {
-    /// Runs the check on a foreign executor and thread.
+    /// Runs the check on an executor and a thread that do not belong to the runtime.
     fn on_foreign_executor(&self, subject: T, report: &mut Report) {
         let run = Run::default();
         let future = (self.run)(subject, run.clone());
@@ -176,7 +178,7 @@ macro_rules! ensure {
 }
 use ensure;
 
-/// Creates the rule of a check from the trait of its contract and its wording.
+/// Creates a [`Rule`] from the trait of its contract, its wording and its check.
 macro_rules! rule {
     ($contract:ident: $words:literal => $check:ident) => {
         Rule { check: stringify!($check), contract: stringify!($contract), words: $words }
@@ -184,7 +186,7 @@ macro_rules! rule {
 }
 use rule;
 
-/// Lists the checks of each rule. A rule has a contract and a wording.
+/// Builds a table of checks, grouped by rule. A rule is a contract and a wording.
 macro_rules! checks {
     ($($contract:ident: $words:literal => $module:ident::{$($check:ident),+ $(,)?}),* $(,)?) => {
         [$($(Check {
@@ -236,7 +238,7 @@ const BACKEND_CHECKS: &[Check<Backend>] = &checks![
         => connection::{a_dropped_connection_is_closed},
 ];
 
-/// The checks of futures that may return `Pending`.
+/// The checks for runtimes whose futures may return `Pending`.
 const PENDING_CHECKS: &[Check<Backend>] = &checks![
     Clock: "A timer may be polled by any executor, and moved to another thread between two polls."
         => clock::{a_timer_may_move_to_another_thread},

@@ -46,7 +46,7 @@ pub trait Transport: Send + Sync + Debug + 'static {
 
     /// Returns a transport with `layers` between its sockets and its messages, replacing its own
     /// layers of the same kind. Returns `None` by default, or if a layer is not supported:
-    /// topologies whose options need one then refuse to start.
+    /// topologies whose options need that layer then refuse to start.
     fn with_layers(&self, layers: Layers) -> Option<Arc<dyn Transport>> {
         let _ = layers;
         None

@@ -1,4 +1,5 @@
-//! The dialer, from which a socket runtime builds its [`Transport`](crate::connect::Transport).
+//! The dialer trait, from which a socket runtime builds its
+//! [`Transport`](crate::connect::Transport).
 
 use std::{
     fmt,
@@ -54,7 +55,7 @@ pub trait Dial: Send + Sync + Debug + 'static {
 
     /// Returns whether the futures block their thread instead of returning `Pending`.
     ///
-    /// Blocking attempts cannot race, so each deadline is only a share of the remaining time.
+    /// Blocking attempts cannot race, so each one gets only a share of the remaining time.
     fn blocks(&self) -> bool {
         false
     }
@@ -83,7 +84,7 @@ pub enum DialTarget {
 }
 
 impl DialTarget {
-    /// Returns the error of a runtime or system without sockets of this kind.
+    /// Returns the error for a runtime or system without sockets of this kind.
     pub fn unsupported(&self) -> io::Error {
         let message = format!("no socket can be opened to {self}");
         io::Error::new(io::ErrorKind::Unsupported, message)

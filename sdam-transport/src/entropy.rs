@@ -19,7 +19,7 @@ pub trait Entropy: Debug + Send + Sync {
     fn fill(&self, bytes: &mut [u8]);
 }
 
-/// The random bytes of the operating system.
+/// Random bytes from the operating system.
 ///
 /// If the system returns an error, the bytes come from the keys of the standard library's hash
 /// maps, which are seeded by the system.

@@ -1,4 +1,4 @@
-//! Errors of the operating system and of the wire codec, as errors of a connection.
+//! Converts errors from the operating system and the wire codec to errors of a connection.
 
 use std::io;
 
@@ -9,8 +9,8 @@ use crate::wire::WireError;
 /// Converts an I/O error; `message` describes the attempted action.
 ///
 /// The result is a timeout if the runtime's own deadline caused `source`. If the operating system
-/// reports `ETIMEDOUT` on an established connection, the peer has been silent for as long as its
-/// TCP waits: the connection is broken, not slow.
+/// reports `ETIMEDOUT` on an established connection, TCP has given up on a silent peer: the
+/// connection is broken, not slow.
 ///
 /// An [`Error`] inside `source` is returned unchanged. A stream returns one if it knows
 /// the cause, such as a client certificate that the server rejected.
@@ -34,7 +34,7 @@ pub fn from_io(stage: Stage, message: impl Into<Box<str>>, source: io::Error) ->
     Error::new(kind, stage, message).with_source(source)
 }
 
-/// Converts an error of the wire codec: malformed bytes, or a message out of order.
+/// Converts an error from the wire codec: malformed bytes, or a message out of order.
 pub fn from_wire(stage: Stage, source: WireError) -> Error {
     Error::protocol(stage, "the message violates the wire protocol").with_source(source)
 }

@@ -30,12 +30,12 @@ mod tests;
 
 /// A [`Connection`] over a [`ByteStream`].
 ///
-/// The connection counts as broken while it sends or receives, and only success resets that. After
-/// a future has failed or was dropped early, the connection refuses every call. So cancellation can
+/// The connection is marked as unusable while it sends or receives, and only success removes the
+/// mark. Once a future has failed or was dropped early, every later call fails, so cancellation can
 /// never make the middle of a message look like the start of the next.
 ///
-/// Errors have [`Stage::Hello`], which fits monitoring connections; others set their stage with
-/// [`Error::at`].
+/// Errors have [`Stage::Hello`], which fits monitoring connections; users of other connections set
+/// the stage with [`Error::at`].
 pub struct Framed<S> {
     stream: S,
     /// The reason why no operation may begin: one is in progress or was dropped, or one has failed.
@@ -119,7 +119,7 @@ impl<S: ByteStream> Framed<S> {
         WireMessage::decode(mem::replace(&mut self.received, rest)).map_err(invalid)
     }
 
-    /// Reads once to get `wanted` bytes, and possibly more.
+    /// Reads once, to get `wanted` bytes or more.
     ///
     /// Reading ahead saves a system call for the header of each message.
     async fn fill(&mut self, wanted: usize, part: &str) -> Result<(), Error> {
@@ -148,8 +148,8 @@ impl<S: ByteStream> Framed<S> {
         }
     }
 
-    /// Waits for the first bytes of a message without an allocated buffer: streaming connections
-    /// are in this state most of the time.
+    /// Waits for the first bytes of a message without allocating a buffer, because streaming
+    /// connections spend most of their time here.
     async fn read_first(&mut self) -> io::Result<usize> {
         let (stream, received) = (&mut self.stream, &mut self.received);
         poll_fn(|cx| {

@@ -30,7 +30,7 @@ use sdam_core::{document::DocumentWriter, options::ConfigError};
 /// The separator of the names, versions and platforms of a driver and its wrapping libraries.
 const DELIMITER: &str = "|";
 
-/// The name that errors use for the whole document.
+/// The name of the whole document in errors.
 const DOCUMENT: &str = "client document";
 
 /// The content of the `client` document of handshakes, not yet shortened to its maximum length.
@@ -85,7 +85,7 @@ impl ClientMetadata {
     ///
     /// # Errors
     ///
-    /// The text contains a `|`.
+    /// `platform` contains a `|`.
     pub fn with_platform(mut self, platform: &str) -> Result<Self, ConfigError> {
         if let Some(driver) = self.libraries.first_mut() {
             let changed = driver.clone().with_platform(platform);
@@ -100,7 +100,7 @@ impl ClientMetadata {
     ///
     /// # Errors
     ///
-    /// One of the library's texts contains a `|`; the metadata is then unchanged.
+    /// A string of the library contains a `|`; the metadata is then unchanged.
     pub fn append(&mut self, library: DriverInfo) -> Result<bool, ConfigError> {
         library.validate()?;
         // The driver's own entry is skipped: a library equal to it is still appended.
@@ -140,7 +140,7 @@ impl ClientMetadata {
     }
 }
 
-/// A library that wraps the driver (Handshake: "DriverInfoOptions"). Empty texts count as absent.
+/// A library that wraps the driver (Handshake: "DriverInfoOptions"). Empty strings count as absent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DriverInfo {
     name: Box<str>,
@@ -197,7 +197,7 @@ fn cut(text: &str, limit: usize) -> &str {
     text.get(..end).unwrap_or_default()
 }
 
-/// Returns the text; an empty text counts as absent.
+/// Returns the string; an empty one counts as absent.
 fn set(text: &str) -> Option<Box<str>> {
     (!text.is_empty()).then(|| text.into())
 }

@@ -6,8 +6,8 @@ use sdam_core::{address::ServerAddress, options::ProxyOptions};
 
 use crate::tls::Tls;
 
-/// The layers between a transport's sockets and its messages, and the options of the sockets; none
-/// by default.
+/// The layers between a transport's sockets and its messages, and the socket options; none by
+/// default.
 ///
 /// A topology creates them from its options, and adds them with
 /// [`Transport::with_layers`](crate::connect::Transport::with_layers).
@@ -37,7 +37,7 @@ pub struct Guards {
 }
 
 impl Guards {
-    /// A transport that connects directly and in plain text.
+    /// The guards of a transport that connects directly and in plain text.
     pub const NONE: Self = Self { tls: false, proxy: false };
 
     /// Adds TLS.
@@ -55,7 +55,7 @@ impl Guards {
     }
 }
 
-/// Translates the addresses of members whose names do not lead to them, such as members of a
+/// Translates the addresses of members that cannot be reached by their names, such as members of a
 /// deployment inside Kubernetes or behind a tunnel.
 ///
 /// The member keeps its name in descriptions and events, and TLS checks that name.
@@ -63,7 +63,7 @@ impl Guards {
 /// # Contract
 ///
 /// - The caller holds no lock, and may call from any thread, for several members at once.
-/// - It returns immediately: it is called at each connection attempt.
+/// - `translate` returns immediately, because it is called for each connection attempt.
 /// - Equal members lead to the same server.
 pub trait Translate: Send + Sync + Debug + 'static {
     /// Returns the address to dial for `member`: `member` itself if its name leads there.

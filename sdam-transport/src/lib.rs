@@ -1,7 +1,7 @@
-//! Runtime seams and wire protocol for MongoDB monitoring.
+//! Runtime interfaces and wire protocol for MongoDB monitoring.
 //!
-//! The code names no runtime, has no global state and makes no random choice: the clock, transport,
-//! resolver, spawner, entropy and seed are passed in as values.
+//! The code depends on no runtime, has no global state and makes no random choice: the clock,
+//! transport, resolver, spawner, entropy and seed are passed in as values.
 //! Only [`system`], from which runtimes are built, and the conformance suite spawn threads.
 //!
 //! | module | content |
@@ -13,7 +13,7 @@
 //! | [`layers`], [`translate`], [`tls`] | where to dial for a server, the proxy, and TLS, over any stream |
 //! | [`wrap`] | a transport around another one |
 //! | [`handshake`] | client metadata |
-//! | [`pool`] | the seam of connection pools, and connections that report to the topology |
+//! | [`pool`] | the interface of connection pools, and connections that report to the topology |
 //! | [`wire`] | whole wire messages, validated |
 //! | [`stream`], [`framed`], [`dial`], [`race`], [`net`] | a transport for every runtime that has sockets |
 //! | [`system`] | shared parts of runtimes over an operating system: entropy, an epoch, timers, look-ups, options of sockets |

@@ -41,7 +41,7 @@ pub struct Jobs {
 /// A function that creates its future on the thread where the future must stay.
 type Job = Box<dyn FnOnce() -> LocalBoxFuture<'static, ()> + Send>;
 
-/// Returns a sender and a receiver of work.
+/// Returns a sender of work and its receiver.
 pub fn remote() -> (Remote, Jobs) {
     let (sends, jobs) = mpsc::unbounded();
     (Remote { jobs: sends }, Jobs { jobs })
@@ -61,7 +61,7 @@ impl Remote {
     ///
     /// # Errors
     ///
-    /// As `connect`, or an error if the [`Jobs`] have been dropped.
+    /// The error returned by `connect`, or an error if the [`Jobs`] have been dropped.
     ///
     /// # Cancel safety
     ///

@@ -31,11 +31,12 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// A transport that looks up a host name, races its addresses, and frames the winning socket.
+/// A transport that looks up a host name, races its addresses, and frames messages on the winning
+/// socket.
 ///
 /// Supports all [`Layers`]: a translation of addresses before the look-up, a SOCKS5 proxy that
-/// looks up and dials instead, and TLS over the socket. A Unix domain socket bypasses the proxy,
-/// which supports only TCP (SOCKS5 Support: "Connection Establishment").
+/// looks up the name and connects instead, and TLS over the socket. A Unix domain socket bypasses
+/// the proxy, which supports only TCP (SOCKS5 Support: "Connection Establishment").
 ///
 /// Errors name the server and the result of each of its IP addresses.
 #[derive(Debug)]
@@ -47,7 +48,7 @@ pub struct NetTransport<D> {
 }
 
 impl<D: Dial> NetTransport<D> {
-    /// Creates a transport over the sockets of `dial`, with timeouts measured by `clock`.
+    /// Creates a transport that opens sockets with `dial` and measures timeouts with `clock`.
     pub fn new(dial: D, clock: Arc<dyn Clock>) -> Self {
         Self {
             dial: Arc::new(dial),

@@ -1,8 +1,8 @@
-//! The text of a caught panic.
+//! The message of a caught panic.
 
 use std::any::Any;
 
-/// Returns the text of the panic.
+/// Returns the message of the panic.
 pub(crate) fn text(payload: &(dyn Any + Send)) -> &str {
     let text = payload.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| payload.downcast_ref::<&str>().copied());

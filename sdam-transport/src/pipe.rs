@@ -27,7 +27,7 @@ pub struct Piped {
     to_send: mpsc::Sender<Vec<u8>>,
 }
 
-/// The end of a [`Piped`] on the socket's thread.
+/// The end of a [`Piped`] that stays on the socket's thread.
 ///
 /// Both channels hold one item, which limits reading to the speed of the stream, and writing to the
 /// speed of the socket. The socket has to be closed as soon as `to_send` ends, even while a read is
@@ -42,7 +42,7 @@ pub struct PipeEnd {
     pub to_send: mpsc::Receiver<Vec<u8>>,
 }
 
-/// Returns a stream and its end for the socket.
+/// Returns a stream, and its end for the socket's thread.
 pub fn piped() -> (Piped, PipeEnd) {
     let (from_socket, received) = mpsc::channel(0);
     let (sent, to_socket) = mpsc::channel(0);

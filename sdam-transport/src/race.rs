@@ -58,8 +58,8 @@ pub async fn deadline<F: Future>(
     }
 }
 
-/// Returns the result of `future` by the [`deadline`], or an error with this stage and
-/// message.
+/// Returns the result of `future` if it is ready by the [`deadline`]; otherwise an error with this
+/// stage and message.
 ///
 /// # Errors
 ///
@@ -100,7 +100,7 @@ pub(crate) async fn noticing<F: Future>(
     }
 }
 
-/// The error of a deadline that has passed.
+/// The error for a deadline that has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 #[error("the deadline has passed")]
@@ -152,7 +152,7 @@ where
                     Poll::Pending => index += 1,
                 }
             }
-            // Timers are polled only while an attempt is pending: those of a blocking clock block.
+            // A timer is polled only while an attempt is pending, because it may block.
             if running.is_empty() && !more {
                 Poll::Ready(Lap::NoSuccess)
             } else if more && failed.len() > failed_before {

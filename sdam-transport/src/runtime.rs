@@ -1,4 +1,4 @@
-//! The bundles of clock, transport, resolver, entropy and spawner for an engine.
+//! The bundles of clock, transport, resolver, entropy and spawner that an engine gets.
 
 use std::sync::{
     Arc,
@@ -45,8 +45,8 @@ pub struct Backend {
 }
 
 impl Backend {
-    /// Creates a bundle of the sockets of `dial`, whose timeouts are measured by `clock`; otherwise
-    /// as [`new`](Self::new).
+    /// Creates a bundle whose transport opens sockets with `dial` and measures timeouts with
+    /// `clock`; otherwise the same as [`new`](Self::new).
     pub fn of_sockets(dial: impl Dial, clock: Arc<dyn Clock>, seed: u64) -> Self {
         let transport = NetTransport::new(dial, Arc::clone(&clock));
         Self::new(clock, Arc::new(transport), seed)
@@ -56,7 +56,7 @@ impl Backend {
     /// the [system's entropy](SystemEntropy). If `transport` has a clock of its own, it must be
     /// `clock`.
     ///
-    /// Equal seeds make equal choices, so take `seed` from the operating system's entropy unless
+    /// Equal seeds lead to equal choices, so take `seed` from the operating system's entropy unless
     /// the run must be reproducible.
     pub fn new(clock: Arc<dyn Clock>, transport: Arc<dyn Transport>, seed: u64) -> Self {
         Self {

@@ -40,12 +40,12 @@ pub(crate) async fn connect<S: ByteStream>(
     })
 }
 
-/// Returns the error of a handshake that did not end by its deadline.
+/// Returns the error for a handshake that did not end by its deadline.
 pub(crate) fn timed_out(proxy: &ServerAddress, target: &ServerAddress) -> Error {
     error(ErrorKind::Timeout, proxy, target, SILENT)
 }
 
-/// Returns the error of a connection to the proxy itself that failed with `cause`.
+/// Returns the error for a connection to the proxy itself that failed with `cause`.
 ///
 /// Its stage is [`Stage::Proxy`]: an unreachable proxy is not a sign of an overloaded server (CMAP:
 /// "establishing a connection to a SOCKS5 proxy").
@@ -112,7 +112,8 @@ async fn negotiate<S: ByteStream>(
     if code != SUCCEEDED {
         return Err(Failure::network(refusal(code, &request)));
     }
-    // The proxy sends a reserved byte, the type of its own address, and the address's first byte.
+    // The proxy sends a reserved byte, the type of its own address, and the first byte of that
+    // address.
     let [_, kind, first] = dialogue.read().await?;
     let rest = match kind {
         IPV4 => 3,
@@ -192,7 +193,7 @@ fn check_version(byte: u8) -> Result<(), Failure> {
     }))
 }
 
-/// Returns the meaning of the proxy's refusal of `request`.
+/// Describes the reason why the proxy refused `request`.
 fn refusal(code: u8, request: &[u8]) -> String {
     let text = match (code, request.get(3)) {
         (1, _) => "the proxy reports a general failure",
@@ -261,7 +262,7 @@ const IPV6: u8 = 4;
 const SUCCEEDED: u8 = 0;
 /// The length of a port, in bytes.
 const PORT_LENGTH: usize = 2;
-/// The length of the longest text in a message, in bytes.
+/// The maximum length of a string in a message, in bytes.
 const LONGEST: usize = 255;
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ impl ByteStream for Box<dyn ByteStream> {
     }
 }
 
-/// A wrapper that turns a stream that never blocks into a [`ByteStream`]; it ignores deadlines.
+/// Turns a stream that never blocks into a [`ByteStream`], which ignores deadlines.
 #[derive(Debug)]
 pub struct NonBlocking<S>(pub S);
 

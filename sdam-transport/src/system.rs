@@ -20,7 +20,7 @@ use sdam_core::time::{Instant, UnixTime};
 pub use self::{tcp::tune_tcp, timers::ThreadClock};
 use crate::clock::Clock;
 
-/// The zero of a runtime's [`Instant`]s, on the system's monotonic clock.
+/// The zero point of a runtime's [`Instant`]s, on the system's monotonic clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Epoch {
     start: time::Instant,
@@ -56,8 +56,8 @@ pub struct SystemClock<S> {
 }
 
 impl<S: Fn(Epoch, Instant) -> BoxFuture<'static, ()>> SystemClock<S> {
-    /// Creates a clock that counts from `epoch`. `sleep` creates the timer of a deadline, which has
-    /// to keep the contract of [`Clock`].
+    /// Creates a clock that counts from `epoch`. `sleep` creates the timer for a deadline; the
+    /// timer has to keep the contract of [`Clock`].
     pub fn new(epoch: Epoch, sleep: S) -> Self {
         Self { epoch, sleep, blocks: false }
     }
@@ -111,7 +111,7 @@ pub fn entropy() -> u64 {
 ///
 /// # Errors
 ///
-/// As the resolver, or an error if the system cannot start a thread.
+/// The resolver's error, or an error if the system cannot start a thread.
 ///
 /// # Cancel safety
 ///

@@ -38,7 +38,7 @@ pub struct WireMessage {
     layout: Layout,
 }
 
-/// The flags of a message, and the positions of its parts. A part that it does not have is empty.
+/// The flags of a message, and the positions of its parts. The range of a missing part is empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Layout {
     op_code: OpCode,
@@ -213,7 +213,8 @@ impl Header {
     }
 }
 
-/// Writes a message of a header and `parts`, to which the caller appends `trailer` bytes.
+/// Writes a message with a header and `parts`. The caller appends `trailer` bytes, which the
+/// header's length includes.
 fn assemble(
     [request_id, response_to, op_code]: [i32; 3],
     parts: &[&[u8]],

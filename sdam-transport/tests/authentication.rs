@@ -1,4 +1,4 @@
-//! The authentication of pooled connections during opening.
+//! The authentication of pooled connections while they are opened.
 
 #![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
@@ -65,10 +65,10 @@ impl PoolHost for Host {
     }
 }
 
-/// Sends these commands, and refuses a reply with the field `refuse`.
+/// An authenticator that sends these commands, and refuses a reply with the field `refuse`.
 #[derive(Debug)]
 struct Script {
-    /// The result of beginning a conversation; `None` means that it never ends.
+    /// The result of `begin`; `None` makes it wait forever.
     begins: Option<Result<(), Error>>,
     commands: &'static [&'static str],
 }
@@ -134,7 +134,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// Creates a pool of a server with these replies to hello and to other commands.
+    /// Creates a pool for a server with these replies to hello and to other commands.
     fn new(hello: &Document, other: Option<&Document>) -> Self {
         let clock = ManualClock::default();
         let host = Arc::<Host>::default();
@@ -195,7 +195,7 @@ fn a_driver_adds_fields_to_the_handshake_and_reads_the_servers_answer() {
 
 #[test]
 fn one_time_limit_is_that_of_the_whole_attempt() {
-    // One limit covers the whole attempt with its authentication (I-14, T-31).
+    // One time limit covers the whole attempt, including authentication (I-14, T-31).
     let check = |script: &Script, hello: &Document, other: &Document| {
         let bench = Bench::new(hello, Some(other));
         bench.servers.change(&address(), |server| server.delay = Duration::from_secs(4));

@@ -19,7 +19,8 @@ pub(super) async fn now_never_goes_backwards(backend: Backend, run: Run) -> Outc
         let now = backend.clock.now();
         ensure!(now >= last, "`now` returned {now:?} after {last:?}");
         last = now;
-        // A time read by one thread must not be later than the time that another thread reads next.
+        // The time that one thread reads must not be later than the time that another thread reads
+        // next.
         if round % 100 == 0 {
             run.step("calling `now` on another thread");
             let clock = Arc::clone(&backend.clock);

@@ -32,7 +32,7 @@ pub(super) async fn host_names_are_looked_up_and_all_families_tried(
 
 pub(super) async fn an_invalid_host_name_fails_at_stage_dns(backend: Backend, run: Run) -> Outcome {
     run.step("connecting to a host whose name is too long for the DNS");
-    // Resolvers refuse a label of more than 63 bytes without a query.
+    // Resolvers refuse a label of more than 63 bytes without sending a query.
     let target = ServerAddress::new(&"a".repeat(300), 27017);
     let error = refused(&backend, &target, backend.clock.now() + STEP_TIMEOUT).await?;
     expect(&error, ErrorKind::Network, Stage::Dns)
@@ -131,7 +131,7 @@ pub(super) async fn open(
     Ok(connection)
 }
 
-/// Returns the error of connecting to `address`, which has no listener.
+/// Connects to `address`, which has no listener, and returns the error.
 async fn refused(
     backend: &Backend,
     address: &ServerAddress,
@@ -143,7 +143,7 @@ async fn refused(
     }
 }
 
-/// Checks the error's kind and stage, and the labels that a pool's report of it has.
+/// Checks the error's kind and stage, and the labels that it gets when a pool reports it.
 pub(super) fn expect(error: &Error, kind: ErrorKind, stage: Stage) -> Outcome {
     ensure!(
         error.kind() == kind && error.stage() == stage,

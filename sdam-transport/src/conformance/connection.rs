@@ -112,7 +112,7 @@ pub(super) async fn a_silent_connection_times_out_at_the_deadline(
     let deadline = backend.clock.now() + Duration::from_millis(50);
     connection.set_deadline(Some(deadline));
     run.step("receiving from a silent peer by a deadline of 50 milliseconds");
-    // A blocking connection ends by its own deadline. Any other future is dropped at the deadline.
+    // A blocking connection enforces its own deadline. For any other one, the future is dropped.
     match race::deadline(&*backend.clock, Some(deadline), connection.recv()).await {
         Ok(Ok(message)) => return Err(format!("{message:?} was never sent")),
         Ok(Err(error)) => expect(&error, ErrorKind::Timeout, Stage::Hello)?,
@@ -207,7 +207,7 @@ pub(super) async fn send(connection: &mut dyn Connection, message: WireMessage) 
     connection.send(message).await.map_err(|error| format!("{error:#}"))
 }
 
-/// Receives invalid bytes, which has to fail with an error of this kind.
+/// Checks that receiving invalid bytes fails with an error of this kind.
 async fn no_message(connection: &mut dyn Connection, kind: ErrorKind) -> Outcome {
     match connection.recv().await {
         Ok(message) => Err(format!("a message of {} bytes is accepted", message.as_bytes().len())),

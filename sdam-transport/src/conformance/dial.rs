@@ -68,8 +68,8 @@ impl<D: Dial> Dialer<D> {
         Self { dial: Arc::new(dial), clock }
     }
 
-    /// Connects to a name and exchanges a message. The name's first address is [`LOOPBACK`] with
-    /// the port of `other`, the address of `listener`.
+    /// Connects to a host name and exchanges a message with `listener`, whose address is `other`.
+    /// The name resolves to [`LOOPBACK`] first, and then to the address of `other`.
     async fn reach(&self, listener: TcpListener, other: SocketAddr, run: &Run) -> Outcome {
         let peer = Peer::run(address_of(other), move || echo(&mut listener.accept()?.0));
         let mut connection = self.connect(&[LOOPBACK, other.ip()], other.port()).await?;
@@ -78,7 +78,7 @@ impl<D: Dial> Dialer<D> {
         peer.sees_the_end(run).await.map(drop)
     }
 
-    /// Returns the options of an attempt.
+    /// Returns the options for opening a socket.
     fn options(&self) -> DialOptions {
         DialOptions { deadline: Some(deadline(&*self.clock)), ..DialOptions::default() }
     }
@@ -162,7 +162,7 @@ pub(super) async fn a_write_to_a_peer_that_vanished_ends<D: Dial>(
     if !vanish(&peer).map_err(failed)? {
         return Ok(()); // The system does not let a peer vanish.
     }
-    // Blocking writes end in time to be reported.
+    // Makes a blocking write fail before the step counts as hanging.
     stream.set_deadline(Some(dialer.clock.now() + READ_TIMEOUT));
     run.step("writing to a peer that has vanished");
     let error = loop {
@@ -175,8 +175,8 @@ pub(super) async fn a_write_to_a_peer_that_vanished_ends<D: Dial>(
     Ok(())
 }
 
-/// Returns a listener and the timer of a tuned socket that was connected to it. Without the timer,
-/// which not every system shows, [`tcp_sockets_probe_an_idle_peer`] passes for every dialer.
+/// Returns a listener and the keep-alive timer of a tuned socket that was connected to it. Some
+/// systems do not show that timer; [`tcp_sockets_probe_an_idle_peer`] then passes for every dialer.
 pub(super) fn control() -> io::Result<(TcpListener, Option<Duration>)> {
     let listener = TcpListener::bind((LOOPBACK, 0))?;
     let address = listener.local_addr()?;
@@ -190,7 +190,7 @@ pub(super) fn control() -> io::Result<(TcpListener, Option<Duration>)> {
 /// Returns the time until the next probe of the TCP socket from `local` to `remote`, if the system
 /// shows it.
 ///
-/// Sockets to other peers may have the same port, in particular those in `TIME_WAIT`.
+/// Sockets to other peers may have the same local port, in particular those in `TIME_WAIT`.
 fn keep_alive_timer(local: SocketAddr, remote: SocketAddr) -> Option<Duration> {
     (0..TABLE_READS).find_map(|_| {
         let sockets = fs::read_to_string("/proc/net/tcp").ok()?;
@@ -228,7 +228,7 @@ fn other_loopback(port: u16) -> Option<(TcpListener, SocketAddr)> {
     })
 }
 
-/// Returns the deadline of an attempt. A blocking dialer spends half of the time on an address that
+/// Returns a deadline for connecting. A blocking dialer spends half of that time on an address that
 /// does not answer.
 fn deadline(clock: &dyn Clock) -> Instant {
     clock.now() + Duration::from_secs(4)

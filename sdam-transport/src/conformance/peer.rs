@@ -101,11 +101,11 @@ impl Blackhole {
 }
 
 /// Makes `peer` discard everything that arrives for it, without an acknowledgement, like a host
-/// that has lost its power. Returns false if the system cannot do so.
+/// that lost power. Returns false if the system cannot do so.
 pub(crate) fn vanish(peer: &TcpStream) -> io::Result<bool> {
     #[cfg(any(target_os = "android", target_os = "linux"))]
     {
-        // The instruction to return 0, which is the number of bytes to keep.
+        // A filter with one instruction, which returns 0, the number of bytes to keep.
         let nothing = SockFilter::new(0x06, 0, 0, 0);
         SockRef::from(peer).attach_filter(&[nothing])?;
         Ok(true)
@@ -119,8 +119,8 @@ pub(crate) fn vanish(peer: &TcpStream) -> io::Result<bool> {
 
 /// A port of 127.0.0.1 that refuses connection attempts.
 ///
-/// It is the port of an accepted connection whose listener is closed. The system gives it neither
-/// to another listener nor to a connecting socket, which would connect to itself.
+/// The port belongs to an accepted connection whose listener is closed, so the system assigns it
+/// neither to another listener nor to a connecting socket (which would connect to itself).
 pub(super) struct Refusing {
     pub(super) address: ServerAddress,
     _connection: [TcpStream; 2],
@@ -155,7 +155,7 @@ pub(super) fn address_of(address: SocketAddr) -> ServerAddress {
     ServerAddress::new(&address.ip().to_string(), address.port())
 }
 
-/// Answers messages with the same body and counts them, until the client closes the connection.
+/// Echoes messages until the client closes the connection, and returns their number.
 pub(super) fn echo(stream: &mut (impl Read + Write)) -> io::Result<usize> {
     let mut echoed = 0;
     while let Some(request) = read_message(stream)? {

@@ -92,7 +92,7 @@ pub trait PoolUser: Send + Sync + 'static {
     fn check_in(&self, pool: &PoolOf<Self>, connection: Self::Connection);
 }
 
-/// A rule that is optional for a pool. It is checked only if the pool claims it.
+/// An optional rule for pools, checked only if the pool claims it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Claim {
@@ -146,10 +146,10 @@ pub fn check<U: PoolUser>(user: U) {
     assert!(failures.is_empty(), "contracts are broken:\n  {}", failures.join("\n  "));
 }
 
-/// Runs all checks, or only the named one, and returns a text for each broken rule. Used to test
-/// that a pool breaks a rule. `patience` is the time after which a step counts as hanging.
+/// Runs all checks, or only the named one, and returns a message for each broken rule. Used to test
+/// pools that break rules. `patience` is the time after which a step counts as hanging.
 ///
-/// A check that relies on a broken rule is skipped; the last text lists the skipped checks.
+/// A check that relies on a broken rule is skipped; the last message lists the skipped checks.
 pub fn failures_of<'n, U: PoolUser>(
     user: U,
     name: impl Into<Option<&'n str>>,
@@ -219,7 +219,7 @@ macro_rules! checks {
     };
 }
 
-/// Returns the checks, the simplest rules first.
+/// Returns all checks, starting with the simplest rules.
 #[expect(clippy::too_many_lines, reason = "a table")]
 fn checks<U: PoolUser>() -> Vec<Check<U>> {
     checks![

@@ -23,7 +23,7 @@ pub(super) struct Rule {
     pub(super) check: &'static str,
     /// The trait whose contract contains the rule.
     pub(super) contract: &'static str,
-    /// The words of the rule, quoted from the contract.
+    /// The wording of the rule, quoted from the contract.
     pub(super) words: &'static str,
 }
 
@@ -42,7 +42,7 @@ impl Run {
         Self { blocks: true, ..Self::default() }
     }
 
-    /// Starts a step with the description for failure messages.
+    /// Starts a step, which failure messages describe with `doing`.
     pub(super) fn step(&self, doing: &'static str) {
         let mut step = self.step.lock().unwrap_or_else(PoisonError::into_inner);
         *step = (step.0 + 1, doing);
@@ -79,7 +79,7 @@ impl Run {
 /// Collects the failures.
 pub(super) struct Report {
     step_timeout: Duration,
-    /// The failures, one text for each check.
+    /// The failures, one message for each failed check.
     pub(super) failures: Vec<String>,
 }
 

@@ -79,7 +79,7 @@ fn follow<F: Future<Output = Outcome> + Send + 'static>(
 
 /// The tasks, timer and connection that are alive when the runtime is shut down.
 struct Live {
-    /// This channel ends when every task has been dropped.
+    /// The channel closes when every task has been dropped.
     tasks: mpsc::UnboundedReceiver<()>,
     timer: BoxFuture<'static, ()>,
     deadline: Instant,
@@ -88,7 +88,7 @@ struct Live {
 }
 
 impl Live {
-    /// Starts tasks that never end, and creates a timer and a connection outside of them.
+    /// Starts tasks that never end, and creates a timer and a connection outside those tasks.
     async fn start(runtime: &Runtime, run: &Run) -> Result<Self, String> {
         let (started, mut tasks) = mpsc::unbounded();
         let backend = &runtime.backend;
@@ -105,7 +105,7 @@ impl Live {
         for mut wait in waits {
             let started = started.clone();
             runtime.spawner.spawn(Task::new("conformance", async move {
-                // The first poll registers with the runtime.
+                // The first poll registers the future with the runtime.
                 let _ = wait.as_mut().now_or_never();
                 // The receiver is dropped if the check has failed.
                 let _ = started.unbounded_send(());
@@ -125,7 +125,7 @@ impl Live {
 
 async fn live_tasks_are_dropped(mut tasks: mpsc::UnboundedReceiver<()>, run: Run) -> Outcome {
     run.step("waiting for tasks to be dropped that were alive at the shutdown");
-    // The loop ends when all tasks have dropped their senders; none sends again.
+    // The loop ends when all tasks have dropped their senders; no task sends again.
     while tasks.next().await.is_some() {}
     Ok(())
 }

@@ -59,7 +59,7 @@ fn every_suite_panics_with_the_broken_rule() {
     panics(&outliving, "connects_after_shutdown_end: ");
 }
 
-/// Each rule, a runtime that breaks it but no earlier rule, and the expected message.
+/// Each check, the fault of a runtime that breaks its rule but no earlier one, and the message.
 const BROKEN: &[(&str, Fault, &str)] = &[
     ("now_never_goes_backwards", Fault::ClockGoesBack, "`now` returned"),
     ("past_deadlines_are_ready_at_once", Fault::TimersYieldFirst, "is pending at"),
@@ -225,7 +225,7 @@ fn complaints(check: &str, fault: Fault) -> Vec<String> {
 #[test]
 fn every_broken_rule_is_reported_with_its_step_and_contract() {
     let rules = rules();
-    // Hanging checks run concurrently.
+    // The checks run concurrently, because some of them hang until the time limit.
     thread::scope(|scope| {
         for (check, fault, words) in BROKEN {
             let rule = *rules.iter().find(|rule| rule.check == *check).unwrap();

@@ -47,8 +47,8 @@ fn the_original_error_is_kept_by_what_is_made_of_it() {
     assert!(plain.source_as::<io::Error>().is_none());
 }
 
-/// Reports of pooled connections have overload labels for some failures only (I-10, I-11, I-14,
-/// I-16).
+/// Errors reported for pooled connections get overload labels only for some failures (I-10, I-11,
+/// I-14, I-16).
 #[test]
 fn io_errors_and_timeouts_up_to_hello_are_labelled_as_overload_and_nothing_else_is() {
     let check = |error: &Error, labelled| {
@@ -62,7 +62,7 @@ fn io_errors_and_timeouts_up_to_hello_are_labelled_as_overload_and_nothing_else_
     let slow = |stage| Error::timeout(stage, "too slow");
     let wire = |stage| from_wire(stage, WireError::Compressed);
 
-    // The server refuses, resets or closes the connection, or is silent, at any stage.
+    // Labelled: the server refuses, resets or closes the connection, or does not answer.
     for stage in [Stage::Connect, Stage::Tls, Stage::Hello] {
         for kind in [Io::ConnectionRefused, Io::ConnectionReset, Io::UnexpectedEof, Io::TimedOut] {
             check(&io(stage, kind), true);
@@ -72,22 +72,23 @@ fn io_errors_and_timeouts_up_to_hello_are_labelled_as_overload_and_nothing_else_
     let eof = Error::network(Stage::Hello, "the server closed the connection");
     check(&eof, true);
 
-    // A name that is not found, or times out; a proxy that refuses, disconnects or does not answer.
+    // Not labelled: a host name is not found or times out; a proxy refuses, disconnects or is
+    // silent.
     for stage in [Stage::Dns, Stage::Proxy] {
         check(&io(stage, Io::NotFound), false);
         check(&io(stage, Io::UnexpectedEof), false);
         check(&slow(stage), false);
     }
-    // A bad certificate, in each form in which the library may report it.
+    // Not labelled: a bad certificate, in each form in which a TLS library may report it.
     let certificate = Error::protocol(Stage::Tls, "the certificate has expired");
     check(&certificate, false);
     for kind in [Io::InvalidData, Io::InvalidInput, Io::Other] {
         check(&io(Stage::Tls, kind), false);
     }
-    // Bytes of another protocol.
+    // Not labelled: the server answers in another protocol.
     check(&wire(Stage::Hello), false);
 
-    // Authentication and operations on an established connection.
+    // Not labelled: errors during authentication and operations, after the handshake.
     for stage in [Stage::Auth, Stage::Operation] {
         check(&io(stage, Io::ConnectionReset), false);
         check(&eof.clone().at(stage), false);

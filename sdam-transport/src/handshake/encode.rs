@@ -28,7 +28,7 @@ pub(super) fn encode(metadata: &ClientMetadata) -> Box<[u8]> {
     while document.len() > ClientMetadata::MAX_LENGTH {
         if plan.platform.is_empty() {
             if plan.libraries <= 1 {
-                // Unreachable: the driver's own texts are limited so that they always fit.
+                // Unreachable: the driver's own strings are limited so that they always fit.
                 break;
             }
             plan.libraries -= 1;
@@ -42,7 +42,7 @@ pub(super) fn encode(metadata: &ClientMetadata) -> Box<[u8]> {
     document.into()
 }
 
-/// The parts of the metadata that are written.
+/// The parts of the metadata to write.
 struct Plan {
     environment: Detail,
     os: Detail,
@@ -55,7 +55,7 @@ struct Plan {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd)]
 enum Detail {
     None,
-    /// Only the name of the provider, or the type of the system.
+    /// Only the provider's name, or the operating system's type.
     Essential,
     Full,
 }

@@ -1,4 +1,4 @@
-//! The client's environment for its metadata.
+//! The environment of a client, for its metadata.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -23,7 +23,7 @@ const VARIABLES: [&str; 13] = [
     "VERCEL_REGION",
 ];
 
-/// The environment of a client: variables, container, operating system.
+/// The environment of a client: environment variables, container, operating system.
 ///
 /// The default is empty: no variables, no container, unknown operating system.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -92,8 +92,8 @@ impl Environment {
         }
     }
 
-    /// Returns the region, the memory in MB and the time limit in seconds of a function. An invalid
-    /// number counts as absent, because metadata must never fail.
+    /// Returns the function's region, memory in MB and time limit in seconds. An invalid number
+    /// counts as absent, because metadata must never fail.
     pub(super) fn function(&self) -> (Option<&str>, Option<i32>, Option<i32>) {
         let [region, memory, timeout] = match self.faas_provider() {
             Some(FaasProvider::AwsLambda) => ["AWS_REGION", "AWS_LAMBDA_FUNCTION_MEMORY_SIZE", ""],

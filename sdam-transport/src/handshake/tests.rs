@@ -32,7 +32,7 @@ fn env_is_derived_from_the_variables() {
         let client = decode(&metadata(&environment));
         let env = client.get("env").cloned();
         assert_eq!(env, expected.clone().map(Bson::from), "{variables:?}");
-        // The same rule selects polling (F-21).
+        // The same variables decide whether monitors poll (F-21).
         let faas = expected.is_some_and(|env| env.contains_key("name"));
         assert_eq!(environment.is_faas(), faas, "{variables:?}");
         assert_eq!(metadata(&environment).is_faas(), faas, "{variables:?}");
@@ -86,7 +86,7 @@ fn env_is_derived_from_the_variables() {
 
 #[test]
 fn container_has_runtime_and_orchestrator() {
-    // Docker and Kubernetes are recognized together (O-23).
+    // The document names the container runtime and the orchestrator (O-23).
     let environment = environment(&[("KUBERNETES_SERVICE_HOST", "1")]).with_docker(true);
     assert_eq!(
         decode(&metadata(&environment)).get_document("env").unwrap(),
@@ -134,14 +134,14 @@ fn a_platform_is_cut_to_fill_the_document_exactly() {
     let base = metadata(&Environment::default());
     let cut = base.clone().with_platform(&"p".repeat(1000)).unwrap();
     assert_eq!(cut.encode().len(), ClientMetadata::MAX_LENGTH);
-    // The text is not truncated inside a character.
+    // The platform is not truncated inside a character.
     let cut = base.with_platform(&"\u{20ac}".repeat(1000)).unwrap();
     let platform = decode(&cut).get_str("platform").unwrap().to_owned();
     assert!(platform.chars().all(|c| c == '\u{20ac}'));
     assert!(cut.encode().len() > ClientMetadata::MAX_LENGTH - 3);
 }
 
-/// O-21: the longest accepted texts fit, together with any other fields.
+/// The longest accepted strings fit, together with any other fields (O-21).
 #[test]
 fn the_document_never_exceeds_its_limit() {
     let long = "\u{20ac}".repeat(42) + "ab";
@@ -170,8 +170,8 @@ fn the_document_never_exceeds_its_limit() {
     }
 }
 
-/// Texts that are too long or contain the delimiter are refused (O-21, O-27; metadata update prose
-/// test 11).
+/// Strings that are too long or contain the delimiter are refused (O-21, O-27; metadata update
+/// prose test 11).
 #[test]
 fn invalid_texts_are_refused_with_the_name_of_the_option() {
     let base = metadata(&Environment::default());

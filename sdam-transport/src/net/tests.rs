@@ -19,7 +19,7 @@ enum Outcome {
     Silent,
 }
 
-/// A dialer whose names and addresses have fixed results.
+/// A dialer with fixed results for names and addresses.
 #[derive(Clone, Debug, Default)]
 struct FakeDial {
     names: BTreeMap<&'static str, Vec<&'static str>>,
@@ -28,7 +28,7 @@ struct FakeDial {
     dialled: Arc<Mutex<Vec<Dialled>>>,
 }
 
-/// A target and the options of the attempt at it.
+/// A dialled target, and the options of the attempt.
 type Dialled = (String, DialOptions);
 
 #[async_trait]
@@ -170,7 +170,7 @@ fn a_failed_connect_reports_the_outcome_for_every_address() {
         "connecting timed out: 2.2.2.2:27017: connection refused; \
          1.1.1.1:27017: no reply",
     );
-    // A timeout reported by the system counts as one only if no address failed for another reason.
+    // The error is a timeout only if every address failed with a timeout of the system.
     let expired = Outcome::Fail(io::ErrorKind::TimedOut);
     fails(
         &dial(names, &[first(expired), second(refused)]),
@@ -201,8 +201,8 @@ fn blocking_attempts_share_the_time_that_is_left() {
     connect(&dial, "a").unwrap();
     let deadlines: Vec<_> =
         dial.dialled.lock().unwrap().iter().map(|(_, options)| options.deadline).collect();
-    // A quarter of the time; a third of the remaining 750 ms, of which nothing is used; half of 750
-    // ms; the rest.
+    // The attempts get a quarter of 1000 ms, a third of the remaining 750 ms (the address refuses
+    // at once), half of 750 ms, and the rest.
     let expected = [250, 500, 625, 1000].map(|millis| Some(Instant::from_millis(millis)));
     assert_eq!(deadlines, expected);
 }

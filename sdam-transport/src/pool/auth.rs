@@ -19,7 +19,7 @@ pub trait Authenticator: Send + Sync + Debug + 'static {
     ///
     /// # Errors
     ///
-    /// If there are no credentials, or no random numbers.
+    /// If there are no credentials, or random numbers cannot be generated.
     ///
     /// # Cancel safety
     ///
@@ -66,7 +66,7 @@ pub enum AuthStep {
 }
 
 impl Debug for AuthStep {
-    /// Hides the command.
+    /// Formats the step without the command, which may contain secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Send(_) => "Send(<hidden>)",

@@ -1,4 +1,4 @@
-//! The exchanges of an authentication.
+//! Runs the command exchanges of an authentication.
 
 use sdam_core::{
     address::ServerAddress,
@@ -17,7 +17,7 @@ use crate::{
 /// that a single-threaded client uses for checks and operations. A pool authenticates in the hello
 /// that opens the connection: see [`PoolContext::establish_with`](super::PoolContext::establish_with).
 ///
-/// `hello` is a later message of the connection; the fields for authentication are added.
+/// `hello` is a hello request, to which the fields for authentication are added before it is sent.
 ///
 /// The caller sets the deadline of the connection and reports the error.
 ///
@@ -46,7 +46,8 @@ pub async fn authenticate(
     finish(connection, exchange, &mut *conversation, reply.body()).await
 }
 
-/// Runs `conversation` to its end. Its first command was part of the hello that `hello` answers.
+/// Runs `conversation` to its end. `hello` is the reply to the hello that contained its first
+/// command.
 pub(super) async fn finish(
     connection: &mut dyn Connection,
     exchange: &mut Exchange,

@@ -167,5 +167,5 @@ pub(super) async fn converse(
     Ok(reply)
 }
 
-/// The message of a time-out.
+/// The error message for a time-out.
 pub(super) const NO_ANSWER: &str = "no answer came in time";

@@ -127,15 +127,15 @@ impl PoolContext {
     }
 }
 
-/// A connection that is being opened. Dropping it stops counting the connection.
+/// A connection that is being opened. When it is dropped, the topology stops counting it.
 struct Attempt<'n> {
     context: &'n PoolContext,
     deadline: Option<Instant>,
-    /// The generation of the pool, or of the service once it is known.
+    /// The generation of the pool or, once it is known, of the service.
     generation: Generation,
     /// The counted connection to a service behind a load balancer.
     service: Option<ServiceConnection>,
-    /// Known after the reply to hello.
+    /// `None` until hello is answered.
     max_wire_version: Option<i32>,
 }
 
@@ -161,7 +161,7 @@ impl Attempt<'_> {
         Ok(hello)
     }
 
-    /// Takes a step of this attempt by its deadline, and reports the error.
+    /// Runs a step of this attempt until the deadline, and reports its error.
     async fn step<T>(
         &self,
         stage: Stage,

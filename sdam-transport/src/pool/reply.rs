@@ -13,8 +13,8 @@ pub struct CommandReply {
 }
 
 impl CommandReply {
-    /// Checks `message`, the reply to a command. `report` reports the error in it, if there is one,
-    /// and returns it.
+    /// Checks `message`, the reply to a command. If it contains an error, calls `report`, which
+    /// reports the error to the topology, and returns the result.
     ///
     /// # Errors
     ///
@@ -45,8 +45,8 @@ impl CommandReply {
     }
 
     /// Returns the write concern error, or the error of a legacy getLastError: the command has run,
-    /// but may not be durable, or may not have reached every required member. Its effects on the
-    /// topology have run.
+    /// but may not be durable, or may not have reached every required member. The topology has
+    /// already handled the error.
     pub fn write_concern_error(&self) -> Option<&Error> {
         self.write_concern_error.as_ref()
     }

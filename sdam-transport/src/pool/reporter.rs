@@ -49,7 +49,7 @@ pub struct PoolContext {
 }
 
 impl PoolContext {
-    /// Returns the arguments of a pool without a topology, for tests of pools.
+    /// Returns the context of a pool without a topology, for tests of pools.
     pub fn detached(server: ServerId, address: ServerAddress, backend: Backend) -> Self {
         Self {
             server,
@@ -63,7 +63,7 @@ impl PoolContext {
         }
     }
 
-    /// Returns the arguments of a pool of the topology `host`.
+    /// Returns the context of a pool of the topology `host`.
     pub fn of(
         host: Weak<dyn PoolHost>,
         server: ServerId,
@@ -127,7 +127,7 @@ impl PoolContext {
 pub struct Reporter {
     server: ServerId,
     host: Option<Weak<dyn PoolHost>>,
-    /// The wait after which answers are late, and whether answers have to be reported.
+    /// The time after which an answer is late, and whether the detector waits for an answer.
     trial: Option<(Duration, Arc<AtomicBool>)>,
 }
 
@@ -191,22 +191,22 @@ impl Reporter {
     /// example to an operation. Call it whenever the wait has lasted for another
     /// [`patience`](Self::patience).
     ///
-    /// It is a hint for the [detector](Detector) of the topology, which asks the server whether it
-    /// answers at all. Report replies as [answers](Self::handle_answer) then.
+    /// This is a hint for the [detector](Detector) of the topology, which then asks the server
+    /// whether it answers at all. From then on, report replies as [answers](Self::handle_answer).
     pub fn handle_late(&self, sent: Instant) {
         if let Some(host) = self.host() {
             host.handle_late(self.server, sent);
         }
     }
 
-    /// Returns the wait after which an answer is reported as [late](Self::handle_late); `None` if
+    /// Returns the time after which an answer is reported as [late](Self::handle_late); `None` if
     /// the topology has no detector.
     pub fn patience(&self) -> Option<Duration> {
         self.trial.as_ref().map(|(patience, _)| *patience)
     }
 
-    /// Reports the reply to an operation, if the detector waits for an answer from the server.
-    /// Costs next to nothing otherwise.
+    /// Reports that the server replied to an operation, if the detector waits for an answer. Costs
+    /// next to nothing otherwise.
     pub fn handle_answer(&self) {
         if let Some((_, asked)) = &self.trial
             && asked.load(Ordering::Relaxed)
@@ -259,7 +259,7 @@ pub trait PoolHost: Send + Sync {
         reply: &[u8],
     ) -> Result<Option<ServiceConnection>, Error>;
 
-    /// Applies the end of a counted connection; see
+    /// Applies the closing of a counted connection; see
     /// [`Reporter::handle_service_connection_closed`].
     fn handle_service_connection_closed(self: Arc<Self>, connection: ServiceConnection);
 
@@ -312,8 +312,8 @@ impl ServiceConnection {
         self.service
     }
 
-    /// Returns the generation of the connection. It is stale once the service was cleared with a
-    /// higher one.
+    /// Returns the generation of the connection, which is stale once a clear has given the service
+    /// a higher one.
     pub fn generation(&self) -> Generation {
         self.generation
     }

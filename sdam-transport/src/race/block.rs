@@ -11,7 +11,7 @@ use sdam_core::time::Instant;
 use super::Elapsed;
 use crate::clock::Clock;
 
-/// Polls `future` whenever it is woken, and blocks the thread in between.
+/// Polls `future` whenever it is woken, and blocks the thread between polls.
 pub(super) fn until<F: Future>(
     clock: &dyn Clock,
     deadline: Instant,

@@ -147,7 +147,7 @@ fn attempts_start_one_by_one_after_the_delay() {
     clock.advance(Duration::from_millis(250));
     assert!(poll(&mut race).is_pending());
     assert_eq!(network.begun(), "abc");
-    // No attempt follows the last one.
+    // No attempt follows the last candidate's.
     clock.advance(Duration::from_secs(10));
     assert!(poll(&mut race).is_pending());
 }

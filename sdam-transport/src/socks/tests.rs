@@ -19,7 +19,7 @@ struct Proxy {
     script: VecDeque<(Vec<u8>, Vec<u8>)>,
     sent: Vec<u8>,
     to_read: VecDeque<u8>,
-    /// The result of reads after the script; `None` means end of stream.
+    /// The result of reads after the script; `None` means the end of the stream.
     end: Option<io::ErrorKind>,
 }
 

@@ -11,15 +11,16 @@ use socket2::{SockRef, TcpKeepalive};
 /// Sets the options of a TCP socket to a server: it sends small messages immediately, and breaks
 /// within three and a half minutes after an idle peer has vanished.
 ///
-/// The first is `TCP_NODELAY`. For the second, after 2 minutes without traffic the socket probes
-/// the peer every 10 seconds (`SO_KEEPALIVE`), and breaks after 9 unanswered probes; smaller values
-/// of the system are kept. The probes also keep firewalls and load balancers from dropping an idle
-/// connection. The values are those of MongoDB's other drivers; no specification defines them.
+/// The socket sends immediately with `TCP_NODELAY`. After 2 minutes without traffic it probes the
+/// peer every 10 seconds (`SO_KEEPALIVE`), and breaks after 9 unanswered probes; if the system has
+/// smaller values, those are kept. The probes also keep firewalls and load balancers from dropping
+/// an idle connection. The values are those of MongoDB's other drivers; no specification defines
+/// them.
 ///
-/// Probes are sent only while no sent bytes are outstanding. With `user_timeout`, the socket breaks
-/// also if the peer has not acknowledged sent bytes for that time, or has left no space for more
-/// (`TCP_USER_TIMEOUT`). On an idle connection it replaces the number of probes. Systems other
-/// than Linux and Android ignore it.
+/// Probes are sent only while no sent bytes are outstanding. With `user_timeout`, the socket also
+/// breaks if the peer has not acknowledged sent bytes for that time, or has had no space for more
+/// (`TCP_USER_TIMEOUT`). On an idle connection, the user timeout replaces the number of probes.
+/// Systems other than Linux and Android ignore it.
 ///
 /// # Errors
 ///
@@ -63,7 +64,7 @@ fn keep_alive(socket: &SockRef<'_>) -> TcpKeepalive {
         .with_retries(probes.map_or(PROBES, |own| own.min(PROBES)))
 }
 
-/// On other systems, the current values cannot be read, or not all can be set.
+/// Sets what the system supports. Its current values cannot be read, or not all can be set.
 #[cfg(not(any(
     target_os = "android",
     target_os = "freebsd",

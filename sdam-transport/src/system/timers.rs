@@ -16,8 +16,8 @@ use sdam_core::time::{Instant, UnixTime};
 use super::Epoch;
 use crate::clock::Clock;
 
-/// The system's clock with timers on a background thread. It serves runtimes without timers, or
-/// with timers that work only on their own thread or only while the runtime runs.
+/// The system's clock with timers on a background thread, for runtimes without timers, or whose
+/// timers work only on their own thread or only while the runtime runs.
 ///
 /// The thread starts with the first pending timer and ends with the last one.
 #[derive(Clone, Debug)]

@@ -8,7 +8,7 @@ pub(super) fn checksum(bytes: &[u8]) -> u32 {
 /// The polynomial in reversed bit order, because the checksum processes the lowest bit first.
 const POLYNOMIAL: u32 = 0x82F6_3B78;
 
-/// The contribution of each value of the lowest byte.
+/// The contribution of each value of the lowest byte to the checksum.
 const TABLE: [u32; 256] = {
     let mut table = [0; 256];
     let mut index = 0;
@@ -31,7 +31,7 @@ mod tests {
 
     #[test]
     fn checksum_is_that_of_rfc_3720() {
-        // RFC 3720, appendix B.4, and the customary check value.
+        // The test vectors of RFC 3720, appendix B.4, and the customary check value.
         let ascending: Vec<u8> = (0..32).collect();
         let descending: Vec<u8> = (0..32).rev().collect();
         assert_eq!(checksum(b""), 0);

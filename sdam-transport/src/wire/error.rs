@@ -60,7 +60,7 @@ pub enum WireError {
     /// The message ends inside a field.
     #[error("the message ends inside {field}")]
     Truncated {
-        /// The field.
+        /// The name of the field.
         field: &'static str,
     },
     /// Bytes follow the last field.
@@ -69,13 +69,13 @@ pub enum WireError {
     /// The length of a document is too small, or the document does not end where its length says.
     #[error("{field} is not a BSON document")]
     Document {
-        /// The document.
+        /// The name of the document.
         field: &'static str,
     },
     /// A string is not UTF-8, or contains a NUL.
     #[error("{field} is not valid UTF-8")]
     NotUtf8 {
-        /// The string.
+        /// The name of the string.
         field: &'static str,
     },
     /// There is no section of kind 0, or no document in the reply.

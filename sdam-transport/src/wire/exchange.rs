@@ -129,7 +129,7 @@ impl Exchange {
         Ok(Reply { body: message.body(), more_to_come })
     }
 
-    /// Breaks the exchange off after a reply that could not be understood: no message is sent or
+    /// Breaks the exchange after a reply that could not be understood: no message is sent or
     /// accepted any more.
     pub fn break_off(&mut self) {
         self.state = State::Broken;

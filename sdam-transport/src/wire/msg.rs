@@ -110,7 +110,8 @@ impl<'a> Iterator for Sequences<'a> {
     fn next(&mut self) -> Option<Sequence<'a>> {
         loop {
             let mut cursor = Cursor::new(self.sections, 0);
-            // The sections were validated when the message was created, so an error means the end.
+            // The sections were validated when the message was created, so an error can only mean
+            // the end.
             let section = Section::decode(&mut cursor).ok()?;
             let sections = self.sections;
             self.sections = cursor.rest();
@@ -135,7 +136,7 @@ impl<'a> Iterator for Documents<'a> {
 
     fn next(&mut self) -> Option<&'a [u8]> {
         let mut cursor = Cursor::new(self.rest, 0);
-        // An error means the end of a validated sequence, or bytes that are not encoded yet.
+        // An error means the end of a validated sequence, or bytes that `encode` will refuse.
         let document = self.rest.get(cursor.document(DOCUMENT).ok()?);
         self.rest = cursor.rest();
         document
@@ -159,7 +160,7 @@ pub(super) fn decode(cursor: &mut Cursor<'_>) -> Result<Layout, WireError> {
     }
     let start = cursor.position();
     let mut body = None;
-    // The set is sorted, because the message length alone limits the number of identifiers.
+    // A set finds duplicates fast: only the message length limits the number of identifiers.
     let mut identifiers: BTreeSet<&[u8]> = BTreeSet::new();
     while !cursor.rest().is_empty() {
         match Section::decode(cursor)? {

@@ -179,7 +179,7 @@ fn op_query_is_a_command_on_a_collection_o_40() {
     assert_eq!(query.body(), NESTED);
     assert!(!query.more_to_come() && query.sequences().next().is_none());
 
-    // Only a projection may follow.
+    // Only a projection may follow the query.
     WireMessage::decode(message(3, 0, 2004, &[&rest, EMPTY].concat())).unwrap();
     refused(message(3, 0, 2004, &[&rest, EMPTY, &[0]].concat()), &WireError::TrailingBytes);
 }

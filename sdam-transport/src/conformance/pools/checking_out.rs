@@ -9,7 +9,7 @@ use super::{
 };
 
 pub(super) fn errors_of_commands_are_reported_once<U: PoolUser>(lab: &Lab<U>) -> Outcome {
-    // The error of a command is reported once, before the caller sees it (P-24).
+    // An error from a command is reported once, before the caller sees it (P-24).
     let mut setup = lab.cleared()?;
     let (connection, socket) = setup.open_socket()?;
     let errors = setup.host.errors();

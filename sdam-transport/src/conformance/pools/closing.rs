@@ -1,4 +1,4 @@
-//! Checks of the end of a pool.
+//! Checks of closed pools.
 
 use sdam_core::error::ErrorKind;
 
@@ -53,7 +53,7 @@ pub(super) fn closing_fails_waiting_check_outs<U: PoolUser>(lab: &Lab<U>) -> Out
 }
 
 pub(super) fn errors_of_the_pool_are_not_reported<U: PoolUser>(lab: &Lab<U>) -> Outcome {
-    // The pool's own errors are not reported (P-25).
+    // Errors of the pool itself are not reported to the topology (P-25).
     let mut setup = lab.paused("maxPoolSize=1")?;
     let paused = setup.check_out();
     setup.cancel(&paused);

@@ -20,7 +20,7 @@ use crate::pool::{PoolHost, ServiceConnection};
 pub(super) struct Host {
     state: Mutex<State>,
     lock: Arc<TopologyLock>,
-    /// Runs within each report, because a topology may then call the pool.
+    /// Called within each report, because a topology may then call the pool.
     reaction: Mutex<Option<Reaction>>,
     balanced: bool,
 }
@@ -51,7 +51,7 @@ pub(super) struct TopologyLock {
 }
 
 impl TopologyLock {
-    /// Calls the pool like a locked topology.
+    /// Runs `call`, which calls the pool, as if the topology were locked.
     pub(super) fn hold<T>(&self, call: impl FnOnce() -> T) -> T {
         *lock(&self.holder) = Some(thread::current().id());
         let result = call();

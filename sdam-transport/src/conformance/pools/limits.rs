@@ -1,4 +1,4 @@
-//! Checks of the limits of a pool, and of how long check-outs wait.
+//! Checks of the limits of a pool, and of check-outs that wait.
 
 use std::time::Duration;
 

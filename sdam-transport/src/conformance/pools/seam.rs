@@ -1,4 +1,4 @@
-//! Checks of calls under the lock of the topology, and of the pool's own locks.
+//! Checks of calls from a locked topology to the pool, and of the pool's own locks.
 
 use sdam_core::ids::ObjectId;
 
@@ -57,7 +57,7 @@ pub(super) fn reports_are_made_with_no_lock_held<U: PoolUser>(lab: &Lab<U>) -> O
         if !options.is_empty() && !lab.is_balanced() {
             continue;
         }
-        // Each case has its own pool, so that a broken connection of another case does not
+        // Each case has its own pool, so that a connection broken by another case does not
         // interfere.
         let start = || {
             let setup = lab.ready(options)?;

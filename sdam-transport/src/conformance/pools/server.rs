@@ -23,7 +23,7 @@ use crate::{
     wire::{OpMsg, WireMessage},
 };
 
-/// The server's treatment of connection attempts, hellos or other commands.
+/// The server's reaction to connection attempts, hellos or other commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Gate {
     /// Attempts and commands succeed immediately.
@@ -51,7 +51,7 @@ pub(super) enum BadReply {
     Malformed,
 }
 
-/// A server without a network. Clones share the state.
+/// A simulated server. Clones share the state.
 #[derive(Clone, Debug)]
 pub(super) struct Server {
     state: Arc<Mutex<State>>,
@@ -63,7 +63,7 @@ pub(super) struct State {
     connects: Gate,
     hellos: Gate,
     commands: Gate,
-    /// The invalid reply to the next command, if it gets one.
+    /// The invalid reply to the next command; `None` for a valid one.
     bad_reply: Option<BadReply>,
     /// The service to which new connections lead.
     service: Option<ObjectId>,
@@ -121,7 +121,7 @@ impl Server {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Waits while the gate is held, and returns whether it is open then.
+    /// Waits while the gate is held; then returns whether it is open.
     async fn pass(&self, gate: impl Fn(&State) -> Gate) -> bool {
         poll_fn(|cx| {
             let mut state = self.state();
@@ -243,8 +243,8 @@ impl Connection for Socket {
             Some(BadReply::NoOk) => reply(asked, &DocumentWriter::new().finish()),
             Some(BadReply::Malformed) => {
                 let mut body = success();
-                // Replaces the type of the first element, after the length, by one that BSON does
-                // not have.
+                // Replaces the type of the first element, after the length, with one that BSON does
+                // not define.
                 body[4] = 0x7E;
                 reply(asked, &body)
             }

@@ -125,12 +125,12 @@ pub(super) type CheckedOut<U> = Result<<U as PoolUser>::Connection, Error>;
 pub(super) type Ran<U> = (<U as PoolUser>::Connection, Result<(), Error>);
 
 impl<U: PoolUser> Setup<U> {
-    /// Starts a step with the description for failure messages.
+    /// Starts a step, which failure messages describe with `doing`.
     pub(super) fn step(&self, doing: &'static str) {
         self.run.step(doing);
     }
 
-    /// Makes the pool ready, like the topology.
+    /// Makes the pool ready as a topology does, and runs its tasks.
     pub(super) fn ready(&mut self) {
         self.lock.hold(|| self.pool.ready());
         self.settle();
@@ -332,7 +332,7 @@ impl<U: PoolUser> Setup<U> {
         }
     }
 
-    /// Drops the future of a check-out. If it has a connection already, checks it in.
+    /// Drops the future of a check-out. If it has already returned a connection, checks that in.
     pub(super) fn cancel(&mut self, attempt: &Attempt<CheckedOut<U>>) {
         attempt.abort();
         self.settle();
@@ -360,7 +360,8 @@ impl<U: PoolUser> Setup<U> {
         Ok(outcome)
     }
 
-    /// Runs a command on a connection that breaks, and checks it in. Returns the command's result.
+    /// Runs a command on a connection that breaks, and checks the connection in. Returns the
+    /// command's result.
     pub(super) fn break_off(
         &mut self,
         connection: U::Connection,
@@ -374,7 +375,7 @@ impl<U: PoolUser> Setup<U> {
         outcome
     }
 
-    /// Checks the stages of the reported errors. All must have the current generation.
+    /// Checks the stages of the reported errors, and that each error has the current generation.
     pub(super) fn expect_errors(&self, stages: &[Stage]) -> Outcome {
         let generation = self.host.generation_now();
         let expected: Vec<_> = stages.iter().map(|stage| (*stage, generation)).collect();
@@ -397,7 +398,7 @@ impl<U: PoolUser> Setup<U> {
         self.host.react(move || pool.ready());
     }
 
-    /// Fails if the pool did something forbidden within a call of the topology.
+    /// Fails if the pool did something forbidden within a call from the topology.
     pub(super) fn ensure_lock_respected(&self, call: &str) -> Outcome {
         let violations = self.lock.take_violations();
         ensure!(violations.is_empty(), "{} within {call}", violations.join(", "));

@@ -33,7 +33,7 @@ pub(super) struct Attempt<T> {
 }
 
 impl Executor {
-    /// Returns the spawner of pools.
+    /// Returns the spawner for pools.
     pub(super) fn spawner(&self) -> Arc<dyn Spawner> {
         Arc::new(self.new.clone())
     }
@@ -77,7 +77,7 @@ impl Spawner for NewTasks {
 }
 
 impl<T> Attempt<T> {
-    /// Returns whether there is a result.
+    /// Returns whether the future has finished.
     pub(super) fn is_ready(&self) -> bool {
         lock(&self.result).is_some()
     }

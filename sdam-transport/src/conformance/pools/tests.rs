@@ -13,7 +13,7 @@ use crate::{
     wire::OpMsg,
 };
 
-/// A user that never creates a pool.
+/// A [`PoolUser`] that never creates a pool.
 struct Nothing;
 
 #[async_trait]
@@ -95,7 +95,7 @@ fn every_check_needs_earlier_checks_only() {
     }
 }
 
-/// A pool's treatment of an invalid reply, for pools over [`Established`].
+/// The reaction of a test pool, built on [`Established`], to an invalid reply.
 #[derive(Clone, Copy, Debug)]
 enum Habit {
     /// Closes unusable connections.
@@ -106,7 +106,7 @@ enum Habit {
     TakesAny,
 }
 
-/// Uses pools with this habit, which only open, keep and hand out connections.
+/// Uses test pools with this habit. They only open, keep and hand out connections.
 struct Keeping(Habit);
 
 #[derive(Debug)]

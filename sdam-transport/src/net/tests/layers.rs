@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Translates every member to one address.
+/// Translates every member to this address.
 #[derive(Debug)]
 struct To(&'static str);
 
@@ -12,7 +12,7 @@ impl Translate for To {
     }
 }
 
-/// TLS that records the requested servers.
+/// A TLS stand-in that records the servers with which it negotiates.
 #[derive(Debug)]
 struct FakeTls {
     servers: Mutex<Vec<String>>,

@@ -11,7 +11,7 @@ fn through(dial: impl Dial, clock: &ManualClock) -> Arc<dyn Transport> {
     direct.with_layers(layers).unwrap()
 }
 
-/// Returns the error of connecting to `target` through a proxy that closes every connection.
+/// Connects to `target` through a proxy that closes every connection, and returns the error.
 fn refused(dial: &FakeDial, target: &str) -> Error {
     let transport = through(dial.clone(), &ManualClock::default());
     let target = ServerAddress::parse(target).unwrap();
