@@ -25,10 +25,10 @@ use crate::{
 /// derive them. Its `Debug` output contains no secret. Cheap to clone; clones share the keys.
 ///
 /// The server chooses the number of iterations, up to
-/// [`MAX_ITERATIONS`](crate::scram::MAX_ITERATIONS), before it has proved its identity. So keys are
-/// derived in slices of less than a tenth of a millisecond. Between slices, the executor runs other
-/// tasks, and the time limit of the connection is checked. If the connection is dropped meanwhile,
-/// the derivation ends and its intermediate result is discarded.
+/// [`MAX_ITERATIONS`](crate::scram::MAX_ITERATIONS), before it has proved its identity. Keys are
+/// therefore derived in slices of less than a tenth of a millisecond. Between slices, the executor
+/// runs other tasks, and the time limit of the connection is checked. If the connection is dropped
+/// meanwhile, the derivation ends and its intermediate result is discarded.
 #[derive(Clone)]
 pub struct Account {
     method: Method,
@@ -41,7 +41,7 @@ impl Account {
     ///
     /// # Errors
     ///
-    /// As [`authenticator`](crate::authenticator).
+    /// The errors of [`authenticator`](crate::authenticator).
     pub fn of(options: &Options) -> Result<Option<Self>, ConfigError> {
         let Some(credential) = &options.credential else {
             return Ok(None);
@@ -51,7 +51,7 @@ impl Account {
         Ok(Some(Self { method, shared, entropy: os_entropy() }))
     }
 
-    /// Replaces the operating system's random numbers, for tests and for systems without any.
+    /// Replaces the operating system's random numbers, for tests and for systems that have none.
     #[must_use]
     pub fn with_entropy(mut self, entropy: Entropy) -> Self {
         self.entropy = entropy;

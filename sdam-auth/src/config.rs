@@ -31,7 +31,7 @@ impl Method {
 
 type Validated = Result<(Method, User), ConfigError>;
 
-/// Returns the mechanism of `credential` and the user. `encrypted` is true if connections are
+/// Returns the mechanism and the user of `credential`. `encrypted` is true if connections are
 /// encrypted.
 pub(crate) fn method(credential: &Credential, encrypted: bool) -> Validated {
     let Some(name) = credential.mechanism.as_deref() else {

@@ -55,7 +55,7 @@ pub(crate) fn supports(hello: &[u8], mechanism: &str) -> Result<bool, Error> {
     }))
 }
 
-/// Returns the error of a reply in which this field is malformed.
+/// Returns the error for a reply in which this field is malformed.
 pub(crate) fn malformed(field: &str) -> Error {
     Error::auth(format!("the server's reply to the authentication is malformed at `{field}`"))
 }

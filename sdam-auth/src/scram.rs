@@ -54,7 +54,7 @@ pub struct ClientFirst {
 }
 
 impl ClientFirst {
-    /// Creates the message for `user`. `nonce` is a new random text of printable ASCII characters
+    /// Creates the message for `user`. `nonce` is a new random string of printable ASCII characters
     /// without commas.
     pub fn new(user: &str, nonce: &str) -> Self {
         // SASLprep is not applied to the name, only the escapes of the message format.

@@ -11,8 +11,8 @@ use crate::{
     scram::{Derivation, Keys, ScramError},
 };
 
-/// The number of iterations between two opportunities for other tasks of the thread. They take less
-/// than a tenth of a millisecond.
+/// The number of iterations between two opportunities for other tasks of the thread to run. They
+/// take less than a tenth of a millisecond.
 const SLICE: u32 = 64;
 
 /// The part of an account that all its conversations share.
@@ -47,8 +47,8 @@ impl Shared {
         AuthStep::Send(command.finish())
     }
 
-    /// Returns the fields of a hello with this command, in which hello declares the API version
-    /// itself (Handshake: "Speculative Authentication").
+    /// Returns the fields that add this command to a hello. The hello itself declares the API
+    /// version (Handshake: "Speculative Authentication").
     pub(crate) fn speculate(&self, write: impl FnOnce(&mut DocumentWriter)) -> HelloAuth {
         let mut command = DocumentWriter::new();
         write(&mut command);

@@ -58,7 +58,7 @@ pub fn unbounded() -> (ChannelSink, EventStream) {
 ///   their changes must not miss any. These events are rare, because equal descriptions are not
 ///   published.
 ///
-/// So the stream holds at most `capacity` events, one heartbeat end for each server, and the
+/// The stream therefore holds at most `capacity` events, one heartbeat end for each server, and the
 /// changes since the last read. [`EventStream::dropped`] counts the dropped events.
 pub fn bounded(capacity: usize) -> (ChannelSink, EventStream) {
     let (sender, receiver) = mpsc::unbounded();

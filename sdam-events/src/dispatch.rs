@@ -36,7 +36,8 @@ pub struct Dispatcher {
 }
 
 impl Dispatcher {
-    /// Creates a dispatcher from `queue`, which was created with the interest of `sink`, to `sink`.
+    /// Creates a dispatcher that delivers the events of `queue` to `sink`. The queue must have been
+    /// created with the interest of `sink`.
     pub fn new(queue: Arc<EventQueue>, sink: Arc<dyn EventSink>) -> Self {
         Self { queue, sink: Some(sink), delivered: 0 }
     }

@@ -55,8 +55,9 @@ pub enum Fact {
     OutageStarted(Outage),
     /// A server is writable again after an outage, or one primary directly followed another.
     FailoverEnded(Failover),
-    /// The old primary of the last failover answered just after the new one that it had stepped
-    /// down, so there was no silence; replaces the last [`FailoverEnded`](Self::FailoverEnded).
+    /// The old primary of the last failover reported, just after the new one was found, that it had
+    /// stepped down, so it had not been silent. Replaces the last
+    /// [`FailoverEnded`](Self::FailoverEnded).
     FailoverExplained(Failover),
     /// An available server became unavailable.
     ServerLost {
@@ -77,7 +78,7 @@ pub enum Fact {
         old: TopologyType,
         /// The new type.
         new: TopologyType,
-        /// The duration of the old type.
+        /// The time for which the topology had the old type.
         lasted: Duration,
     },
 }
@@ -95,7 +96,7 @@ pub struct ServerFacts {
     pub since: Instant,
     /// The time of the last answer: the end of a successful check or round trip.
     pub last_answer: Option<Instant>,
-    /// True if the current check waits for a change, so that the server reports one at once.
+    /// True if the current check is streaming, so that the server reports a change at once.
     pub streams: bool,
     /// The time at which the server became suspect; `None` if it has answered since.
     pub suspected: Option<Instant>,
@@ -115,21 +116,21 @@ pub struct Facts {
     outage: Option<Outage>,
     last_failover: Option<Failover>,
     failovers: u64,
-    /// The time without a writable server before the last failover.
+    /// The time without a writable server, except for that of the last failover.
     without_before: Bounds,
     sightings: Sightings,
     /// The available server that was lost last.
     last_lost: Option<ServerAddress>,
-    /// The longest wait for an answer of a server that streams.
+    /// The longest wait for an answer from a streaming server.
     longest_wait: Duration,
 }
 
-/// The last answers of the writable server.
+/// The last answers from the writable server.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sightings {
-    /// The last answer after which the server was still writable.
+    /// The last answer that is known to show the server as writable.
     confirmed: Option<Instant>,
-    /// The last answer, whose content is not yet known.
+    /// The last answer, which may turn out to show that the server stepped down.
     latest: Option<Instant>,
 }
 
@@ -142,10 +143,10 @@ impl Sightings {
     }
 }
 
-/// The assumed longest wait of a server that streams, until a longer one is seen: the default of
-/// `heartbeatFrequencyMS`.
+/// The assumed longest wait for an answer from a streaming server, until a longer one is seen: the
+/// default of `heartbeatFrequencyMS`.
 const USUAL_WAIT: Duration = Duration::from_secs(10);
-/// The delay within which messages of two servers may change order.
+/// The delay within which messages from two servers may overtake each other.
 const MOMENT: Duration = Duration::from_secs(1);
 
 impl Facts {
@@ -156,7 +157,7 @@ impl Facts {
         EventName::RttMeasured,
     ]));
 
-    /// Creates facts of a topology without events.
+    /// Creates the facts about a topology from which no event has been observed yet.
     pub fn new() -> Self {
         Self::default()
     }
@@ -322,8 +323,8 @@ impl Facts {
             },
         };
         let Sightings { confirmed, latest } = self.sightings;
-        // A primary that steps down says so in its last answer, so that answer is no proof that it
-        // was writable.
+        // A primary that steps down says so in its last answer, so that answer does not prove that
+        // it was writable.
         let seen = match way {
             Loss::SteppedDown(_) => confirmed,
             _ => latest.or(confirmed),

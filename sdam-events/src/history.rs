@@ -39,7 +39,7 @@ pub struct History {
 struct State {
     transitions: VecDeque<Transition>,
     forgotten: u64,
-    /// The cause of the current server change, until the topology's change.
+    /// The cause of a server's change, kept until the topology's change that follows from it.
     cause: Option<Cause>,
 }
 
@@ -113,11 +113,11 @@ pub enum Cause {
     Open,
     /// The program closed the topology.
     Close,
-    /// A reply of a server.
+    /// A reply from a server.
     Reply(ServerAddress),
-    /// An error of a server.
+    /// An error from a server or from a connection to it.
     Error(ServerAddress, Error),
-    /// A new list of hosts from the SRV record.
+    /// A new list of hosts in the SRV record.
     Hosts,
 }
 
@@ -158,8 +158,8 @@ impl EventSink for History {
 
 impl State {
     fn take_in(&mut self, event: &Event) -> Option<(Change, Cause)> {
-        // A server causes the events between its change and the topology's change. If servers come
-        // and go without a server's change, the list of hosts is the cause.
+        // A server's change is the cause of all events up to the topology's change. If servers are
+        // added or removed without one, the cause is the SRV record's list of hosts.
         let current = self.cause.clone().unwrap_or(Cause::Hosts);
         Some(match &event.kind {
             EventKind::TopologyOpening => {
@@ -180,7 +180,7 @@ impl State {
             }
             EventKind::ServerDescriptionChanged { previous, new } => {
                 let cause = Cause::of(new);
-                // The first of several changes belongs to the server that replied.
+                // If several servers change, the first change is that of the server that replied.
                 if !matches!(self.cause, Some(Cause::Reply(_) | Cause::Error(..))) {
                     self.cause = Some(cause.clone());
                 }
@@ -192,7 +192,8 @@ impl State {
                 (change, cause)
             }
             EventKind::TopologyDescriptionChanged { previous, new } => {
-                // The seeds open after the first `TopologyDescriptionChanged`.
+                // The seeds are opened after the first `TopologyDescriptionChanged`, so `Open` is
+                // kept.
                 if self.cause != Some(Cause::Open) {
                     self.cause = None;
                 }
@@ -219,7 +220,7 @@ impl State {
         })
     }
 
-    /// Sets the cause of the last removals to `Close`, which is only known afterwards.
+    /// Sets the cause of the last removals to `Close`, because the closing is published after them.
     fn blame_closing(&mut self) {
         let mut last = self.transitions.iter_mut().rev().peekable();
         if let Some(transition) =

@@ -1,9 +1,9 @@
-//! Log messages for events, with the texts of the specification (SDAM: "Log Messages", Server
+//! Log messages for events, as worded by the specifications (SDAM: "Log Messages", Server
 //! Selection: "Logging", Logging: "Log Components").
 //!
-//! A [`LogMessage`] is structured: a fixed text, and named [`LogFields`]. Its `Display` is the
-//! specification's unstructured sentence, for loggers without fields.
-//! The `trace` module passes it to `tracing`; for another logger a sink takes a few lines:
+//! A [`LogMessage`] is structured: a fixed message, and named [`LogFields`]. Its `Display` is the
+//! specification's unstructured sentence, for loggers without fields. The `trace` module passes it
+//! to `tracing`; a sink for another logger takes a few lines:
 //!
 //! ```
 //! use sdam_events::{log::{LogConfig, LogMessage}, sink::sink_fn};
@@ -97,7 +97,7 @@ impl<'e> LogMessage<'e> {
         Some(Self { name, text: text(name)?, fields: LogFields::of(event, max_document_length) })
     }
 
-    /// Returns the text of the message, which is the same for all events of one name.
+    /// Returns the fixed message, which is the same for all events of one name.
     pub fn text(&self) -> &'static str {
         self.text
     }

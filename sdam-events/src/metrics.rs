@@ -40,12 +40,12 @@
 //! (`sdam_time_without_primary_seconds_total`).
 //!
 //! A time without a primary has [bounds](crate::facts::Outage::without_primary). They differ if the
-//! loss was silent: the lower one begins when the loss was noticed, the upper one with the last
-//! answer of the old primary.
+//! loss was silent: the lower bound begins when the loss was noticed, the upper one at the last
+//! answer from the old primary.
 //!
 //! OpenTelemetry's conventions for database clients name metrics for connections and operations,
-//! but none for discovery. So the names are sdam's own; labels are OpenTelemetry's where they
-//! exist.
+//! but none for discovery. The names are therefore sdam's own; labels are OpenTelemetry's where
+//! they exist.
 //!
 //! | label | values |
 //! | --- | --- |
@@ -115,7 +115,8 @@ pub struct MetricsSink {
 #[derive(Debug, Default)]
 struct State {
     facts: Facts,
-    /// A failover whose duration is not recorded yet, because it may still be explained.
+    /// A failover whose duration is not recorded yet, because a late answer of the old primary may
+    /// still explain it.
     unexplained: Option<Failover>,
     servers: BTreeMap<ServerAddress, ServerType>,
     topology_type: Option<TopologyType>,
@@ -280,7 +281,8 @@ impl MetricsSink {
         self.set_servers(state, topology);
     }
 
-    /// Sets the times without a primary, and records a failover that can no longer be explained.
+    /// Sets the times without a primary, and records a failover that can no longer be explained by
+    /// a late answer.
     fn set_time_without_primary(&self, state: &mut State, now: Instant) {
         if let Some(failover) = state.unexplained.take_if(|it| !it.may_be_explained(now)) {
             self.record(&failover);

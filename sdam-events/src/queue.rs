@@ -84,8 +84,8 @@ struct State {
     /// may be only one.
     batch: Option<VecDeque<Queued>>,
     last_seq: u64,
-    /// The instant of the last event: tasks read the clock before they push, and may overtake each
-    /// other in between.
+    /// The time of the last event. A later event may be earlier: tasks read the clock before they
+    /// push, and may overtake each other in between.
     last_at: Instant,
     under_way: UnderWay,
     /// The time when `TopologyClosed` happened, while it is held back.
@@ -157,8 +157,8 @@ impl EventQueue {
         !self.interest().intersection(names).is_empty()
     }
 
-    /// Appends an event that happened at `at`. Events outside the sink's interest or after the end
-    /// are discarded without being counted.
+    /// Appends an event that happened at `at`. Events outside the sink's interest, or after the
+    /// queue is closed, are discarded without being counted.
     ///
     /// An event that is earlier than its predecessor gets the predecessor's time.
     ///
@@ -258,8 +258,8 @@ impl EventQueue {
         let mut delivered = 0;
         loop {
             let stopped = self.deliver(sink, usize::MAX, &mut delivered);
-            // Another consumer may have found this one busy and returned 0, so its events may
-            // require another round.
+            // Another consumer may have returned 0 because this one was busy, so the events of that
+            // consumer may require another round.
             if stopped != Stopped::Empty || self.depth() == 0 {
                 return delivered;
             }

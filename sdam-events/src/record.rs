@@ -1,7 +1,7 @@
 //! Recordings of a topology: all its inputs and events, as lines of JSON.
 //!
 //! A recording can be replayed: the feature `replay` feeds its inputs to a new state machine and
-//! compares the effects. So a recording from a user's machine can serve as a test.
+//! compares the effects. A recording from a user's machine can therefore serve as a test.
 //!
 //! ```no_run
 //! use std::{fs::File, io::BufWriter};
@@ -38,7 +38,7 @@
 //! `at` the time at which the event was queued.
 //!
 //! The input `Open` is accompanied by the [`setup`](sdam_core::deployment::Setup), which decides
-//! checks, look-ups and random numbers. So a replay needs nothing but the header and the inputs.
+//! checks, look-ups and random numbers. A replay therefore needs only the header and the inputs.
 //!
 //! ```json
 //! {"seq":1,"at":0,"time":"2023-11-14T22:13:20.000Z","topology":"65f0c0ffee00000000000001","now":0,"input":"Open","setup":{"seed":7,
@@ -52,7 +52,7 @@
 //!  "address":"a:27017"}
 //! ```
 //!
-//! A line with a note of the user has only `note`, the text, and `at`.
+//! A line with a user's note has only the keys `note` and `at`.
 //!
 //! ```json
 //! {"note":"upgrading db-1 now","at":7000000}
@@ -137,7 +137,7 @@ impl<W: Write + Send + 'static> RecordSink<W> {
     ///
     /// # Errors
     ///
-    /// The errors of `writer`.
+    /// Errors of `writer`.
     pub fn new(writer: W, options: &Options) -> io::Result<Self> {
         Self::with_origin(writer, options, &Origin::default())
     }
@@ -147,7 +147,7 @@ impl<W: Write + Send + 'static> RecordSink<W> {
     ///
     /// # Errors
     ///
-    /// The errors of `writer`.
+    /// Errors of `writer`.
     pub fn with_origin(mut writer: W, options: &Options, origin: &Origin) -> io::Result<Self> {
         let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let epoch = origin.epoch;
@@ -171,7 +171,7 @@ impl<W: Write + Send + 'static> RecordSink<W> {
         self
     }
 
-    /// Adds a note of the user, such as "upgrading db-1 now", made at `at`. A replay skips notes,
+    /// Adds a user's note, such as "upgrading db-1 now", made at `at`. A replay skips notes,
     /// and [returns](crate::replay::Outcome::notes) them.
     pub fn note(&self, at: Instant, text: &str) {
         let note = Note { note: text.to_owned(), at };
@@ -190,7 +190,7 @@ impl<W: Write + Send + 'static> RecordSink<W> {
     ///
     /// # Errors
     ///
-    /// The first error of the whole recording.
+    /// The first error that occurred since the recording began.
     pub fn finish(self) -> io::Result<W> {
         let out = self.out.into_inner().unwrap_or_else(PoisonError::into_inner);
         let Out { mut writer, error, .. } = out;
@@ -258,7 +258,7 @@ impl Origin {
         Self { epoch: wall.checked_sub(now.since(Instant::EPOCH)), vantage: None }
     }
 
-    /// Sets the name of the client's place.
+    /// Sets the name of the place where the client runs.
     #[must_use]
     pub fn with_vantage(mut self, name: impl Into<Box<str>>) -> Self {
         self.vantage = Some(name.into());
@@ -273,7 +273,7 @@ impl Origin {
     }
 }
 
-/// Returns the line of an event, with its line break. The reply of a heartbeat is left out, because
+/// Returns the line for an event, with its line break. The reply of a heartbeat is omitted, because
 /// the preceding input contains it.
 pub(crate) fn line(event: &Event) -> serde_json::Result<String> {
     let mut shortened = event.clone();
@@ -289,19 +289,19 @@ fn text(line: &impl Serialize) -> serde_json::Result<String> {
     Ok(text)
 }
 
-/// A line with a note of the user.
+/// A line with a user's note.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Note {
-    /// The text. Its key is the first of the line, and identifies a note.
+    /// The text of the note. Its key comes first in the line, which identifies the line as a note.
     pub note: String,
     /// The time of the note.
     pub at: Instant,
 }
 
 impl Note {
-    /// The start of a line with a note, and of no other line.
+    /// The start of every line with a note. No other line starts with it.
     #[cfg(feature = "replay")]
     pub(crate) const START: &str = "{\"note\":";
 }

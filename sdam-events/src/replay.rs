@@ -122,7 +122,7 @@ pub struct Outcome {
     pub inputs: u64,
     /// The number of recorded events and commands that the replay reproduced.
     pub matched: u64,
-    /// The notes of the user up to the end, or to the first difference, each with the number of its
+    /// The user's notes up to the end, or to the first difference, each with the number of its
     /// line.
     pub notes: Vec<(u64, Note)>,
     /// The first difference.
@@ -157,7 +157,7 @@ impl fmt::Display for Divergence {
     }
 }
 
-/// The error of a recording that cannot be replayed.
+/// The reason why a recording cannot be replayed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplayError {
@@ -186,7 +186,7 @@ enum Step {
     Differs(Option<String>),
 }
 
-/// A machine, and those of its events that have not been found in the recording yet.
+/// A machine, and its events that have not been found in the recording yet.
 struct Replayer {
     version: u32,
     origin: Origin,
@@ -196,7 +196,7 @@ struct Replayer {
     expected: VecDeque<EventKind>,
     /// The events to observe, in order.
     shown: Vec<EventKind>,
-    /// True if the event for the topology's end is held back until all heartbeats have ended.
+    /// True if `TopologyClosed` is held back until all heartbeats have ended.
     ends: bool,
     inputs: u64,
     matched: u64,
@@ -204,7 +204,7 @@ struct Replayer {
     cut_off: Option<u64>,
 }
 
-/// The machine that repeats the recorded events.
+/// The machine that repeats the recorded inputs.
 enum Machine {
     /// `None` until the first input.
     Deployment(Option<Box<Deployment>>),
@@ -320,13 +320,14 @@ impl Replayer {
                         address.map(|address| EventKind::PoolCleared { server, address, clear });
                     self.expected.extend(cleared);
                 }
-                // The next inputs show how the client carried these out.
+                // The next inputs show how the client carried out these outputs.
                 _ => {}
             }
         }
     }
 
-    /// Shows the next events without a line of their own: the input of this line, and measurements.
+    /// Passes on the next events that have no line of their own: this line's input, and
+    /// measurements.
     fn show(&mut self) {
         while let Some(next) = self.expected.front()
             && Interest::INPUTS.contains(next.name())

@@ -84,7 +84,7 @@ fn plain(path: &str, _: &[u8], _: &Secret) -> Result<PrivateKeyDer<'static>, Con
     ))
 }
 
-/// Returns the error of a key in `path` that must be converted, with the command for that.
+/// Returns the error for a key in `path` that must be converted, with the command that does so.
 pub(crate) fn convert(path: &str, reason: &str) -> ConfigError {
     let remedy = format!(
         "convert the key by `openssl pkcs8 -topk8 -v2 aes-256-cbc -v2prf hmacWithSHA256 -in {path} \

@@ -1,4 +1,4 @@
-//! The errors of a connection and their texts.
+//! The errors of a connection and their messages.
 
 use sdam_transport::error;
 use std::{
@@ -29,9 +29,9 @@ impl Errors {
         Error::protocol(Stage::Tls, message).with_cause(error)
     }
 
-    /// Converts an error of the TLS library on an established connection: the connection is broken,
-    /// whether an alert, a corrupt record or the end of the socket ended it. The user of the
-    /// connection sets the stage.
+    /// Converts an error of the TLS library on an established connection: the connection was broken
+    /// by an alert, a corrupt record or the end of the socket. The user of the connection sets the
+    /// stage.
     pub(crate) fn broken(&self, error: rustls::Error) -> Error {
         let message = reason::describe(&error, &self.host);
         Error::network(Stage::Hello, message).with_cause(error)
@@ -53,8 +53,8 @@ impl Errors {
         error::from_io(Stage::Tls, message, error)
     }
 
-    /// Returns the error of a connection that was closed before the server sent data, if the server
-    /// may have rejected the client without an alert, as `mongod` does after the handshake.
+    /// Returns the error for a connection that was closed before the server sent data, if the
+    /// server may have rejected the client without an alert, as `mongod` does after the handshake.
     pub(crate) fn rejected(&self, when: &str) -> Option<Error> {
         let guess = if !self.requests.seen.load(Ordering::Relaxed) {
             return None;

@@ -3,8 +3,8 @@
 //! [`Rustls`] creates the TLS of a topology from its [options](sdam_core::options::TlsOptions). It
 //! works over every [`ByteStream`](sdam_transport::stream::ByteStream): sockets of any runtime, blocking
 //! sockets, and simulated ones, whose servers also need a TLS library (`TlsServers::accept_by` of
-//! `sdam-sim`). So the crate depends on no runtime, has no global state, and reads no clock except
-//! the wall clock to check the validity of certificates. The cryptography is a value, too.
+//! `sdam-sim`). The crate depends on no runtime, has no global state, and reads no clock except the
+//! wall clock to check the validity of certificates. The cryptography is passed as a value, too.
 //!
 //! ```
 //! use std::sync::Arc;

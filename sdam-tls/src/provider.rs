@@ -18,8 +18,8 @@ use crate::{client::Client, encrypted::KEY_FILE, files, observer::Observer, veri
 
 /// Creates TLS from the options of a topology, using rustls.
 ///
-/// Settings without an option are values: the cryptography, the authorities to trust if there is no
-/// `tlsCAFile`, and revocation lists.
+/// Settings without an option are passed as values: the cryptography, the authorities to trust if
+/// there is no `tlsCAFile`, and revocation lists.
 #[derive(Clone, Debug)]
 pub struct Rustls {
     crypto: Arc<CryptoProvider>,

@@ -45,7 +45,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// Returns the reason of `error`.
+    /// Returns the reason for `error`.
     pub fn of(error: &Error) -> Self {
         match error {
             Error::InvalidCertificate(error) => Self::of_certificate(error),

@@ -13,10 +13,10 @@ use sdam_transport::stream::ByteStream;
 
 use crate::error::{Errors, is_closed};
 
-/// A TLS session over a stream with pending or blocking reads.
+/// A TLS session over a stream, whose reads may be pending or block.
 ///
-/// Reads from the stream only after sending all queued data and consuming all received data. So
-/// polling a blocking stream returns when there is data.
+/// Reads from the stream only after sending all queued data and consuming all received data, so
+/// that polling a blocking stream returns as soon as there is data.
 #[derive(Debug)]
 pub(crate) struct TlsStream {
     io: Box<dyn ByteStream>,
@@ -109,8 +109,8 @@ impl ByteStream for TlsStream {
 }
 
 impl AsyncRead for TlsStream {
-    /// Reads data. A connection that is closed without notice counts as ended: messages have a
-    /// length, so a truncated message is noticed.
+    /// Reads data. A connection that is closed without notice counts as ended: messages declare
+    /// their length, so a truncated message is detected.
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -28,7 +28,7 @@ pub(crate) struct Verifier {
     /// Certificates trusted as server certificates, not only as authorities: a server may present
     /// its own self-signed certificate if it is in the application's `tlsCAFile`.
     pub(crate) trusted: Vec<CertificateDer<'static>>,
-    /// The revocation lists for the chain and for these certificates.
+    /// The revocation lists for the chain and for the trusted server certificates.
     pub(crate) lists: Vec<CertificateRevocationListDer<'static>>,
     pub(crate) algorithms: WebPkiSupportedAlgorithms,
     pub(crate) checks_name: bool,
@@ -49,7 +49,8 @@ impl ServerCertVerifier for Verifier {
         let mut result =
             chain.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
         // The library rejects an authority's certificate as a server certificate, but `openssl req
-        // -x509` creates such certificates. Before that, it only checks the validity.
+        // -x509` creates such certificates. Before rejecting one, it checks only the validity
+        // period.
         if result.as_ref().is_err_and(is_of_authority) && self.trusted.contains(end_entity) {
             own::check_purpose(end_entity)?;
             own::check_revocation(end_entity, &self.lists, &self.algorithms, now)?;

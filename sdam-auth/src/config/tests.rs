@@ -2,14 +2,14 @@ use sdam_core::options::{ConfigError, Credential, Options};
 
 use crate::authenticator;
 
-/// Returns the error of a connection string, of one of its parts, or of the authentication.
+/// Returns the error from parsing a connection string or from creating its authenticator.
 fn refusal(uri: &str) -> Option<ConfigError> {
     Options::parse(uri).and_then(|options| authenticator(&options)).err()
 }
 
 #[test]
 fn a_credential_that_its_mechanism_cannot_use_is_refused_with_the_option() {
-    // The error names the option, and is returned before connecting (T-21).
+    // An invalid credential causes an error before connecting, which names the option (T-21).
     let check = |uri: &str, option: &str| {
         let error = refusal(uri).unwrap_or_else(|| panic!("{uri} is accepted"));
         assert_eq!(error.option(), option, "{uri}: {error}");

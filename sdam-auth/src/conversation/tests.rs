@@ -144,7 +144,7 @@ fn the_mechanism_is_the_given_one_or_else_the_best_that_the_user_has() {
 
 #[test]
 fn a_declared_api_is_in_every_command_but_the_one_within_hello() {
-    // Within hello, the fields of hello declare the API (O-9).
+    // Within hello, the hello itself declares the API version (O-9).
     let options = options(None).with_server_api(ServerApi::v1());
     let mut conversation = begin(&account(&options));
     let first = speculative(&*conversation);
@@ -158,7 +158,7 @@ fn a_declared_api_is_in_every_command_but_the_one_within_hello() {
 
 #[test]
 fn a_reply_that_is_malformed_or_out_of_turn_is_refused() {
-    // Such a reply ends the conversation (T-32).
+    // A malformed or unexpected reply ends the conversation (T-32).
     let account = account(&options(Some("SCRAM-SHA-256")));
     let check = |stage: usize, reply: &dyn Fn(Document) -> Document, part: &str| {
         let mut conversation = begin(&account);

@@ -28,8 +28,8 @@ impl Mechanism {
     ///
     /// # Errors
     ///
-    /// [`ScramError::Password`] if SASLprep prohibits a character of the password, only with
-    /// SCRAM-SHA-256.
+    /// [`ScramError::Password`] if SASLprep prohibits a character of the password (only
+    /// SCRAM-SHA-256 applies it).
     pub fn prepare(self, user: &str, password: &str) -> Result<Zeroizing<String>, ScramError> {
         match self {
             Self::ScramSha1 => {

@@ -90,7 +90,8 @@ fn a_password_is_prepared_as_its_mechanism_requires() {
     check(sha_256, "u", "", Ok(""));
     check(sha_256, "u", "a\u{7}", Err(ScramError::Password));
     check(sha_256, "u", "\u{627}1", Err(ScramError::Password));
-    // `mongod` stores these digests, which are those of the unprepared texts.
+    // `mongod` stores these digests of the user name and the password, to which SASLprep is not
+    // applied.
     let sha_1 = Mechanism::ScramSha1;
     let pencil = "1c33006ec1ffd90f9cadcbcc0e118200";
     check(sha_1, "user", "pencil", Ok(pencil));
@@ -170,8 +171,8 @@ fn printing_a_conversation_reveals_nothing() {
     }
 }
 
-/// Runs a complete conversation. `tamper` changes the server's messages: the first with `0`, the
-/// last with `1`.
+/// Runs a complete conversation. `tamper` changes the server's messages; it is called with `0` for
+/// the first one and `1` for the last one.
 fn converse(
     mechanism: Mechanism,
     user: &str,
@@ -179,7 +180,7 @@ fn converse(
     tamper: impl Fn(usize, Vec<u8>) -> Vec<u8>,
 ) -> Result<(), ScramError> {
     let [own, stored] = passwords;
-    // The test is about messages; keys with more iterations take longer.
+    // The minimum number of iterations is enough to test messages, and more would take longer.
     let stored = StoredUser::new(mechanism, user, stored, b"0123456789abcdef", 4096).unwrap();
     let first = ClientFirst::new(user, NONCE);
     let message = first.message();
@@ -222,7 +223,7 @@ proptest! {
         byte: u8,
         change in 0..3_u8,
     ) {
-        // A changed nonce, iteration count or signature is noticed (T-3, T-4).
+        // A changed nonce, iteration count or signature is detected (T-3, T-4).
         let mechanism = Mechanism::ALL[usize::from(sha_256)];
         let changed = std::cell::Cell::new(false);
         let outcome = converse(mechanism, "user", ["pencil", "pencil"], |which, mut text| {

@@ -75,7 +75,7 @@ fn delivery_goes_on_after_a_stream_is_dropped() {
 
 #[test]
 fn a_full_channel_drops_whole_heartbeats_only() {
-    // Every heartbeat that is delivered must have its end (J-31).
+    // The end of a heartbeat is delivered if its start was (J-31).
     let queue = queue();
     let (sink, mut stream) = bounded(2);
     queue.push(at(1), EventKind::TopologyOpening); // 1, kept
@@ -98,7 +98,7 @@ fn a_full_channel_drops_whole_heartbeats_only() {
 
 #[test]
 fn a_heartbeat_whose_start_was_dropped_has_no_end() {
-    // An end without its start would be unpaired (J-31).
+    // The end of a heartbeat is dropped if its start was (J-31).
     let queue = queue();
     let (sink, mut stream) = bounded(1);
     queue.push(at(1), opening(1));

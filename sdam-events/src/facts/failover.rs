@@ -6,16 +6,16 @@ use sdam_core::{
 
 use super::{Fact, MOMENT};
 
-/// The way in which a client learned that a server is not writable any more.
+/// The way in which a client learned that a server is no longer writable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Loss {
-    /// The server itself answered that it has this type now.
+    /// The server itself answered that it now has this type.
     SteppedDown(ServerType),
     /// A check or an operation failed with this error.
     Failed(Error),
-    /// This server answered as the new primary. The old primary had neither failed nor said
-    /// anything: it may have been silent for some time, or may still regard itself as primary.
+    /// This server answered as the new primary. The old primary had neither failed nor reported a
+    /// change: it may have been silent for some time, or may still regard itself as primary.
     Replaced(ServerAddress),
     /// The server left the topology.
     Left,
@@ -51,7 +51,7 @@ pub struct Outage {
     pub last_writable: Instant,
     /// The time at which the lost server became suspect, if it was silent from then on.
     pub suspected: Option<Instant>,
-    /// The time when the client stopped to regard the server as writable.
+    /// The time when the client stopped regarding the server as writable.
     pub noticed: Instant,
     /// True if the lost server reported changes at once, and none of its answers was overdue.
     pub streamed: bool,
@@ -61,7 +61,8 @@ pub struct Outage {
 
 impl Outage {
     /// Returns the earliest possible time of the loss: [`noticed`](Self::noticed) if the server
-    /// streamed and reported or failed itself, else [`last_writable`](Self::last_writable).
+    /// streamed and either reported the change or failed, else
+    /// [`last_writable`](Self::last_writable).
     pub fn earliest(&self) -> Instant {
         let is_told = match &self.loss {
             Loss::SteppedDown(_) => true,
@@ -89,7 +90,7 @@ impl Outage {
 #[non_exhaustive]
 pub struct Failover {
     /// The outage before the failover. If the new primary was found before the loss of the old one
-    /// was noticed, the loss is noticed at the same instant.
+    /// was noticed, the loss counts as noticed at that time.
     pub outage: Outage,
     /// The primary that was found; `None` if the topology has no primaries.
     pub new: Option<ServerAddress>,
@@ -105,7 +106,7 @@ impl Failover {
         self.outage.without_primary(self.writable_again)
     }
 
-    /// Returns whether the old primary may still answer that it stepped down, as of `now`; see
+    /// Returns whether, at `now`, the old primary may still report that it stepped down; see
     /// [`Fact::FailoverExplained`].
     pub fn may_be_explained(&self, now: Instant) -> bool {
         let is_replaced = matches!(self.outage.loss, Loss::Replaced(_));

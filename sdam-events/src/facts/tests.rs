@@ -41,7 +41,7 @@ impl Script {
         self
     }
 
-    /// Begins a check of the primary whose reply the server sends at the next change.
+    /// Begins a streaming check of the primary: the server replies at the next change.
     fn streams(&mut self) -> &mut Self {
         let mut heartbeat = heartbeat(1);
         heartbeat.awaited = true;
@@ -258,7 +258,7 @@ fn a_primary_that_is_replaced_in_silence_may_have_been_lost_since_its_last_answe
     let mut script = replaced();
     script.check_without(16_000, 0, 0);
     script.check_without(16_001, 0, 9000);
-    // The return of the old primary proves nothing about the time before.
+    // The return of the old primary proves nothing about the time before it.
     let back = description(1, ServerType::RsSecondary);
     let facts = script.at(16_001).change(TopologyType::ReplicaSetWithPrimary, &[back]);
     assert_eq!(facts, []);

@@ -47,7 +47,7 @@ fn error() -> Error {
 }
 
 /// Returns the events of a topology: two seeds, a reply that replaces one of them, an error, a
-/// change of the SRV record, the closing.
+/// change of the SRV record, and the closing.
 fn life() -> Vec<EventKind> {
     let empty = TopologyDescription::default();
     let unknown = TopologyDescription::new(TopologyType::Unknown, []);

@@ -134,7 +134,7 @@ impl Default for LogConfig {
 }
 
 impl LogConfig {
-    /// Logs messages with at least this severity to standard error.
+    /// Returns a configuration that logs messages of at least this severity to standard error.
     pub const fn all(severity: Severity) -> Self {
         Self {
             topology: severity,

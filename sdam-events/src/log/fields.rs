@@ -62,15 +62,15 @@ impl<'e> LogFields<'e> {
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub enum Value<'e> {
-    /// A text.
+    /// A string.
     Text(&'e str),
-    /// An id, a topology, a warning or a reason, as text.
+    /// An id, a topology, a warning or a reason, formatted as a string.
     Shown(&'e (dyn Display + Sync)),
     /// A document.
     Document(ExtendedJson<'e>),
     /// An error, with its causes.
     Error(&'e Error),
-    /// The reason why a server cannot be used; the text includes the remedy.
+    /// The reason why a server cannot be used; formatted together with the remedy.
     Obstacle(&'e Obstacle),
     /// Addresses, separated by commas.
     Hosts(&'e [ServerAddress]),

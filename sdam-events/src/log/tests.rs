@@ -15,12 +15,12 @@ use crate::{
     test_support::{description, event, failed, started, succeeded},
 };
 
-/// The component, severity and text of each message, its fields, and its unstructured form.
+/// The component, severity and wording of each message, its fields, and its unstructured form.
 const MESSAGES: &str = include_str!("tests/messages.txt");
 
 #[test]
 fn every_logged_event_has_the_message_of_the_specification() {
-    // Texts and keys are compared with a list (F-63, J-6, K-1, K-2, K-4, K-5, K-7, K-11).
+    // Messages and keys are compared with a list (F-63, J-6, K-1, K-2, K-4, K-5, K-7, K-11).
     let mut shown = String::new();
     for kind in logged() {
         let event = event(kind);
@@ -105,7 +105,7 @@ fn the_environment_configures_each_component_and_nothing_is_logged_by_default() 
 
 #[test]
 fn a_level_that_logs_the_start_of_heartbeats_logs_their_end() {
-    // Logged heartbeats are paired like events (K-9).
+    // Logged heartbeats are paired like heartbeat events (K-9).
     let mut logged = 0;
     for severity in ["off", "error", "warn", "info", "debug", "trace"] {
         let interest = config(&[("MONGODB_LOG_TOPOLOGY", severity)]).interest();

@@ -15,7 +15,7 @@ pub(crate) enum Stopped {
 }
 
 impl EventQueue {
-    /// Delivers up to `budget` events, and counts them.
+    /// Delivers up to `budget` events, and adds their number to `delivered`.
     pub(crate) fn deliver(
         &self,
         sink: &dyn EventSink,

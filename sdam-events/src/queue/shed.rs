@@ -130,8 +130,8 @@ impl EventQueue {
 }
 
 /// Returns the approximate size in bytes of an event of this kind. Data shared with other events or
-/// with the topology are counted once, in the event where they first appear. Replies also count in
-/// the inputs that contain them, which few sinks receive.
+/// with the topology are counted once, in the event where they first appear. Only replies count
+/// twice if the sink receives inputs, which contain them as well.
 pub(super) fn weight(kind: &EventKind) -> usize {
     let payload = match kind {
         EventKind::ServerHeartbeatSucceeded { reply, .. }

@@ -4,8 +4,8 @@ use sdam_core::event::EventName as Name;
 
 use crate::sink::Interest;
 
-/// The kinds that are counted: the event that begins one, and all of its events. Heartbeats come
-/// first.
+/// The kinds of operations that are counted, heartbeats first: the event that begins an operation,
+/// and all of its events.
 const COUNTED: [(Name, Interest); 4] = [
     (Name::ServerHeartbeatStarted, Interest::HEARTBEATS),
     (Name::ConnectionCreated, Interest::of(&[Name::ConnectionCreated, Name::ConnectionClosed])),
@@ -19,8 +19,8 @@ const COUNTED: [(Name, Interest); 4] = [
 /// The numbers of heartbeats and operations under way for which the sink receives both start and
 /// end.
 ///
-/// Those that were shed count, too: an end event does not tell whether its start was shed, so the
-/// count would otherwise reach zero too early.
+/// Operations that were shed count, too: an end event does not tell whether its start was shed, so
+/// the count would otherwise reach zero too early.
 #[derive(Debug, Default)]
 pub(super) struct UnderWay([usize; COUNTED.len()]);
 

@@ -256,7 +256,7 @@ fn answers_and_timers_are_written_as_documented() {
     let text = DOCUMENT;
     reply(Role::Check, &check, HelloReply::parse(document), text);
     reply(Role::Check, &check, HelloReply::parse(vec![1, 2, 3, 4]), r#""AQIDBA==""#);
-    // Without a document, it is only known whether there is an error.
+    // Without a document, the line shows only whether there was an error.
     reply(Role::Ping, &ping, Ok(Hello::default()).into(), "null");
     reply(Role::Ping, &ping, Err(error()).into(), ERROR);
     check_input(

@@ -91,7 +91,7 @@ struct HeartbeatLine {
     error: Option<Error>,
 }
 
-/// Returns whether this is the version of such a recording.
+/// Returns whether recordings of this version contain only the inputs of the topology.
 pub(super) fn is_of(version: u32) -> bool {
     version < END
 }
@@ -159,7 +159,7 @@ impl Unmonitored {
         Arc::clone(self.machine.description())
     }
 
-    /// Notes the reply to which the input of a check refers.
+    /// Stores the reply to which the input of a check may refer.
     pub(super) fn note(&mut self, heartbeat: &EventKind) {
         if let EventKind::ServerHeartbeatSucceeded { heartbeat, reply, .. } = heartbeat {
             self.replies.insert(heartbeat.server, reply.clone());
@@ -237,7 +237,7 @@ impl Unmonitored {
     }
 }
 
-/// Returns the event that later versions have for an input.
+/// Returns the event that later versions record for an input.
 fn recorded(now: Instant, input: Input) -> EventKind {
     EventKind::Input(Arc::new(RecordedInput { now, input, setup: None }))
 }

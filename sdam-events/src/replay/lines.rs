@@ -47,7 +47,7 @@ impl<R: BufRead> Lines<R> {
         bytes.truncate(bytes.trim_ascii_end().len());
         let text = match String::from_utf8(bytes) {
             Ok(text) => text,
-            // The end may split a character.
+            // An incomplete line may end inside a character.
             Err(error) if !is_complete => String::from_utf8_lossy(error.as_bytes()).into_owned(),
             Err(error) => return Err(at(self.number, error.to_string().into())),
         };

@@ -35,7 +35,7 @@ pub(super) enum Entry {
     EarlierInput(Recorded),
     EarlierHeartbeat(EventKind),
     Selection(SelectionLine),
-    /// Any other event; a replay compares its line as text.
+    /// Any other event; a replay compares its line as a string.
     Event(EventName),
 }
 
@@ -83,7 +83,7 @@ pub(super) struct SelectionLine {
     duration: Option<u64>,
 }
 
-/// Reads a header line. Returns the version, too.
+/// Reads the header line. Returns the version, too.
 pub(super) fn header(text: &str) -> Result<(u32, Options, Origin), Box<str>> {
     #[derive(Deserialize)]
     struct Format {

@@ -128,7 +128,7 @@ impl Client {
         });
     }
 
-    /// Opens the connection for measurements, and answers the first one.
+    /// Opens the connection for measurements, and answers the first measurement.
     fn pongs(&mut self, millis: u64, host: &str) {
         let server = self.id(host);
         let conn = self.connections[&(server, Role::Ping)];
@@ -433,7 +433,7 @@ fn every_changed_or_missing_event_is_a_divergence() {
         let number = index as u64 + 1;
         assert_eq!((divergence.line, divergence.recorded), (number, more));
         assert_eq!(divergence.replayed.as_deref(), Some(*line));
-        // The event is missing. Only the last event may be, because a recording may end early.
+        // Only the last event may be missing, because a recording may end early.
         let is_missed = with(None).divergence.is_some();
         assert_eq!(is_missed, index + 1 < lines.len(), "{line}");
     }

@@ -4,7 +4,7 @@ use super::{Event, EventSink, Interest, SinkPanicked, call};
 
 /// Combines several sinks: calls each in turn with the events it is interested in.
 ///
-/// A sink that panics is not called again; the others are.
+/// A sink that panics is not called again; the others still are.
 ///
 /// ```
 /// use sdam_events::{channel, sink::{Fanout, sink_fn}};

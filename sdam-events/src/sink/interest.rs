@@ -91,12 +91,12 @@ impl Interest {
         EventName::ServerSelectionFailed,
     ]);
 
-    /// The events that every operation publishes, so that each operation becomes slower:
-    /// selections, check-outs and commands.
+    /// The events that every operation publishes, which make each operation slower: selections,
+    /// check-outs and commands.
     pub const OPERATIONS: Self = Self::SELECTION.union(Self::CHECK_OUTS).union(Self::COMMANDS);
 
-    /// The inputs of the topology, for recordings, and its round-trip times. Each answer of a
-    /// server publishes one or both.
+    /// The inputs of the topology, for recordings, and its round-trip times. Each answer from a
+    /// server publishes one or both events.
     pub const INPUTS: Self = Self::of(&[EventName::Input, EventName::RttMeasured]);
 
     /// All events, including those added by later versions.

@@ -13,8 +13,8 @@ use super::Mutex;
 /// Replaces `futures::task::AtomicWaker` in models.
 ///
 /// Assumes that the original orders a concurrent registration and wake-up: either the wake-up calls
-/// the registered waker, or the registration happens after it and sees everything written before
-/// it.
+/// the registered waker, or the registration comes later and sees everything written before the
+/// wake-up.
 #[derive(Debug, Default)]
 pub struct AtomicWaker(Mutex<Option<Waker>>);
 

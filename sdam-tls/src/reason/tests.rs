@@ -1,4 +1,4 @@
-//! Tests of dates, and of texts that no handshake in the other tests produces.
+//! Tests of dates, and of messages that no handshake in the other tests produces.
 
 use rustls::{AlertDescription, CertRevocationListError, CertificateError, Error};
 

@@ -39,7 +39,7 @@ type Shared = Arc<Mutex<Option<Fault>>>;
 #[derive(Clone, Debug, Default)]
 struct Faults(Arc<Mutex<Vec<Shared>>>);
 
-/// A library whose sessions may have faults.
+/// A TLS library whose sessions may have faults.
 #[derive(Debug)]
 struct Faulty(Arc<dyn TlsAcceptor>, Faults);
 
@@ -108,7 +108,7 @@ impl PoolHandle for Pool {
     fn close(&self) {}
 }
 
-// Both are network errors, like the reset of a connection (I-15).
+// An alert and a corrupt record are network errors, like the reset of a connection (I-15).
 #[test]
 fn an_alert_and_a_bad_record_on_an_established_connection_are_network_errors() {
     for (fault, alert) in

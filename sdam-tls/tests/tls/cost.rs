@@ -1,7 +1,6 @@
 //! The cost of a connection: memory while it is idle, and allocations of the handshake.
 //!
-//! The allocator is the one of `allocation_counter`, which counts per thread; the server has its
-//! own thread.
+//! The allocator of `allocation_counter` counts per thread, so the server has its own thread.
 
 use std::{
     io::{Read, Write},
@@ -66,7 +65,7 @@ fn hello() -> WireMessage {
     message.encode().unwrap()
 }
 
-/// Opens a connection, exchanges two messages, and returns the memory it keeps and its allocations.
+/// Opens a connection and exchanges two messages. Returns the connection and its allocations.
 fn connect(backend: &Backend, server: &ServerAddress) -> (Box<dyn Connection>, AllocationInfo) {
     let mut opened = None;
     let (first, second) = (hello(), hello());

@@ -1,4 +1,4 @@
-//! Files named in options: the accepted contents, and the errors for all others.
+//! Files named in options: the accepted contents, and the errors for other contents.
 
 use rcgen::KeyPair;
 use sdam_core::options::{ConfigError, Options, TlsOptions};
@@ -39,7 +39,7 @@ fn invalid(option: &str, content: &str, reason: &str, remedy: &str) {
 
 #[test]
 fn the_ca_file_replaces_all_other_authorities() {
-    // The platform's authorities are not trusted, either (V-5).
+    // Only the authorities in the file are trusted, not those of the platform (V-5).
     let (one, two, three) = (Authority::new("1"), Authority::new("2"), Authority::new("3"));
     let file = File::new(format!("a comment\n{}{}", one.pem(), two.pem()));
     let options = options(&format!("&tlsCAFile={}", file.path()));
@@ -55,7 +55,7 @@ fn the_ca_file_replaces_all_other_authorities() {
 fn presented(key: &str, file_key: &str, password: &str) {
     let (authority, clients) = (Authority::new("one"), Authority::new("clients"));
     let certificate = clients.certify(&KeyPair::from_pem(key).unwrap());
-    // Both orders are usual.
+    // Files contain the certificate and the key in either order.
     for content in [format!("{certificate}{file_key}"), format!("{file_key}{certificate}")] {
         let file = File::new(content);
         let query = format!("&tlsCertificateKeyFile={}{password}", file.path());

@@ -1,4 +1,4 @@
-//! Accepted handshakes, and the errors of all others.
+//! Accepted handshakes, and the errors of rejected ones.
 
 use std::sync::{Arc, Mutex};
 
@@ -58,7 +58,7 @@ fn refused(
     assert_eq!((error.kind(), error.stage()), (kind, Stage::Tls));
     let found = error.source_as::<rustls::Error>().map(Reason::of);
     assert_eq!(found, reason);
-    // Load may break a connection, but a certificate error has another cause (I-10, I-11).
+    // Overload may break a connection, but does not cause certificate errors (I-10, I-11).
     let report = ErrorReport::new(Generation::FIRST, error);
     assert_eq!(report.error.is_overload(), kind != ErrorKind::Protocol);
     assert!(seen.lock().unwrap().dropped, "the socket is closed");
@@ -119,7 +119,7 @@ fn a_certificate_is_valid_for_each_of_its_names_and_addresses() {
 
 #[test]
 fn the_server_is_told_the_name_of_the_member_unless_it_is_an_address() {
-    // Server Name Indication cannot contain an address (V-11).
+    // Server Name Indication cannot contain an IP address (V-11).
     let authority = Authority::new("one");
     let issued = authority.issue(&["db.example", "127.0.0.1"]);
     for (host, told) in [("db.example:7", Some("db.example")), ("127.0.0.1:7", None)] {
@@ -149,7 +149,7 @@ fn a_long_list_of_names_is_cut() {
 
 #[test]
 fn a_certificate_outside_its_validity_is_refused_with_the_date() {
-    // A certificate must be valid at the time (V-10).
+    // A certificate must be valid at the time of the handshake (V-10).
     let authority = Authority::new("one");
     let expired = authority.issue_with(&["a"], |params| {
         params.not_before = date_time_ymd(2019, 1, 1);
@@ -168,7 +168,7 @@ fn a_certificate_outside_its_validity_is_refused_with_the_date() {
 
 #[test]
 fn a_server_is_told_why_its_certificate_is_refused() {
-    // The alert contains the reason (V-13).
+    // The client's alert contains the reason (V-13).
     let authority = Authority::new("one");
     let wire = Wire::tls(&serve(&authority.issue(&["b"])));
     let seen = wire.seen();
@@ -201,7 +201,7 @@ fn a_certificate_for_another_purpose_is_refused() {
 
 #[test]
 fn revocation_lists_decide_unless_they_are_disabled() {
-    // The application provides revocation lists (V-21).
+    // Revocation lists come from the application (V-21).
     let authority = Authority::new("one");
     let issued = authority.issue(&["a"]);
     let with = |list, disabled: bool| {
@@ -232,7 +232,7 @@ fn revocation_lists_decide_unless_they_are_disabled() {
 
 #[test]
 fn invalid_host_names_are_allowed_apart_from_all_else() {
-    // All other checks still apply (V-4).
+    // The option disables only the check of the name (V-4).
     let authority = Authority::new("one");
     let lax = options(|it| it.allow_invalid_hostnames = true);
     let tls = authority.provider().tls(&lax).unwrap();
@@ -250,7 +250,7 @@ fn invalid_host_names_are_allowed_apart_from_all_else() {
 
 #[test]
 fn invalid_certificates_are_allowed_with_every_name() {
-    // No check of the certificate applies (V-4).
+    // The option disables all checks of the certificate (V-4).
     let authority = Authority::new("one");
     let lax = options(|it| it.allow_invalid_certificates = true);
     let tls = authority.provider().tls(&lax).unwrap();

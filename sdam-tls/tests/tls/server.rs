@@ -47,7 +47,7 @@ pub(crate) struct Seen {
     pub(crate) notified: bool,
 }
 
-/// The behaviour of a read without data.
+/// The behaviour of a read when there is no data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waiting {
     Pending,

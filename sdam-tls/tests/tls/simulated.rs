@@ -14,7 +14,7 @@ const LONG: Duration = Duration::from_secs(600);
 const HOSTS: [&str; 3] = ["a", "b", "c"];
 const MEMBERS: [MemberId; 3] = [MemberId(0), MemberId(1), MemberId(2)];
 
-/// Returns a world whose members require TLS.
+/// Returns a simulation whose members require TLS.
 fn world(seed: u64) -> Sim {
     let hosts = HOSTS.map(|host| ServerAddress::new(host, 27017));
     let sim = Sim::new(seed, &Blueprint::replica_set(SetConfig::new("rs", hosts)));

@@ -154,7 +154,7 @@ fn a_server_of_tls_1_3_that_rejects_the_client_is_named_by_the_first_message() {
     let check = |tls: &Arc<dyn Tls>, message| {
         rejected(tls, Wire::tls(&config), reason, message);
         rejected(tls, Wire::tls(&config).blocking(), reason, message);
-        // The alert has arrived before the connection is reset.
+        // The alert arrives before the connection is reset.
         rejected(tls, Wire::tls(&config).resetting(), reason, message);
     };
     let message = "the server requires a client certificate; set `tlsCertificateKeyFile`";

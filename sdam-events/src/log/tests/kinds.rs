@@ -22,7 +22,7 @@ use crate::test_support::{
     topology_changed,
 };
 
-/// Returns events of every kind that is logged, and of each variant of their texts.
+/// Returns events of every kind that is logged, including each variant of their messages.
 pub(crate) fn logged() -> Vec<EventKind> {
     let mut all = topology();
     all.extend(pools());
@@ -113,7 +113,7 @@ fn warning() -> Arc<Warning> {
     Arc::new(options.multi_threaded_warnings().remove(0))
 }
 
-/// Returns the clear of a pool, which may have been paused.
+/// Returns the event for clearing a pool, which may have been paused.
 pub(super) fn cleared(service_id: Option<ObjectId>, was_paused: bool) -> EventKind {
     let mut clear = PoolClear::new(Generation::from_u64(1), reset());
     (clear.service_id, clear.was_paused) = (service_id, was_paused);

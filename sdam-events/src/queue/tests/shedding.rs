@@ -71,7 +71,7 @@ fn above_the_mark_new_heartbeats_are_dropped_as_a_whole() {
     let sink = Recorder::shared();
     queue.drain_now(&sink);
     assert_eq!((queue.bytes(), queue.depth()), (0, 0));
-    // Later heartbeats are delivered as a whole again.
+    // Later heartbeats are delivered completely again.
     queue.push(at(100_000), started(1));
     queue.push(at(100_000), failed(1));
     queue.drain_now(&sink);
@@ -180,12 +180,12 @@ fn without_interest_in_starts_single_ends_are_dropped() {
 fn an_event_weighs_as_much_as_what_only_it_keeps() {
     let (info, document) = command(&bson::doc! { "find": "x".repeat(1000) });
     assert_eq!(weight(&info.started(&document)), 512 + document.len());
-    // Each of the three hosts counts 128 bytes and its name.
+    // Each of the three hosts counts as 128 bytes plus the length of its name.
     let hosts = ["a", "b", "c"].map(address).to_vec();
     let input = Input::LookedUp(Ok(SrvRecords::new(hosts, Duration::ZERO)));
     let recorded = RecordedInput { now: at(1), input, setup: None };
     assert_eq!(weight(&EventKind::Input(Arc::new(recorded))), 512 + 3 * (128 + "a:27017".len()));
-    // The two hosts and the tag count 64 bytes each, and their texts.
+    // The two hosts and the tag count as 64 bytes each, plus the length of their strings.
     let mut server = description(1, ServerType::RsPrimary);
     server.hosts = ["a", "b"].map(address).into();
     server.tags = [("dc", "ny")].into_iter().collect();
