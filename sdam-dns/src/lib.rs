@@ -42,7 +42,7 @@ use self::query::Query;
 ///
 /// # Cancel safety
 ///
-/// When its future is dropped, a look-up ends at once, as does its thread.
+/// Dropping the future of a look-up ends the look-up and its thread at once.
 #[derive(Clone, Debug)]
 pub struct DnsResolver {
     /// The name servers to query; `None` means the system's.
@@ -51,8 +51,8 @@ pub struct DnsResolver {
 }
 
 impl DnsResolver {
-    /// Creates a resolver that queries the system's name servers: those of `/etc/resolv.conf`, or
-    /// of the settings of Windows and macOS.
+    /// Creates a resolver that queries the system's name servers: those from `/etc/resolv.conf`, or
+    /// from the settings of Windows or macOS.
     pub fn system() -> Self {
         Self { servers: None, blocks: false }
     }
@@ -95,7 +95,7 @@ impl DnsResolver {
         let thread = thread
             .map_err(|error| error::from_io(Stage::Dns, "a thread could not be started", error))?;
         if self.blocks {
-            // A panic of the thread is noticed below.
+            // A panic of the thread is detected below.
             let _ = thread.join();
         }
         receiver.await.unwrap_or_else(|_| {

@@ -113,7 +113,7 @@ impl Query {
         };
         options.cache_size = 0;
         options.use_hosts_file = ResolveHosts::Never;
-        // Lost queries are repeated while there is time.
+        // Shortens the timeout of each attempt, so that lost queries are repeated in time.
         if let Some(timeout) = self.timeout {
             let tries = u32::try_from(options.attempts).unwrap_or(u32::MAX);
             options.timeout = options.timeout.min(timeout / tries.saturating_add(1));

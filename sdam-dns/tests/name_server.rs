@@ -43,7 +43,7 @@ fn srv(resolver: &DnsResolver, name: &str) -> SrvRecords {
 
 #[test]
 fn srv_records_are_found_with_their_ttl_under_no_runtime_and_under_smol() {
-    // The TTL decides when the record is looked up again (N-3, N-21).
+    // The resolver returns the TTL, after which records are looked up again (N-3, N-21).
     let Some((dns, resolver)) = serve(records(2, 90)) else {
         return;
     };
@@ -72,7 +72,7 @@ fn a_missing_name_and_a_missing_record_are_empty_answers() {
 
 #[test]
 fn the_strings_of_each_txt_record_are_joined() {
-    // The caller refuses a second TXT record (N-8).
+    // The resolver returns all TXT records, and its caller refuses a second one (N-8).
     let name = "s.example.com";
     let several = Record::txt(name, ["replicaS", "et=rep", "l0"]);
     let Some((dns, resolver)) = serve([several]) else {

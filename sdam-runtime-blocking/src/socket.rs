@@ -123,5 +123,6 @@ socket!(TcpStream);
 #[cfg(unix)]
 socket!(std::os::unix::net::UnixStream);
 
-/// The timeout of an operation after the deadline: enough only for work that requires no waiting.
+/// The timeout of an operation that begins after the deadline: enough only for work that requires
+/// no waiting.
 const AT_ONCE: Duration = Duration::from_millis(1);

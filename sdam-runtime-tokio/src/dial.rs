@@ -32,7 +32,7 @@ pub(crate) struct TokioDial {
 }
 
 impl TokioDial {
-    /// Awaits `connect`. The panic of a tokio runtime without I/O becomes an error.
+    /// Awaits `connect`. Tokio panics if its runtime has no I/O; the panic becomes an error.
     async fn open<S>(&self, connect: impl Future<Output = io::Result<S>> + Send) -> io::Result<S> {
         let connect = AssertUnwindSafe(connect).catch_unwind();
         self.enter(connect).await.unwrap_or_else(|_| {

@@ -63,7 +63,7 @@ pub fn current() -> Result<Runtime, NoTokioContext> {
     from_handle(handle).map_err(|error| NoTokioContext(Reason::NoTimers(error)))
 }
 
-/// The error of a tokio runtime whose timers are not enabled.
+/// The error for a tokio runtime whose timers are not enabled.
 #[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 #[error(
@@ -72,13 +72,13 @@ pub fn current() -> Result<Runtime, NoTokioContext> {
 pub struct NoTimers;
 
 impl fmt::Debug for NoTimers {
-    /// Writes the same text as `Display`, for programs that return the error from `main`.
+    /// Formats the error like `Display`, for programs that return it from `main`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-/// The error of [`current`] without a tokio context, or with a runtime that has no timers.
+/// The error that [`current`] returns without a tokio context or if the runtime has no timers.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error(transparent)]
 pub struct NoTokioContext(Reason);
@@ -95,7 +95,7 @@ enum Reason {
 }
 
 impl fmt::Debug for NoTokioContext {
-    /// Writes the same text as `Display`, for programs that return the error from `main`.
+    /// Formats the error like `Display`, for programs that return it from `main`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }

@@ -1,4 +1,4 @@
-//! Servers: one process on a loopback port.
+//! Servers, each of which is one process on a loopback port.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ use crate::workdir::work_dir;
 pub struct Daemon {
     name: &'static str,
     pub(crate) address: SocketAddr,
-    // Before the directory, because fields are dropped in order.
+    // Declared before the directory, so that the process is killed before its directory is removed.
     process: Mutex<Process>,
     dir: TempDir,
 }
@@ -42,7 +42,8 @@ impl Daemon {
         self.dir.path()
     }
 
-    /// Starts the process and waits until `is_ready`; a running process is killed first.
+    /// Starts the process and waits until `is_ready` returns true; a running process is killed
+    /// first.
     ///
     /// # Errors
     /// [`Error::Exited`] if the process ends.

@@ -95,8 +95,8 @@ fn library_directories(root: &Path) -> impl Iterator<Item = PathBuf> + use<> {
 /// Returns a package unpacked in `target/debian`. A missing package is downloaded with `apt-get`,
 /// which is reported on standard error.
 fn downloaded(name: &'static str) -> Result<PathBuf, Unavailable> {
-    /// The outcomes of downloads. Tests of one process wait for each other, and do not repeat a
-    /// failure.
+    /// The outcomes of downloads. The tests of one process wait for each other's downloads, and do
+    /// not repeat a failed one.
     static OUTCOMES: Mutex<BTreeMap<&str, Result<PathBuf, Unavailable>>> =
         Mutex::new(BTreeMap::new());
     let mut outcomes = OUTCOMES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -148,7 +148,7 @@ fn fetch(cache: &Path, home: &Path, name: &str) -> Result<(), Unavailable> {
             run(unpack.arg("--extract").arg(archive).arg(&unpacked), &remedy)?;
         }
     }
-    // Documentation would be most of the cache.
+    // Otherwise, documentation would take up most of the cache.
     let _ = fs::remove_dir_all(unpacked.join("usr/share"));
     publish(&unpacked, home)
 }

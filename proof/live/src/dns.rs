@@ -40,7 +40,7 @@ impl Dns {
     /// Starts a server with these records and waits until it answers.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] if there is no Knot and none can be fetched; see
+    /// [`Error::Unavailable`] if Knot is not installed and cannot be fetched; see
     /// [`or_skip`](crate::or_skip).
     pub fn start(records: impl IntoIterator<Item = Record>) -> Result<Self, Error> {
         let records = records.into_iter().collect();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bson::Document;
 
-/// The error of starting or using a server.
+/// The error from starting or using a server.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -16,13 +16,13 @@ pub enum Error {
     /// A server answered a command with `ok: 0`.
     #[error(transparent)]
     Command(Box<CommandError>),
-    /// A socket, file or process operation failed; the text describes it.
+    /// A socket, file or process operation failed; the string describes it.
     #[error("{0}: {1}")]
     Io(String, io::Error),
     /// A reply was not a valid OP_MSG, or lacks a mandatory field.
     #[error("{0}")]
     Protocol(String),
-    /// A server process exited unexpectedly; the text includes the end of its log.
+    /// A server process exited unexpectedly; the message includes the end of its log.
     #[error("{0}")]
     Exited(String),
     /// A wait timed out.

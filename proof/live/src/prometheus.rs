@@ -23,7 +23,7 @@ impl Prometheus {
     /// Starts a server with this configuration, in YAML, and waits until it answers.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] if there is no Prometheus and none can be fetched; see
+    /// [`Error::Unavailable`] if Prometheus is not installed and cannot be fetched; see
     /// [`or_skip`](crate::or_skip).
     pub fn start(configuration: &str) -> Result<Self, Error> {
         let server = Self {
@@ -53,7 +53,7 @@ impl Prometheus {
         Ok(body.to_owned())
     }
 
-    /// Runs `promtool` in a directory, with a text as standard input. Needs no server.
+    /// Runs `promtool` in a directory, with `input` as standard input. Needs no server.
     ///
     /// # Errors
     /// As [`start`](Self::start).
@@ -75,7 +75,7 @@ impl Prometheus {
         run().map_err(Error::io("running promtool"))
     }
 
-    /// Returns the head and body of a response. HTTP 1.0 has no chunks.
+    /// Returns the head and body of a response. Uses HTTP 1.0, in which responses are not chunked.
     fn get(&self, target: &str) -> Result<String, Error> {
         let address: SocketAddr = self.daemon.address();
         let ask = || {

@@ -9,8 +9,8 @@ use crate::error::Error;
 
 /// A relay on its own loopback port.
 ///
-/// While it holds, it forwards nothing and closes nothing, like a firewall that drops packets. It
-/// accepts connections, and keeps all bytes that arrive on them and on older ones.
+/// While it is on hold, it forwards nothing and closes nothing, like a firewall that drops packets.
+/// It accepts connections, and keeps all bytes that arrive on new and old connections.
 /// [`Relay::release`] forwards these bytes, as if their sender retransmitted them.
 #[derive(Debug)]
 pub(crate) struct Relay {

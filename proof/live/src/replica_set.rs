@@ -27,7 +27,8 @@ const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 /// NotPrimaryNoSecondaryOk, NotPrimaryOrSecondary.
 const TRANSIENT_CODES: [i32; 9] = [94, 109, 189, 24, 308, 10107, 11602, 13435, 13436];
 
-/// A running replica set. Members are identified by their index in the specs of the start.
+/// A running replica set. Members are identified by the index of their spec in
+/// [`ReplicaSet::start`].
 #[derive(Debug)]
 pub struct ReplicaSet {
     name: String,
@@ -37,7 +38,7 @@ pub struct ReplicaSet {
 
 impl ReplicaSet {
     /// Starts a set named `rs0` with an election timeout of 2 s. Waits until it has a primary,
-    /// every member is primary or secondary, and the first writes are on a majority.
+    /// every member is primary or secondary, and the first writes have reached a majority.
     ///
     /// # Errors
     /// [`Error::Unavailable`] if there is no binary.
@@ -125,7 +126,7 @@ impl ReplicaSet {
         })
     }
 
-    /// Writes, and waits until every member has the write.
+    /// Writes a document, and waits until every member has it.
     pub fn wait_until_replicated(&self) -> Result<(), Error> {
         let insert = doc! {
             "insert": "replicated",
@@ -159,7 +160,7 @@ impl ReplicaSet {
             }
             // A member that stepped down recently does not run for election until it is unfrozen.
             self.members[index].run_command("admin", doc! { "replSetFreeze": 0 })?;
-            // The result is checked above; the command fails until the set is ready for it.
+            // The election is checked above; the command fails until the set is ready for it.
             self.members[index].run_command("admin", doc! { "replSetStepUp": 1 })?;
             Ok(None)
         })

@@ -1,4 +1,4 @@
-//! SCRAM-SHA-256 of the blocking client, implemented independently of the code under test.
+//! SCRAM-SHA-256 for the blocking client, implemented independently of the code under test.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;

@@ -33,7 +33,7 @@ pub(crate) fn key_file(dir: &Path) -> Result<[String; 2], Error> {
     Ok(["--keyFile".to_owned(), path.display().to_string()])
 }
 
-/// Makes the file readable only for this user: the server refuses other keys.
+/// Makes the file readable only for this user; the server refuses a key file that others can read.
 #[cfg(unix)]
 fn make_private(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;

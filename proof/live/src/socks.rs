@@ -22,7 +22,7 @@ impl Socks {
     /// Starts a proxy without authentication, and waits until it listens.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] if there is no microsocks and none can be fetched; see
+    /// [`Error::Unavailable`] if microsocks is not installed and cannot be fetched; see
     /// [`or_skip`](crate::or_skip).
     pub fn start() -> Result<Self, Error> {
         Self::launch(None)

@@ -23,7 +23,7 @@ impl Terminal {
     /// Opens a terminal of this size, and waits for the shell's prompt.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] if there is no tmux and none can be fetched; see
+    /// [`Error::Unavailable`] if tmux is not installed and cannot be fetched; see
     /// [`or_skip`](crate::or_skip).
     pub fn open(width: u16, height: u16) -> Result<Self, Error> {
         let terminal = Self {
@@ -50,7 +50,7 @@ impl Terminal {
         self.tmux(["send-keys", name]).map(drop)
     }
 
-    /// Changes the size.
+    /// Changes the size of the terminal.
     pub fn resize(&self, width: u16, height: u16) -> Result<(), Error> {
         let (width, height) = (width.to_string(), height.to_string());
         self.tmux(["resize-window", "-x", &width, "-y", &height]).map(drop)
@@ -72,10 +72,10 @@ impl Terminal {
         Ok(state.trim_end().to_owned())
     }
 
-    /// Waits until the terminal contains a text, and returns its whole contents.
+    /// Waits until the terminal contains `text`, and returns the terminal's whole contents.
     ///
     /// # Errors
-    /// If the text does not appear; the error contains the current contents.
+    /// If `text` does not appear; the error contains the current contents.
     pub fn wait_for(&self, text: &str) -> Result<String, Error> {
         self.wait_until(text, |shown| shown.contains(text))
     }

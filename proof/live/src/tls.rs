@@ -1,4 +1,4 @@
-//! TLS of servers and of this crate's clients.
+//! TLS for servers and for this crate's clients.
 
 use std::error::Error;
 use std::io;
@@ -50,7 +50,7 @@ impl ServerTls {
         self
     }
 
-    /// Disables TLS 1.3, whose clients learn of their rejection only after the handshake.
+    /// Disables TLS 1.3, with which clients learn only after the handshake that they were rejected.
     pub fn without_tls_1_3(mut self) -> Self {
         self.arguments = ["--tlsDisabledProtocols", "TLS1_3"].map(str::to_owned).to_vec();
         self

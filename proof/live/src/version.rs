@@ -63,7 +63,7 @@ impl FromStr for Version {
     }
 }
 
-/// The error of an invalid release series.
+/// The error for an invalid release series.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidVersion {
     text: String,
@@ -77,7 +77,7 @@ impl fmt::Display for InvalidVersion {
 
 impl std::error::Error for InvalidVersion {}
 
-/// Runs `mongod --version`. The error explains why there is no version.
+/// Runs `mongod --version`. The error explains why the version could not be determined.
 pub(crate) fn version_of(mongod: &Path) -> Result<Version, String> {
     let shown = mongod.display();
     let output = Command::new(mongod)

@@ -1,4 +1,4 @@
-//! Polling for changes of other processes, which send no notification.
+//! Polling for changes in other processes, which send no notifications.
 
 use std::thread;
 use std::time::{Duration, Instant};

@@ -95,8 +95,8 @@ fn quoted(string: &str) -> String {
     format!("\"{}\"", bytes.collect::<String>())
 }
 
-/// Returns the text of the root zone with these records. The negative time to live is 0, so that
-/// clients do not cache that a name does not exist.
+/// Returns the zone file of the root zone with these records. The negative time to live is 0, so
+/// that clients do not cache that a name does not exist.
 pub(super) fn zone_file(serial: u32, records: &[Record]) -> String {
     let mut text = format!(". 0 SOA . . {serial} 0 0 0 0\n. 0 NS localhost.\n");
     for Record { name, ttl, kind, data } in records {

@@ -7,8 +7,8 @@ use crate::error::Error;
 
 impl ReplicaSet {
     /// Changes the configuration on the primary. `change` receives the whole configuration; the
-    /// version is incremented automatically. It may be called several times, each time with a fresh
-    /// configuration.
+    /// version is incremented automatically. `change` may be called several times, each time with a
+    /// fresh configuration.
     ///
     /// Servers newer than 4.2 allow only one voting member to be added or removed at a time.
     ///

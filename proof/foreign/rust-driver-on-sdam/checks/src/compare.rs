@@ -21,7 +21,7 @@ struct Figures(Vec<(String, Figure)>);
 /// Runs `measure` of both programs, and prints a table of the medians and of the ratios.
 ///
 /// # Errors
-/// If a program fails or prints anything else.
+/// If a program fails or prints anything but figures.
 pub fn run(words: &[String]) -> Result<()> {
     let mut words = words.iter();
     let programs = [words.next(), words.next()];

@@ -29,7 +29,7 @@ fn main() -> ExitCode {
         "check" => check::run(&words),
         "measure" => measure::run(&words),
         "compare" => compare::run(&words),
-        // Measurements run this command, with the simulated servers, in a separate process.
+        // Measurements run this command in a separate process, which simulates the servers.
         "serve" => measure::serve(&words),
         _ => Err(USAGE.into()),
     };

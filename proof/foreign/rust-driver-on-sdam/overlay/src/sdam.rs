@@ -1,7 +1,7 @@
-//! Discovery, monitoring and selection, on the framework sdam.
+//! Discovery, monitoring and selection, based on the framework sdam.
 
 mod convert;
-// The public view of a server is unchanged; only its parsing and comparison are unused.
+// The public view of a server is unchanged, but its parsing and comparison are unused.
 #[allow(dead_code)]
 mod description;
 mod error;

@@ -1,4 +1,4 @@
-//! Each kind of operation.
+//! Checks each kind of operation.
 
 use futures_util::TryStreamExt;
 use mongodb::{

@@ -32,7 +32,7 @@ pub async fn sdam_in_order(set: &Set) -> Result<()> {
     order.end()
 }
 
-/// The SDAM events that may come next.
+/// The state that decides which SDAM events may come next.
 #[derive(Default)]
 struct SdamOrder {
     /// Servers that are opened and not closed.

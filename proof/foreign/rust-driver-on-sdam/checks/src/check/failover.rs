@@ -22,7 +22,7 @@ use crate::{Result, ensure};
 /// The number of writing tasks, and of reading tasks.
 const TASKS: i64 = 4;
 
-/// The number of operations of a task that must succeed on the new primary.
+/// The number of operations that each task must complete on the new primary.
 const AFTERWARDS: u64 = 25;
 
 pub async fn through_a_step_down(set: &Set) -> Result<()> {

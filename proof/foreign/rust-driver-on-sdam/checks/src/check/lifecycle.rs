@@ -1,4 +1,4 @@
-//! The end of a client, and the metadata of its connections.
+//! Shutdowns and drops of clients, after which no connections may remain.
 
 use std::collections::BTreeSet;
 
@@ -37,7 +37,7 @@ pub async fn dropped(set: &Set) -> Result<()> {
     until_ended(set, &observer, name).await
 }
 
-/// Checks that a shutdown closes all connections and fails later operations.
+/// Checks that a shutdown closes all connections, and that later operations fail.
 async fn ends(set: &Set, name: &'static str, immediate: bool) -> Result<()> {
     let Observed { client, observer } = used(set, name).await?;
     let other = client.clone();
@@ -60,7 +60,7 @@ async fn used(set: &Set, name: &'static str) -> Result<Observed> {
     let observed = set.observed_with(|options| options.app_name = Some(name.to_owned())).await?;
     let things = observed.collection(name).await?;
     things.insert_many((0..10).map(|n| doc! { "_id": n })).await?;
-    // Each member has at least the monitor's connection.
+    // Each member has at least one connection, that of the client's monitor.
     set.until_connections("connections", is_of(name), |count| count >= 3).await?;
     Ok(observed)
 }

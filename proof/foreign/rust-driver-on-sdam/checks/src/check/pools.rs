@@ -62,8 +62,8 @@ pub async fn warmed(set: &Set) -> Result<()> {
     observed.observer.until_all(what, are_ready).await
 }
 
-/// Returns the number of servers with at least [`WARM`] events for which `address` returns their
-/// address.
+/// Returns the number of servers with at least [`WARM`] events, of those for which `address`
+/// returns an address.
 fn warm_servers(events: &[Event], address: fn(&CmapEvent) -> Option<&ServerAddress>) -> usize {
     let mut numbers = BTreeMap::<String, u32>::new();
     for event in events {

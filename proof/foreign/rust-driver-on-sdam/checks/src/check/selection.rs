@@ -1,4 +1,4 @@
-//! Checks the server of each operation.
+//! Checks which server receives each operation.
 
 use std::sync::Arc;
 

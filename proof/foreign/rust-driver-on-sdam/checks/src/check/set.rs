@@ -30,7 +30,7 @@ pub struct Observed {
 }
 
 impl Set {
-    /// Starts a set; returns `None` and says why if there is no `mongod`.
+    /// Starts a set. Without a `mongod`, prints the reason and returns `None`.
     pub fn start() -> Result<Option<Self>> {
         let member = |number: &str| MemberSpec::new().tag("member", number);
         let members = ["0", "1", "2"].map(member);
@@ -46,12 +46,12 @@ impl Set {
         Ok(options)
     }
 
-    /// Starts a client that knows the whole set.
+    /// Starts a client, and waits until it knows the whole set.
     pub async fn observed(&self) -> Result<Observed> {
         self.observed_with(|_| {}).await
     }
 
-    /// Starts a client with changed options that knows the whole set.
+    /// Starts a client with changed options, and waits until it knows the whole set.
     pub async fn observed_with(&self, change: impl FnOnce(&mut ClientOptions)) -> Result<Observed> {
         let mut options = self.options().await?;
         change(&mut options);

@@ -82,11 +82,11 @@ impl Drop for Deployment {
 struct Known {
     /// Servers of a known type.
     described: BTreeSet<String>,
-    /// Servers whose changes are awaited.
+    /// Servers with an awaited heartbeat, so that they stream their changes.
     streaming: BTreeSet<String>,
 }
 
-/// The wait for a client's servers.
+/// Waits until a client knows all servers.
 #[derive(Debug)]
 pub struct Ready {
     known: watch::Receiver<Known>,

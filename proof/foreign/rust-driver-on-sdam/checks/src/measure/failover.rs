@@ -21,7 +21,7 @@ use crate::{
     check::{Observed, Set},
 };
 
-/// The number of writes on the new primary that ends a failover.
+/// The number of writes on the new primary after which a failover counts as finished.
 const AFTERWARDS: usize = 20;
 
 /// The time limit of one failover.
@@ -114,7 +114,7 @@ async fn disturb(set: &Set, cause: Cause, old: &ServerAddress) -> Result<()> {
 struct Writer {
     writes: watch::Sender<Vec<Instant>>,
     finish: Arc<AtomicBool>,
-    /// Returns the number of writes that failed.
+    /// The writing task, which returns the number of failed writes.
     task: JoinHandle<u32>,
 }
 

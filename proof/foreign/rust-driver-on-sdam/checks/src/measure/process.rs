@@ -9,7 +9,7 @@ use crate::Result;
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Returns the number of allocations so far, including reallocations that grow.
+/// Returns the number of allocations so far, including reallocations that grow a block.
 pub fn allocations() -> usize {
     let stats = ALLOCATOR.stats();
     stats.allocations + stats.reallocations

@@ -1,8 +1,8 @@
 //! Simulated servers in a separate process: hello, `ping`, `find`, and replies that are pushed on
 //! request.
 //!
-//! All members share one listener; each has its own loopback address. Like those of real sets,
-//! replies have a `$clusterTime`, which here does not advance.
+//! All members share one listener; each has its own loopback address. As in real sets, replies have
+//! a `$clusterTime`, but it does not advance.
 
 mod replies;
 
@@ -28,7 +28,7 @@ use crate::Result;
 /// The field of a pushed reply that holds the time of the push, in nanoseconds since 1970.
 pub const SENT_AT: &CStr = cstr!("sentAt");
 
-/// The number of members that share the third byte of their address.
+/// The number of members whose addresses have the same third byte.
 const PER_SUBNET: usize = 250;
 
 /// The kind of a simulated deployment.

@@ -53,7 +53,7 @@ pub(crate) fn driver_object_id(id: ::sdam::ObjectId) -> ObjectId {
     ObjectId::from_bytes(id.bytes())
 }
 
-/// Returns the framework's options. Options of pools and commands stay with the driver.
+/// Returns the framework's options. The driver itself applies the options of pools and commands.
 pub(crate) fn options(options: &ClientOptions) -> Options {
     let mut new = Options::new(options.hosts.iter().map(address).collect());
     new.direct_connection = options.direct_connection;

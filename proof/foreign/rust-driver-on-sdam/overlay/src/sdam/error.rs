@@ -11,7 +11,7 @@ use crate::{
     error::{CommandError, Error, ErrorKind, SYSTEM_OVERLOADED_ERROR},
 };
 
-/// Returns the driver's own error if it caused this one, otherwise one of the same kind.
+/// Returns the driver's error that caused `error`, or else a driver's error of the same kind.
 pub(crate) fn to_driver(error: &::sdam::Error) -> Error {
     if let Some(own) = error.source_as::<Error>() {
         return own.clone();
@@ -43,8 +43,8 @@ pub(crate) fn to_driver(error: &::sdam::Error) -> Error {
     Error::new(kind, Some(labels))
 }
 
-/// Returns the error of a monitor's connection attempt. Only overload errors carry labels, so other
-/// errors are not attributed to the connection's socket.
+/// Converts the error from a monitor's connection attempt. Without an overload label, the error did
+/// not occur on the socket, so it gets an earlier stage.
 pub(crate) fn of_connecting(error: Error) -> ::sdam::Error {
     let (stage, text) = (stage_before_hello(&error), "connecting");
     if error.is_network_timeout() {
@@ -98,7 +98,7 @@ pub(crate) fn report(
     Some(report.with_service(phase.service_id().map(super::convert::object_id)))
 }
 
-/// Returns the server's reply with this error, or an equivalent reply.
+/// Returns the server's reply that contained this error, or an equivalent reply.
 fn own_reply(error: &Error) -> Option<Vec<u8>> {
     let code = error.sdam_code()?;
     if let Some(response) = error.server_response() {

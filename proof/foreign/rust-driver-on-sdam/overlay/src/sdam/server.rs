@@ -87,7 +87,7 @@ impl PoolFactory for Pools {
 }
 
 /// The pool is a task with a mailbox: the first poll of a request sends it, and the worker handles
-/// such requests before any check-out. So there is no need to await their answers.
+/// such requests before any check-out. Their answers need not be awaited.
 impl PoolHandle for Server {
     fn ready(&self) {
         let _ = self.pool.mark_as_ready().now_or_never();
@@ -99,6 +99,7 @@ impl PoolHandle for Server {
         let _ = self.pool.clear(cause, service).now_or_never();
     }
 
-    /// The worker ends with the last handle, which the topology drops after this call.
+    /// Does nothing: the worker ends with the last handle, which the topology drops after this
+    /// call.
     fn close(&self) {}
 }

@@ -199,7 +199,7 @@ impl Topology {
                 Err(error) => traces.emit_failed_event(&self.latest().description, error),
             }
             let selected = selected?;
-            // Information learned while waiting may change the criteria.
+            // The criteria may depend on information that arrived during the wait.
             if self.topology.snapshot().version() == version
                 || override_criteria(criteria, &self.watcher.view()) == overriding
             {

@@ -198,8 +198,8 @@ pub(crate) fn add_read_preference(
     let any = ReadPreference::PrimaryPreferred { options: None };
     let preference = match criteria {
         SelectionCriteria::ReadPreference(preference) => preference,
-        // A router chooses the member itself; a member chosen by the predicate must serve the
-        // command.
+        // A router selects the member itself. Otherwise, the member that the predicate selected
+        // must serve the command, whatever its type.
         SelectionCriteria::Predicate(_) => match server_type {
             ServerType::Mongos | ServerType::LoadBalancer => return,
             _ => &any,
@@ -222,7 +222,7 @@ pub(crate) fn choose_n<T>(values: &[T], n: usize) -> impl Iterator<Item = &T> {
 /// The topology's support for transactions.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) enum TransactionSupportStatus {
-    /// The servers known so far do not determine it.
+    /// The servers known so far do not determine whether transactions are supported.
     #[default]
     Undetermined,
 

@@ -31,7 +31,7 @@ pub(crate) enum BroadcastMessage {
 pub(crate) enum TopologyUpdater {
     /// The updater for operations and look-ups of the client.
     Topology(TopologyWatcher),
-    /// The updater for one server's pool, whose generations count from the given first one.
+    /// The updater for one server's pool, whose generations count from `first`.
     Pool { reporter: Reporter, first: Generation, server: Weak<Server> },
     /// A channel for tests.
     #[cfg(test)]
