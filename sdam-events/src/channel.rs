@@ -82,7 +82,7 @@ struct Counters {
 /// The sending half of a channel.
 ///
 /// The stream ends when the sink is dropped, which happens after the last event of its topology. An
-/// `Arc` of the sink can serve several topologies; the stream then ends after the last.
+/// `Arc` of the sink can serve several topologies; the stream then ends after the last topology.
 #[derive(Debug)]
 pub struct ChannelSink {
     sender: UnboundedSender<Event>,
@@ -163,7 +163,7 @@ impl EventStream {
     }
 
     /// Returns the number of events that a [`bounded`] channel has dropped; a heartbeat counts as
-    /// two.
+    /// two events.
     pub fn dropped(&self) -> u64 {
         self.counters.dropped.load(Ordering::Relaxed)
     }

@@ -132,7 +132,7 @@ impl History {
         lock(&self.state).transitions.iter().cloned().collect()
     }
 
-    /// Returns the number of old transitions that were discarded to keep the capacity.
+    /// Returns the number of old transitions that were discarded because the history was full.
     pub fn forgotten(&self) -> u64 {
         lock(&self.state).forgotten
     }

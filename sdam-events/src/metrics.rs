@@ -107,7 +107,7 @@ pub use names::{Kind, METRICS, Metric, describe};
 #[derive(Debug, Default)]
 pub struct MetricsSink {
     labels: Vec<Label>,
-    /// Events to receive in addition to those of every metrics sink.
+    /// Events that the sink receives in addition to those that every metrics sink needs.
     more: Interest,
     state: Mutex<State>,
 }

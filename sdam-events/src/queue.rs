@@ -35,8 +35,8 @@ use under_way::UnderWay;
 
 /// The ordered queue of one topology's events.
 ///
-/// Events are dropped only if the sink falls far behind. A sink that hangs, or is slower than
-/// events arrive, cannot make memory grow without bound:
+/// Events are dropped only if the sink falls far behind. A sink that hangs, or is too slow for the
+/// rate of events, cannot make memory grow without bound:
 ///
 /// - Above [`SHED_BYTES`](Self::SHED_BYTES), new heartbeats, selections and commands are dropped as
 ///   a whole: if the start of one was delivered, its end is, too. Events of check-outs and

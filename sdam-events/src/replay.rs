@@ -66,7 +66,7 @@ pub fn replay(recording: impl BufRead) -> Result<Outcome, ReplayError> {
 ///
 /// # Errors
 ///
-/// As [`replay`].
+/// The errors of [`replay`].
 pub fn replay_to(
     recording: impl BufRead,
     mut observe: impl FnMut(u64, &Event),
@@ -180,7 +180,7 @@ fn at(line: u64, reason: Box<str>) -> ReplayError {
 
 /// The result of comparing a line with the machine's outputs.
 enum Step {
-    /// The machine has produced the line, or never produces such a line.
+    /// The machine has produced the line, or never produces lines of this kind.
     Agrees,
     /// The line that the machine produced instead.
     Differs(Option<String>),

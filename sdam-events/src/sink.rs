@@ -83,7 +83,7 @@ pub trait EventSink: Send + Sync + Debug + 'static {
     /// Handles `event`. To keep it, clone it, which is cheap.
     fn emit(&self, event: &Event);
 
-    /// Returns the events that the sink receives. The payloads of others are not even built.
+    /// Returns the events that the sink receives. The payloads of other events are not even built.
     ///
     /// The default is [`Interest::SDAM`]. Events of server selection add a cost to every operation,
     /// so they are opt-in.

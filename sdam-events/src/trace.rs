@@ -64,7 +64,7 @@ impl EventSink for TracingSink {
 }
 
 /// Logs `message`. Target and level must be constants in the macro, so each pair has its own call.
-/// So does each component, because a `tracing` event has at most 32 fields.
+/// Each component has separate calls, too, because a `tracing` event has at most 32 fields.
 fn log(message: &LogMessage<'_>) {
     let recorded = |name| Some(recorded(message.fields().get(name)?));
     macro_rules! event {

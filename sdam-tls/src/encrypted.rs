@@ -24,7 +24,7 @@ pub(crate) fn is_legacy(pem: &[u8]) -> bool {
     pem.windows(HEADER.len()).any(|window| window == HEADER)
 }
 
-/// Decrypts the key of a [`section`] of the file `path`.
+/// Decrypts the key in a [`section`] of the file `path`.
 pub(crate) fn decrypt(
     path: &str,
     section: &str,

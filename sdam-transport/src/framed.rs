@@ -65,7 +65,8 @@ impl<S: ByteStream> Framed<S> {
         self
     }
 
-    /// Begins an operation, which counts as dropped until it ends.
+    /// Begins an operation. Until it ends, the connection is unusable, with `dropped` as the
+    /// reason.
     fn begin(&mut self, dropped: &'static str) -> Result<(), Error> {
         if let Some(reason) = &self.unusable {
             let message = format!("the connection is unusable, because {reason}");

@@ -27,7 +27,7 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// Sends work to the thread that runs the [`Jobs`]; also a spawner of tasks on that thread.
+/// Sends work to the thread that runs the [`Jobs`], and spawns tasks on that thread.
 #[derive(Clone)]
 pub struct Remote {
     jobs: mpsc::UnboundedSender<Job>,

@@ -38,7 +38,7 @@ mod tests;
 ///
 /// # Cancel safety
 ///
-/// As `future`.
+/// Same as `future`.
 pub async fn deadline<F: Future>(
     clock: &dyn Clock,
     deadline: Option<Instant>,
@@ -63,11 +63,11 @@ pub async fn deadline<F: Future>(
 ///
 /// # Errors
 ///
-/// As `future`, or a timeout if the deadline passed first.
+/// The error of `future`, or a timeout if the deadline passed first.
 ///
 /// # Cancel safety
 ///
-/// As `future`.
+/// Same as `future`.
 pub async fn within<T>(
     clock: &dyn Clock,
     deadline: Option<Instant>,
@@ -83,7 +83,7 @@ pub async fn within<T>(
 ///
 /// # Cancel safety
 ///
-/// As `future`.
+/// Same as `future`.
 pub(crate) async fn noticing<F: Future>(
     clock: &dyn Clock,
     patience: Duration,
@@ -176,7 +176,7 @@ where
     }
 }
 
-/// The state of each candidate of a race without a success.
+/// The state of each candidate in a race that no candidate won.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct NoSuccess<C, E> {

@@ -25,7 +25,7 @@ use crate::{
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Backend {
-    /// The clock and its timers. The transport is given deadlines of this clock:
+    /// The clock and its timers. The transport gets deadlines of this clock, so both must agree:
     /// [`of_sockets`](Self::of_sockets) builds both with the same one.
     pub clock: Arc<dyn Clock>,
     /// Opens connections.

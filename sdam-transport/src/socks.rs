@@ -86,8 +86,8 @@ async fn negotiate<S: ByteStream>(
             let mut login = vec![AUTHENTICATION_VERSION];
             put(&mut login, user);
             put(&mut login, password);
-            // Some proxies send the version of RFC 1928 instead of that of RFC 1929, so any is
-            // accepted.
+            // Some proxies send the version of RFC 1928 instead of that of RFC 1929, so any version
+            // is accepted.
             let [_, status] = dialogue.ask(&login).await?;
             if status != SUCCEEDED {
                 let cause = "the proxy rejects proxyUsername and proxyPassword";

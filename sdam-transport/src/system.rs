@@ -1,4 +1,4 @@
-//! Shared parts of runtimes over an operating system: entropy, epoch, wall clock, timers, host name
+//! Parts that runtimes on an operating system share: entropy, epoch, wall clock, timers, host name
 //! look-up, socket options.
 //!
 //! Used only by the constructors of runtimes, not by the rest of this crate.
@@ -62,7 +62,7 @@ impl<S: Fn(Epoch, Instant) -> BoxFuture<'static, ()>> SystemClock<S> {
         Self { epoch, sleep, blocks: false }
     }
 
-    /// States that timers [block](Clock::blocks) their thread.
+    /// Declares that timers [block](Clock::blocks) their thread.
     #[must_use]
     pub fn blocking(mut self) -> Self {
         self.blocks = true;

@@ -11,10 +11,10 @@ use sdam_core::{
 
 use crate::stream::ByteStream;
 
-/// Creates the TLS of a topology from its options. Implemented by TLS libraries.
+/// Creates a [`Tls`] from the options of a topology. Implemented by TLS libraries.
 pub trait TlsProvider: Send + Sync + Debug + 'static {
-    /// Returns the TLS for `options`. Called once, when a topology starts, with no lock held. May
-    /// read files.
+    /// Returns the [`Tls`] for `options`. Called once, when a topology starts, with no lock held.
+    /// May read files.
     ///
     /// # Errors
     ///

@@ -15,7 +15,7 @@ use crate::{
 ///
 /// # Contract
 ///
-/// As for [`Transport`], as far as it concerns `connect`.
+/// The contract of [`Transport`], as far as it concerns `connect`.
 #[async_trait]
 pub trait Wrap: Send + Sync + Debug + 'static {
     /// Opens a connection to `target` with `inner`, or refuses it.

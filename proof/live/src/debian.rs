@@ -16,7 +16,7 @@ use crate::workdir::target_dir;
 const DOWNLOAD: &str = "install --yes --quiet --download-only --no-install-recommends \
     -o Debug::NoLocking=true -o Acquire::http::Timeout=20";
 
-/// Folders of servers that are not in every user's search path.
+/// Folders with server programs that are not on every user's search path.
 const SBIN: [&str; 2] = ["/usr/sbin", "/usr/local/sbin"];
 
 /// The programs of a package, and the libraries that they need.

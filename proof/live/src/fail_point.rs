@@ -56,7 +56,7 @@ impl FailCommand {
         self.with("closeConnection", true)
     }
 
-    /// Delays the reply (4.4 and newer). The server's unit is the millisecond.
+    /// Delays the reply by `time`, in whole milliseconds (4.4 and newer).
     pub fn block_for(self, time: Duration) -> Self {
         let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
         self.with("blockConnection", true).with("blockTimeMS", millis)

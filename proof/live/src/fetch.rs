@@ -201,7 +201,7 @@ pub(crate) fn publish(from: &Path, to: &Path) -> Result<(), Unavailable> {
     }
 }
 
-/// Runs a program to its end. The error contains its error output and the remedy.
+/// Runs a program to its end. An error contains the program's error output and the remedy.
 pub(crate) fn run(command: &mut Command, remedy: &str) -> Result<(), Unavailable> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.output().map_err(|error| {

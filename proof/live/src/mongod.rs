@@ -85,8 +85,8 @@ impl Mongod {
     /// [clients](Self::client) of this value use TLS.
     ///
     /// # Errors
-    /// As [`Mongod::start_with`]; also [`Error::Unavailable`] if an expired certificate requires
-    /// another date, but there is no libfaketime.
+    /// The errors of [`Mongod::start_with`], and [`Error::Unavailable`] if an expired certificate
+    /// requires another date, but there is no libfaketime.
     pub fn start_tls(
         version: impl Into<Option<Version>>,
         tls: &ServerTls,
@@ -280,7 +280,8 @@ impl Mongod {
                 }
                 return Err(Error::Exited(format!("mongod exited: {status}\n{}", self.log_tail())));
             }
-            // Another server may have taken the port in the meantime, so the identity is checked.
+            // Another server may have taken the port in the meantime, so the data directory is
+            // compared.
             let options = match self.run_command("admin", doc! { "getCmdLineOpts": 1 }) {
                 Err(error) if error.code() == Some(security::UNAUTHORIZED) => {
                     return Ok(self.listens().then_some(Start::Answered));

@@ -17,8 +17,8 @@ const COUNT: u16 = 16_000;
 /// Another process may take it before the server does. The server then exits with
 /// [`ADDRESS_IN_USE`].
 pub(crate) fn free() -> Result<SocketAddr, Error> {
-    // Processes that start at the same time begin at different ports. Servers of one process start
-    // at the same time, so none gets the port of another one that does not listen yet.
+    // Processes that start at the same time begin at different ports. The counter ensures that
+    // servers started at the same time by one process get different ports.
     static NEXT: LazyLock<AtomicU32> =
         LazyLock::new(|| AtomicU32::new(RandomState::new().hash_one(()) as u32));
     (0..COUNT)

@@ -56,7 +56,7 @@ impl Prometheus {
     /// Runs `promtool` in a directory, with `input` as standard input. Needs no server.
     ///
     /// # Errors
-    /// As [`start`](Self::start).
+    /// The errors of [`start`](Self::start).
     pub fn promtool(directory: &Path, arguments: &[&str], input: &str) -> Result<Output, Error> {
         let mut command = Package::find("prometheus", "promtool")?.command("promtool");
         let mut run = || {

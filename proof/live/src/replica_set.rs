@@ -112,7 +112,7 @@ impl ReplicaSet {
         })
     }
 
-    /// Waits until every electable member knows that a write is on a majority.
+    /// Waits until every electable member knows that a write has reached a majority.
     ///
     /// A primary that is stopped earlier cannot roll back its first writes afterwards, and exits:
     /// "No stable timestamp available to recover to".
@@ -229,7 +229,7 @@ impl ReplicaSet {
     }
 }
 
-/// Returns the term of the newest write on a majority; -1 before the first one.
+/// Returns the term of the newest write that reached a majority; -1 before the first one.
 fn majority_term(hello: &Document) -> Option<i64> {
     let last = hello.get_document("lastWrite").ok()?;
     last.get_document("majorityOpTime").ok()?.get_i64("t").ok()

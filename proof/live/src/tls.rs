@@ -56,7 +56,7 @@ impl ServerTls {
         self
     }
 
-    /// Returns the arguments of the server's command line.
+    /// Returns the server's command line arguments.
     pub(crate) fn arguments(&self) -> Vec<String> {
         let path = |path: &Path| path.display().to_string();
         let mut arguments = vec![

@@ -28,7 +28,7 @@ impl Keys {
         }
     }
 
-    /// Creates the keys from the result of all iterations.
+    /// Creates the keys from the salted password, the result of all iterations.
     pub(super) fn of_salted_password(mechanism: Mechanism, salted: &[u8]) -> Self {
         Self {
             mechanism,

@@ -46,8 +46,8 @@ pub struct Outage {
     pub lost: Option<ServerAddress>,
     /// The way in which the loss was noticed.
     pub loss: Loss,
-    /// The time of the last answer that showed the lost server as writable, of a check or a round
-    /// trip; equal to `noticed` if there was none.
+    /// The time of the last answer, to a check or a round trip, that showed the lost server as
+    /// writable; equal to `noticed` if there was none.
     pub last_writable: Instant,
     /// The time at which the lost server became suspect, if it was silent from then on.
     pub suspected: Option<Instant>,

@@ -114,7 +114,7 @@ fn a_level_that_logs_the_start_of_heartbeats_logs_their_end() {
         logged += usize::from(!heartbeats.is_empty());
     }
     assert_eq!(logged, 2, "debug and trace");
-    // Each event in the interest has a message.
+    // Every event that the configuration asks for has a message.
     let reply = doc! { "ok": 1.0 };
     for kind in [started(1), succeeded(1, &reply), failed(1)] {
         assert!(LogMessage::of(&event(kind), DEFAULT_MAX_DOCUMENT_LENGTH).is_some());

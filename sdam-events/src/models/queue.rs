@@ -23,7 +23,7 @@ impl Exclusive {
         Arc::new(Self { recorder: Recorder::default(), busy: AtomicBool::new(false) })
     }
 
-    /// Asserts that `count` events were delivered, in order and each once.
+    /// Asserts that `count` events were delivered, in order and exactly once.
     fn assert_delivered(&self, count: u64) {
         assert_eq!(self.recorder.seqs(), Vec::from_iter(1..=count));
     }

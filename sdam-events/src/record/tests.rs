@@ -38,7 +38,7 @@ fn check(kind: EventKind, expected: &str) {
     assert_eq!(line, format!("{{{common},{expected}}}"));
 }
 
-/// Checks that `input` is written like this, and read back.
+/// Checks that `input` is serialized as `expected`, and that it can be read back.
 fn check_input(input: &Input, expected: &str) {
     assert_eq!(serde_json::to_string(input).unwrap(), expected);
     assert_eq!(serde_json::from_str::<Input>(expected).unwrap(), *input);
@@ -446,7 +446,7 @@ fn a_recording_starts_with_the_recorded_options() {
     assert!(text.ends_with('\n'));
 }
 
-/// A writer that counts the bytes that would survive the end of the process.
+/// A writer that counts the written lines, and those that were flushed and so would survive a kill.
 #[derive(Clone, Debug, Default)]
 struct Flushed(Arc<Mutex<(usize, usize)>>);
 

@@ -142,7 +142,7 @@ impl HeartbeatLine {
 /// A topology whose checks are not replayed.
 pub(super) struct Unmonitored {
     machine: TopologyMachine,
-    /// The latest successful reply of each server.
+    /// The latest successful reply from each server.
     replies: BTreeMap<ServerId, SharedDocument>,
 }
 

@@ -33,20 +33,20 @@ impl Fanout {
         Self::default()
     }
 
-    /// Adds `sink` after the others, and reads its interest once, now.
+    /// Adds `sink` after the others. Its interest is read only now, once.
     #[must_use]
     pub fn with(mut self, sink: impl EventSink) -> Self {
         self.push(Arc::new(sink));
         self
     }
 
-    /// Adds `sink` after the others, and reads its interest once, now.
+    /// Adds `sink` after the others. Its interest is read only now, once.
     pub fn push(&mut self, sink: Arc<dyn EventSink>) {
         self.branches.push(Branch { interest: sink.interest(), sink, failure: OnceLock::new() });
     }
 
-    /// Returns the panics of sinks with the positions of the sinks, from 0 in the order in which
-    /// they were added.
+    /// Returns the panics of the sinks, each with the sink's position: 0 for the sink that was
+    /// added first.
     pub fn failures(&self) -> impl Iterator<Item = (usize, &SinkPanicked)> {
         self.branches
             .iter()

@@ -30,7 +30,7 @@ impl Interest {
         EventName::EventsDropped,
     ]);
 
-    /// The three heartbeat events, about checks.
+    /// The three events about checks (heartbeats).
     pub const HEARTBEATS: Self = Self::of(&[
         EventName::ServerHeartbeatStarted,
         EventName::ServerHeartbeatSucceeded,

@@ -77,7 +77,7 @@ fn keys_are_read_in_each_format() {
 #[cfg(feature = "encrypted-keys")]
 #[test]
 fn encrypted_keys_are_read_with_their_password() {
-    // The keys are encrypted in different ways (V-6).
+    // Keys that are encrypted in any of these ways can be read (V-6).
     let password = "&tlsCertificateKeyFilePassword=pencil";
     for key in [
         include_str!("keys/ec.encrypted.pem"),

@@ -53,7 +53,7 @@ enum Waiting {
     Pending,
     /// The read times out, as on a blocking stream.
     Blocks,
-    /// The read is pending, as is every second poll of each kind.
+    /// The read is pending, and so is every second read, write and flush.
     Hesitates,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct Wire {
     waiting: Waiting,
     was_pending: [bool; 3],
     /// The number of bytes of data after which the server ends the connection, and whether it
-    /// announces that.
+    /// announces the end.
     ending: Option<(usize, bool)>,
     /// Bytes that the server receives when the stream is flushed.
     unflushed: Vec<u8>,
@@ -106,7 +106,7 @@ impl Wire {
         self
     }
 
-    /// Makes every second poll of each kind pending, and wakes the task at once.
+    /// Makes every second read, write and flush pending, and wakes the task at once.
     pub(crate) fn hesitating(mut self) -> Self {
         self.waiting = Waiting::Hesitates;
         self

@@ -73,8 +73,8 @@ impl Environment {
         self.faas_provider().is_some()
     }
 
-    /// Returns the FaaS provider if the variables identify exactly one. Vercel, which is built on
-    /// AWS Lambda, counts as one (Handshake: "FaaS").
+    /// Returns the FaaS provider if the variables identify exactly one. Variables of AWS Lambda are
+    /// ignored if Vercel, which is built on it, is identified (Handshake: "FaaS").
     pub fn faas_provider(&self) -> Option<FaasProvider> {
         let vercel = self.has("VERCEL");
         let lambda = self

@@ -11,8 +11,8 @@ use sdam_core::{address::ServerAddress, error::Error, hello::HelloAuth};
 ///
 /// # Contract
 ///
-/// Called by many connections at the same time, with no lock held. Errors, made by [`Error::auth`],
-/// and `Debug` output reveal no secret.
+/// Many connections call it at the same time, with no lock held. Errors, which are created with
+/// [`Error::auth`], and `Debug` output must not reveal secrets.
 #[async_trait]
 pub trait Authenticator: Send + Sync + Debug + 'static {
     /// Begins the authentication of one connection to `server`, before its hello is sent.

@@ -116,8 +116,8 @@ impl Established {
         reply
     }
 
-    /// Reports an error of this connection, with its generation, service and wire version, and
-    /// returns it with the labels that the operation's error gets, and with the
+    /// Reports an error on this connection, with the connection's generation, service and wire
+    /// version. Returns the error with the labels for the operation's error, and with the
     /// [outcome](Error::outcome).
     ///
     /// ```

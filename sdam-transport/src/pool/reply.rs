@@ -39,7 +39,7 @@ impl CommandReply {
         &self.message
     }
 
-    /// Returns the errors of single writes, `writeErrors`. They say nothing about the server.
+    /// Returns the errors of individual writes, `writeErrors`. They say nothing about the server.
     pub fn write_errors(&self) -> Vec<WriteError> {
         reply::write_errors(self.body())
     }

@@ -143,7 +143,7 @@ impl Reporter {
     }
 
     /// Reports an error on a connection to the server; irrelevant errors are ignored. All effects
-    /// have run when the call returns (SDAM: "Error handling").
+    /// have been applied when the call returns (SDAM: "Error handling").
     pub fn handle_error(&self, error: &ErrorReport) -> ErrorOutcome {
         self.host()
             .map_or(ErrorOutcome::UnknownServer, |host| host.handle_error(self.server, error))
@@ -263,14 +263,12 @@ pub trait PoolHost: Send + Sync {
     /// [`Reporter::handle_service_connection_closed`].
     fn handle_service_connection_closed(self: Arc<Self>, connection: ServiceConnection);
 
-    /// Takes a late answer into account; see [`Reporter::handle_late`]. Without a detector, does
-    /// nothing.
+    /// Handles a late answer; see [`Reporter::handle_late`]. Does nothing without a detector.
     fn handle_late(self: Arc<Self>, server: ServerId, sent: Instant) {
         let _ = (server, sent);
     }
 
-    /// Takes the answer into account; see [`Reporter::handle_answer`]. Without a detector, does
-    /// nothing.
+    /// Handles an answer; see [`Reporter::handle_answer`]. Does nothing without a detector.
     fn handle_answer(self: Arc<Self>, server: ServerId) {
         let _ = server;
     }

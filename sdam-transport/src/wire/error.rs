@@ -1,6 +1,6 @@
-//! The error of the wire codec.
+//! The errors of the wire codec.
 
-/// The error of decoding or encoding a message, or of a message out of order.
+/// The error for a message that cannot be decoded or encoded, or is out of order.
 ///
 /// A connection that received such bytes is unusable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

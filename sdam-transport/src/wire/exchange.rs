@@ -88,7 +88,7 @@ impl Exchange {
     ///
     /// # Errors
     ///
-    /// As [`hello`](Self::hello), and [`WireError::Document`] if `command` is not BSON.
+    /// The errors of [`hello`](Self::hello), and [`WireError::Document`] if `command` is not BSON.
     pub fn command(&mut self, command: &[u8]) -> Result<WireMessage, WireError> {
         self.request(false, |request_id| {
             OpMsg { request_id, body: command, ..OpMsg::default() }.encode()

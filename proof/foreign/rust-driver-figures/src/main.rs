@@ -84,7 +84,7 @@ async fn one_by_one<F: Future<Output = Result<()>>>(run: impl Fn() -> F) -> Resu
     Ok(micros(start.elapsed()) / SEQUENTIAL as f64)
 }
 
-/// Returns the time divided by the number of commands, with many concurrent tasks.
+/// Runs many concurrent tasks, and returns the elapsed time divided by the number of commands.
 async fn contended<F>(name: &str, run: impl Fn() -> F + Clone + Send + 'static) -> Result<f64>
 where
     F: Future<Output = Result<()>> + Send,

@@ -13,7 +13,7 @@ pub struct Record {
     name: String,
     ttl: u32,
     kind: RecordType,
-    /// The data in the form of zone files.
+    /// The data of the record, in zone file format.
     data: String,
 }
 
@@ -88,7 +88,7 @@ fn absolute(name: &str) -> String {
 
 fn quoted(string: &str) -> String {
     let bytes = string.bytes().map(|byte| match byte {
-        // The decimal form of a byte needs no quoting.
+        // Special bytes are escaped as decimal numbers.
         b'"' | b'\\' | ..b' ' | 127.. => format!("\\{byte:03}"),
         _ => char::from(byte).to_string(),
     });

@@ -5,12 +5,13 @@ use sdam_core::{deployment::Input, event::EventKind, topology::TopologyType};
 use super::{check_refused, replay, replay_to};
 use crate::sink::Interest;
 
-/// A load balancer: a handshake, an error of its service, and the end of the connection.
+/// A recording with a load balancer: a handshake, an error from its service, and the end of the
+/// connection.
 const VERSION_2: &str = include_str!("../../../tests/recordings/version_2.jsonl");
-/// Routers, one of which is replaced by other hosts of an SRV record.
+/// A recording of routers, one of which is replaced with other hosts of an SRV record.
 const VERSION_3: &str = include_str!("../../../tests/recordings/version_3.jsonl");
-/// A replica set: discovery, errors of every kind, a failed check, a selection, and a close while a
-/// heartbeat is under way.
+/// A recording of a replica set: discovery, errors of every kind, a failed check, a selection, and
+/// a close while a heartbeat is under way.
 const VERSION_4: &str = include_str!("../../../tests/recordings/version_4.jsonl");
 
 #[test]

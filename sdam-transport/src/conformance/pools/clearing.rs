@@ -1,4 +1,4 @@
-//! Checks of clears.
+//! Checks of clearing a pool.
 
 use super::{
     Outcome, PoolUser, ensure,

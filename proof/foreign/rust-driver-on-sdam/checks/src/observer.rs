@@ -32,7 +32,7 @@ pub enum Event {
 pub struct Observer(watch::Sender<Vec<Event>>);
 
 impl Observer {
-    /// Sets the event handlers of the options.
+    /// Adds event handlers to `options` that record all events.
     pub fn attach(options: &mut ClientOptions) -> Self {
         let sender = watch::Sender::new(Vec::new());
         let (sdam, cmap, command) = (sender.clone(), sender.clone(), sender.clone());

@@ -7,7 +7,7 @@ use tokio::time::timeout;
 use super::Set;
 use crate::{Result, ensure, observer::DEADLINE};
 
-/// The number of documents on each side of the step-down.
+/// The number of documents inserted before the step-down, and the number inserted after it.
 const HALF: i32 = 5;
 
 pub async fn through_a_step_down(set: &Set) -> Result<()> {

@@ -18,7 +18,7 @@ use crate::{
 };
 
 pub async fn selection_timeout(_: &Set) -> Result<()> {
-    // The port is free again when the listener is dropped.
+    // The listener is dropped at once, so no server listens on this port.
     let port = TcpListener::bind("127.0.0.1:0").await?.local_addr()?.port();
     let uri = format!("mongodb://127.0.0.1:{port}/?serverSelectionTimeoutMS=700");
     let mut options = ClientOptions::parse(uri).await?;

@@ -35,7 +35,7 @@ pub async fn sdam_in_order(set: &Set) -> Result<()> {
 /// The state that decides which SDAM events may come next.
 #[derive(Default)]
 struct SdamOrder {
-    /// Servers that are opened and not closed.
+    /// Servers that were opened and not closed yet.
     servers: BTreeSet<String>,
     /// The latest type of each server in a `ServerDescriptionChangedEvent`.
     types: BTreeMap<String, String>,
@@ -108,7 +108,7 @@ impl SdamOrder {
         }
     }
 
-    /// Checks that the types in the topology description match the servers' own events.
+    /// Checks that the types in the topology description match those in the servers' events.
     fn included_was_published(&self) -> Result<()> {
         for (address, kind) in &self.included {
             let published = self.types.get(address).map_or("Unknown", String::as_str);

@@ -1,4 +1,4 @@
-//! Retryable reads and writes while the primary changes: no operation fails.
+//! Checks that retryable reads and writes do not fail while the primary changes.
 
 use std::{
     collections::BTreeSet,

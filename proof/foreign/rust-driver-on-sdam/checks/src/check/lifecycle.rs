@@ -65,7 +65,7 @@ async fn used(set: &Set, name: &'static str) -> Result<Observed> {
     Ok(observed)
 }
 
-/// Waits for the last events of a client, and for its connections to end on the servers.
+/// Waits for the last events of a client, and until the servers have closed all its connections.
 async fn until_ended(set: &Set, observer: &Observer, name: &'static str) -> Result<()> {
     observer
         .until_all("the end of the topology and its pools", |events| {

@@ -91,7 +91,8 @@ impl Set {
                             return Ok(Instant::now());
                         }
                         Ok(Ok(_)) => {}
-                        // A member that rolls back writes closes its connections.
+                        // A member that rolls back writes closes its connections, so this opens a
+                        // new one.
                         _ => *client = member.client(),
                     }
                 }
@@ -130,8 +131,8 @@ impl Set {
         .await
     }
 
-    /// Returns the number of server connections with a client metadata document that satisfies
-    /// the predicate, on all members.
+    /// Returns the number of connections to all members whose client metadata satisfies the
+    /// predicate.
     pub async fn connections(
         &self,
         is: impl Fn(&Document) -> bool + Send + 'static,
@@ -191,7 +192,7 @@ impl Set {
 }
 
 impl Observed {
-    /// Creates an empty collection, whose writes wait for the majority.
+    /// Creates an empty collection whose writes wait until a majority has them.
     pub async fn collection(&self, name: &str) -> Result<Collection<Document>> {
         let database = self.client.database("checks");
         database.collection::<Document>(name).drop().await?;

@@ -85,7 +85,7 @@ fn measure(kind: Kind, members: usize, name: &str, quick: Quick) -> Result<()> {
     samples.print(name)
 }
 
-/// The measurements of operations that found an open connection.
+/// The measurements of operations that used a connection which was already open.
 #[derive(Debug, Default)]
 struct Samples {
     out_time: Vec<f64>,

@@ -54,7 +54,7 @@ impl Deployment {
         Ok(options)
     }
 
-    /// Pushes replies of the members in turn, with a pause before each, and waits until the last
+    /// Makes the members push replies in turn, with a pause before each, and waits until the last
     /// one is sent.
     pub fn push(&mut self, number: usize, pause: Duration) -> Result<()> {
         let input = self.input.as_mut().ok_or("no standard input")?;

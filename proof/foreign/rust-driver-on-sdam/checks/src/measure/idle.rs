@@ -19,8 +19,8 @@ pub fn all(quick: Quick) -> Result<()> {
     let client = runtime.block_on(start(&deployment, None))?;
     // Waits for one heartbeat, after which all connections of the monitors are open.
     runtime.block_on(async { sleep(Duration::from_secs(11)).await });
-    // The time is whole heartbeat intervals of 10 s, so each round has the same number of
-    // heartbeats.
+    // The time is a multiple of the heartbeat interval of 10 s, so each round has the same number
+    // of heartbeats.
     let time = Duration::from_secs(quick.or(10, 30));
     let (woken, used) = (sleeps()?, cpu()?);
     runtime.block_on(async { sleep(time).await });

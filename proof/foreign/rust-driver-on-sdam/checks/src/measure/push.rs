@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{Result, observer::DEADLINE};
 
-/// The number of pushes before the measured ones.
+/// The number of pushes that are sent before the measured ones.
 const FIRST: usize = 100;
 
 /// The pause between two pushes of a server.

@@ -174,7 +174,7 @@ pub(crate) fn driver_description(
     }
 }
 
-/// Rebuilds the reply that led to this description, as far as descriptions use it.
+/// Rebuilds the hello reply that led to this description: the fields that descriptions use.
 fn hello(server: &::sdam::ServerDescription) -> HelloCommandResponse {
     use ::sdam::ServerType as Type;
     let is = |server_type| (server.server_type == server_type).then_some(true);

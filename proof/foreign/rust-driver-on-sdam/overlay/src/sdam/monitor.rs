@@ -1,4 +1,4 @@
-//! The frequencies of checks, and the moving average for the driver's own test of it.
+//! The intervals between checks, and the moving average that a test of the driver uses.
 
 use std::time::Duration;
 

@@ -99,7 +99,6 @@ impl PoolHandle for Server {
         let _ = self.pool.clear(cause, service).now_or_never();
     }
 
-    /// Does nothing: the worker ends with the last handle, which the topology drops after this
-    /// call.
+    /// Does nothing: the worker ends with the last handle, which the topology drops afterwards.
     fn close(&self) {}
 }

@@ -208,7 +208,7 @@ pub(crate) fn add_read_preference(
     let specified = convert::read_preference(preference);
     let sent = Additions::for_read(topology_type, server_type, Some(&specified), Opcode::Msg);
     if sent.read_preference.is_some() {
-        // A direct connection may be served by a member of any type.
+        // On a direct connection, a member of any type may serve the command.
         let is_primary = matches!(preference, ReadPreference::Primary);
         command.set_read_preference(if is_primary { any } else { preference.clone() });
     }
