@@ -1,4 +1,4 @@
-//! The conversations of the mechanisms.
+//! The conversations of the authentication mechanisms.
 
 mod scram;
 #[cfg(test)]

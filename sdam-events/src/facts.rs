@@ -119,7 +119,7 @@ pub struct Facts {
     /// The time without a writable server, except for that of the last failover.
     without_before: Bounds,
     sightings: Sightings,
-    /// The available server that was lost last.
+    /// The available server that was lost most recently.
     last_lost: Option<ServerAddress>,
     /// The longest wait for an answer from a streaming server.
     longest_wait: Duration,
@@ -136,7 +136,7 @@ struct Sightings {
 
 impl Sightings {
     fn answered(&mut self, at: Instant) {
-        // One answer can be both a check and a measured round trip.
+        // A single answer can be both the reply to a check and a measured round trip.
         if self.latest != Some(at) {
             *self = Self { confirmed: self.latest.or(self.confirmed), latest: Some(at) };
         }

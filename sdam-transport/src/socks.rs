@@ -17,8 +17,8 @@ use crate::stream::ByteStream;
 /// Requests a connection to `target` from the proxy at the other end of `stream`.
 ///
 /// Afterwards `stream` leads to `target`, and none of its bytes have been read. The proxy looks up
-/// host names; IP addresses are sent as such. Also works with blocking streams, whose polls are
-/// always ready: their deadline ends a handshake that the proxy does not answer.
+/// host names; IP addresses are sent in binary form. Also works with blocking streams, whose polls
+/// are always ready: their deadline ends a handshake that the proxy does not answer.
 ///
 /// # Errors
 ///

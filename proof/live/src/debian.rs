@@ -67,7 +67,7 @@ fn installed(search: Option<&OsStr>, program: &str) -> Option<Package> {
     found.then_some(Package { directories, libraries: None })
 }
 
-/// Returns a library of the system, or of a downloaded package.
+/// Returns the path of a library from the system, or from a downloaded package.
 ///
 /// # Errors
 /// [`Unavailable`] if it is not found. The reason names the remedy.
@@ -131,7 +131,8 @@ fn fetch(cache: &Path, home: &Path, name: &str) -> Result<(), Unavailable> {
         apt
     };
     if run(apt(DOWNLOAD).arg(name), &remedy).is_err() {
-        // The system's package lists are missing or outdated, and only root may update them.
+        // The system's package lists are missing or outdated, and only root may update them, so
+        // this downloads private lists.
         let lists = staging.path().join("lists");
         create(&lists.join("partial"))?;
         let lists = option("Dir::State::Lists", &lists);

@@ -19,8 +19,8 @@ while read -r pid; do running=$pid; done
 rm -rf -- "$1" || rm -rf -- "$1"
 "#;
 
-/// A child process, its data directory, and a guard that removes both if this process dies without
-/// doing so.
+/// A child process, its data directory, and a guard that kills the child and removes the directory
+/// if this process dies first.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Option<Child>,

@@ -97,7 +97,7 @@ impl Terminal {
     fn tmux<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Result<String, Error> {
         let socket = self.dir.path().join("socket");
         let mut command = self.package.command("tmux");
-        // Removes the variables of a terminal in which the tests run.
+        // Removes the environment variables of a terminal in which the tests run.
         command.env_remove("TMUX").env_remove("NO_COLOR");
         command.env("LC_ALL", "C.UTF-8").arg("-u").arg("-S").arg(socket);
         let output = command.args(arguments).output().map_err(Error::io("run tmux"))?;

@@ -207,13 +207,13 @@ fn the_time_without_a_primary_is_known_if_the_old_one_streamed_and_its_connectio
     };
     check(ErrorKind::Network, 10_900, 500);
     check(ErrorKind::Command, 10_900, 500);
-    // The pong is the last proof that the server was writable.
+    // The measured round trip is the last proof that the server was writable.
     check(ErrorKind::Timeout, 10_900, 11_400);
     check(ErrorKind::Network, 11_100, 11_600);
 }
 
 /// Returns the script of a streaming set in which another member answers as primary at 15 s, 9 s
-/// after the last answer of the old one.
+/// after the last answer from the old one.
 fn replaced() -> Script {
     replaced_after(|_| (), "up to 9.000s")
 }

@@ -40,8 +40,8 @@ impl Component {
 }
 
 names! {
-    /// The severity of a log message (Logging: "Log Severity Levels"). More severe values compare as
-    /// less.
+    /// The severity of a log message (Logging: "Log Severity Levels"). More severe values compare
+    /// as smaller.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum Severity {
         /// A limit that disables all messages.
@@ -61,9 +61,9 @@ names! {
         Notice = "notice",
         /// A normal event.
         Info = "info",
-        /// Details that help a user to find a problem.
+        /// Details that help a user find a problem.
         Debug = "debug",
-        /// Details that help a developer of this crate to find a problem.
+        /// Details that help a developer of this crate find a problem.
         Trace = "trace",
     }
 }

@@ -138,7 +138,7 @@ impl Recorder for Numbers {
     }
 }
 
-/// Returns the metrics after `events`, one millisecond apart.
+/// Delivers `events`, one millisecond apart, and returns the resulting metrics.
 fn measure(sink: &MetricsSink, events: Vec<EventKind>) -> Numbers {
     let numbers = Numbers::default();
     let queue = EventQueue::new(TOPOLOGY, sink.interest());

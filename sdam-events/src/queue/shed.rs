@@ -104,8 +104,8 @@ impl EventQueue {
         }
     }
 
-    /// Returns whether events are being shed: from reaching `SHED_BYTES` until half of it is
-    /// delivered.
+    /// Returns whether events are being shed. Shedding begins at `SHED_BYTES` and ends when half of
+    /// that has been delivered.
     fn is_shedding(&self, state: &mut State, at: Instant) -> bool {
         let bytes = self.bytes();
         if bytes < Self::SHED_BYTES / 2 {

@@ -149,7 +149,7 @@ pub(super) struct Unmonitored {
 impl Unmonitored {
     pub(super) fn new(options: &Options) -> Self {
         Self {
-            // Events do not contain the topology's id.
+            // The topology's id is irrelevant, because events do not contain it.
             machine: TopologyMachine::new(options),
             replies: BTreeMap::new(),
         }

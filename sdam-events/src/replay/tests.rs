@@ -101,7 +101,7 @@ impl Client {
         description.server(&address(host)).unwrap().id
     }
 
-    /// Opens a new connection to the server for a check, with a measurement if it streams.
+    /// Opens a new connection for a check of the server.
     fn connects(&mut self, millis: u64, host: &str) {
         self.now = at(millis);
         let server = self.id(host);

@@ -28,7 +28,7 @@ use crate::{
     server::{Peer, Wire, serve, serve_clients_of, serve_with},
 };
 
-/// Negotiates with the server at the end of `wire`.
+/// Negotiates with the server at the other end of `wire`.
 pub(crate) fn negotiate(
     tls: &Arc<dyn Tls>,
     wire: Wire,
@@ -42,7 +42,7 @@ fn accepted(tls: &Arc<dyn Tls>, issued: &Issued, host: &str) {
     negotiate(tls, Wire::tls(&serve(issued)), host).unwrap();
 }
 
-/// Checks the error of a handshake with the server at the end of `wire`.
+/// Checks the error of a handshake with the server at the other end of `wire`.
 #[track_caller]
 fn refused(
     tls: &Arc<dyn Tls>,

@@ -118,7 +118,7 @@ impl Wire {
         self
     }
 
-    /// Lets writes fail once the server has ended the connection.
+    /// Makes writes fail once the server has ended the connection.
     pub(crate) fn resetting(mut self) -> Self {
         self.resets = true;
         self

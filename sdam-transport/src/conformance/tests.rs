@@ -1,4 +1,5 @@
-//! Tests that the suite passes a correct runtime, and that it detects and names each broken rule.
+//! Tests that a correct runtime passes the suite, and that the suite detects and names each broken
+//! rule.
 
 mod base;
 mod doubles;

@@ -142,7 +142,7 @@ struct Attempt<'n> {
 impl Attempt<'_> {
     /// Reports the reply to hello.
     fn introduce(&mut self, reply: &[u8], authenticates: bool) -> Result<Hello, Error> {
-        // The topology publishes the reported reply.
+        // The topology publishes the reported reply, so authentication data is removed.
         let reply = without_speculative_reply(reply);
         let hello = Hello::parse(&reply).map_err(|error| {
             // Authentication: "If the hello [...] fails with an error, drivers MUST treat this as an

@@ -2,7 +2,7 @@
 
 /// The error for a message that cannot be decoded or encoded, or is out of order.
 ///
-/// A connection that received such bytes is unusable.
+/// A connection that received an invalid message is unusable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WireError {

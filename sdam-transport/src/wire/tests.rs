@@ -229,7 +229,7 @@ fn invalid_messages_are_not_encoded() {
     assert!(matches!(nul.encode(), Err(WireError::NotUtf8 { .. })));
 }
 
-/// Returns a document with `length` bytes between its length and its end.
+/// Returns a document with `length` bytes between its length field and its final NUL.
 fn document(length: usize) -> Vec<u8> {
     let mut document = vec![0; length + 5];
     document[..4].copy_from_slice(&(length as i32 + 5).to_le_bytes());

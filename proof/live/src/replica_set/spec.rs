@@ -42,7 +42,7 @@ impl MemberSpec {
         self
     }
 
-    /// Returns the element of `members` in a configuration.
+    /// Returns the member's element in the array `members` of a configuration.
     pub(super) fn config(&self, id: usize, host: &str) -> Document {
         let mut config = doc! { "_id": id as i32, "host": host, "priority": self.priority };
         if !self.tags.is_empty() {

@@ -17,7 +17,7 @@ use serde_json::json;
 use self::server::Kind;
 use crate::Result;
 
-/// Shortens measurements to a fraction of their time, for tests of the program.
+/// True to shorten measurements to a fraction of their time, for tests of this program.
 #[derive(Clone, Copy, Debug)]
 pub struct Quick(bool);
 

@@ -61,7 +61,7 @@ impl Set {
         Ok(Observed { client, observer })
     }
 
-    /// Makes the primary step down, and waits until the set has another one.
+    /// Makes the primary step down, and waits until the set has another primary.
     pub async fn step_down(&self) -> Result<()> {
         self.blocking(|set| {
             set.step_down()?;

@@ -1,4 +1,4 @@
-//! The cost of an operation until it has a connection, and until it has a reply.
+//! The cost of an operation until it gets a connection, and until it gets a reply.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},

@@ -20,7 +20,7 @@ use crate::{Result, observer::DEADLINE};
 /// The number of pushes that are sent before the measured ones.
 const FIRST: usize = 100;
 
-/// The pause between two pushes of a server.
+/// The pause between two pushes by the same server.
 const PACE: Duration = Duration::from_millis(55);
 
 pub fn all(quick: Quick) -> Result<()> {

@@ -216,7 +216,7 @@ fn hello(server: &::sdam::ServerDescription) -> HelloCommandResponse {
     }
 }
 
-/// Converts to the description from which the framework selects.
+/// Converts the driver's description to one from which the framework can select.
 pub(crate) fn description(server: &ServerDescription) -> ::sdam::ServerDescription {
     let mut new =
         ::sdam::ServerDescription::unknown(ServerId::from_u64(0), address(&server.address));

@@ -1,4 +1,4 @@
-//! Reports of operations, pools and SRV look-ups to the topology.
+//! Reports from operations, pools and SRV look-ups to the topology.
 
 #[cfg(test)]
 use std::time::Duration;
