@@ -34,7 +34,7 @@ fn serve(records: impl IntoIterator<Item = Record>) -> Option<(Dns, DnsResolver)
     Some((dns, resolver))
 }
 
-/// Returns the records of a look-up with sorted hosts.
+/// Looks up `name` and returns its SRV records with sorted hosts.
 fn srv(resolver: &DnsResolver, name: &str) -> SrvRecords {
     let mut found = block_on(resolver.lookup_srv(name, PATIENCE)).unwrap();
     found.hosts.sort();

@@ -198,7 +198,7 @@ impl EventQueue {
     /// Closes the queue: queued events are still delivered, later ones are dropped.
     ///
     /// A held-back `TopologyClosed` is appended, and the missing ends of operations under way
-    /// [count as dropped](Self::dropped). Returns whether one was held back.
+    /// [count as dropped](Self::dropped). Returns whether `TopologyClosed` was held back.
     pub fn close(&self) -> bool {
         let mut state = self.lock();
         let closing = state.closing;

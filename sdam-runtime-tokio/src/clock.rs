@@ -32,7 +32,7 @@ pub(crate) fn of(handle: Handle) -> Arc<dyn Clock> {
             }
             let mut timer = pin!(driver.timer(at.into()));
             if poll_fn(|cx| driver.poll(timer.as_mut(), cx)).await {
-                // The runtime has shut down; a timer under another executor continues.
+                // The runtime has shut down, but a timer under another executor must still fire.
                 ThreadClock::new(epoch).sleep_until(deadline).await;
             }
         })

@@ -108,7 +108,7 @@ impl<'a> Signed<'a> {
         })
     }
 
-    /// Returns the time of the next update, as [`digits`].
+    /// Returns the time of the next update, in the format of [`digits`].
     fn next_update(&self) -> Option<String> {
         let mut times =
             self.body.values().filter(|part| matches!(part.tag, UTC_TIME | GENERALIZED_TIME));

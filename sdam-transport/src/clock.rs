@@ -48,8 +48,8 @@ pub trait Clock: Send + Sync + Debug + 'static {
     fn sleep_until(&self, deadline: Instant) -> BoxFuture<'static, ()>;
 
     /// Returns whether timers block their thread instead of returning `Pending`. A
-    /// [race](crate::race::deadline) against such a timer blocks the thread while its future is
-    /// pending. By default, timers do not block.
+    /// [race](crate::race::deadline) against such a timer blocks the thread while the raced future
+    /// is pending. By default, timers do not block.
     fn blocks(&self) -> bool {
         false
     }

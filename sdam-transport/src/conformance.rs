@@ -186,7 +186,7 @@ macro_rules! rule {
 }
 use rule;
 
-/// Builds a table of checks, grouped by rule. A rule is a contract and a wording.
+/// Builds a table of checks, grouped by the rule (a contract and a wording) that they test.
 macro_rules! checks {
     ($($contract:ident: $words:literal => $module:ident::{$($check:ident),+ $(,)?}),* $(,)?) => {
         [$($(Check {

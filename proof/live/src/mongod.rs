@@ -280,8 +280,8 @@ impl Mongod {
                 }
                 return Err(Error::Exited(format!("mongod exited: {status}\n{}", self.log_tail())));
             }
-            // Another server may have taken the port in the meantime, so the data directory is
-            // compared.
+            // Another server may have taken the port in the meantime; its data directory is a
+            // different one.
             let options = match self.run_command("admin", doc! { "getCmdLineOpts": 1 }) {
                 Err(error) if error.code() == Some(security::UNAUTHORIZED) => {
                     return Ok(self.listens().then_some(Start::Answered));

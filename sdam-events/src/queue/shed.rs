@@ -47,7 +47,7 @@ impl EventQueue {
     }
 
     /// Returns whether the events of a selection or command that begins at `at` will be delivered.
-    /// If not, it counts as dropped, and its events must not be pushed.
+    /// If not, the operation counts as dropped, and its events must not be pushed.
     pub fn admits_operation(&self, at: Instant) -> bool {
         if self.bytes() < Self::SHED_BYTES / 2 {
             return true;

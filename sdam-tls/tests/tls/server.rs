@@ -24,7 +24,7 @@ use crate::certificates::{Authority, Issued, crypto};
 pub(crate) enum Peer {
     /// Echoes the data that it decrypts.
     Tls(Box<ServerConnection>),
-    /// Closes the connection on receiving the client's last handshake message.
+    /// Closes the connection when the client's last handshake message arrives.
     Rejecting(Box<ServerConnection>),
     /// Sends these bytes and closes the connection.
     Plain(Vec<u8>),

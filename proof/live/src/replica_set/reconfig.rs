@@ -1,4 +1,4 @@
-//! Changes of a set's configuration.
+//! Changes to a set's configuration.
 
 use bson::{Document, doc};
 

@@ -1,4 +1,4 @@
-//! A stand-in for a topology, which receives the reports of the pool under test.
+//! A stand-in for a topology, which receives the reports from the pool under test.
 
 use std::{
     collections::BTreeMap,
@@ -34,7 +34,7 @@ struct State {
     reports: Vec<Report>,
 }
 
-/// A report of the pool.
+/// A report from the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Report {
     Error { stage: Stage, generation: Generation, service: Option<ObjectId> },

@@ -137,7 +137,7 @@ impl Server {
         .await
     }
 
-    /// Returns what has happened at the server so far.
+    /// Returns the recorded state of the server.
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }

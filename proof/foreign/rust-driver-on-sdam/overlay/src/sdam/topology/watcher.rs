@@ -186,7 +186,7 @@ impl TopologyWatcher {
     }
 }
 
-/// Returns the server type that matters to read preferences. All servers share it, except in
+/// Returns the server type that matters for read preferences. All servers share it, except in
 /// topologies of type Single.
 fn only_type(topology: &::sdam::TopologyDescription) -> ::sdam::ServerType {
     use ::sdam::{ServerType, TopologyType};
