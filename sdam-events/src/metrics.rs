@@ -213,7 +213,7 @@ impl MetricsSink {
     }
 
     fn set_rtt(&self, server: &ServerDescription) {
-        // Zero while the server is unknown.
+        // The round-trip times are zero while the server is unknown.
         let rtt = server.rtt.unwrap_or_default();
         let labels = self.of_server(&server.address);
         gauge!(names::RTT_AVERAGE, labels.clone()).set(rtt.average);

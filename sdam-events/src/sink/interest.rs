@@ -125,7 +125,7 @@ impl Interest {
         Self(self.0 & other.0)
     }
 
-    /// Returns the names in this set and not in `other`.
+    /// Returns the names that are in this set but not in `other`.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
