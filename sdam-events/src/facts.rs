@@ -116,7 +116,7 @@ pub struct Facts {
     outage: Option<Outage>,
     last_failover: Option<Failover>,
     failovers: u64,
-    /// The time without a writable server, except for that of the last failover.
+    /// The time without a writable server, not counting the last failover.
     without_before: Bounds,
     sightings: Sightings,
     /// The available server that was lost most recently.

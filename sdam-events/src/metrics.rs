@@ -115,8 +115,8 @@ pub struct MetricsSink {
 #[derive(Debug, Default)]
 struct State {
     facts: Facts,
-    /// A failover whose duration is not recorded yet, because a late answer of the old primary may
-    /// still explain it.
+    /// A failover whose duration is not recorded yet, because a late answer from the old primary
+    /// may still explain it.
     unexplained: Option<Failover>,
     servers: BTreeMap<ServerAddress, ServerType>,
     topology_type: Option<TopologyType>,

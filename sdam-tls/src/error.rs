@@ -23,15 +23,15 @@ pub(crate) struct Errors {
 }
 
 impl Errors {
-    /// Converts an error of the TLS library that occurred before the server accepted the client.
+    /// Converts an error from the TLS library that occurred before the server accepted the client.
     pub(crate) fn refused(&self, error: rustls::Error) -> Error {
         let message = reason::describe(&error, &self.host);
         Error::protocol(Stage::Tls, message).with_cause(error)
     }
 
-    /// Converts an error of the TLS library on an established connection: the connection was broken
-    /// by an alert, a corrupt record or the end of the socket. The user of the connection sets the
-    /// stage.
+    /// Converts an error from the TLS library on an established connection: the connection was
+    /// broken by an alert, a corrupt record or the end of the socket. The user of the connection
+    /// sets the stage.
     pub(crate) fn broken(&self, error: rustls::Error) -> Error {
         let message = reason::describe(&error, &self.host);
         Error::network(Stage::Hello, message).with_cause(error)

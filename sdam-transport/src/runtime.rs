@@ -25,8 +25,8 @@ use crate::{
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Backend {
-    /// The clock and its timers. The transport gets deadlines of this clock, so both must agree:
-    /// [`of_sockets`](Self::of_sockets) builds both with the same one.
+    /// The clock and its timers. The transport gets deadlines of this clock, so it must use the
+    /// same one; [`of_sockets`](Self::of_sockets) ensures that.
     pub clock: Arc<dyn Clock>,
     /// Opens connections.
     pub transport: Arc<dyn Transport>,

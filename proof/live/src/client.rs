@@ -80,7 +80,7 @@ impl Client {
     }
 
     /// Returns the reply to `hello`, or to legacy hello if the server does not support `hello`.
-    /// Both contain `isWritablePrimary`.
+    /// Both replies contain `isWritablePrimary`.
     pub fn hello(&mut self) -> Result<Document, Error> {
         match self.run_command("admin", doc! { "hello": 1 }) {
             Err(error) if error.code() == Some(COMMAND_NOT_FOUND) => {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::error::Error;
 
 /// The timeout of every wait. It is generous because it only delays the report of a failure, and a
-/// machine may run many such tests on few cores.
+/// machine may run many tests on few cores.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The timeout of a single command.

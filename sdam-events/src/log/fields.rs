@@ -70,7 +70,7 @@ pub enum Value<'e> {
     Document(ExtendedJson<'e>),
     /// An error, with its causes.
     Error(&'e Error),
-    /// The reason why a server cannot be used; formatted together with the remedy.
+    /// The reason why a server cannot be used, and the remedy.
     Obstacle(&'e Obstacle),
     /// Addresses, separated by commas.
     Hosts(&'e [ServerAddress]),

@@ -11,10 +11,10 @@ impl Display for LogMessage<'_> {
 }
 
 /// Returns the sentence for events of this name, with the names of fields in braces. A part in
-/// brackets is left out if the field in it is absent.
+/// brackets is omitted if its field is absent.
 ///
-/// Besides fields, braces may contain `text`, the fixed message, `end`, the last word of it,
-/// `server`, the address of the server, and `options`, those of the pool.
+/// Besides fields, braces may contain `text` (the fixed message), `end` (its last word), `server`
+/// (the address of the server) and `options` (those of the pool).
 const fn template(name: EventName) -> &'static str {
     match name {
         EventName::TopologyOpening => "Starting monitoring for topology with ID {topologyId}",

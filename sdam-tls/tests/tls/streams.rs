@@ -38,7 +38,7 @@ pub(crate) fn exchange(stream: &mut Box<dyn ByteStream>, data: &[u8]) {
     assert_eq!(block_on(echoed).unwrap(), data);
 }
 
-/// Sends a message and returns the error of reading its reply.
+/// Sends a message and returns the error from reading its reply.
 fn failure(stream: &mut Box<dyn ByteStream>) -> io::Error {
     let sent = async {
         stream.write_all(b"hello").await?;

@@ -198,7 +198,7 @@ fn keep_alive_timer(local: SocketAddr, remote: SocketAddr) -> Option<Duration> {
     })
 }
 
-/// Parses the timer of this socket from the text of `/proc/net/tcp`. Returns `None` if the socket
+/// Finds the timer of this socket in the contents of `/proc/net/tcp`. Returns `None` if the socket
 /// is not listed or has no probe timer.
 fn listed_timer(sockets: &str, local: SocketAddr, remote: SocketAddr) -> Option<Duration> {
     let ends = [table_entry(local)?, table_entry(remote)?];

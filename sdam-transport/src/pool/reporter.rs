@@ -259,7 +259,7 @@ pub trait PoolHost: Send + Sync {
         reply: &[u8],
     ) -> Result<Option<ServiceConnection>, Error>;
 
-    /// Applies the closing of a counted connection; see
+    /// Stops counting a connection that was closed; see
     /// [`Reporter::handle_service_connection_closed`].
     fn handle_service_connection_closed(self: Arc<Self>, connection: ServiceConnection);
 

@@ -205,7 +205,7 @@ impl<U: PoolUser> Setup<U> {
         Ok(())
     }
 
-    /// Waits for a check-out to fail with a retryable error of the pool.
+    /// Waits for a check-out to fail with a retryable error from the pool.
     pub(super) fn refusal(&mut self, attempt: &Attempt<CheckedOut<U>>) -> Outcome {
         expect_retryable(&self.failure(attempt)?)
     }
@@ -409,7 +409,7 @@ impl<U: PoolUser> Setup<U> {
 /// The usual description of a step that runs a command on a breaking connection.
 pub(super) const BREAKING: &str = "running a command on a connection that breaks";
 
-/// Checks that a check-out or a command has failed with a retryable error of the pool.
+/// Checks that a check-out or a command has failed with a retryable error from the pool.
 pub(super) fn expect_retryable(failure: &Error) -> Outcome {
     ensure!(failure.is_retryable_pool(), "it fails without a retryable pool error: {failure:#}");
     Ok(())

@@ -64,8 +64,8 @@ struct Deployment {
     opened: watch::Sender<usize>,
 }
 
-/// Prints the connection string, and executes commands from standard input: `push N MICROS` pushes
-/// N replies of the members in turn, with this pause before each, and then prints `done`.
+/// Prints the connection string, and executes commands from standard input: `push N MICROS` makes
+/// the members push N replies in turn, with this pause before each, and then prints `done`.
 pub fn run(kind: Kind, members: usize) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(serve(kind, members))

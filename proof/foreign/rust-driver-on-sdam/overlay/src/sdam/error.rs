@@ -61,8 +61,8 @@ fn stage_before_hello(error: &Error) -> Stage {
     if error.contains_label(SYSTEM_OVERLOADED_ERROR) { Stage::Connect } else { Stage::Dns }
 }
 
-/// Returns the report of an error on a pooled connection; `None` if it says nothing about the
-/// server.
+/// Returns the report for an error on a pooled connection; `None` if the error says nothing about
+/// the server.
 pub(crate) fn report(
     error: &Error,
     phase: &HandshakePhase,
