@@ -84,8 +84,8 @@ struct State {
     /// may be only one.
     batch: Option<VecDeque<Queued>>,
     last_seq: u64,
-    /// The time of the last event. A later event may be earlier: tasks read the clock before they
-    /// push, and may overtake each other in between.
+    /// The time of the last event. Tasks read the clock before they push, and may overtake each
+    /// other in between, so the next event may have an earlier time.
     last_at: Instant,
     under_way: UnderWay,
     /// The time when `TopologyClosed` happened, while it is held back.

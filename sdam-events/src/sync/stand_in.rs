@@ -19,7 +19,7 @@ use super::Mutex;
 pub struct AtomicWaker(Mutex<Option<Waker>>);
 
 impl AtomicWaker {
-    /// Creates a slot without a waker.
+    /// Creates a place for a waker, without one.
     pub fn new() -> Self {
         Self::default()
     }
