@@ -77,7 +77,7 @@ pub struct Client(Arc<Inner>);
 
 struct Inner {
     topology: Topology<Pool>,
-    /// The default criteria of reads.
+    /// The default criteria for reads.
     read: Criteria,
     sessions: Mutex<SessionPool>,
     operations: AtomicI64,
@@ -122,8 +122,8 @@ impl Client {
         &self.0.topology
     }
 
-    /// Runs a command and returns the reply, which has `ok: 1` and perhaps errors of single writes
-    /// or of the write concern.
+    /// Runs a command and returns the reply. It has `ok: 1`, but may contain write errors or a
+    /// write concern error.
     ///
     /// Takes up to `timeoutMS`, or the time limit of the command, in total. Without either, each
     /// attempt takes up to `serverSelectionTimeoutMS`, `waitQueueTimeoutMS` and `socketTimeoutMS`.
@@ -226,7 +226,7 @@ impl Client {
         let Ok(criteria) = Criteria::read(anywhere) else {
             return;
         };
-        // Without a server, the sessions are kept for the next call of `close`.
+        // If no server is available, the sessions are kept for the next call to `close`.
         while let Ok(Some(server)) = self.topology().try_select(&criteria) {
             let Some(command) = self.sessions().end_command() else {
                 return;
@@ -251,7 +251,7 @@ impl Client {
         }
     }
 
-    /// Returns the time by which an operation whose selection begins now needs its connection
+    /// Returns the time by which an operation needs its connection if its selection begins now
     /// (Client Side Operations Timeout: "Server Selection").
     fn check_out_by(&self, limit: Limit) -> Option<Instant> {
         let shared = self.topology().shared();
@@ -265,13 +265,12 @@ impl Client {
 
     fn limit(&self, command: &Command<'_>) -> Limit {
         let driver = self.driver();
-        // A zero, which means no limit, also replaces the other limits.
+        // `timeoutMS` of 0 means no limit, and also overrides the deprecated timeout options.
         let own = driver.value("timeoutMS").map(|_| driver.timeout().unwrap_or_default());
         Limit::new(command.timeout.or(own), self.topology().shared().now())
     }
 
-    /// Returns the criteria of a command, with its name and id if a sink wants events of
-    /// selections.
+    /// Returns the criteria for a command, with its name and id if a sink wants selection events.
     fn criteria(&self, command: &Command<'_>, id: i64) -> Criteria {
         let criteria = command.criteria(&self.0.read);
         if !self.topology().shared().events.wants_any(Interest::SELECTION) {

@@ -69,7 +69,7 @@ pub(crate) struct AfterUnlock {
     pub(crate) woken: SmallVec<[Arc<Server>; 2]>,
     /// The background tasks of new pools.
     pub(crate) tasks: Vec<Task>,
-    /// An output that the caller of the input has to carry out.
+    /// An output that the caller of [`handle`](Engine::handle) has to carry out.
     pub(crate) asked: Option<Output>,
     pub(crate) panic: DeferredPanic,
 }
@@ -108,8 +108,8 @@ impl Engine {
         &self.deployment
     }
 
-    /// Passes an input to the machine and carries out its outputs. On return, all outputs have run,
-    /// even after a panic of a pool.
+    /// Passes an input to the machine and carries out its outputs. All outputs run, even if a pool
+    /// panics.
     pub(crate) fn handle(
         &mut self,
         now: Instant,
@@ -138,7 +138,7 @@ impl Engine {
         after
     }
 
-    /// Passes a reported error of an operation or a pool to the machine, and carries out the
+    /// Passes an error reported by an operation or a pool to the machine, and carries out the
     /// outputs.
     pub(crate) fn handle_error(
         &mut self,

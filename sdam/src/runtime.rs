@@ -1,7 +1,7 @@
 //! Runtimes, one function for each Cargo feature.
 //!
-//! A topology is started on a [`Runtime`] value. These functions return the usual ones. Each exists
-//! only with its feature:
+//! A topology is started on a [`Runtime`] value. The functions below return the usual runtimes.
+//! Each exists only with its feature:
 //!
 //! | function | feature | works |
 //! | --- | --- | --- |

@@ -25,7 +25,7 @@ use self::{
 };
 use crate::engine::snapshot::Snapshot;
 
-/// Selects from `snapshot`, without a lock, an allocation or waiting.
+/// Selects from `snapshot` without locking, allocating or waiting.
 ///
 /// Inlined into the generic callers, so that the result is built in place and not copied.
 #[inline]
@@ -75,8 +75,8 @@ fn choose_from<'s>(
     choose(criteria)
 }
 
-/// Returns criteria that also deprioritize servers suspected to have failed; `None` for a write, or
-/// without such servers.
+/// Returns criteria that also deprioritize servers suspected to have failed. Returns `None` for a
+/// write, or if no server is suspected.
 fn avoiding_suspected(snapshot: &Snapshot, criteria: &Criteria) -> Option<Criteria> {
     let topology = &snapshot.description;
     criteria.operation_on(topology).read_preference()?;
@@ -88,8 +88,8 @@ fn avoiding_suspected(snapshot: &Snapshot, criteria: &Criteria) -> Option<Criter
     Some(criteria.clone().with_deprioritized(own.chain(suspected)))
 }
 
-/// Explains for each server of `snapshot` why a selection would choose or reject it, and how long a
-/// server suspected to have failed has been silent.
+/// Explains for each server of `snapshot` why a selection would choose or reject it, and for how
+/// long a server suspected to have failed has been silent.
 pub(crate) fn explain_from(
     snapshot: &Snapshot,
     settings: &Settings,
@@ -133,7 +133,7 @@ impl Limit {
         }
     }
 
-    /// Builds the error of a selection that began at `started` and fails at `at`, without history.
+    /// Builds the error for a selection that began at `started` and fails at `at`, without history.
     pub(crate) fn timed_out(
         self,
         snapshot: &Snapshot,

@@ -44,10 +44,10 @@ use crate::{
 /// A deployment whose servers are checked only when one is needed.
 ///
 /// Servers are checked inline with operations: there is no task and no spawner. A program that
-/// selects no server performs no I/O (SDAM: "Single-threaded monitoring"). It uses the same engine
-/// as [`Topology`](crate::Topology). The engine's lock is contended only if pools report from other
-/// threads. Futures block where the [`Backend`] blocks; with a non-blocking `Backend`, any executor
-/// works.
+/// selects no server performs no I/O (SDAM: "Single-threaded monitoring"). This type uses the same
+/// engine as [`Topology`](crate::Topology). The engine's lock is contended only if pools report
+/// from other threads. Futures block where the [`Backend`] blocks; with a non-blocking `Backend`,
+/// any executor works.
 ///
 /// # How long a selection takes
 ///
@@ -57,10 +57,10 @@ use crate::{
 /// shorter and not zero. A selection fails at most 500 ms before that limit, and at most the
 /// duration of one scan after it.
 ///
-/// A scan checks one server after the other. Each takes at most `connectTimeoutMS` to connect and
-/// the same for its reply, and twice that if it was known before. A server that did not answer is
-/// skipped for the next 5 seconds. DNS look-ups of host names may take additional time if the
-/// system does not limit them.
+/// A scan checks one server after the other. Each check takes at most `connectTimeoutMS` to connect
+/// and the same again for the reply, and twice that if the server was known before. A server that
+/// did not answer is skipped for the next 5 seconds. DNS look-ups of host names may take additional
+/// time if the system does not limit them.
 ///
 /// # SRV records
 ///
@@ -71,15 +71,16 @@ use crate::{
 /// # Connections
 ///
 /// There is one connection to each server. Checks use it, and operations should use it, too: see
-/// [`connection`](Self::connection). Connection pools from the builder are still created, cleared
-/// and closed. Errors that pools report are applied at once, but close the connections of checks
+/// [`connection`](Self::connection). The builder's connection pools are still created, cleared and
+/// closed. Errors reported by pools are applied at once, but the connections of checks are closed
 /// only in the topology's next call.
 ///
 /// # Authentication
 ///
 /// A connection is authenticated when the first operation [needs](Self::connect) it, by the
-/// [authenticator](TopologyBuilder::authenticator) of the builder. Checks need no authentication,
-/// and arbiters have no users (Authentication: "Authentication Handshake").
+/// A connection is authenticated when the first operation [needs](Self::connect) it, by the
+/// builder's [authenticator](TopologyBuilder::authenticator). Checks need no authentication, and
+/// arbiters have no users (Authentication: "Authentication Handshake").
 ///
 /// # Events
 ///
@@ -224,7 +225,7 @@ impl<P: PoolHandle> ScanTopology<P> {
         shared.read(|deployment| deployment.is_stale(shared.now()))
     }
 
-    /// Returns the time at which the newest scan ended, on the clock of the `Backend`.
+    /// Returns the time at which the last scan ended, on the clock of the `Backend`.
     pub fn last_scan(&self) -> Option<Instant> {
         self.scanner.last_scan()
     }
@@ -264,7 +265,7 @@ impl<P: PoolHandle> ScanTopology<P> {
     ///
     /// # Errors
     ///
-    /// If one of the library's texts contains a `|`, or the metadata is a [driver's
+    /// If one of the library's strings contains a `|`, or the metadata is a [driver's
     /// document](TopologyBuilder::client_document); the metadata is then unchanged.
     pub fn append_metadata(&self, library: DriverInfo) -> Result<bool, ConfigError> {
         self.scanner.shared.metadata.append(library)
@@ -272,14 +273,14 @@ impl<P: PoolHandle> ScanTopology<P> {
 
     /// Closes all connections and publishes the last events. Dropping the topology does the same.
     ///
-    /// Does not wait for connections and commands of pools that are still in progress: their last
-    /// events count as dropped.
+    /// Does not wait for the pools' connections and commands that are still in progress: their last
+    /// events are counted as dropped.
     pub fn close(&mut self) {
         self.scanner.close();
     }
 }
 
-/// A [`ScanTopology`] of any pool.
+/// A [`ScanTopology`] without its pool type.
 struct Scanner {
     shared: Arc<Shared>,
     /// The servers, synchronised with the engine.
@@ -323,7 +324,7 @@ impl Scanner {
         output
     }
 
-    /// Begins a call: applies the reports of pools, and closes the connections of operations that
+    /// Begins a call: applies the pools' reports, and closes the connections of operations that
     /// were dropped.
     fn prepare(&mut self) {
         self.follow();
@@ -371,7 +372,7 @@ impl Scanner {
         }
     }
 
-    /// Ends a call: delivers the events to the sink and re-raises the panic of a pool.
+    /// Ends a call: delivers the events to the sink and re-raises a pool's panic.
     fn deliver(&mut self) {
         if let Some(sink) = &self.sink {
             self.shared.events.drain_now(&**sink);

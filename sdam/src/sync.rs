@@ -1,9 +1,9 @@
 //! The atomics, locks and events of this crate.
 //!
 //! A build with `--cfg sdam_loom`, which only `cargo xtask loom` makes, takes them from loom, or
-//! from stand-ins made of loom's parts. Models then run the real code through every interleaving of
-//! its threads. Statistics counters and random numbers are excluded: they would multiply the
-//! interleavings without influencing the outcome.
+//! from replacements built on loom's types. Models then run the real code through every
+//! interleaving of its threads. Statistics counters and random numbers are excluded: they would
+//! multiply the interleavings without influencing the outcome.
 
 #[cfg(not(sdam_loom))]
 pub(crate) use std::sync::{Arc as CountedArc, Mutex, MutexGuard, atomic};

@@ -81,8 +81,8 @@ pub struct WeakTopology<P = NoPools> {
 }
 
 impl Topology {
-    /// The time that [`close`](Self::close) waits for operations in progress, or for a sink that
-    /// does not return.
+    /// The maximum time that [`close`](Self::close) waits for operations in progress, or for a sink
+    /// that does not return.
     pub const DELIVERY_PATIENCE: Duration = Duration::from_secs(2);
 
     /// Creates a builder from a connection string.
@@ -96,8 +96,9 @@ impl Topology {
     ///
     /// # Errors
     ///
-    /// If the connection string is malformed or contradicts itself; the error names the option. If
-    /// it is a `mongodb+srv` string: [`resolve`](Self::resolve) looks up its hosts.
+    /// If the connection string is malformed or contradicts itself; the error names the option.
+    /// Also if it is a `mongodb+srv` string, which needs [`resolve`](Self::resolve) to look up its
+    /// hosts.
     pub fn builder(uri: &str) -> Result<TopologyBuilder, ConfigError> {
         Ok(TopologyBuilder::new(Options::parse(uri)?))
     }
@@ -281,7 +282,7 @@ impl<P: PoolHandle> Topology<P> {
     }
 }
 
-/// Methods for the reports of operations and pools. Pools can also use their
+/// Methods that report what operations and pools observe. Pools can also use their
 /// [`Reporter`](sdam_transport::pool::Reporter).
 impl<P: PoolHandle> Topology<P> {
     /// Reports an error of an operation or a connection pool on `server` (SDAM: "application
@@ -310,8 +311,8 @@ impl<P: PoolHandle> Topology<P> {
     /// Behind a load balancer, and only there, the connection is counted for the service that the
     /// reply names. The returned value holds its generation; pass it to
     /// [`handle_service_connection_closed`](Self::handle_service_connection_closed) later. A closed
-    /// topology counts nothing: close the connection. Must not be called while holding a lock that
-    /// the pool's `ready`, `clear` or `close` takes.
+    /// topology no longer counts connections: close the connection. Must not be called while
+    /// holding a lock that the pool's `ready`, `clear` or `close` takes.
     ///
     /// # Errors
     ///
@@ -351,10 +352,10 @@ impl<P: PoolHandle> Topology<P> {
     /// The hosts have to be [allowed](sdam_core::options::Srv::allows). If
     /// [`Srv::max_hosts`](sdam_core::options::Srv::max_hosts) of [`Options::srv`] is smaller than
     /// their number, they are [sampled](sdam_core::topology::TopologyDescription::sample_hosts).
-    /// Then servers not among them leave the topology, and new ones join it. Nothing happens if
-    /// there are no hosts, or if the topology type is neither Unknown nor Sharded. All effects have
-    /// run when the call returns. Must not be called while holding a lock that the pool's `ready`,
-    /// `clear` or `close` takes.
+    /// Servers that are not among the resulting hosts leave the topology, and new ones join it.
+    /// Nothing happens if there are no hosts, or if the topology type is neither Unknown nor
+    /// Sharded. All effects have run when the call returns. Must not be called while holding a lock
+    /// that the pool's `ready`, `clear` or `close` takes.
     pub fn handle_srv_hosts(&self, hosts: &[ServerAddress]) {
         self.shared().handle(Input::Hosts(hosts.into()));
     }
@@ -376,7 +377,7 @@ impl<P: PoolHandle> Topology<P> {
     ///
     /// # Errors
     ///
-    /// If one of the library's texts contains a `|`, or the metadata is a [driver's
+    /// If one of the library's strings contains a `|`, or the metadata is a [driver's
     /// document](TopologyBuilder::client_document); the metadata is then unchanged.
     pub fn append_metadata(&self, library: DriverInfo) -> Result<bool, ConfigError> {
         self.shared().metadata.append(library)
@@ -408,8 +409,9 @@ impl<P: PoolHandle> Topology<P> {
     /// # Cancel safety
     ///
     /// Monitoring has ended even if the future is dropped after its first poll. `TopologyClosed` is
-    /// then published when the last operation in progress has ended, as after the drop of the last
-    /// handle.
+    /// Monitoring has ended even if the future is dropped after its first poll. `TopologyClosed` is
+    /// then published when the last operation in progress has ended, as it is when the last handle
+    /// is dropped.
     pub async fn close(&self) {
         let shared = self.shared();
         shared.shut_down();

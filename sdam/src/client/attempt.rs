@@ -23,7 +23,7 @@ use crate::select::selected::SelectedServer;
 /// The default of `maxAdaptiveRetries` (Client Backpressure: `MAX_RETRIES`).
 const MAX_ADAPTIVE_RETRIES: u32 = 2;
 
-/// One command with all its attempts.
+/// A command and the attempts to run it.
 pub(super) struct Operation<'c> {
     pub(super) client: &'c Client,
     pub(super) command: &'c Command<'c>,
@@ -162,7 +162,7 @@ impl<'c> Operation<'c> {
         budget.ok_or_else(|| error::without_time(self.command))
     }
 
-    /// Returns whether the command is a write that is retried (Retryable Writes).
+    /// Returns whether the command is a write that may be retried (Retryable Writes).
     fn retries_write(&self) -> bool {
         let Command { kind, is_retryable, .. } = self.command;
         *kind == Kind::Write && *is_retryable && self.is_retrying_writes()
@@ -291,7 +291,7 @@ fn expired(reply: &CommandReply) -> Option<Error> {
     Some(Error::new(ErrorKind::Command, Stage::Operation, error.message).with_code(error.code))
 }
 
-/// Checks out a connection, by the time `by` if there is one.
+/// Checks out a connection, waiting at most until `by` if it is set.
 pub(super) async fn check_out(pool: &Pool, by: Option<Instant>) -> Result<PooledConnection, Error> {
     match by {
         Some(deadline) => pool.check_out_within(deadline).await,
@@ -309,7 +309,8 @@ fn is_retryable_write(
     let max_wire_version = connection
         .map_or(server.wire_versions(), |connection| connection.hello().wire_versions)
         .max;
-    // Write concern errors of an old mongos are not retryable, and a new mongos labels them itself.
+    // Write concern errors from an old mongos are not retryable, and a new mongos labels them
+    // itself.
     let counts = server.server_type() != ServerType::Mongos
         || error.reply().is_none_or(|body| !reply::is_ok(body));
     counts && error.is_retryable_write(max_wire_version)

@@ -19,12 +19,12 @@ pub struct ClientBuilder {
 }
 
 impl ClientBuilder {
-    /// Creates a builder of a client with this topology.
+    /// Creates a client builder from a topology builder.
     pub fn new(topology: TopologyBuilder) -> Self {
         Self { topology, authenticator: None }
     }
 
-    /// Changes the builder of the topology: options, sinks, client metadata.
+    /// Changes the topology builder, for example its options, sinks or client metadata.
     pub fn topology(mut self, change: impl FnOnce(TopologyBuilder) -> TopologyBuilder) -> Self {
         self.topology = change(self.topology);
         self

@@ -19,10 +19,10 @@ use crate::select::selected::SelectedServer;
 
 /// A command to run on a database.
 ///
-/// The document does not contain `$db`, session, declared API and read preference, which the client
-/// adds. A [read](Self::read) that supports a read concern gets that of the connection string, and
-/// a [write](Self::write) its write concern, unless the document has its own or belongs to a
-/// transaction. The constructor determines the kind of the command.
+/// The document must not contain `$db`, a session, the declared API version or a read preference:
+/// the client adds them. A [read](Self::read) that supports a read concern gets the one from the
+/// connection string, and a [write](Self::write) gets its write concern, unless the document has
+/// its own or belongs to a transaction. The constructor determines the kind of the command.
 ///
 /// With `timeoutMS`, or a [time limit](Self::with_timeout) of the command, the client sets
 /// `maxTimeMS` to the remaining time less a round trip, replacing the document's own value. A
@@ -63,8 +63,8 @@ impl<'c> Command<'c> {
     }
 
     /// Creates a read that may be retried, such as `find`, `aggregate` without a write stage,
-    /// `distinct` or `count` (Retryable Reads: "Supported Read Operations"). By default, it has the
-    /// read preference of the connection string.
+    /// `distinct` or `count` (Retryable Reads: "Supported Read Operations"). By default, it uses
+    /// the read preference from the connection string.
     pub fn read(database: &'c str, document: &'c [u8]) -> Self {
         Self { kind: Kind::Read, ..Self::new(database, document) }
     }
@@ -81,10 +81,10 @@ impl<'c> Command<'c> {
     }
 
     sdam_core::setters! {
-        /// Sets the criteria of the selection. Their read preference is sent to the server as well.
+        /// Sets the selection criteria. Their read preference is also sent to the server.
         pub fn with_criteria(criteria: Criteria) => criteria = Some(criteria);
 
-        /// Sets the time limit of all attempts together, in place of `timeoutMS`; zero for no
+        /// Sets the time limit for all attempts together, in place of `timeoutMS`. Zero means no
         /// limit.
         pub fn with_timeout(timeout: Duration) => timeout = Some(timeout);
     }
@@ -96,7 +96,7 @@ impl<'c> Command<'c> {
         self
     }
 
-    /// Returns the criteria of the selection; `read` are those of the connection string.
+    /// Returns the selection criteria; `read` are those from the connection string.
     pub(super) fn criteria(&self, read: &Criteria) -> Criteria {
         self.criteria.clone().unwrap_or_else(|| match self.kind {
             Kind::Generic => Criteria::primary(),

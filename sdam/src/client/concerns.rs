@@ -17,8 +17,8 @@ pub(super) fn check(driver: &DriverOptions) -> Result<(), ConfigError> {
     Err(ConfigError::new("w", "0", reason, remedy))
 }
 
-/// Adds the concern of the connection string to a command that supports it, and never to a generic
-/// command (Read and Write Concern: "Generic Command Method").
+/// Adds the connection string's read or write concern to a command that supports it, but never to a
+/// generic command (Read and Write Concern: "Generic Command Method").
 pub(super) fn append_to(
     document: &mut DocumentWriter,
     driver: &DriverOptions,

@@ -12,7 +12,7 @@ use crate::select::error::SelectionError;
 
 pub(super) const NO_WRITES_PERFORMED: &str = "NoWritesPerformed";
 
-/// Returns the error of an operation for which no server was selected.
+/// Returns the error for an operation for which no server was selected.
 pub(super) fn unselected(error: SelectionError) -> Error {
     let (kind, message) = match &error {
         SelectionError::Timeout(_) => {
@@ -23,25 +23,25 @@ pub(super) fn unselected(error: SelectionError) -> Error {
     Error::new(kind, Stage::CheckOut, message).with_source(error)
 }
 
-/// Returns the error of a command that is not a BSON document.
+/// Returns the error for a command that is not a BSON document.
 pub(super) fn malformed(command: &Command<'_>, error: MalformedDocument) -> Error {
     let message = "the command cannot be encoded";
     let error = Error::new(ErrorKind::Invalid, Stage::Operation, message).with_source(error);
     of(command, error)
 }
 
-/// Returns the error of a command whose remaining time is too short.
+/// Returns the error for a command whose remaining time is too short.
 pub(super) fn without_time(command: &Command<'_>) -> Error {
     let message = "the time limit is too short for a round trip to the server";
     of(command, Error::new(ErrorKind::TimeLimit, Stage::Operation, message))
 }
 
-/// Returns `error`, which was found in a `reply` with `ok: 1`, with the command and the reply.
+/// Adds the command and the reply to `error`, which was found in a `reply` with `ok: 1`.
 pub(super) fn in_reply(command: &Command<'_>, error: Error, reply: &CommandReply) -> Error {
     of(command, error.with_reply(reply.body()))
 }
 
-/// Returns the error with the name of the command.
+/// Adds the name of the command to the error.
 pub(super) fn of(command: &Command<'_>, error: Error) -> Error {
     error.with_command(CommandInfo::name_of(command.document))
 }

@@ -11,12 +11,13 @@ use sdam_pool::{Pool, PooledConnection};
 use super::attempt::Operation;
 use crate::{select::selected::SelectedServer, topology::shared::Shared};
 
-/// Publishes the events of one command, if a sink wants them. Dropping it publishes a failure, so
-/// every start has an end (Command Logging and Monitoring: "Guarantees").
+/// Publishes the events of one command, if a sink wants them. Dropping it publishes a failed event,
+/// so that every started event is followed by another (Command Logging and Monitoring:
+/// "Guarantees").
 pub(super) struct CommandEvents<'c> {
     shared: &'c Shared,
     started: Instant,
-    /// `None` once the end is published, or if there are no events.
+    /// `None` after the command's last event, or if no sink wants events.
     info: Option<Arc<CommandInfo>>,
 }
 

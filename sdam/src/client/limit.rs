@@ -50,7 +50,8 @@ impl Limit {
     /// Returns the time by which an operation needs its connection, if its selection begins now and
     /// may take up to `selection`. `None` means that `waitQueueTimeoutMS` applies.
     pub(super) fn check_out_by(self, now: Instant, selection: Duration) -> Option<Instant> {
-        // A selection limit of 0 means not to wait for a server, and does not limit the check-out.
+        // A selection timeout of 0 means that selection does not wait; it does not limit the
+        // check-out.
         let selected = Some(now + selection).filter(|_| !selection.is_zero());
         match self {
             Self::Unset => None,

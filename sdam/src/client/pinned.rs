@@ -18,7 +18,7 @@ use crate::select::selected::SelectedServer;
 pub struct PinnedConnection {
     client: Client,
     connection: PooledConnection,
-    /// Counts as one operation in progress.
+    /// Keeps one operation counted as in progress on the server.
     server: SelectedServer<Pool>,
 }
 
@@ -43,8 +43,8 @@ impl PinnedConnection {
         &mut self.connection
     }
 
-    /// Runs a command once, like [`Client::run`] without retries. Its criteria affect only the read
-    /// preference that is sent.
+    /// Runs a command once, like [`Client::run`] without retries. The command's criteria affect
+    /// only the read preference that is sent.
     ///
     /// # Errors
     ///

@@ -5,7 +5,7 @@ use sdam_transport::pool::CommandReply;
 
 use super::error::NO_WRITES_PERFORMED;
 
-/// The base of backoffs, unless the server specifies one (Client Backpressure: `BASE_BACKOFF`).
+/// The base backoff, unless the server specifies one (Client Backpressure: `BASE_BACKOFF`).
 const BASE_BACKOFF: Duration = Duration::from_millis(100);
 
 /// The maximum backoff (Client Backpressure: `MAX_BACKOFF`).
@@ -41,7 +41,7 @@ pub(super) struct Failure {
     pub(super) is_sent: bool,
     /// True if Retryable Reads or Retryable Writes allow a retry after this error.
     pub(super) is_retryable: bool,
-    /// The `baseBackoffMS` of the server's reply.
+    /// The `baseBackoffMS` from the server's reply.
     pub(super) base_backoff: Option<Duration>,
     /// The reply, if it has `ok: 1` and a write concern error.
     pub(super) accepted: Option<CommandReply>,
@@ -52,8 +52,8 @@ impl Retry {
         Self { policy, attempts: 0, limit: (!policy.has_limit).then_some(1), told: None }
     }
 
-    /// Returns the backoff before the next attempt, or `None` if there is none. `random` is 64
-    /// random bits.
+    /// Returns the backoff before the next attempt, or `None` if the command is not retried.
+    /// `random` is 64 random bits.
     pub(super) fn failed(&mut self, failure: Failure, random: u64) -> Option<Duration> {
         self.attempts += 1;
         let overloaded = failure.error.is_overload();
@@ -63,7 +63,7 @@ impl Retry {
         if !(self.policy.is_enabled && is_retryable) {
             return None;
         }
-        // I-62: after an overload, the limit applies to all retries.
+        // I-62: after an overload error, `maxAdaptiveRetries` limits all retries.
         if overloaded {
             self.limit = Some(self.policy.max_adaptive_retries);
         }

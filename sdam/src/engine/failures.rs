@@ -1,8 +1,8 @@
-//! The first and the last error of a server, for the errors of selections that time out.
+//! A server's first and last error, for the error messages of selections that time out.
 
 use sdam_core::{error::Error, server::ServerDescription, time::Instant};
 
-/// An error of a server and its time.
+/// A server's error and the time when it was processed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerFailure {

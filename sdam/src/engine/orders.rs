@@ -55,8 +55,7 @@ impl Orders {
     /// Appends an order. The caller has to [wake](Self::wake) the task.
     pub(crate) fn push(&self, order: Order) {
         let orders = &mut self.lock().news.orders;
-        // Every server has such a list, which seldom holds more than one order, so it is kept
-        // small.
+        // Keeps the list small: each server has one, and it seldom holds more than one order.
         orders.reserve_exact(1);
         orders.push(order);
     }
@@ -100,7 +99,7 @@ impl Orders {
             return Poll::Pending;
         }
         let end = state.news.end;
-        // The list keeps its capacity.
+        // Swapping the lists preserves their capacity.
         mem::swap(&mut state.news, news);
         state.news.look = false;
         state.news.check = false;

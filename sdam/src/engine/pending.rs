@@ -1,4 +1,4 @@
-//! Selections with a published start and no published end.
+//! Selections that have published their started event, but not yet their last event.
 
 use std::{
     collections::BTreeMap,
@@ -15,14 +15,14 @@ use sdam_events::queue::EventQueue;
 
 use crate::sync::{Mutex, MutexGuard};
 
-/// The selections with a published start and no published end.
+/// The selections that have published their started event, but not yet their last event.
 ///
-/// Closing the topology ends all of them (K-7), so that `TopologyClosed` is the last event even if
-/// the application holds futures that it does not poll.
+/// Closing the topology ends these selections (K-7), so that `TopologyClosed` is the last event
+/// even if the application holds futures that it does not poll.
 ///
-/// Every step of a selection is published under this lock, so no step follows the end that closing
-/// publishes. The lock may be taken while the topology is locked, but not vice versa, and only for
-/// selections whose events a sink wants.
+/// A selection's events are published under this lock, so none of them follows the failed event
+/// that closing publishes. The lock may be taken while the topology is locked, but not vice versa,
+/// and only for selections whose events a sink wants.
 #[derive(Debug, Default)]
 pub(crate) struct PendingSelections(Mutex<State>);
 
@@ -37,7 +37,7 @@ struct State {
 pub(crate) type Started = (Arc<Selection>, Instant);
 
 impl PendingSelections {
-    /// Publishes the start of a selection and returns its number; `None` once closed.
+    /// Publishes a selection's started event and returns its number; `None` once closed.
     pub(crate) fn begin(&self, started: Started, publish: impl FnOnce()) -> Option<u64> {
         let mut state = self.lock();
         if state.closed {
@@ -50,7 +50,7 @@ impl PendingSelections {
         Some(number)
     }
 
-    /// Publishes a step of a selection, unless it has ended.
+    /// Publishes an intermediate event of a selection, unless the selection has ended.
     pub(crate) fn step(&self, number: u64, publish: impl FnOnce()) {
         let state = self.lock();
         if state.selections.contains_key(&number) {
@@ -58,7 +58,8 @@ impl PendingSelections {
         }
     }
 
-    /// Publishes the end of a selection, unless it has ended. Returns whether it published.
+    /// Publishes a selection's last event, unless it has ended already. Returns whether it
+    /// published.
     pub(crate) fn end(&self, number: u64, publish: impl FnOnce()) -> bool {
         let mut state = self.lock();
         let open = state.selections.remove(&number).is_some();
@@ -68,7 +69,7 @@ impl PendingSelections {
         open
     }
 
-    /// Publishes the failure of all selections, oldest first, and refuses new ones.
+    /// Publishes a failed event for each selection, oldest first, and refuses new selections.
     pub(crate) fn close(
         &self,
         events: &EventQueue,
@@ -95,5 +96,5 @@ impl PendingSelections {
     }
 }
 
-/// The error text of a selection that fails because the topology is closed.
+/// The error message of a selection that fails because the topology is closed.
 pub(crate) const CLOSED: &str = "the topology is closed: start a new one to select servers";

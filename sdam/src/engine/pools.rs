@@ -1,10 +1,10 @@
-//! Type erasure of pools: the engine compiles once for all pools.
+//! Type erasure for pools, so that the engine compiles once for all pool types.
 
 use std::{any::Any, fmt::Debug};
 
 use sdam_transport::pool::{PoolContext, PoolFactory, PoolHandle};
 
-/// A [`PoolFactory`] of any pool.
+/// A [`PoolFactory`] for pools of any type.
 pub(crate) trait CreatePool: Send + Sync + Debug {
     fn create_pool(&self, context: PoolContext) -> Box<dyn PoolHandle>;
 }

@@ -18,15 +18,15 @@ use crate::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
-/// The number of counters among which an operation count is divided.
+/// The number of counters into which a server's operation count is split.
 const LANES: usize = 4;
 
 /// The engine's state of a server, besides its description.
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) core: Arc<ServerCore>,
-    /// Each lane's reference count, less one for this field, is the number of operations that were
-    /// started through it.
+    /// The operation counters. A lane's reference count, less one for this field, is the number of
+    /// operations in progress that it counts.
     lanes: [CountedArc<Lane>; LANES],
     pub(crate) orders: Orders,
     failures: Mutex<ServerFailures>,
@@ -117,7 +117,7 @@ impl Server {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the evidence of the server's silence.
+    /// Returns the evidence that the server no longer answers.
     pub(crate) fn silence(&self) -> Silence {
         *self.silence.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn held_operations_are_counted_on_every_lane() {
-        // An operation counts while it is held, and no longer once it is dropped (L-43, L-44).
+        // An operation is counted until its handle is dropped (L-43, L-44).
         let address = ServerAddress::new("a", 1);
         let server = Server::new(ServerId::from_u64(1), address);
         assert_eq!(server.operation_count(), 0);

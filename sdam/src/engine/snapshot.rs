@@ -39,8 +39,8 @@ impl Snapshot {
     }
 
     /// Returns whether the runtime has dropped the tasks of all servers although the topology was
-    /// not closed, so that no server will ever be known again. False behind a load balancer, which
-    /// has no task.
+    /// not closed, so that every server stays Unknown. False behind a load balancer, which has no
+    /// task.
     pub(crate) fn is_abandoned(&self) -> bool {
         !self.servers.is_empty() && self.servers.iter().all(|server| server.is_abandoned())
     }

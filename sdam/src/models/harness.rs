@@ -29,7 +29,7 @@ use sdam_transport::{
 
 use crate::{Topology, TopologyBuilder, testing::play_check};
 
-/// Longer timers never fire in a model: another event has to end the wait.
+/// Timers longer than this never fire in a model: another event has to end the wait.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A topology with the seed `a:1`, and the tasks that have not started.
@@ -52,8 +52,8 @@ struct Held {
 }
 
 impl Harness {
-    /// Starts a harness whose servers answer each hello with the next of `replies`, and no hello
-    /// after the last one.
+    /// Starts a harness whose servers answer each hello with the next of `replies`, and stop
+    /// answering after the last.
     pub(super) fn new(replies: &[Document]) -> Self {
         Self::start(replies, |builder| builder)
     }
@@ -78,7 +78,7 @@ impl Harness {
         self.topology.snapshot().description().servers()[0].id
     }
 
-    /// Applies a reply of the seed.
+    /// Applies a reply from the seed.
     pub(super) fn checked(&self, reply: &Document) {
         let (reply, rtt) = (bytes(reply), Duration::from_millis(1));
         play_check(&self.topology, self.seed(), Ok(&reply), rtt);

@@ -19,7 +19,7 @@ fn is_pool(pool: Option<&dyn PoolHandle>, other: &Arc<NoPools>) -> bool {
 
 #[test]
 fn operations_are_counted_exactly_on_one_lane_and_on_two() {
-    // An operation counts from its selection to its end (L-43).
+    // An operation is counted from its selection to its end (L-43).
     for lanes in [[0, 0], [0, 1]] {
         explore(None, move || {
             let server = Arc::new(server(Arc::new(NoPools)));
@@ -43,7 +43,7 @@ fn operations_are_counted_exactly_on_one_lane_and_on_two() {
 
 #[test]
 fn an_operation_that_outlives_its_server_releases_the_pool_when_it_ends() {
-    // A dropped operation no longer counts (L-44).
+    // A dropped operation is no longer counted (L-44).
     explore(None, || {
         let pool = Arc::new(NoPools);
         let server = server(Arc::clone(&pool));

@@ -8,7 +8,7 @@ use super::harness::{Harness, member};
 
 #[test]
 fn waiting_selections_are_woken_by_concurrent_publications() {
-    // A selection waits for changes of the topology (L-62).
+    // A waiting selection sees every change of the topology (L-62).
     explore(2, || {
         let harness = Harness::new(&[]);
         let waiters = [(); 2].map(|()| {

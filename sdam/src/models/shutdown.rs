@@ -18,7 +18,8 @@ use super::harness::{Harness, bytes, member};
 struct Names(Arc<Mutex<Vec<EventName>>>);
 
 impl Names {
-    /// Checks that every start has an end, before the last event.
+    /// Checks that there are as many `end` as `start` events, and that `TopologyClosed` is the
+    /// last.
     fn check(&self, start: EventName, end: EventName) {
         let names = self.0.lock().unwrap();
         let count = |name| names.iter().filter(|one| **one == name).count();
@@ -39,7 +40,7 @@ impl EventSink for Names {
 
 #[test]
 fn closing_waits_for_the_last_event_and_for_every_heartbeat_to_end() {
-    // Every heartbeat ends, and TopologyClosed is the last event (J-13, I10).
+    // Every started heartbeat ends, and TopologyClosed is the last event (J-13, I10).
     explore(2, || {
         let names = Names::default();
         let harness = Harness::with_sink(&[], names.clone());

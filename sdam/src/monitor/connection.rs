@@ -71,7 +71,8 @@ impl Answer {
 /// A monitoring connection.
 ///
 /// The operation in progress owns the connection, so dropping the operation also closes the
-/// connection. So the reply to a cancelled check is never mistaken for that to a later one.
+/// connection. The reply to a cancelled check is therefore never mistaken for the reply to a later
+/// one.
 #[derive(Default)]
 pub(crate) struct MonitorConnection {
     idle: Option<Wire>,
@@ -83,7 +84,7 @@ pub(crate) struct Wire {
     clock: Arc<dyn Clock>,
     pub(crate) connection: Box<dyn Connection>,
     pub(crate) exchange: Exchange,
-    /// True if a user was authenticated, in single-threaded mode.
+    /// True if the connection was authenticated; only in single-threaded mode.
     pub(crate) is_authenticated: bool,
     max_hello_size: usize,
 }
@@ -155,7 +156,7 @@ impl MonitorConnection {
         self.idle = None;
     }
 
-    /// Becomes ready when the operation in progress ends; stays pending without one.
+    /// Becomes ready when the operation in progress ends; stays pending if there is none.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Answer> {
         let Some(busy) = &mut self.busy else {
             return Poll::Pending;
@@ -167,7 +168,7 @@ impl MonitorConnection {
     }
 
     /// Waits until the operation in progress ends; returns `None` at the deadline. An answer that
-    /// has already arrived counts, even if the deadline has passed.
+    /// has already arrived is returned even if the deadline has passed.
     pub(crate) async fn answer(
         &mut self,
         clock: &dyn Clock,

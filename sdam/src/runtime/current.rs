@@ -24,7 +24,7 @@ pub fn current() -> Result<Runtime, CurrentError> {
     choose(ENABLED)
 }
 
-/// An error of [`current`]: no runtime could be chosen.
+/// The error of [`current`] if no runtime could be chosen.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CurrentError {
@@ -80,7 +80,7 @@ pub(super) fn choose<R>(enabled: &[Adapter<R>]) -> Result<R, CurrentError> {
 }
 
 impl fmt::Debug for CurrentError {
-    /// Prints the `Display` text, for programs whose `main` returns the error.
+    /// Prints the same as `Display`, for programs whose `main` returns the error.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }

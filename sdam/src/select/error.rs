@@ -7,9 +7,10 @@ use sdam_core::{event::SelectionFailure, options::ConfigError, topology::Topolog
 use super::timeout::SelectionTimeout;
 use crate::engine::pending::CLOSED;
 
-/// The error of a server selection.
+/// An error from server selection.
 ///
-/// `{}` is one line; `{:#}` of a timeout prints all details. `{:?}` and `{:#?}` print the same.
+/// `{}` prints one line; for a timeout, `{:#}` prints all details. `{:?}` and `{:#?}` print the
+/// same.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum SelectionError {
@@ -63,8 +64,8 @@ impl SelectionError {
         }
     }
 
-    /// Returns the text for events and logs, without the selector and the topology description,
-    /// which they contain anyway (Server Selection: "Server Selection Failed Message").
+    /// Returns the message for events and logs, without the selector and the topology description,
+    /// which they contain separately (Server Selection: "Server Selection Failed Message").
     pub(crate) fn without_description(&self) -> String {
         match self {
             Self::Timeout(timeout) => timeout.without_description(),
@@ -96,7 +97,7 @@ impl fmt::Display for SelectionError {
 }
 
 impl fmt::Debug for SelectionError {
-    /// Prints the `Display` text, for programs whose `main` returns the error.
+    /// Prints the same as `Display`, for programs whose `main` returns the error.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }

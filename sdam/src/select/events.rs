@@ -16,7 +16,7 @@ use sdam_transport::clock::Clock;
 use super::error::SelectionError;
 use crate::engine::snapshot::Published;
 
-/// The parts of a topology that the events of selections need.
+/// The parts of a topology that selection events need.
 #[derive(Clone, Copy)]
 pub(crate) struct SelectionContext<'t> {
     pub(crate) published: &'t Published,
@@ -38,7 +38,7 @@ impl SelectionContext<'_> {
     }
 }
 
-/// Publishes the steps of a selection, if a sink wants them. Dropping it publishes a failure.
+/// Publishes the events of a selection, if a sink wants them. Dropping it publishes a failed event.
 pub(crate) struct SelectionEvents<'t> {
     context: SelectionContext<'t>,
     pub(crate) started: Instant,
@@ -49,7 +49,7 @@ pub(crate) struct SelectionEvents<'t> {
 impl<'t> SelectionEvents<'t> {
     pub(crate) fn begin(context: SelectionContext<'t>, criteria: &Criteria) -> Self {
         let started = context.clock.now();
-        // If the queue drops the start of a selection, no other step is published.
+        // If the queue drops a selection's started event, none of its later events is published.
         let events = context.events;
         let wanted = events.wants_any(Interest::SELECTION) && events.admits_operation(started);
         let selection =

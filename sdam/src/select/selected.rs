@@ -31,7 +31,7 @@ pub struct SelectedServer<P = NoPools> {
     pool: PhantomData<fn() -> P>,
 }
 
-/// A [`SelectedServer`] of any pool.
+/// A [`SelectedServer`] without its pool type.
 pub(crate) struct Selected {
     lane: CountedArc<Lane>,
     server_type: ServerType,
@@ -121,8 +121,8 @@ impl<P> SelectedServer<P> {
         self.selected.rtt
     }
 
-    /// Returns the pool's generation at the time of the selection, for error reports of connections
-    /// opened later. Behind a load balancer, each service has its own.
+    /// Returns the pool's generation at the time of the selection, for error reports about
+    /// connections opened later. Behind a load balancer, each service has its own generation.
     pub fn generation(&self) -> Generation {
         self.selected.generation
     }

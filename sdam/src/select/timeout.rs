@@ -10,16 +10,16 @@ use crate::engine::failures::{ServerFailure, ServerFailures};
 
 /// The error of a selection that has timed out.
 ///
-/// `{}` prints one line: the specification's text, the time that the selection waited and the
-/// option that limited it, and the most probable problem with its remedy (L-80, L-81). `{:#}` also
-/// prints the criteria, each server with its state and its first and last error, and all probable
-/// problems.
+/// `{}` prints one line: the message that the Server Selection specification requires, the time
+/// that the selection waited and the option that limited it, and the most probable problem with its
+/// remedy (L-80, L-81). `{:#}` also prints the criteria, each server with its state and its first
+/// and last error, and all probable problems.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct SelectionTimeout {
     /// The criteria of the selection.
     pub criteria: Criteria,
-    /// The topology description at the end.
+    /// The topology description when the selection failed.
     pub description: Arc<TopologyDescription>,
     /// The result of applying the criteria to each server.
     pub explanation: Explanation,
@@ -56,9 +56,9 @@ pub enum LimitSource {
 }
 
 impl SelectionTimeout {
-    /// Returns the text for events and logs, without the selector and the topology description with
-    /// the servers' errors, which they contain anyway (Server Selection: "Server Selection Failed
-    /// Message").
+    /// Returns the message for events and logs, without the selector and the topology description
+    /// with the servers' errors, which they contain separately (Server Selection: "Server Selection
+    /// Failed Message").
     pub(crate) fn without_description(&self) -> String {
         format!("no server was suitable; {}", Wait(self))
     }
@@ -123,7 +123,7 @@ impl fmt::Display for SelectionTimeout {
 }
 
 impl fmt::Debug for SelectionTimeout {
-    /// Prints the `Display` text, for programs whose `main` returns the error.
+    /// Prints the same as `Display`, for programs whose `main` returns the error.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }

@@ -24,7 +24,8 @@ impl Waiters {
     /// Counts a waiter until the guard is dropped. Returns `None` if `limit` selections are already
     /// waiting. The second value is true for the first waiter, which has to wake the monitors.
     pub(crate) fn enter(&self, limit: usize) -> Option<(WaiterGuard<'_>, bool)> {
-        // A refused waiter is never counted; otherwise the first waiter could see a count of one.
+        // A refused waiter is not counted even briefly: otherwise the first waiter might see a
+        // count of one and not wake the monitors.
         let more = |waiters: usize| (waiters < limit).then_some(waiters + 1);
         let taken = self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more);
         let before = taken.ok()?;

@@ -25,8 +25,8 @@ impl Scanner {
         member.is_some_and(|member| member.is_connected() && !member.is_authenticated())
     }
 
-    /// Authenticates the open connection to `server`, if there is an authenticator and this has not
-    /// been done yet. A failure is reported, and closes the connection.
+    /// Authenticates the open connection to `server`, if there is an authenticator and the
+    /// connection is not authenticated yet. A failure is reported, and closes the connection.
     pub(super) async fn authenticate(&mut self, server: ServerId) -> Result<(), Error> {
         let Some(authenticator) = self.authenticator.clone() else {
             return Ok(());

@@ -36,8 +36,9 @@ impl Scanner {
         Input::Due { timer, wanted }
     }
 
-    /// Sends `ping` on the server's connection, or continues to wait for the reply to one. Any
-    /// reply shows that the connection is alive; without one, the connection is closed.
+    /// Sends `ping` on the server's connection, or continues to wait for the reply to an earlier
+    /// one. Any reply shows that the connection is alive; if none arrives, the connection is
+    /// closed.
     pub(super) async fn probe(&mut self, server: ServerId) -> Input {
         let outcome = self.ping(server).await;
         if let (Err(_), Some(member)) = (&outcome, self.members.get_mut(&server)) {
@@ -119,7 +120,7 @@ impl Scanner {
         Ok(())
     }
 
-    /// Returns the deadline of the reply to a request sent now.
+    /// Returns the deadline for the reply to a request sent now.
     pub(super) fn reply_deadline(&self) -> Option<Instant> {
         let limit = self.shared.config.connect_timeout?;
         Some(self.now() + limit)

@@ -54,7 +54,7 @@ impl<'t> ScanConnection<'t> {
     }
 
     /// Marks the connection as authenticated, for drivers that authenticate it themselves. An
-    /// overload error of a check then does not close it.
+    /// overload error from a check then does not close the connection.
     pub fn set_authenticated(&mut self) {
         self.member.set_authenticated(self.shared);
     }

@@ -31,7 +31,7 @@ pub(super) struct Member {
     /// closed only when the next one opens, because an operation may report its error after the
     /// connection is closed.
     pub(super) counted: Option<ServiceConnection>,
-    /// The `maxWireVersion` of the connection to that service.
+    /// The `maxWireVersion` of the connection to the service.
     pub(super) max_wire_version: i32,
 }
 

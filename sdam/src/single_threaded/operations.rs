@@ -19,8 +19,8 @@ impl<P: PoolHandle> ScanTopology<P> {
     /// Reports an error on the connection to `server`.
     ///
     /// Any error may be reported; irrelevant ones are ignored. All effects have run when the call
-    /// returns. A network error, or a reply without `ok`, also closes the connection. After an
-    /// error of a former primary, the next selection scans first (SDAM: "not writable primary and
+    /// returns. A network error, or a reply without `ok`, also closes the connection. If a former
+    /// primary returned the error, the next selection scans first (SDAM: "not writable primary and
     /// node is recovering"). Performs no I/O.
     pub fn handle_error(&mut self, server: ServerId, error: &ErrorReport) -> ErrorOutcome {
         let outcome = self.scanner.handle_error(server, error);
@@ -32,8 +32,8 @@ impl<P: PoolHandle> ScanTopology<P> {
     /// an [authenticator](crate::TopologyBuilder::authenticator).
     ///
     /// It is usually open after a selection, because the scan has opened it;
-    /// [`connect`](Self::connect) authenticates it. The call counts as a use of the connection, and
-    /// so defers its next probe.
+    /// [`connect`](Self::connect) authenticates it. The call is treated as a use of the connection,
+    /// and so defers its next probe.
     pub fn connection(&mut self, server: ServerId) -> Option<ScanConnection<'_>> {
         let scanner = &mut self.scanner;
         scanner.follow();
@@ -73,8 +73,8 @@ impl<P: PoolHandle> ScanTopology<P> {
     ///
     /// # Errors
     ///
-    /// If the server has answered with an error; if there is no connection and none could be opened
-    /// and authenticated; if the connection string has a user, and the topology no
+    /// If the server returns an error; if there is no connection and none could be opened and
+    /// authenticated; if the connection string has a user, but the topology has no
     /// [authenticator](crate::TopologyBuilder::authenticator); if the connection broke, or the
     /// received message is not the reply to the command, has no `ok`, or is not BSON.
     ///

@@ -56,7 +56,8 @@ impl Scanner {
         let of = |selected: &Selected| (selected.id(), selected.address().clone());
         let mut outcome = reported.events.end(outcome, of);
         self.deliver();
-        // The history is a sink, so it includes this call only after the delivery.
+        // A sink records the history, so it contains the events of this call only after they are
+        // delivered.
         if let (Err(SelectionError::Timeout(timeout)), Some(history)) =
             (&mut outcome, &shared.history)
         {

@@ -98,12 +98,12 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         /// "Application-Provided Server Selector").
         pub fn selector(selector: impl Selector + 'static) => selector = Some(Arc::new(selector));
 
-        /// Sets the client metadata of every connection's handshake, including the platform. The
+        /// Sets the client metadata for every connection's handshake, including the platform. The
         /// default names this crate and reads the process environment.
         pub fn metadata(metadata: ClientMetadata) => metadata = Some(Metadata::Own(Mutex::new(metadata)));
     }
 
-    /// Sets the function that encodes the `client` document of every connection's handshake in
+    /// Sets the function that encodes the `client` document for every connection's handshake in
     /// BSON, for drivers, in place of [`metadata`](Self::metadata). `is_faas` is true if the
     /// program runs on a FaaS platform, where `serverMonitoringMode=auto` means polling.
     ///

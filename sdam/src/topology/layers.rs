@@ -66,7 +66,7 @@ fn refusal(option: &str, value: &str, (reason, remedy): (&str, &str)) -> ConfigE
     ConfigError::new(option, value, reason, remedy)
 }
 
-/// A reason and a remedy.
+/// The reason for a refusal, and its remedy.
 type Refusal = (&'static str, &'static str);
 
 const X509: &str = "MONGODB-X509";

@@ -11,7 +11,8 @@ use sdam_transport::handshake::{ClientMetadata, DriverInfo};
 /// The client metadata.
 #[derive(Debug)]
 pub(crate) enum Metadata {
-    /// Wrapping libraries may be appended at run time.
+    /// The default metadata, or that of the builder. Wrapping libraries may be appended at run
+    /// time.
     Own(Mutex<ClientMetadata>),
     Driver(DriverDocument),
 }
@@ -31,8 +32,8 @@ pub(crate) struct MetadataHandshake {
 }
 
 impl MetadataHandshake {
-    /// Creates the handshakes; an error if a driver's document is not valid. The name of the
-    /// application is not added to a driver's document, which has it already.
+    /// Creates the handshakes. Returns an error if a driver's document is not valid. The
+    /// application's name is not added to a driver's document, which already contains it.
     pub(crate) fn new(metadata: Metadata, options: &Options) -> Result<Self, ConfigError> {
         match (&metadata, &options.app_name) {
             (Metadata::Own(metadata), Some(name)) => {
@@ -53,7 +54,7 @@ impl MetadataHandshake {
         }
     }
 
-    /// Returns the handshake of a new connection.
+    /// Returns the handshake for a new connection.
     pub(crate) fn handshake(&self) -> Arc<Handshake> {
         let client = match &self.metadata {
             Metadata::Own(metadata) => lock(metadata).encode(),

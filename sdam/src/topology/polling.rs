@@ -13,8 +13,8 @@ use super::shared::Shared;
 use crate::{engine::snapshot::Snapshot, srv::Lookup};
 
 impl Shared {
-    /// Looks up the SRV record if `output` requests it, and returns the outcome; `None` for any
-    /// other output.
+    /// Looks up the SRV record if `output` requests it, and returns the outcome. Returns `None` for
+    /// any other output.
     pub(crate) async fn look_up(&self, output: Option<Output>) -> Option<Input> {
         let Some(Output::LookUp { name, deadline }) = output else {
             return None;
@@ -26,7 +26,7 @@ impl Shared {
 }
 
 /// The task that polls the SRV record. It is separate, so that look-ups delay no other task (N-27),
-/// and counts as a task of the topology until it is dropped.
+/// and is counted among the topology's tasks until it is dropped.
 #[derive(Debug)]
 pub(super) struct SrvTask(Arc<Shared>);
 
@@ -38,7 +38,8 @@ impl SrvTask {
         Some(Self(Arc::clone(shared)))
     }
 
-    /// Polls until the topology is closed, or has a type that is not polled, which is permanent.
+    /// Polls until the topology is closed, or until its type becomes one that is never polled
+    /// again.
     pub(super) async fn run(self) {
         let other = |snapshot: &Snapshot| {
             let polls = snapshot.description.topology_type().polls_srv();

@@ -17,7 +17,7 @@ use crate::{
 };
 
 impl Shared {
-    /// Selects from the current snapshot, without lock, allocation or waiting.
+    /// Selects from the current snapshot, without locking, allocating or waiting.
     #[expect(clippy::inline_always, reason = "to copy the result costs a tenth of a selection")]
     #[inline(always)]
     pub(crate) fn try_select(
@@ -83,7 +83,7 @@ impl Shared {
             if either(changed, &mut expiry).await {
                 continue;
             }
-            // A change that occurs together with the deadline counts (L-63).
+            // A change at the time of the deadline is still considered (L-63).
             return match self.try_select(criteria)? {
                 Some(selected) => Ok(selected),
                 None => Err(self.timed_out(criteria, limit, events.started)),

@@ -20,14 +20,14 @@ use crate::{
     },
 };
 
-/// The reason of a wake-up, most urgent first.
+/// The reason for a wake-up, most urgent first.
 enum Next {
     News,
     Answer(ConnId, Answer),
     Due,
 }
 
-/// The task that checks a server. It counts as a task of the topology until it is dropped.
+/// The task that checks a server. It is counted among the topology's tasks until it is dropped.
 #[derive(Debug)]
 pub(super) struct ServerTask {
     shared: Arc<Shared>,
@@ -75,8 +75,8 @@ impl ServerTask {
     /// Waits for orders, requests, an answer, or the deadline.
     ///
     /// Orders precede answers, so that no answer is taken from a connection that is to be closed.
-    /// Answers precede the deadline, so that a reply that arrived while the host was suspended
-    /// counts.
+    /// Answers precede the deadline, so that a reply that arrived while the host was suspended is
+    /// not treated as late.
     async fn next(
         &self,
         news: &mut News,

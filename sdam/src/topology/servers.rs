@@ -8,8 +8,8 @@ use sdam_transport::pool::{NoPools, PoolHandle};
 use super::Topology;
 use crate::engine::{pools, server::ServerCore, snapshot::Snapshot};
 
-/// A server of a topology, with its pool. Unlike a [`SelectedServer`](crate::SelectedServer), it
-/// does not count as an operation in progress, and may be of any type.
+/// A server of a topology, with its pool. Unlike a [`SelectedServer`](crate::SelectedServer), it is
+/// not counted as an operation in progress, and may have any server type.
 ///
 /// Use it for work on all pools, such as filling them before the first operation, or ending cursors
 /// before the topology is closed. It may be kept across an await; its pool is closed when the

@@ -45,7 +45,7 @@ use crate::{
     sync::{Mutex, MutexGuard},
 };
 
-/// The number of counters from which random numbers are drawn.
+/// The number of counters from which random numbers are derived.
 const LANES: usize = 4;
 
 /// The state of a topology of either kind.
@@ -123,7 +123,7 @@ impl Shared {
         if let Background::Caller(_) = background {
             deployment = deployment.with_scans(&options);
         }
-        // Without a resolver, a driver may poll by itself.
+        // Without a resolver, the topology does not poll the SRV record, but a driver may.
         if backend.resolver.is_some() {
             deployment = deployment.with_srv_polling(&options);
         }
@@ -182,7 +182,7 @@ impl Shared {
         explain_from(&snapshot, &self.settings, criteria, self.now())
     }
 
-    /// Passes an input to the engine. On return all outputs have run, even after a panic of a pool.
+    /// Passes an input to the engine. All outputs have run on return, even if a pool panics.
     pub(crate) fn handle(self: &Arc<Self>, input: Input) {
         self.change(|engine, now| ((), engine.handle(now, input, &self.published)));
     }
@@ -195,7 +195,7 @@ impl Shared {
         })
     }
 
-    /// Passes a reported error of an operation or a pool to the engine.
+    /// Passes an error reported by an operation or a pool to the engine.
     pub(crate) fn handle_error(
         self: &Arc<Self>,
         server: ServerId,
@@ -300,8 +300,8 @@ impl Shared {
         }
     }
 
-    /// Wakes every server's task to read its deadline again, which selections that wait may have
-    /// advanced.
+    /// Wakes every server's task to read its deadline again, because waiting selections may have
+    /// advanced it.
     pub(crate) fn announce_waiters(&self) {
         for server in self.published.load().servers.iter() {
             server.orders.look();
@@ -330,8 +330,8 @@ impl Shared {
         answer
     }
 
-    /// Changes the engine. The task of `own`, which makes this call, takes its orders next and is
-    /// not woken.
+    /// Changes the engine. The task of the server `own` is not woken, because it makes this call
+    /// and takes its orders next.
     fn change_for<T>(
         self: &Arc<Self>,
         own: Option<ServerId>,

@@ -15,11 +15,11 @@ const CLOSED: usize = 1;
 
 /// Counts the tasks of a topology, so that closing can wait for the last of them.
 ///
-/// Closing and the end of the last task may race. Both change the same word, so exactly one of
-/// them observes the end.
+/// Closing and the end of the last task may race. Both change the same integer, so exactly one of
+/// them observes that no task remains.
 #[derive(Debug, Default)]
 pub(crate) struct Tasks {
-    /// `TASK` for each task that is alive, and `CLOSED`.
+    /// `TASK` for each live task, plus `CLOSED` after closing.
     state: AtomicUsize,
     ended: Event,
 }

@@ -23,7 +23,7 @@ use crate::{engine::snapshot::Snapshot, sync::EventListener};
 #[must_use = "a stream does nothing unless it is polled"]
 pub struct TopologyWatch {
     shared: Arc<Shared>,
-    /// The version seen last.
+    /// The version of the last snapshot returned.
     seen: Option<u64>,
     listener: Option<EventListener>,
     ended: bool,

@@ -10,7 +10,7 @@ fn policy() -> Policy {
     Policy { is_enabled: true, has_limit: false, max_adaptive_retries: 2 }
 }
 
-/// Returns the failure of a command that was sent, with this code and these labels.
+/// Returns the failure of a sent command, with the given error code and labels.
 fn failure(code: i32, labels: &[&str]) -> Failure {
     let error = Error::new(ErrorKind::Command, Stage::Operation, "no")
         .with_code(code)
