@@ -34,7 +34,8 @@ impl EventSink for Counters {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match &event.kind {
             EventKind::ServerHeartbeatSucceeded { .. } => counts.heartbeats += 1,
-            // A check that was cancelled, for example by the end of the topology, has not failed.
+            // A check that was cancelled, for example because the topology was closed, has not
+            // failed.
             EventKind::ServerHeartbeatFailed { failure, .. }
                 if failure.kind() != ErrorKind::Cancelled =>
             {
@@ -55,7 +56,7 @@ impl EventSink for Counters {
     }
 }
 
-/// Counts from the start until the primary has changed.
+/// Counts heartbeats and failovers from the start until the primary has changed.
 async fn count(uri: &str, step_down: impl Fn() -> Result<()>) -> Result<Counts> {
     let counters = Arc::new(Counters::default());
     let topology = Topology::builder(uri)?.sink(Arc::clone(&counters)).start(runtime::tokio()?)?;

@@ -1,4 +1,4 @@
-//! A test of a program during an outage, in virtual time and reproducible from its seed.
+//! A test of a program during an outage. It runs in virtual time and is reproducible from its seed.
 //!
 //! `cargo run -p sdam-examples --example simulated_test [SEED]`, and `cargo test -p sdam-examples
 //! --example simulated_test`. `sdam::sim::cookbook` has more such tests.

@@ -5,7 +5,8 @@
 //! a clear and when the pool is closed.
 //!
 //! CMAP requires more than such a pool can do. deadpool knows neither connections that are being
-//! opened nor connections in use, and each check-out opens its own connection. So it has
+//! CMAP requires more than such a pool can do. deadpool knows neither connections that are being
+//! opened nor connections in use, and each check-out opens its own connection. There is
 //!
 //! - no eviction: after a clear, check-outs keep waiting until a connection is checked in,
 //! - no interruption: a running command ends only at its own time-out,
@@ -37,7 +38,7 @@ use sdam::{
 pub struct Pools {
     /// `maxPoolSize`, at least 1.
     pub max_size: usize,
-    /// The time limit of opening a connection; `None` for no limit.
+    /// The time limit for opening a connection; `None` for no limit.
     pub connect_timeout: Option<Duration>,
 }
 
@@ -54,7 +55,7 @@ pub struct Connector {
     context: PoolContext,
     timeout: Option<Duration>,
     state: Mutex<State>,
-    /// Notified by each clear and by the closing of the pool.
+    /// Notified on each clear and when the pool is closed.
     changed: Event,
 }
 
@@ -104,7 +105,7 @@ impl PoolHandle for Pool {
         own.changed.notify(1);
     }
 
-    /// Closes stale idle connections in a task, because this takes too long for a call by the
+    /// Closes stale idle connections in a task, because that takes too long for a call from the
     /// topology.
     fn background(&self) -> Option<Task> {
         let pool = self.clone();

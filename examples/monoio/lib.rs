@@ -1,8 +1,8 @@
 //! A runtime whose futures and sockets never leave their thread: an adapter for monoio as an
 //! application would write it.
 //!
-//! Tasks and all socket operations run on one thread, with which the engine and the application
-//! communicate by channels. Timers and DNS look-ups are the ones that `sdam-transport` offers to
+//! Tasks and all socket operations run on one thread; the engine and the application communicate
+//! with it by channels. Timers and DNS look-ups are the ones that `sdam-transport` offers to
 //! runtimes without their own.
 
 #![cfg(target_os = "linux")]

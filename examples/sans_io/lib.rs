@@ -89,7 +89,7 @@ impl Client {
         }
     }
 
-    /// Performs the outputs for connections. There are no pools and no sinks.
+    /// Carries out the outputs that concern connections. There are no pools and no sinks.
     fn handle(&mut self, input: Input) {
         let now = self.now();
         let mut changed = Vec::<ConnId>::new();

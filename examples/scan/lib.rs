@@ -99,7 +99,7 @@ pub fn run(request: &Request, output: &mut impl Write) -> Result<(), Error> {
     show(&mut topology, request, output)
 }
 
-/// Selects a server, and prints it with the time that the selection took and the topology.
+/// Selects a server, and prints the server, the time that the selection took, and the topology.
 fn show(
     topology: &mut BlockingTopology,
     request: &Request,

@@ -17,8 +17,8 @@ use crate::{
 /// block the thread, which then cannot notice a connection that another thread hands over.
 const TIMER_SLICE: Duration = Duration::from_millis(1);
 
-/// Checks out a connection, until `deadline` or, if there is none, within the limits of the
-/// options.
+/// Checks out a connection before `deadline` or, if there is none, within the time limits of the
+/// pool's options.
 pub(crate) async fn run(
     pool: &Arc<Inner>,
     deadline: Option<Instant>,
@@ -49,7 +49,7 @@ struct Waiting<'p> {
     pool: &'p Arc<Inner>,
     /// The place in the queue; `None` once the check-out has its result.
     ticket: Option<Ticket>,
-    /// The end of the operation, which replaces the limits of the options.
+    /// The deadline of the operation, which replaces the time limits of the pool's options.
     deadline: Option<Instant>,
 }
 
@@ -95,7 +95,7 @@ impl Waiting<'_> {
         }
     }
 
-    /// Ends the check-out because its operation has no time left.
+    /// Fails the check-out because its operation has no time left.
     fn expire(mut self, ticket: Ticket) -> Result<Box<Member>, Error> {
         self.ticket = None;
         self.pool.change(|machine| machine.expire(ticket))

@@ -85,7 +85,7 @@ impl PooledConnection {
         }
     }
 
-    /// Reports an error of this connection, see [`Established::report`].
+    /// Reports an error on this connection, see [`Established::report`].
     pub fn report(&self, error: Error) -> Error {
         self.member().established.report(error)
     }
@@ -107,7 +107,7 @@ impl PooledConnection {
         });
     }
 
-    /// Ends [`pin`](Self::pin).
+    /// Reverts [`pin`](Self::pin).
     pub fn unpin(&mut self) {
         let old = self.pin.take();
         self.pool.core.with(|machine| machine.unpin(old));

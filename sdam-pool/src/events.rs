@@ -62,7 +62,7 @@ impl PoolEvents {
         });
     }
 
-    /// Publishes that a check-out has started. The returned value publishes its end.
+    /// Publishes that a check-out has started. The returned value publishes whether it succeeded.
     pub(crate) fn check_out_started(&self) -> CheckOutEvents<'_> {
         self.publish(EventName::ConnectionCheckOutStarted, |server, address| {
             EventKind::ConnectionCheckOutStarted { server, address }
@@ -98,10 +98,10 @@ impl PoolEvents {
     }
 }
 
-/// The pending end event of a check-out. Dropping it publishes a failure.
+/// The outcome of a check-out that is yet to be published. Dropping it publishes a failure.
 #[must_use = "a check-out that is dropped was cancelled"]
 pub(crate) struct CheckOutEvents<'p>(
-    /// The events and the start; `None` if the end event is not wanted or already published.
+    /// The events and the start time; `None` if the outcome is not wanted or already published.
     Option<(&'p PoolEvents, Instant)>,
 );
 

@@ -82,8 +82,8 @@ impl Inner {
     }
 
     /// Opens the connection with number `id` and adds it to the pool. The attempt begins with the
-    /// call and ends with the future, even if the future is never polled. It does not keep the pool
-    /// alive.
+    /// call and ends when the future ends or is dropped, even if it was never polled. The future
+    /// does not keep the pool alive.
     pub(crate) fn open(self: &Arc<Self>, id: u64) -> impl Future<Output = ()> + Send + use<> {
         let mut attempt =
             Attempt { pool: Arc::downgrade(self), events: self.events.clone(), id, is_open: true };
@@ -139,7 +139,7 @@ impl Inner {
         }
     }
 
-    /// Closes a connection, and publishes its end unless `reason` is `None`.
+    /// Closes a connection, and publishes its closed event unless `reason` is `None`.
     pub(crate) fn close_member(&self, member: Box<Member>, reason: Option<ConnectionClosedReason>) {
         if let Some(reason) = reason {
             self.events.closed(member.id, reason, None);
@@ -157,12 +157,12 @@ impl Inner {
         for member in members {
             // Unwind safety: the connection, the only inconsistent state, is gone.
             let closing = AssertUnwindSafe(|| self.close_member(member, reason));
-            // The panic hook has reported it.
+            // The panic hook has already reported the panic.
             let _ = catch_unwind(closing);
         }
     }
 
-    /// Ends the pool because its worker was dropped early.
+    /// Shuts the pool down because its worker was dropped early.
     pub(crate) fn runtime_shut_down(&self) {
         self.change(Machine::runtime_shut_down);
         while let Some((members, reason)) = self.core.with(Machine::take_to_close) {
@@ -170,7 +170,7 @@ impl Inner {
         }
     }
 
-    /// Does the worker's tasks in a pool without a worker. Check-outs open their connections
+    /// Does the worker's tasks in a pool that has none. Check-outs open their connections
     /// themselves.
     pub(crate) fn work_by_caller(&self) {
         loop {
@@ -185,7 +185,7 @@ impl Inner {
         }
     }
 
-    /// Does the worker's tasks in a pool without a worker after a call of the topology, which holds
+    /// Does the worker's tasks in a pool that has none, after a call from the topology, which holds
     /// its lock.
     ///
     /// Behind a load balancer, closing a connection is reported to the topology, so connections are
@@ -216,8 +216,8 @@ impl Inner {
         self.work_under_lock();
     }
 
-    /// Ends the pool. The idle connections are closed later, but their end is published
-    /// immediately.
+    /// Closes the pool. The idle connections are closed later, but their closed events are
+    /// published immediately.
     pub(crate) fn close(&self) {
         let Some(idle) = self.core.with(Machine::close) else {
             return;
@@ -245,7 +245,7 @@ impl Drop for Inner {
 /// An attempt to open a connection. Dropping an unfinished attempt removes it from the pool.
 struct Attempt {
     pool: Weak<Inner>,
-    /// Publishes the end of an attempt that outlives the pool (J-26).
+    /// Publishes the closed event of an attempt that outlives the pool (J-26).
     events: PoolEvents,
     id: u64,
     is_open: bool,

@@ -56,7 +56,7 @@ pub(crate) struct Machine<C> {
     services: Services,
     /// Connections to close that the worker has not yet taken.
     to_close: Vec<ToClose<C>>,
-    /// The pending interruption of connections in use.
+    /// The interruption of connections in use that the worker has not yet carried out.
     interrupt: Option<Interruption>,
     /// The earliest time to open another connection for `minPoolSize` after a failed attempt.
     fill_at: Option<Instant>,
@@ -67,7 +67,7 @@ pub(crate) struct Machine<C> {
     armed: Option<Instant>,
     opened: u64,
     closed: u64,
-    /// The actions that the calls since the last unlocking leave to the caller.
+    /// The actions left to the caller by the calls since the lock was last released.
     pub(crate) after: After<C>,
 }
 
@@ -83,7 +83,8 @@ pub(crate) struct Config {
 
 #[derive(Debug)]
 enum State {
-    /// No check has succeeded yet, or the pool was cleared; contains the error of check-outs.
+    /// No check has succeeded yet, or the pool was cleared. Contains the error that check-outs
+    /// return.
     Paused(Option<Error>),
     Ready,
     Closed,
@@ -103,7 +104,7 @@ pub(crate) struct Idle<C> {
 #[derive(Debug)]
 struct ToClose<C> {
     connections: VecDeque<Idle<C>>,
-    /// The reason; `None` if the closing is already published.
+    /// The reason; `None` if the closed events are already published.
     reason: Option<ConnectionClosedReason>,
 }
 
@@ -233,10 +234,10 @@ impl<C: Pooled> Machine<C> {
         self.wake_worker();
     }
 
-    /// Ends the pool (CMAP: "Closing a Connection Pool"). Returns the idle connections, unless the
-    /// pool is closed already.
+    /// Closes the pool (CMAP: "Closing a Connection Pool"). Returns the idle connections, unless
+    /// the pool is already closed.
     ///
-    /// The caller publishes the events of closing and passes the connections to
+    /// The caller publishes their closed events and passes the connections to
     /// [`close_later`](Self::close_later).
     pub(crate) fn close(&mut self) -> Option<VecDeque<Idle<C>>> {
         if let State::Closed = self.state {
@@ -247,7 +248,7 @@ impl<C: Pooled> Machine<C> {
         Some(self.take_idle())
     }
 
-    /// Passes connections to the worker to be closed; their closing is already published.
+    /// Passes connections to the worker to be closed; their closed events are already published.
     pub(crate) fn close_later(&mut self, connections: VecDeque<Idle<C>>) {
         self.to_close.push(ToClose { connections, reason: None });
         self.cancel_attempts();
@@ -367,7 +368,7 @@ impl<C: Pooled> Machine<C> {
         }
     }
 
-    /// Returns the error of check-outs that the last clear or the end of the pool evicted.
+    /// Returns the error for check-outs that are evicted by a clear or because the pool is closed.
     fn eviction(&self) -> Error {
         let address = &self.config.address;
         match &self.state {
@@ -385,8 +386,8 @@ impl<C: Pooled> Machine<C> {
         }
     }
 
-    /// Returns whether the connection's service was cleared. Such a clear evicts no check-out
-    /// (CMAP: "Clearing a load balanced pool").
+    /// Returns whether the connection's service was cleared. Clearing a service evicts no
+    /// check-outs (CMAP: "Clearing a load balanced pool").
     fn has_lost_service(&self, connection: &C) -> bool {
         let is_ready = matches!(self.state, State::Ready);
         is_ready && connection.service().is_some() && self.is_stale(connection)

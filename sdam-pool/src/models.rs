@@ -103,7 +103,7 @@ fn close(pool: &Pool) {
     }
 }
 
-/// Runs `act` on a thread of its own.
+/// Runs `act` on a separate thread.
 fn beside(pool: &Arc<Pool>, act: impl FnOnce(&Pool) + Send + 'static) -> thread::JoinHandle<()> {
     let pool = Arc::clone(pool);
     thread::spawn(move || act(&pool))
@@ -142,7 +142,7 @@ async fn work(pool: &Pool) {
 
 #[test]
 fn a_waiting_check_out_gets_the_connection_that_another_thread_checks_in() {
-    // A waiting check-out takes a connection that is checked in meanwhile (P-5).
+    // A waiting check-out takes a connection that is checked in while it waits (P-5).
     explore(None, || {
         let pool = pool(1);
         let connection = first_connection(&pool);
@@ -156,7 +156,7 @@ fn a_waiting_check_out_gets_the_connection_that_another_thread_checks_in() {
 
 #[test]
 fn a_check_out_that_is_dropped_while_it_is_served_passes_the_connection_on() {
-    // The next check-out gets the connection (P-9).
+    // If a check-out is dropped while it is served, the next one gets the connection (P-9).
     explore(3, || {
         let pool = pool(1);
         let connection = first_connection(&pool);

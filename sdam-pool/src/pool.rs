@@ -62,9 +62,9 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// An error of the pool ([`Error::is_retryable_pool`]) if it is paused or closed, or was cleared,
-    /// or if no connection became available in time. The error of the connection if it could not be
-    /// established; the topology has already processed it.
+    /// An error of the pool itself ([`Error::is_retryable_pool`]) if the pool is paused, was
+    /// cleared or is closed, or if no connection became available in time; otherwise the error that
+    /// prevented the connection, which the topology has already processed.
     ///
     /// # Cancel safety
     ///

@@ -12,7 +12,7 @@ use sdam_transport::clock::DeadlineTimer;
 
 use crate::{inner::Inner, machine::Work};
 
-/// The background task of a pool. If it is dropped early, polled or not, the pool ends.
+/// The background task of a pool. If it is dropped early, polled or not, all check-outs fail.
 pub(crate) struct Worker {
     pool: Weak<Inner>,
     /// Attempts to open connections, at most `maxConnecting`.
@@ -67,7 +67,7 @@ impl Worker {
         self.attempts.retain(|(id, _)| !is_cancelled(*id));
     }
 
-    /// Polls all attempts (there are few). Returns whether one has ended.
+    /// Polls all attempts, of which there are few. Returns whether one has ended.
     fn poll_attempts(&mut self, cx: &mut Context<'_>) -> bool {
         let before = self.attempts.len();
         self.attempts.retain_mut(|(_, attempt)| attempt.poll_unpin(cx).is_pending());

@@ -137,7 +137,8 @@ pub(crate) fn selected<'t>(
 /// The placeholder latency of an unsuitable server, which exceeds every limit.
 const UNSUITABLE: u64 = u64::MAX;
 
-/// Returns the average round-trip time in nanoseconds. A server without one counts as the slowest.
+/// Returns the average round-trip time in nanoseconds. A server without one is treated as the
+/// slowest.
 pub(crate) fn latency(server: &ServerDescription) -> u64 {
     server.rtt.map_or(UNSUITABLE - 1, |rtt| nanos(rtt.average))
 }

@@ -1,4 +1,4 @@
-//! Diagnoses: probable faults of a deployment or of its configuration, with remedies.
+//! Diagnoses: probable faults in a deployment or its configuration, with remedies.
 
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
 
@@ -21,7 +21,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Diagnosis {
-    /// A server and the client have no wire version in common; the text has both ranges.
+    /// A server and the client have no wire version in common; the string contains both ranges.
     Incompatible(Arc<str>),
     /// A server was removed because it does not belong to the topology.
     Departed(Departure),
@@ -75,7 +75,7 @@ pub enum Diagnosis {
         /// The servers.
         addresses: Vec<ServerAddress>,
     },
-    /// Servers answer hello with something other than a reply of MongoDB: another service listens
+    /// Servers answer hello with something other than a MongoDB reply: another service listens
     /// there.
     NotMongoDb {
         /// The servers with their errors, which describe the answers.
@@ -94,7 +94,7 @@ pub enum Diagnosis {
         address: ServerAddress,
         /// The member's own address, `me`.
         me: ServerAddress,
-        /// The error of looking up or connecting to `me`; `None` if that was not necessary.
+        /// The error from looking up or connecting to `me`; `None` if that was not necessary.
         error: Option<Error>,
     },
     /// The members know a primary, but it cannot be reached from this host.
@@ -109,7 +109,8 @@ pub enum Diagnosis {
         /// The number of members.
         members: usize,
     },
-    /// The topology is `Single`, so writes go to its server, whose type refuses them.
+    /// The topology is `Single`, so writes go to its only server, which is of a type that refuses
+    /// them.
     RefusesWrites {
         /// The server.
         address: ServerAddress,
@@ -202,8 +203,9 @@ impl<'t> Evidence<'t> {
         addresses.any(|address| self.topology.is_advertised(address))
     }
 
-    /// Returns the departures for reasons that match `is`. A departure because of a different name
-    /// is diagnosed with the error of that name, if it has one.
+    /// Returns the departures for reasons that match `is`. If a server departed because of a
+    /// different name and that name has an error of its own, the departure is omitted: another
+    /// diagnosis covers it.
     fn departures(&self, is: impl Fn(&DepartureReason) -> bool) -> impl Iterator<Item = Diagnosis> {
         let departures = self.topology.departures().iter();
         let missed = departures.filter(move |departure| match &departure.reason {
@@ -262,7 +264,8 @@ impl<'t> Evidence<'t> {
         found.extend(failures.map(|failures| Diagnosis::TlsFailed { failures }));
         let at_hello =
             |kind| move |error: &Error| error.stage() == Stage::Hello && error.kind() == kind;
-        // If any server answers, both sides agree about TLS, so this is a restart.
+        // If any server answers, client and servers agree about TLS, so the others are only
+        // restarting.
         let addresses = self.addresses(at_hello(ErrorKind::Network));
         if !addresses.is_empty() && !self.any_available {
             found.push(Diagnosis::TlsExpected { addresses });

@@ -1,4 +1,4 @@
-//! The one-sentence text of a selection error (Server Selection: "Server Selection Errors").
+//! The one-sentence message of a selection error (Server Selection: "Server Selection Errors").
 
 use alloc::{format, string::String, vec::Vec};
 
@@ -9,9 +9,9 @@ use sdam_core::{
 
 use crate::criteria::{Criteria, Operation};
 
-/// Returns the text of a selection error, in the specification's words.
+/// Returns the message of a selection error, in the words of the Server Selection specification.
 ///
-/// If some server is available, the text contains the criteria: a read preference that no member
+/// If some server is available, the message contains the criteria: a read preference that no member
 /// matches, or the required server type. If none is available, it contains the servers' errors: the
 /// error shared by all, or else all different errors.
 pub fn error_text(topology: &TopologyDescription, criteria: &Criteria) -> String {
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn the_text_has_the_errors_if_no_server_is_available() {
-        // The error names each distinct error once (L-81).
+        // The error message contains each distinct error once (L-81).
         let refused = || (ErrorKind::Network, Stage::Connect, "refused");
         let slow = || (ErrorKind::Timeout, Stage::Hello, "no reply");
         let check = |errors: &[(ErrorKind, Stage, &str)], text| {

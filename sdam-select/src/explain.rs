@@ -21,7 +21,7 @@ use crate::{
 
 /// The result of selection for every server of a topology.
 ///
-/// `{}` prints one line for logs and error texts; `{:#}` prints one line per server for people.
+/// `{}` prints one line for logs and error messages; `{:#}` prints one line per server for people.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Explanation {
@@ -39,7 +39,7 @@ pub struct Explanation {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// A server and the client have no wire version in common; the text names the server.
+    /// A server and the client have no wire version in common; the string names the server.
     Incompatible(Arc<str>),
     /// The criteria can never be met.
     Criteria(ConfigError),
@@ -61,8 +61,8 @@ pub struct ExplainedServer {
     pub error: Option<Error>,
     /// The verdict of selection.
     pub verdict: Verdict,
-    /// The time since the server's last answer, if it is suspected although it is known; set by the
-    /// topology, whose description does not contain it.
+    /// The time since the server's last answer, if the server is available but suspected to have
+    /// failed. The topology sets it, because descriptions do not contain it.
     pub silent_for: Option<Duration>,
 }
 

@@ -26,7 +26,7 @@ pub struct Settings {
     #[doc(alias = "enableOverloadRetargeting")]
     pub retargets_overload: bool,
     /// True if reads avoid [suspected](sdam_core::server::Silence::suspected) servers as long as
-    /// others are eligible. [`choose`](crate::choose) does not know them: its caller
+    /// others are eligible. [`choose`](crate::choose) does not know which are suspected: its caller
     /// [deprioritizes](crate::criteria::Criteria::with_deprioritized) them.
     pub avoids_suspected: bool,
     /// The application's selector for every operation of the client.

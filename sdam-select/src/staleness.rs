@@ -11,7 +11,7 @@ use sdam_core::{
 
 use crate::settings::Settings;
 
-/// The reference for the last write of a secondary.
+/// The last write with which a secondary's last write is compared.
 #[derive(Clone, Copy, Debug)]
 enum Reference {
     /// The times of the primary's last check and its last write.
@@ -20,7 +20,7 @@ enum Reference {
     NewestSecondary(Option<i64>),
 }
 
-/// A staleness limit, and the reference for its estimates.
+/// A staleness limit, and the write with which secondaries are compared.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StalenessLimit {
     limit: Duration,
@@ -77,7 +77,7 @@ impl StalenessLimit {
 /// primary, at the time of its last check (Max Staleness: "Estimating Staleness", without the
 /// heartbeat frequency). `None` for other types, and without the dates of the last writes.
 ///
-/// Dates of writes are as old as the last checks: up to about the heartbeat frequency of lag is
+/// The dates are as old as the last checks, so a lag of up to about the heartbeat frequency is
 /// normal.
 pub fn lag(topology: &TopologyDescription, server: &ServerDescription) -> Option<Duration> {
     let is_secondary = server.server_type == ServerType::RsSecondary;

@@ -17,7 +17,7 @@ use crate::{
 /// The conditions for a suitable server (Server Selection: "suitable").
 ///
 /// Everything that depends on more than one server (the effective tag set, the fallback to the
-/// primary) is determined when this value is created. So it can be applied to each server
+/// primary) is determined when this value is created. It can therefore be applied to each server
 /// separately, and repeated passes over the servers agree.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Suitability<'a> {

@@ -22,7 +22,7 @@ const CONNECTIONS: usize = 50;
 const TASKS: usize = 1_000;
 const ROUNDS: usize = 100;
 
-/// Makes objects that need no server.
+/// A deadpool manager whose objects need no server.
 #[derive(Debug)]
 struct Numbers;
 
@@ -110,7 +110,7 @@ where
                 let start = Instant::now();
                 let connection = check_out().await;
                 times.push(start.elapsed());
-                // The other tasks run now, as during an operation.
+                // Lets the other tasks run, as they would during an operation.
                 tokio::task::yield_now().await;
                 drop(connection);
             }

@@ -146,8 +146,8 @@ const OPERATION: Duration = Duration::from_micros(5);
 ///
 /// A selection with only one suitable server reads nothing that threads of other lanes write.
 /// Comparing two servers means reading recent counts of other threads (L-41), and fetching those
-/// from another core takes longer than all the rest.
-/// So threads that only select contend, and threads that use the selected server do not.
+/// from another core takes longer than the rest of the selection. Threads that only select
+/// therefore contend, and threads that also use the selected server do not.
 fn scaling(runtime: &Runtime) {
     let topology = topology(runtime, 3, false);
     let nearest = Criteria::read(ReadPreference::new(ReadMode::Nearest)).unwrap();

@@ -30,11 +30,11 @@ use sdam_transport::{
 /// The member that floods; it is not the primary.
 const MEMBER: MemberId = MemberId(1);
 
-/// The interval between the member's replies, which is also the monitor's average interval of
-/// reading them.
+/// The interval between the member's replies, and the average interval at which the monitor reads
+/// them.
 const EVERY: Duration = Duration::from_millis(50);
 
-/// The length of a tag of the member, and so approximately of each of its replies.
+/// The length of one of the member's tags, and so the approximate length of each of its replies.
 const TAG: usize = 200 << 10;
 
 /// The duration of the member's flood, in virtual time: half of it on connections that are soon

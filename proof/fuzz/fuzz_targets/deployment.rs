@@ -1,4 +1,4 @@
-//! Arbitrary histories: no input breaks an invariant of a deployment.
+//! Arbitrary histories of inputs: none breaks an invariant of a deployment.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Arbitrary replies: the parsers of hello and of errors agree with a simple reading of the same
+//! Arbitrary replies: the parsers for hello and for errors agree with a simple reading of the same
 //! document, and the parsed values are ordered and bounded.
 #![no_main]
 

@@ -12,7 +12,7 @@ fuzz_target!(|text: &str| {
     check(text);
     check(&format!("mongodb://{text}"));
     check(&format!("mongodb://a/?{text}"));
-    // The password appears neither in the results nor in the messages about the string.
+    // Neither the results nor the error messages contain the password.
     if !smuggles_password(text) {
         for string in
             [format!("mongodb://u:{PASSWORD}@{text}"), format!("mongodb+srv://u:{PASSWORD}@{text}")]

@@ -12,7 +12,8 @@ use sdam_core::{
 use sdam_sim::oracle::{PoolCall, PoolCalls};
 use sdam_transport::pool::{PoolContext, PoolFactory, PoolHandle};
 
-/// Pools that record every call of the topology and panic at a chosen one. Clones share the record.
+/// Pools that record every call from the topology and panic at a chosen one. Clones share the
+/// record.
 #[derive(Clone, Debug, Default)]
 pub struct RecordingPools(Arc<Mutex<Record>>);
 
@@ -25,7 +26,7 @@ struct Record {
     breaks: Option<(&'static str, usize)>,
 }
 
-/// A call of the topology to a pool or its factory.
+/// A call from the topology to a pool or its factory.
 #[derive(Clone, Debug)]
 pub struct RecordedCall {
     /// The id of the server.

@@ -52,7 +52,7 @@ impl Server {
         }
     }
 
-    /// Returns an unreachable server; `message` is the text of the error.
+    /// Returns an unreachable server; `message` is the error message.
     pub fn refusing(message: impl Into<String>) -> Self {
         Self { refusal: Some(message.into()), ..Self::computing(fixed_reply(None)) }
     }

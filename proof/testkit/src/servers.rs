@@ -24,8 +24,8 @@ use crate::{ManualClock, server::Server};
 /// A transport without a network, to servers whose behaviour tests set and change. Clones share the
 /// state.
 ///
-/// With a jumping clock no future is ever pending, except by [`stall`](Self::stall): a delayed
-/// reply advances the clock, and a silent server advances it to the connection's deadline.
+/// With a jumping clock, no future is ever pending, except because of [`stall`](Self::stall): a
+/// delayed reply advances the clock, and a silent server advances it to the connection's deadline.
 #[derive(Clone, Debug)]
 pub struct Servers {
     clock: ManualClock,
@@ -34,7 +34,7 @@ pub struct Servers {
 
 #[derive(Debug)]
 struct State {
-    /// The behaviour of servers that were not set.
+    /// The behaviour of servers whose behaviour was not set.
     unknown: Server,
     ports: BTreeMap<ServerAddress, Port>,
     /// True if connections wait to be admitted.

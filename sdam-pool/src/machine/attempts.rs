@@ -8,7 +8,7 @@ use super::{Machine, Pooled, State, Ticket};
 
 /// The pause after a failed attempt for `minPoolSize`. It doubles with each further failure.
 const FILL_PAUSE: Duration = Duration::from_millis(500);
-/// The maximum of that pause; the default `heartbeatFrequencyMS`.
+/// The maximum of that pause, equal to the default `heartbeatFrequencyMS`.
 const MAX_FILL_PAUSE: Duration = Duration::from_secs(10);
 
 /// The attempts in progress.
@@ -27,7 +27,7 @@ pub(super) struct Attempts {
 struct Attempt {
     /// The driver's number of the connection.
     id: u64,
-    /// The check-out that fails if the attempt does.
+    /// The check-out that fails if the attempt fails.
     owner: Option<Ticket>,
     is_cancelled: bool,
 }
@@ -152,7 +152,7 @@ impl<C: Pooled> Machine<C> {
                 self.settle(connection, now);
                 self.wait_again(owner);
             }
-            // The pool was cleared meanwhile, so the check-out fails like those in the queue.
+            // The pool was cleared in the meantime, so the check-out fails like those in the queue.
             Some(owner) if !is_current => {
                 self.fail(owner, self.lost());
                 self.settle(connection, now);
@@ -195,7 +195,7 @@ impl<C: Pooled> Machine<C> {
         }
     }
 
-    /// Cancels all attempts. Without a worker, the check-outs that make them fail immediately.
+    /// Cancels all attempts. Without a worker, fails the check-outs that make them immediately.
     pub(super) fn cancel_attempts(&mut self) {
         self.attempts.cancel();
         if self.config.by_caller {
@@ -206,8 +206,8 @@ impl<C: Pooled> Machine<C> {
         }
     }
 
-    /// Passes the turn of a check-out that left the queue to the next one, which begins its own
-    /// attempt. A worker needs no turns.
+    /// Wakes the next check-out after one has left the queue, so that it begins its own attempt.
+    /// Not necessary with a worker.
     pub(super) fn pass_turn(&mut self) {
         if self.config.by_caller {
             self.start_attempts();
@@ -296,7 +296,7 @@ impl<C: Pooled> Machine<C> {
         self.config.options.min_pool_size as usize
     }
 
-    /// Returns the error of a check-out whose connection is stale.
+    /// Returns the error for a check-out whose connection is stale.
     pub(super) fn lost(&self) -> Error {
         match self.state {
             State::RuntimeShutDown => self.eviction(),
@@ -304,7 +304,7 @@ impl<C: Pooled> Machine<C> {
         }
     }
 
-    /// Returns the error of a check-out whose attempt was cancelled.
+    /// Returns the error for a check-out whose attempt was cancelled.
     fn interrupted(&self) -> Error {
         match self.state {
             State::Closed | State::RuntimeShutDown => self.lost(),

@@ -7,7 +7,8 @@ use sdam_core::ids::{Generation, ObjectId};
 /// The current generation of each service, which identifies stale connections.
 ///
 /// The topology assigns the generations. A service is kept while it has connections, and while any
-/// connection is being established, because that one may lead to a service cleared in the meantime.
+/// connection is being established, because that connection may lead to a service cleared in the
+/// meantime.
 #[derive(Debug, Default)]
 pub(super) struct Services {
     pub(super) known: BTreeMap<ObjectId, Service>,

@@ -1,4 +1,5 @@
-//! Checks the rules of a pool against random histories. Tasks are polled only after they are woken.
+//! Checks the rules for a pool against random histories. Tasks are polled only after they are
+//! woken.
 
 use std::{
     collections::BTreeMap,
@@ -322,7 +323,7 @@ impl History {
         assert!(self.machine.close().is_none(), "a pool is closed once");
     }
 
-    /// Wakes tasks, like the owner of the machine.
+    /// Carries out the machine's actions, like the owner of the machine.
     fn finish(&mut self) {
         let after = mem::take(&mut self.machine.after);
         after.wake.into_iter().for_each(Waker::wake);
@@ -336,7 +337,7 @@ impl History {
         }
     }
 
-    /// Polls woken tasks until none is left.
+    /// Polls woken tasks until none is woken.
     fn run_tasks(&mut self, is_late: bool) {
         loop {
             let worker = self.worker.take();
@@ -477,7 +478,7 @@ proptest! {
         for step in &steps {
             history.step(step);
         }
-        // Every check-out ends once its pool works again and connections are checked in.
+        // Every check-out ends once connections can be opened again and are checked in.
         let closed = matches!(steps.last(), Some(Step::Close));
         if !closed {
             history.step(&Step::Ready);
@@ -501,7 +502,7 @@ proptest! {
 
 #[test]
 fn a_timeout_behind_a_load_balancer_counts_what_the_connections_are_pinned_to() {
-    // The error counts the connections in use by each purpose (P-7).
+    // The error message states how many connections in use are pinned, and to what (P-7).
     let mut history = History::new(Shape {
         max: 4,
         min: 0,

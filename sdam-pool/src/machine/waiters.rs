@@ -105,12 +105,12 @@ impl<C> Waiters<C> {
         self.queue.first().copied()
     }
 
-    /// Hands a connection to an owner.
+    /// Hands a connection to the check-out of an attempt.
     pub(super) fn deliver(&mut self, ticket: Ticket, connection: C) -> Option<Waker> {
         self.finish(ticket, State::Delivered(connection))
     }
 
-    /// Fails an owner.
+    /// Fails the check-out of an attempt.
     pub(super) fn fail(&mut self, ticket: Ticket, error: Error) -> Option<Waker> {
         self.finish(ticket, State::Failed(error))
     }

@@ -19,13 +19,13 @@ pub(crate) enum Work<C> {
     Urgent(Urgent),
     /// Drop the cancelled attempts.
     Cancel,
-    /// Close connections; `None` if the closing is published already.
+    /// Close connections; `None` if their closed events are already published.
     Close(Vec<C>, Option<ConnectionClosedReason>),
     /// Open the connection with this number.
     Open(u64),
     /// Wait until the waker is woken, or until this time.
     Wait(Option<Instant>),
-    /// The pool is closed, and all work is done.
+    /// Stop: the pool is closed, and all work is done.
     End,
 }
 
@@ -85,13 +85,14 @@ impl<C: Pooled> Machine<C> {
         self.attempts.is_cancelled(id)
     }
 
-    /// Ends the pool because its worker was dropped with its runtime.
+    /// Shuts the pool down because its worker was dropped with its runtime.
     pub(crate) fn runtime_shut_down(&mut self) {
         if !matches!(self.state, State::Closed) {
             self.state = State::RuntimeShutDown;
             self.close_idle(ConnectionClosedReason::PoolClosed);
         }
-        // This includes those that closing the pool evicted, if the worker has not woken them.
+        // This includes check-outs that were evicted when the pool was closed, if the worker has
+        // not woken them.
         self.after.wake.extend(self.waiters.fail_all(&self.lost()));
     }
 
@@ -181,13 +182,13 @@ impl<C: Pooled> Machine<C> {
             return Ok(connection);
         }
         self.in_use -= 1;
-        // In a poll, `take_back` would have found a lost service, so this is a time-out.
+        // While polling, `take_back` would have found a lost service, so this is a time-out.
         let is_late = self.has_lost_service(&connection);
         self.settle(connection, Instant::EPOCH);
         Err(if is_late { self.timed_out() } else { self.lost() })
     }
 
-    /// Removes a check-out that was dropped. A connection handed to it goes to the next one.
+    /// Removes a check-out that was dropped. A connection handed to it goes to the next check-out.
     pub(crate) fn cancel(&mut self, ticket: Ticket, now: Instant) {
         self.disown(ticket);
         if let Some(Ok(connection)) = self.waiters.take(ticket) {

@@ -1,4 +1,4 @@
-//! Faulty pools: the pool of this crate, wrongly used or controlled.
+//! Faulty pools: the pool of this crate, with deliberate mistakes in its use or control.
 
 use std::{
     future::pending,
@@ -72,7 +72,7 @@ pub(crate) enum Fault {
     IgnoresMaxPoolSize,
     IgnoresMaxConnecting,
     IgnoresWaitQueueTimeout,
-    /// Check-outs of a full pool are served in reverse order.
+    /// When the pool is full, the check-out that arrived last is served first.
     ServesLatestFirst,
 }
 
@@ -197,7 +197,8 @@ impl FaultyPool {
         self.inner.check_out().await
     }
 
-    /// Waits until no other check-out is in the queue. The latest is served first.
+    /// Makes check-outs wait outside the inner pool while one is in its queue, to reverse their
+    /// order.
     async fn turn(&self) -> Turn<'_> {
         let outside = {
             let mut state = self.state.lock().unwrap();
@@ -215,7 +216,7 @@ impl FaultyPool {
         Turn(self)
     }
 
-    /// Withholds a connection from check-outs that could open one themselves if it were their turn.
+    /// Withholds a connection from check-outs that wait for `maxConnecting`.
     fn hold(&self, connection: PooledConnection) {
         let stats = self.inner.stats();
         let total = stats.idle + stats.in_use + stats.pending;
@@ -225,7 +226,8 @@ impl FaultyPool {
     }
 }
 
-/// The turn of a check-out in the queue. Dropping it passes the turn to the latest of the others.
+/// The permission to use the inner pool's queue. Dropping it passes it to the last check-out
+/// outside.
 struct Turn<'p>(&'p FaultyPool);
 
 impl Drop for Turn<'_> {
@@ -354,7 +356,7 @@ impl<T> Future for Forgotten<T> {
     }
 }
 
-/// A topology that receives no handshake reports.
+/// A topology that ignores handshake reports.
 #[derive(Debug)]
 struct Silence(Reporter);
 

@@ -20,7 +20,7 @@ use sdam_transport::{
 
 use self::doubles::{Fault, Faulty};
 
-/// The time limit of a step: enough for a working pool, and short for one that hangs.
+/// The time limit for a step: long enough for a working pool, and short for one that hangs.
 const SHORT: Duration = Duration::from_secs(3);
 
 /// Uses the pool of this crate.
@@ -244,7 +244,7 @@ const BROKEN: &[(&str, Fault, &str)] = &[
 
 #[test]
 fn every_broken_rule_is_reported_with_its_name_and_step() {
-    // Hanging checks run concurrently.
+    // Hanging checks run concurrently to save time.
     thread::scope(|scope| {
         for (name, fault, words) in BROKEN {
             scope.spawn(move || {

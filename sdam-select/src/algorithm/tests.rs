@@ -71,7 +71,7 @@ fn latencies_of_up_to_a_century_are_distinguished() {
     check(&[98, 99], Duration::from_secs(YEAR), 2);
     check(&[0, 98, 99], Duration::from_secs(98 * YEAR), 2);
     check(&[0, 99, 10_000], Duration::MAX, 3);
-    // A latency above a century counts as a century.
+    // A latency above a century is treated as a century.
     check(&[101, 10_000], Duration::ZERO, 2);
 }
 
@@ -104,7 +104,7 @@ fn servers_outside_the_window_are_never_chosen() {
 
 #[test]
 fn of_two_random_servers_the_one_with_fewer_operations_is_chosen() {
-    // With three servers, the least loaded is drawn two times out of three, and the most loaded is
+    // With three servers, the least loaded is chosen two times out of three, and the most loaded is
     // never chosen (L-41).
     let topology = mongoses(&[5, 5, 5]);
     let chosen = frequencies(&topology, SelectionStrategy::TwoChoices, &[2, 1, 3], 3_000);

@@ -1,4 +1,4 @@
-//! The complete text of criteria, for logs.
+//! The complete string form of criteria, for logs.
 
 use core::fmt;
 
@@ -7,11 +7,10 @@ use sdam_core::{Joined, read_preference::ReadPreference};
 use super::{Criteria, Operation};
 use crate::settings::Settings;
 
-/// The complete text of all suitability criteria, as `selector` in logs (Server Selection:
-/// "Logging", K-7).
+/// Displays all suitability criteria, as `selector` in logs (Server Selection: "Logging", K-7).
 ///
-/// The text of a [`Criteria`] omits parts that restrict nothing. This text contains every part of
-/// the read preference that is set, and the presence of application selectors.
+/// [`Criteria`] itself omits parts that restrict nothing when displayed. This type displays every
+/// part of the read preference that is set, and the presence of application selectors.
 #[derive(Debug)]
 pub struct SelectorText<'a> {
     criteria: &'a Criteria,
@@ -19,7 +18,7 @@ pub struct SelectorText<'a> {
 }
 
 impl Criteria {
-    /// Returns the complete text of the criteria for a client with these settings.
+    /// Returns the complete string form of the criteria for a client with these settings.
     pub fn selector_text<'a>(&'a self, settings: &'a Settings) -> SelectorText<'a> {
         SelectorText { criteria: self, settings }
     }

@@ -1,4 +1,4 @@
-//! The texts of diagnoses and their remedies.
+//! The messages of diagnoses and their remedies.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -192,8 +192,8 @@ const fn departed(reason: &DepartureReason) -> &'static str {
     }
 }
 
-/// Prints the failures at the proxy. The text of a failure names its server, so the first one
-/// represents all.
+/// Prints the failures at the proxy. A failure's message names its server, so only the first
+/// message is printed in full.
 fn fmt_proxy_failures(f: &mut fmt::Formatter<'_>, failures: &[Failure]) -> fmt::Result {
     let [(_, first), others @ ..] = failures else {
         return Ok(());
@@ -206,7 +206,7 @@ fn fmt_proxy_failures(f: &mut fmt::Formatter<'_>, failures: &[Failure]) -> fmt::
     }
 }
 
-/// Prints what failed, a preposition and the servers, grouping those with the same cause.
+/// Prints `what` failed, the preposition and the servers, grouping servers with the same cause.
 fn fmt_by_cause(
     f: &mut fmt::Formatter<'_>,
     [what, preposition]: [&str; 2],
@@ -227,7 +227,7 @@ fn fmt_by_cause(
 /// A server and its error.
 type Failure = (ServerAddress, Error);
 
-/// Returns the words for the origin of the addresses that follow.
+/// Returns the prefix that states the origin of the addresses that follow.
 fn named(advertised: bool) -> &'static str {
     if advertised { "named as members by the replica set: " } else { "" }
 }

@@ -1,4 +1,4 @@
-//! The texts of explanations.
+//! The messages of explanations.
 
 use core::{fmt, time::Duration};
 

@@ -20,7 +20,7 @@ use crate::process::{cpu, memory, sockets, switches};
 /// The number of clients that are added to the first one.
 const FURTHER: usize = 100;
 
-/// One heartbeat and the time for its checks, after which buffers have been filled and freed.
+/// The time before a measurement: one heartbeat and its checks, which fill and free buffers.
 const SETTLING: Duration = Duration::from_secs(11);
 
 /// The time limit within which clients must find their servers.
@@ -158,7 +158,8 @@ pub(crate) fn measure(uri: &str, members: usize, seconds: u64) {
     }
 }
 
-/// Waits until every client knows its servers and has all connections, and one more heartbeat.
+/// Waits until every client knows its servers and has opened all connections, and then for one more
+/// heartbeat.
 fn settle(clients: &[Topology], members: usize, expected: usize) {
     for client in clients {
         let complete = block_on(client.wait_for(

@@ -1,8 +1,8 @@
 //! The cost of an idle client: tasks, sockets, memory, wake-ups and processor time.
 //!
-//! Deployments are simulated in a separate process, on loopback. Each set of clients is measured
-//! in its own process, so that the figures include only the clients. Heartbeats are the default of
-//! ten seconds.
+//! Deployments are simulated in a separate process, on loopback. Each set of clients is measured in
+//! its own process, so that the figures include only the clients. The heartbeat interval is the
+//! default of ten seconds.
 
 #![expect(clippy::unwrap_used, reason = "a panic fails the benchmark")]
 
@@ -33,13 +33,14 @@ fn main() {
 mod report {
     use crate::{clients::Figures, process::Deployment};
 
-    /// The duration of a measurement in steady state, in seconds: whole heartbeats.
+    /// The duration of a measurement in steady state, in seconds: a multiple of the heartbeat
+    /// interval.
     const WINDOW: u64 = 30;
 
     /// The duration of a quick measurement, in seconds.
     const QUICK_WINDOW: u64 = 10;
 
-    /// Measures all figures. `words` are criterion's options and part of a benchmark's name.
+    /// Measures all figures. `words` are criterion's options and a filter for benchmark names.
     pub(crate) fn all(words: &[&str]) {
         let quick = words.contains(&"--measurement-time");
         // Cargo appends its own option.

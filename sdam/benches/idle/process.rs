@@ -10,7 +10,7 @@ use sdam_sim::serve::ReplicaSet;
 
 use crate::clients::Figures;
 
-/// A replica set in a separate process, which ends with this one.
+/// A replica set in a separate process, which exits together with this process.
 pub(crate) struct Deployment {
     process: Child,
     uri: String,

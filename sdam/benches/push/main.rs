@@ -45,7 +45,7 @@ mod measurements {
     /// The time limit of every wait.
     const PATIENCE: Duration = Duration::from_secs(30);
 
-    /// Measures all figures, if `words`, which are criterion's arguments, select them.
+    /// Measures all figures if criterion's arguments, `words`, select this benchmark.
     pub(crate) fn all(words: impl Iterator<Item = String>) {
         let is_filter = |word: &String| !word.starts_with('-') && word.parse::<f64>().is_err();
         let filter = words.filter(is_filter).last().unwrap_or_default();
@@ -89,7 +89,7 @@ mod measurements {
             if let EventKind::ServerHeartbeatSucceeded { heartbeat, .. } = &event.kind
                 && heartbeat.awaited
             {
-                // The receiver is dropped at the end.
+                // Fails once the receiver is dropped, at the end of the benchmark.
                 let _ = arrived.send(Instant::now());
             }
         });

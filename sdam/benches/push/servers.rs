@@ -77,7 +77,7 @@ impl Servers {
         assert!(!waited.unwrap().1.timed_out(), "a server has no open stream");
     }
 
-    /// Pushes a changed reply of the next member in turn.
+    /// Pushes a changed reply from the next member in turn.
     pub(crate) fn push(&mut self) {
         self.counter += 1;
         let index = self.counter as usize % self.members.len();
@@ -109,7 +109,7 @@ fn serve(mut socket: TcpStream, index: usize, members: &[ServerAddress], streams
         }
         let body = hello(index, members, 1);
         let reply = reply_to(&request, &body);
-        // The client may have left.
+        // The client may have closed the connection.
         if socket.write_all(reply.unwrap().as_bytes()).is_err() {
             return;
         }

@@ -34,7 +34,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Starts a client, which has found all `servers`.
+    /// Starts a client and lets it find all `servers`.
     pub(crate) fn start(servers: Servers) -> Self {
         let (clock, executor) = (Arc::<HandClock>::default(), Arc::<Executor>::default());
         let arrived = Arc::<AtomicU64>::default();
@@ -60,7 +60,8 @@ impl Client {
         Self { topology, clock, servers, executor, arrived, pushed: 0 }
     }
 
-    /// Pushes a reply of the next server in turn, and runs the tasks until the sink has its event.
+    /// Pushes a reply from the next server in turn, and runs the tasks until the sink has its
+    /// event.
     pub(crate) fn push(&mut self) {
         self.clock.advance(PACE / self.servers.count());
         self.servers.push();
@@ -108,7 +109,7 @@ impl HandClock {
         self.nanos.fetch_add(nanos, Ordering::Relaxed);
     }
 
-    /// Notes the real time of each reading from now on.
+    /// Records the real time of each reading from now on.
     pub(crate) fn watch(&self) {
         self.watched.store(true, Ordering::Relaxed);
     }

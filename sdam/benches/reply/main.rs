@@ -1,8 +1,8 @@
 //! The cost of a streamed reply, from its bytes to the sink, and the memory of a server.
 //!
-//! Servers, clock and tasks are on one thread and need no sockets. So instructions and memory are
-//! the same in each run, also on a busy machine. The figures include the executor, the timer and
-//! the sink of the benchmark, which are as simple as possible.
+//! Servers, clock and tasks are on one thread and need no sockets. Instruction counts and memory
+//! are therefore the same in each run, even on a busy machine. The figures include the executor,
+//! the timer and the sink of the benchmark, which are as simple as possible.
 
 #![expect(clippy::unwrap_used, reason = "a panic fails the benchmark")]
 

@@ -17,9 +17,9 @@ use sdam_transport::{
     wire::{OpMsg, WireMessage},
 };
 
-/// The members of a replica set, of which the first is primary, or routers.
+/// The members of a replica set, the first of which is primary, or routers.
 ///
-/// All memory is allocated in the beginning, so that measurements of the client do not include it.
+/// All memory is allocated at the start, so that measurements of the client do not include it.
 #[derive(Clone)]
 pub(crate) struct Servers {
     members: Arc<Vec<ServerAddress>>,
@@ -29,7 +29,7 @@ pub(crate) struct Servers {
 
 struct State {
     servers: Vec<Server>,
-    /// [`SOCKETS`] for each server.
+    /// The sockets of all servers, [`SOCKETS`] for each.
     sockets: Vec<Socket>,
     /// The number of pushes so far.
     pushes: usize,
@@ -62,7 +62,7 @@ struct End {
     socket: usize,
 }
 
-/// One for checks, and one for measurements of the round-trip time.
+/// The number of sockets for each server: one for checks, and one for round-trip times.
 const SOCKETS: usize = 2;
 
 /// The first `topologyVersion.counter`, whose bytes occur only once in a reply.
@@ -114,7 +114,7 @@ impl Servers {
         state.servers.iter().all(|server| server.stream.is_some())
     }
 
-    /// Pushes a changed reply of the next server in turn.
+    /// Pushes a changed reply from the next server in turn.
     pub(crate) fn push(&self) {
         let mut guard = self.lock();
         let state = &mut *guard;
@@ -162,7 +162,7 @@ impl Socket {
     }
 }
 
-/// Returns the reply of a server: of a router, or of a member of a set.
+/// Returns a hello reply from a router, or from a member of a replica set.
 fn hello(index: usize, members: Option<&[ServerAddress]>) -> Vec<u8> {
     let version = rawdoc! { "processId": ObjectId::from_bytes([7; 12]), "counter": COUNTER };
     let limits = rawdoc! {
@@ -244,7 +244,7 @@ impl AsyncRead for End {
 }
 
 impl AsyncWrite for End {
-    /// Takes a whole request, which the client writes at once.
+    /// Accepts a whole request, because the client writes each request at once.
     fn poll_write(
         self: Pin<&mut Self>,
         _cx: &mut Context<'_>,

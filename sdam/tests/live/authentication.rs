@@ -47,7 +47,7 @@ fn authenticate(mongod: &Mongod, user_info: &str, options: &str, expected: [&str
     std::mem::take(mechanism)
 }
 
-/// Checks that the server refuses the authentication, and is then Unknown.
+/// Checks that the server refuses the authentication, and is then marked Unknown.
 #[track_caller]
 fn refuse(mongod: &Mongod, user_info: &str, options: &str) {
     for speculates in [true, false] {
@@ -141,7 +141,7 @@ fn passwords_are_prepared_and_user_names_are_not() {
 
 #[test]
 fn the_user_is_looked_up_in_the_auth_source() {
-    // The source is the `authSource`, or otherwise the database of the string (T-20).
+    // The source is the `authSource`, or otherwise the database in the connection string (T-20).
     let Some(mongod) = secured() else { return };
     let role = doc! { "role": "dbAdminAnyDatabase", "db": "admin" };
     let create = doc! { "createUser": "ada", "pwd": "pencil", "roles": [role] };

@@ -116,8 +116,8 @@ fn no_operation_needs_more_than_one_retry_through_a_step_down_and_the_kill_of_a_
         .collect();
     drop(written);
     // The writers write and read before, between and after the failovers. If all of them have
-    // failed, the loop ends, and joining them shows why. Documents written before a call do not
-    // count.
+    // failed, the loop ends, and joining them shows why. Documents written before the call are
+    // ignored.
     let wait_for_more = || {
         all_written.try_iter().for_each(drop);
         while_ok(10 * WRITERS, || all_written.recv().is_ok());

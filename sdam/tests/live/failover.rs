@@ -185,7 +185,7 @@ fn a_detector_leaves_a_frozen_primary_and_another_one_is_found() {
 }
 
 /// D-5, D-32: a removed member is closed; if it returns, it gets a new server id. F-38, M-33: a
-/// restarted process counts from the beginning, and its replies are accepted.
+/// restarted process begins a new topology version, and its replies are accepted.
 #[test]
 fn a_member_is_followed_through_its_removal_its_return_and_its_restart() {
     let Some(set) = replica_set() else { return };

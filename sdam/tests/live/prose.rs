@@ -27,7 +27,8 @@ const REPLIES: u32 = 8;
 /// The lower bound of the round-trip time while a hello takes [`HEARTBEAT`].
 const SLOW: Duration = Duration::from_millis(250);
 
-/// The maximum number of delayed checks; after four of [`HEARTBEAT`], any average exceeds [`SLOW`].
+/// The maximum number of delayed checks. After four that take [`HEARTBEAT`], any average exceeds
+/// [`SLOW`].
 const MOST_HELD: usize = 20;
 
 /// Starts a topology that connects directly to this server.
@@ -179,7 +180,7 @@ fn monitors_sleep_at_least_the_minimum_between_checks() {
         assert!(pause >= HEARTBEAT, "{pause:?} from check to check");
     }
     let all = starts[5].since(starts[0]);
-    // Without a waiting selection, the second check alone would come later.
+    // Without a waiting selection, even the second check would come later.
     assert!(all < Duration::from_secs(120), "{all:?}");
     failing.disable().unwrap();
     observer.finish();

@@ -33,8 +33,8 @@ const ROUND: Duration = Duration::from_secs(3);
 /// The time limit of every wait, for a machine under load.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// With this frequency, ten seconds of lag are too much: the minimum staleness limit is ten seconds
-/// longer than the frequency, and the frequency counts as lag.
+/// With this heartbeat frequency, a lag of ten seconds exceeds the limit: the minimum staleness
+/// limit is ten seconds longer than the frequency, and the staleness includes the frequency.
 const FREQUENCY: Duration = Duration::from_secs(500);
 /// The minimum staleness limit with that frequency.
 const LIMIT: Duration = Duration::from_secs(510);

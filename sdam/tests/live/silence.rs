@@ -66,7 +66,8 @@ fn start(builder: ReplicaSetBuilder) -> Option<ReplicaSet> {
 /// Repeatedly silences the primary, measures the inserts of all clients, and ends the silence.
 fn compare(set: &ReplicaSet, silence: &str, cut: impl Fn(&Mongod), heal: impl Fn(&Mongod)) {
     let host = Host::start();
-    // A majority may take a minute more, if a secondary replicates from the silent member.
+    // Waiting for a majority may take a minute longer, if a secondary replicates from the silent
+    // member.
     let uri = format!("{}&w=1", set.uri());
     let writers = CLIENTS.map(|client| Writer::start(&host, &uri, client));
     let others = Other::start_all(&uri);
@@ -86,7 +87,7 @@ fn compare(set: &ReplicaSet, silence: &str, cut: impl Fn(&Mongod), heal: impl Fn
     // If this host stalls, detectors wait longer, so two more rounds may be needed.
     while rounds < freezes() || rounds < freezes() + 2 && !is_shorter(&recoveries) {
         rounds += 1;
-        // A member that was silent rolls back first, and until then there is no majority.
+        // The formerly silent member has to roll back first; until then, there is no majority.
         let begun = Instant::now();
         for writer in &writers {
             writer.find_all();

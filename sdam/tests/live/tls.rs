@@ -49,7 +49,7 @@ fn accept(uri: &str, change: impl FnOnce(TopologyBuilder) -> TopologyBuilder) {
 }
 
 /// Waits for the first check of the only server, which must fail at this stage, and returns the
-/// error of a selection.
+/// error from a selection.
 #[track_caller]
 fn refuse(
     uri: &str,

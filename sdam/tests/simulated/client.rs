@@ -88,8 +88,8 @@ impl World {
         std::iter::from_fn(|| events.try_next()).collect()
     }
 
-    /// Returns, since the last call, the documents of started commands with this name and the names
-    /// of all their events.
+    /// Returns the documents of commands with this name that have started since the last call, and
+    /// the names of all their events.
     fn log(&self, command: &str) -> (Vec<Document>, Vec<&'static str>) {
         let all = self.events();
         let of = |event: &&Event| match &event.kind {

@@ -1,4 +1,4 @@
-//! The messages of monitors, their recipients and their times, and the effects on pools.
+//! The messages that monitors send, when and to which servers, and the effects of checks on pools.
 
 mod checks;
 mod pools;

@@ -40,7 +40,7 @@ fn a_set_with_unknown_names_fails_over_through_a_table_or_a_host_and_keeps_its_n
                 let builder = Topology::builder(set.uri()).unwrap();
                 builder.translate(HostTranslation::new("127.0.0.1"))
             } else {
-                // A seed may be the end of a tunnel if the table has all members.
+                // A seed may be the local end of a tunnel if the table contains all members.
                 let (_, tunnel) = &set.places()[0];
                 let builder = Topology::builder(&format!("mongodb://{tunnel}/?replicaSet=rs0"));
                 builder.unwrap().translate(table(&set))

@@ -53,8 +53,8 @@ fn the_name_server_is_asked_for_reserved_names() {
     ]);
 }
 
-// The name server has no fixed times, so these tests take as long as its answers. The simulated DNS
-// runs all prose tests of "Polling SRV Records for mongos Discovery".
+// The name server answers in real time, so these tests take as long as its answers. The simulated
+// DNS runs all prose tests of "Polling SRV Records for mongos Discovery".
 
 #[test]
 fn prose_3_a_replaced_record_replaces_its_server() {

@@ -70,7 +70,7 @@ pub(crate) fn message(request: i32, body: &RawDocumentBuf) -> Vec<u8> {
     message.encode().unwrap().into_bytes()
 }
 
-/// Answers with the reply of a mongos after `change`.
+/// Answers with a mongos reply that `change` has modified.
 fn changed(change: impl Fn(&mut Vec<u8>) + Send + Sync + 'static) -> Answer {
     Box::new(move |request, stream| {
         let mut reply = message(request, &mongos());
@@ -89,7 +89,7 @@ fn replying(body: RawDocumentBuf) -> Answer {
     Box::new(move |request, stream| stream.write_all(&message(request, &body)).unwrap())
 }
 
-/// Returns bad answers, with the expected errors and parts of their texts.
+/// Returns bad answers, with the expected errors and parts of their messages.
 fn bad_answers() -> Vec<(Answer, ErrorKind, &'static str)> {
     use ErrorKind::{Command, Network, Protocol, Timeout};
     let truncated: Answer = Box::new(|request, stream| {

@@ -21,7 +21,8 @@ const UNREACHABLE: &str = "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=60000
 
 #[test]
 fn dropping_the_last_handle_closes_the_topology_and_publishes_every_end() {
-    // Dropping the last handle publishes every end (J-13, J-20, J-31, F-70, D-7).
+    // Dropping the last handle publishes the last event of each heartbeat, server and topology
+    // (J-13, J-20, J-31, F-70, D-7).
     let (set, host) = (ReplicaSet::start(3).unwrap(), tokio());
     let (sink, events) = unbounded();
     let topology = Topology::builder(set.uri()).unwrap().sink(sink).start(on(&host)).unwrap();
@@ -89,7 +90,7 @@ fn after_the_runtime_has_shut_down_all_servers_are_unknown_and_close_returns() {
     assert!(topology.snapshot().is_closed());
 }
 
-/// Checks that `end`, on `runtime`, ends a selection from unreachable servers.
+/// Checks that selections from unreachable servers fail once `end` has shut down `runtime`.
 fn check_shut_down(runtime: Runtime, end: impl FnOnce()) {
     let uri = "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=30000";
     let topology = Topology::builder(uri).unwrap().start(runtime).unwrap();

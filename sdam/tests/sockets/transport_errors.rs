@@ -28,7 +28,8 @@ fn peer(script: impl FnOnce(TcpStream) + Send + 'static) -> ServerAddress {
     ServerAddress::new("127.0.0.1", port)
 }
 
-/// Returns the error of a pooled connection to `address` that sends a command and awaits the reply.
+/// Returns the error from a pooled connection to `address` that sends a command and awaits the
+/// reply.
 async fn failure(backend: &Backend, address: &ServerAddress) -> Error {
     let ping = sdam_core::hello::ping(None);
     let command = Exchange::new().command(&ping).unwrap();
@@ -104,7 +105,7 @@ fn the_effect_of_a_transport_error_depends_on_its_kind_and_stage() {
     check(&silence, nothing);
     check(&established(&silence), nothing);
 
-    // A header that announces more than a connection accepts.
+    // Sends a header that announces a longer message than a connection accepts.
     let long = peer(|mut stream| {
         let mut header = [0; 16];
         header[..4].copy_from_slice(&48_000_001_i32.to_le_bytes());
@@ -117,7 +118,7 @@ fn the_effect_of_a_transport_error_depends_on_its_kind_and_stage() {
     block_on(topology.close());
 }
 
-/// A transport from a driver with its own error type.
+/// A driver's transport with its own error type.
 #[derive(Debug)]
 struct Driver;
 

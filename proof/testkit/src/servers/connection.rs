@@ -34,7 +34,7 @@ impl ServerConnection {
         Self { servers, address, process, number, deadline: None, request: None }
     }
 
-    /// Is pending at one poll for each [`Servers::stall`].
+    /// Returns pending once for each [`Servers::stall`].
     async fn stall(&self) {
         poll_fn(|_| {
             let mut state = self.servers.lock();

@@ -52,7 +52,7 @@ impl Line {
 }
 
 impl Other {
-    /// Starts the processes, which insert at this connection string.
+    /// Starts the processes, which insert documents by this connection string.
     pub(super) fn start_all(uri: &str) -> Vec<Self> {
         let commands = std::env::var(COMMANDS).unwrap_or_default();
         let commands = commands.split(';').filter(|command| !command.is_empty());
@@ -71,7 +71,7 @@ impl Other {
         Self { name: name.to_owned(), process, lines }
     }
 
-    /// Waits until the driver inserts.
+    /// Waits until the driver has inserted a document.
     pub(super) fn begin(&self) {
         let lines = self.lines.all.lock().unwrap();
         let waited = self.lines.changed.wait_timeout_while(lines, PATIENCE, |all| all.is_empty());

@@ -27,8 +27,8 @@ fn rows() -> impl Iterator<Item = (ServerAddress, ServerAddress)> {
     NAMES.map(address).into_iter().zip(PLACES.map(address))
 }
 
-/// Returns a set whose members' names can only be resolved in its own network. The port forwarders
-/// lead to the members in order.
+/// Simulates a set whose members' names can only be resolved in its own network. The port
+/// forwarders lead to the members in order.
 fn inside(forwarders: &[&str]) -> Sim {
     inside_with_seed(7, forwarders)
 }
@@ -45,15 +45,15 @@ fn inside_with_seed(seed: u64, forwarders: &[&str]) -> Sim {
     sim
 }
 
-/// The observations of a program.
+/// The error and the events that a program sees.
 struct Seen {
-    /// The error text of the selection that timed out, on one line and in full.
+    /// The error message of the selection that timed out, on one line and in full.
     error: [String; 2],
     /// The servers called unusable in events, with the reasons.
     unusable: Vec<String>,
 }
 
-/// Lets a selection of a primary time out, and continues to monitor for ten minutes.
+/// Lets the selection of a primary time out, and continues to monitor for ten minutes.
 fn select(sim: &Sim, builder: TopologyBuilder) -> Seen {
     let (sink, mut events) = unbounded();
     let error = sim.block_on(async {
@@ -130,7 +130,7 @@ fn a_tunnel_to_one_port_is_diagnosed_with_both_names_and_three_remedies() {
 
 #[test]
 fn a_set_that_answers_by_its_inside_names_is_diagnosed_from_outside() {
-    // A set with horizons sends such answers to clients that connect without TLS.
+    // A set with horizons sends such names to clients that connect without TLS.
     let outside = ["db-0.example.com", "db-1.example.com", "db-2.example.com"];
     let sim = inside(&outside);
     let primary = usize::from(sim.status().primary().unwrap().id.0);
@@ -149,7 +149,7 @@ fn a_set_that_answers_by_its_inside_names_is_diagnosed_from_outside() {
     assert!(first.is_some(), "{}", error[0]);
     assert!(error[0].contains("if the set has horizons"));
     assert_eq!(unusable.len(), 3, "{unusable:?}");
-    // The text of the member that answered first.
+    // The events name the problem of the member that answered first.
     let named = |text: &String| (0..3).any(|member| text.contains(&problem(member)));
     assert!(unusable.iter().any(named), "{unusable:?}");
 }

@@ -195,7 +195,7 @@ fn what_cannot_be_sent_is_an_error_without_a_command() {
 
 #[test]
 fn a_command_ends_before_its_topology_is_closed_or_counts_as_dropped() {
-    // Closing waits 2 s for the command; a missing end then counts as dropped (J-26).
+    // Closing waits 2 s for the command, and then counts its missing last event as dropped (J-26).
     let check = |block: u64, expected: &[&str], dropped: u64| {
         let world = World::start(&replica_set(), "");
         let fail = doc! {
@@ -221,7 +221,8 @@ fn a_command_ends_before_its_topology_is_closed_or_counts_as_dropped() {
 
 #[test]
 fn concerns_of_the_connection_string_are_sent_with_commands_that_take_them() {
-    // Concerns are sent only with commands that support them and have none of their own (B-42).
+    // Read and write concerns are added only to commands that support them and have none of their
+    // own (B-42).
     let insert = doc! { "insert": "c", "documents": [{ "_id": 1 }] };
     let find = doc! { "find": "c" };
     let with = |command: &Document, more: Document| {

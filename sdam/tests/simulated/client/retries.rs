@@ -27,7 +27,8 @@ fn a_write_concern_error_that_may_be_retried_is_returned_in_the_reply_in_the_end
 
 #[test]
 fn commands_of_unknown_kind_and_those_without_retry_are_run_once() {
-    // Commands of unknown kind or without retry are run once, without a session.
+    // Generic commands, and commands marked as not retryable, are run once, without a session
+    //
     let world = World::start(&replica_set(), "");
     let find = encoded(&doc! { "find": "c" });
     let insert = encoded(&doc! { "insert": "c", "documents": [{ "_id": 1 }] });

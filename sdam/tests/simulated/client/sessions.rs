@@ -1,4 +1,4 @@
-//! The sessions of a client: their ids, and their end.
+//! The sessions of a client: their ids, and `endSessions`.
 
 use std::time::Duration;
 

@@ -62,7 +62,7 @@ fn the_time_limit_ends_a_check_out_in_place_of_wait_queue_timeout() {
 
 #[test]
 fn a_connection_that_comes_too_late_for_one_check_out_goes_to_the_next_one() {
-    // A connection that is too late for its check-out is used for the next one (S-7).
+    // A connection established too late for its check-out is used for the next one (S-7).
     let world = World::start(&replica_set(), "maxPoolSize=1");
     world.sim.run_for(Duration::from_secs(1));
     let slow = Latency { min: Duration::from_millis(50), ..Latency::LAN };

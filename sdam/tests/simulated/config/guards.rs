@@ -59,7 +59,7 @@ const TLS: [&str; 8] = [
 
 #[test]
 fn both_kinds_of_topology_connect_without_tls_or_a_proxy() {
-    // Control: otherwise the other tests would prove nothing.
+    // Control: if topologies never connected, the tests below would prove nothing.
     for options in ["", "tls=false", "ssl=false&compressors=x&foo=1"] {
         for (error, connections) in attempts(options) {
             assert_eq!((error, connections), (None, 1), "{options}");

@@ -94,7 +94,7 @@ fn the_timeout_of_operations_does_not_apply_to_monitors() {
     let is_failure = |name| name == EventName::ServerHeartbeatFailed;
     let events = harness.events();
     assert!(!events.iter().any(|event| is_failure(event.kind.name())));
-    // A measurement fails without an event, and the next one would then connect again.
+    // A failed measurement publishes no event, but the next one would connect again.
     for (_, member) in MEMBERS {
         assert_eq!(harness.asked(member, Sent::is_handshake), 2);
     }
@@ -121,7 +121,7 @@ fn rtt_measurements_publish_no_events() {
     }
 }
 
-/// F-45: a waiting operation continues at the moment at which a check finds its server.
+/// F-45: a waiting operation continues as soon as a check finds a suitable server.
 #[test]
 fn a_successful_check_ends_waiting_selections_immediately() {
     let harness = Harness::start("a/?replicaSet=rs&serverSelectionTimeoutMS=100000");
@@ -172,7 +172,7 @@ fn an_overload_error_does_not_change_the_time_between_checks() {
 fn measurements_end_when_servers_stop_streaming_and_start_when_they_stream_again() {
     let harness = Harness::start("a/?replicaSet=rs");
     harness.sim.run_for(2 * HEARTBEAT);
-    // A task for each server, with two connections, and the dispatcher.
+    // There is a task for each server, with two connections, and one for the dispatcher.
     assert_eq!((harness.sim.tasks(), harness.sim.connections()), (4, 6));
     for (version, connections) in [("4.2".parse().unwrap(), 3), (ServerVersion::default(), 6)] {
         for (_, member) in MEMBERS {

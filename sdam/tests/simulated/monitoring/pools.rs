@@ -1,4 +1,4 @@
-//! Pools and descriptions after a failed check, an error of an operation, or a member's end.
+//! Pools and descriptions after a failed check, an error from an operation, or a member's removal.
 
 use std::time::Duration;
 
@@ -33,9 +33,10 @@ fn the_event_of_a_failed_check_precedes_the_events_of_its_effects() {
     assert_eq!(names, expected);
 }
 
-/// F-66, F-68, I-5: when the report of an error returns, the pool has been cleared with the reason.
-/// The connection is then checked in to a cleared pool, and check-outs can name the reason for
-/// their failure. The pool itself is responsible for the order of its own events.
+/// F-66, F-68, I-5: before the call that reports an error returns, the pool is cleared with the
+/// error as the reason. The connection is then checked in to a cleared pool, and check-outs can
+/// name the reason for their failure. The pool itself is responsible for the order of its own
+/// events.
 #[test]
 fn a_pool_is_cleared_before_the_report_of_the_error_returns() {
     let harness = Harness::start("a/?replicaSet=rs");

@@ -12,8 +12,8 @@ use sdam_sim::{
 use super::{HEARTBEAT, Harness};
 
 impl Harness {
-    /// Returns all suspicion events: the host, the time in ms after `from`, and true for a
-    /// beginning.
+    /// Returns all suspicion events: the host, the time in ms after `from`, and true if the
+    /// suspicion begins.
     fn suspicions(&self, from: sdam::Instant) -> Vec<(String, u128, bool)> {
         let of = |event: sdam::Event| {
             let begins = match event.kind {

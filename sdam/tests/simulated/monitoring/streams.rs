@@ -23,7 +23,7 @@ fn end(harness: &Harness) {
     assert_eq!((harness.sim.tasks(), harness.sim.connections()), (0, 0));
 }
 
-/// M-20: a server MAY stream; one that needs a request for each reply reports changes as fast.
+/// M-20: a server MAY stream; one that needs a request for each reply reports changes just as fast.
 #[test]
 fn a_server_that_does_not_stream_receives_a_request_for_each_awaited_reply() {
     for exhaust in [false, true] {
@@ -56,7 +56,7 @@ fn replies_of_a_server_that_streams_without_pause_are_read_at_a_bounded_rate() {
     let pushed = harness.checks("b", before).len();
     // A burst of replies is read, and then twenty replies per second.
     assert!((100..=50 + 20 * 20).contains(&pushed), "{pushed}");
-    // Each reply causes events of the server, of the topology and of the check.
+    // Each reply causes server, topology and heartbeat events.
     let count = harness.events().len() - mark;
     assert!(count < 6 * pushed + 200, "{count}");
     for host in ["a", "c"] {

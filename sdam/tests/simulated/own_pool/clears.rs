@@ -87,7 +87,7 @@ fn a_check_out_whose_service_is_cleared_goes_on_waiting_in_its_place() {
     assert_eq!((sim.tasks(), sim.connections()), (0, 0));
 }
 
-/// Spawns tasks, of which those of pools can be dropped.
+/// A spawner that can drop the tasks of pools.
 #[derive(Debug)]
 struct AbortableSpawner {
     spawner: Arc<dyn Spawner>,

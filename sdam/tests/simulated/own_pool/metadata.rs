@@ -103,7 +103,7 @@ fn record(sim: &Sim, member: MemberId) -> Handshakes {
     handshakes
 }
 
-/// Creates a library; an empty text means an absent one.
+/// Creates a library. An empty string means that the value is absent.
 fn library(name: &str, version: &str, platform: &str) -> DriverInfo {
     let library = DriverInfo::new(name).with_version(version);
     library.with_platform(platform)
@@ -113,7 +113,7 @@ fn own() -> DriverInfo {
     library("library", "1.2", "Library Platform")
 }
 
-/// Returns the metadata with these values for the texts that libraries change.
+/// Returns the metadata with these values in the fields that libraries change.
 fn with(metadata: &Document, name: &str, version: &str, platform: &str) -> Document {
     let mut expected = metadata.clone();
     let driver = expected.get_document_mut("driver").unwrap();
@@ -143,7 +143,7 @@ fn metadata_1_2_a_library_is_appended_and_nothing_else_changes() {
     }
 }
 
-/// O-27, prose test 3: a library is not appended again only if it is equal.
+/// O-27, prose test 3: a library is appended unless it equals one that was appended before.
 #[test]
 fn metadata_3_a_library_that_differs_in_one_text_is_appended() {
     for name in ["library", "framework"] {
@@ -168,7 +168,7 @@ fn metadata_3_a_library_that_differs_in_one_text_is_appended() {
 }
 
 /// O-27, prose tests 4 to 8: a library is never appended twice, whether it was set initially or
-/// appended, at once or later; an empty text counts as an absent one.
+/// appended, at once or later. An empty string is the same as an absent value.
 #[test]
 fn metadata_4_to_8_a_known_library_is_not_appended_again() {
     let framework = || Some(library("framework", "2.0", "Framework Platform"));
@@ -192,8 +192,8 @@ fn metadata_4_to_8_a_known_library_is_not_appended_again() {
     }
 }
 
-/// O-20, O-28, prose test 9: the handshakes of monitors and pools say `backpressure: "2"` and name
-/// the application.
+/// O-20, O-28, prose test 9: the handshakes of monitors and pools contain `backpressure: "2"` and
+/// the application's name.
 #[test]
 fn metadata_9_every_handshake_announces_backpressure_and_the_application() {
     let world = World::start(&[], "maxIdleTimeMS=1");
@@ -256,7 +256,7 @@ fn monitors_and_pools_send_the_current_document_of_a_driver() {
     let refused = world.topology.append_metadata(own()).unwrap_err();
     assert!(refused.to_string().contains("append the library to that"));
 
-    // The checks and the measurements reconnect.
+    // The connections for checks and for measurements are opened again.
     world.handshakes.lock().unwrap().clear();
     let primary = world.sim.status().primary().unwrap().id;
     world.sim.network().reset(primary);
@@ -268,7 +268,7 @@ fn monitors_and_pools_send_the_current_document_of_a_driver() {
     }
 }
 
-/// F-21: the driver says whether it runs as a function.
+/// F-21: the driver states whether it runs on a FaaS platform.
 #[test]
 fn monitors_of_a_driver_in_a_function_poll() {
     for (is_faas, connections) in [(true, 1), (false, 2)] {

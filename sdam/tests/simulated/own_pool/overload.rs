@@ -119,8 +119,8 @@ fn storm(seed: u64, expected: usize, overload: impl FnOnce(&Sim, MemberId)) {
     assert_eq!(count(is_lost), 0, "no server is marked Unknown");
 }
 
-/// I-10, I-19, SDAM prose test "Connection Pool Backpressure"; CMAP prose test 5: the reason of the
-/// failed check-outs is `connectionError`.
+/// I-10, I-19, SDAM prose test "Connection Pool Backpressure"; CMAP prose test 5: the reason for
+/// the failed check-outs is `connectionError`.
 #[test]
 fn connections_that_a_rate_limit_closes_at_hello_fail_check_outs_and_clear_nothing() {
     storm(1, OPERATIONS - ADMITTED, |sim, server| {
@@ -128,7 +128,8 @@ fn connections_that_a_rate_limit_closes_at_hello_fail_check_outs_and_clear_nothi
     });
 }
 
-/// I-10, SDAM prose test "Connection Pool Backpressure", with a queue that is not served in time.
+/// I-10, SDAM prose test "Connection Pool Backpressure", with a listen queue that is not served in
+/// time.
 #[test]
 fn connections_whose_hello_is_not_answered_in_time_clear_nothing() {
     storm(2, OPERATIONS - ADMITTED, |sim, server| {
@@ -136,7 +137,7 @@ fn connections_whose_hello_is_not_answered_in_time_clear_nothing() {
     });
 }
 
-/// I-10, SDAM prose test "Connection Pool Backpressure", with a full queue of the listening socket.
+/// I-10, SDAM prose test "Connection Pool Backpressure", with a full listen queue.
 #[test]
 fn connections_that_are_refused_clear_nothing() {
     storm(3, OPERATIONS, |sim, server| {

@@ -14,7 +14,7 @@ use sdam::{
 use sdam_core::options::ServerMonitoringMode;
 use sdam_testkit::{HeldTasks, ManualClock, Server, Servers};
 
-/// Tasks, time and servers.
+/// The tasks, the clock and the servers of a test.
 pub(crate) struct Harness {
     pool: LocalPool,
     /// Tasks that have not started.

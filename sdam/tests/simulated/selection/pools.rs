@@ -25,7 +25,7 @@ fn assert_pool_panics<T>(call: impl FnOnce() -> T) {
     assert_eq!(panic.downcast_ref(), Some(&RecordingPools::PANIC));
 }
 
-/// Returns the error of an operation on a server that shuts down.
+/// Returns the report of an error from a server that is shutting down.
 fn shutdown() -> ErrorReport {
     let reply = doc! { "ok": 0, "code": 91, "errmsg": "shutting down" };
     let error = reply::error(&reply.to_vec().unwrap(), Stage::Operation);

@@ -95,7 +95,7 @@ fn a_slow_server_is_given_fewer_operations() {
     assert_eq!(counts.collect::<Vec<_>>(), [0, 0], "every operation has ended");
 }
 
-/// Builds the reply of a member with a last write `last_write` milliseconds after the epoch.
+/// Builds the reply of a member whose last write was `last_write` milliseconds after the epoch.
 fn member(hosts: &[ServerAddress], is_primary: bool, last_write: i64) -> Server {
     let mut reply = sdam_testkit::member(hosts, is_primary);
     let last_write = doc! { "lastWriteDate": DateTime::from_millis(last_write) };
@@ -109,7 +109,8 @@ fn last_writes(topology: &Topology) -> Vec<Option<i64>> {
     servers.map(|server| server.last_write_date).collect()
 }
 
-/// Each reply updates the date (Max Staleness: "Parse lastWriteDate", "Absent lastWriteDate").
+/// Each hello reply updates the last write date (Max Staleness: "Parse lastWriteDate", "Absent
+/// lastWriteDate").
 #[test]
 fn the_last_write_date_is_taken_from_each_reply_of_a_member() {
     let hosts = hosts(2);

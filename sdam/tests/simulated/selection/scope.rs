@@ -1,4 +1,4 @@
-//! The scope of selections, the knowledge they need, and their read preferences.
+//! The criteria that affect selections, the servers they need, and their read preferences.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -81,7 +81,7 @@ fn a_server_selected_for_a_writing_pipeline_reports_an_overridden_read_preferenc
     assert!(select().overrides_read_preference());
 }
 
-/// L-60: other servers may stay silent for ever.
+/// L-60: a selection succeeds even if all other servers stay silent.
 #[test]
 fn a_selection_needs_only_one_suitable_server() {
     let hosts = hosts(3);

@@ -1,4 +1,4 @@
-//! The error of a selection that timed out.
+//! The error from a selection that timed out.
 
 use std::{error::Error, time::Duration};
 
@@ -11,7 +11,7 @@ use sdam_testkit::Server;
 
 use super::harness::{Harness, hosts};
 
-/// Returns the error of a selection with a timeout of two seconds.
+/// Returns the error from a selection with a timeout of two seconds.
 fn fail(
     harness: &mut Harness,
     hosts: &[ServerAddress],
@@ -68,7 +68,7 @@ probably: no server accepts connections";
     assert!(matches!(error.diagnoses[..], [Diagnosis::NothingReachable { timed_out: false, .. }]));
 }
 
-/// The text for an empty topology explains why it is empty, and so do its events.
+/// The error message for an empty topology explains why it is empty, and so do the events.
 #[test]
 fn the_error_for_an_empty_topology_gives_the_reason() {
     let (mut harness, hosts) = (Harness::new(), hosts(1));

@@ -1,4 +1,5 @@
-//! A user's operations on the connections for checks, with simulated deployments that have users.
+//! Authenticated operations on the connections used for checks, with simulated deployments that
+//! have users.
 
 use std::sync::{
     Arc,
@@ -66,13 +67,13 @@ fn authenticated(version: ServerVersion, user: &User) -> u64 {
     sim.block_on(async {
         let mut topology = start(&sim, "ada:pencil@");
         let server = primary(&mut topology).await;
-        // Operations use the connections of checks, but none before its user is authenticated.
+        // Operations use the connections opened by checks, but only once these are authenticated.
         let connections = sim.connections();
         assert!(topology.connection(server).is_none());
         let reply = run(&mut topology, server, &find()).await.unwrap();
         assert!(reply.contains_key("cursor"), "{reply}");
         assert!(topology.connection(server).is_some());
-        // A check does not change the user.
+        // After a check, the connection is still authenticated.
         topology.check(server).await;
         run(&mut topology, server, &find()).await.unwrap();
         assert_eq!(sim.connections(), connections);

@@ -80,7 +80,8 @@ fn i_50_i_52_a_lost_connection_changes_only_its_service_generation() {
     assert_eq!(harness.open(), 0);
     ready(topology.run_command(server, &ping(), None)).unwrap();
     assert_eq!(harness.open(), 1);
-    // F-67: the service was forgotten with its last connection, and has come back.
+    // F-67: the topology forgot the service when its last connection was closed, and now knows it
+    // again.
     assert!(topology.generation(server, service) > Some(before.next()));
     let mut error = ErrorReport::new(before.next(), Error::network(Stage::Operation, "broken"))
         .with_service(service);
@@ -121,7 +122,8 @@ fn i_51_errors_before_the_hello_reply_are_only_returned_to_the_caller() {
     harness.revive("lb");
     harness.serve("lb", mongos());
     let error = ready(topology.connect(server)).unwrap_err();
-    // A handshake without `serviceId` fails with the specification's text (C-23).
+    // A handshake without `serviceId` fails with the message that the Load Balancers specification
+    // requires (C-23).
     assert_eq!(
         error.message(),
         "Driver attempted to initialize in load balancing mode, but the server does not support \

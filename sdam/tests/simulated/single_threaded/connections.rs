@@ -38,7 +38,7 @@ fn h_12_x_38_a_connection_unused_for_5_seconds_is_probed_before_it_is_used() {
     harness.advance(4_990);
     select(&mut topology).unwrap();
     assert_eq!(harness.log(), "");
-    // Borrowing the connection counts as use.
+    // Running a command also defers the next probe.
     ready(topology.run_command(server, &find(), None)).unwrap();
     harness.advance(4_990);
     select(&mut topology).unwrap();

@@ -1,4 +1,4 @@
-//! For any actions of servers and operations, each call ends and every invariant holds.
+//! Whatever servers and operations do, each call returns and every invariant holds.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The times, servers and connections of checks.
+//! The order and times of checks, and the connections that they use.
 
 use sdam::{ErrorKind, ScanTopology, ServerType};
 
@@ -112,7 +112,7 @@ fn h_10_a_lost_connection_of_a_known_server_is_replaced_at_once() {
 
 #[test]
 fn h_10_h_15_a_silent_server_is_retried_once_and_then_skipped() {
-    // A selection is at most one scan late (L-67).
+    // A selection exceeds its time limit by at most one scan (L-67).
     let harness = Harness::default();
     let (mut topology, _) = harness.replica_set(|options| {
         options.connect_timeout = Some(std::time::Duration::from_secs(2));

@@ -115,7 +115,7 @@ impl Resolver for Panicking {
 
 #[test]
 fn a_resolver_that_panics_counts_as_a_failed_look_up() {
-    // A panic of the resolver counts as a failed look-up (N-23).
+    // A panic in the resolver is treated as a failed look-up (N-23).
     let sim = sharded(1);
     let mut runtime = sim.runtime();
     let inner = runtime.backend.resolver.take().unwrap();

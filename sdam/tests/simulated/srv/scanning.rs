@@ -71,7 +71,7 @@ fn after_a_failure_the_next_rescan_is_a_heartbeat_later() {
 
 #[test]
 fn a_dropped_scan_leaves_the_look_up_to_the_next_one() {
-    // The look-up of a dropped scan is left to the next scan (N-28).
+    // If a scan is dropped during its look-up, the next scan makes the look-up (N-28).
     let sim = sharded(1);
     let mut topology = scan(&sim, &uri("test1", ""));
     sim.dns().set_fault(TEST1, Some(DnsFault::Silence));

@@ -101,7 +101,7 @@ fn a_waiting_thread_gets_the_connection_before_its_time_is_over() {
 
 #[test]
 fn threads_get_typed_errors_of_a_lost_server_of_a_paused_pool_and_of_a_closed_one() {
-    // Lost connections, paused pools and closed pools have different errors (I-15, F-68, F-68b).
+    // Lost connections, paused pools and closed pools cause different errors (I-15, F-68, F-68b).
     let set = ReplicaSet::start(1).unwrap();
     let (mut topology, pool) = start(&set, "");
     let address = pool.address().clone();

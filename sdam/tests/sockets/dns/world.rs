@@ -145,7 +145,7 @@ fn ports(description: &TopologyDescription) -> Vec<u16> {
     servers.filter_map(|server| server.address.port()).collect()
 }
 
-/// Returns a bundle with a faster clock and without servers.
+/// Returns a backend with a faster clock, whose servers do not exist.
 fn hasty(backend: Backend, resolver: DnsResolver) -> Backend {
     let clock = Arc::new(HastyClock(backend.clock));
     let resolver = Arc::new(HastyResolver(resolver));
