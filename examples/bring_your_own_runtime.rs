@@ -92,7 +92,7 @@ fn carry(mut socket: TcpStream, mut end: PipeEnd) -> io::Result<()> {
 
 fn runtime() -> Runtime {
     let clock = Arc::new(ThreadClock::new(Epoch::begin()));
-    // Parses messages, resolves host names, and tries the addresses of a host in turn.
+    // The backend parses messages, resolves host names, and tries the addresses of a host in turn.
     let backend = Backend::of_sockets(Sockets, clock, system::entropy());
     Runtime::new(backend, Arc::new(Threads))
 }

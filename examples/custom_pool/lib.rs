@@ -5,7 +5,6 @@
 //! a clear and when the pool is closed.
 //!
 //! CMAP requires more than such a pool can do. deadpool knows neither connections that are being
-//! CMAP requires more than such a pool can do. deadpool knows neither connections that are being
 //! opened nor connections in use, and each check-out opens its own connection. There is
 //!
 //! - no eviction: after a clear, check-outs keep waiting until a connection is checked in,
@@ -61,7 +60,7 @@ pub struct Connector {
 
 #[derive(Debug)]
 struct State {
-    /// The error of check-outs; `None` while the pool is ready.
+    /// The error that check-outs return; `None` while the pool is ready.
     refusal: Option<Error>,
     /// Connections of earlier generations are stale.
     generation: Generation,

@@ -1,4 +1,4 @@
-//! Writes the seed inputs of the targets: `cargo run --bin seeds` in this folder.
+//! Writes the seed inputs of the fuzz targets: `cargo run --bin seeds` in this folder.
 
 #[path = "../../sdam-core/benches/fixture/mod.rs"]
 mod fixture;

@@ -34,7 +34,7 @@ impl PooledConnection {
         self.member().id
     }
 
-    /// Returns the reply to the handshake, with the limits of the server.
+    /// Returns the reply to the handshake, which contains the server's limits.
     pub fn hello(&self) -> &Hello {
         self.member().established.hello()
     }

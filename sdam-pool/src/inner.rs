@@ -170,8 +170,8 @@ impl Inner {
         }
     }
 
-    /// Does the worker's tasks in a pool that has none. Check-outs open their connections
-    /// themselves.
+    /// Does the worker's tasks in a pool without a worker, in which check-outs open their
+    /// connections themselves.
     pub(crate) fn work_by_caller(&self) {
         loop {
             let now = self.clock().now();
@@ -185,8 +185,8 @@ impl Inner {
         }
     }
 
-    /// Does the worker's tasks in a pool that has none, after a call from the topology, which holds
-    /// its lock.
+    /// Does the worker's tasks in a pool without a worker, after a call from the topology, which
+    /// holds its lock.
     ///
     /// Behind a load balancer, closing a connection is reported to the topology, so connections are
     /// closed at the next check-out instead.

@@ -116,7 +116,7 @@ pub(crate) struct Interruption {
     pub(crate) service: Option<ObjectId>,
 }
 
-/// The user to which a connection in use is pinned (Load Balancers: "Connection Pinning").
+/// The object to which a connection in use is pinned (Load Balancers: "Connection Pinning").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Pin {
     /// A cursor, until it is exhausted or closed.

@@ -57,7 +57,7 @@ fn pool(size: u32) -> Arc<Pool> {
     Arc::new(pool)
 }
 
-/// Returns a connection of the pool whose attempt has just ended.
+/// Opens the pool's first connection, and returns it checked out.
 fn first_connection(pool: &Pool) -> Connection {
     let ticket = match check_out(pool) {
         Ok(CheckOut::Wait(ticket)) => ticket,

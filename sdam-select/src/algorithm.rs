@@ -104,7 +104,7 @@ pub fn latency_window<'t>(suitable: &Candidates<'t>, threshold: Duration) -> Can
 }
 
 /// Chooses one server of the latency window: of two different random servers, the one with fewer
-/// operations in progress or, with the other strategy, a random server.
+/// operations in progress or, with [`SelectionStrategy::Random`], a random server.
 #[doc(alias("operationCount", "power of two random choices"))]
 pub fn pick<'t>(
     window: &Candidates<'t>,

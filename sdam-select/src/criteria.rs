@@ -276,7 +276,7 @@ pub(crate) fn check_staleness(
     if settings.min_wire_version >= LAST_WRITE_WIRE_VERSION {
         return Ok(());
     }
-    // Occurs only in clients that support wire versions below 5.
+    // Only clients that support wire versions below 5 have such servers.
     let old = topology.servers().iter().find(|server| {
         server.server_type.is_available() && server.wire_versions.max < LAST_WRITE_WIRE_VERSION
     });

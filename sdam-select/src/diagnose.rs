@@ -301,7 +301,7 @@ impl<'t> Evidence<'t> {
         }));
     }
 
-    /// Returns the diagnosis of writes that go to a server of a set that is not the primary.
+    /// Returns the diagnosis for writes on a direct connection to a member that is not the primary.
     fn refuses_writes(&self) -> Option<Diagnosis> {
         let [server] = self.topology.servers() else {
             return None;
@@ -352,7 +352,7 @@ fn wants_primary(operation: &Operation) -> bool {
 }
 
 /// Returns the criterion that excluded otherwise suitable servers, if there was one. It is the last
-/// criterion that any server reached, because that one should be relaxed.
+/// criterion that any server reached, because that criterion should be relaxed.
 fn exclusion(explanation: &Explanation) -> Option<Diagnosis> {
     let any = |is: fn(&Rejection) -> bool| {
         let mut servers = explanation.servers.iter();

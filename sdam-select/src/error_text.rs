@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn the_text_has_the_read_preference_if_no_available_member_matches() {
-        // The error names the mode, the tags and the limit (L-80).
+        // The error message contains the mode, the tags and the limit (L-80).
         let members = topology(ReplicaSetNoPrimary, [server(1, RsSecondary)]);
         let check = |criteria: &Criteria, text| assert_eq!(error_text(&members, criteria), text);
         let nearest = || {

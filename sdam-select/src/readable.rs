@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn readable_and_writable_follow_the_table() {
-        // The last value is about writes, and the others are about reads (A-20, J-50).
+        // The last expected value is for writes, and the others are for reads (A-20, J-50).
         let check = |topology_type, types: &[ServerType], expected: [bool; 4]| {
             let servers = types.iter().zip(1..).map(|(of, number)| server(number, *of));
             let topology = topology(topology_type, servers);

@@ -11,7 +11,7 @@ use sdam_core::{
 
 use crate::settings::Settings;
 
-/// The last write with which a secondary's last write is compared.
+/// The reference point for estimating the staleness of secondaries.
 #[derive(Clone, Copy, Debug)]
 enum Reference {
     /// The times of the primary's last check and its last write.
@@ -20,7 +20,7 @@ enum Reference {
     NewestSecondary(Option<i64>),
 }
 
-/// A staleness limit, and the write with which secondaries are compared.
+/// A staleness limit, and the reference point for its estimates.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StalenessLimit {
     limit: Duration,

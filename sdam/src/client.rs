@@ -52,7 +52,7 @@ use crate::{
     topology::{Topology, TopologyBuilder},
 };
 
-/// A client of a deployment, with a monitored topology and a connection pool for each server.
+/// A client for a deployment, with a monitored topology and a connection pool for each server.
 ///
 /// Cloning only increments a reference count.
 ///

@@ -360,7 +360,7 @@ impl Engine {
     }
 }
 
-/// Returns the server about whose answers the input reports.
+/// Returns the server whose evidence of silence the input may change.
 fn subject(input: &Input) -> Option<ServerId> {
     match input {
         Input::Connected { conn } | Input::Reply { conn, .. } | Input::Failed { conn, .. } => {

@@ -1,4 +1,4 @@
-//! The topology handle of applications.
+//! The topology handle for applications.
 
 mod builder;
 mod layers;
@@ -408,7 +408,6 @@ impl<P: PoolHandle> Topology<P> {
     ///
     /// # Cancel safety
     ///
-    /// Monitoring has ended even if the future is dropped after its first poll. `TopologyClosed` is
     /// Monitoring has ended even if the future is dropped after its first poll. `TopologyClosed` is
     /// then published when the last operation in progress has ended, as it is when the last handle
     /// is dropped.

@@ -1,4 +1,5 @@
-//! Checks that the pool fulfils the contract of the interface, and its statements about CMAP.
+//! Checks that the pool fulfils the contract of the pool interface, and that its documented
+//! limitations are true.
 
 use std::time::Duration;
 

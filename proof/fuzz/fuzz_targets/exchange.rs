@@ -67,7 +67,7 @@ fn accept(exchange: &mut Exchange, model: Model, kind: u8, argument: u8) -> Mode
         Model::Due(id, _) => id,
         Model::Idle | Model::Broken => 0,
     };
-    // The message usually is the outstanding reply.
+    // The message is usually the outstanding reply.
     let response_to = match argument % 8 {
         0 => due.wrapping_add(i32::from(argument / 8) - 16),
         _ => due,

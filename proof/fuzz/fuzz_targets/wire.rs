@@ -7,7 +7,7 @@ use sdam_transport::wire::{Exchange, OpCode, OpMsg, OpQuery, OpReply, WireMessag
 
 fuzz_target!(|bytes: &[u8]| {
     check(bytes);
-    // The same bytes with a correct header, so that the fuzzer need not find one.
+    // Also decodes the same bytes with a correct header, so that the fuzzer need not find one.
     let mut framed = bytes.to_vec();
     if let Some(header) = framed.first_chunk_mut::<16>() {
         let op_code = [2013_i32, 2004, 1][usize::from(header[12]) % 3];
@@ -25,7 +25,7 @@ fn check(bytes: &[u8]) {
     assert_eq!(message.as_bytes(), bytes);
     let again = encode(&message);
     assert_eq!(Parts::of(&again), Parts::of(&message));
-    // After one encoding the message is in canonical form, which no longer changes.
+    // After one encoding, the message is in canonical form, so encoding it again changes nothing.
     assert_eq!(encode(&again), again);
     // No request was sent, so no reply is accepted.
     assert!(Exchange::new().accept(&message).is_err());

@@ -55,7 +55,7 @@ impl RecordingPools {
     /// The message of the chosen panic.
     pub const PANIC: &'static str = "the pool is broken";
 
-    /// Makes the next call of `method` panic, once.
+    /// Makes the next call to `method` panic, once.
     pub fn break_at(&self, method: &'static str) {
         self.break_after(0, method);
     }
@@ -70,7 +70,7 @@ impl RecordingPools {
         self.lock().calls.clone()
     }
 
-    /// Returns the number of calls of `method`, including those that panicked.
+    /// Returns the number of calls to `method`, including those that panicked.
     pub fn count(&self, method: &str) -> usize {
         let record = self.lock();
         let calls = record.calls.iter();

@@ -80,7 +80,7 @@ pub fn fixed_reply(body: Option<Vec<u8>>) -> Reply {
     Arc::new(move |_| body.clone())
 }
 
-/// Builds the hello reply of a member of the replica set `rs` of `hosts`.
+/// Builds a hello reply from a member of the replica set `rs` with these `hosts`.
 pub fn member(hosts: &[ServerAddress], is_primary: bool) -> Document {
     let hosts: Vec<&str> = hosts.iter().map(ServerAddress::as_str).collect();
     doc! {
@@ -89,7 +89,7 @@ pub fn member(hosts: &[ServerAddress], is_primary: bool) -> Document {
     }
 }
 
-/// Builds the hello reply of a mongos.
+/// Builds a hello reply from a mongos.
 pub fn mongos() -> Document {
     doc! { "ok": 1, "ismaster": true, "msg": "isdbgrid", "minWireVersion": 0, "maxWireVersion": 17 }
 }

@@ -34,7 +34,7 @@ pub struct Servers {
 
 #[derive(Debug)]
 struct State {
-    /// The behaviour of servers whose behaviour was not set.
+    /// The behaviour of servers for which none was set.
     unknown: Server,
     ports: BTreeMap<ServerAddress, Port>,
     /// True if connections wait to be admitted.
@@ -229,7 +229,7 @@ impl State {
         self.log.push(format!("{} {what}", address.host()));
     }
 
-    /// Removes the waits of dropped callers.
+    /// Removes the entries of callers that were dropped.
     fn forget_cancelled(&mut self) {
         self.waiting.retain(|waiting| !waiting.wake.is_canceled());
     }

@@ -25,7 +25,7 @@ pub(super) struct Attempts {
 /// An attempt to open a connection.
 #[derive(Debug)]
 struct Attempt {
-    /// The driver's number of the connection.
+    /// The driver's connection id.
     id: u64,
     /// The check-out that fails if the attempt fails.
     owner: Option<Ticket>,
@@ -113,7 +113,7 @@ impl Attempts {
 
 impl<C: Pooled> Machine<C> {
     /// Begins an attempt if a check-out or `minPoolSize` needs one and the limits allow it. Returns
-    /// the number of the connection.
+    /// the connection id.
     pub(super) fn begin_attempt(&mut self, now: Instant) -> Option<u64> {
         if self.config.by_caller || !self.may_attempt() {
             return None;
@@ -195,7 +195,7 @@ impl<C: Pooled> Machine<C> {
         }
     }
 
-    /// Cancels all attempts. Without a worker, fails the check-outs that make them immediately.
+    /// Cancels all attempts. Without a worker, also fails the check-outs that make these attempts.
     pub(super) fn cancel_attempts(&mut self) {
         self.attempts.cancel();
         if self.config.by_caller {
@@ -229,7 +229,7 @@ impl<C: Pooled> Machine<C> {
         self.fill_at.filter(|_| may_fill)
     }
 
-    /// Hands the connection to the oldest owner, and passes the attempt of that owner to `owner`.
+    /// Hands the connection to the oldest owner, and passes that owner's attempt to `owner`.
     fn swap_owner(&mut self, owner: Ticket, connection: C, now: Instant) {
         if !connection.is_usable() {
             self.fail(owner, self.interrupted());
@@ -284,7 +284,7 @@ impl<C: Pooled> Machine<C> {
     }
 
     /// Returns whether `minPoolSize` needs one more attempt. Such attempts run one at a time, like
-    /// the single thread of the specification; check-outs use the rest of `maxConnecting`.
+    /// CMAP's single background thread; check-outs use the rest of `maxConnecting`.
     fn is_short(&self) -> bool {
         self.total() < self.min_size() && !self.attempts.has_unowned()
     }

@@ -337,7 +337,7 @@ impl History {
         }
     }
 
-    /// Polls woken tasks until none is woken.
+    /// Polls woken tasks until there are no more.
     fn run_tasks(&mut self, is_late: bool) {
         loop {
             let worker = self.worker.take();

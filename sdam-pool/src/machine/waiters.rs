@@ -93,7 +93,7 @@ impl<C> Waiters<C> {
         }
     }
 
-    /// Takes the first check-out from the queue and makes it an owner.
+    /// Takes the first check-out from the queue and makes it the owner of an attempt.
     pub(super) fn next(&mut self) -> Option<Ticket> {
         let ticket = self.queue.pop_first()?;
         self.slot(ticket)?.state = State::Owner;
@@ -105,12 +105,12 @@ impl<C> Waiters<C> {
         self.queue.first().copied()
     }
 
-    /// Hands a connection to the check-out of an attempt.
+    /// Hands a connection to a check-out that owns an attempt.
     pub(super) fn deliver(&mut self, ticket: Ticket, connection: C) -> Option<Waker> {
         self.finish(ticket, State::Delivered(connection))
     }
 
-    /// Fails the check-out of an attempt.
+    /// Fails a check-out that owns an attempt.
     pub(super) fn fail(&mut self, ticket: Ticket, error: Error) -> Option<Waker> {
         self.finish(ticket, State::Failed(error))
     }

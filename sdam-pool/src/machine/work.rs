@@ -23,7 +23,7 @@ pub(crate) enum Work<C> {
     Close(Vec<C>, Option<ConnectionClosedReason>),
     /// Open the connection with this number.
     Open(u64),
-    /// Wait until the waker is woken, or until this time.
+    /// Wait until the worker is woken, or until this time.
     Wait(Option<Instant>),
     /// Stop: the pool is closed, and all work is done.
     End,

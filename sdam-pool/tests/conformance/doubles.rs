@@ -1,4 +1,4 @@
-//! Faulty pools: the pool of this crate, with deliberate mistakes in its use or control.
+//! Faulty pools: the pool of this crate, deliberately used or controlled in the wrong way.
 
 use std::{
     future::pending,
@@ -49,7 +49,7 @@ pub(crate) enum Fault {
     /// Check-outs that the pool refuses never return.
     SwallowsPoolErrors,
     ReportsPoolErrors,
-    /// The pool reports errors of connections a second time.
+    /// The pool reports connection errors a second time.
     ReportsTwice,
     /// The pool calls the topology after a broken command while it holds a lock that `ready` takes.
     CallsUnderLock,
@@ -76,7 +76,7 @@ pub(crate) enum Fault {
     ServesLatestFirst,
 }
 
-/// Uses the pools with this fault.
+/// Lets the conformance suite use pools with this fault.
 pub(crate) struct Faulty(pub(crate) Fault);
 
 #[derive(Debug)]

@@ -23,7 +23,7 @@ use self::doubles::{Fault, Faulty};
 /// The time limit for a step: long enough for a working pool, and short for one that hangs.
 const SHORT: Duration = Duration::from_secs(3);
 
-/// Uses the pool of this crate.
+/// Lets the conformance suite use the pool of this crate.
 struct Own;
 
 #[async_trait]

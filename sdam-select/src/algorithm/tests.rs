@@ -57,7 +57,7 @@ fn the_window_starts_at_the_fastest_suitable_server_and_is_inclusive() {
 
 #[test]
 fn latencies_of_up_to_a_century_are_distinguished() {
-    // The arithmetic neither wraps nor rounds, for any clocks and settings (L-40).
+    // The arithmetic neither wraps nor rounds, even with extreme latencies and settings (L-40).
     const YEAR: u64 = 365 * 24 * 60 * 60;
     let check = |years: &[u64], threshold: Duration, expected: usize| {
         let latencies: Vec<_> = years.iter().map(|years| years * YEAR * 1_000).collect();

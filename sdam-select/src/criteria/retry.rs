@@ -17,7 +17,7 @@ pub trait Attempted {
     /// Returns the topology type at the time of the selection.
     fn topology_type(&self) -> TopologyType;
 
-    /// Returns `enableOverloadRetargeting` of the client, which is off by default.
+    /// Returns the client's `enableOverloadRetargeting`, which is off by default.
     #[doc(alias = "enableOverloadRetargeting")]
     fn retargets_overload(&self) -> bool;
 }

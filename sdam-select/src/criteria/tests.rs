@@ -93,7 +93,8 @@ fn a_limit_that_is_too_small_is_refused_in_every_mode_even_if_a_primary_is_known
 
 #[test]
 fn servers_without_last_write_are_refused_only_if_the_client_supports_them() {
-    // Servers before 3.4 do not report their last write (L-30).
+    // Servers before 3.4 do not report their last write, so the limit is refused if the client
+    // supports such servers (L-30).
     let check = |min_wire_version, old: Option<i32>, refused: bool| {
         let mut first = server(1, old.map_or(Unknown, |_| RsSecondary));
         first.wire_versions.max = old.unwrap_or_default();
@@ -175,7 +176,7 @@ impl Attempted for On {
 
 #[test]
 fn a_retry_deprioritizes_the_failed_server_if_sharded_or_overloaded() {
-    // Other topologies deprioritize a server only after an overload (L-54).
+    // Topologies that are not sharded deprioritize a server only after an overload error (L-54).
     let check = |topology_type, retargets, overloaded, expected: &[u64]| {
         let mut error = Error::new(ErrorKind::Command, Stage::Operation, "failed");
         if overloaded {
@@ -200,7 +201,7 @@ fn a_retry_deprioritizes_the_failed_server_if_sharded_or_overloaded() {
 
 #[test]
 fn single_threaded_clients_scan_less_often_and_choose_at_random() {
-    // The heartbeat interval is the client's own (L-28, L-42).
+    // The staleness estimate uses the heartbeat frequency of each kind of client (L-28, L-42).
     let options = Options::new(alloc::vec![]);
     let settings = Settings::single_threaded(&options);
     assert_eq!(settings.heartbeat_frequency, Duration::from_secs(60));

@@ -208,7 +208,7 @@ fn wrong_set_names_are_always_reported_and_address_mismatches_only_on_replica_se
         assert_eq!(diagnoses(&topology, &Criteria::write()), expected);
     };
     check(ReplicaSetWithPrimary, &[mismatch]);
-    // This is normal through a tunnel.
+    // On a direct connection, a different name is normal, for example through a tunnel.
     check(Single, &[]);
 }
 

@@ -51,7 +51,7 @@ fn members() -> TopologyDescription {
     topology(ReplicaSetWithPrimary, servers)
 }
 
-/// Returns the verdict on the server with this number, as text.
+/// Returns the verdict on the server with this number, as a string.
 fn explanation_of(
     topology: &TopologyDescription,
     criteria: &Criteria,
@@ -104,7 +104,7 @@ fn every_rejection_has_the_values_that_were_compared() {
         "is only used when there is no suitable RSSecondary",
     );
     // The primary is the fallback because no secondary is eligible. Each secondary is rejected for
-    // a reason of its own.
+    // a different reason.
     let fallback = mode(ReadMode::SecondaryPreferred).with_tag_sets(vec![tags(&[("dc", "sf")])]);
     check(fallback.clone(), 1, "is eligible at 5 ms");
     check(fallback, 2, "has the tags {dc: ny}, and no tag set matches any server");

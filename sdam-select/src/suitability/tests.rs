@@ -74,7 +74,7 @@ fn write_stages_run_on_the_primary_while_any_server_is_older_than_5_0() {
     check(with, &[(RsPrimary, 12), (RsSecondary, 13)], &[1], true);
     check(with, &[(RsPrimary, 13), (RsSecondary, 12)], &[1], true);
     check(with, &[(RsPrimary, 13), (RsSecondary, 13), (RsArbiter, 9)], &[1], true);
-    // The age of a server that has not answered is unknown.
+    // The version of a server that has not answered is unknown, so it is not considered too old.
     check(with, &[(RsPrimary, 13), (RsSecondary, 13), (Unknown, 0)], &[2], false);
     check(without, &[(RsSecondary, 12)], &[], true);
     check(without, &[(RsSecondary, 13)], &[1], false);

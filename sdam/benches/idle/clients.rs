@@ -94,7 +94,7 @@ impl Drop for Counted {
     }
 }
 
-/// The figures that grow with time.
+/// The counters from which the figures per second are computed.
 #[derive(Clone, Copy)]
 struct Work {
     polls: f64,

@@ -43,7 +43,7 @@ mod report {
     /// Measures all figures. `words` are criterion's options and a filter for benchmark names.
     pub(crate) fn all(words: &[&str]) {
         let quick = words.contains(&"--measurement-time");
-        // Cargo appends its own option.
+        // Ignores the option that cargo appends.
         let is_filter = |word: &&&str| !word.starts_with('-') && word.parse::<f64>().is_err();
         let filter = words.iter().rev().find(is_filter).copied().unwrap_or("");
         if !"idle/".contains(filter) && !filter.starts_with("idle/") {

@@ -1,4 +1,4 @@
-//! Server processes and measured processes, and the figures of the latter from `/proc`.
+//! Processes for servers and for measured clients, and the clients' figures from `/proc`.
 
 use std::{
     env, fs,
@@ -45,7 +45,7 @@ impl Deployment {
 impl Drop for Deployment {
     fn drop(&mut self) {
         drop(self.process.stdin.take());
-        // The process ends by itself; the kill is only a safeguard.
+        // The process exits by itself; killing it is only a safeguard.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

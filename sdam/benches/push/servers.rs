@@ -31,7 +31,7 @@ struct Streams {
 /// A connection whose request is answered on the next change.
 struct Stream {
     socket: TcpStream,
-    /// The `responseTo` of the next reply: the request, then each previous reply.
+    /// The `responseTo` of the next reply: the id of the request, then of each previous reply.
     answered: i32,
 }
 

@@ -82,7 +82,7 @@ impl Drop for Client {
     }
 }
 
-/// A clock that is set by hand.
+/// A clock that only the benchmark advances.
 #[derive(Debug)]
 pub(crate) struct HandClock {
     nanos: AtomicU64,

@@ -27,7 +27,7 @@ use crate::{
     servers::Servers,
 };
 
-/// The number of pushes before the measured ones, and of the measured ones.
+/// The numbers of warm-up pushes and of measured pushes.
 const FIRST: u32 = 100;
 const PUSHES: u32 = 1000;
 
@@ -154,7 +154,7 @@ fn waits(time: Duration) -> Vec<Duration> {
     (0..HOLDS).map(wait).collect()
 }
 
-/// Returns the time that this many of a thousand do not exceed.
+/// Returns the time that is not exceeded by this many thousandths of the `times`.
 fn quantile(times: &mut [Duration], thousandths: usize) -> Duration {
     times.sort_unstable();
     times[times.len() * thousandths / 1000]

@@ -80,7 +80,8 @@ impl<'c> Operation<'c> {
         }
     }
 
-    /// Runs the command once on `server`, on a connection checked out by `check_out_by`.
+    /// Runs the command once on `server`, on a connection that is checked out before
+    /// `check_out_by`.
     pub(super) async fn attempt(
         &mut self,
         server: &SelectedServer<Pool>,

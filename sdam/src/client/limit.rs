@@ -5,7 +5,7 @@ use sdam_core::time::Instant;
 /// The time limit of an operation with all its attempts (Client Side Operations Timeout).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Limit {
-    /// `timeoutMS` is not set: each step has the limit of its own option.
+    /// `timeoutMS` is not set: each step is limited by its own option.
     Unset,
     /// `timeoutMS` is 0: there is no limit, and the deprecated options do not apply either.
     Endless,
@@ -15,9 +15,9 @@ pub(super) enum Limit {
 /// The time limits of one exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Budget {
-    /// The time for the exchange.
+    /// The time limit for the exchange, on the client.
     pub(super) timeout: Option<Duration>,
-    /// The `maxTimeMS` of the command, positive; `None` if there is no limit.
+    /// The command's `maxTimeMS`, which is positive; `None` if there is no limit.
     pub(super) max_time: Option<i64>,
 }
 

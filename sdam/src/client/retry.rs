@@ -26,7 +26,7 @@ pub(super) struct Retry {
 /// The retry settings for a command.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Policy {
-    /// True if commands of this kind may be retried at all: `retryReads`, `retryWrites`.
+    /// True if `retryReads` and `retryWrites` allow retries of this kind of command.
     pub(super) is_enabled: bool,
     /// True if `timeoutMS` is set, even to 0.
     pub(super) has_limit: bool,

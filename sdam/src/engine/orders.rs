@@ -70,7 +70,7 @@ impl Orders {
         self.lock().news.check = true;
     }
 
-    /// Ends the task after the earlier orders. The caller has to wake the task.
+    /// Makes the task end after the earlier orders. The caller has to wake the task.
     pub(crate) fn end(&self) {
         self.lock().news.end = true;
     }

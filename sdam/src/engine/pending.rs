@@ -58,8 +58,7 @@ impl PendingSelections {
         }
     }
 
-    /// Publishes a selection's last event, unless it has ended already. Returns whether it
-    /// published.
+    /// Publishes a selection's last event, unless the selection has ended. Returns whether it did.
     pub(crate) fn end(&self, number: u64, publish: impl FnOnce()) -> bool {
         let mut state = self.lock();
         let open = state.selections.remove(&number).is_some();

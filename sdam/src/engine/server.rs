@@ -33,7 +33,8 @@ pub(crate) struct Server {
     silence: Mutex<Silence>,
     /// True if `silence` suggests that the server has failed, for readers that take no lock.
     suspected: AtomicBool,
-    /// True if answers to operations have to be reported, because a detector has asked the server.
+    /// True if connections have to report answers to operations, because a detector is asking
+    /// whether the server still answers.
     asked: Arc<std::sync::atomic::AtomicBool>,
     abandoned: AtomicBool,
     /// The pool's generation. Written under the topology lock.
@@ -128,7 +129,7 @@ impl Server {
         self.asked.store(silence.asked.is_some(), Ordering::Relaxed);
     }
 
-    /// Returns the flag for connections whose answers have to be reported.
+    /// Returns the flag that makes connections report answers to operations.
     pub(crate) fn asked(&self) -> Arc<std::sync::atomic::AtomicBool> {
         Arc::clone(&self.asked)
     }

@@ -108,7 +108,7 @@ impl Tasks {
         std::mem::take(&mut self.0.lock().unwrap().tasks)
     }
 
-    /// Forbids new tasks from now on.
+    /// Makes the test fail if another task is spawned.
     pub(super) fn end(&self) {
         self.0.lock().unwrap().over = true;
     }
@@ -131,7 +131,7 @@ impl Spawner for Tasks {
     }
 }
 
-/// Builds the reply of a member of the set `rs` with this role and these `hosts`.
+/// Builds a hello reply from a member of the set `rs` with this role and these `hosts`.
 pub(super) fn member(role: &str, hosts: &[&str]) -> Document {
     doc! { "ok": 1, role: true, "setName": "rs", "hosts": hosts, "maxWireVersion": 21 }
 }
@@ -163,8 +163,8 @@ impl Clock for ModelClock {
     }
 }
 
-/// A transport whose connections open at once, and answer at once or never. It is also one of these
-/// connections.
+/// A transport whose connections open at once, and answer at once or never. This type is also the
+/// connection.
 #[derive(Clone, Debug)]
 struct Replica {
     replies: Arc<[Vec<u8>]>,

@@ -109,7 +109,8 @@ impl<P> SelectedServer<P> {
         self.selected.overrides_read_preference
     }
 
-    /// Returns the monitor's wire versions. A connection's own handshake takes precedence.
+    /// Returns the wire versions from the server's description. Those from a connection's own
+    /// handshake take precedence.
     pub fn wire_versions(&self) -> WireVersions {
         self.selected.wire_versions
     }

@@ -1,4 +1,4 @@
-//! The error of a selection that has timed out, with all diagnostics.
+//! The error from a selection that has timed out, with all diagnostics.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -8,7 +8,7 @@ use sdam_select::{criteria::Criteria, diagnose::Diagnosis, error_text, explain::
 
 use crate::engine::failures::{ServerFailure, ServerFailures};
 
-/// The error of a selection that has timed out.
+/// The error from a selection that has timed out.
 ///
 /// `{}` prints one line: the message that the Server Selection specification requires, the time
 /// that the selection waited and the option that limited it, and the most probable problem with its

@@ -19,7 +19,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) server: Arc<Server>,
-    /// Its generation is always current, because clearing the pool closes it.
+    /// The connection, whose generation is always current, because clearing the pool closes it.
     pub(super) connection: MonitorConnection,
     /// The last connection opened by a check.
     pub(super) conn: Option<ConnId>,

@@ -43,7 +43,7 @@ impl Scanner {
         limit: Limit,
     ) -> Result<Selected, SelectionError> {
         self.prepare();
-        // The events outlive the mutable borrows of `self` below.
+        // Cloned because the events outlive the mutable borrows of `self` below.
         let shared = Arc::clone(&self.shared);
         let try_once = shared.options.server_selection_try_once.unwrap_or(true);
         let events = SelectionEvents::begin(shared.selection_context(), criteria);

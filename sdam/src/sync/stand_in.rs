@@ -1,5 +1,5 @@
-//! Replacements of `arc-swap` and `event-listener` for models, because loom does not see the
-//! originals' atomics.
+//! Replacements for `arc-swap` and `event-listener` in models, because loom does not see the
+//! atomics of the originals.
 
 use std::{
     collections::BTreeMap,
@@ -88,7 +88,7 @@ impl Event {
         Self::default()
     }
 
-    /// Notifies all existing listeners: no caller wants fewer.
+    /// Notifies all existing listeners, because every caller wants to notify all.
     pub(crate) fn notify(&self, _: usize) {
         fence(Ordering::SeqCst);
         let mut listeners = self.0.lock().unwrap_or_else(PoisonError::into_inner);

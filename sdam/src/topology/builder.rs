@@ -281,7 +281,7 @@ fn dispatch(shared: &Arc<Shared>, sink: Arc<dyn EventSink>) {
     tasks.spawner.spawn(Task::new("sdam-events", task));
 }
 
-/// A guard that counts the end of the dispatcher, even if its task is dropped.
+/// A guard that marks the dispatcher as ended when its task ends or is dropped.
 struct DispatcherGuard(Arc<Shared>);
 
 impl Drop for DispatcherGuard {

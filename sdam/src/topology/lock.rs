@@ -1,4 +1,4 @@
-//! The topology lock: a mutex that detects reentrant calls of connection pools.
+//! The topology lock: a mutex that detects reentrant calls by connection pools.
 
 use std::{
     ops::{Deref, DerefMut},

@@ -60,7 +60,7 @@ impl MetadataHandshake {
             Metadata::Own(metadata) => lock(metadata).encode(),
             Metadata::Driver(document) => {
                 let client = (document.encode)();
-                // Servers refuse connections with a longer document.
+                // Omits an invalid document: servers refuse connections with one that is too long.
                 let is_valid = ClientMetadata::check_encoded(&client).is_ok();
                 if is_valid { client.into() } else { Box::default() }
             }

@@ -38,7 +38,7 @@ impl SrvTask {
         Some(Self(Arc::clone(shared)))
     }
 
-    /// Polls until the topology is closed, or until its type becomes one that is never polled
+    /// Polls until the topology is closed, or has a type for which the record is never polled
     /// again.
     pub(super) async fn run(self) {
         let other = |snapshot: &Snapshot| {

@@ -69,7 +69,7 @@ pub(crate) struct Shared {
     random: [Random; LANES],
 }
 
-/// The kind of topology: it decides who runs the checks, and where panics of pools are re-raised.
+/// The kind of topology: it decides who runs the checks, and where pools' panics are re-raised.
 #[derive(Debug)]
 pub(crate) enum Background {
     /// Tasks check the servers. A panic is re-raised in the thread that changed the topology,
@@ -309,7 +309,7 @@ impl Shared {
         }
     }
 
-    /// Takes the panic of a pool that has to be re-raised at the end of a call.
+    /// Takes a pool's panic that has to be re-raised at the end of a call.
     pub(crate) fn take_panic(&self) -> DeferredPanic {
         match &self.background {
             Background::Tasks(_) => DeferredPanic::default(),
@@ -387,7 +387,7 @@ impl Shared {
     }
 }
 
-/// A guard that counts the end of a pool's background task.
+/// A guard that marks a pool's background task as ended when the task ends or is dropped.
 struct PoolTask(Arc<Shared>);
 
 impl Drop for PoolTask {
@@ -431,8 +431,7 @@ impl Shared {
 
     /// Passes an input from the task of `server`, and returns the server's next deadline.
     ///
-    /// A panic of a pool is not re-raised: the panic hook has reported it, and all outputs have
-    /// run.
+    /// A pool's panic is not re-raised: the panic hook has reported it, and all outputs have run.
     fn act(self: &Arc<Self>, server: ServerId, input: impl FnOnce() -> Input) -> Option<Instant> {
         let (deadline, _) = self.change_for(Some(server), |engine, now| {
             let after = engine.handle(now, input(), &self.published);

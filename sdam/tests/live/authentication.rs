@@ -27,7 +27,7 @@ fn create_users(mongod: &Mongod) {
 }
 
 /// Authenticates with and without a speculative command within hello, and checks that the server
-/// then knows the user. Returns the mechanism.
+/// then reports the authenticated user. Returns the mechanism.
 #[track_caller]
 fn authenticate(mongod: &Mongod, user_info: &str, options: &str, expected: [&str; 2]) -> String {
     let [user, source] = expected;
@@ -65,7 +65,8 @@ fn refuse(mongod: &Mongod, user_info: &str, options: &str) {
 /// Authentication: "SCRAM-SHA-256 and mechanism negotiation", steps 1 and 2.
 #[test]
 fn each_user_authenticates_with_each_of_its_mechanisms_or_by_negotiation() {
-    // Each user authenticates with its own or the best mechanism (O-5, O-11, T-1, T-5).
+    // Each user authenticates with each of its mechanisms, or with the best one (O-5, O-11, T-1,
+    // T-5).
     let Some(mongod) = secured() else { return };
     create_users(&mongod);
     for (user, mechanisms) in
@@ -85,7 +86,7 @@ fn each_user_authenticates_with_each_of_its_mechanisms_or_by_negotiation() {
 /// Authentication: "Speculative Authentication".
 #[test]
 fn a_speculative_authentication_takes_one_command_less_from_4_4_on() {
-    // The first message of the conversation is sent with hello (O-5, O-7, T-6).
+    // The first message of the authentication conversation is sent with hello (O-5, O-7, T-6).
     let Some(mongod) = secured() else { return };
     create_users(&mongod);
     let commands = |user_info: &str, speculates| {
@@ -141,7 +142,8 @@ fn passwords_are_prepared_and_user_names_are_not() {
 
 #[test]
 fn the_user_is_looked_up_in_the_auth_source() {
-    // The source is the `authSource`, or otherwise the database in the connection string (T-20).
+    // Users are authenticated in the `authSource` or, without it, in the database of the connection
+    // string (T-20).
     let Some(mongod) = secured() else { return };
     let role = doc! { "role": "dbAdminAnyDatabase", "db": "admin" };
     let create = doc! { "createUser": "ada", "pwd": "pencil", "roles": [role] };
@@ -153,10 +155,10 @@ fn the_user_is_looked_up_in_the_auth_source() {
 
 #[test]
 fn a_refused_hello_is_an_authentication_error() {
-    // A refused hello counts as a failed authentication if there is a credential (I-21).
+    // With a credential, a refused hello is treated as a failed authentication (I-21).
     let Some(mongod) = secured() else { return };
     if wire_version(&mongod) < 13 {
-        // Before 5.0, the handshake itself never fails.
+        // Before 5.0, a fail point with an `appName` does not affect handshakes.
         return;
     }
     for (user_info, stage) in [("root:root@", Stage::Auth), ("", Stage::Hello)] {

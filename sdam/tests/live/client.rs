@@ -64,7 +64,7 @@ fn insert(client: &Client, insert: &RawDocumentBuf) -> Result<bool, Error> {
     Ok(false)
 }
 
-/// Inserts documents with new ids and reads each of them, until told to stop.
+/// Inserts documents with new ids and reads each of them, until `stop` is set.
 fn write(client: &Client, shared: &Shared, written: &Sender<()>) -> Result<(), Error> {
     while !shared.stop.load(Ordering::Relaxed) {
         let id = shared.next.fetch_add(1, Ordering::Relaxed);
@@ -81,8 +81,8 @@ fn while_ok(count: usize, step: impl Fn() -> bool) {
     let _ = (0..count).take_while(|_| step()).count();
 }
 
-/// Returns the maximum number of attempts of one operation, and the number of operations with more
-/// than one.
+/// Returns the maximum number of attempts per operation, and the number of operations with more
+/// than one attempt.
 fn attempts(events: &[Event]) -> (usize, usize) {
     let mut attempts = BTreeMap::<i64, usize>::new();
     for event in events {
@@ -103,7 +103,8 @@ fn no_operation_needs_more_than_one_retry_through_a_step_down_and_the_kill_of_a_
     let client = builder.topology(|topology| topology.sink(sink.interested_in(Interest::COMMANDS)));
     let client = client.start(host.runtime.clone()).unwrap();
     let shared = Arc::<Shared>::default();
-    // Creating the collection takes long enough to be interrupted.
+    // Creates the collection before the failovers, because that takes long enough to be
+    // interrupted.
     let first = shared.insert(shared.next.fetch_add(1, Ordering::Relaxed));
     block_on(client.run(&Command::write("test", first.as_bytes()))).unwrap();
     let (written, all_written) = mpsc::channel();

@@ -144,7 +144,7 @@ fn a_frozen_primary_is_suspected_long_before_its_time_limit_and_until_it_answers
         }
         _ => None,
     });
-    // A server is suspected at the earliest 1 s after its answer was due.
+    // A server is suspected no earlier than 1 s after its answer was due.
     assert!(silence >= Duration::from_secs(1), "{silence:?}");
     let described = observer.topology.server(&host.parse().unwrap()).unwrap();
     assert_eq!(described.description().server_type, ServerType::RsPrimary);

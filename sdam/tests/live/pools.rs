@@ -88,7 +88,7 @@ fn is_ready(kind: &EventKind) -> bool {
 #[test]
 fn pools_are_ready_after_a_successful_check_and_cleared_by_a_failed_one() {
     let Some(mongod) = standalone() else { return };
-    // Before 5.0, the handshake never fails, so the server is known again at once.
+    // Before 5.0, the fail point does not affect handshakes, so the server is known at once.
     let hello = mongod.hello().unwrap();
     let stays_lost = hello.get_i32("maxWireVersion").unwrap() >= 13;
     let app = "SDAMPoolManagementTest";

@@ -89,14 +89,14 @@ fn streaming_1_replies_come_once_per_heartbeat() {
             observer.wait_for("the next reply", mark, |kind| succeeded(kind).filter(is_steady));
     }
     let passed = observer.events()[mark - 1].at.since(first);
-    // A machine under load reads replies late, so it never reads too many.
+    // A machine under load only reads replies late, so it never receives too many in this time.
     assert!(passed > HEARTBEAT * (REPLIES - 1), "{passed:?}");
     assert!(passed < DEFAULT_HEARTBEAT * REPLIES / 2, "{passed:?}");
     observer.finish();
 }
 
-/// G-15, G-4, G-6, G-7, G-10: a known server always has a round-trip time, and the time follows
-/// the server's, with streaming or polling.
+/// G-15, G-4, G-6, G-7, G-10: a known server always has a round-trip time, and the average follows
+/// the server's response time, with streaming or polling.
 #[test]
 fn rtt_1_every_description_has_a_time_and_the_average_follows_the_server() {
     let Some(mongod) = standalone() else { return };
@@ -144,7 +144,7 @@ fn hold_next_check(mongod: &Mongod, observer: &Observer, mark: usize) {
     held.disable().unwrap();
 }
 
-/// G-1, G-6: each polling check is a sample, whose duration is in its event.
+/// G-1, G-6: each polling check is a round-trip time sample, whose duration is in its event.
 fn check_polled_average(events: &[Event]) {
     let mut expected: Option<f64> = None;
     for event in events {

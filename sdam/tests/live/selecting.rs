@@ -58,7 +58,8 @@ fn observe(set: &ReplicaSet) -> Observer {
         FREQUENCY.as_millis(),
     );
     let observer = Observer::start(&uri);
-    // Members that have just started report changed states more than once.
+    // Members that have just started may change their state several times before the set is
+    // complete.
     let complete = observer
         .topology
         .wait_for(|snapshot| is_complete(snapshot.description()).then_some(()), PATIENCE);
@@ -72,7 +73,7 @@ fn read(mode: ReadMode, tags: &[&str]) -> Criteria {
     Criteria::read(preference).unwrap()
 }
 
-/// Returns the hosts of many selections.
+/// Returns the hosts chosen by many selections.
 fn selected<P: PoolHandle>(topology: &Topology<P>, criteria: &Criteria) -> BTreeSet<String> {
     let select = || block_on(topology.select(criteria)).unwrap();
     (0..50).map(|_| select().address().to_string()).collect()
@@ -86,7 +87,7 @@ fn described<'t>(topology: &'t TopologyDescription, host: &str) -> &'t ServerDes
     topology.server(&host.parse().unwrap()).unwrap()
 }
 
-/// Returns the lag of `late` behind the primary in milliseconds, by the specification's formula.
+/// Returns the lag of `late` behind the primary in milliseconds, by the Max Staleness formula.
 fn lag(topology: &TopologyDescription, late: &str) -> Option<i64> {
     let behind = |server: &ServerDescription| {
         let updated = server.last_update_time?.as_nanos() / 1_000_000;
@@ -95,7 +96,7 @@ fn lag(topology: &TopologyDescription, late: &str) -> Option<i64> {
     Some(behind(described(topology, late))? - behind(topology.primary()?)?)
 }
 
-/// L-21, L-23: a lagging member is rejected only because of the members' hello replies.
+/// L-21, L-23: the staleness of a lagging member is estimated from hello replies alone.
 #[test]
 fn a_member_above_max_staleness_is_not_selected() {
     let Some(set) = tagged_set() else { return };
@@ -110,8 +111,7 @@ fn a_member_above_max_staleness_is_not_selected() {
     set.member(2).run_command("admin", stop).unwrap();
     let deadline = Instant::now() + PATIENCE;
     let allowed = (LIMIT.checked_sub(FREQUENCY).unwrap()).as_millis() as i64;
-    // Checks of the members in the same round may still be in progress, and must not change the
-    // result.
+    // Waits for a lag so large that checks still in progress do not change the result.
     let clearly = allowed + ROUND.as_millis() as i64;
     let description = loop {
         assert!(Instant::now() < deadline, "{:?}", topology.snapshot());

@@ -1,4 +1,4 @@
-//! Operations of clients with and without a detector on a primary that is silent.
+//! Operations on a silent primary, by clients with and without a detector.
 
 mod others;
 mod writer;
@@ -29,7 +29,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 struct Recovery {
     /// The time from the beginning of the silence until connections in use were interrupted.
     left_after: Option<Duration>,
-    /// The duration of the longest insert that was in progress then or began later.
+    /// The duration of the longest insert that was in progress when the silence began, or began
+    /// later.
     longest: Duration,
     failed: usize,
 }
@@ -55,7 +56,7 @@ fn a_detector_frees_the_operations_that_wait_for_a_primary_that_is_cut_off() {
 }
 
 fn builder() -> ReplicaSetBuilder {
-    // Several clients write at full speed while a member is silent.
+    // Several clients write at full speed while a member is silent, so the oplog has to be large.
     ReplicaSet::builder(version()).oplog_megabytes(512)
 }
 
@@ -66,8 +67,8 @@ fn start(builder: ReplicaSetBuilder) -> Option<ReplicaSet> {
 /// Repeatedly silences the primary, measures the inserts of all clients, and ends the silence.
 fn compare(set: &ReplicaSet, silence: &str, cut: impl Fn(&Mongod), heal: impl Fn(&Mongod)) {
     let host = Host::start();
-    // Waiting for a majority may take a minute longer, if a secondary replicates from the silent
-    // member.
+    // `w=1`: waiting for a majority may take a minute longer, if a secondary replicates from the
+    // silent member.
     let uri = format!("{}&w=1", set.uri());
     let writers = CLIENTS.map(|client| Writer::start(&host, &uri, client));
     let others = Other::start_all(&uri);

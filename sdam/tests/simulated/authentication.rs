@@ -63,7 +63,7 @@ async fn find(topology: &Topology<Pool>) -> Result<Document, Error> {
     Ok(Document::from_reader(body).unwrap())
 }
 
-/// Returns the error of a connection that was not established.
+/// Returns the error of a connection that must not have been established.
 #[track_caller]
 fn refusal(outcome: Result<Document, Error>) -> Error {
     outcome.unwrap_err()
@@ -114,7 +114,7 @@ fn pools_without_an_authenticator_refuse_options_with_a_credential() {
     assert_eq!((error.option(), error.value()), ("user name", "ada"));
 }
 
-/// Checks the error of an operation while the authentication command `command` fails.
+/// Checks the error that an operation returns while the authentication command `command` fails.
 #[track_caller]
 fn check_fault(command: &str, fault: impl Fn(&mut FailCommand), kind: ErrorKind, time: Duration) {
     let sim = Sim::new(3, &set([User::new("ada", "pencil").only(Mechanism::ScramSha1)]));

@@ -49,7 +49,7 @@ impl World {
         self.sim.block_on(future)
     }
 
-    /// Runs a command; returns its reply, decoded.
+    /// Runs a command and returns the decoded reply.
     fn try_command(&self, command: &Command<'_>) -> Result<Document, Error> {
         let reply = self.run(self.client.run(command))?;
         Ok(Document::from_reader(reply.body()).unwrap())
@@ -68,7 +68,7 @@ impl World {
         self.try_command(&Command::new("admin", fail.as_bytes())).unwrap();
     }
 
-    /// Returns why check-outs have failed since the last call of this method or of
+    /// Returns why check-outs have failed since the last call to this method or to
     /// [`log`](Self::log).
     fn check_out_failures(&self) -> Vec<(CheckOutFailure, String)> {
         let events = self.events().into_iter();

@@ -49,7 +49,7 @@ async fn failure(backend: &Backend, address: &ServerAddress) -> Error {
     }
 }
 
-/// Another host name of the peer that never answers, to distinguish its server.
+/// A second host name for the peer that never answers, so that it is a separate server.
 const SILENT: &str = "localhost";
 
 #[test]

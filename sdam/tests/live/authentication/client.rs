@@ -63,7 +63,8 @@ impl Client {
         self.open_after(|| ())
     }
 
-    /// Like [`open`](Self::open), but calls `fail` first, and keeps its result until the end.
+    /// Like [`open`](Self::open), but calls `fail` first, and keeps its result until `open` has
+    /// ended.
     pub(super) fn open_after<G>(&self, fail: impl FnOnce() -> G) -> Result<Established, Error> {
         block_on(async {
             let server = self.topology.select(&Criteria::write()).await.unwrap();
@@ -104,7 +105,7 @@ pub(super) fn run(connection: &mut Established, command: &Document) -> Document 
 /// The messages sent by an authenticator.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
-    /// The last mechanism.
+    /// The mechanism of the last command that names one.
     pub(super) mechanism: String,
     /// The number of commands, excluding those within hello.
     pub(super) commands: usize,

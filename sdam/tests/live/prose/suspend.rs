@@ -52,7 +52,8 @@ impl Client {
         Self { child, lines }
     }
 
-    /// Returns the number on the next line that begins with `word`; no failure may come first.
+    /// Returns the number on the next line that begins with `word`; panics if a failure comes
+    /// first.
     fn wait_for(&mut self, word: &str) -> u64 {
         let mut line = String::new();
         loop {
@@ -85,7 +86,7 @@ impl Drop for Client {
 }
 
 /// F-11: a process that was suspended for longer than a check's time limit reads the data that its
-/// server has sent meanwhile, instead of timing out.
+/// server has sent in the meantime, instead of timing out.
 #[test]
 fn a_suspended_client_loses_no_server() {
     let Some(mongod) = standalone() else { return };

@@ -83,7 +83,8 @@ impl Other {
         self.lines.wait_for_success(since, SILENCE.saturating_sub(since.elapsed()))
     }
 
-    /// Waits until a slow insert has succeeded, and returns the inserts' outcome after `since`.
+    /// Waits until a slow insert has succeeded, and returns the outcome of the inserts after
+    /// `since`.
     pub(super) fn recovery(&self, since: Instant) -> Recovery {
         assert!(self.lines.wait_for_success(since, PATIENCE), "{} is stuck", self.name);
         let lines = self.lines.all.lock().unwrap();

@@ -44,7 +44,8 @@ fn check(
 
 #[test]
 fn the_certificate_has_to_name_the_member_and_not_where_it_is_dialled() {
-    // The certificate must name the member, neither the proxy nor the address (U-5, V-10).
+    // The certificate must contain the member's name, not the proxy's or the translated address
+    // (U-5, V-10).
     let certificates = certificates();
     let Some(socks) = or_skip(Socks::start()).unwrap() else {
         return;

@@ -49,7 +49,7 @@ fn inside_with_seed(seed: u64, forwarders: &[&str]) -> Sim {
 struct Seen {
     /// The error message of the selection that timed out, on one line and in full.
     error: [String; 2],
-    /// The servers called unusable in events, with the reasons.
+    /// The servers reported as unusable in events, with the reasons.
     unusable: Vec<String>,
 }
 
@@ -66,7 +66,7 @@ fn select(sim: &Sim, builder: TopologyBuilder) -> Seen {
     Seen { error, unusable }
 }
 
-/// Returns the servers called unusable in events, with the reasons.
+/// Returns the servers reported as unusable in events, with the reasons.
 fn obstacles(events: &mut EventStream) -> Vec<String> {
     let unusable = |event: Event| match event.kind {
         EventKind::ServerUnusable { address, obstacle, .. } => {
@@ -91,7 +91,7 @@ fn uri(uri: &str) -> TopologyBuilder {
 
 #[test]
 fn a_tunnel_to_one_port_is_diagnosed_with_both_names_and_three_remedies() {
-    // The tunnel leads to the primary or to a secondary.
+    // The tunnel leads to each member in turn, one of which is the primary.
     for member in 0..3 {
         let sim = inside(&[]);
         sim.network().forward(address("localhost:27017"), MemberId(member));

@@ -1,4 +1,4 @@
-//! The sent commands and their events.
+//! The commands that a client sends, and their events.
 
 use std::{collections::BTreeSet, pin::pin, time::Duration};
 

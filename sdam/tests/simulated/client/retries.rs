@@ -110,7 +110,7 @@ fn concurrent_writes_go_on_through_failovers_and_none_is_lost_or_doubled() {
 
 #[test]
 fn in_a_sharded_cluster_a_retry_avoids_the_mongos_that_failed() {
-    // A retry prefers another mongos than the one that failed (L-26, Q-6).
+    // A retry prefers a mongos other than the one that failed (L-26, Q-6).
     let hosts = ["a", "b"].map(|host| ServerAddress::new(host, 27017));
     let world = World::start(&Blueprint::sharded(hosts), "");
     let find = encoded(&doc! { "find": "c" });

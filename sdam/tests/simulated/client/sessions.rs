@@ -34,8 +34,8 @@ fn clients_with_the_same_seed_have_sessions_of_their_own() {
     assert_ne!(id(first), id(second));
 }
 
-/// Returns the sizes of the batches of sessions that a client ends after `writes` writes and the
-/// loss of these members.
+/// Returns the numbers of sessions that a client ends in each batch, after `writes` writes and the
+/// failure of these members.
 fn ended(blueprint: &Blueprint, writes: i32, losses: &[u16]) -> Vec<usize> {
     let world = World::start(blueprint, "");
     (0..writes).for_each(|id| drop(world.insert(id).unwrap()));

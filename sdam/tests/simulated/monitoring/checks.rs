@@ -51,7 +51,7 @@ fn monitors_send_only_hello_on_dedicated_connections() {
     }
     let handshakes = sent.iter().filter(|sent| sent.is_handshake());
     assert_eq!(handshakes.clone().count(), 6, "one for each connection");
-    // O-28: the name is known before the first connection is opened.
+    // O-28: every handshake contains the application's name.
     for sent in handshakes {
         let client = sent.command.get_document("client").unwrap();
         let application = client.get_document("application").unwrap();
@@ -59,8 +59,8 @@ fn monitors_send_only_hello_on_dedicated_connections() {
     }
 }
 
-/// F-4, J-14, J-24: a discovered server is announced and then monitored, and F-61: no pool is
-/// ready before its server is known.
+/// F-4, J-14, J-24, F-61: a discovered server is announced and then monitored, and no pool is ready
+/// before its server is known.
 #[test]
 fn members_that_a_reply_names_are_monitored_at_once() {
     let harness = Harness::start("b/?replicaSet=rs");

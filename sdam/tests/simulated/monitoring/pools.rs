@@ -70,8 +70,8 @@ fn only_the_pool_of_a_removed_server_is_closed() {
     assert_eq!(closed, [ServerAddress::new(host, 27017)]);
 }
 
-/// F-80: an operation's handshake with a lost server makes it known again, although the monitor
-/// receives nothing new on its stream.
+/// F-80: an operation's handshake with an Unknown server makes the server known again, although the
+/// monitor receives nothing new on its stream.
 #[test]
 fn a_pooled_handshake_makes_a_lost_streaming_server_known_again() {
     let harness = Harness::start("a/?replicaSet=rs");

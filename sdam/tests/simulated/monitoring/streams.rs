@@ -1,4 +1,4 @@
-//! Awaited replies of monitors: one per request, and streamed without pause.
+//! Awaited replies that monitors receive: one per request, or streamed without pause.
 
 use std::time::Duration;
 

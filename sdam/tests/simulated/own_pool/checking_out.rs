@@ -35,7 +35,7 @@ fn start(sim: &Sim, options: &str) -> Topology<Pool> {
     builder(&uri).start(sim.runtime()).unwrap()
 }
 
-/// I-12, F-71: the check that waits for the server's next change, for up to 10 s, is cancelled.
+/// I-12, F-71: a refused handshake cancels the check that waits up to 10 s for the next change.
 #[test]
 fn a_server_that_refused_a_handshake_is_found_again_when_it_may_be_checked() {
     let sim = simulation(9);
@@ -58,7 +58,7 @@ fn a_server_that_refused_a_handshake_is_found_again_when_it_may_be_checked() {
     });
 }
 
-/// Returns the names of a server's events, with the numbers of connections.
+/// Returns the names of a server's events, with the connection ids.
 fn names(events: &[Event], address: &ServerAddress) -> Vec<String> {
     let told = events.iter().filter_map(|event| {
         let name = event.kind.name().as_str();
@@ -191,7 +191,7 @@ fn check_outs_dropped_at_any_poll_leave_nothing_behind() {
 
 #[test]
 fn a_check_out_that_is_dropped_does_not_end_the_attempt_that_it_has_caused() {
-    // The attempt that a dropped check-out caused continues (P-9).
+    // The connection attempt of a dropped check-out continues (P-9).
     let sim = simulation(4);
     let topology = start(&sim, "connectTimeoutMS=5000");
     sim.block_on(async {
@@ -267,7 +267,7 @@ fn closing_does_not_wait_for_a_server_that_does_not_answer_a_new_connection() {
     assert_eq!((sim.tasks(), sim.connections()), (0, 0));
 }
 
-/// Spawns tasks that count how often the tasks of pools are polled.
+/// A spawner that counts how often the tasks of pools are polled.
 #[derive(Debug)]
 struct CountingSpawner {
     spawner: Arc<dyn Spawner>,

@@ -1,4 +1,4 @@
-//! Clears, and the end of a pool, between two steps of its tasks.
+//! Pools that are cleared or end between two steps of their tasks.
 
 use std::{
     pin::pin,
@@ -22,7 +22,7 @@ use super::{builder, pass, ping, primary, run_ping, simulation};
 
 #[test]
 fn a_connection_that_was_interrupted_does_not_send_its_next_command() {
-    // An interrupted connection carries no further command (F-65b).
+    // No further command is sent on an interrupted connection (F-65b).
     let sim = simulation(1);
     let uri = format!("{}&heartbeatFrequencyMS=500&connectTimeoutMS=1000", sim.uri());
     let topology = builder(&uri).start(sim.runtime()).unwrap();

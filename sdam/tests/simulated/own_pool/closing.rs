@@ -76,7 +76,7 @@ fn closing_ends_after_its_patience_and_counts_the_missing_ends_as_dropped() {
     sim.block_on(async {
         let pool = primary(&topology).await.pool().clone();
         let mut connection = pool.check_out().await.unwrap();
-        // Neither of these futures is polled again.
+        // The following futures are not polled again.
         let mut waiting = pin!(pool.check_out());
         assert!(waiting.as_mut().now_or_never().is_none());
         let ping = ping();

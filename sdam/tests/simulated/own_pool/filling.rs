@@ -47,7 +47,7 @@ fn an_overloaded_server_keeps_its_state_and_the_filling_of_its_pool_pauses() {
     let sim = simulation(1);
     sim.run_for(Duration::from_secs(20));
     let server = sim.status().primary().unwrap().id;
-    // The first connection is the monitor's.
+    // Admits only the first connection, which is the monitor's.
     let is_over = limit(&sim, server, 1, Verdict::Reset);
     let (topology, events) = start(&sim, "minPoolSize=3");
     sim.block_on(async {
@@ -76,7 +76,7 @@ fn a_check_out_does_not_wait_for_a_slow_attempt_that_fills_the_pool() {
     let sim = simulation(3);
     sim.run_for(Duration::from_secs(20));
     let server = sim.status().primary().unwrap().id;
-    // The first connection is the monitor's.
+    // Admits only the first connection, which is the monitor's.
     let is_over = limit(&sim, server, 1, Verdict::Cut);
     let (topology, _events) = start(&sim, "minPoolSize=1&connectTimeoutMS=10000");
     sim.block_on(async {
@@ -110,7 +110,7 @@ fn a_refused_handshake_for_the_minimum_clears_the_pool_and_marks_the_server_unkn
     let sim = simulation(2);
     sim.run_for(Duration::from_secs(20));
     let mut fail = FailCommand::default();
-    // The first hello is the monitor's.
+    // Skips the first hello, which is the monitor's.
     fail.mode = Mode::Skip(1);
     fail.commands = vec!["hello".into(), "isMaster".into()];
     fail.error_code = Some(91);

@@ -56,7 +56,7 @@ impl World {
         Self { sim, topology, handshakes }
     }
 
-    /// Starts a client with one library that is set initially or appended after the start.
+    /// Starts a client with one library, which is either set initially or appended after the start.
     fn with(library: &DriverInfo, is_initial: bool) -> Self {
         if is_initial {
             return Self::start(std::slice::from_ref(library), "maxIdleTimeMS=1");

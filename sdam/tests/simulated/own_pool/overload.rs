@@ -28,7 +28,7 @@ use super::{observed, pass, ping_primary, primary, run_ping, simulation};
 const OPERATIONS: usize = 100;
 /// The number of connections that the server admits (`BurstCapacitySecs` times `RatePerSec`).
 const ADMITTED: usize = 20;
-/// The duration of an operation, so that none reuses the connection of another.
+/// The duration of an operation: so long that no operation reuses the connection of another.
 const OPERATION: Duration = Duration::from_secs(2);
 const LABELS: [&str; 2] = ["SystemOverloadedError", "RetryableError"];
 
@@ -83,7 +83,7 @@ fn storm(seed: u64, expected: usize, overload: impl FnOnce(&Sim, MemberId)) {
     let (topology, mut events) = start(&sim);
     let results = sim.block_on(async {
         let pool = primary(&topology).await.pool().clone();
-        // The monitors' connections are open from here on.
+        // By now, the monitors' connections are open.
         pass(&sim, Duration::from_secs(2)).await;
         overload(&sim, sim.status().primary().unwrap().id);
         let results = join_all((0..OPERATIONS).map(|_| operate(&sim, &pool))).await;

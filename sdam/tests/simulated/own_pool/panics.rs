@@ -115,7 +115,7 @@ fn faulty(sim: &Sim, uri: &str, faults: &Arc<Faults>) -> (Pools, Runtime) {
     (Pools::authenticated(&options, authenticator).unwrap(), runtime)
 }
 
-/// Checks that the first check-out fails with the panic, and that all others succeed.
+/// Checks that the first check-out fails because of the panic, and that all others succeed.
 async fn check_out_around(pool: &Pool, flag: &AtomicBool) {
     flag.store(true, Ordering::Relaxed);
     let outcomes = join_all((0..5).map(|_| pool.check_out())).await;
@@ -129,7 +129,7 @@ async fn check_out_around(pool: &Pool, flag: &AtomicBool) {
     assert!(error.to_string().contains(text), "{error}");
     for mut connection in outcomes.into_iter().flatten() {
         run_ping(&mut connection).await.unwrap();
-        // The next round opens connections again.
+        // Discarded so that the next round opens connections again.
         connection.discard();
     }
     assert_eq!(pool.stats().pending, 0);
@@ -146,7 +146,7 @@ fn a_panic_costs_one_attempt_or_one_connection_and_not_the_pool() {
     let topology = builder.start(runtime).unwrap();
     sim.block_on(async {
         let pool = primary(&topology).await.pool().clone();
-        // The monitors' connections are open from here on.
+        // By now, the monitors' connections are open.
         pass(&sim, Duration::from_secs(2)).await;
         check_out_around(&pool, &faults.connecting).await;
         check_out_around(&pool, &faults.authenticating).await;

@@ -10,7 +10,7 @@ use sdam_testkit::{Server, member};
 use super::harness::{Harness, hosts};
 use crate::drain;
 
-/// Starts a topology with the options of `query`.
+/// Starts a topology with the connection string options `query`.
 fn start(harness: &mut Harness, number: u16, query: &str) -> Topology {
     let hosts = hosts(number);
     let options = Options::parse(&format!("mongodb://a/?{query}")).unwrap();

@@ -37,7 +37,7 @@ fn a_sink_receives_only_the_selection_events_of_its_interest() {
         ServerSelectionSucceeded as Succeeded, ServerSelectionWaiting as Waiting,
     };
     let write = Criteria::write();
-    // Replica sets refuse limits below the minimum staleness limit.
+    // These criteria are invalid, because their limit is below the minimum staleness limit.
     let invalid = secondary(1);
     for (interest, criteria, expected) in [
         (&[Started, Waiting, Succeeded][..], &write, &[Started, Succeeded][..]),

@@ -93,7 +93,7 @@ fn a_pool_whose_creation_panicked_is_created_before_its_server_is_selected() {
 
 const CONNECTION: ConnectionId = ConnectionId { driver: 1, server: None };
 
-/// Pools that publish an event in each call by the topology.
+/// Pools that publish an event whenever the topology calls them.
 #[derive(Debug)]
 struct TalkingPools;
 

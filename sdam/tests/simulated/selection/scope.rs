@@ -1,4 +1,4 @@
-//! The criteria that affect selections, the servers they need, and their read preferences.
+//! The inputs of selections: servers, criteria and read preferences.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -62,7 +62,7 @@ fn the_default_read_preference_applies_only_to_criteria_that_use_it() {
     assert_eq!(selected(&topology, &Criteria::write()), [20_000].into());
 }
 
-/// L-6: a selected server tells whether its read preference was overridden.
+/// L-6: a selected server reports whether its read preference was overridden.
 #[test]
 fn a_server_selected_for_a_writing_pipeline_reports_an_overridden_read_preference() {
     let hosts = hosts(2);

@@ -37,8 +37,8 @@ fn fail_on(
     }
 }
 
-/// L-81, L-82, L-83: the error names the errors of all servers, the source of the limit, and the
-/// remedy.
+/// L-81, L-82, L-83: the error message contains the errors of all servers, the source of the limit,
+/// and the remedy.
 #[test]
 fn servers_that_are_down_are_named_with_a_remedy() {
     let (mut harness, hosts) = (Harness::new(), hosts(2));

@@ -97,7 +97,7 @@ fn a_thousand_waiting_selections_cause_one_check_of_each_server_per_500_ms() {
     assert_eq!(checks(&harness, &hosts), settled);
 }
 
-/// L-63: a change that occurs together with the deadline is not lost.
+/// L-63: a change at the time of the deadline is not lost.
 #[test]
 fn a_change_that_arrives_with_the_deadline_is_used() {
     let timeout = Duration::from_secs(2);
@@ -107,7 +107,7 @@ fn a_change_that_arrives_with_the_deadline_is_used() {
         let criteria = Criteria::write();
         let mut selection = pin!(topology.select_within(&criteria, timeout));
         assert!(selection.as_mut().now_or_never().is_none());
-        // The selection is not a task, so one poll sees the change and the deadline.
+        // Only this test polls the selection, so one poll sees both the change and the deadline.
         harness.clock.advance_to(harness.clock.now() + timeout);
         if arrives {
             harness.servers.set(&hosts[0], Server::member(&hosts, true));
@@ -146,7 +146,7 @@ fn a_timeout_of_zero_means_not_to_wait() {
     assert_eq!(outcome.unwrap().address(), &hosts[0]);
 }
 
-/// L-62, E-1, E-6: no selection waits on an incompatible topology, not even an earlier one.
+/// L-62, E-1, E-6: no selection waits on an incompatible topology, not even one that began earlier.
 #[test]
 fn an_incompatible_topology_fails_at_once() {
     let (mut harness, hosts) = (Harness::new(), hosts(2));
@@ -198,7 +198,7 @@ fn closing_fails_every_waiting_selection() {
     assert_eq!(topology.waiters(), 0);
 }
 
-/// F-44: the check that satisfies a selection is not followed by another one on its behalf.
+/// F-44: after a check has satisfied a selection, the selection causes no further check.
 #[test]
 fn a_selection_that_the_first_check_serves_causes_no_second_check() {
     let (mut harness, hosts) = (Harness::new(), hosts(1));
@@ -211,7 +211,7 @@ fn a_selection_that_the_first_check_serves_causes_no_second_check() {
     assert_eq!(checks(&harness, &hosts), [1]);
 }
 
-/// L-44: a dropped selection leaves nothing behind, and in particular causes no further checks.
+/// L-44: a dropped selection is no longer counted as waiting, and causes no further checks.
 #[test]
 fn a_dropped_selection_causes_no_further_checks() {
     let (mut harness, hosts) = (Harness::new(), hosts(3));

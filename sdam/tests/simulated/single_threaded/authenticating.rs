@@ -153,7 +153,7 @@ fn without_an_authenticator_no_command_runs_for_a_user() {
         let remedy = "`TopologyBuilder::authenticator`";
         assert!(error.to_string().contains(remedy), "{error}");
         assert_eq!(error.outcome(), None);
-        // A driver that authenticates the connection itself reports that.
+        // A driver that authenticates the connection itself calls `set_authenticated`.
         topology.connection(server).unwrap().set_authenticated();
         let error = run(&mut topology, server, &find()).await.unwrap_err();
         assert_eq!(error.code(), Some(13), "{error}");

@@ -123,7 +123,7 @@ fn o_50_a_command_that_has_run_returns_its_errors_with_the_reply() {
     assert_eq!((error.index, error.code), (3, Some(11000)));
     assert_eq!(&*error.message, "duplicate key");
     assert_eq!(answered.write_concern_error(), None);
-    // The rule also applies to a `writeConcernError` (I-32).
+    // Unlike write errors, a `writeConcernError` also changes the topology (I-32).
     body.insert("writeConcernError", doc! { "code": 91, "errmsg": "bye" });
     harness.change("a", |server| server.other = reply(&body));
     let answered = ready(topology.run_command(server, &insert(), None)).unwrap();

@@ -19,7 +19,7 @@ fn the_record_is_looked_up_when_its_ttl_has_passed_and_not_before_60_seconds() {
         };
         set(ttl);
         let _topology = start(&sim, &uri("test1", ""));
-        // The first look-up is the initial one.
+        // Only the initial look-up has been made.
         sim.run_for(Duration::from_secs(interval - 1));
         assert_eq!(sim.dns().lookups(TEST1), 1, "{ttl} s");
         // The TTL of the latest answer applies.
@@ -40,7 +40,7 @@ fn the_interval_counts_from_the_end_of_a_look_up() {
     let _topology = start(&sim, &uri("test1", ""));
     let slow = DnsFault::Slow(Duration::from_secs(9));
     sim.dns().set_fault(TEST1, Some(slow));
-    // The second look-up takes from 60 s to 69 s, and the third begins at 129 s.
+    // The second look-up lasts from 60 s to 69 s, and the third begins at 129 s.
     sim.run_for(Duration::from_millis(128_900));
     assert_eq!(sim.dns().lookups(TEST1), 2);
     sim.run_for(Duration::from_millis(200));
@@ -84,7 +84,7 @@ fn a_look_up_without_an_answer_ends_after_connect_timeout_ms() {
     let sim = sharded(1);
     let _topology = start(&sim, &uri("test1", "connectTimeoutMS=2000"));
     sim.dns().set_fault(TEST1, Some(DnsFault::Silence));
-    // The second look-up takes from 60 s to 62 s, and the third begins 10 s later.
+    // The second look-up lasts from 60 s to 62 s, and the third begins 10 s later.
     sim.run_for(Duration::from_millis(71_900));
     assert_eq!(sim.dns().lookups(TEST1), 2);
     sim.run_for(Duration::from_millis(200));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use sdam::{Error, ScanTopology, ServerAddress, Topology, TopologyBuilder, TopologyDescription};
 use sdam_sim::{Blueprint, runtime::Sim};
 
-/// The host of every mongos; they differ in their ports.
+/// The host of all mongoses, which differ in their ports.
 pub(crate) const HOST: &str = "localhost.test.build.10gen.cc";
 /// The name of the usual record, `test1`.
 pub(crate) const TEST1: &str = "_mongodb._tcp.test1.test.build.10gen.cc";

@@ -22,7 +22,8 @@ fn replica_set() -> Option<ReplicaSet> {
 
 #[test]
 fn a_standalone_is_found_lost_and_found_again() {
-    // An idle connection is probed, and a lost server is skipped for 5 s (H-1, H-6, H-12, I-15).
+    // An idle connection is probed, and a server that failed is skipped for 5 s (H-1, H-6, H-12,
+    // I-15).
     let started: Result<Mongod, Error> = Mongod::start(version());
     let Some(mongod) = or_skip(started).unwrap() else {
         return;

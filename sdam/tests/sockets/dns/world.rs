@@ -12,7 +12,7 @@ use sdam_dns::DnsResolver;
 use sdam_events::channel::{EventStream, unbounded};
 use sdam_live::{Dns, Record, or_skip};
 
-/// The host of every server; they differ in their ports. None of them exists.
+/// The host of all servers, which differ in their ports. None of them exists.
 const HOST: &str = "localhost.test.build.10gen.cc";
 /// The name of the record `test1`.
 pub(super) const TEST1: &str = "_mongodb._tcp.test1.test.build.10gen.cc";
@@ -23,7 +23,7 @@ const HASTE: u32 = 200;
 /// The time limit of every wait: half a minute of real time.
 const PATIENCE: Duration = Duration::from_secs(30 * HASTE as u64);
 
-/// The ports before each change.
+/// The ports in the SRV records before a test changes them.
 const BEFORE: [u16; 2] = [27017, 27018];
 
 /// Returns the SRV records of `test1` for these ports.
@@ -48,7 +48,8 @@ enum Mode {
 }
 
 impl Client {
-    /// Waits for the next look-up: until `met` in the background, or by a scan two intervals later.
+    /// Waits for the next look-up by calling `met` in background mode, or by a scan two intervals
+    /// later in single-threaded mode.
     fn look_up(
         &mut self,
         met: impl FnOnce(&Topology, &mut EventStream),
