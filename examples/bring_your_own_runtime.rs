@@ -64,7 +64,7 @@ impl Dial for Sockets {
     }
 }
 
-/// Copies bytes between a socket and its stream until either has ended.
+/// Copies bytes between a socket and its stream until one of them ends.
 fn carry(mut socket: TcpStream, mut end: PipeEnd) -> io::Result<()> {
     let mut reader = socket.try_clone()?;
     thread::Builder::new().spawn(move || {

@@ -1,4 +1,4 @@
-//! Shows how the error of a failed selection explains the cause to an operator.
+//! Shows how a selection error explains the cause to an operator.
 //!
 //! `cargo run -p sdam-examples --example selection_error [URI]`. Without a connection string, it
 //! simulates a replica set that has lost two of its three members and therefore its majority.

@@ -24,7 +24,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Prints the changes of a topology until its primary has changed, and returns both primaries.
+/// Prints the changes to a topology until its primary has changed, and returns both primaries.
 /// Calls `step_down` once the first is known.
 async fn watch(uri: &str, step_down: impl Fn() -> Result<()>) -> Result<Vec<ServerAddress>> {
     let topology = Topology::builder(uri)?.start(runtime::tokio()?)?;

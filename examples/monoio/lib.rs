@@ -96,7 +96,7 @@ impl Dial for MonoioDial {
     }
 }
 
-/// Copies bytes between a socket and its stream until either has ended.
+/// Copies bytes between a socket and its stream until one of them ends.
 async fn carry(socket: TcpStream, end: PipeEnd) {
     let (mut read, mut write) = socket.into_split();
     let PipeEnd { mut arrived, mut to_send } = end;

@@ -80,7 +80,7 @@ impl Client {
         Ok(())
     }
 
-    /// Passes on the answer of a connection if it has arrived.
+    /// Passes a connection's answer to the deployment, if it has arrived.
     fn advance(&mut self, is_it: impl Fn(&Link) -> bool) {
         let now = self.now();
         let link = self.links.iter_mut().find(|link| is_it(link));

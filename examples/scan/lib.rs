@@ -148,7 +148,7 @@ impl Display for Deployment<'_> {
     }
 }
 
-/// The error of the example.
+/// An error of the example program.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {

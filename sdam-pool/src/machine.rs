@@ -354,7 +354,7 @@ impl<C: Pooled> Machine<C> {
             return;
         }
         self.idle.push_back(Idle { connection, since });
-        // An armed timer is never too late: connections expire in order.
+        // If the timer is armed, it is early enough, because connections expire in order.
         if self.config.options.max_idle_time.is_some() && self.armed.is_none() {
             self.wake_worker();
         }

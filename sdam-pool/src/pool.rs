@@ -1,4 +1,4 @@
-//! The handle of the pool of one server.
+//! The handle of a server's pool.
 
 use std::{future::Future, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! Servers during selection, and application-provided server selectors.
+//! Candidate servers during selection, and application-provided server selectors.
 
 use alloc::sync::Arc;
 use core::{fmt, ops::Deref};

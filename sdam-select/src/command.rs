@@ -69,8 +69,8 @@ impl<'p> Additions<'p> {
                 read_preference: match (topology_type, server_type, preference) {
                     // Standalone servers may reject a read preference.
                     (_, ServerType::Standalone, _) => None,
-                    // A direct connection serves the read regardless of the type of its single
-                    // member.
+                    // With a direct connection, the single member serves the read regardless of its
+                    // type.
                     (TopologyType::Single, _, None) if !routes => {
                         Some(ReadPreferenceDocument::bare(ReadMode::PrimaryPreferred))
                     }

@@ -135,7 +135,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The most relevant error of all attempts, with the name of the command, the server and the
+    /// The most relevant error among all attempts, with the name of the command, the server and the
     /// number of [retries](Error::retries). It has already been reported to the topology. With a
     /// time limit, a write that the server has stopped because of `maxTimeMS` is also an error,
     /// even if its reply has `ok: 1`.
@@ -186,7 +186,7 @@ impl Client {
     /// connection is kept until the result is dropped. Takes up to `timeoutMS`, or without it up to
     /// `serverSelectionTimeoutMS` and `waitQueueTimeoutMS`.
     ///
-    /// `criteria` of `None` means the primary.
+    /// Without `criteria`, selects the primary.
     ///
     /// # Errors
     ///
@@ -212,7 +212,7 @@ impl Client {
     pub async fn close(&self) {
         let patience = self.topology().shared().now() + Self::END_SESSIONS_PATIENCE;
         let clock = Arc::clone(&self.topology().shared().backend.clock);
-        // Driver Sessions: errors of `endSessions` are ignored.
+        // Driver Sessions: errors from `endSessions` are ignored.
         let _ = race::deadline(&*clock, Some(patience), self.end_sessions()).await;
         self.topology().close().await;
     }

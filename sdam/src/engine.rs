@@ -61,7 +61,7 @@ pub(crate) struct Engine {
 #[derive(Debug, Default)]
 #[must_use = "readers are notified and panics re-raised once the engine is unlocked"]
 pub(crate) struct AfterUnlock {
-    /// The previous snapshots, if new ones were published.
+    /// The snapshots that were replaced, to be freed after unlocking.
     pub(crate) replaced: SmallVec<[Arc<Snapshot>; 1]>,
     /// New servers that need a task.
     pub(crate) opened: SmallVec<[Arc<Server>; 1]>,

@@ -47,7 +47,7 @@ pub(crate) fn select_from(
     Ok(selected)
 }
 
-/// Chooses a server of `snapshot`. Compiled once for all pools.
+/// Chooses a server of `snapshot`. Not generic, so it is compiled only once.
 fn choose_from<'s>(
     snapshot: &'s Snapshot,
     settings: &Settings,

@@ -129,7 +129,7 @@ impl ScanTopology {
 }
 
 impl<P: PoolHandle> ScanTopology<P> {
-    /// Selects a server. Scans first if a scan is due, or after a failure.
+    /// Selects a server. Scans first if a scan is due or an error requires one.
     ///
     /// See [how long a selection takes](Self#how-long-a-selection-takes).
     ///
@@ -196,8 +196,8 @@ impl<P: PoolHandle> ScanTopology<P> {
         self.scanner.carry_out(ScanRequest::Check { server }).await;
     }
 
-    /// Makes the checks that [reported errors](Self::handle_error) have requested; otherwise the
-    /// next selection begins with them. Errors request checks only with
+    /// Makes the checks that [reported errors](Self::handle_error) have requested. Without this
+    /// call, the next selection makes them first. Errors request checks only with
     /// `singleThreadedImmediateCheck`.
     ///
     /// # Cancel safety
@@ -285,7 +285,7 @@ struct Scanner {
     /// The servers, synchronised with the engine.
     members: BTreeMap<ServerId, Member>,
     sink: Option<Arc<dyn EventSink>>,
-    /// Authenticates the connections of operations.
+    /// Authenticates connections before operations use them.
     authenticator: Option<Arc<dyn Authenticator>>,
 }
 

@@ -1,4 +1,4 @@
-//! Connection strings of both kinds, with the look-ups of `mongodb+srv` (Initial DNS Seedlist
+//! Both kinds of connection strings, with the look-ups for `mongodb+srv` (Initial DNS Seedlist
 //! Discovery).
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};

@@ -106,8 +106,8 @@ impl Topology {
     /// Creates a builder from a connection string of either kind, and looks up the records of a
     /// `mongodb+srv` string; see [`resolve`](crate::resolve).
     ///
-    /// The topology polls the SRV record, unless the deployment is a replica set or behind a load
-    /// balancer, and so follows the addition and removal of a sharded cluster's routers.
+    /// The topology polls the SRV record to notice when a sharded cluster's routers are added or
+    /// removed, unless the deployment is a replica set or behind a load balancer.
     ///
     /// ```no_run
     /// # #[cfg(feature = "runtime-tokio")]
@@ -346,8 +346,8 @@ impl<P: PoolHandle> Topology<P> {
         self.shared().generation(server, service)
     }
 
-    /// Applies the hosts of a look-up of the SRV record, for drivers that poll SRV records
-    /// themselves, on a runtime without a resolver (Polling SRV Records for mongos Discovery).
+    /// Applies the hosts from an SRV record look-up, for drivers that poll SRV records themselves,
+    /// on a runtime without a resolver (Polling SRV Records for mongos Discovery).
     ///
     /// The hosts have to be [allowed](sdam_core::options::Srv::allows). If
     /// [`Srv::max_hosts`](sdam_core::options::Srv::max_hosts) of [`Options::srv`] is smaller than

@@ -3,10 +3,10 @@ use std::{sync::Arc, time::Duration};
 use bson::{Document, doc};
 use sdam_core::{address::ServerAddress, time::Instant};
 
-/// The behaviour of a server of [`Servers`](crate::Servers).
+/// The behaviour of one of the [`Servers`](crate::Servers).
 #[derive(Clone)]
 pub struct Server {
-    /// The message of the error that refuses connections and fails requests, if any.
+    /// The error message with which connections are refused and requests fail, if any.
     pub refusal: Option<String>,
     /// True if requests are not answered. They wait until the behaviour changes, or for
     /// [`Servers::answer`](crate::Servers::answer).

@@ -207,7 +207,7 @@ impl Servers {
         }
     }
 
-    /// Waits for a change of the server at `address`, for admission or for an answer.
+    /// Waits for a change to the server at `address`, for admission or for an answer.
     async fn wait(&self, address: &ServerAddress, is_request: bool) -> Wake {
         let (wake, woken) = oneshot::channel();
         self.lock().waiting.push(Waiting { address: address.clone(), is_request, wake });

@@ -29,7 +29,7 @@ impl Transport for Silence {
     }
 }
 
-/// The case that an interrupting clear comes between the start of an attempt and its first poll.
+/// Tests an interrupting clear between the start of an attempt and its first poll.
 #[test]
 fn an_attempt_that_is_dropped_before_its_first_poll_ends() {
     let backend = Backend::new(Arc::new(ManualClock::default()), Arc::new(Silence), 1);

@@ -118,8 +118,8 @@ impl<C: Pooled> Machine<C> {
         if self.config.by_caller || !self.may_attempt() {
             return None;
         }
-        // A check-out does not depend on unowned attempts, which may take longer (CMAP: "Checking
-        // Out a Connection").
+        // A check-out gets an attempt of its own even if unowned attempts are in progress, because
+        // those may take longer (CMAP: "Checking Out a Connection").
         let owner = self.waiters.next();
         if owner.is_none() && !self.fills(now) {
             return None;
@@ -254,7 +254,7 @@ impl<C: Pooled> Machine<C> {
         self.start_attempts();
     }
 
-    /// Returns the owner of an ended attempt to the queue, or fails it if it is overdue.
+    /// Puts the owner of an ended attempt back into the queue, or fails it if it is overdue.
     fn wait_again(&mut self, owner: Ticket) {
         if self.waiters.is_overdue(owner) {
             let error = self.timed_out();

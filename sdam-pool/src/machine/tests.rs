@@ -478,7 +478,7 @@ proptest! {
         for step in &steps {
             history.step(step);
         }
-        // Every check-out ends once connections can be opened again and are checked in.
+        // Every check-out ends after the pool has become ready and connections are checked in.
         let closed = matches!(steps.last(), Some(Step::Close));
         if !closed {
             history.step(&Step::Ready);

@@ -81,8 +81,8 @@ impl<C> Waiters<C> {
         ticket
     }
 
-    /// Returns a check-out to its place in the queue. Returns the connection that it was handed, if
-    /// any.
+    /// Puts a check-out back at its place in the queue. Returns the connection that was handed to
+    /// it, if any.
     pub(super) fn rejoin(&mut self, ticket: Ticket) -> Option<C> {
         let slot = self.slot(ticket)?;
         let state = mem::replace(&mut slot.state, State::Queued);

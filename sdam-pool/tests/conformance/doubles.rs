@@ -38,7 +38,7 @@ pub(crate) enum Fault {
     /// Every clear interrupts connections in use, and a clear of one service clears the whole pool.
     AlwaysInterrupts,
     NeverInterrupts,
-    /// A clear that interrupts also ends every later command.
+    /// A clear that interrupts also interrupts every later command.
     InterruptsNewer,
     /// A check-out never returns if its connection was being opened when a clear interrupted it.
     ForgetsInterruptedOpenings,

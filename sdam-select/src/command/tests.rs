@@ -78,7 +78,7 @@ fn op_msg_sends_primary_preferred_to_a_single_member_and_nothing_to_standalones(
 
 #[test]
 fn op_query_sets_secondary_ok_and_sends_a_document_only_to_mongos() {
-    // In queries, only routers get a document (L-70, L-72).
+    // With OP_QUERY, only routers get a read preference document (L-70, L-72).
     let check = |topology_type, server_type, documents: &[ReadMode], flags: &[ReadMode]| {
         assert_eq!(
             sent(topology_type, server_type, Opcode::Query),
@@ -97,7 +97,7 @@ fn op_query_sets_secondary_ok_and_sends_a_document_only_to_mongos() {
 #[test]
 #[expect(deprecated, reason = "servers before 8.0 still accept it")]
 fn op_query_sends_secondary_preferred_only_with_further_options() {
-    // Without further options, the flag suffices (L-72).
+    // SecondaryPreferred without further options is sent as the SecondaryOk flag alone (L-72).
     let check = |preference: ReadPreference, sent| {
         let added = Additions::for_read(Sharded, Mongos, Some(&preference), Opcode::Query);
         assert!(added.secondary_ok);

@@ -8,8 +8,8 @@ use sdam_core::{
 
 use super::Criteria;
 
-/// The selected server of an attempt: `SelectedServer` of `sdam`, or equivalent data of a program
-/// that does not use it.
+/// The selected server of an attempt: `SelectedServer` of `sdam`, or equivalent data in a program
+/// that does not use `sdam`.
 pub trait Attempted {
     /// Returns the server's address.
     fn address(&self) -> &ServerAddress;

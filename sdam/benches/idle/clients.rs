@@ -1,4 +1,4 @@
-//! The cost of one client, and of each of a hundred more.
+//! The cost of one client, and of each of a hundred further clients.
 
 use std::{
     future::Future,
@@ -29,17 +29,17 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The cost of each further client, and the memory of the first.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Figures {
-    /// In KiB.
+    /// The memory of the first client, in KiB.
     pub(crate) first_memory: f64,
     pub(crate) sockets: f64,
     pub(crate) tasks: f64,
-    /// In KiB.
+    /// The memory of each further client, in KiB.
     pub(crate) memory: f64,
-    /// Polls of tasks per second.
+    /// Task polls per second.
     pub(crate) wakeups: f64,
-    /// Sleeps of threads per second.
+    /// The number of times per second that a thread goes to sleep.
     pub(crate) switches: f64,
-    /// Microseconds per second.
+    /// Processor time, in microseconds per second.
     pub(crate) cpu: f64,
 }
 

@@ -120,7 +120,7 @@ mod measurements {
         (latencies, cpu)
     }
 
-    /// Measures the time of a message from one thread to another over a plain socket.
+    /// Measures how long a message takes from one thread to another over a plain socket.
     fn floor() -> Vec<Duration> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();

@@ -122,7 +122,7 @@ fn memory(servers: u16) -> f64 {
 }
 
 /// Measures how long each pushed reply holds the lock: from the reading of the clock under the lock
-/// to the wake-up of a reader right after it.
+/// until a reader is woken, right after the lock is released.
 fn holds() -> Vec<Duration> {
     let mut client = start(1000);
     client.clock.watch();

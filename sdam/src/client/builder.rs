@@ -31,7 +31,7 @@ impl ClientBuilder {
     }
 
     sdam_core::setters! {
-        /// Sets the authenticator of the pools' connections, in place of the connection string's
+        /// Sets the authenticator for the pools' connections, in place of the connection string's
         /// credential.
         pub fn authenticator(own: Arc<dyn Authenticator>) => authenticator = Some(own);
     }

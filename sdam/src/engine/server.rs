@@ -21,7 +21,7 @@ use crate::sync::{
 /// The number of counters into which a server's operation count is split.
 const LANES: usize = 4;
 
-/// The engine's state of a server, besides its description.
+/// The engine's state for one server, besides the description.
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) core: Arc<ServerCore>,
@@ -46,7 +46,7 @@ pub(crate) struct Server {
 pub(crate) struct ServerCore {
     pub(crate) id: ServerId,
     pub(crate) address: ServerAddress,
-    /// Empty only after a panic of the pool factory.
+    /// Empty only if the pool factory panicked.
     pool: OnceLock<Box<dyn PoolHandle>>,
 }
 

@@ -35,9 +35,10 @@ pub(crate) enum Answer {
     },
 }
 
-/// A reply to a request, or a streamed one.
+/// A reply to a request, or a streamed reply.
 pub(crate) struct Reply {
-    /// The instant at which the request was written, or at which reading began if there was none.
+    /// The instant at which the request was written, or at which reading began if there was no
+    /// request.
     pub(crate) sent: Instant,
     /// The instant at which the message arrived.
     pub(crate) at: Instant,
@@ -46,7 +47,7 @@ pub(crate) struct Reply {
 }
 
 impl Answer {
-    /// Converts the answer on `conn` to an input; parses a reply.
+    /// Converts the answer on `conn` to an input, and parses it if it is a reply.
     pub(crate) fn parsed(self, conn: ConnId) -> Input {
         match self {
             Self::Connected => Input::Connected { conn },

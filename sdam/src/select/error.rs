@@ -18,7 +18,7 @@ pub enum SelectionError {
     Timeout(Box<SelectionTimeout>),
     /// A server and the client have no wire version in common. Selections fail until that changes.
     Incompatible {
-        /// The topology description at that time.
+        /// The topology description when the selection failed.
         description: Arc<TopologyDescription>,
     },
     /// The criteria are invalid: no server could ever match them.

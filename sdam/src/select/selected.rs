@@ -22,7 +22,8 @@ use crate::{
     sync::CountedArc,
 };
 
-/// A selected server, with its pool. It counts as one operation in progress until it is dropped.
+/// A selected server, with its pool. It is counted as one operation in progress until it is
+/// dropped.
 ///
 /// Keep it as long as the operation runs, because later selections prefer the server with fewer
 /// operations (Server Selection: "operationCount"). Dropping it does not wake waiting selections.

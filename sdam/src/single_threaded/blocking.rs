@@ -101,7 +101,7 @@ impl<P: PoolHandle> BlockingTopology<P> {
         self.scan.description()
     }
 
-    /// Selects a server. Scans first if a scan is due, or after a failure.
+    /// Selects a server. Scans first if a scan is due or an error requires one.
     ///
     /// # Errors
     ///

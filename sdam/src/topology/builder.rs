@@ -70,7 +70,7 @@ impl TopologyBuilder {
 }
 
 impl<P: PoolHandle> TopologyBuilder<P> {
-    /// Sets the factory of each server's connection pool; [`NoPools`] by default. Selections of
+    /// Sets the factory for each server's connection pool; [`NoPools`] by default. Selections of
     /// the topology return the factory's pool.
     pub fn pools<F: PoolFactory>(self, pools: F) -> TopologyBuilder<F::Pool> {
         TopologyBuilder {
@@ -124,7 +124,7 @@ impl<P: PoolHandle> TopologyBuilder<P> {
     }
 
     sdam_core::setters! {
-        /// Keeps a history of the last `transitions` transitions and their causes. Errors of
+        /// Keeps a history of the last `transitions` transitions and their causes. Errors from
         /// selections that time out include it
         /// ([`SelectionTimeout::history`](crate::SelectionTimeout::history)).
         pub fn history(transitions: usize) => history = Some(Arc::new(History::new(transitions)));

@@ -13,9 +13,9 @@ use sdam_transport::{
 ///
 /// # Errors
 ///
-/// The runtime has no TLS, or its transport does not support a required layer. Connecting in plain
-/// text, or without the proxy, would violate the user's security settings. MONGODB-X509 also
-/// requires a client certificate, without which every server would refuse the user.
+/// If the runtime has no TLS, or its transport does not support a required layer: connecting in
+/// plain text, or without the proxy, would violate the user's security settings. Also if
+/// MONGODB-X509 is used without a client certificate, because every server would refuse the user.
 pub(super) fn transport(
     backend: &Backend,
     options: &Options,

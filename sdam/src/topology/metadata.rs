@@ -24,7 +24,7 @@ pub(crate) struct DriverDocument {
     pub(crate) encode: Arc<dyn Fn() -> Vec<u8> + Send + Sync>,
 }
 
-/// The arguments of the first message of new connections.
+/// The data for the first message of each new connection.
 #[derive(Debug)]
 pub(crate) struct MetadataHandshake {
     metadata: Metadata,
@@ -80,7 +80,7 @@ impl MetadataHandshake {
         }
     }
 
-    /// Replaces the handshake of a connection's first request with the current one.
+    /// Replaces the handshake of a connection's first request with the current handshake.
     pub(crate) fn renew(&self, request: HelloRequest) -> HelloRequest {
         if request.handshake.is_some() { request.with_handshake(self.handshake()) } else { request }
     }

@@ -98,7 +98,7 @@ impl Background {
     }
 }
 
-/// A random counter, aligned to its own cache lines.
+/// A counter from which random numbers are derived, aligned to its own cache lines.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Random(AtomicU64);
@@ -236,7 +236,7 @@ impl Shared {
         self.handle(Input::Played { server, outcome: outcome.map(HelloReply::parse), rtt });
     }
 
-    /// Applies the closing of a connection to a service behind a load balancer.
+    /// Processes the closing of a connection to a service behind a load balancer.
     pub(crate) fn handle_service_connection_closed(
         self: &Arc<Self>,
         connection: &ServiceConnection,

@@ -31,7 +31,7 @@ impl Tasks {
         self.state.fetch_add(TASK, Ordering::SeqCst);
     }
 
-    /// Counts a task's end. Returns whether it was the last one after [`close`](Self::close).
+    /// Counts a task's end. Returns whether no task is left after [`close`](Self::close).
     pub(crate) fn end(&self) -> bool {
         let before = self.state.fetch_sub(TASK, Ordering::SeqCst);
         if before / TASK == 1 {

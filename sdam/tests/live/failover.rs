@@ -79,7 +79,7 @@ fn the_whole_set_is_found_from_one_secondary_and_a_step_down_clears_no_pool() {
     drop(selected);
 
     let old = set.member(set.step_down().unwrap()).host();
-    // Another primary may already be elected between two polls.
+    // The description with the new primary may already be complete.
     let mark = wait_for_another_primary(&observer, mark, &old);
     observer.wait_for_topology("the whole set again", mark - 1, is_complete);
     let is_clear = |(_, call): &(_, PoolCall)| matches!(call, PoolCall::Clear(_));

@@ -1,4 +1,4 @@
-//! The pool of `sdam-pool` with real servers: the prose tests of pools.
+//! The prose tests for pools, with the pool of `sdam-pool` and real servers.
 
 mod step_down;
 
@@ -131,7 +131,7 @@ fn pools_are_ready_after_a_successful_check_and_cleared_by_a_failed_one() {
     client.finish();
 }
 
-/// Returns the driver's and the application's name of a connection, as reported by the server.
+/// Returns the driver name and the application name of a connection, as reported by the server.
 fn reported(mongod: &Mongod, connection: &PooledConnection) -> (String, String) {
     let command = doc! {
         "aggregate": 1, "cursor": {}, "pipeline": [

@@ -1,4 +1,4 @@
-//! The prose tests of monitoring, and the behaviour after a suspension of the host.
+//! The prose tests for monitoring, and the behaviour after the host was suspended.
 //!
 //! Times are taken from events; nothing here sleeps. Each test has its own server, so that a fail
 //! point only affects the hellos of the client under test.

@@ -27,7 +27,7 @@ use crate::{
     runtime::{replica_set, version},
 };
 
-/// An upper bound of the time between checks of different members that were requested together.
+/// An upper bound for the time between checks of different members that were requested together.
 const ROUND: Duration = Duration::from_secs(3);
 
 /// The time limit of every wait, for a machine under load.

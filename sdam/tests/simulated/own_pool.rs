@@ -60,13 +60,13 @@ fn observed(sim: &Sim, options: &str, interest: Interest) -> (Topology<Pool>, Ev
     (builder.start(sim.runtime()).unwrap(), events)
 }
 
-/// Lets this time pass.
+/// Advances the simulation by `time`.
 async fn pass(sim: &Sim, time: Duration) {
     let clock = sim.runtime().backend.clock;
     clock.sleep_until(sim.now() + time).await;
 }
 
-/// Blocks `commands` at the primary for `block`.
+/// Makes the primary delay `commands` by `block`.
 fn block(sim: &Sim, commands: &[&str], mode: Mode, block: Duration) {
     let mut fail = FailCommand::default();
     fail.mode = mode;

@@ -12,7 +12,7 @@ use sdam_live::{Dns, Record, RecordType, or_skip};
 
 use self::world::{TEST1, World, records};
 
-/// Resolves the connection string of each host, whose records contain this single target and a set
+/// Resolves the connection string for each host, whose records contain only this target and a set
 /// name.
 fn check(pairs: &[(&str, &str)]) {
     let records = pairs.iter().flat_map(|(host, target)| {

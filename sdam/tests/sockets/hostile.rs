@@ -47,7 +47,8 @@ fn serve(stream: &mut TcpStream, answer: &dyn Fn(i32, &mut TcpStream)) {
     let _ = std::io::copy(stream, &mut std::io::sink());
 }
 
-/// Returns the id of the next request and the bytes after its header; `None` at the end.
+/// Returns the id of the next request and the bytes after its header; `None` at the end of the
+/// stream.
 pub(crate) fn read_request(stream: &mut TcpStream) -> Option<(i32, Vec<u8>)> {
     let mut header = [0; 16];
     stream.read_exact(&mut header).ok()?;

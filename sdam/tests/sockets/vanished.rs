@@ -33,7 +33,7 @@ fn options() -> Options {
     options.with_tcp_user_timeout(Duration::from_millis(100))
 }
 
-/// Runs a small command, which succeeds, and one that exceeds the buffers of the socket.
+/// Runs a small command, which succeeds, and one that does not fit into the socket's buffers.
 async fn commands(pool: &Pool) -> [Result<(), Error>; 2] {
     let mut connection = pool.check_out().await.unwrap();
     let mut run = async |command: RawDocumentBuf| {

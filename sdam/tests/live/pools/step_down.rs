@@ -63,7 +63,7 @@ fn step_down_1_a_cursor_goes_on_over_its_connection_after_a_step_down() {
     assert_eq!(clears_and_connections(&client.finish()), (0, 1));
 }
 
-/// Only errors of a shutdown clear the pool (I-34, I-36): "Not Primary - Keep Connection Pool",
+/// Only shutdown errors clear the pool (I-34, I-36): "Not Primary - Keep Connection Pool",
 /// "Shutdown in progress - Reset Connection Pool", "Interrupted at shutdown - Reset Connection
 /// Pool".
 #[test]

@@ -103,7 +103,7 @@ impl Writer {
         assert!(!waited.timed_out(), "{}: stuck after {last:?} with {topology:?}", self.name);
     }
 
-    /// Waits until the inserts that a silent server holds were interrupted and a later one has
+    /// Waits until the inserts that a silent server blocks were interrupted and a later one has
     /// succeeded.
     pub(super) fn recover(&self, since: Instant) -> Recovery {
         let interrupted = self.interrupts.first_after(since);

@@ -43,7 +43,7 @@ fn a_set_with_tls_behind_an_srv_record_is_followed_through_failovers() {
         return;
     };
     let names = outside(&set);
-    // One record is enough to find all members.
+    // The SRV record names only one member, which is enough to find all.
     let (seed, port) = names[0].split_once(':').unwrap();
     let records = [
         Record::srv("_mongodb._tcp.cluster.sdam.example", seed, port.parse().unwrap()),

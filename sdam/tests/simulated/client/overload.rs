@@ -14,7 +14,7 @@ const OPERATIONS: i32 = 400;
 /// The maximum total duration of an operation's round trips.
 const ROUND_TRIPS: Duration = Duration::from_millis(10);
 
-/// The maximum difference between the longest observed backoffs and those with a jitter of 1.
+/// The tolerance for the longest observed backoffs, because their jitter is only close to 1.
 const LACKING: Duration = Duration::from_millis(60);
 
 /// The data of a fail point that refuses commands because of overload.

@@ -11,7 +11,7 @@ use sdam_sim::{Action, action::Target};
 
 use super::Harness;
 
-/// F-56: the events of a failed check and their order.
+/// F-56: the event of a failed check precedes the events of its effects.
 #[test]
 fn the_event_of_a_failed_check_precedes_the_events_of_its_effects() {
     let harness = Harness::start("a/?replicaSet=rs");

@@ -165,7 +165,7 @@ fn a_panic_costs_one_attempt_or_one_connection_and_not_the_pool() {
 
 #[test]
 fn a_panic_without_a_worker_is_the_error_of_its_check_out() {
-    // Without a worker, a panic fails its check-out (F-81b).
+    // Without a worker, a panic while connecting fails the check-out that connects (F-81b).
     let sim = simulation(2);
     let faults = Arc::new(Faults::default());
     let (pools, runtime) = faulty(&sim, &sim.uri(), &faults);

@@ -37,8 +37,8 @@ fn the_selector_of_the_application_chooses_among_suitable_servers() {
     }
 }
 
-/// Counts the operations per server when ten concurrent workers run ten finds each, which take
-/// `times`.
+/// Counts the operations per server when ten concurrent workers run ten finds each. A find on a
+/// server takes the server's time in `times`.
 fn load(
     harness: &mut Harness,
     topology: &Topology,

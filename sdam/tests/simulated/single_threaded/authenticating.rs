@@ -61,7 +61,7 @@ fn find() -> Document {
     doc! { "find": "c", "$db": "test" }
 }
 
-/// Authenticates, loses the connection and authenticates again; returns the hash of the trace.
+/// Authenticates, breaks the connection and authenticates again; returns the hash of the trace.
 fn authenticated(version: ServerVersion, user: &User) -> u64 {
     let sim = world(version, user.clone());
     sim.block_on(async {
