@@ -50,7 +50,7 @@ impl EventSink for Counters {
         }
     }
 
-    /// The events that the sink receives; others are not even built.
+    /// The events that the sink receives; other events are not even built.
     fn interest(&self) -> Interest {
         Interest::HEARTBEATS.union(Interest::DESCRIPTIONS)
     }

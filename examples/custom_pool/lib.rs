@@ -126,8 +126,8 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// If the pool refused the check-out, or the connection could not be opened; this has been
-    /// reported to the topology.
+    /// If the pool refused the check-out, or the connection could not be opened; such a connection
+    /// error has already been reported to the topology.
     pub async fn check_out(&self) -> Result<Connection, Error> {
         self.connector().admit()?;
         self.0.get().await.map_err(|error| match error {

@@ -43,7 +43,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Returns a server that meets `criteria`, within `limit`.
+    /// Waits up to `limit` for a server that meets `criteria`, and returns it.
     pub fn select(
         &mut self,
         criteria: &Criteria,

@@ -97,8 +97,8 @@ impl PooledConnection {
     }
 
     /// Marks the connection as used by a cursor or a transaction until [`unpin`](Self::unpin) or
-    /// the check-in. Only the error messages of check-out timeouts use this (Load Balancers: "Wait
-    /// Queue Timeout Errors").
+    /// the check-in. This affects only the error messages of check-out timeouts (Load Balancers:
+    /// "Wait Queue Timeout Errors").
     pub fn pin(&mut self, pin: Pin) {
         let old = self.pin.replace(pin);
         self.pool.core.with(|machine| {

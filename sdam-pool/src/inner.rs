@@ -155,7 +155,7 @@ impl Inner {
         reason: Option<ConnectionClosedReason>,
     ) {
         for member in members {
-            // Unwind safety: the connection, the only inconsistent state, is gone.
+            // Unwind safety: the connection, the only inconsistent state, is dropped.
             let closing = AssertUnwindSafe(|| self.close_member(member, reason));
             // The panic hook has already reported the panic.
             let _ = catch_unwind(closing);

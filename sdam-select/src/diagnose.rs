@@ -280,7 +280,7 @@ impl<'t> Evidence<'t> {
         }));
     }
 
-    /// Diagnoses names: replica set names and addresses.
+    /// Diagnoses wrong replica set names and addresses.
     fn about_names(&self, found: &mut Vec<Diagnosis>) {
         let misnamed = self.failed(|error| error.kind() == ErrorKind::SetName);
         found.extend(misnamed.map(|(server, error)| Diagnosis::WrongSetName {

@@ -35,7 +35,7 @@ pub struct Explanation {
     pub servers: Vec<ExplainedServer>,
 }
 
-/// A reason that concerns the topology or the criteria rather than a single server.
+/// The reason for a refusal that concerns the topology or the criteria rather than a single server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {

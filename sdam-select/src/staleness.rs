@@ -125,7 +125,7 @@ fn since(later: i64, earlier: i64) -> i128 {
     (i128::from(later) - i128::from(earlier)) * 1_000_000
 }
 
-/// Converts to signed nanoseconds; the longest duration fits.
+/// Converts to signed nanoseconds; even the longest duration fits.
 fn nanos(duration: Duration) -> i128 {
     duration.as_nanos() as i128
 }

@@ -144,7 +144,7 @@ impl<'a> Suitability<'a> {
     }
 
     /// Returns whether `server` is deprioritized. Compares only the address, because the
-    /// description may be newer than the failure that led here (L-50).
+    /// description may be newer than the failure that caused the retry (L-50).
     pub(crate) fn is_deprioritized(&self, server: &ServerDescription) -> bool {
         self.deprioritized.binary_search(&server.address).is_ok()
     }

@@ -161,7 +161,7 @@ impl Client {
             let failure = match operation.attempt(&server, check_out_by).await {
                 Attempt::Replied(reply) => return Ok(reply),
                 Attempt::Failed(failure) => *failure,
-                // Retryable Writes: the error of the previous attempt is returned.
+                // Retryable Writes: the error from the previous attempt is returned.
                 Attempt::Unsupported => return retry.give_up(false),
             };
             let is_late = limit.is_set() && failure.error.is_timeout();
@@ -221,7 +221,7 @@ impl Client {
     pub const END_SESSIONS_PATIENCE: Duration = Duration::from_secs(2);
 
     async fn end_sessions(&self) {
-        // Driver Sessions: sessions end on the primary, or on any secondary if there is none.
+        // Driver Sessions: sessions are ended on the primary, or on any secondary if there is none.
         let anywhere = ReadPreference::new(ReadMode::PrimaryPreferred);
         let Ok(criteria) = Criteria::read(anywhere) else {
             return;

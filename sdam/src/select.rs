@@ -119,8 +119,8 @@ impl Limit {
         Self::within(options, options.driver.timeout(), LimitSource::Timeout)
     }
 
-    /// Returns the limit of a call, at most `serverSelectionTimeoutMS`. `timeout` is the remaining
-    /// time of the operation.
+    /// Returns the limit for a call with the remaining time `timeout`: at most
+    /// `serverSelectionTimeoutMS`.
     pub(crate) fn of_call(options: &Options, timeout: Duration) -> Self {
         Self::within(options, Some(timeout), LimitSource::Call)
     }

@@ -100,7 +100,7 @@ impl<P: PoolHandle> TopologyBuilder<P> {
     pub fn scan(mut self, mut backend: Backend) -> Result<ScanTopology<P>, ConfigError> {
         let authenticator = self.authenticator.take();
         let mut prepared = self.prepare(&mut backend, Options::single_threaded_warnings)?;
-        // H-16: between calls, streamed replies would not be read.
+        // H-16: no streaming, because between calls, streamed replies would not be read.
         prepared.config.streaming = false;
         prepared.config.heartbeat_frequency = prepared.options.scan_frequency();
         let mut settings = Settings::single_threaded(&prepared.options);

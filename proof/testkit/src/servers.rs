@@ -141,8 +141,8 @@ impl Servers {
         self.lock().open
     }
 
-    /// Makes the next receive pending at its first poll, and on a jumping clock also the timer that
-    /// limits it.
+    /// Makes the next receive pending at its first poll and, on a jumping clock, also the timer
+    /// that limits the receive.
     pub fn stall(&self) {
         self.lock().stalls += 1;
     }

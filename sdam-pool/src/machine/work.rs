@@ -246,7 +246,7 @@ impl<C: Pooled> Machine<C> {
         Some((connections, reason))
     }
 
-    /// Returns the time of the next task if no event precedes it.
+    /// Returns the time of the worker's next task, unless an event comes first.
     fn deadline(&self) -> Option<Instant> {
         let limit = self.config.options.max_idle_time;
         let oldest = self.idle.front().map(|idle| idle.since);

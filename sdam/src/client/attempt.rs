@@ -28,7 +28,7 @@ pub(super) struct Operation<'c> {
     pub(super) client: &'c Client,
     pub(super) command: &'c Command<'c>,
     limit: Limit,
-    /// The operation id in the events of selections and commands.
+    /// The operation id in selection and command events.
     pub(super) id: i64,
     /// True if a retried write needs a transaction number, because an attempt failed for a reason
     /// other than overload.

@@ -75,8 +75,8 @@ impl Scanner {
         }
     }
 
-    /// Opens the one connection to a load balancer. Its errors do not change the topology (Load
-    /// Balancers: "Error handling").
+    /// Opens the one connection to a load balancer. Connection errors do not change the topology
+    /// (Load Balancers: "Error handling").
     pub(super) async fn open_balanced(&mut self, server: ServerId) -> Result<(), Error> {
         let outcome = self.greet_balancer(server).await;
         if let (Err(_), Some(member)) = (&outcome, self.members.get_mut(&server)) {

@@ -10,8 +10,8 @@ use crate::sync::{Mutex, MutexGuard};
 
 /// A mutex that ignores poisoning, because a state machine never stops half-way.
 ///
-/// In debug builds, locking it again on the same thread panics with an explanation instead of a
-/// deadlock: a pool has called back into the topology.
+/// In debug builds, locking it again on the same thread, which happens if a pool calls back into
+/// the topology, panics with an explanation instead of deadlocking.
 #[derive(Debug, Default)]
 pub(super) struct Lock<T> {
     value: Mutex<T>,

@@ -58,8 +58,8 @@ fn wait_for_clear(observer: &Observer, mark: usize, host: &str) -> (bool, usize)
     })
 }
 
-/// D-2: one member is enough to find all. I-36: a step-down moves the primary without any pool
-/// being cleared.
+/// D-2: one member is enough to find all. I-36: after a step-down, another member becomes primary
+/// and no pool is cleared.
 #[test]
 fn the_whole_set_is_found_from_one_secondary_and_a_step_down_clears_no_pool() {
     let Some(set) = replica_set() else { return };

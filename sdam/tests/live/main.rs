@@ -1,4 +1,4 @@
-//! Real servers and failovers: the observable changes, in the order in which they must happen.
+//! Tests with real servers and failovers, which check the observable changes and their order.
 //!
 //! `SDAM_LIVE_VERSION` (4.2, 4.4, 5.0, 6.0) and `SDAM_LIVE_RUNTIME` (tokio, smol, async-std) select
 //! the server and the runtime; `cargo xtask test --live-matrix` runs all supported combinations.

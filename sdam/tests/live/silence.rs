@@ -25,7 +25,7 @@ const CLIENTS: [(&str, Option<Detector>); 3] = [
 /// The time limit of every wait.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The inserts of a client after its primary became silent.
+/// A client's inserts after its primary became silent.
 struct Recovery {
     /// The time from the beginning of the silence until connections in use were interrupted.
     left_after: Option<Duration>,

@@ -81,7 +81,7 @@ fn changed(change: impl Fn(&mut Vec<u8>) + Send + Sync + 'static) -> Answer {
     })
 }
 
-/// Returns an answer whose header announces this length.
+/// Returns an answer whose header announces `length`.
 fn length(length: i32) -> Answer {
     changed(move |reply| reply[..4].copy_from_slice(&length.to_le_bytes()))
 }
@@ -172,7 +172,8 @@ fn each_server_with_a_bad_answer_gets_its_error_and_others_are_not_affected() {
     block_on(topology.close());
 }
 
-/// Waits until a topology of the server with this `answer` satisfies `met`, and returns its value.
+/// Waits until a topology with one server, which sends `answer`, satisfies `met`, and returns its
+/// value.
 fn wait_for<T>(
     answer: impl Fn(i32, &mut TcpStream) + Send + Sync + 'static,
     change: impl FnOnce(TopologyBuilder) -> TopologyBuilder,

@@ -1,4 +1,4 @@
-//! Start and shutdown: the remaining state when a handle, a runtime, a sink or a pool ends or
+//! Start and shutdown: the state that remains when a handle, a runtime, a sink or a pool ends or
 //! fails.
 
 use std::sync::{Arc, Mutex, mpsc};

@@ -54,7 +54,7 @@ const SILENT: &str = "localhost";
 
 #[test]
 fn the_effect_of_a_transport_error_depends_on_its_kind_and_stage() {
-    // Each error has the effect of its kind and stage (I-10, I-11, I-15, I-16, O-36).
+    // The effect of each error depends on its kind and stage (I-10, I-11, I-15, I-16, O-36).
     let server = Builder::standalone().start().unwrap();
     let host = tokio::runtime::Runtime::new().unwrap();
     let runtime = sdam_runtime_tokio::from_handle(host.handle().clone()).unwrap();

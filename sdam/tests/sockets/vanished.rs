@@ -14,12 +14,12 @@ use crate::{
 };
 
 /// Answers each message. On the connection of the first `ping`, the host vanishes before the reply:
-/// it acknowledges nothing that is sent to it any more.
+/// from then on, it acknowledges nothing.
 fn vanish_at_ping(request: i32, stream: &mut TcpStream) {
     let mut next = Some((request, Vec::new()));
     while let Some((request, sent)) = next {
         if sent.windows(4).any(|word| word == b"ping") {
-            // The instruction to return 0, which is the number of received bytes to keep.
+            // A filter instruction that returns 0, the number of received bytes to keep.
             let nothing = SockFilter::new(0x06, 0, 0, 0);
             SockRef::from(&*stream).attach_filter(&[nothing]).unwrap();
         }

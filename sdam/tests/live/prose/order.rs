@@ -65,7 +65,7 @@ fn heartbeat_1_started_connected_hello_failed() {
     assert!(connected <= greeted && greeted <= failed, "{greeted:?} {failed:?}");
     assert!(duration <= failed.since(started));
     observer.finish();
-    // The server stops at a connection that sends nothing.
+    // A connection that sends nothing makes the server stop.
     drop(std::net::TcpStream::connect(address).unwrap());
     server.join().unwrap();
 }

@@ -1,4 +1,4 @@
-//! Other drivers that insert repeatedly, as processes that print lines.
+//! Other drivers, run as processes that insert documents repeatedly and print lines.
 //!
 //! `cargo xtask foreign silence` names them.
 

@@ -1,4 +1,4 @@
-//! A client of this crate that inserts repeatedly.
+//! A client of this crate that inserts documents repeatedly.
 
 use std::{
     sync::{

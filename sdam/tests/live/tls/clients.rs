@@ -11,7 +11,7 @@ use sdam_tls::Rustls;
 use super::{certificates, start, with_client};
 use crate::runtime::Host;
 
-/// Returns the user as which the client is authenticated, or the error.
+/// Returns the authenticated user, or the error.
 fn authenticated(mongod: &Mongod, user_info: &str, options: &str) -> Result<String, String> {
     let host = Host::start().with_tls(Rustls::ring());
     let uri = format!("mongodb://{user_info}{}/?directConnection=true&{options}", mongod.host());

@@ -18,7 +18,7 @@ fn translated(
     (name, move |builder| builder.translate(table))
 }
 
-/// Checks the accepted names of a server, with these additional options.
+/// Checks the server names that are accepted with these additional options.
 fn check(
     certificates: &Certificates,
     certificate: ServerCertificate,

@@ -58,7 +58,7 @@ fn a_standalone_gets_no_transaction_numbers_and_writes_are_not_retried() {
     assert!(!started[0].contains_key("txnNumber"), "{:?}", started[0]);
 }
 
-/// Twenty tasks write concurrently through a step-down and the loss of a primary: each document
+/// Twenty tasks write concurrently during a step-down and the failure of a primary: each document
 /// exists exactly once.
 #[test]
 fn concurrent_writes_go_on_through_failovers_and_none_is_lost_or_doubled() {

@@ -54,7 +54,7 @@ fn ended(blueprint: &Blueprint, writes: i32, losses: &[u16]) -> Vec<usize> {
 
 #[test]
 fn sessions_are_ended_on_the_primary_and_without_one_on_a_secondary() {
-    // Closing ends sessions on the primary, or otherwise on a secondary (I-78).
+    // Closing ends sessions on the primary, or on a secondary if there is no primary (I-78).
     let set = replica_set();
     assert_eq!(ended(&set, 1, &[]), [1]);
     assert_eq!(ended(&set, 1, &[0, 1]), [1], "the third one is a secondary");

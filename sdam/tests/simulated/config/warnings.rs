@@ -9,7 +9,7 @@ use sdam_testkit::HeldTasks;
 use super::{Refusing, poll};
 use crate::drain;
 
-/// Starts a topology with `start`, which returns its warnings, and checks these and the events.
+/// Starts a topology by calling `start`, and checks the warnings that it returns and the events.
 fn check_mode(
     options: &Options,
     expected: &[&str],

@@ -1,4 +1,4 @@
-//! Errors of connections that a pool opens for `minPoolSize`.
+//! Errors on connections that a pool opens for `minPoolSize`.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -41,7 +41,8 @@ fn position(events: &[Event], what: &str, wanted: impl Fn(&EventKind) -> bool) -
     position.unwrap()
 }
 
-/// I-20, I-10, P-32: filling is retried after pauses that double, and the server stays known.
+/// I-20, I-10, P-32: attempts to fill the pool are retried after pauses that double, and the server
+/// stays known.
 #[test]
 fn an_overloaded_server_keeps_its_state_and_the_filling_of_its_pool_pauses() {
     let sim = simulation(1);
@@ -72,7 +73,7 @@ fn an_overloaded_server_keeps_its_state_and_the_filling_of_its_pool_pauses() {
 
 #[test]
 fn a_check_out_does_not_wait_for_a_slow_attempt_that_fills_the_pool() {
-    // A check-out opens a connection instead of waiting for the worker's (F-69b, P-31).
+    // A check-out opens a connection instead of waiting for the worker's attempt (F-69b, P-31).
     let sim = simulation(3);
     sim.run_for(Duration::from_secs(20));
     let server = sim.status().primary().unwrap().id;
@@ -104,7 +105,8 @@ fn failure(event: &Event) -> Option<bool> {
     }
 }
 
-/// I-20, I-12, F-66: as in the unified test "Server error on minPoolSize background creation".
+/// I-20, I-12, F-66: corresponds to the unified test "Server error on minPoolSize background
+/// creation".
 #[test]
 fn a_refused_handshake_for_the_minimum_clears_the_pool_and_marks_the_server_unknown() {
     let sim = simulation(2);

@@ -37,7 +37,7 @@ pub(super) fn is_handshake(bytes: &[u8]) -> bool {
     bytes.windows(8).any(|bytes| bytes == b"\x03client\0")
 }
 
-/// Applies `verdict` to every handshake with `member` from now on except the first `admitted`,
+/// From now on, applies `verdict` to every handshake with `member` after the first `admitted`,
 /// until the returned flag is set.
 pub(super) fn limit(
     sim: &Sim,

@@ -72,7 +72,7 @@ fn selections_wait_for_the_shortest_timeout() {
     }
 }
 
-/// D-6: the configuration does not fit the deployment, so no server is left.
+/// D-6: a mongos does not belong to the configured replica set, so no server is left.
 #[test]
 fn the_loss_of_the_last_server_is_published() {
     let (mut harness, hosts) = (Harness::new(), hosts(1));

@@ -99,8 +99,8 @@ fn a_selection_needs_only_one_suitable_server() {
     assert_eq!(selected.unwrap().address(), &hosts[1]);
 }
 
-/// L-64: the maximum number of selections wait, the next one fails at once, and a freed place is
-/// reused.
+/// L-64: as many selections as allowed wait, the next one fails at once, and a place that becomes
+/// free is reused.
 #[test]
 fn selections_beyond_max_waiters_fail_at_once() {
     let mut harness = Harness::new();

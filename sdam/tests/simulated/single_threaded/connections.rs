@@ -142,7 +142,7 @@ fn h_9_an_overload_error_does_not_close_an_authenticated_connection() {
         select(&mut topology).unwrap();
         assert_eq!(kind(&topology, "b"), ServerType::Unknown);
         assert_eq!(harness.open(), if authenticated { 3 } else { 2 });
-        // A remaining connection can still be used, in the pool's current generation.
+        // A connection that remains can still be used, and has the pool's current generation.
         assert_eq!(topology.connection(server).is_some(), authenticated);
         if let Some(lent) = topology.connection(server) {
             let generation = lent.generation();

@@ -117,7 +117,7 @@ proptest! {
                 Step::Scan => ready(topology.scan()),
                 Step::Check(number) => ready(topology.check(ServerId::from_u64(number))),
                 Step::Run(number) => {
-                    // The server may have left, so the call may fail.
+                    // The server may have left the topology, so the call may fail.
                     let _ = ready(topology.run_command(ServerId::from_u64(number), &find, second));
                 }
                 Step::Restart(name) => harness.restart(name),

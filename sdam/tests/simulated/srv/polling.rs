@@ -43,7 +43,7 @@ fn check_test1(options: &str, after: &[u16], expected: &[u16]) {
 /// Prose tests 1 to 5, 8, 10 and 11: changed records.
 #[test]
 fn changed_records_add_and_remove_servers_unless_there_is_none() {
-    // Hosts that are no longer listed are removed, new ones added (N-20, N-23, N-24, N-25).
+    // Hosts that are no longer listed are removed, and new ones are added (N-20, N-23, N-24, N-25).
     for (options, after) in [
         ("", &[27017, 27018, 27019][..]),
         ("", &[27017]),
