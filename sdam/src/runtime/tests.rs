@@ -86,7 +86,7 @@ fn the_clock_of_the_blocking_runtime_never_goes_back() {
     assert!(backend.clock.now() >= first);
 }
 
-/// Uses the features that this test was built with.
+/// The expected result depends on the features of this build.
 #[cfg(feature = "runtime-smol")]
 #[test]
 fn a_runtime_has_a_tls_library_and_a_resolver_if_their_features_are_enabled() {

@@ -1,6 +1,6 @@
 //! Other drivers, run as processes that insert documents repeatedly and print lines.
 //!
-//! `cargo xtask foreign silence` names them.
+//! `cargo xtask foreign silence` passes their names and commands.
 
 use std::{
     io::{BufRead as _, BufReader},

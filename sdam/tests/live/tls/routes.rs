@@ -1,4 +1,5 @@
-//! Members whose names do not lead to them: the certificate must contain the member's own name.
+//! Members that cannot be reached by their own names: the certificate must still contain the
+//! member's name.
 
 use sdam::{Stage, TopologyBuilder};
 use sdam_live::{Certificates, Mongod, ServerCertificate, ServerTls, Socks, or_skip};
