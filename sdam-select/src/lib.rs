@@ -44,7 +44,7 @@
 //! | [`suitable`], [`latency_window`], [`pick`] | its three steps |
 //! | [`candidate`] | candidate servers, and application-provided selectors |
 //! | [`readable`] | whether a topology is readable or writable |
-//! | [`mod@explain`], [`mod@diagnose`], [`error_text()`] | explanations, diagnoses, error messages |
+//! | [`mod@explain`], [`mod@diagnose`], [`error_text()`] | explanations, diagnoses and errors |
 //! | [`command`] | passing the read preference to the selected server |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![no_std]

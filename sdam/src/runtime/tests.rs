@@ -44,7 +44,7 @@ mod chosen {
         assert!(CurrentError::NotInContext.to_string().contains("block_on"));
     }
 
-    /// Uses the features that this test was built with.
+    /// The expected result depends on the features of this build.
     #[test]
     fn outside_of_any_runtime_the_only_enabled_runtime_is_current() {
         let enabled: Vec<&str> = [
