@@ -15,15 +15,14 @@ const REMEMBERED: usize = 8;
 #[derive(Debug, Default)]
 pub(crate) struct BalancedPool {
     pub(crate) open: Vec<ServiceConnection>,
-    /// The generation of each connected service, and the number of its connections, which is never
-    /// 0.
+    /// The generation of each connected service and its number of connections, which is never 0.
     services: BTreeMap<ObjectId, (Generation, usize)>,
-    /// The service and the generation of closed connections.
+    /// The service IDs and generations of recently closed connections.
     pub(crate) closed: Vec<(ObjectId, Generation)>,
 }
 
 impl BalancedPool {
-    /// Records a new connection, or fails if its generation is wrong.
+    /// Records a new connection. Fails if its generation is wrong.
     pub(crate) fn open(&mut self, connection: ServiceConnection) -> Result<(), String> {
         let (service, own) = (connection.service_id(), connection.generation());
         let fresh = !self.services.contains_key(&service);
@@ -73,7 +72,7 @@ impl BalancedPool {
         self.services.get(&service).map(|known| known.0)
     }
 
-    /// Records a clear, or fails if it is wrong.
+    /// Records that the pool was cleared for `service`. Fails if `next` is not the next generation.
     pub(crate) fn clear(&mut self, service: ObjectId, next: Generation) -> Result<(), String> {
         let Some((generation, _)) = self.services.get_mut(&service) else {
             return Err(format!("the pool of {service} is cleared, but it has no connection"));

@@ -24,10 +24,10 @@ use crate::{
     request::SelectionRequest,
 };
 
-/// The maximum number of timers for which a task of the load waits at the same time.
+/// The maximum number of timers that a load task waits for at the same time.
 pub(crate) const TASK_TIMERS: usize = 3;
 
-/// State that is common to all tasks of the load.
+/// State shared by all load tasks.
 struct Application {
     topology: Topology,
     record: Arc<RunRecord>,
@@ -73,7 +73,7 @@ pub(crate) fn start(
     }
 }
 
-/// Starts a task that holds an idle connection of a pool, if there is one, for `time`.
+/// Starts a task that checks out an idle connection, if there is one, and holds it for `time`.
 pub(crate) fn hold_connection(record: &Arc<RunRecord>, runtime: &Runtime, time: Duration) {
     let pools = lock(&record.connecting).clone();
     let mut idle = pools.iter().filter(|pool| pool.stats().idle > 0);
@@ -110,8 +110,8 @@ impl Application {
         self.clock.sleep_until(deadline).await;
     }
 
-    /// Pauses for a random time up to one of `pauses`, in milliseconds. Returns whether the load
-    /// continues.
+    /// Pauses for a random time, at most one of `pauses` (in milliseconds). Returns whether the
+    /// load continues.
     async fn goes_on(&mut self, pauses: [u64; 3]) -> bool {
         let max = pick(&mut self.rng, &pauses);
         self.pause(max).await;
@@ -149,7 +149,7 @@ impl Application {
         }
     }
 
-    /// Reports errors and handshakes for random servers.
+    /// Reports errors and handshakes of random servers.
     async fn report(mut self) {
         while self.goes_on([200, 2000, 6000]).await {
             if self.rng.below(6) == 0 {
@@ -187,7 +187,7 @@ impl Application {
     }
 }
 
-/// An entry in the list of waiting selections, removed on drop.
+/// An entry in the list of waiting selections. It is removed on drop.
 struct WaiterGuard<'l> {
     record: &'l RunRecord,
     number: u64,
@@ -199,7 +199,7 @@ impl Drop for WaiterGuard<'_> {
     }
 }
 
-/// Selects a server, and checks the result and the time taken.
+/// Selects a server, and checks the result and how long the selection took.
 pub(crate) async fn wait_for(
     topology: &Topology,
     record: &RunRecord,

@@ -34,13 +34,13 @@ const THREADS: usize = 2;
 struct Arguments {
     seeds: Range<u64>,
     kind: Kind,
-    /// True to run each seed once instead of twice.
+    /// True to run each seed only once, not twice.
     once: bool,
     /// True to stop at the first failure and print it on one line, without shrinking or storing it.
     probe: bool,
-    /// The file for the hashes of each seed's run.
+    /// The output file for the hashes of each seed's run.
     digest: Option<PathBuf>,
-    /// The detectors to test on silent servers, with their names, instead of running plans.
+    /// The named detectors to test on silent servers. If there are any, no plans are run.
     detectors: Vec<(String, Option<Detector>)>,
 }
 
@@ -59,7 +59,7 @@ fn main() -> ExitCode {
         });
         return if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
-    // Print nothing, because an oracle detects and reports panics.
+    // The hook prints nothing, because an oracle detects and reports panics.
     std::panic::set_hook(Box::new(|_| {}));
     match run_seeds(&arguments) {
         Ok(true) => ExitCode::SUCCESS,
@@ -175,7 +175,7 @@ fn worker(arguments: &Arguments, next: &AtomicU64, totals: &Totals) {
     }
 }
 
-/// Tests a detector with the seeds and prints after what time it marks silent primaries Unknown.
+/// Tests a detector with the seeds, and prints how long it takes to mark silent primaries Unknown.
 /// Returns whether it marked only silent servers Unknown.
 fn try_detector(name: &str, detector: Option<Detector>, seeds: Range<u64>, idle: f64) -> bool {
     let next = AtomicU64::new(seeds.start);
@@ -197,7 +197,7 @@ fn try_detector(name: &str, detector: Option<Detector>, seeds: Range<u64>, idle:
     });
     let outcomes = outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
     let mut left: Vec<_> = outcomes.iter().map(|(_, outcome)| outcome.left).collect();
-    // Primaries that were not detected in time come last.
+    // Primaries that were not detected in time are sorted last.
     left.sort_unstable_by_key(|left| left.unwrap_or(Duration::MAX));
     let at = |percentile: usize| {
         let index = (left.len() * percentile / 100).min(left.len().saturating_sub(1));
@@ -253,7 +253,7 @@ fn report(arguments: &Arguments, plan: &Plan, failure: Box<Failure>) -> io::Resu
 struct Totals {
     sums: Mutex<(u64, Stats)>,
     failures: Mutex<Vec<(Plan, Box<Failure>)>>,
-    /// The line of hashes for each seed, of its events and of its simulation.
+    /// A line for each seed, with the hashes of its events and of its simulation.
     digests: Mutex<BTreeMap<u64, String>>,
     stop: AtomicBool,
 }

@@ -1,4 +1,4 @@
-//! The oracles: `step` checks after every step, the others check at the end of a run.
+//! The oracles. `step` checks after every step; the others check at the end of a run.
 
 pub(crate) mod cadence;
 pub(crate) mod elections;

@@ -15,8 +15,8 @@ use sdam_core::{
 };
 use sdam_sim::{Blueprint, scenario::Scenario};
 
-/// The commands that applications run in turn on pooled connections. Only the reply to the second
-/// one has the field `version`.
+/// The commands that applications run in turn on pooled connections. Only the reply to `buildInfo`
+/// has the field `version`.
 pub(crate) const COMMANDS: [&str; 2] = ["ping", "buildInfo"];
 
 pub(crate) use self::access::SRV_NAME;
@@ -29,13 +29,13 @@ names! {
         /// All faults, on every kind of deployment.
         #[default]
         Random = "random",
-        /// Primaries that step down, die or become unresponsive.
+        /// Primaries step down, die or become unresponsive.
         Failover = "failover",
-        /// Members that are disconnected from each other or the client.
+        /// Members are disconnected from each other or from the client.
         Partition = "partition",
-        /// Servers and connections that go up and down continually.
+        /// Servers and connections go up and down continually.
         Flapping = "flapping",
-        /// All faults like [`Random`](Self::Random), with a single-threaded client.
+        /// All faults, as in [`Random`](Self::Random), with a single-threaded client.
         Scan = "scan",
     }
 }
@@ -51,7 +51,7 @@ impl FromStr for Kind {
     }
 }
 
-/// The kind of deployment from the client's view.
+/// The kind of deployment as the client sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// A replica set, with discovery.
@@ -120,8 +120,8 @@ impl Plan {
         let mut rng = Rng::new(!seed).fork();
         let deployed = deployment::deploy(kind, &mut rng);
         let client = Client::draw(&mut rng);
-        // The choices for the access are separate, so that the faults of the deployment stay the
-        // same.
+        // The access is drawn from a separate generator, so that a seed's deployment faults stay
+        // the same.
         let mut access_rng = Rng::new(seed ^ 0xACCE).fork();
         let access = Access::draw(deployed.shape, &mut access_rng);
         let mut scenario = faults::scenario(kind, &deployed, access, &mut rng, &mut access_rng);
@@ -147,7 +147,7 @@ impl Plan {
         }
     }
 
-    /// Returns the same plan with other faults.
+    /// Returns the same plan, but with the faults in `scenario`.
     #[must_use]
     pub fn with_scenario(&self, scenario: Scenario) -> Self {
         Self { scenario, ..self.clone() }
@@ -180,16 +180,17 @@ impl Plan {
         }
     }
 
-    /// Returns the maximum time in which the client discovers everything after the deployment has
-    /// settled: a look-up of the SRV records that fails once, a check that times out, the wait
-    /// after it, and a check that succeeds.
+    /// Returns the maximum time the client needs to discover the deployment after it has settled:
+    /// for a failed SRV look-up, a check that times out, the wait after it, and a check that
+    /// succeeds.
     pub fn convergence_limit(&self) -> Duration {
         let failed = self.client.heartbeat + self.client.connect_timeout;
         let found = if self.access.srv { access::MAX_TTL + failed } else { Duration::ZERO };
         found + 2 * failed + Duration::from_secs(1)
     }
 
-    /// Returns the interval of checks, and of look-ups after a failure.
+    /// Returns the interval between checks, which is also the interval between SRV look-ups after a
+    /// failure.
     pub(crate) fn heartbeat(&self) -> Duration {
         self.client.heartbeat
     }
@@ -199,7 +200,7 @@ impl Plan {
 /// seed's faults stay the same.
 fn pool_options(seed: u64, shape: Shape) -> Option<PoolOptions> {
     let mut rng = Rng::new(seed ^ 0x9001).fork();
-    // The pool of a load balancer is tested by a separate model.
+    // The pool of a load balancer is a separate model (`BalancedPool`).
     if shape == Shape::LoadBalanced || rng.below(2) == 0 {
         return None;
     }
@@ -252,7 +253,8 @@ impl fmt::Display for Plan {
     }
 }
 
-/// Returns the member that is never removed, so that the client can discover the others.
+/// Returns the address of the member that is never removed, so that the client can always discover
+/// the others.
 pub(crate) fn first() -> ServerAddress {
     host(0)
 }

@@ -27,7 +27,7 @@ use crate::{balanced::BalancedPool, request::SelectionRequest};
 
 /// A topology with recording pools.
 pub(crate) type Topology = sdam::Topology<RecordingPool>;
-/// A builder of topologies with recording pools.
+/// A builder for topologies with recording pools.
 pub(crate) type TopologyBuilder = sdam::TopologyBuilder<RecordingPool>;
 /// A single-threaded topology with recording pools.
 pub(crate) type ScanTopology = sdam::ScanTopology<RecordingPool>;
@@ -51,7 +51,7 @@ pub(crate) struct RunRecord {
     pub(crate) watched: Mutex<Option<u64>>,
     violation: Mutex<Option<Violation>>,
     pub(crate) notes: Mutex<Vec<(Instant, String)>>,
-    /// The number of live tasks of the load.
+    /// The number of live load tasks.
     pub(crate) load: AtomicUsize,
     /// The number of check-outs in progress.
     pub(crate) checking_out: AtomicUsize,
@@ -61,7 +61,7 @@ pub(crate) struct RunRecord {
 /// Declares the counts, each with its meaning.
 macro_rules! counts {
     ($($name:ident: $text:literal,)*) => {
-        /// Counts of what a run exercised, to prove that it tested something.
+        /// Counts of the situations that a run exercised, which prove that it tested something.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Counts {
             $(#[doc = concat!("Number of ", $text, ".")] pub $name: u64,)*
@@ -96,7 +96,7 @@ counts! {
     proxied: "connections to a proxy",
     look_ups: "look-ups of SRV records",
     suspicions: "suspicions of silent servers",
-    // By the rules for old servers, the primary of these servers is stale.
+    // The primary counts as stale by the rules for servers before 6.0.
     excused: "servers whose role need not be known at the end",
     unended: "connections that outlived their topology",
 }
@@ -108,7 +108,7 @@ pub(crate) struct Waiting {
     pub(crate) deadline: Instant,
 }
 
-/// The calls to pools.
+/// The record of the calls to pools.
 #[derive(Default)]
 pub(crate) struct PoolRecord {
     pub(crate) calls: PoolCalls,
@@ -136,7 +136,8 @@ impl RunRecord {
         *lock(&self.topology) = Some(topology);
     }
 
-    /// Removes the record's own handle, so that another handle can be the last one.
+    /// Removes the record's own topology handle, so that dropping the caller's handle can close the
+    /// topology.
     pub(crate) fn detach(&self) -> Option<Topology> {
         lock(&self.topology).take()
     }
@@ -194,7 +195,7 @@ impl EventSink for EventRecorder {
     }
 }
 
-/// A factory of pools that record their calls.
+/// A factory for pools that record their calls.
 #[derive(Debug)]
 pub(crate) struct RecordingPools {
     pub(crate) record: Arc<RunRecord>,
@@ -206,7 +207,7 @@ pub(crate) struct RecordingPools {
 pub(crate) struct RecordingPool {
     server: ServerId,
     record: Arc<RunRecord>,
-    /// The pool that opens connections; `None` if there are no connections.
+    /// The pool that opens connections; `None` if the run has no pooled connections.
     pub(crate) connecting: Option<Pool>,
 }
 
@@ -227,7 +228,7 @@ impl PoolFactory for RecordingPools {
 }
 
 impl RecordingPool {
-    /// Returns whether readers can currently select the server.
+    /// Returns whether the server is in the published snapshot and can be selected.
     fn is_published(&self) -> Option<bool> {
         let topology = self.record.topology()?;
         let snapshot = topology.snapshot();

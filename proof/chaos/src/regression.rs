@@ -1,5 +1,5 @@
-//! Stored failures, one file each. `access plain` marks runs without TLS and proxy, whatever the
-//! seed.
+//! Stored failures, one file each. With `access plain`, the run uses neither TLS nor a proxy,
+//! whatever the seed says.
 //!
 //! ```text
 //! # P9-waiters at 12.5s: a selection of write operation is waiting, but ...
@@ -32,7 +32,7 @@ pub struct Regression {
 }
 
 impl Regression {
-    /// Runs the plan twice, like the run that found the failure.
+    /// Runs the plan twice, as the run that found the failure did.
     ///
     /// # Errors
     ///
@@ -103,7 +103,7 @@ pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sdam-sim/regressions")
 }
 
-/// Returns every stored regression with the name of its file, sorted.
+/// Returns every stored regression with its file name, sorted by name.
 ///
 /// # Errors
 ///

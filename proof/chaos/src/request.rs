@@ -1,4 +1,4 @@
-//! Selections by applications, and an independent check of the suitability of servers.
+//! Selections by applications, and an independent check of whether servers are suitable.
 
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ impl SelectionRequest {
     }
 
     fn read(preference: ReadPreference, by_type: Option<TypeCriteria>) -> Self {
-        // The preference is valid by construction; an error here would only simplify the selection.
+        // The preference is always valid. If it were not, only a simpler selection would be made.
         match Criteria::read(preference) {
             Ok(criteria) => Self { criteria, by_type },
             Err(_) => Self::write(),
@@ -87,7 +87,7 @@ impl SelectionRequest {
     pub(crate) fn has_suitable_server(&self, topology: &TopologyDescription) -> Option<bool> {
         self.by_type?;
         if !topology.is_compatible() {
-            // With an incompatible server, selections fail immediately.
+            // If a server is incompatible, selections fail immediately, so they do not wait either.
             return Some(true);
         }
         let kind = topology.topology_type();

@@ -1,4 +1,4 @@
-//! One run: a world with a client, and the oracles.
+//! One run: a simulated deployment and a client, checked by the oracles.
 
 mod scan;
 
@@ -34,10 +34,10 @@ use crate::{
     request::SelectionRequest,
 };
 
-/// The time for which the healed world is observed: longer than an election and a server's
-/// shutdown.
+/// The time for which the healed deployment is observed. It is longer than an election and a
+/// server's shutdown.
 const OBSERVATION: Duration = Duration::from_secs(16);
-/// The maximum virtual time that closing may take, in addition to the wait for connections in use.
+/// The maximum virtual time that closing may take, excluding the wait for connections in use.
 const CLOSE_LIMIT: Duration = Duration::from_millis(1);
 
 /// The statistics of a run.
@@ -66,7 +66,7 @@ pub struct Failure {
     pub violation: Violation,
     /// The events published before the violation.
     pub events: Vec<Event>,
-    /// The actions of applications and of the world.
+    /// The actions of applications and the faults.
     pub notes: Vec<(Instant, String)>,
 }
 
@@ -85,7 +85,7 @@ impl std::error::Error for Failure {}
 /// Returns the first violation.
 pub fn run(plan: &Plan) -> Result<Stats, Box<Failure>> {
     let record = Arc::new(RunRecord::default());
-    // State that a panic left inconsistent is discarded with the simulation.
+    // A panic may leave state inconsistent, but that state is discarded with the simulation.
     let outcome = catch_unwind(AssertUnwindSafe(|| run_in_simulation(plan, &record)));
     let failed = |violation| {
         Err(Box::new(Failure {
@@ -189,7 +189,7 @@ fn digest(events: &[Event]) -> u64 {
     hasher.finish()
 }
 
-/// Runs a topology from its start to its end.
+/// Runs a topology until it is closed.
 async fn run_client(
     plan: &Plan,
     sim: &Sim,
@@ -275,7 +275,7 @@ async fn converge(
     }
 }
 
-/// The end of a run, in which a client must discover the true state within a time limit.
+/// The last phase of a run, in which the client must discover the true state within a time limit.
 struct Convergence<'c> {
     plan: &'c Plan,
     sim: &'c Sim,
@@ -306,8 +306,8 @@ impl<'c> Convergence<'c> {
         }
     }
 
-    /// Returns whether the run may end: the client's description has been right for long enough, or
-    /// a difference is required.
+    /// Returns whether the run may end because the client's description has been right for long
+    /// enough, or because the specification requires it to differ.
     fn is_over(&self, believed: &TopologyDescription) -> Result<bool, Violation> {
         let now = self.sim.now();
         let Some(difference) = self.truth.differs_from(believed) else {
@@ -338,7 +338,7 @@ fn heal(plan: &Plan, sim: &Sim) {
             Action::Maintenance(target, false),
             Action::Lag(target, Duration::ZERO),
         ] {
-            // If an action is not possible, it is not necessary.
+            // An action that is not possible is not needed.
             let _ = sim.apply(&action);
         }
     }
@@ -355,7 +355,7 @@ fn restart_stopped(sim: &Sim) {
     }
 }
 
-/// Ends the topology (P10) while a selection waits for a server that does not exist.
+/// Closes or drops the topology (P10) while a selection waits for a server that does not exist.
 async fn finish(
     plan: &Plan,
     sim: &Sim,
@@ -409,7 +409,7 @@ async fn finish(
         return Err(Oracle::Close.violated(sim.now(), message));
     }
     let took = sim.now().since(began);
-    // Applications notice the end only at their next step.
+    // Applications notice only at their next step that the topology is closed.
     while record.load_alive() > 0 {
         clock.sleep_until(sim.now() + Duration::from_secs(1)).await;
     }

@@ -1,5 +1,5 @@
-//! Tests of detectors: how soon a silent primary is marked Unknown, and whether a server that is
-//! not silent ever is.
+//! Tests of detectors: they measure how soon a silent primary is marked Unknown, and whether a
+//! server that is not silent ever is.
 //!
 //! Each seed draws a replica set, a network and applications. For a minute, hosts stall, segments
 //! are lost and retransmitted, and servers reply twenty times slower. Then the primary becomes
@@ -31,13 +31,14 @@ use sdam_transport::spawn::Task;
 
 type Topology = sdam::Topology<sdam_pool::Pool>;
 
-/// The end of the disturbances.
+/// The time at which the disturbances end.
 const CALM: Duration = Duration::from_secs(60);
 /// The time within which even a client without a detector marks the silent primary Unknown.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The minimum time after which TCP retransmits a lost segment; it doubles each time.
+/// The minimum time after which TCP retransmits a lost segment. It doubles with each
+/// retransmission.
 const RETRANSMISSION: Duration = Duration::from_millis(200);
-/// The factor by which a slow server's round trips are longer.
+/// The factor by which a slow server's round trips take longer.
 const SLOWDOWN: u32 = 20;
 
 /// The outcome of a test run.
@@ -47,18 +48,19 @@ pub struct Outcome {
     /// The time from the beginning of the silence until the primary was marked Unknown; `None` if
     /// it took longer than 30 s.
     pub left: Option<Duration>,
-    /// The servers that were marked Unknown although they were not silent, each with the time.
+    /// The servers that were marked Unknown although they were not silent, each with the time at
+    /// which that happened.
     pub wrong: Vec<String>,
     /// The number of stalls, slow servers and lost segments.
     pub disturbances: [u64; 3],
 }
 
-/// Network conditions: lost segments and slow servers.
+/// Network conditions: lost segments and slow members.
 #[derive(Debug)]
 struct Weather {
     rng: Rng,
     round_trip: Duration,
-    /// The probability of loss, in units of 1/10,000.
+    /// The probability that a segment is lost, in units of 1/10,000.
     loss: u64,
     /// The periods in which a member is slow.
     slow: Vec<(Instant, Instant, MemberId)>,
@@ -174,7 +176,7 @@ pub fn run(seed: u64, detector: Option<Detector>) -> Outcome {
 
 /// Makes the primary silent, and waits until it is marked Unknown.
 fn silence(sim: &Sim, topology: &Topology, losses: &Losses, freezes: bool) -> Outcome {
-    // The client may not have found the primary again after a stall.
+    // After a stall, the client may not have found the primary again yet.
     while topology.snapshot().description().primary().is_none() {
         sim.run_for(Duration::from_millis(100));
     }
@@ -207,7 +209,7 @@ fn silence(sim: &Sim, topology: &Topology, losses: &Losses, freezes: bool) -> Ou
     }
 }
 
-/// Returns the number of wake-ups and messages of an idle client in 1,000 s.
+/// Returns the number of simulation events that an idle client causes in 1,000 s.
 ///
 /// # Panics
 ///
@@ -246,7 +248,7 @@ fn draw_latency(rng: &mut Rng) -> Latency {
     Latency { min, spread, chunked: false }
 }
 
-/// Runs operations one after another. Some take seconds at the server.
+/// Runs operations one after another. For some, the server takes seconds.
 async fn operate(topology: Topology, clock: Arc<dyn sdam_transport::clock::Clock>, mut rng: Rng) {
     let ping = rawdoc! { "ping": 1, "$db": "admin" };
     let limit = Some(Duration::from_secs(20));

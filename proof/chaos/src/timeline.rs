@@ -6,8 +6,8 @@ use sdam_core::{deployment::Input, event::EventKind, time::Instant};
 
 use crate::{plan::Plan, run::Failure};
 
-/// Formats the events before and just after the violation: faults, actions of applications, and
-/// published events, in order of time.
+/// Formats what happened before and just after the violation in order of time: faults, actions of
+/// applications, and published events.
 pub fn timeline(plan: &Plan, failure: &Failure) -> String {
     let mut lines: Vec<(Instant, u8, String)> = Vec::new();
     for (at, step) in &plan.scenario.steps {
@@ -23,7 +23,7 @@ pub fn timeline(plan: &Plan, failure: &Failure) -> String {
     }
     let violation = &failure.violation;
     lines.push((violation.at, 3, format!("** {}", violation.message)));
-    // Lines of each kind are already in order, which the stable sort preserves.
+    // The lines of each kind are already in order. The stable sort preserves that order.
     lines.sort_by_key(|(at, kind, _)| (*at, *kind));
     let mut text = format!("seed {} ({}): {plan}\n", plan.seed, plan.kind);
     for (at, _, line) in lines {

@@ -1,12 +1,12 @@
-//! The sets of steps that searches take in every state.
+//! The sets of steps ("alphabets") that searches take in every state.
 
 use crate::step::{
     Failure, Kind, Link, MEMBERS, MemberStep, OperationError, Release, Reply, Request, Role,
     ServiceStep, Step, Which,
 };
 
-/// Returns steps for two elections and two configurations, compared by the rules of old and new
-/// servers. Every member can fail in every way.
+/// Returns steps with two elections and two configurations, from old and new servers, which have
+/// different rules to compare them. Every member can fail in every way.
 pub fn elections() -> Vec<Step> {
     let mut replies = vec![Reply::member(Role::Secondary)];
     for (election, config) in [(1, 1), (1, 2), (2, 1), (2, 2)] {
@@ -17,8 +17,7 @@ pub fn elections() -> Vec<Step> {
     on_all(&replies, &[Failure::Network], &[OperationError::Broken, OperationError::NotPrimary(0)])
 }
 
-/// Returns steps for every role, for members that join and leave, for primary hints and wrong set
-/// names.
+/// Returns steps with every role, members that join and leave, primary hints, and wrong set names.
 pub fn membership() -> Vec<Step> {
     let mut replies: Vec<Reply> = [
         Role::Unknown,
@@ -101,7 +100,7 @@ pub fn everything() -> Vec<Step> {
     steps
 }
 
-/// Returns every input that concerns a server which is the only member of its set.
+/// Returns every input for a set with a single member.
 pub fn one_server() -> Vec<Step> {
     let alone = |role, version| Reply { hosts: 0b001, version, ..Reply::member(role) };
     let (check, ping) = links(0);
@@ -141,8 +140,8 @@ pub fn one_server() -> Vec<Step> {
     steps
 }
 
-/// Returns the inputs of three members that stream, become primary, lose connections and serve
-/// operations.
+/// Returns the inputs for three members that stream replies, become primary, lose connections and
+/// serve operations.
 pub fn three_servers() -> Vec<Step> {
     let primary =
         |term| Reply { election: term, config: 1, version: term, ..Reply::member(Role::Primary) };
@@ -174,7 +173,7 @@ pub fn three_servers() -> Vec<Step> {
     steps
 }
 
-/// Returns the steps of two members that answer, stop answering, or fail.
+/// Returns the steps for two members that answer, stop answering, or fail.
 pub fn silence() -> Vec<Step> {
     let mut steps = vec![Step::Suspended];
     for (on, role) in [(0, Role::Primary), (1, Role::Secondary)] {
@@ -196,7 +195,7 @@ pub fn silence() -> Vec<Step> {
     steps
 }
 
-/// Returns the steps of two members that a detector of silent servers observes.
+/// Returns the steps for two members that are observed by a detector of silent servers.
 pub fn detection() -> Vec<Step> {
     let mut steps = silence();
     for (on, role) in [(0, Role::Primary), (1, Role::Secondary)] {
@@ -218,7 +217,7 @@ pub fn detection() -> Vec<Step> {
     steps
 }
 
-/// Returns the steps of a streaming member that a detector probes, and of another member that
+/// Returns the steps for a streaming member that a detector probes, and for another member that
 /// answers.
 pub fn trial() -> Vec<Step> {
     let reply = |role| Reply { hosts: 0b011, version: 1, ..Reply::member(role) };
@@ -242,7 +241,7 @@ pub fn trial() -> Vec<Step> {
     ]
 }
 
-/// Returns the steps of a single-threaded client with this number of members of a set.
+/// Returns the steps for a single-threaded client of a set with this number of members.
 pub fn inline(members: u8) -> Vec<Step> {
     let mut steps = requests();
     steps.extend([Step::Wait, Step::Suspended]);
@@ -263,7 +262,7 @@ pub fn inline(members: u8) -> Vec<Step> {
     steps
 }
 
-/// Returns the steps of a client whose SRV record names one to three hosts.
+/// Returns the steps for a client whose SRV record names one to three hosts.
 pub fn srv() -> Vec<Step> {
     let mut steps = vec![Step::LookUp, Step::Suspended];
     steps.extend([0b000, 0b001, 0b011, 0b110].map(Step::LookedUp));
@@ -278,7 +277,7 @@ pub fn srv() -> Vec<Step> {
     steps
 }
 
-/// Returns the inputs of a single-threaded client behind a load balancer with one service.
+/// Returns the inputs for a single-threaded client and a load balancer with one service.
 pub fn balanced_inline() -> Vec<Step> {
     let mut steps = balanced(1);
     steps.extend(requests());
@@ -286,8 +285,8 @@ pub fn balanced_inline() -> Vec<Step> {
     steps
 }
 
-/// Returns every input of a load balancer with one or two services, including those that it must
-/// ignore.
+/// Returns every input for a load balancer with one or two services, including inputs that the
+/// deployment must ignore.
 pub fn balanced(services: u8) -> Vec<Step> {
     let errors = [
         OperationError::Broken,
@@ -318,8 +317,7 @@ pub fn balanced(services: u8) -> Vec<Step> {
     steps
 }
 
-/// Returns the requests of a single-threaded client, a choice of a server for them, and the results
-/// of probes.
+/// Returns a single-threaded client's requests, the choice of a server for them, and probe results.
 fn requests() -> Vec<Step> {
     let chosen = |server, idle| Step::Chosen { server, idle };
     let requests = [Request::Select, Request::Scan, Request::Check, Request::Settle];
@@ -337,7 +335,7 @@ fn answer(link: Link, reply: Reply, more: bool) -> Step {
     Step::Answer { link, reply, more }
 }
 
-/// Returns the timer, connection and request steps for checks of a member.
+/// Returns the timer, connection and request steps of a member's checks.
 fn connecting(on: u8) -> Vec<Step> {
     let (check, ping) = links(on);
     vec![

@@ -1,4 +1,4 @@
-//! The connections to the services behind a load balancer, and their invariants.
+//! Connections to the services behind a load balancer, and their invariants.
 
 use std::hash::{Hash, Hasher};
 
@@ -21,7 +21,7 @@ use crate::{
 /// The maximum number of open connections to a service.
 const MAX_OPEN: usize = 2;
 
-/// The greatest difference between generations that state keys distinguish.
+/// The greatest difference between generations that the keys of states distinguish.
 const FARTHEST: u64 = 2;
 
 /// A `maxWireVersion` that supports load balancers.
@@ -35,7 +35,7 @@ impl World {
         };
         match step {
             ServiceStep::Opened => own.open.len() < MAX_OPEN,
-            // The end of a connection may be reported twice only if the service has no open
+            // A connection may be reported as closed twice only if the service has no open
             // connection.
             ServiceStep::Closed(which) => {
                 own.tunnel(which).is_some_and(|own| which != Which::Closed || own.gone)
@@ -162,7 +162,7 @@ impl World {
         })
     }
 
-    /// Hashes the connections and how far their generations are behind.
+    /// Hashes the connections, and by how much their generations are out of date.
     pub(crate) fn write_services(&self, hasher: &mut impl Hasher) {
         let server = self.watches.first().map(|own| own.id);
         for (number, service) in (0..).zip(&self.services) {

@@ -22,7 +22,7 @@ use crate::{
 /// The delay of a timer from which this host counts as stalled.
 const STALL: Duration = Duration::from_millis(500);
 
-/// The number of replies that a server sends without a pause, one more than the client reads.
+/// The number of replies that a server sends without a pause. It is one more than the client reads.
 const BURST: usize = 51;
 
 impl World {
@@ -58,7 +58,7 @@ impl World {
         }
     }
 
-    /// Takes the step if it is possible, and returns whether it was.
+    /// Takes the step if it is possible. Returns whether it was possible.
     ///
     /// # Errors
     ///
@@ -120,8 +120,8 @@ impl World {
         (own <= first).then(|| own.max(self.now))
     }
 
-    /// Runs the next check of the server to its end. The timers of other servers fire late or not
-    /// at all, as in a busy program.
+    /// Runs the server's next check to completion. The timers of other servers fire late or not at
+    /// all, as in a busy program.
     fn check(
         &mut self,
         on: u8,
@@ -129,7 +129,7 @@ impl World {
         outcome: Result<Reply, Failure>,
     ) -> Result<(), String> {
         let link = Link { on, kind: Kind::Check };
-        // A check may take several answers, and some checks start over.
+        // A check may need several answers, and some checks start over.
         for _ in 0..4 {
             let Some(watch) = self.watch_of(server) else {
                 break;
@@ -257,7 +257,7 @@ impl World {
         })
     }
 
-    /// Changes the recorded state of the server.
+    /// Changes the test double of the server.
     pub(crate) fn double<T>(
         &mut self,
         server: ServerId,
@@ -266,7 +266,7 @@ impl World {
         self.watches.iter_mut().find(|watch| watch.id == server).map(change)
     }
 
-    /// Records an answer of the server.
+    /// Records that the server answered now.
     fn hears(&mut self, server: ServerId) {
         let now = self.now;
         self.double(server, |watch| (watch.answered, watch.late) = (Some(now), None));
@@ -329,7 +329,7 @@ impl World {
         let (outcome, outputs) = self.deployment.handle_error(self.now, server, &report);
         let expected = match error {
             _ if late => Some(ErrorOutcome::Stale),
-            // Without a service id, an error behind a load balancer has no effect.
+            // Behind a load balancer, an error without a service id has no effect.
             _ if self.start.balanced => Some(ErrorOutcome::Irrelevant),
             OperationError::Broken | OperationError::Untrusted | OperationError::Auth => {
                 Some(ErrorOutcome::Cleared)
@@ -367,7 +367,7 @@ impl World {
     }
 }
 
-/// Returns the error report of an operation on a connection of this generation.
+/// Returns the report of an error that an operation had on a connection of this generation.
 pub(crate) fn report(
     on: u8,
     error: OperationError,

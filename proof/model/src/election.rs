@@ -1,4 +1,4 @@
-//! Checks that elections are only replaced by newer ones.
+//! Checks that the newest known election is only replaced by a newer one.
 
 use std::cmp::Ordering;
 
@@ -8,14 +8,14 @@ use sdam_core::{
     topology::{TopologyDescription, TopologyType},
 };
 
-/// The wire version (MongoDB 6.0) from which the election is compared before the configuration.
+/// The wire version (MongoDB 6.0) from which election IDs are compared before set versions.
 const ELECTION_FIRST: i32 = 17;
 
-/// Returns a description of the error in the newest known election after a change of the topology.
+/// Checks the newest known election after a topology change. Returns a description of the
+/// violation.
 pub fn violation(previous: &TopologyDescription, new: &TopologyDescription) -> Option<String> {
     let (old, max) = (previous.max_election(), new.max_election());
     let Some(primary) = new.primary() else {
-        // A stale primary must be rejected.
         let regressed = max.election_id < old.election_id && max.set_version < old.set_version;
         return regressed.then(|| format!("max_election goes back from {old} to {max}"));
     };
@@ -37,8 +37,8 @@ pub fn violation(previous: &TopologyDescription, new: &TopologyDescription) -> O
     (max != expected).then(|| format!("max_election is {max}, expected {expected}"))
 }
 
-/// Returns whether `primary` is as new as the newest known election, by the rule of its server
-/// version.
+/// Returns whether `primary` was elected in the newest known election or later, by the rule of its
+/// server version.
 pub fn is_newest(max: ElectionTuple, primary: &ServerDescription) -> bool {
     let own = primary.election;
     let order = if primary.wire_versions.max >= ELECTION_FIRST {

@@ -87,7 +87,7 @@ impl World {
             }
             Output::PoolReady { server } => {
                 let after = Arc::clone(&self.published);
-                // Only the pool of a load balancer becomes ready without a check.
+                // Only a load balancer's pool becomes ready without a check.
                 let about = call.about.or(start.balanced.then_some(*server));
                 oracle::ready(&after, about, *server, &mut self.own(*server)?.pool)?;
             }
@@ -128,7 +128,8 @@ impl World {
                 let lost = matches!(failure.kind(), ErrorKind::Network | ErrorKind::Timeout);
                 let own = self.own(heartbeat.server)?;
                 own.streamed &= failure.kind() != ErrorKind::Internal;
-                // The check was past its deadline when a request was made, so it starts again.
+                // The check was past its deadline when the client made a request, so the check
+                // starts again.
                 let abandoned =
                     call.purpose == Purpose::Request && failure.kind() == ErrorKind::Cancelled;
                 own.ends(now, lost && known || abandoned)
@@ -155,7 +156,7 @@ impl World {
                 self.judge_error(new.id, &error.unwrap_or_default())
             }
             event => {
-                // The last events of a server come before it is closed.
+                // A server's last events are published before it is closed.
                 let server = event.address().and_then(|address| before.server(address));
                 let own = server.filter(|server| self.published.server_by_id(server.id).is_some());
                 own.map_or(Ok(()), |server| self.own(server.id).map(drop))

@@ -22,7 +22,7 @@ use crate::{
 const IDLE: Duration = Duration::from_secs(9);
 
 impl World {
-    /// Returns whether a step that is not for one member is possible.
+    /// Returns whether a step that does not concern a single member is possible.
     pub(crate) fn can_go_on(&self, step: Step) -> bool {
         match step {
             Step::Hosts(_) | Step::Suspended => true,
@@ -44,7 +44,7 @@ impl World {
         }
     }
 
-    /// Takes a step that is not for one member.
+    /// Takes a step that does not concern a single member.
     pub(crate) fn go_on(&mut self, step: Step) -> Result<(), String> {
         let asked = self.asked.clone();
         match (step, asked) {
@@ -131,7 +131,8 @@ impl World {
         }
     }
 
-    /// Records the action that the client must perform for its request, or the end of the request.
+    /// Records the action that the client must perform for its request, or that the request is
+    /// done.
     pub(crate) fn require(&mut self, call: Call, output: &Output) -> Result<(), String> {
         let is_look_up = matches!(output, Output::LookUp { .. });
         let expected = if self.start.is_inline() {
@@ -151,7 +152,7 @@ impl World {
         self.watch(server).filter(|_| server < MEMBERS)
     }
 
-    /// Closes the connection of the member between two checks.
+    /// Closes the monitoring connection to the server between two checks.
     pub(crate) fn close_connection(&mut self, server: ServerId) -> Result<(), String> {
         let closed = self.double(server, |own| {
             own.check.phase = Phase::Closed;
@@ -160,7 +161,7 @@ impl World {
         closed.map_or(Ok(()), |conn| self.handle(Call::default(), Input::ConnectionLost { conn }))
     }
 
-    /// Passes an input that is not for a server's connections.
+    /// Passes the deployment an input that does not concern a server's connections.
     fn reply(&mut self, about: Option<ServerId>, input: Input) -> Result<(), String> {
         self.asked = None;
         let purpose = if self.start.is_inline() { Purpose::Request } else { Purpose::Other };
@@ -168,7 +169,7 @@ impl World {
         self.handle(call, input)
     }
 
-    /// Checks that a request makes progress, and that nothing is pending without one.
+    /// Checks that a request makes progress, and that nothing is pending without a request.
     pub(crate) fn judge_request(&self, call: Call) -> Result<(), String> {
         let running = |watch: &&Watch| watch.check.is_asked();
         let count = self.watches.iter().filter(running).count();

@@ -15,7 +15,7 @@ impl World {
     }
 }
 
-/// Two independent 64-bit hashes by folded multiplication, with different constants.
+/// Two independent 64-bit hashes, computed by folded multiplication with different constants.
 #[derive(Default)]
 struct Mixer([u64; 2]);
 
@@ -27,7 +27,7 @@ impl Mixer {
         ];
         for (lane, (first, second)) in self.0.iter_mut().zip(constants) {
             let wide = u128::from(*lane ^ word ^ first) * u128::from(second | 1_u64);
-            // The addition preserves earlier input if the product is zero.
+            // The addition keeps earlier input in the hash if the product is zero.
             *lane = (wide as u64 ^ (wide >> 64) as u64).wrapping_add(lane.rotate_left(23));
         }
     }

@@ -9,7 +9,7 @@ use sdam_model::{
     step::Step,
 };
 
-/// The name, start and steps of a search, and its maximum number of states by default.
+/// The name, start and steps of a search, and its default maximum number of states.
 type Search = (&'static str, Start, Vec<Step>, usize);
 
 fn searches() -> Vec<Search> {
@@ -41,7 +41,8 @@ fn searches() -> Vec<Search> {
     ]
 }
 
-/// Runs the named search, up to a number of states if given; without arguments, runs all searches.
+/// Runs the named search, with a maximum number of states if given, or all searches if there are no
+/// arguments.
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let (only, states) = (arguments.next(), arguments.next());

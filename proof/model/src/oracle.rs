@@ -1,4 +1,4 @@
-//! The invariants of descriptions, events, pools and the order of outputs.
+//! Invariants of descriptions, events, pools and the order of outputs.
 
 use std::sync::Arc;
 
@@ -53,8 +53,8 @@ pub(crate) fn clears(outputs: &Outputs, of: ServerId) -> bool {
     outputs.iter().any(|output| matches!(output, Output::PoolClear { server, .. } if *server == of))
 }
 
-/// Returns whether the output only reports a server as silent or answering, or measures its
-/// round-trip time.
+/// Returns whether the output only reports that a server is silent or answers again, or measures
+/// its round-trip time.
 pub(crate) fn is_about_silence(output: &Output) -> bool {
     match output {
         Output::Wake { .. }
@@ -68,8 +68,8 @@ pub(crate) fn is_about_silence(output: &Output) -> bool {
     }
 }
 
-/// Checks that outputs come in the order that [`Outputs`] documents. Heartbeat events and the
-/// requests of checks may come anywhere.
+/// Checks that outputs come in the order that [`Outputs`] documents. Heartbeat events and requests
+/// made by checks may come anywhere.
 pub(crate) fn order(outputs: &Outputs, opening: bool) -> Result<(), String> {
     let rank = |output: &Output| match output {
         Output::OpenServer { .. } => Some(1),
@@ -108,7 +108,7 @@ pub(crate) fn order(outputs: &Outputs, opening: bool) -> Result<(), String> {
     })
 }
 
-/// Checks the outputs that open a load balancer (J-13, J-21).
+/// Checks the outputs for opening a deployment behind a load balancer (J-13, J-21).
 pub(crate) fn opening(outputs: &Outputs) -> Result<(), String> {
     let expected = [
         "TopologyOpening",
@@ -145,7 +145,8 @@ pub(crate) fn failed_checks(after: &TopologyDescription, outputs: &Outputs) -> R
             after.server_by_id(server).is_some_and(|server| server.server_type.is_available());
         let cleared = clears(outputs, server);
         let holds = match failure.kind() {
-            // The error of an operation that cancelled the check has its own consequences.
+            // The check was cancelled because of an operation's error, which has its own
+            // consequences.
             ErrorKind::Cancelled => true,
             ErrorKind::Internal => !known && !cleared,
             _ => !known && cleared,
@@ -176,7 +177,7 @@ pub(crate) fn publication(change: &Change<'_>, outputs: &Outputs) -> Result<(), 
     }
 }
 
-/// Checks that events report every change of the topology, without gaps and repetitions.
+/// Checks that events report every change of the topology without gaps or repetitions.
 pub(crate) fn events(
     change: &Change<'_>,
     reported: &mut Arc<TopologyDescription>,
@@ -295,8 +296,8 @@ pub(crate) fn state(deployment: &Deployment, pools: &[(ServerId, Pool)]) -> Resu
     Ok(())
 }
 
-/// Returns whether the pool of the server may be ready: its last error is neither a failed
-/// connection nor a shutdown.
+/// Returns whether the server's pool may be ready. It may not if the server's last error is a
+/// failed connection or a shutdown.
 fn may_be_ready(server: &ServerDescription) -> bool {
     server.error.as_ref().is_none_or(|error| {
         let failed = matches!(error.kind(), ErrorKind::Network | ErrorKind::Timeout)

@@ -1,4 +1,4 @@
-//! A breadth-first search of all states, which finds a shortest history that violates an invariant.
+//! A breadth-first search of all states. It finds a shortest history that violates an invariant.
 
 mod known;
 
@@ -11,10 +11,10 @@ use std::{
 use self::known::Known;
 use crate::{start::Start, step::Step, world::World};
 
-/// The number of states that a thread processes at a time.
+/// The number of states in the unit of work of a thread.
 const CHUNK: usize = 256;
 
-/// The size of a search.
+/// The number of states and steps that a search visited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Visited {
     /// The number of states.
@@ -47,9 +47,9 @@ impl std::error::Error for Counterexample {}
 
 /// A state, stored as its predecessor and the step from there.
 ///
-/// Millions of deployments would need many gigabytes, so they are not stored but rebuilt from the
-/// steps. The states of a layer are in the order of their predecessors, so each state is rebuilt at
-/// most once for each later layer.
+/// Millions of deployments would need many gigabytes, so they are not stored but rebuilt from their
+/// steps. The states of a layer have the order of their predecessors, so each state is rebuilt at
+/// most once per later layer.
 #[derive(Clone, Copy)]
 struct Reached {
     parent: u32,
@@ -64,7 +64,7 @@ struct Search<'a> {
     max_states: usize,
 }
 
-/// The states that a thread has found, by the chunk of their predecessors.
+/// The states that a thread has found, keyed by the chunk of their predecessors.
 #[derive(Default)]
 struct Found {
     chunks: Vec<(usize, Vec<Reached>)>,
@@ -142,7 +142,7 @@ impl Search<'_> {
                 }
             }
         };
-        // Threads are not worthwhile for few states.
+        // With few states, starting threads does not pay off.
         if layer.len() <= CHUNK {
             return Ok(vec![work()?]);
         }
@@ -216,7 +216,8 @@ impl<'s> Path<'s> {
         Self { search, worlds: Vec::new() }
     }
 
-    /// Rebuilds the deployment of `state` from the last one that both paths share.
+    /// Rebuilds the deployment of `state` from the last deployment that its path shares with this
+    /// one.
     fn go_to(&mut self, mut state: usize) -> &World {
         let mut steps = Vec::new();
         loop {

@@ -7,11 +7,11 @@ use crate::{start::Start, step::Which};
 /// The number of services.
 const SERVICES: u8 = 2;
 
-/// The connections to a service after the steps so far.
+/// The state of the connections to a service.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Service {
     pub(crate) open: Vec<Tunnel>,
-    /// The connection that was closed last.
+    /// The connection that was closed most recently.
     pub(crate) closed: Option<Tunnel>,
 }
 
@@ -19,9 +19,9 @@ pub(crate) struct Service {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tunnel {
     pub(crate) generation: Generation,
-    /// True if, since it was opened, the service was cleared or lost all connections.
+    /// True if the service was cleared or lost all connections since this connection was opened.
     pub(crate) stale: bool,
-    /// True if, since it was opened, the service lost all connections.
+    /// True if the service lost all connections since this connection was opened.
     pub(crate) gone: bool,
 }
 

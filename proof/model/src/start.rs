@@ -1,4 +1,4 @@
-//! The initial configuration of a deployment, and the context of its calls.
+//! The initial configuration of a deployment, and the context of calls to it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,7 +19,7 @@ use crate::step::{self, MEMBERS, members};
 #[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of a connection string")]
 pub struct Start {
-    /// The seeds, one bit each; none means all.
+    /// The seeds, one bit each. If no bit is set, all are seeds.
     pub seeds: u8,
     /// `directConnection=true`, which uses the first seed alone.
     pub direct: bool,
@@ -36,7 +36,7 @@ pub struct Start {
 }
 
 impl Start {
-    /// Three seeds that are polled, without other options.
+    /// Three seeds, polled, without other options.
     pub const DISCOVERY: Self = Self {
         seeds: 0b111,
         direct: false,
@@ -62,13 +62,13 @@ impl Start {
     /// A load balancer.
     pub const BALANCED: Self = Self { seeds: 0b001, balanced: true, ..Self::DISCOVERY };
 
-    /// The minimum time for which the detector waits for an answer.
+    /// The minimum time that the detector waits for an answer.
     pub(crate) const FLOOR: Duration = Duration::from_secs(1);
 
     /// `minHeartbeatFrequencyMS`.
     pub(crate) const MINIMUM: Duration = Duration::from_millis(500);
 
-    /// Returns `heartbeatFrequencyMS`. A tenth of it, the jitter of round-trip measurements, is a
+    /// Returns `heartbeatFrequencyMS`. The jitter of round-trip measurements, a tenth of it, is a
     /// multiple of the minimum wait, so that few distinct deadlines occur.
     pub(crate) fn heartbeat(self) -> Duration {
         match self.mode {
@@ -124,12 +124,12 @@ impl Start {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
 pub enum Mode {
-    /// `serverMonitoringMode=poll`, `connectTimeoutMS=0` and heartbeats that are as frequent as
-    /// possible.
+    /// `serverMonitoringMode=poll` and `connectTimeoutMS=0`, with the shortest possible heartbeat
+    /// interval.
     Polling,
     /// Checks that use the streaming protocol.
     Streaming,
-    /// Checks only on requests of a single-threaded client.
+    /// Checks only when a single-threaded client requests them.
     Inline,
 }
 
@@ -152,7 +152,7 @@ pub(crate) struct Call {
     /// The server that the call concerns.
     pub(crate) about: Option<ServerId>,
     pub(crate) purpose: Purpose,
-    /// True if the call delivers a reply after which the server sends more.
+    /// True if the call delivers a reply that the server will follow with more replies.
     pub(crate) streams: bool,
     /// The server's timer, if the call handles it.
     pub(crate) due: Option<Timer>,

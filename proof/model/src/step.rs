@@ -19,7 +19,7 @@ pub const MEMBERS: u8 = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
 pub enum Step {
-    /// A step of the member.
+    /// A step of one of the members.
     Member(u8, MemberStep),
     /// The SRV record names these members, one bit each.
     Hosts(u8),
@@ -46,20 +46,20 @@ pub enum Step {
     /// Advances to the next look-up of the SRV record, if no other timer is due earlier, and begins
     /// it.
     LookUp,
-    /// The look-up ends with these members, one bit each, or fails if there are none.
+    /// The SRV look-up returns these members, one bit each, or fails if there are none.
     LookedUp(u8),
-    /// A single-threaded client makes a request, perhaps before the last one has ended.
+    /// A single-threaded client makes a request, perhaps before its previous request is done.
     Request(Request),
     /// The client waits until its timer is due.
     Wait,
-    /// The client chooses a member, or none.
+    /// The client chooses a member for its selection, or none.
     Chosen {
-        /// The member; any other number for none.
+        /// The member's number. A number that is not a member's means none.
         server: u8,
         /// True if the connection was idle for so long that it must be probed.
         idle: bool,
     },
-    /// The probe of the client ends.
+    /// The client's probe of an idle connection ends.
     Probed {
         /// True if the probe was answered.
         alive: bool,
@@ -70,8 +70,8 @@ pub enum Step {
 
 /// A step of one member.
 ///
-/// `Reply` and `Failure` include the steps before them: a check connects, if necessary, and is
-/// answered. The others are single inputs.
+/// `Reply` and `Failure` are whole checks, which connect if necessary and are answered. The others
+/// are single inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
 pub enum MemberStep {
@@ -102,7 +102,7 @@ pub enum MemberStep {
     Burst(Reply),
     /// An immediate check is requested.
     CheckRequested,
-    /// A driver has checked the server on its own connection, with this reply.
+    /// A driver checked the server on its own connection and received this reply.
     Played(Reply),
     /// The task that monitored the server was dropped.
     Deserted,
@@ -120,7 +120,7 @@ pub enum MemberStep {
 pub enum ServiceStep {
     /// A connection to the service was opened.
     Opened,
-    /// A connection to the service was closed, or its end is reported again.
+    /// A connection to the service was closed, or is reported as closed again.
     Closed(Which),
     /// An application reports an error on a connection to the service.
     Error(Which, OperationError),
@@ -130,7 +130,7 @@ pub enum ServiceStep {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
 pub enum Which {
-    /// The open connection that was opened last.
+    /// The open connection that was opened most recently.
     Newest,
     /// The open connection that was opened first, if there are several.
     Oldest,
@@ -142,27 +142,27 @@ pub enum Which {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
 pub enum Request {
-    /// A server is selected, within a second.
+    /// Select a server within a second.
     Select,
-    /// All servers are scanned.
+    /// Scan all servers.
     Scan,
-    /// The first member is checked.
+    /// Check the first member.
     Check,
-    /// The checks that errors have requested are performed.
+    /// Perform the checks that errors have requested.
     Settle,
 }
 
-/// A connection of a monitored member.
+/// A connection to a monitored member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
 pub struct Link {
     /// The member.
     pub on: u8,
-    /// The use of the connection.
+    /// The purpose of the connection.
     pub kind: Kind,
 }
 
-/// The use of a connection of a monitored member.
+/// The purpose of a connection to a monitored member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
 pub enum Kind {
@@ -213,7 +213,7 @@ pub enum Role {
     Ghost,
 }
 
-/// The server version, which selects between rules.
+/// The server version, on which some rules depend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
 pub enum Release {
@@ -225,7 +225,7 @@ pub enum Release {
     V6_0,
 }
 
-/// The failure of a check or of a measurement.
+/// The failure of a check or of a round-trip measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
 pub enum Failure {
@@ -235,7 +235,7 @@ pub enum Failure {
     Timeout,
     /// The reply was `ok: 0`, with this counter of `topologyVersion`; 0 for none.
     Command(u8),
-    /// The transport has panicked.
+    /// The transport panicked.
     Panic,
 }
 
@@ -275,7 +275,7 @@ impl Step {
 }
 
 impl Reply {
-    /// Returns the reply of a member of the set that lists all members.
+    /// Returns the reply of a member with this role, which lists all members of the set.
     pub const fn member(role: Role) -> Self {
         Self {
             role,
@@ -363,7 +363,7 @@ impl Failure {
 }
 
 impl OperationError {
-    /// Returns the stage that the connection had reached.
+    /// Returns the stage at which the connection failed.
     pub(crate) fn stage(self) -> Stage {
         match self {
             Self::Overloaded => Stage::Connect,

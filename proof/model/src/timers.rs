@@ -1,4 +1,4 @@
-//! The invariants of timers, and of servers between calls.
+//! Invariants of timers, and of servers between calls.
 
 use sdam_core::{
     deployment::{Output, Outputs, Timer},
@@ -19,8 +19,8 @@ impl World {
         servers.map(|server| (server, deadlines(self, server))).collect()
     }
 
-    /// Checks that a server is woken exactly if its deadline became earlier than `before` in a call
-    /// that does not concern its timer or connections.
+    /// Checks that a call that does not concern a server's timer or connections wakes the server
+    /// exactly if its deadline becomes earlier than it was in `before`.
     pub(crate) fn judge_timers(
         &self,
         call: Call,
@@ -39,7 +39,7 @@ impl World {
             let woken = outputs
                 .iter()
                 .any(|output| matches!(output, Output::Wake { server: own } if own == server));
-            // When a server fails, the timer of its overdue answer is removed.
+            // When a server fails, the timer for its overdue answer is removed.
             let described = self.published.server_by_id(*server);
             let lost = described.is_some_and(|server| !server.server_type.is_available());
             let right = if woken { !own && (nearer || lost) } else { own || !nearer };

@@ -12,10 +12,10 @@ use crate::{
     world::World,
 };
 
-/// The longest time from a probe until a check that confirms the silence on a second connection.
+/// The longest time between a probe and the check that confirms the silence on a second connection.
 const LATEST_CHECK: Duration = Duration::from_millis(600);
 
-/// The longest time from an unanswered ping until the probe.
+/// The longest time between an unanswered ping and the probe.
 const HURRY: Duration = Duration::from_millis(100);
 
 /// Part of the error message of a server that the detector marked Unknown.
@@ -30,7 +30,7 @@ impl World {
         self.handle(call, Input::Late { server, sent })
     }
 
-    /// Records, before a call for the server's timer, what the detector may decide.
+    /// Records what the detector may decide in the next call for the server's timer.
     pub(crate) fn prepare_verdict(&mut self, server: ServerId) {
         let evidence = self.watch_of(server).filter(|_| self.start.detecting);
         self.verdict = evidence.map(|own| {
@@ -59,7 +59,7 @@ impl World {
         });
     }
 
-    /// Checks the decision of the detector in a call for the server's timer.
+    /// Checks the detector's decision after a call for the server's timer.
     pub(crate) fn judge_verdict(&mut self) -> Result<(), String> {
         let Some(verdict) = self.verdict.take().filter(|verdict| verdict.must_convict) else {
             return Ok(());

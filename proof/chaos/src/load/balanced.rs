@@ -56,7 +56,8 @@ impl Application {
         }
     }
 
-    /// Reports an error of an open connection. An error of a current connection is never stale.
+    /// Reports an error on an open connection. The error is not stale if the connection's
+    /// generation is current.
     fn report_on_connection(&mut self, server: &ServerDescription) {
         let (service, generation, current) = {
             let pool = lock(&self.record.balanced);
@@ -71,7 +72,8 @@ impl Application {
         self.report_of(server, Some((service, generation)), current);
     }
 
-    /// Reports an error of a closed connection, which is stale even if its service has returned.
+    /// Reports an error on a closed connection. It is stale even if new connections to the service
+    /// exist.
     fn report_late(&mut self, server: &ServerDescription) {
         let late = {
             let pool = lock(&self.record.balanced);

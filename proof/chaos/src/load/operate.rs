@@ -21,7 +21,7 @@ use crate::{
     record::{RunRecord, lock},
 };
 
-/// Returns the maximum duration of a check-out: its time in the queue, and then one attempt for
+/// Returns the maximum duration of a check-out: the queue timeout, plus one connection attempt for
 /// itself and for each check-out that may overtake it.
 pub(super) fn limit(pool: &PoolOptions, options: &Options) -> Duration {
     let queue = pool.wait_queue_timeout.unwrap_or_default();
@@ -75,8 +75,8 @@ impl Application {
                 self.pause(200).await;
             }
             drop(connection);
-            // The report comes at the same instant, so that a clear affects a connection that was
-            // just handed over.
+            // The error is reported at the same instant, so the pool may be cleared just after it
+            // handed over this connection.
             if self.rng.below(8) == 0 {
                 self.report_on(server);
             }
@@ -115,7 +115,7 @@ impl Application {
         }
     }
 
-    /// Runs one of the commands, or drops it while it waits for the reply.
+    /// Runs one of the commands, or drops it before the reply arrives.
     async fn run_command(&mut self, server: ServerId, connection: &mut PooledConnection) {
         let name = COMMANDS[self.commands % COMMANDS.len()];
         self.commands += 1;

@@ -22,22 +22,22 @@ use crate::{
     record::{RunRecord, lock},
 };
 
-/// Codes of state change errors.
+/// The codes of state change errors.
 const STATE_CHANGES: [i32; 4] = [10107, 13435, 91, 11600];
 
 /// An error reported by an application.
 pub(crate) struct DrawnError {
     pub(crate) error: Error,
-    /// The expected outcome for a monitored server; `None` if it cannot be predicted.
+    /// The expected outcome if the server is monitored; `None` if it cannot be predicted.
     expected: Option<ErrorOutcome>,
     balanced: bool,
 }
 
 impl DrawnError {
-    /// Returns the expected outcome; `None` if it cannot be predicted.
+    /// Returns the expected outcome, or `None` if it cannot be predicted.
     pub(crate) fn expected(&self, service_id: Option<ObjectId>) -> Option<ErrorOutcome> {
         let expected = self.expected?;
-        // After hello the service is known. The load balancer itself never becomes Unknown.
+        // After the hello, the service is known. The load balancer itself never becomes Unknown.
         let of_service = service_id.is_some() && !self.error.stage().is_before_hello_completes();
         Some(match expected {
             expected if !self.balanced => expected,
@@ -46,7 +46,7 @@ impl DrawnError {
         })
     }
 
-    /// Counts a report of the error and checks its outcome.
+    /// Counts the report of this error, and checks its outcome.
     pub(crate) fn reported(
         &self,
         record: &RunRecord,
@@ -61,7 +61,7 @@ impl DrawnError {
         });
     }
 
-    /// Converts the error to one of a connection to `server`.
+    /// Turns this error into one that occurred on a connection to `server`.
     pub(crate) fn on(
         &self,
         server: &ServerDescription,
@@ -75,7 +75,7 @@ impl DrawnError {
 }
 
 impl Application {
-    /// Reports a handshake or an error of a connection to the server.
+    /// Reports a handshake or an error on a connection to the server.
     pub(super) fn report_on(&mut self, server: ServerId) {
         if self.topology.options().load_balanced {
             let snapshot = self.topology.snapshot();
@@ -235,8 +235,8 @@ fn state_change(rng: &mut Rng, server: &ServerDescription) -> (Vec<u8>, Option<E
     let fresh = if shuts_down { ErrorOutcome::Cleared } else { ErrorOutcome::MarkedUnknown };
     let mut expected = fresh;
     if let Some(TopologyVersion { process_id, counter }) = server.topology_version {
-        // An error that repeats the known version is stale. No error may have a newer version than
-        // the server itself, because the next check would then be treated as stale.
+        // An error with the known topology version is stale. Its version must not be newer than the
+        // server's own, or the reply to the next check would be treated as stale.
         let age = rng.below(3) as i64;
         if age > 0 {
             expected = ErrorOutcome::Stale;

@@ -12,27 +12,25 @@ use sdam_core::{
 };
 use sdam_sim::oracle::{Oracle, Violation};
 
-/// SDAM: "minHeartbeatFrequencyMS".
+/// The minimum interval between checks (SDAM: "minHeartbeatFrequencyMS").
 const MIN_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The maximum number of checks of a server in any second, even if it continually pushes replies or
-/// breaks connections: a burst, the checks that may follow within the second, and checks after a
-/// pause.
+/// The maximum number of checks of a server per second, even if it continually pushes replies or
+/// breaks connections: a burst, the checks that may follow it, and checks after a pause.
 const MAX_PER_SECOND: usize = 50 + 20 + 10;
 
-/// The number of checks in a second without a pause from which a retry may be delayed. It is about
-/// the number that a burst regains within the shortest pause.
+/// From this number of checks per second without a pause, a retry may be delayed. It is about the
+/// number of checks that a burst regains within the shortest pause.
 const UNPAUSED: usize = 8;
 
-/// The state of the checks of a server.
+/// The state of a server's checks.
 struct Checks {
     /// The time at which the running check started, the last one ended, or the server was added.
     since: Instant,
     state: State,
     /// True if the type of the server is known, from checks or other sources.
     known: bool,
-    /// The time at which the running check had to be cancelled because of an operation's network
-    /// error.
+    /// The time at which an operation's network error must have cancelled the running check.
     cancelled: Option<Instant>,
     /// The start times of the checks in the last second.
     recent: Vec<Instant>,
@@ -57,7 +55,8 @@ struct Cadence<'o> {
     /// True for a single-threaded client, which checks servers only for selections.
     scans: bool,
     servers: BTreeMap<ServerId, Checks>,
-    /// The waiting selections. `waiting_since` is the time at which this list became non-empty.
+    /// The waiting selections. `waiting_since` is the time of the first since the list was last
+    /// empty.
     waiters: Vec<Arc<Selection>>,
     waiting_since: Instant,
     /// The server for which an operation just reported an error. If the error clears the pool, it
@@ -65,9 +64,8 @@ struct Cadence<'o> {
     cancelling_error_on: Option<ServerId>,
 }
 
-/// Checks the cadence of every server that is monitored according to `options`. Two rules apply to
-/// a client that `scans`: the minimum interval, and the cooldown after a network error (SDAM:
-/// "cooldownMS").
+/// Checks when every server was checked. For a client that `scans`, only two rules apply: the
+/// minimum interval, and the cooldown after a network error (SDAM: "cooldownMS").
 pub(crate) fn check(events: &[Event], options: &Options, scans: bool) -> Result<(), Violation> {
     let mut cadence = Cadence {
         options,
@@ -122,8 +120,8 @@ impl Cadence<'_> {
             EventKind::ServerHeartbeatFailed { heartbeat, failure, .. } => {
                 let lost = matches!(failure.kind(), ErrorKind::Network | ErrorKind::Timeout);
                 self.ended(heartbeat.server, at, |checks| {
-                    // F-51: the type before the check counts. The change to Unknown is published
-                    // later.
+                    // The retry depends on the type before the check (F-51). The change to Unknown
+                    // is published later.
                     if lost { State::Lost { known: checks.known } } else { State::Failed }
                 })?;
             }
@@ -146,14 +144,14 @@ impl Cadence<'_> {
         let Input::Error { server, report } = input else {
             return;
         };
-        // The error of the operation replaces that of the check, and causes no cooldown.
+        // The operation's error replaces the check's error, and does not cause a cooldown.
         if self.scans
             && let Some(checks) = self.servers.get_mut(server)
             && matches!(checks.state, State::Lost { .. })
         {
             checks.state = State::Failed;
         }
-        // F-71, I-14, I-12: an error cancels the check unless the server refused a handshake.
+        // An error cancels the check, unless the server refused the handshake (F-71, I-14, I-12).
         let refused = report.error.reply().is_some();
         if !refused && report.error.kind() != ErrorKind::Protocol {
             self.cancelling_error_on = Some(*server);
@@ -261,7 +259,7 @@ impl Cadence<'_> {
             ));
         }
         let idle = matches!(checks.state, State::Succeeded | State::Lost { .. } | State::Failed);
-        // F-44: a waiting selection requests checks.
+        // A waiting selection requests checks (F-44).
         let due = (checks.since + MIN_INTERVAL).max(self.waiting_since);
         if idle && !self.waiters.is_empty() && at > due {
             return Err(format!(

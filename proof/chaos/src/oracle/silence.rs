@@ -1,5 +1,5 @@
-//! Checks that only known servers that do not answer are reported as silent, and that each report
-//! ends once.
+//! Checks that only known servers that do not answer are reported as silent, and that the end of
+//! each silence is reported once.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,8 +14,7 @@ use sdam_core::{
 };
 use sdam_sim::oracle::{Oracle, Violation};
 
-/// The minimum time without an answer after which a server may be reported as silent, if there is
-/// no detector.
+/// Without a detector, the minimum time without an answer before a server is reported as silent.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Checks every report of a silent server, and returns the number of reports.

@@ -17,12 +17,12 @@ use crate::{
     record::{RunRecord, Topology, Waiting, lock},
 };
 
-/// The maximum number of polls per task in a second of virtual time.
+/// The maximum number of polls per task and second of virtual time.
 const POLLS_PER_TASK: u64 = 600;
 /// The maximum number of timers of an engine task: its own and those of one operation.
 const TIMERS: usize = 4;
 
-/// Checks the world after every step.
+/// Checks the client and the deployment after every step.
 pub(crate) struct StepOracle<'w> {
     sim: &'w Sim,
     record: &'w RunRecord,
@@ -71,7 +71,7 @@ impl<'w> StepOracle<'w> {
         check_description(self.record, &description);
     }
 
-    /// Checks that the number of steps in each second of virtual time is bounded.
+    /// Checks that the number of polls in each second of virtual time is bounded.
     fn check_polls(&mut self, now: Instant) {
         self.max_tasks = self.max_tasks.max(self.sim.tasks() as u64 + 1);
         let second = now.as_nanos() / 1_000_000_000;
@@ -87,7 +87,8 @@ impl<'w> StepOracle<'w> {
         self.max_tasks = 0;
     }
 
-    /// Checks for leaks. No task is ready, so everything that ends has ended.
+    /// Checks for leaked tasks, timers, connections and pools. No task is ready, so none is about
+    /// to end.
     fn check_leaks(&self, topology: &Topology) {
         let servers = topology.snapshot().description().servers().len();
         let load = self.record.load_alive();
@@ -103,8 +104,8 @@ impl<'w> StepOracle<'w> {
         self.check_check_outs(&pools);
         let (pools, opened, pending) = pooled;
         // There is one task per server and per pool, one that delivers events, and one that polls
-        // SRV records. A server has two connections, or three with a detector. Each command on a
-        // pooled connection then has another timer.
+        // SRV records. A server has two monitoring connections, or three with a detector. A
+        // detector also adds a timer to each command on a pooled connection.
         let judged = usize::from(topology.options().detector.is_some());
         let polling = usize::from(self.access.srv);
         let tasks = (self.sim.tasks(), servers + pools + 1 + polling + load);
@@ -129,8 +130,8 @@ impl<'w> StepOracle<'w> {
         }
     }
 
-    /// Checks that exactly the queued check-outs are in progress. No task is ready, so all others
-    /// have ended.
+    /// Checks that the check-outs in progress are those in the pools' queues. No task is ready, so
+    /// all others have ended.
     fn check_check_outs(&self, pools: &[Pool]) {
         let waiting: usize = pools.iter().map(|pool| pool.stats().waiting).sum();
         let there = self.record.checking_out.load(Ordering::SeqCst);
@@ -139,7 +140,7 @@ impl<'w> StepOracle<'w> {
         });
     }
 
-    /// Checks P9.
+    /// Checks that no selection waits too long (P9).
     fn check_waiters(&self, topology: &Topology, now: Instant) {
         let (description, version, closed) = {
             let snapshot = topology.snapshot();

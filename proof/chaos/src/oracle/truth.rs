@@ -19,7 +19,7 @@ use sdam_sim::{
 use crate::plan::{Plan, SRV_NAME, Shape, first};
 use sdam_model::election::is_newest;
 
-/// The true state of the deployment, as visible to clients.
+/// The true state of the deployment, as far as clients can see it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Truth {
     topology_type: TopologyType,
@@ -112,7 +112,7 @@ impl Truth {
         (!right).then(|| format!("the client has {description}, but the deployment is {self:?}"))
     }
 
-    /// Returns whether the specification requires the difference: before 6.0, a primary that was
+    /// Returns whether the specification requires the difference. Before 6.0, a primary that was
     /// elected with an older configuration is treated as stale.
     pub(crate) fn is_excused(&self, description: &TopologyDescription, events: &[Event]) -> bool {
         let rejected = description.servers().iter().find(|server| {

@@ -1,4 +1,4 @@
-//! Checks the bytes on the wire, and the messages of connection errors.
+//! Checks the bytes on the wire, and the stages and messages of connection errors.
 
 use sdam_core::{
     error::{Error, ErrorKind, Stage},
@@ -27,8 +27,8 @@ pub(crate) fn check(access: Access, sim: &Sim) -> Result<(), Violation> {
     Err(Oracle::Wire.violated(sim.now(), format!("{complaint}: {traffic:?}")))
 }
 
-/// Checks that SRV records are looked up, after the first time, at most once a minute, or once per
-/// heartbeat interval if look-ups can fail.
+/// Checks that SRV records, after the first look-up, are looked up at most once a minute, or once
+/// per heartbeat interval if look-ups can fail.
 pub(crate) fn check_look_ups(plan: &Plan, sim: &Sim) -> Result<(), Violation> {
     let fails = |step: &Step| match step {
         Step::Net(NetFault::Dns(_, fault)) => fault.is_some(),
@@ -50,8 +50,8 @@ pub(crate) fn check_look_ups(plan: &Plan, sim: &Sim) -> Result<(), Violation> {
     Ok(())
 }
 
-/// Checks that the error of every failed check has a stage that is possible with the client's
-/// access and the faults so far.
+/// Checks that the error of every failed check has a stage that the client's access and the faults
+/// so far allow.
 pub(crate) fn check_stages(plan: &Plan, events: &[Event]) -> Result<(), Violation> {
     let faults = Beginnings::of(plan);
     for event in events {
@@ -96,7 +96,7 @@ fn complaint(
 ) -> Option<&'static str> {
     let begun = |fault: Option<Instant>| fault.is_some_and(|begin| begin <= at);
     if error.kind() == ErrorKind::Cancelled {
-        // A cancelled attempt did not fail at a stage.
+        // A cancelled attempt has no stage at which it failed.
         return None;
     }
     let is_allowed = match error.stage() {
@@ -108,7 +108,7 @@ fn complaint(
         }
         _ => true,
     };
-    // Errors of TLS and of the proxy's client name their origin.
+    // The messages of TLS and proxy errors name their origin.
     let says = |word: &str| error.message().contains(word);
     if !is_allowed {
         Some("nothing can fail at this stage")

@@ -1,4 +1,4 @@
-//! The route of a plan's client to the deployment.
+//! The client's route to the deployment, as drawn for a plan.
 
 use std::{fmt, time::Duration};
 
@@ -16,13 +16,13 @@ use super::{Shape, host};
 pub struct Access {
     /// True if the servers require TLS.
     pub tls: bool,
-    /// The client's use of a proxy.
+    /// The proxy that the client uses, if any.
     pub proxy: ProxyUse,
     /// True if the client finds the mongoses of a sharded cluster by SRV records.
     pub srv: bool,
 }
 
-/// The use of a proxy.
+/// The kind of proxy that a client uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ProxyUse {
     /// No proxy.
@@ -38,13 +38,13 @@ pub enum ProxyUse {
 const SRV_HOST: &str = "cluster.sim.test";
 /// The name of the SRV records.
 pub(crate) const SRV_NAME: &str = "_mongodb._tcp.cluster.sim.test";
-/// The maximum time to live of the records that a plan sets.
+/// The maximum time to live of the SRV records that a plan sets.
 pub(super) const MAX_TTL: Duration = Duration::from_secs(90);
 /// The user name and password of the proxy.
 const LOGIN: (&str, &str) = ("user", "password");
 
 impl Access {
-    /// Direct connections in plain text to the addresses of the servers.
+    /// Direct plain-text connections to the servers' addresses.
     pub const PLAIN: Self = Self { tls: false, proxy: ProxyUse::None, srv: false };
 
     pub(super) fn draw(shape: Shape, rng: &mut Rng) -> Self {
@@ -64,8 +64,7 @@ impl Access {
         self.proxy != ProxyUse::None
     }
 
-    /// Prepares the world: the servers' TLS, the proxy and the SRV records. Returns the connection
-    /// string.
+    /// Sets up TLS on the servers, the proxy and the SRV records. Returns the connection string.
     pub(crate) fn prepare(self, sim: &Sim) -> String {
         if self.tls {
             sim.tls().require();
@@ -96,7 +95,7 @@ pub(super) fn proxy() -> ServerAddress {
     ServerAddress::new("proxy", 1080)
 }
 
-/// Returns the address of a mongos that an SRV record may name.
+/// Returns the address of a mongos, in a form that an SRV record may name.
 pub(super) fn mongos(index: u64) -> ServerAddress {
     let host = host(index);
     ServerAddress::new(&format!("{}.sim.test", host.host()), 27017)

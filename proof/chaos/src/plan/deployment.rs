@@ -10,7 +10,7 @@ use sdam_sim::{
 
 use super::{Kind, Shape, access::mongos, first, host, pick};
 
-/// A deployment, with the properties that the fault generator needs.
+/// A deployment and the properties that the fault generator needs.
 pub(super) struct Deployed {
     pub(super) shape: Shape,
     pub(super) blueprint: Blueprint,

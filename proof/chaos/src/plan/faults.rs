@@ -19,8 +19,7 @@ use super::{
     pick,
 };
 
-/// Creates the deployment's faults from `rng`, and the faults of the client's access from
-/// `access_rng`.
+/// Draws the deployment's faults from `rng`, and faults on the client's route from `access_rng`.
 pub(super) fn scenario(
     kind: Kind,
     deployed: &Deployed,
@@ -57,8 +56,8 @@ pub(super) fn scenario(
     Scenario { steps }
 }
 
-/// Adds invalid replies to the commands of applications. They are independent of the other choices,
-/// so that a seed's other faults stay the same.
+/// Adds invalid replies to commands from applications. They have their own random numbers, so that
+/// a seed's other faults stay the same.
 pub(super) fn add_bad_replies(seed: u64, deployed: &Deployed, scenario: &mut Scenario) {
     let mut rng = Rng::new(seed ^ 0xBAD0).fork();
     let generator = &mut FaultGenerator {
@@ -109,7 +108,8 @@ impl FaultGenerator<'_> {
         Duration::from_millis(self.rng.below(span))
     }
 
-    /// Returns the duration of a fault: usually short, sometimes longer than every timeout.
+    /// Returns the duration of a fault, which is usually short and sometimes longer than every
+    /// timeout.
     fn fault_duration(&mut self) -> Duration {
         let max = pick(self.rng, &[300, 2000, 8000, 30_000]);
         Duration::from_millis(1 + self.rng.below(max))
@@ -156,7 +156,7 @@ impl FaultGenerator<'_> {
         self.steps.push((Duration::ZERO, step));
     }
 
-    /// Returns a network latency: intercontinental, or with a large variation.
+    /// Returns a network latency, which is either intercontinental or varies a lot.
     fn latency(&mut self) -> Latency {
         if self.rng.below(2) == 0 {
             return Latency::WAN;
@@ -216,8 +216,8 @@ impl FaultGenerator<'_> {
             3 => self.step(Action::Kill(Target::Primary)),
             4 => self.step(Action::Shutdown(Target::Primary)),
             5 => {
-                // Thaws a random member: the frozen one is not known here, and thawing another one
-                // has no effect.
+                // Thaws a random member. It may not be the frozen one, which is unknown here;
+                // thawing another has no effect.
                 self.step(Action::Freeze(Target::Primary));
                 let member = self.member();
                 self.step(Action::Thaw(member.into()));
@@ -317,7 +317,7 @@ impl FaultGenerator<'_> {
         }
     }
 
-    /// Changes how replies to awaitable hellos are sent: one by one, or without a pause.
+    /// Makes a member send replies to awaitable hellos singly, or without a pause.
     fn replies(&mut self) {
         let target = Target::from(self.member());
         if self.rng.below(2) == 0 {

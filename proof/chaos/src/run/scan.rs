@@ -1,4 +1,4 @@
-//! The run of a single-threaded client: one application and no tasks, checked by the same rules.
+//! Runs of single-threaded clients, with one application and no tasks. The same rules apply.
 
 use std::{sync::Arc, time::Duration};
 
@@ -84,7 +84,7 @@ impl Client<'_> {
             Err(SelectionError::Timeout(_)) => {
                 lock(&self.record.counts).timed_out += 1;
                 let description = self.topology.description();
-                // If the timeout is too short for a due scan, the selection fails even if a
+                // If the timeout is too short for a scan that is due, the selection fails even if a
                 // suitable server is known (Server Selection: "Single-threaded server selection").
                 let too_short = timeout < MIN_HEARTBEAT_FREQUENCY;
                 if !too_short && request.has_suitable_server(&description) == Some(true) {

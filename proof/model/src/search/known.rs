@@ -27,7 +27,7 @@ impl Default for Known {
 }
 
 impl Known {
-    /// Adds a state and returns whether it was not known.
+    /// Adds a state. Returns whether it is new.
     pub(super) fn insert(&self, key: u128) -> bool {
         let shard = &self.shards[(key >> 122) as usize % SHARDS];
         let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);

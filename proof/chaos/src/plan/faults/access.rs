@@ -1,4 +1,4 @@
-//! Faults of look-ups, TLS and proxies.
+//! Faults in look-ups, TLS and proxies.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::plan::{
 };
 
 impl FaultGenerator<'_> {
-    /// Adds faults of look-ups, TLS and proxies as far as `access` uses them.
+    /// Adds faults in look-ups, TLS and proxies, as far as `access` uses them.
     pub(super) fn access(&mut self, access: Access) {
         for _ in 0..self.rng.below(5) {
             match self.rng.below(3) {
@@ -33,8 +33,8 @@ impl FaultGenerator<'_> {
         }
     }
 
-    /// Makes look-ups of one name fail: of the SRV records, of a member, or of the proxy, which
-    /// looks up the members itself.
+    /// Makes look-ups of one name fail: the SRV records, a member, or the proxy if there is one (it
+    /// looks up the members itself).
     fn look_up(&mut self, access: Access) {
         let srv = access.srv && self.rng.below(2) == 0;
         let name = if srv {
@@ -57,8 +57,8 @@ impl FaultGenerator<'_> {
         self.switch(|on| NetFault::Dns(name.clone(), on.then_some(fault)));
     }
 
-    /// Changes the SRV records to some of the servers, sometimes with a host that clients must
-    /// ignore, or temporarily to none.
+    /// Makes the SRV records name only some of the servers, sometimes with a host that clients must
+    /// ignore, or temporarily removes all of them.
     fn records(&mut self) {
         let mut hosts: Vec<_> = (0..self.deployed.processes).collect();
         hosts.retain(|_| self.rng.below(2) == 0);
@@ -78,8 +78,8 @@ impl FaultGenerator<'_> {
         }
     }
 
-    /// Makes handshakes fail, or changes a certificate. Connections survive such a change, so it is
-    /// usually followed by a reset.
+    /// Makes handshakes fail, or changes a certificate. Open connections survive a new certificate,
+    /// so they are usually reset afterwards.
     fn tls(&mut self) {
         let member = Target::from(self.member());
         let faults = [TlsFault::Stall, TlsFault::Cut, TlsFault::PlainText];
