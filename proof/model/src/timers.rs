@@ -19,8 +19,8 @@ impl World {
         servers.map(|server| (server, deadlines(self, server))).collect()
     }
 
-    /// Checks that a call that does not concern a server's timer or connections wakes the server
-    /// exactly if its deadline becomes earlier than it was in `before`.
+    /// Checks that a server is woken exactly if its deadline became earlier than in `before`,
+    /// unless the call concerns its timer or connections.
     pub(crate) fn judge_timers(
         &self,
         call: Call,

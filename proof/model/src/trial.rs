@@ -69,7 +69,7 @@ impl World {
         })
     }
 
-    /// Checks that a server with the detector's error was allowed to be marked Unknown.
+    /// If `error` comes from the detector, checks that it was allowed to mark the server Unknown.
     pub(crate) fn judge_error(&self, server: ServerId, error: &str) -> Result<(), String> {
         ensure(self.may_convict(server) || !error.contains(CONVICTED), || {
             format!("server {server} is found silent by {:?}", self.watch_of(server))
@@ -112,8 +112,8 @@ impl World {
         Ok(())
     }
 
-    /// Returns whether a probed server with enough evidence against it has a timer, unless waits
-    /// are unusual.
+    /// Returns whether a probed server has a timer if enough of its answers are late. Always true
+    /// if waits are unusual.
     fn proceeds(&self, own: &Watch, asked: Instant) -> bool {
         let silent = self.silent_since(own).filter(|since| *since <= self.now).count();
         let is_witnessed = self.witness(own.id) > Some(asked);
@@ -122,7 +122,7 @@ impl World {
             || self.deadline(own.id, false).is_some_and(|deadline| deadline <= latest)
     }
 
-    /// Returns the times since which the outstanding answers are late.
+    /// Returns the time since which each late answer has been late.
     fn silent_since<'w>(&self, own: &'w Watch) -> impl Iterator<Item = Instant> + use<'w> {
         let (heartbeat, excuse) = (self.start.heartbeat(), self.excuse(own));
         let asked = own.connections().into_iter().filter(|connection| connection.is_asked());
@@ -151,7 +151,7 @@ impl World {
 }
 
 impl Connection {
-    /// Returns when the answer to the outstanding request is due.
+    /// Returns the time at which the answer to the outstanding request is due.
     pub(crate) fn due(&self, heartbeat: Duration) -> Instant {
         self.since + if self.awaited { heartbeat } else { Duration::ZERO }
     }

@@ -2,7 +2,7 @@
 
 use sdam_core::ids::ServerId;
 
-/// The decisions that a detector may or must make in a call for a server's timer.
+/// The decisions that a detector may or must make when a server's timer fires.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Verdict {
     pub(crate) server: ServerId,

@@ -1,4 +1,4 @@
-//! Test doubles for a server's pool, connections and checks, which verify the outputs for them.
+//! Test doubles for a server's pool, connections and checks. They verify the outputs for them.
 
 use std::time::Duration;
 
@@ -13,20 +13,20 @@ use crate::{
     start::{Call, Purpose, Start},
 };
 
-/// The number of checks that may follow each other without a pause.
+/// The number of checks that may follow one another without a pause.
 const BURST: u32 = 50;
 
 /// The minimum time after which an answer is overdue.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The time after which a whole burst is allowed again: 50 ms for each check, including the one too
-/// many.
+/// The time after which a full burst is allowed again: 50 ms per check, including the check that
+/// exceeded the limit.
 const REST: Duration = Duration::from_millis(2_550);
 
-/// The deadlines of all servers, without and with waiting selections.
+/// The deadlines of all servers: for each, without and with waiting selections.
 pub(crate) type Timers = Vec<(ServerId, [Option<Instant>; 2])>;
 
-/// The state of a server that results from the outputs so far.
+/// The state of a server after the outputs so far.
 #[derive(Clone, Debug)]
 pub(crate) struct Watch {
     pub(crate) id: ServerId,
@@ -36,9 +36,10 @@ pub(crate) struct Watch {
     pub(crate) probe: Connection,
     /// True if a heartbeat is in progress.
     pub(crate) checking: bool,
-    /// True if the last check was awaitable, so that round-trip times are measured separately.
+    /// True if the last check used an awaitable hello, so that round-trip times are measured
+    /// separately.
     pub(crate) streamed: bool,
-    /// True if the server is no longer checked.
+    /// True if the task that checks the server was dropped.
     pub(crate) deserted: bool,
     /// The time of the server's last answer.
     pub(crate) answered: Option<Instant>,
@@ -55,7 +56,7 @@ pub(crate) struct Watch {
     pub(crate) rush: Rush,
 }
 
-/// The connection of a server's checks or measurements.
+/// A connection for a server's checks or round-trip measurements.
 #[derive(Clone, Debug)]
 pub(crate) struct Connection {
     pub(crate) id: ConnId,
@@ -77,15 +78,15 @@ pub(crate) enum Phase {
     Asked,
 }
 
-/// The rate limit of checks that follow each other without a pause.
+/// The state of the rate limit for checks that follow one another without a pause.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rush {
     /// True if the next check must begin in this call.
     pub(crate) is_due: bool,
     last: Instant,
-    /// The number of checks at the time of the last one.
+    /// The number of checks at the instant of the last one.
     here: u32,
-    /// The number of checks since the last rest.
+    /// The number of checks since the last pause as long as `REST`.
     count: u32,
 }
 
@@ -145,7 +146,7 @@ impl Watch {
     }
 
     /// Checks that the server has been silent for long enough. `witness` is the time at which
-    /// another server last answered, `stalled` the end of the last stall of this host.
+    /// another server last answered; `stalled` is the end of this host's last stall.
     pub(crate) fn has_been_silent(
         &self,
         now: Instant,
@@ -167,7 +168,7 @@ impl Watch {
         ensure(before.is_none(), || format!("server {} is suspected twice", self.id))
     }
 
-    /// Records the end of a check. The next one begins immediately if `at_once`, otherwise after a
+    /// Records that a check ended. The next one begins immediately if `at_once`, otherwise after a
     /// pause.
     pub(crate) fn ends(&mut self, now: Instant, at_once: bool) -> Result<(), String> {
         ensure(self.checking, || format!("I10: a heartbeat of server {} ends twice", self.id))?;
@@ -236,7 +237,7 @@ impl Connection {
         matches!(self.phase, Phase::Connecting | Phase::Asked)
     }
 
-    /// Returns, for each kind of answer (connected, reply, error), whether it is unrequested.
+    /// Returns, for each kind of answer (connected, reply, error), whether no request asked for it.
     pub(crate) fn unasked(&self) -> (ConnId, [bool; 3]) {
         let answers = match self.phase {
             Phase::Closed | Phase::Open => [true; 3],

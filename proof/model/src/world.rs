@@ -28,23 +28,23 @@ pub struct World {
     pub(crate) watches: Vec<Watch>,
     /// The published description.
     pub(crate) published: Arc<TopologyDescription>,
-    /// The description according to the events.
+    /// The description that results from the events.
     pub(crate) reported: Arc<TopologyDescription>,
-    /// The look-up, choice or probe that the client has not completed.
+    /// The look-up, choice or probe that the client has yet to complete.
     pub(crate) asked: Option<Output>,
-    /// The end of the last stall of this host.
+    /// The end of this host's last stall.
     pub(crate) stalled: Option<Instant>,
-    /// True if a timer was ever late, after which the deployment may wait longer.
+    /// True if a timer has ever been late, because the deployment may wait longer afterwards.
     pub(crate) was_late: bool,
     /// True if a request of a single-threaded client is in progress.
     pub(crate) is_requested: bool,
-    /// The decisions that a detector may make in this call.
+    /// The decisions that a detector may or must make in this call.
     pub(crate) verdict: Option<Verdict>,
     /// The services behind a load balancer.
     pub(crate) services: Vec<Service>,
 }
 
-/// An initial configuration, and steps.
+/// An initial configuration and the steps to apply.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
 pub struct History {
@@ -133,7 +133,7 @@ impl World {
         self.judge(call, &timers, &outputs)
     }
 
-    /// Performs outputs, and checks them and the resulting state.
+    /// Performs the outputs, and checks them and the resulting state.
     pub(crate) fn judge(
         &mut self,
         call: Call,

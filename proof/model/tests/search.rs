@@ -1,4 +1,4 @@
-//! Short searches in the ordinary tests; `cargo xtask states` runs the long ones.
+//! Short searches as ordinary tests. `cargo xtask states` runs the long ones.
 
 use sdam_model::{
     alphabet,
@@ -18,23 +18,24 @@ fn states_near_the_start_break_no_invariant() {
     check(Start::DISCOVERY, &alphabet::elections(), 2000);
     check(Start::DISCOVERY, &alphabet::membership(), 2000);
     check(Start::DISCOVERY, &alphabet::errors(), 2000);
-    // F-1, F-10, F-11, F-35, F-40, F-41, F-44, F-51, F-62, F-64: monitors do not delay each other,
-    // and their checks begin and end in time.
+    // Monitors do not delay each other, and their checks begin and end in time (F-1, F-10, F-11,
+    // F-35, F-40, F-41, F-44, F-51, F-62, F-64).
     check(Start::STREAMING, &alphabet::three_servers(), 2000);
-    // F-50, F-71, F-72, G-7: failed checks and errors of operations have their specified effects.
+    // Failed checks and operation errors have the effects that SDAM specifies (F-50, F-71, F-72,
+    // G-7).
     let one = Start { seeds: 0b001, ..Start::STREAMING };
     check(one, &alphabet::one_server(), 2000);
     check(Start::DETECTING, &alphabet::detection(), 2000);
     check(Start::DETECTING, &alphabet::trial(), 2000);
-    // H-1, H-5, F-41: checks run only on request, one at a time, and not too often.
+    // Checks run only on request, one at a time, and not too often (H-1, H-5, F-41).
     check(Start::INLINE, &alphabet::inline(1), 2000);
-    // D-12, F-67, I-3, I-50, I-51, I-52, J-21: errors affect only the service, never the load
-    // balancer.
+    // Errors affect only the service, never the load balancer (D-12, F-67, I-3, I-50, I-51, I-52,
+    // J-21).
     check(Start::BALANCED, &alphabet::balanced(2), 1000);
-    // H-14: there is no scan behind a load balancer.
+    // A load balancer is never scanned (H-14).
     let inline = Start { mode: Mode::Inline, ..Start::BALANCED };
     check(inline, &alphabet::balanced_inline(), 500);
-    // N-21, N-23: SRV records are polled, and more often after a failed look-up.
+    // SRV records are polled, and more often after a failed look-up (N-21, N-23).
     check(Start::SRV, &alphabet::srv(), 1000);
 }
 
@@ -57,7 +58,7 @@ fn every_step_of_an_alphabet_can_be_taken_somewhere() {
             let mut world = World::new(start).unwrap();
             for _ in 0..60 {
                 let mut possible: Vec<_> = alphabet.iter().filter(|own| world.can(**own)).collect();
-                // Choose answers for half of the steps, because connections would otherwise rarely
+                // Half of the steps are answers, because connections would otherwise rarely
                 // survive.
                 let is_answer =
                     |step: &&Step| matches!(step, Step::Connected(_) | Step::Answer { .. });

@@ -1,7 +1,7 @@
-//! Tests of the credentials in connection strings.
+//! Tests of credentials in connection strings.
 //!
-//! A case is a valid or invalid string, with the parts of its credential. For unsupported
-//! mechanisms, the parts are compared, but creating an authenticator must always fail.
+//! A case is a connection string, with its credential if it is valid. The credential is compared
+//! even if its mechanism is unsupported, but creating an authenticator for it must then fail.
 
 use sdam_core::{
     options::{Credential, Options},
@@ -13,11 +13,11 @@ use std::collections::BTreeMap;
 
 use crate::fields::read;
 
-/// Mechanisms that need further options, with these options.
+/// Mechanisms that need more options, with the options to add.
 const ADDITIONS: [(&str, &str); 2] =
     [("PLAIN", "&tls=true"), ("MONGODB-X509", "&tls=true&tlsCertificateKeyFile=/client.pem")];
 
-/// Mechanisms for which users must provide an authenticator.
+/// Mechanisms for which users must provide their own authenticator.
 const UNSUPPORTED: [&str; 3] = ["GSSAPI", "MONGODB-AWS", "MONGODB-OIDC"];
 
 #[derive(Deserialize)]
@@ -97,7 +97,7 @@ impl Expected {
         };
         let mut properties: Option<BTreeMap<_, _>> = credential.properties.as_ref().map(pairs);
         if credential.mechanism.as_deref() == Some("GSSAPI") {
-            // The authenticator adds this default itself.
+            // The authenticator itself adds this default, so the credential lacks it.
             let properties = properties.get_or_insert_default();
             properties.entry("SERVICE_NAME".to_owned()).or_insert("mongodb".to_owned());
         }

@@ -1,8 +1,8 @@
-//! The test format of connection pools (CMAP: "cmap-format").
+//! The test format for connection pools (CMAP: "cmap-format").
 //!
-//! Each file runs against a server of the host. The pool under test belongs to an `Owner`, a
-//! topology whose monitors never connect, because the files determine when the pool becomes ready
-//! and is cleared.
+//! Each file runs against one of the host's servers. The pool under test belongs to an `Owner`, a
+//! topology whose monitors never connect, because files decide when the pool becomes ready and is
+//! cleared.
 
 mod event;
 mod format;
@@ -46,7 +46,8 @@ use crate::{
 /// The default time limit for events and threads.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Runs a file on each suitable single server of the host, and returns their environments.
+/// Runs a file on each suitable single server of the host. Returns the environments of these
+/// servers.
 ///
 /// # Errors
 ///
@@ -100,7 +101,7 @@ async fn run_on(target: &Target, file: &File) -> Result<(), String> {
 /// The reason why an operation failed.
 #[derive(Debug)]
 enum Failure {
-    /// The pool refused the operation, which the file may expect.
+    /// The pool returned an error, which the file may expect.
     Pool(Error),
     /// The test itself failed.
     Test(String),
@@ -120,7 +121,7 @@ struct Test {
     connections: Arc<Mutex<Connections>>,
 }
 
-/// The connections that are checked out, by label if the file names them.
+/// The connections that are checked out, keyed by label if the file names them.
 #[derive(Default)]
 struct Connections {
     labelled: BTreeMap<String, PooledConnection>,
@@ -210,7 +211,7 @@ impl Test {
     }
 }
 
-/// Compares the error of the main thread with the expected one.
+/// Compares the main thread's error with the expected one.
 fn compare_error(
     expected: Option<&ExpectedError>,
     outcome: Result<(), Failure>,
@@ -232,7 +233,7 @@ fn compare_error(
     }
 }
 
-/// Compares the recorded events with the expected ones, which may be fewer.
+/// Compares the recorded events with the expected ones. More events may have been recorded.
 fn compare_events(file: &File, recorder: &Recorder) -> Result<(), String> {
     let events = recorder.events().iter();
     let mut actual = events.filter(|event| !file.ignores(event.kind.name()));

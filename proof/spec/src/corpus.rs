@@ -7,14 +7,14 @@ use std::{
 
 use serde_json::Value;
 
-/// A folder of test files, with the number of its files.
+/// A folder of test files, with the required number of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Folder {
-    /// The place below `source/` of the specifications' repository.
+    /// The place below `source/` in the specifications' repository.
     specifications: Place,
-    /// The place below `test/` of a source distribution of PyMongo.
+    /// The place below `test/` in a source distribution of PyMongo.
     pymongo: Place,
-    /// The names of the files, if the place contains files that do not belong to this folder.
+    /// The names of the files to run, if not all files in the place belong to this folder.
     only: Option<&'static [&'static str]>,
 }
 
@@ -44,7 +44,7 @@ impl Folder {
     }
 }
 
-/// Suitable servers, latency window and deprioritized servers.
+/// Suitable servers, the latency window and deprioritized servers.
 pub const SERVER_SELECTION: Folder = Folder::new(
     ("server-selection/tests/server_selection", 88),
     ("server_selection/server_selection", 88),
@@ -62,7 +62,7 @@ pub const URI_OPTIONS: Folder = Folder::new(("uri-options/tests", 12), ("uri_opt
 pub const CONNECTION_STRING: Folder =
     Folder::new(("connection-string/tests", 8), ("connection_string/test", 8));
 
-/// SRV seed lists of replica sets. PyMongo has more files, from a later version.
+/// SRV seed lists of replica sets. PyMongo has more files, which are from a later version.
 pub const SRV_REPLICA_SET: Folder = Folder::new(
     ("initial-dns-seedlist-discovery/tests/replica-set", 40),
     ("srv_seedlist/replica-set", 42),
@@ -76,32 +76,32 @@ pub const SRV_LOAD_BALANCED: Folder = Folder::new(
     ("srv_seedlist/load-balanced", 9),
 );
 
-/// Replica sets: descriptions after replies.
+/// Replica sets: topology descriptions after hello replies.
 pub const SDAM_RS: Folder = Folder::new(
     ("server-discovery-and-monitoring/tests/rs", 77),
     ("discovery_and_monitoring/rs", 77),
 );
-/// Sharded clusters: descriptions after replies.
+/// Sharded clusters: topology descriptions after hello replies.
 pub const SDAM_SHARDED: Folder = Folder::new(
     ("server-discovery-and-monitoring/tests/sharded", 9),
     ("discovery_and_monitoring/sharded", 9),
 );
-/// Single servers: descriptions after replies.
+/// Single servers: topology descriptions after hello replies.
 pub const SDAM_SINGLE: Folder = Folder::new(
     ("server-discovery-and-monitoring/tests/single", 19),
     ("discovery_and_monitoring/single", 19),
 );
-/// Load balancers: descriptions.
+/// Load balancers: topology descriptions.
 pub const SDAM_LOAD_BALANCED: Folder = Folder::new(
     ("server-discovery-and-monitoring/tests/load-balanced", 1),
     ("discovery_and_monitoring/load-balanced", 1),
 );
-/// Descriptions and pool generations after errors of operations.
+/// Descriptions and pool generations after operation errors.
 pub const SDAM_ERRORS: Folder = Folder::new(
     ("server-discovery-and-monitoring/tests/errors", 72),
     ("discovery_and_monitoring/errors", 72),
 );
-/// Events.
+/// Monitoring events.
 pub const SDAM_MONITORING: Folder =
     Folder::new(("server-discovery-and-monitoring/tests/monitoring", 8), ("sdam_monitoring", 8));
 
@@ -121,9 +121,9 @@ pub const POOLS: Folder = Folder::new(
 /// Log messages about connection pools.
 pub const POOL_LOGGING: Folder =
     Folder::new(("connection-monitoring-and-pooling/tests/logging", 2), ("connection_logging", 1));
-/// Behaviour behind load balancers.
+/// The behaviour of clients behind load balancers.
 pub const LOAD_BALANCERS: Folder = Folder::new(("load-balancers/tests", 8), ("load_balancer", 6));
-/// Retries after errors of overloaded servers.
+/// Retries after errors from overloaded servers.
 pub const BACKPRESSURE: Folder =
     Folder::new(("client-backpressure/tests", 4), ("client-backpressure", 4));
 /// Client metadata.
@@ -134,7 +134,7 @@ pub const VERSIONED_API: Folder = Folder::new(("versioned-api/tests", 6), ("vers
 
 /// Credentials in connection strings.
 pub const CREDENTIALS: Folder = Folder::new(("auth/tests/legacy", 1), ("auth/legacy", 1));
-/// Sessions. The other files test causal consistency and snapshots, which are left to drivers.
+/// Sessions. The other files test causal consistency and snapshots, which drivers must implement.
 pub const SESSIONS: Folder = Folder::new(("sessions/tests", 3), ("sessions", 3)).only(&[
     "driver-sessions-dirty-session-errors",
     "driver-sessions-server-support",
@@ -143,22 +143,22 @@ pub const SESSIONS: Folder = Folder::new(("sessions/tests", 3), ("sessions", 3))
 /// Retryable reads.
 pub const RETRYABLE_READS: Folder =
     Folder::new(("retryable-reads/tests/unified", 45), ("retryable_reads/unified", 45));
-/// Retries of writes.
+/// Retryable writes.
 pub const RETRYABLE_WRITES: Folder =
     Folder::new(("retryable-writes/tests/unified", 35), ("retryable_writes/unified", 35));
 /// Log messages about commands.
 pub const COMMAND_LOGGING: Folder =
     Folder::new(("command-logging-and-monitoring/tests/logging", 9), ("command_logging", 9));
-/// Events of commands.
+/// Command monitoring events.
 pub const COMMAND_MONITORING: Folder = Folder::new(
     ("command-logging-and-monitoring/tests/monitoring", 14),
     ("command_monitoring", 14),
 );
-/// Commands sent by the application.
+/// Commands that applications run themselves (`runCommand`).
 pub const RUN_COMMAND: Folder = Folder::new(("run-command/tests/unified", 2), ("run_command", 2));
 
-/// Time limits of operations. The other files test change streams, tailable cursors, GridFS, bulk
-/// writes of several commands and the transaction helper. PyMongo has no time limits for databases
+/// Timeouts of operations. The other files test change streams, tailable cursors, GridFS, bulk
+/// writes with several commands and the transaction helper. PyMongo has no timeouts for databases
 /// and collections.
 pub const TIMEOUTS: Folder =
     Folder::new(("client-side-operations-timeout/tests", 18), ("csot", 16)).only(&[
@@ -204,7 +204,7 @@ pub struct File {
     pub json: Value,
 }
 
-/// The results of a folder of test files.
+/// The results of running a folder of test files.
 #[derive(Clone, Debug)]
 #[must_use = "a report may contain failures"]
 pub struct Report {
@@ -212,7 +212,7 @@ pub struct Report {
     pub folder: Folder,
     /// The number of files that passed.
     pub passed: usize,
-    /// The failed files, with the differences.
+    /// The failed files, each with the first difference.
     pub failed: Vec<(String, String)>,
 }
 
@@ -255,7 +255,7 @@ impl Corpus {
         ))
     }
 
-    /// Returns the root of the files, as accepted by [`open`](Self::open).
+    /// Returns the corpus's root, which [`open`](Self::open) accepts.
     pub fn root(&self) -> &Path {
         &self.root
     }
@@ -264,7 +264,7 @@ impl Corpus {
     ///
     /// # Errors
     ///
-    /// If the number of files is not the required one, or a file is not readable.
+    /// If the folder does not contain the required number of files, or a file cannot be read.
     pub fn files(&self, folder: Folder) -> Result<Vec<File>, String> {
         let path = self.path(folder);
         let mut paths = Vec::new();
@@ -304,7 +304,8 @@ impl Corpus {
     ///
     /// # Errors
     ///
-    /// As [`files`](Self::files). Failed checks are in the report.
+    /// The same as those of [`files`](Self::files). Failed checks are not errors, but part of the
+    /// report.
     pub fn run(
         &self,
         folder: Folder,
@@ -332,9 +333,9 @@ impl Corpus {
     }
 }
 
-/// Files of which PyMongo has other versions. In one case a connection is closed before the pool is
-/// cleared, an order that the specification has since corrected. In another, a cursor returns its
-/// connection after an error of `getMore`.
+/// Files of which PyMongo has outdated versions. In one test, a connection is closed before the
+/// pool is cleared, an order that the specification has since corrected. In another, a cursor
+/// returns its connection after an error from `getMore`.
 const OUTDATED: [&str; 4] = [
     "connection_logging/connection-logging.json",
     "connection_monitoring/pool-create-min-size-error.json",
@@ -342,9 +343,8 @@ const OUTDATED: [&str; 4] = [
     "load_balancer/sdam-error-handling.json",
 ];
 
-/// An option that PyMongo's files test and this project refuses, because it disables the rule that
-/// servers belong to the domain of the connection string. It is treated as unknown, so the rule
-/// remains.
+/// An option in PyMongo's files that this project does not support, because it disables the rule
+/// that servers belong to the connection string's domain. It is treated as unknown.
 const REFUSED_OPTION: &str = "srvAllowedHostsSuffix";
 
 fn is_of_refused_option(path: &Path) -> bool {
@@ -362,8 +362,8 @@ fn remove_refused_option(file: &mut Value) {
     }
 }
 
-/// Restores the level info of one message. PyMongo logs everything at level debug, so its copies of
-/// the files have level debug where the specification has info.
+/// Restores the level of one log message. PyMongo logs everything at level debug, so its copies of
+/// the files have `debug` where the specification has `info`.
 fn restore_level(value: &mut Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(restore_level),

@@ -1,4 +1,4 @@
-//! Reads test files, and defines types of fields that several formats share.
+//! Reads test files, and defines the types of fields that several formats have in common.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -11,12 +11,12 @@ use serde_json::Value;
 ///
 /// # Errors
 ///
-/// If the value does not have the format; the error names the path of the field.
+/// If the value does not have the format. The error names the field's path.
 pub fn read<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
     serde_path_to_error::deserialize(value).map_err(|error| error.to_string())
 }
 
-/// A whole number, plain or as `$numberLong` or `$numberInt`.
+/// An integer, written plainly or as `$numberLong` or `$numberInt`.
 #[derive(Clone, Copy, Deserialize, Eq, PartialEq)]
 #[serde(try_from = "Bson")]
 pub struct Integer(pub i64);
@@ -39,7 +39,7 @@ impl fmt::Debug for Integer {
     }
 }
 
-/// The tags of a server, or the tags that are required.
+/// A server's tags, or the tags that a read preference requires.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(from = "BTreeMap<String, String>")]
 pub struct Tags(pub TagSet);

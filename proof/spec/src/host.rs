@@ -1,4 +1,4 @@
-//! Hosts of tests: executors of tasks, and the deployments that they start.
+//! Hosts for tests: executors of tasks, and the deployments that they can start.
 
 use std::{any::Any, sync::Arc};
 
@@ -11,17 +11,17 @@ use sdam_transport::{
 
 use crate::requirement::Environment;
 
-/// An executor of tasks.
+/// An executor of tasks, and the deployments that it can start.
 pub struct Host {
     /// Starts tasks.
     pub spawner: Arc<dyn Spawner>,
-    /// Runs a future to completion on the calling thread, on which tasks may run in the meantime.
+    /// Runs a future to completion on the calling thread, which may run tasks in the meantime.
     pub block_on: BlockOn,
     /// The environments for which `deploy` starts deployments.
     pub environments: Vec<Environment>,
     /// Starts a new deployment for an environment, reachable from this host's runtime.
     pub deploy: Deploy,
-    /// Returns the parts of this host's runtime, with a resolver for the records of
+    /// Returns the parts of this host's runtime, with a resolver for the records in
     /// [`zone`](crate::srv::zone).
     pub look_up: Box<dyn Fn() -> Result<Backend, String>>,
     /// True if tests that no environment supports may be skipped, because other hosts run them.
@@ -71,15 +71,15 @@ fn block_on<T: Send>(run: &BlockOn, future: impl Future<Output = T> + Send) -> O
 
 sdam_core::opaque!(Host, |this| spawner: this.spawner);
 
-/// A deployment of one test, and the runtime that reaches it.
+/// The deployment for one test, and the runtime that reaches it.
 pub struct TestDeployment {
     target: Target,
     block_on: BlockOn,
-    /// Dropping this value ends the deployment.
+    /// Dropping this value stops the deployment.
     _deployment: Box<dyn Any>,
 }
 
-/// The deployment to which the clients of a test connect, and their runtime.
+/// The deployment to which a test's clients connect, and their runtime.
 pub(crate) struct Target {
     uri: String,
     /// The connection string of a load balancer with a single mongos, if there is a load balancer.
@@ -88,9 +88,9 @@ pub(crate) struct Target {
 }
 
 impl TestDeployment {
-    /// Creates the environment of the deployment at `uri`, which exists as long as `deployment`.
-    /// Clients that may reach only one mongos of a load balancer use `single_uri`. `block_on` runs
-    /// futures to completion.
+    /// Describes the deployment at `uri`, which runs until `deployment` is dropped. Clients that
+    /// may reach only one mongos behind a load balancer use `single_uri`. `block_on` runs futures
+    /// to completion.
     pub fn new(
         uri: impl Into<String>,
         single_uri: Option<String>,
@@ -116,7 +116,7 @@ impl TestDeployment {
 }
 
 impl Target {
-    /// Returns the connection string for a client of one mongos or several.
+    /// Returns the connection string for a client that uses one mongos or several.
     pub(crate) fn uri(&self, multiple_mongoses: bool) -> &str {
         let single = self.single_uri.as_ref().filter(|_| !multiple_mongoses);
         single.unwrap_or(&self.uri)

@@ -1,14 +1,14 @@
-//! The official specification tests, as functions from a file to a result.
+//! The official specification tests, as functions that check a test file.
 //!
 //! This crate contains no test files: [`corpus`] finds the downloaded files and refuses to run an
 //! incomplete folder. [`sdam`], [`selection`] and [`uri`] each implement the formats of one
 //! specification: they convert a file to descriptions, run the code under test and report the first
-//! difference. [`engine`] runs the same files against a running topology on any runtime, [`scan`]
-//! against one in single-threaded mode, [`srv`] looks up seed lists, and [`unified`] runs files
-//! that need a whole deployment. [`suite`] lists all suites.
+//! difference. [`engine`] runs the same files against a running topology on any runtime, and
+//! [`scan`] against a topology in single-threaded mode. [`srv`] looks up seed lists, and
+//! [`unified`] runs files that need a whole deployment. [`suite`] lists all suites.
 //!
-//! A check fails on any unknown key, type or value, because otherwise a test could pass without
-//! being run completely.
+//! A check fails on any unknown key, type or value, because a test that is not run completely could
+//! otherwise pass.
 
 pub mod auth;
 pub mod cmap;

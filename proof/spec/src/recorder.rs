@@ -28,7 +28,7 @@ impl Recorder {
         &self.events
     }
 
-    /// Waits at most `limit` until `count` recorded events match.
+    /// Waits, at most for `limit`, until `count` recorded events match.
     pub(crate) async fn wait_for(
         &mut self,
         clock: &dyn Clock,

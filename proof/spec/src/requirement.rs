@@ -1,4 +1,4 @@
-//! Requirements of tests on their deployment.
+//! The requirements that tests have for their deployment.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 names! {
-    /// The kinds of deployments, by their names in `runOnRequirements`.
+    /// A kind of deployment. `runOnRequirements` uses the names in backquotes.
     #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
     #[serde(rename_all = "lowercase")]
     pub enum Kind {
@@ -30,13 +30,13 @@ names! {
 pub struct Environment {
     /// The kind of deployment.
     pub kind: Kind,
-    /// The three numbers of the servers' release.
+    /// The servers' version: major, minor and patch.
     pub release: [u32; 3],
     /// True if clients must authenticate.
     pub authentication: bool,
 }
 
-/// One alternative of the requirements on a deployment.
+/// An element of `runOnRequirements`, of which one must be met.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(crate) struct Requirement {
@@ -51,7 +51,8 @@ pub(crate) struct Requirement {
     _serverless: Option<Serverless>,
 }
 
-/// Permission to run on serverless deployments. There are none here, so no file may require one.
+/// Whether a file may run on serverless deployments. There are none here, so files must not require
+/// one.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Serverless {
@@ -59,7 +60,7 @@ enum Serverless {
     Forbid,
 }
 
-/// A release. Numbers that a file omits are 0.
+/// A server version. Numbers that a file omits are 0.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct Version(pub(crate) [u32; 3]);
@@ -71,15 +72,15 @@ impl fmt::Display for Environment {
 }
 
 impl Environment {
-    /// Returns the first two numbers of the release, with a star if authentication is required.
+    /// Returns the major and minor version, with a star if authentication is required.
     pub fn short_release(&self) -> String {
         let [major, minor, _] = self.release;
         let star = if self.authentication { "*" } else { "" };
         format!("{major}.{minor}{star}")
     }
 
-    /// Returns whether the servers apply a fail point as tests expect. Before 4.4.7 they compare
-    /// the application name before the first hello of a connection has set it (SERVER-49336).
+    /// Returns whether the servers apply a fail point as tests expect. Before 4.4.7, they compare
+    /// the application name before a connection's first hello has set it (SERVER-49336).
     pub(crate) fn applies(&self, fail_point: &Document) -> bool {
         let Ok(data) = fail_point.get_document("data") else {
             return true;
@@ -90,19 +91,20 @@ impl Environment {
         !is_early || self.release >= [4, 4, 7]
     }
 
-    /// Returns whether the servers support `hello`, which clients of a load balancer send first.
+    /// Returns whether the servers support `hello`, which clients behind a load balancer send
+    /// first.
     pub(crate) fn knows_hello(&self) -> bool {
         let lacks_it =
             self.release < [4, 2, 10] || (self.release >= [4, 4, 0] && self.release < [4, 4, 2]);
         !lacks_it
     }
 
-    /// Returns whether one of the requirements is met. An empty list is met.
+    /// Returns whether at least one of `requirements` is met, or there are none.
     pub(crate) fn meets(&self, requirements: Option<&[Requirement]>) -> bool {
         requirements.is_none_or(|alternatives| alternatives.iter().any(|it| it.is_met(self)))
     }
 
-    /// Returns the value of a server parameter in the deployments of tests.
+    /// Returns the value of a server parameter in the test deployments.
     fn parameter(name: &str) -> Value {
         match name {
             "enableTestCommands" => true.into(),

@@ -1,4 +1,4 @@
-//! The environment and checks shared by both kinds of running topologies.
+//! The environment and checks shared by multi-threaded and single-threaded topologies.
 
 pub(crate) mod deployment;
 pub(crate) mod events;
@@ -14,12 +14,12 @@ use sdam_transport::handshake::{ClientMetadata, Environment};
 
 /// A topology with recording pools.
 pub(crate) type Topology = sdam::Topology<RecordingPool>;
-/// A builder of topologies with recording pools.
+/// A builder for topologies with recording pools.
 pub(crate) type TopologyBuilder = sdam::TopologyBuilder<RecordingPool>;
 /// A single-threaded topology with recording pools.
 pub(crate) type ScanTopology = sdam::ScanTopology<RecordingPool>;
 
-/// Creates the builder of a topology whose checks have no time limit and are polled.
+/// Creates the builder for a topology that polls its servers and whose checks have no timeout.
 pub(crate) fn builder(options: Options, pools: &RecordingPools) -> Result<TopologyBuilder, String> {
     let options =
         options.with_server_monitoring_mode(ServerMonitoringMode::Poll).with_connect_timeout(None);
@@ -27,8 +27,8 @@ pub(crate) fn builder(options: Options, pools: &RecordingPools) -> Result<Topolo
     Ok(sdam::TopologyBuilder::new(judged(options)?).metadata(metadata).pools(pools.clone()))
 }
 
-/// Returns the options with the detector of silent servers that the environment variable names. It
-/// must not affect the result of any file.
+/// Adds the detector of silent servers that the variable `SDAM_SPEC_DETECTOR` names to `options`.
+/// It must not affect the result of any file.
 ///
 /// # Errors
 ///
@@ -53,7 +53,7 @@ pub(crate) fn client_metadata() -> Result<ClientMetadata, String> {
     metadata.map_err(|error| error.to_string())
 }
 
-/// Fails if a closed topology leaves anything behind.
+/// Fails if a number in `left` is not 0: a closed topology must not leave anything behind.
 pub(crate) fn check_nothing_left(left: &[(&str, usize)]) -> Result<(), String> {
     match left.iter().find(|(_, number)| *number > 0) {
         Some((what, number)) => {

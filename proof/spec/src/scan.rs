@@ -1,8 +1,7 @@
-//! Test files against a topology in single-threaded mode.
+//! Runs test files against a topology in single-threaded mode.
 //!
-//! There is no runtime and no task: as with blocking sockets, every operation advances the
-//! harness's clock and completes. Therefore every future of the topology must be ready at its first
-//! poll.
+//! There are no runtime and no tasks. As with blocking sockets, every operation advances the
+//! harness's clock and completes, so every future of the topology must be ready at its first poll.
 
 mod drive;
 mod harness;
@@ -20,11 +19,11 @@ pub use self::{
     selection::{in_window, rtt, select},
 };
 
-/// Returns whether a file of `server-selection/tests/in_window` applies to single-threaded mode.
-/// For a malformed file it returns true, so that the check reports the error.
+/// Returns whether a file from `server-selection/tests/in_window` applies to single-threaded mode.
+/// Returns true for a malformed file, so that the check reports the error.
 ///
-/// Server Selection: "Selecting servers within the latency window": a single-threaded client
-/// chooses at random. Operation counts yield the same result only if they are equal.
+/// A single-threaded client chooses at random (Server Selection: "Selecting servers within the
+/// latency window"). Operation counts lead to the same result only if they are equal.
 pub fn covers_in_window(file: &Value) -> bool {
     InWindowFile::parse(file).map_or(true, |file| file.is_balanced())
 }

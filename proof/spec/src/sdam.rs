@@ -1,9 +1,9 @@
-//! Server discovery and monitoring tests: from replies and errors to descriptions, generations and
+//! Server discovery and monitoring tests: replies and errors lead to descriptions, generations and
 //! events.
 //!
-//! A file is a script of phases. The code under test is a [`Subject`]: the state machine of the
-//! topology alone, that of the whole deployment ([`pure`]), or any other implementation that
-//! accepts replies and returns its state.
+//! A file is a script of phases. The code under test is a [`Subject`]: the topology's state
+//! machine, the whole deployment's state machine ([`pure`] runs both), or any other implementation
+//! that accepts replies and returns its state.
 
 mod deployment;
 mod events;
@@ -33,23 +33,23 @@ pub trait Subject {
     /// Returns the current description.
     fn description(&self) -> Arc<TopologyDescription>;
 
-    /// Returns the generation of each server's pool, according to the calls to the pool.
+    /// Returns the generation of each server's pool, derived from the calls to the pool.
     fn generations(&self) -> Result<BTreeMap<ServerId, Generation>, String>;
 
     /// Returns the events since the last call, or since the start.
     fn events(&mut self) -> Result<Vec<EventKind>, String>;
 
-    /// Processes the reply of a server to a check; `None` is a broken connection.
+    /// Processes a server's reply to a check; `None` is a broken connection.
     fn respond(&mut self, server: &ServerDescription, reply: Option<&[u8]>) -> Result<(), String>;
 
-    /// Processes an error of the application.
+    /// Processes an error that an application reports.
     fn fail(&mut self, server: ServerId, report: &ErrorReport);
 
-    /// Ends the subject. The error names any leftovers.
+    /// Closes the subject. The error names anything that is left.
     fn end(self) -> Result<(), String>;
 }
 
-/// Runs `file` against the subject that `start` creates from its connection string.
+/// Runs `file` against the subject that `start` creates from the file's connection string.
 ///
 /// # Errors
 ///
@@ -73,7 +73,7 @@ pub fn check<S: Subject>(
 
 fn run_phase(phase: &Phase, subject: &mut impl Subject) -> Result<(), String> {
     for Response { address, reply } in &phase.responses {
-        // The reply of a server that has left the topology is skipped.
+        // Replies from servers that are no longer in the topology are skipped.
         if let Some(server) = subject.description().server(address) {
             subject.respond(server, reply.as_deref())?;
         }

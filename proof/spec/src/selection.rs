@@ -1,4 +1,4 @@
-//! Tests of server selection, maximum staleness and averages of round-trip times.
+//! Tests of server selection, maximum staleness and average round-trip times.
 
 pub(crate) mod file;
 
@@ -18,13 +18,13 @@ use serde_json::Value;
 
 use self::file::{InWindowFile, RttFile, SelectionFile};
 
-/// The number of random numbers with which selection is tried per file.
+/// The number of random selections per file.
 const DRAWS: u64 = 64;
 
-/// Checks one file of `server-selection/tests/server_selection` or `max-staleness/tests`.
+/// Checks one file from `server-selection/tests/server_selection` or `max-staleness/tests`.
 ///
 /// Compares suitable servers and the latency window as sets of addresses. A complete selection and
-/// the explanation must agree with them.
+/// its explanation must agree with these sets.
 pub fn select(file: &Value) -> Result<(), String> {
     let file = SelectionFile::parse(file)?;
     let mut options = Options::new(Vec::new());
@@ -40,7 +40,7 @@ pub fn select(file: &Value) -> Result<(), String> {
     }
 }
 
-/// Checks one file of `server-selection/tests/in_window`: the selection frequency of each server.
+/// Checks the selection frequency of each server in a file from `server-selection/tests/in_window`.
 pub fn in_window(file: &Value) -> Result<(), String> {
     let file = InWindowFile::parse(file)?;
     let mut rng = Rng::new(0x5DA);
@@ -55,7 +55,7 @@ pub fn in_window(file: &Value) -> Result<(), String> {
     })
 }
 
-/// Checks one file of `server-selection/tests/rtt`: the effect of another sample on a moving
+/// Checks one file from `server-selection/tests/rtt`: the effect of a new sample on a moving
 /// average.
 pub fn rtt(file: &Value) -> Result<(), String> {
     let file = RttFile::parse(file)?;
@@ -64,8 +64,8 @@ pub fn rtt(file: &Value) -> Result<(), String> {
     file.compare(window.average_millis())
 }
 
-/// Compares the suitable servers and the latency window with the file, and a complete selection
-/// with both.
+/// Compares the suitable servers and the latency window with those in the file, and checks that a
+/// complete selection agrees with them.
 fn check_stages(
     file: &SelectionFile,
     settings: &Settings,

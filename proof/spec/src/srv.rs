@@ -41,7 +41,7 @@ fn yes() -> bool {
     true
 }
 
-/// Checks the seeds and options of a file with the records of the [`zone`], without any look-up.
+/// Checks the seeds and options in a file with the records of the [`zone`], without a DNS look-up.
 pub fn check(file: &Json) -> Result<(), String> {
     check_file(file, resolve, |_, _| Ok(()))
 }
@@ -59,7 +59,7 @@ fn resolve(uri: &str) -> Result<Options, String> {
     resolve().map_err(|error: sdam_core::options::ConfigError| error.to_string())
 }
 
-/// Checks a file with look-ups on `host`, and with a client of a simulated deployment.
+/// Checks a file with DNS look-ups on `host`, and with a client of a simulated deployment.
 pub fn discover(host: &Host, file: &Json, kind: Kind) -> Result<(), String> {
     let resolve = |uri: &str| host.resolve(uri);
     check_file(file, resolve, |options, file| deployment::discover(kind, options, file))
@@ -70,7 +70,7 @@ pub fn scan(file: &Json, kind: Kind) -> Result<(), String> {
     check_file(file, resolve, |options, file| deployment::scan(kind, options, file))
 }
 
-/// Checks a file: `resolve` looks up its connection string, `discover` connects.
+/// Checks a file. `resolve` looks up the connection string, and `discover` connects a client.
 fn check_file(
     file: &Json,
     resolve: impl FnOnce(&str) -> Result<Options, String>,
@@ -93,7 +93,7 @@ fn check_file(
     discover(options, &file)
 }
 
-/// Compares a set of addresses with the expected ones and their expected number.
+/// Compares a set of addresses with the expected addresses and their expected number.
 fn compare(
     what: &str,
     found: &BTreeSet<String>,
@@ -111,7 +111,7 @@ fn compare(
 
 fn check_options(options: &Options, file: &File) -> Result<(), String> {
     let srv = options.srv.as_ref().ok_or("the look-up is not in the options")?;
-    // Records have this TTL whether they come from the zone directly or from a look-up.
+    // All records have this TTL, whether they come directly from the zone or from a look-up.
     if srv.ttl != zone::TTL {
         return Err(format!("the time to live is {:?}", srv.ttl));
     }

@@ -1,7 +1,7 @@
 //! The list of all suites.
 //!
-//! This table lists the rules that the folders about monitoring, pools, SRV seed lists, options and
-//! operations prove on their own. Tests next to the code cite the other rules.
+//! This table lists the rules that are tested only by the official files, by folder. Tests next to
+//! the code cite the other rules.
 //!
 //! | folder | rules |
 //! | --- | --- |
@@ -37,10 +37,10 @@ use crate::{
 /// A check of one file; the error is the first difference.
 pub type Check = fn(&Value) -> Result<(), String>;
 
-/// A check of one file on a host.
+/// A check of one file, run on a host.
 pub type HostedCheck = fn(&Host, &Value) -> Result<(), String>;
 
-/// A check of one file on the deployments of a host. Returns the environments in which it ran.
+/// A check of one file, run on a host's deployments. Returns the environments in which it ran.
 pub type DeployedCheck = fn(&Host, &Value) -> Result<Vec<Environment>, String>;
 
 /// A folder of files and its checks.
@@ -48,11 +48,11 @@ pub type DeployedCheck = fn(&Host, &Value) -> Result<Vec<Environment>, String>;
 pub struct Suite {
     /// The folder of the files.
     pub folder: Folder,
-    /// The check without a runtime; `None` for behaviour of a running topology.
+    /// The check without a runtime; `None` if the files need a running topology.
     pub pure: Option<Check>,
     /// The check through the engine; `None` if the engine is not involved.
     pub engine: Option<HostedCheck>,
-    /// The check on whole deployments; `None` if files define their own servers.
+    /// The check on whole deployments; `None` if the files define the servers' replies.
     pub deployed: Option<DeployedCheck>,
     /// The check in single-threaded mode; `None` if the mode is not involved.
     pub scan: Option<Check>,
@@ -61,7 +61,7 @@ pub struct Suite {
 }
 
 impl Suite {
-    /// Every suite, in the order of reports.
+    /// All suites, in the order in which they are reported.
     pub const ALL: &[Self] = &[
         Self::sdam(corpus::SDAM_RS),
         Self::sdam(corpus::SDAM_SHARDED),

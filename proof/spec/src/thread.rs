@@ -1,4 +1,4 @@
-//! Threads of tests: tasks that run jobs sequentially.
+//! Threads in tests, implemented as tasks that run jobs sequentially.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,9 +9,9 @@ use futures::{
 };
 use sdam_transport::{clock::Clock, runtime::Runtime, spawn::Task};
 
-/// A thread of a test. Its jobs fail with `E`.
+/// A thread in a test. Its jobs may fail with `E`.
 ///
-/// It runs on the runtime of the code under test, so it is deterministic in a simulated world.
+/// It runs on the runtime of the code under test, so it is deterministic in the simulation.
 #[derive(Debug)]
 pub(crate) struct Thread<E> {
     jobs: mpsc::UnboundedSender<BoxFuture<'static, Result<(), E>>>,
@@ -29,7 +29,7 @@ impl<E: Send + 'static> Thread<E> {
                 let result = job.await;
                 outcome = outcome.and(result);
             }
-            // The receiver is dropped if the test has failed elsewhere.
+            // The receiver is dropped if the test has failed in another place.
             let _ = sender.send(outcome);
         }));
         Self { jobs, end }
@@ -45,7 +45,7 @@ impl<E: Send + 'static> Thread<E> {
         sent.map_err(|_| "the thread has ended".to_owned())
     }
 
-    /// Waits until the thread has run all jobs, and returns the first error of a job.
+    /// Waits until the thread has run all jobs. Returns the first error from a job.
     ///
     /// # Errors
     ///

@@ -1,9 +1,8 @@
 //! The unified test format.
 //!
-//! A file runs against deployments with the complete stack: a
-//! [`TestDeployment`](crate::host::TestDeployment) consists of a deployment, a runtime that reaches
-//! it, and an executor. Every test of a file runs on each suitable [`Environment`] of the host, and
-//! fails if there is none.
+//! Files run on complete deployments: a [`TestDeployment`](crate::host::TestDeployment) consists of
+//! a deployment, a runtime that reaches it, and an executor. Every test in a file runs in each
+//! suitable [`Environment`] of the host, and fails if there is none.
 
 mod bulk;
 mod client;
@@ -41,9 +40,9 @@ use crate::{
     requirement::Environment,
 };
 
-/// Runs every test of a file, except the [excluded] ones, on each suitable environment of the host,
-/// each time on a separate deployment. A failed test with blocked commands is repeated once.
-/// Returns the environment of each run.
+/// Runs every test in a file, except the [excluded] ones, in each suitable environment of the host,
+/// each time on a new deployment. A failed test with blocked commands is repeated once. Returns the
+/// environment of each run.
 ///
 /// # Errors
 ///
@@ -74,8 +73,8 @@ pub fn run(host: &Host, file: &Value) -> Result<Vec<Environment>, String> {
                 outcome.unwrap_or_else(|| Err("the host has not run it".to_owned()))
             };
             let outcome = match run() {
-                // Such a test depends on differences of some milliseconds. In real time, a busy
-                // machine may delay a task for longer; in simulated worlds, the second run is the
+                // Such a test depends on differences of a few milliseconds. In real time, a busy
+                // machine may delay a task for longer. In the simulation, the second run is the
                 // same as the first.
                 Err(_) if test.blocks_commands() => run(),
                 outcome => outcome,
@@ -90,7 +89,7 @@ pub fn run(host: &Host, file: &Value) -> Result<Vec<Environment>, String> {
     Ok(used)
 }
 
-/// Fails if clients support `option`: only clients without it may skip its tests.
+/// Fails if clients support `option`. Only clients that lack it may skip its tests.
 fn check_unsupported(option: &str) -> Result<(), String> {
     let options = Options::parse(&format!("mongodb://a/?{option}=1"));
     let options = options.map_err(|error| error.to_string())?;
@@ -112,7 +111,7 @@ async fn run_test(target: &Target, file: &File, test: &Test) -> Result<(), Strin
             break;
         }
     }
-    // End the clients even after a difference, so that nothing affects the next test.
+    // Close the clients even if a result differed, so that they do not affect the next test.
     let published = runner.end().await;
     outcome?;
     let find = |client: &String| -> Result<&Published, String> {
@@ -133,7 +132,7 @@ pub(crate) async fn set_fail_point(target: &Target, command: Document) -> Result
     internally(target, true, vec![("admin", command)], |_, _| Ok(())).await
 }
 
-/// Writes the initial content of the collections.
+/// Writes the initial contents of the collections.
 async fn set_up(target: &Target, data: &[CollectionData]) -> Result<(), String> {
     let commands = data.iter().flat_map(|collection| {
         let commands = collection.setup().into_iter();
@@ -146,8 +145,7 @@ async fn set_up(target: &Target, data: &[CollectionData]) -> Result<(), String> 
     internally(target, true, commands, |_, _| Ok(())).await
 }
 
-/// Compares the content of the collections with the expected one, bypassing the load balancer of
-/// the clients.
+/// Compares the collections with their expected contents, bypassing the clients' load balancer.
 async fn verify(
     target: &Target,
     several_mongoses: bool,
@@ -160,7 +158,7 @@ async fn verify(
     .await
 }
 
-/// Runs commands with the runner's own client, and checks each reply.
+/// Runs commands with the test runner's own client, and checks each reply.
 async fn internally(
     target: &Target,
     multiple_mongoses: bool,
@@ -177,7 +175,7 @@ async fn internally(
     for (index, (database, body)) in commands.into_iter().enumerate() {
         let request = Request::generic(database, body);
         let reply = driver.run(&request).await;
-        // A collection to be dropped may be absent.
+        // It is not an error if a collection to be dropped does not exist.
         outcome = match reply {
             Err(failure) if failure.code == Some(26) => Ok(()),
             Err(failure) => Err(failure.to_string()),

@@ -95,7 +95,7 @@ pub(super) fn proxy() -> ServerAddress {
     ServerAddress::new("proxy", 1080)
 }
 
-/// Returns the address of a mongos, in a form that an SRV record may name.
+/// Returns the address of a mongos, in a domain that SRV records may name.
 pub(super) fn mongos(index: u64) -> ServerAddress {
     let host = host(index);
     ServerAddress::new(&format!("{}.sim.test", host.host()), 27017)

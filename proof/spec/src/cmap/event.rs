@@ -1,10 +1,10 @@
-//! The events of pools, in the terms of the format.
+//! Pool events as the test format describes them.
 
 use sdam_core::event::{EventKind, EventName};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-/// A pool event by its name in the format, which calls pools `ConnectionPool`.
+/// The name of a pool event. The format writes `ConnectionPool` where this crate writes `Pool`.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(try_from = "String")]
 pub(super) struct PoolEventName(pub(super) EventName);
@@ -20,7 +20,7 @@ pub(super) struct ExpectedEvent {
 /// Wildcards, which match any value.
 const ANY: [&str; 2] = ["42", "\"42\""];
 
-/// Fields of serialized events with other names in the format.
+/// Fields of serialized events, with the names that the format uses instead.
 const RENAMED: [(&str, &str); 2] =
     [("driverConnectionId", "connectionId"), ("interruptInUse", "interruptInUseConnections")];
 
@@ -66,7 +66,7 @@ impl ExpectedEvent {
     }
 }
 
-/// Implements the format's "spec test match function": `expected` must be a part of `actual`.
+/// Implements the format's "spec test match function": `actual` must contain `expected`.
 fn matches(expected: &Value, actual: &Value) -> bool {
     match (expected, actual) {
         (expected, actual) if ANY.contains(&&*expected.to_string()) => !actual.is_null(),
@@ -81,7 +81,7 @@ fn matches(expected: &Value, actual: &Value) -> bool {
     }
 }
 
-/// Returns the fields of an event by their names in the format.
+/// Returns the fields of an event, with their names in the format.
 fn describe(event: &EventKind) -> Value {
     let mut fields = serde_json::to_value(event).unwrap_or_default();
     for (own, name) in RENAMED {

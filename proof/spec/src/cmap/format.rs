@@ -27,7 +27,7 @@ pub(super) struct File {
     ignore: Vec<PoolEventName>,
 }
 
-/// The style of a file: with or without a deployment. Here, all files run against a deployment.
+/// The style of a file: a unit test or an integration test. Both run against a deployment here.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Style {
@@ -42,13 +42,14 @@ pub(super) struct PoolOptions(pub(super) Vec<(String, Value)>);
 
 impl From<Map<String, Value>> for PoolOptions {
     fn from(options: Map<String, Value>) -> Self {
-        // The option is ignored, because the pool has no thread that runs at intervals.
+        // `backgroundThreadIntervalMS` is ignored, because the pool has no thread that runs at
+        // intervals.
         let options = options.into_iter();
         Self(options.filter(|(name, _)| name != "backgroundThreadIntervalMS").collect())
     }
 }
 
-/// An operation on the main thread or another one.
+/// An operation on the main thread or another thread.
 #[derive(Debug, Deserialize)]
 #[serde(try_from = "Map<String, Value>")]
 pub(super) struct Operation {
@@ -87,7 +88,7 @@ pub(super) enum Call {
     },
 }
 
-/// The expected error of the main thread.
+/// The error that is expected on the main thread.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ExpectedError {
@@ -108,7 +109,7 @@ impl TryFrom<Map<String, Value>> for Operation {
 }
 
 impl File {
-    /// Reads a file. An error names the field.
+    /// Reads a file. Errors name the field that is wrong.
     pub(super) fn read(file: &Value) -> Result<Self, String> {
         let file: Self = read(file)?;
         match file.version {

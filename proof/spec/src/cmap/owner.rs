@@ -26,17 +26,17 @@ use sdam_transport::{
 
 use crate::running::{client_metadata, deployment};
 
-/// The wire version in replies to checks, as in release 7.0.
+/// The wire version in replies to checks: that of MongoDB 7.0.
 const MAX_WIRE_VERSION: i32 = 21;
 
-/// A topology whose checks never end: the test determines when one succeeds or fails.
+/// A topology whose checks never end by themselves. The test decides when one succeeds or fails.
 pub(super) struct Owner {
     topology: Topology<TestPool>,
     server: ServerId,
     pool: Pool,
 }
 
-/// A transport on which no monitor ever has a connection.
+/// A transport with which monitors never connect.
 #[derive(Debug)]
 struct Unreachable;
 
@@ -65,7 +65,7 @@ impl Publish for Log {
     }
 }
 
-/// Creates the pool under test. Unlike monitors, it connects by the runtime's own transport.
+/// Creates the pool under test. Unlike monitors, it connects with the runtime's own transport.
 #[derive(Debug)]
 struct TestPools {
     pools: Pools,
@@ -83,7 +83,7 @@ impl PoolFactory for TestPools {
     }
 }
 
-/// A pool with the events that its topology publishes.
+/// A pool, and the publisher of the events that its topology would publish.
 #[derive(Debug)]
 struct TestPool {
     pool: Pool,
@@ -122,7 +122,7 @@ impl PoolHandle for TestPool {
 }
 
 impl Owner {
-    /// Opens the topology of a server. Its pool is paused.
+    /// Opens a topology with one server, whose pool is paused.
     pub(super) fn open(
         options: Options,
         runtime: &Runtime,
@@ -148,14 +148,14 @@ impl Owner {
         self.pool.clone()
     }
 
-    /// Makes the pool ready, like a successful check.
+    /// Makes the pool ready, as a successful check does.
     pub(super) fn ready(&self) -> Result<(), String> {
         self.check(Ok(&deployment::standalone_hello(MAX_WIRE_VERSION)?));
         Ok(())
     }
 
-    /// Clears the pool: by a check that timed out if connections in use are interrupted, otherwise
-    /// by a failed operation.
+    /// Clears the pool. A check that timed out does so if connections in use must be interrupted,
+    /// otherwise a failed operation.
     pub(super) fn clear(&self, interrupts: bool) -> Result<(), String> {
         let text = "the test clears the pool";
         if interrupts {

@@ -1,4 +1,4 @@
-//! Detects that all tasks are idle.
+//! Detection of the moment at which all tasks are idle.
 
 use std::{
     future::{Future, poll_fn},
@@ -11,10 +11,10 @@ use sdam_transport::spawn::{Spawner, Task};
 
 use crate::running::lock;
 
-/// Counts the tasks that are running or woken.
+/// Counts the tasks that are running or have been woken.
 ///
 /// A task that wakes another one is itself running, so the count cannot reach zero while a message
-/// is in transit between tasks.
+/// between tasks is in transit.
 #[derive(Clone, Debug, Default)]
 pub struct Activity {
     counts: Arc<Mutex<Counts>>,
@@ -28,7 +28,7 @@ struct Counts {
 }
 
 impl Activity {
-    /// Waits until every task waits for an external event.
+    /// Waits until every task is waiting for an external event.
     pub fn settled(&self) -> impl Future<Output = ()> + Send + use<> {
         let counts = Arc::clone(&self.counts);
         poll_fn(move |cx| {
@@ -51,7 +51,7 @@ impl Activity {
         WatchedSpawner { activity: self.clone(), inner }
     }
 
-    /// Changes the numbers of busy and of living tasks.
+    /// Changes the numbers of busy and live tasks.
     fn count(&self, busy: isize, alive: isize) {
         let mut counts = lock(&self.counts);
         counts.busy += busy;
@@ -100,7 +100,7 @@ struct Status {
 }
 
 struct State {
-    /// True if the task was woken and will run. It then counts as busy, and once more while it
+    /// True if the task was woken and will run. It counts as busy for this, and once more while it
     /// runs.
     is_woken: bool,
     is_running: bool,
@@ -129,7 +129,7 @@ impl Future for Watched {
         let mut state = lock(&status.state);
         state.waker.clone_from(cx.waker());
         if !std::mem::take(&mut state.is_woken) {
-            // Runtimes may poll a task without a wake-up.
+            // The runtime may have polled the task without a wake-up.
             status.activity.count(1, 0);
         }
         state.is_running = true;
@@ -148,7 +148,7 @@ impl Future for Watched {
 }
 
 impl Drop for Watched {
-    /// Stops counting a task that its runtime drops.
+    /// Stops counting a task that the runtime drops.
     fn drop(&mut self) {
         self.status.end();
     }

@@ -1,4 +1,4 @@
-//! Brings a topology to a given description only through its servers' replies and their timing.
+//! Brings a topology to a given description solely through its servers' replies and their timing.
 
 use std::time::Duration;
 
@@ -15,10 +15,11 @@ use crate::running::deployment::{
     not_reached, standalone_hello, with_seeds,
 };
 
-/// The time before the first update. It is longer than any round trip, so that all round trips fit.
+/// The time before the first update. It is longer than any round trip, so that every check can
+/// begin in time.
 const LEAD_TIME: Duration = Duration::from_secs(10);
 
-/// One event of a server's first check.
+/// The beginning of a server's first check, or the reply to it.
 struct Step {
     at: Instant,
     address: ServerAddress,
@@ -26,8 +27,8 @@ struct Step {
     reply: Option<Vec<u8>>,
 }
 
-/// Starts a topology on a slow `harness` and brings it to `target`: the same types, round-trip
-/// times, tags and last writes, and the same intervals between updates.
+/// Starts a topology on a slow `harness` and brings it to `target`, with the same types, round-trip
+/// times, tags, last writes, and intervals between updates.
 ///
 /// # Errors
 ///
@@ -96,7 +97,7 @@ fn steps(target: &TopologyDescription, zero: Instant) -> Result<Vec<Step>, Strin
     Ok(steps)
 }
 
-/// Compares the update times, relative to `zero`.
+/// Compares update times. Those of `target` are relative to `zero`.
 fn compare_updates(
     target: &TopologyDescription,
     actual: &TopologyDescription,

@@ -14,8 +14,8 @@ use crate::host::Host;
 use crate::running::{Topology, TopologyBuilder};
 use crate::running::{builder, check_nothing_left};
 
-/// The maximum number of clock advances until a server is checked: one to the end of the pause
-/// between its checks, and one more if another server used that.
+/// The maximum number of clock advances until a server is checked. Usually one is enough, but other
+/// servers may be checked first.
 const MAX_ADVANCES: usize = 16;
 
 /// The scripted environment of a topology.
@@ -28,7 +28,7 @@ pub(super) struct Harness<'h> {
 }
 
 impl<'h> Harness<'h> {
-    /// Creates an environment in which requests wait for the script.
+    /// Creates an environment in which requests wait until the script answers them.
     pub(super) fn new(host: &'h Host) -> Self {
         let clock = ManualClock::default();
         clock.advance_to(Instant::from_millis(1));
@@ -41,7 +41,7 @@ impl<'h> Harness<'h> {
         }
     }
 
-    /// Creates an environment in which connections also wait for the script.
+    /// Creates an environment in which connections also wait for the script before they open.
     pub(super) fn slow(host: &'h Host) -> Self {
         let harness = Self::new(host);
         let servers = harness.servers.clone().holding_connections();
@@ -70,7 +70,7 @@ impl<'h> Harness<'h> {
         self.clock.now()
     }
 
-    /// Runs tasks until all of them wait for the script.
+    /// Runs tasks until all of them are waiting for the script.
     pub(super) fn settle(&self) {
         self.host.block_on(self.settled());
     }
@@ -96,7 +96,7 @@ impl<'h> Harness<'h> {
         Err(format!("{address} was not checked"))
     }
 
-    /// Answers the next check of the server at `address`, and then settles.
+    /// Answers the next check of the server at `address`, and waits until its effects are complete.
     pub(super) fn answer(
         &self,
         address: &ServerAddress,
@@ -108,7 +108,7 @@ impl<'h> Harness<'h> {
         Ok(())
     }
 
-    /// Closes `topology`. Fails if it leaves anything behind.
+    /// Closes `topology`. Fails if a task, connection or pool is left.
     pub(super) fn close(&self, topology: &Topology) -> Result<(), String> {
         self.host.block_on(topology.close());
         self.settle();

@@ -1,4 +1,4 @@
-//! Discovery and monitoring tests, through the engine.
+//! Runs discovery and monitoring tests through the engine.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! Server selection tests, through the engine.
+//! Runs server selection tests through the engine.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -18,8 +18,8 @@ use crate::{
     selection::file::{InWindowFile, RttFile, SelectionFile},
 };
 
-/// Runs a file of `server-selection/tests/server_selection` or `max-staleness/tests`: brings a
-/// running topology to the description and selects from it, both immediately and waiting.
+/// Runs a file from `server-selection/tests/server_selection` or `max-staleness/tests`: brings a
+/// running topology to the description, and selects servers both without and with waiting.
 pub fn select(host: &Host, file: &Value) -> Result<(), String> {
     let file = SelectionFile::parse(file)?;
     let Some(criteria) = file.criteria()? else {
@@ -41,7 +41,7 @@ pub fn select(host: &Host, file: &Value) -> Result<(), String> {
     harness.close(&topology)
 }
 
-/// Checks that a waiting selection returns a server of the window or times out.
+/// Checks that a waiting selection returns a server in `window`, or times out if there is none.
 fn check_waiting(
     harness: &Harness<'_>,
     topology: &Topology,
@@ -75,8 +75,8 @@ fn wait(
     let (settled, clock) = (harness.settled(), harness.clock.clone());
     let end = harness.now() + timeout;
     let meanwhile = async move {
-        // The selection was polled first, so it is waiting and the requested checks are in
-        // progress.
+        // The selection was polled first, so it is already waiting, and the checks it requested are
+        // in progress.
         settled.await;
         clock.advance_to(end);
     };
@@ -88,8 +88,8 @@ fn wait(
         .ok_or_else(|| "the host has not run the selection".to_owned())
 }
 
-/// Runs a file of `server-selection/tests/in_window`: while operations are in progress on the
-/// servers of a running topology, others begin and end.
+/// Runs a file from `server-selection/tests/in_window`: operations begin and end while others are
+/// in progress on the servers of a running topology.
 pub fn in_window(host: &Host, file: &Value) -> Result<(), String> {
     let file = InWindowFile::parse(file)?;
     let harness = Harness::slow(host);
@@ -117,7 +117,7 @@ pub fn in_window(host: &Host, file: &Value) -> Result<(), String> {
     harness.close(&topology)
 }
 
-/// Runs a file of `server-selection/tests/rtt` with a server whose replies are delayed.
+/// Runs a file from `server-selection/tests/rtt` with a server whose replies are delayed.
 pub fn rtt(host: &Host, file: &Value) -> Result<(), String> {
     let file = RttFile::parse(file)?;
     let harness = Harness::new(host);

@@ -11,7 +11,7 @@ use sdam_core::{
 
 pub(crate) const SET_NAME: &str = "rs";
 
-/// Adds seeds for all servers of `target` and the extra ones to `options`.
+/// Adds all servers of `target` and the extra seeds to the seeds in `options`.
 pub(crate) fn with_seeds(options: Options, target: &TopologyDescription) -> Options {
     let seeds = members(target).into_iter().chain(extra_seeds(target)).collect();
     let options = options.with_seeds(seeds);
@@ -31,10 +31,10 @@ pub(crate) fn members(target: &TopologyDescription) -> Vec<ServerAddress> {
     servers.map(|server| server.address.clone()).collect()
 }
 
-/// Returns extra seeds that are not in the target description but are needed to reach it.
+/// Returns additional seeds that are needed to reach the target description, but are not in it.
 ///
-/// A topology loses all servers if its seeds, at least two, turn out to be standalone servers. To
-/// get a possible primary, another server must report it.
+/// A topology without servers results from two seeds that turn out to be standalone servers. A
+/// server becomes a possible primary only if another server names it as the primary.
 pub(crate) fn extra_seeds(target: &TopologyDescription) -> Vec<ServerAddress> {
     let number = match target.servers() {
         [] => 2,
@@ -103,7 +103,7 @@ pub(crate) fn encode(document: &Document) -> Result<Vec<u8>, String> {
     document.to_vec().map_err(|error| error.to_string())
 }
 
-/// Compares everything relevant to selection except the times of updates.
+/// Compares everything that is relevant to selection, except update times.
 pub(crate) fn compare(
     target: &TopologyDescription,
     actual: &TopologyDescription,

@@ -48,7 +48,7 @@ impl EventLog {
         Ok(events)
     }
 
-    /// Fails unless the remaining events properly end a closed topology.
+    /// Fails unless the remaining events are those of a properly closed topology.
     pub(crate) fn end(mut self, topology: ObjectId) -> Result<(), String> {
         let events = self.take(topology)?;
         if !self.in_progress.is_empty() {

@@ -1,4 +1,4 @@
-//! The expected results of selection in both modes.
+//! The expected results of selections in both modes, multi-threaded and single-threaded.
 
 use std::{
     collections::BTreeSet,
@@ -12,13 +12,13 @@ use sdam_select::{candidate::Candidates, criteria::Criteria};
 
 use super::lock;
 
-/// The currently selected server; `None` if none is suitable.
+/// The server that is selected now; `None` if no server is suitable.
 pub(crate) type Selected = Result<Option<ServerAddress>, String>;
 
-/// The number of selections: enough to select every server of a latency window.
+/// The number of selections, which is enough to select every server in a latency window.
 const DRAWS: usize = 256;
 
-/// Checks that a selection that cannot succeed fails without waiting.
+/// Checks that a selection with invalid criteria fails with the right error.
 pub(crate) fn check_refusal<S: Debug>(outcome: Result<S, SelectionError>) -> Result<(), String> {
     match outcome {
         Err(SelectionError::InvalidCriteria(_)) => Ok(()),
@@ -48,7 +48,7 @@ pub(crate) fn check_suitable(
     Err(format!("suitable_servers are {received:?}, expected {expected:?}"))
 }
 
-/// Checks that exactly the servers of the window are selected.
+/// Checks that exactly the servers in the window are selected.
 pub(crate) fn check_window(
     mut select: impl FnMut(&Criteria) -> Selected,
     criteria: &Criteria,

@@ -1,4 +1,5 @@
-//! Tests that a file with a wrong expectation fails in pure code and for both kinds of topology.
+//! Tests that a file with a wrong expectation fails, both in pure code and with both kinds of
+//! topology.
 
 use serde_json::{Value, json};
 

@@ -17,11 +17,11 @@ use crate::running::deployment::{
     with_seeds,
 };
 
-/// Creates a topology in `harness` and brings it to `target`: the same types, round-trip times and
-/// tags, and all inputs of the staleness formula. Also returns the duration of the scan.
+/// Creates a topology in `harness` and brings it to `target`, with the same types, round-trip
+/// times, tags, and inputs to the staleness formula. Also returns the duration of the scan.
 ///
-/// Unknown servers are unreachable. So are possible primaries: a scan checks them like any other
-/// server (SDAM: "Scanning order"), so none remains afterwards.
+/// Unknown servers are unreachable. So are possible primaries, because a scan checks them like
+/// other servers (SDAM: "Scanning order"), so that none remains afterwards.
 ///
 /// A scan checks servers one after another, so update times differ from those of `target`. With a
 /// primary, only the time between a server's last write and its update counts (Max Staleness:
@@ -41,7 +41,7 @@ pub(super) fn drive_to(
     for extra in &extra_seeds(&target) {
         harness.serve(extra, Duration::ZERO, fixed_reply(Some(standalone_hello(25)?)));
     }
-    // No update may be earlier than in `target`.
+    // An update must not be earlier than in `target`.
     let updates = target.servers().iter();
     let updates = updates.filter_map(|server| server.last_update_time);
     harness.advance_to(updates.max().unwrap_or_default());
@@ -85,8 +85,8 @@ fn scannable(target: &TopologyDescription) -> TopologyDescription {
     TopologyDescription::new(target.topology_type(), servers)
 }
 
-/// Returns the target server with another update time. If `moves`, its last write is shifted as
-/// well.
+/// Returns the target server with another update time. If `moves` is true, its last write is
+/// shifted as well.
 fn updated(
     server: &ServerDescription,
     update: Instant,

@@ -1,4 +1,4 @@
-//! The clock and servers of one topology, whose futures are never pending.
+//! The clock and servers for one topology, whose futures are never pending.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ use sdam_transport::{clock::Clock, runtime::Backend};
 use crate::running::{ScanTopology, TopologyBuilder};
 use crate::running::{builder, check_nothing_left};
 
-/// The environment of a topology.
+/// The environment for a topology.
 #[derive(Debug)]
 pub(super) struct Harness {
     clock: ManualClock,
@@ -19,7 +19,7 @@ pub(super) struct Harness {
 }
 
 impl Harness {
-    /// Creates an environment without reachable servers.
+    /// Creates an environment in which no server is reachable.
     pub(super) fn new() -> Self {
         let clock = ManualClock::jumping();
         Self {
@@ -55,7 +55,7 @@ impl Harness {
         self.clock.advance_to(instant);
     }
 
-    /// Closes `topology`. Fails if it leaves anything behind.
+    /// Closes `topology`. Fails if a connection or pool is left.
     pub(super) fn close(&self, topology: &mut ScanTopology) -> Result<(), String> {
         topology.close();
         check_nothing_left(&[

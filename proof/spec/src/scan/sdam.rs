@@ -1,4 +1,4 @@
-//! Discovery and monitoring tests, in single-threaded mode.
+//! Runs discovery and monitoring tests in single-threaded mode.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -21,14 +21,14 @@ use crate::{running::events::EventLog, sdam::Subject};
 /// The delay of replies.
 const DELAY: Duration = Duration::from_millis(1);
 
-/// Checks one file of `server-discovery-and-monitoring/tests`: each reply of a phase answers one
-/// check. Also checks that the server is not checked more often, that events are numbered without
-/// gaps, that every heartbeat ends, and that closing leaves no connection.
+/// Checks one file from `server-discovery-and-monitoring/tests`. Each reply in a phase answers one
+/// check. Also checks that servers are not checked more often, that events are numbered without
+/// gaps, that every heartbeat ends, and that no connection is left after closing.
 pub fn check(file: &Value) -> Result<(), String> {
     crate::sdam::check(file, Scanned::start)
 }
 
-/// A topology whose servers are checked one by one, as the script requires.
+/// A topology whose servers are checked one by one, when the script requires it.
 struct Scanned {
     harness: Harness,
     topology: ScanTopology,
@@ -62,8 +62,9 @@ impl Subject for Scanned {
 
     fn respond(&mut self, server: &ServerDescription, reply: Option<&[u8]>) -> Result<(), String> {
         let address = &server.address;
-        // SDAM: "Network or command error during server check": if the connection to a known server
-        // breaks, the server is immediately checked once more, and this connection breaks as well.
+        // If the connection to a known server breaks, the server is immediately checked once more
+        // (SDAM: "Network or command error during server check"). The new connection breaks as
+        // well.
         let times = if reply.is_none() && server.server_type.is_available() { 2 } else { 1 };
         self.harness.serve(address, DELAY, fixed_reply(reply.map(<[u8]>::to_vec)));
         ready(self.topology.check(server.id))?;

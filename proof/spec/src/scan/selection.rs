@@ -1,4 +1,4 @@
-//! Server selection tests, in single-threaded mode.
+//! Runs server selection tests in single-threaded mode.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -24,8 +24,8 @@ use crate::{
     selection::file::{InWindowFile, RttFile, SelectionFile},
 };
 
-/// Checks one file of `server-selection/tests/server_selection` or `max-staleness/tests`: a scan
-/// produces the description, and servers are selected from it, with and without
+/// Checks one file from `server-selection/tests/server_selection` or `max-staleness/tests`. A scan
+/// produces the description, and servers are selected from it with and without
 /// `serverSelectionTryOnce`.
 pub fn select(file: &Value) -> Result<(), String> {
     let file = SelectionFile::parse(file)?;
@@ -60,8 +60,8 @@ pub fn select(file: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that a server in the window is selected, or that the selection fails for the right reason
-/// and in time. The last scan has just ended, and a scan takes the time `scan`.
+/// Checks that a server in the window is selected, or that the selection fails in time and for the
+/// right reason. The last scan has just ended. A scan takes the time `scan`.
 pub(super) fn check_timeout(
     topology: &mut ScanTopology,
     scan: Duration,
@@ -101,7 +101,7 @@ fn try_select(topology: &mut ScanTopology, criteria: &Criteria) -> Selected {
     }
 }
 
-/// Checks one file of `server-selection/tests/in_window`: the selection frequency of each server.
+/// Checks the selection frequency of each server in a file from `server-selection/tests/in_window`.
 pub fn in_window(file: &Value) -> Result<(), String> {
     let file = InWindowFile::parse(file)?;
     let harness = Harness::new();
@@ -110,8 +110,8 @@ pub fn in_window(file: &Value) -> Result<(), String> {
     harness.close(&mut topology)
 }
 
-/// Checks one file of `server-selection/tests/rtt`: the average of a server that delays the replies
-/// to successive checks.
+/// Checks one file from `server-selection/tests/rtt`: the average round-trip time of a server that
+/// delays its replies to successive checks.
 pub fn rtt(file: &Value) -> Result<(), String> {
     let file = RttFile::parse(file)?;
     let harness = Harness::new();

@@ -1,4 +1,4 @@
-//! The state machine of a whole deployment, with connections that answer at once.
+//! The state machine of a whole deployment. Its connections open immediately.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -28,9 +28,9 @@ pub(super) fn check(file: &Value) -> Result<(), String> {
 struct Driven {
     deployment: Deployment,
     now: Instant,
-    /// The connections on which a check waits for an answer.
+    /// The connections on which checks wait for answers.
     asked: BTreeMap<ServerId, (ConnId, Asked)>,
-    /// The pool generations according to the calls to the pools.
+    /// The pool generations, derived from the calls to the pools.
     generations: BTreeMap<ServerId, Generation>,
     events: Vec<EventKind>,
 }
@@ -101,10 +101,11 @@ impl Driven {
         }
     }
 
-    /// Returns the connection on which a check of the server waits for its reply.
+    /// Returns the connection on which a check of the server waits for the reply.
     fn connection(&mut self, server: ServerId) -> Option<ConnId> {
         if !self.asked.contains_key(&server) {
-            // The files do not specify the time since the last check.
+            // The files do not specify how much time has passed since the last check, so one is
+            // made due.
             self.now = self.now + Duration::from_secs(1);
             self.handle(Input::Due { timer: Timer::Server(server), wanted: true });
         }

@@ -13,7 +13,7 @@ use super::{
     same,
 };
 
-/// The events of a file: the descriptions and their order are compared.
+/// The events whose order and descriptions a file specifies.
 const COMPARED: [EventName; 6] = [
     EventName::TopologyOpening,
     EventName::TopologyDescriptionChanged,
@@ -23,7 +23,7 @@ const COMPARED: [EventName; 6] = [
     EventName::ServerClosed,
 ];
 
-/// An event with the fields that a file specifies.
+/// An expected event, with the fields that a file specifies.
 #[derive(Debug, Deserialize)]
 #[serde(try_from = "BTreeMap<String, EventFields>")]
 pub(super) struct ExpectedEvent {
@@ -44,7 +44,7 @@ struct EventFields {
 impl TryFrom<BTreeMap<String, EventFields>> for ExpectedEvent {
     type Error = String;
 
-    /// Reads an event by its name in the form `server_opening_event`.
+    /// Reads an event whose key is its name, such as `server_opening_event`.
     fn try_from(event: BTreeMap<String, EventFields>) -> Result<Self, String> {
         let (key, fields) = event.into_iter().next().ok_or("an event has no name")?;
         let text = key.replace('_', "");
@@ -96,9 +96,9 @@ fn describe(
     address.map_or(Ok(()), |address| write!(f, " of {address}"))
 }
 
-/// Compares the events of discovery and monitoring among `actual` with `expected`: their number,
-/// their order, and the fields in the file. Adjacent opening events may come in any order, as may
-/// adjacent closing events.
+/// Compares the monitoring events in `actual` with `expected`: their number, their order, and the
+/// fields that the file specifies. Adjacent opening events may have any order, as may adjacent
+/// closing events.
 pub(super) fn compare(expected: &[ExpectedEvent], actual: &[EventKind]) -> Result<(), String> {
     let mut expected: Vec<_> = expected.iter().collect();
     let mut actual: Vec<_> =
@@ -121,7 +121,7 @@ pub(super) fn compare(expected: &[ExpectedEvent], actual: &[EventKind]) -> Resul
     Err(format!("there are {} events, expected {}{extra}", actual.len(), expected.len()))
 }
 
-/// Sorts each run of events of the same kind whose relative order does not matter.
+/// Sorts each run of events whose order does not matter.
 fn sort_unordered_runs<'e, T>(
     events: &mut [&'e T],
     key: impl Fn(&'e T) -> (EventName, Option<&'e ServerAddress>),

@@ -1,4 +1,4 @@
-//! Expected descriptions: an absent key asserts nothing, and `null` asserts that a field is absent.
+//! Expected descriptions. An absent key asserts nothing; `null` asserts that the field is absent.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,11 +15,11 @@ use serde_json::{Map, Value, json};
 use super::same;
 use crate::fields::read;
 
-/// The fields of a description in a file.
+/// The fields of a description, as written in a file.
 pub(super) type Fields = Map<String, Value>;
 
-/// Compares a topology with its expected description, which has the servers by address or in a
-/// list.
+/// Compares a topology with its expected description, which has the servers in a map by address or
+/// in a list.
 pub(super) fn compare_topology(
     expected: &Fields,
     topology: &TopologyDescription,
@@ -88,7 +88,7 @@ fn compare_fields(prefix: &str, expected: &Fields, actual: &Value) -> Result<(),
             (Value::Object(fields), Value::Object(_)) => {
                 compare_fields(&format!("{path}."), fields, actual)?;
             }
-            // The text of an error only needs to contain the expected text.
+            // An error message only has to contain the expected string.
             (Value::String(part), Value::String(text)) if key == "error" && text.contains(part) => {
             }
             _ => {
@@ -102,7 +102,8 @@ fn compare_fields(prefix: &str, expected: &Fields, actual: &Value) -> Result<(),
     Ok(())
 }
 
-/// Returns a value of a file as descriptions are serialized: ids as text, sets sorted.
+/// Converts a value from a file to the form in which descriptions are serialized: ids as strings,
+/// sets sorted.
 fn plain(value: &Value) -> Result<Value, String> {
     Ok(match read(value)? {
         Bson::ObjectId(id) => id.to_hex().into(),

@@ -1,4 +1,4 @@
-//! The state machines alone: no task, no connection, no clock.
+//! The state machines alone, without tasks, connections or clock.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -25,11 +25,11 @@ pub fn check(file: &Value) -> Result<(), String> {
     deployment::check(file).map_err(|difference| format!("as a deployment: {difference}"))
 }
 
-/// A machine and the state that its effects produce.
+/// A state machine, and the state that its effects produce.
 struct PureMachine {
     machine: TopologyMachine,
     now: Instant,
-    /// The generations according to the calls to the pools.
+    /// The pool generations, derived from the calls to the pools.
     generations: BTreeMap<ServerId, Generation>,
     events: Vec<EventKind>,
 }
@@ -118,7 +118,7 @@ impl Subject for PureMachine {
     }
 }
 
-/// Returns the error of a connection that the test file breaks.
+/// Returns the error for a connection that the test file breaks.
 pub(super) fn broken() -> Error {
     Error::new(ErrorKind::Network, Stage::Hello, "network error of the test file")
 }

@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::{events::ExpectedEvent, outcome::Fields};
 use crate::{fields::read, running::deployment::encode};
 
-/// A file. Unknown keys are refused, so everything in it is checked.
+/// A file. Unknown keys are rejected, so everything in the file is checked.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Script {
@@ -87,7 +87,7 @@ impl TryFrom<(ServerAddress, Document)> for Response {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "ApplicationErrorFormat")]
 pub(super) struct ApplicationError {
-    /// The server to which the connection leads.
+    /// The server at the other end of the connection.
     pub(super) address: ServerAddress,
     /// The connection's generation; `None` for the pool's current one.
     generation: Option<Generation>,
@@ -147,7 +147,7 @@ impl TryFrom<ApplicationErrorFormat> for ApplicationError {
     }
 }
 
-/// The message of an error for which the file has none.
+/// The message of errors for which the file specifies none.
 const MESSAGE: &str = "simulated error";
 
 impl Script {
@@ -166,8 +166,8 @@ impl Script {
 }
 
 impl ApplicationError {
-    /// Returns the report of a pool whose generation is `current`; `None` if the reply contains no
-    /// error that concerns the server.
+    /// Returns the report from a pool whose generation is `current`; `None` if the reply contains
+    /// no error that concerns the server.
     pub(super) fn report(&self, current: Generation) -> Option<ErrorReport> {
         let generation = self.generation.unwrap_or(current);
         let report = ErrorReport::new(generation, self.error.clone()?);

@@ -1,4 +1,4 @@
-//! The formats of the selection files.
+//! The formats of the server selection files.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -32,7 +32,7 @@ pub(crate) struct SelectionFile {
     pub(crate) window: BTreeSet<ServerAddress>,
 }
 
-/// A file of `server-selection/tests/server_selection` or `max-staleness/tests`.
+/// A file from `server-selection/tests/server_selection` or `max-staleness/tests`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Selection {
@@ -59,7 +59,7 @@ enum Operation {
 }
 
 impl SelectionFile {
-    /// Reads a file. Servers may be missing only if an error is expected.
+    /// Reads a file. The expected servers may be absent only if an error is expected.
     pub(crate) fn parse(file: &Value) -> Result<Self, String> {
         let file: Selection = read(file)?;
         let expected = |key: &str, servers: Option<Vec<ServerFields>>| match servers {
@@ -128,7 +128,7 @@ struct Frequencies {
 }
 
 impl InWindowFile {
-    /// Reads a file of `server-selection/tests/in_window`.
+    /// Reads a file from `server-selection/tests/in_window`.
     pub(crate) fn parse(file: &Value) -> Result<Self, String> {
         let file: InWindow = read(file)?;
         let loads = file.mocked_topology_state.into_iter();
@@ -159,7 +159,7 @@ impl InWindowFile {
             && self.frequencies.keys().eq(servers.iter().copied())
     }
 
-    /// Calls `choose` as often as the file requires, and compares the frequencies of the servers.
+    /// Calls `choose` as often as the file requires, and compares how often each server was chosen.
     pub(crate) fn compare(
         &self,
         mut choose: impl FnMut() -> Result<Option<ServerAddress>, String>,
@@ -172,7 +172,7 @@ impl InWindowFile {
         for (address, expected) in &self.frequencies {
             let times = chosen.get(address).copied().unwrap_or_default();
             let actual = times as f64 / self.iterations as f64;
-            // Frequencies of 0 and 1 are exact.
+            // Frequencies of 0 and 1 must be exact.
             let exact = [0.0, 1.0].contains(expected);
             let tolerance = if exact { 0.0 } else { self.tolerance };
             if (actual - expected).abs() > tolerance {
@@ -186,7 +186,7 @@ impl InWindowFile {
     }
 }
 
-/// A new sample of a moving average, in milliseconds.
+/// A moving average of round-trip times and its new sample, in milliseconds.
 pub(crate) struct RttFile {
     pub(crate) before: Option<f64>,
     pub(crate) sample: f64,
@@ -201,7 +201,7 @@ struct RttFormat {
     new_avg_rtt: f64,
 }
 
-/// The previous average: a number, or the text `NULL`.
+/// The previous average: a number, or the string `NULL`.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Before {
@@ -216,7 +216,7 @@ enum Null {
 }
 
 impl RttFile {
-    /// Reads a file of `server-selection/tests/rtt`.
+    /// Reads a file from `server-selection/tests/rtt`.
     pub(crate) fn parse(file: &Value) -> Result<Self, String> {
         let file: RttFormat = read(file)?;
         Ok(Self {
@@ -238,7 +238,7 @@ impl RttFile {
     }
 }
 
-/// A topology description. Its wire versions are not checked.
+/// A topology description in a file. Its wire versions are not checked.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TopologyFields {

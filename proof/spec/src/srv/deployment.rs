@@ -1,4 +1,4 @@
-//! Clients of the simulated deployments to which the seeds lead.
+//! Clients of simulated deployments, which they reach through the seeds.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -17,10 +17,10 @@ use sdam_sim::{
 use super::{File, compare, zone};
 use crate::running::judged;
 
-/// The maximum virtual time until the servers are known.
+/// The maximum virtual time until all servers are discovered.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The deployment of a folder.
+/// The kind of deployment that a folder's files require.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
     /// Three members.
@@ -58,7 +58,7 @@ pub(super) fn discover(kind: Kind, options: Options, file: &File) -> Result<(), 
     })
 }
 
-/// Discovers the servers like [`discover`], in single-threaded mode.
+/// Discovers the servers as [`discover`] does, in single-threaded mode.
 pub(super) fn scan(kind: Kind, options: Options, file: &File) -> Result<(), String> {
     let sim = start(kind, &options);
     let builder = TopologyBuilder::new(judged(options)?);
@@ -85,7 +85,7 @@ fn check(description: &TopologyDescription, file: &File) -> Result<(), String> {
     compare("hosts", &hosts, file.hosts.as_deref(), file.num_hosts)
 }
 
-/// Starts the deployment of the folder, with TLS if the client uses it.
+/// Starts a deployment of this kind, with TLS if the client uses it.
 fn start(kind: Kind, options: &Options) -> Sim {
     let hosts = |host: &'static str, ports: &'static [u16]| {
         ports.iter().map(move |port| ServerAddress::new(host, *port))
@@ -99,7 +99,8 @@ fn start(kind: Kind, options: &Options) -> Sim {
     let sim = Sim::new(1, &blueprint);
     for (number, member) in (0..).zip(members()) {
         let Kind::ReplicaSet = kind else { break };
-        // The seeds are other names of the members, which the set does not know.
+        // The seeds are alternative names for the members. The set's own configuration does not
+        // contain them.
         let member_id = MemberId(number);
         let names = [member.host(), zone::HOST, zone::SUB_HOST];
         sim.tls().set_certificate(member_id, Certificate::new(names));

@@ -2,7 +2,7 @@ use serde_json::json;
 
 use super::*;
 
-/// A change of a file.
+/// A modification of a test file.
 type Change = fn(&mut Json);
 
 fn check_file(file: &Json) -> Result<(), String> {

@@ -1,4 +1,4 @@
-//! The zone of the tests (Initial DNS Seedlist Discovery: "Test Setup").
+//! The DNS zone for the tests (Initial DNS Seedlist Discovery: "Test Setup").
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ pub const TTL: Duration = Duration::from_secs(86_400);
 
 /// The host in most records.
 pub const HOST: &str = "localhost.test.build.10gen.cc";
-/// The host in a record of a deeper domain.
+/// The host in the record with a deeper domain.
 pub const SUB_HOST: &str = "localhost.sub.test.build.10gen.cc";
 
 /// The SRV records: name, target and port.
 ///
-/// `test4` and `test9` intentionally have none, nor has `10gen.cc`. The setup lists one record of
-/// `test22`, but its test expects two, like the polling tests. The last two records are for later
-/// tests of SRV names that are also host names.
+/// `test4`, `test9` and `10gen.cc` intentionally have none. "Test Setup" lists one record for
+/// `test22`, but its test expects two, as do the polling tests. The last two records are for newer
+/// tests whose SRV names are also host names.
 pub const SRV: &[(&str, &str, u16)] = &[
     ("_mongodb._tcp.test1.test.build.10gen.cc", HOST, 27017),
     ("_mongodb._tcp.test1.test.build.10gen.cc", HOST, 27018),

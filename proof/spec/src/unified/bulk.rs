@@ -1,4 +1,4 @@
-//! Writes of several documents, and their results.
+//! Bulk writes and their results.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,12 @@ use super::{
 };
 use crate::fields::read;
 
-/// The arrays of single writes by command name.
+/// The names of write commands, and of their arrays of single writes.
 const STATEMENTS: [(&str, &str); 3] =
     [("insert", "documents"), ("update", "updates"), ("delete", "deletes")];
 
-/// Returns the commands of a collection's `bulkWrite`: one for each run of writes of the same kind.
+/// Returns the commands for a collection's `bulkWrite`: one for each run of writes of the same
+/// kind.
 pub(super) fn of_collection(mut arguments: Map<String, Value>) -> Result<Vec<Step>, String> {
     let requests = arguments.remove("requests").unwrap_or_default();
     let ordered = arguments.remove("ordered").unwrap_or(Value::Bool(true));
@@ -42,7 +43,7 @@ pub(super) fn of_collection(mut arguments: Map<String, Value>) -> Result<Vec<Ste
     Ok(steps)
 }
 
-/// Returns the name and the items of the array of single writes.
+/// Returns the command's array of single writes and its name.
 fn statements(body: &Document) -> (&'static str, &[Bson]) {
     let found = STATEMENTS.iter().find_map(|(_, key)| {
         let items = body.get_array(key).ok()?;
@@ -58,7 +59,7 @@ fn refuse_rest(arguments: &Map<String, Value>) -> Result<(), String> {
     }
 }
 
-/// Returns the command of a client's `clientBulkWrite`.
+/// Returns the command for a client's `clientBulkWrite`.
 pub(super) fn of_client(mut arguments: Map<String, Value>) -> Result<Step, String> {
     let models = arguments.remove("models").unwrap_or_default();
     let ordered = arguments.remove("ordered") != Some(Value::Bool(false));
@@ -103,7 +104,7 @@ pub(super) fn of_client(mut arguments: Map<String, Value>) -> Result<Step, Strin
     Ok(Step { kind, body })
 }
 
-/// Returns the numbers and ids of the documents written by commands.
+/// Returns the numbers and ids of the documents that the commands wrote.
 pub(super) fn written(steps: &[Step], replies: &[Document]) -> Value {
     let count = |reply: &Document, key: &str| reply.get_i32(key).unwrap_or_default();
     let [mut inserted, mut matched, mut modified, mut deleted] = [0; 4];

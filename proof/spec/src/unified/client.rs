@@ -1,4 +1,4 @@
-//! A client entity.
+//! Client entities.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,11 +23,11 @@ use super::{
 };
 use crate::recorder::Recorder;
 
-/// The format's time limit for waiting for an event.
+/// The time limit for waiting for an event, as set by the test format.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// The minimum pause between checks. Tests may use it for clients that do not set one.
+/// The minimum heartbeat interval. Tests may use it for clients that do not set an interval.
 const HEARTBEAT_FREQUENCY: Duration = Duration::from_millis(500);
-/// Commands whose events tests do not expect (unified test format: "configureFailPoint").
+/// Commands whose events are not recorded (unified test format: "configureFailPoint").
 const UNRECORDED: [&str; 1] = ["configureFailPoint"];
 
 /// A client and its recorded events.
@@ -35,20 +35,20 @@ pub(super) struct Client {
     driver: Arc<Driver>,
     recorder: Recorder,
     sink: Arc<ChannelSink>,
-    /// Names of the events that the test observes; others are recorded for log messages.
+    /// The names of the events that the test observes. Other events are recorded for log messages.
     observed: Interest,
     unrecorded: Vec<String>,
     log: LogConfig,
 }
 
-/// The published events and logs of a client.
+/// The events and log messages that a client published.
 pub(super) struct Published {
     pub(super) events: Vec<Event>,
     pub(super) messages: Vec<Message>,
 }
 
 impl Client {
-    /// Starts a client of the deployment at `uri` with the settings of `client`.
+    /// Starts a client of the deployment at `uri`, configured as `client` specifies.
     pub(super) fn start(
         uri: &str,
         runtime: &Runtime,
@@ -88,7 +88,7 @@ impl Client {
         self.recorder.wait_for(&*clock, limit, is_ready).await
     }
 
-    /// Returns the executor of the client's operations.
+    /// Returns the driver that runs the client's operations.
     pub(super) fn driver(&self) -> Arc<Driver> {
         Arc::clone(&self.driver)
     }
@@ -131,7 +131,7 @@ impl Client {
         }
     }
 
-    /// Appends a library to the metadata of later connections.
+    /// Adds a wrapping library to the metadata that new connections send.
     pub(super) fn append_metadata(&self, info: &DriverInfoOptions) -> Result<(), String> {
         let mut library = DriverInfo::new(&info.name);
         if let Some(version) = &info.version {
@@ -144,12 +144,12 @@ impl Client {
         appended.map(drop).map_err(|error| error.to_string())
     }
 
-    /// Closes the client; may be called repeatedly.
+    /// Closes the client. May be called repeatedly.
     pub(super) async fn close(&self) {
         self.driver.close().await;
     }
 
-    /// Closes the client and returns everything that was published before.
+    /// Closes the client, and returns everything that it published before.
     pub(super) async fn end(mut self) -> Published {
         self.flush().await;
         self.close().await;
@@ -181,14 +181,16 @@ impl Client {
 
 /// Returns whether a test observes `event`.
 fn is_recorded(observed: Interest, event: &EventKind) -> bool {
-    // The topology publishes every clear, but a pool publishes only a clear that pauses it.
+    // The topology publishes every clear, but pools in the tests publish only a clear that pauses
+    // them.
     let is_published = !matches!(event, EventKind::PoolCleared { clear, .. } if clear.was_paused);
     observed.contains(event.name()) && is_published
 }
 
-/// Builds the options of a client of the deployment at `uri`.
+/// Builds the options for a client of the deployment at `uri`.
 fn options(uri: &str, client: &ClientEntity) -> Result<Options, String> {
-    // Members are discovered, but mongoses must be listed. A client gets several only on request.
+    // Members are discovered, but mongoses must be listed. A client uses several mongoses only if
+    // its entity requires it.
     let mut uri = if client.use_multiple_mongoses || uri.contains("replicaSet=") {
         uri.to_owned()
     } else {
@@ -213,7 +215,7 @@ fn options(uri: &str, client: &ClientEntity) -> Result<Options, String> {
     Ok(options)
 }
 
-/// Returns a connection string without the hosts after the first.
+/// Returns the connection string with only its first host.
 fn with_one_host(uri: &str) -> String {
     match uri.split_once(',') {
         None => uri.to_owned(),

@@ -1,4 +1,4 @@
-//! Helper calls: their commands, and the results from the replies.
+//! The commands for helper methods, and the results from the replies.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use super::{
 };
 use crate::fields::{Preference, read};
 
-/// A helper call with its arguments.
+/// A call of a helper method, with its arguments.
 #[derive(Clone, Debug)]
 pub(super) struct Method {
     steps: Vec<Step>,
     pub(super) answer: Answer,
-    /// `readPreference`; only commands of the application have it.
+    /// `readPreference`. Only `runCommand` and the like have it.
     pub(super) preference: Option<Preference>,
     /// The name of the session entity.
     pub(super) session: Option<String>,
@@ -36,13 +36,13 @@ pub(super) enum Scope<'n> {
 }
 
 impl Method {
-    /// Reads a call. An error names the argument.
+    /// Reads a call. Errors name the argument that is wrong.
     pub(super) fn read(name: &str, mut arguments: Map<String, Value>) -> Result<Self, String> {
         let mut take = |key: &str| arguments.remove(key);
         let preference = take("readPreference").map(|value| read(&value));
         let session = take("session").map(|value| read(&value));
         let timeout = take("timeoutMS").map(|value| read(&value));
-        // `cursorLifetime` is the default, so it has no effect.
+        // The mode `cursorLifetime` is the default, so it has no effect.
         take("timeoutMode")
             .filter(|mode| mode != "cursorLifetime")
             .map_or(Ok(()), |mode| Err(format!("unknown timeoutMode {mode}")))?;
@@ -74,14 +74,15 @@ impl Method {
         })
     }
 
-    /// Returns the commands of the call in its scope.
+    /// Returns the commands for the call, in the given scope.
     pub(super) fn steps(&self, scope: Scope<'_>) -> Vec<Step> {
         let mut steps = self.steps.clone();
         for Step { body, .. } in &mut steps {
             if let Some((_, target @ Bson::String(_))) = body.iter_mut().next()
                 && target.as_str() == Some("$")
             {
-                // For a database or a client, collection commands have the target 1.
+                // On a database or client, commands such as `aggregate` have the target 1 in place
+                // of a collection.
                 *target = match scope {
                     Scope::Client | Scope::Database => Bson::Int32(1),
                     Scope::Collection(name) => name.into(),
@@ -99,7 +100,7 @@ impl Method {
         steps
     }
 
-    /// Returns the result of an operation whose commands were answered with `replies`.
+    /// Returns the result of an operation whose commands received `replies`.
     pub(super) fn result(&self, replies: &[Document]) -> Value {
         let last = replies.last();
         let first = || {
@@ -125,7 +126,7 @@ impl Method {
     }
 }
 
-/// Converts a value to relaxed extended JSON, the notation of the tests.
+/// Converts a value to relaxed extended JSON, which the tests use.
 pub(super) fn to_json(value: Option<&Bson>) -> Value {
     value.cloned().map_or(Value::Null, Bson::into_relaxed_extjson)
 }

@@ -22,11 +22,11 @@ pub(super) struct Cursor {
     collection: String,
     /// The cursor's id; 0 once the server has closed it.
     id: i64,
-    /// Additional fields of `getMore`.
+    /// Additional fields for `getMore`.
     get_more: Document,
-    /// The time limit of the cursor and its deadline.
+    /// The cursor's time limit and deadline.
     timeout: Option<(Duration, Instant)>,
-    /// The remaining number of documents that a find may return.
+    /// The number of documents that a `find` may still return.
     left: Option<i32>,
     batch: VecDeque<Document>,
     connection: Option<PinnedConnection>,
@@ -34,8 +34,8 @@ pub(super) struct Cursor {
 }
 
 impl Cursor {
-    /// Runs a command with a cursor and returns the cursor. `get_more` has additional fields of
-    /// `getMore`; `is_pinned` is true if the cursor keeps its connection behind a load balancer.
+    /// Runs a command that returns a cursor. `get_more` contains additional fields for `getMore`.
+    /// `is_pinned` is true if the cursor keeps its connection behind a load balancer.
     pub(super) async fn open(
         driver: Arc<Driver>,
         request: Request,
@@ -87,7 +87,7 @@ impl Cursor {
         }
     }
 
-    /// Returns the next document; `None` after the last.
+    /// Returns the next document, or `None` after the last one.
     pub(super) async fn next(&mut self) -> Result<Option<Document>, Failure> {
         if self.batch.is_empty() && self.id != 0 {
             let mut body = doc! { "getMore": self.id, "collection": &self.collection };
@@ -106,13 +106,13 @@ impl Cursor {
         Ok(self.batch.pop_front())
     }
 
-    /// Closes the cursor on the server, within `timeout` or a new time limit of the cursor, and
-    /// checks in its connection.
+    /// Closes the cursor on the server and checks in its connection. The time limit is `timeout`,
+    /// or else the cursor's, which starts again.
     pub(super) async fn close(mut self, timeout: Option<Duration>) {
         if self.id != 0 && !self.is_broken {
             let body = doc! { "killCursors": &self.collection, "cursors": [self.id] };
             let timeout = timeout.or(self.timeout.map(|(timeout, _)| timeout));
-            // Drivers ignore errors of `killCursors`.
+            // Drivers ignore errors from `killCursors`.
             let _ = self.run(body, timeout).await;
         }
     }
@@ -143,7 +143,8 @@ impl Cursor {
     }
 }
 
-/// A session with at most one transaction. It keeps the transaction's connection until it ends.
+/// A session with at most one transaction. It keeps the transaction's connection until the session
+/// ends.
 pub(super) struct Session {
     driver: Arc<Driver>,
     id: Document,

@@ -1,9 +1,9 @@
-//! The data of collections before and after a test.
+//! The contents of collections before and after a test.
 
 use bson::{Document, doc};
 use serde::Deserialize;
 
-/// The whole content of a collection.
+/// The complete contents of a collection.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct CollectionData {
@@ -13,7 +13,7 @@ pub(super) struct CollectionData {
 }
 
 impl CollectionData {
-    /// Returns the commands that replace the collection's content with this content.
+    /// Returns the commands that replace the collection's contents with these documents.
     pub(super) fn setup(&self) -> Vec<Document> {
         let concern = doc! { "w": "majority" };
         let name = &self.collection_name;
@@ -26,12 +26,12 @@ impl CollectionData {
         commands
     }
 
-    /// Returns the command that reads the content.
+    /// Returns the command that reads the collection's contents.
     pub(super) fn query(&self) -> Document {
         doc! { "find": &self.collection_name, "sort": { "_id": 1 } }
     }
 
-    /// Compares the reply to [`query`](Self::query) with the expected content.
+    /// Compares the reply to [`query`](Self::query) with the expected contents.
     pub(super) fn compare(&self, reply: &Document) -> Result<(), String> {
         let cursor = reply.get_document("cursor");
         let batch = cursor.and_then(|cursor| cursor.get_array("firstBatch"));

@@ -23,7 +23,7 @@ use sdam_transport::{pool::CommandReply, runtime::Runtime};
 use super::{helper::Kind, outcome::Failure};
 use crate::running::judged;
 
-/// The name of the session for commands without a session.
+/// The session name for commands that specify no session.
 const IMPLICIT_SESSION: &str = "";
 
 /// The client under test.
@@ -42,7 +42,7 @@ pub(super) struct Request {
     pub(super) body: Document,
     pub(super) kind: Kind,
     pub(super) preference: Option<ReadPreference>,
-    /// The time limit, which replaces the client's.
+    /// The time limit, which overrides the client's.
     pub(super) timeout: Option<Duration>,
 }
 
@@ -105,7 +105,7 @@ impl Driver {
         }
     }
 
-    /// Adds the implicit session of drivers, unless the client itself adds one.
+    /// Adds an implicit session, as drivers do, unless the client itself adds one.
     fn with_session(&self, request: &Request) -> Document {
         let mut body = request.body.clone();
         if request.kind != Kind::Single && !body.contains_key("lsid") {
@@ -115,14 +115,14 @@ impl Driver {
         body
     }
 
-    /// Ends the implicit session and closes the client; may be called repeatedly.
+    /// Ends the implicit session and closes the client. May be called repeatedly.
     pub(super) async fn close(&self) {
         if self.has_session.swap(false, Ordering::Relaxed) {
             let body = doc! { "endSessions": [session_id(IMPLICIT_SESSION)] };
             if let Ok(body) = body.to_vec() {
                 let command = Command::new("admin", &body);
                 let command = command.with_timeout(Client::END_SESSIONS_PATIENCE);
-                // Drivers ignore errors of `endSessions`.
+                // Drivers ignore errors from `endSessions`.
                 let _ = self.client.run(&command).await;
             }
         }
@@ -142,7 +142,7 @@ impl Request {
         }
     }
 
-    /// Returns the command with `body`, the body of the request.
+    /// Returns the command to run. `body` is the encoded body of the request.
     fn command<'c>(&'c self, body: &'c [u8]) -> Result<Command<'c>, Box<dyn Error>> {
         let database = &*self.database;
         let mut command = match &self.kind {

@@ -42,10 +42,10 @@ pub(super) struct ClientEntity {
     #[serde(default)]
     pub(super) observe_log_messages: LogLevels,
     pub(super) server_api: Option<ApiEntity>,
-    /// Events of sensitive commands are always published, without their documents.
+    /// The events of sensitive commands are always published, but without their documents.
     #[serde(default, rename = "observeSensitiveCommands")]
     _observe_sensitive_commands: bool,
-    /// The maximum wait until the pools have the minimum number of connections.
+    /// The maximum time until the pools have their minimum number of connections.
     #[serde(default, rename = "awaitMinPoolSizeMS")]
     pub(super) await_min_pool_size_ms: Option<u64>,
 }
@@ -115,7 +115,7 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// Returns these options, with options that are not set here taken from `other`.
+    /// Returns these options. Options that are not set are taken from `other`.
     pub(super) fn or(self, other: Self) -> Self {
         Self {
             read_concern: self.read_concern.or(other.read_concern),
