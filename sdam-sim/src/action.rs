@@ -23,7 +23,7 @@ use crate::{
 pub enum Target {
     /// The member with this id.
     Member(MemberId),
-    /// The primary; if there are two, the one elected last.
+    /// The primary. If there are two, the one elected last.
     Primary,
     /// The first secondary.
     Secondary,
@@ -51,7 +51,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// The clients' view of a change of the split horizon (M-30).
+/// The way in which clients notice that the split horizon has changed (M-30).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HorizonPolicy {
@@ -76,30 +76,30 @@ pub enum Action {
     },
     /// The member runs for election immediately.
     StepUp(Target),
-    /// The member does not run for election for `period`; zero ends an earlier period.
+    /// The member does not run for election for `period`. Zero ends an earlier period.
     ReplSetFreeze(Target, Duration),
-    /// The process is killed, without a shutdown announcement.
+    /// The process is killed without announcing its shutdown.
     Kill(Target),
     /// The process shuts down cleanly (M-31).
     Shutdown(Target),
-    /// The process is restarted; it is killed first if it is running (M-33).
+    /// The process is restarted. If it is running, it is killed first (M-33).
     Restart(Target),
     /// The process stops answering but keeps its connections open.
     Freeze(Target),
     /// The frozen process resumes where it stopped.
     Thaw(Target),
-    /// The members of one list and the members of the other are disconnected.
+    /// The members in one list are disconnected from those in the other.
     Partition(Vec<Target>, Vec<Target>),
-    /// The member is disconnected from all other members; clients still reach it.
+    /// The member is disconnected from all other members. Clients still reach it.
     Isolate(Target),
-    /// Clients cannot reach the member; other members still can.
+    /// Clients cannot reach the member. Other members still can.
     CutOff(Target),
     /// All partitions end and clients reach every member.
     Heal,
     /// The other members elect a second primary while the first stays primary until
     /// [`Action::Heal`].
     SplitBrain,
-    /// The set's members and settings change; the deployment increments the version.
+    /// The set's members and settings change. The deployment increments the version.
     Reconfig(SetConfig),
     /// One member's entry in the configuration changes.
     Edit(Target, Vec<Edit>),
@@ -111,33 +111,33 @@ pub enum Action {
     Maintenance(Target, bool),
     /// The split horizon changes.
     Horizon(HorizonPolicy),
-    /// The fail point `failCommand` is set on the member, or turned off (`None`).
+    /// The fail point `failCommand` is set on the member, or turned off by `None`.
     FailPoint(Target, Option<FailCommand>),
-    /// The member streams replies to clients that allow it (true), or answers each awaitable hello
-    /// with one reply (M-20).
+    /// If true, the member streams replies to clients that allow it; if false, it answers each
+    /// awaitable hello with one reply (M-20).
     Exhaust(Target, bool),
-    /// The member increments its topology version at this interval although nothing has changed;
-    /// `None`, or the end of the process, stops it.
+    /// The member increments its topology version at this interval although nothing has changed. It
+    /// stops on `None` or when its process ends.
     Flood(Target, Option<Duration>),
-    /// The replication lag of the member behind the primary.
+    /// The member's replication lag behind the primary is set.
     Lag(Target, Duration),
     /// The member is restarted with another release.
     Upgrade(Target, ServerVersion),
 }
 
-/// A change of one member's entry in the configuration.
+/// A change to one member's entry in the configuration.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Edit {
     /// The priority.
     Priority(f64),
-    /// The right to vote.
+    /// True if the member votes in elections.
     Votes(bool),
-    /// The visibility: true if the member is hidden from clients.
+    /// True if the member is hidden from clients.
     Hidden(bool),
-    /// The delay of the member behind the primary.
+    /// The member's replication delay behind the primary.
     Delay(Duration),
-    /// All tags.
+    /// All tags, which replace the earlier ones.
     Tags(Vec<(String, String)>),
 }
 

@@ -25,17 +25,18 @@ pub struct SetConfig {
 pub struct MemberConfig {
     /// The member's address for clients and other members.
     pub address: ServerAddress,
-    /// The election priority. Members of higher priority become primary; 0 rules that out.
+    /// The election priority. A member with a higher priority is preferred as primary. A member
+    /// with priority 0 is never primary.
     pub priority: f64,
     /// True if the member votes in elections.
     pub votes: bool,
     /// True if the member is hidden from clients.
     pub hidden: bool,
-    /// True if the member only votes.
+    /// True if the member votes but holds no data.
     pub arbiter: bool,
     /// The configured replication delay.
     pub delay: Duration,
-    /// The tags, in order.
+    /// The tags, in the order of the configuration.
     pub tags: Vec<(Arc<str>, Arc<str>)>,
 }
 
@@ -55,7 +56,7 @@ impl SetConfig {
         self.members.iter().find(|member| member.address == *address)
     }
 
-    /// Returns the entry of the member at `address`, mutable.
+    /// Returns the mutable entry of the member at `address`.
     pub fn member_mut(&mut self, address: &ServerAddress) -> Option<&mut MemberConfig> {
         self.members.iter_mut().find(|member| member.address == *address)
     }
@@ -72,7 +73,7 @@ impl SetConfig {
 }
 
 impl MemberConfig {
-    /// Creates a visible, voting, data-bearing member of priority 1.
+    /// Creates a visible, voting, data-bearing member with priority 1.
     pub fn new(address: ServerAddress) -> Self {
         Self {
             address,
@@ -92,14 +93,14 @@ impl MemberConfig {
         self
     }
 
-    /// Removes the vote; a member without a vote cannot be elected.
+    /// Removes the member's vote. A member without a vote cannot be elected.
     #[must_use]
     pub fn non_voting(mut self) -> Self {
         self.votes = false;
         self.priority(0.0)
     }
 
-    /// Hides the member from clients; it cannot be elected.
+    /// Hides the member from clients. A hidden member cannot be elected.
     #[must_use]
     pub fn hidden(mut self) -> Self {
         self.hidden = true;
@@ -113,7 +114,7 @@ impl MemberConfig {
         self.priority(0.0)
     }
 
-    /// Keeps the member `delay` behind the primary; it cannot be elected.
+    /// Keeps the member `delay` behind the primary. A delayed member cannot be elected.
     #[must_use]
     pub fn delayed(mut self, delay: Duration) -> Self {
         self.delay = delay;

@@ -1,17 +1,18 @@
-//! Recipes for tests of how a program handles failures of its deployment.
+//! Recipes for testing how a program handles failures in its deployment.
 //!
-//! Each test has four parts: a world with a seed, the program, the faults of the world, and the
-//! final assertions. No test sleeps: inside a [`Sim`](crate::runtime::Sim) an hour of outage takes
-//! milliseconds. The same seed yields the same run, so a failure can be reproduced. Run a test with
-//! many seeds to explore other orders of events.
+//! Each test has four parts: a simulated world with a seed, the program, the faults, and the final
+//! assertions. No test sleeps: inside a [`Sim`](crate::runtime::Sim) an hour of outage takes
+//! milliseconds. The same seed yields the same run, so failures can be reproduced. Run a test with
+//! many seeds to explore different orders of events.
 //!
 //! All tests but the last are for programs that use the crate `sdam`, which runs on the simulator
-//! unchanged. The last one is for programs with any other driver.
+//! unchanged. The last one is for programs that use any other driver.
 //!
 //! # Failover
 //!
-//! The primary dies, and writes must find its successor. [`Topology::wait_for`] waits for a state
-//! of the program's topology; [`Sim::status`](crate::runtime::Sim::status) returns the true state.
+//! The primary dies, and writes must find its successor. [`Topology::wait_for`] waits for a certain
+//! state of the program's topology; [`Sim::status`](crate::runtime::Sim::status) returns the true
+//! state.
 //!
 //! [`Topology::wait_for`]: https://docs.rs/sdam/latest/sdam/struct.Topology.html
 //!
@@ -58,9 +59,9 @@
 //! # Partition
 //!
 //! The primary is cut off from the other members and from the program: bytes are dropped silently.
-//! The others elect a successor. After the network is healed, the program must discover the old
-//! primary as a secondary. Faults between members are [`Action`](crate::Action)s; faults between
-//! members and the program are set on [`Sim::network`](crate::runtime::Sim::network).
+//! The other members elect a successor. After the network is healed, the program must discover the
+//! old primary as a secondary. Faults between members are [`Action`](crate::Action)s; faults
+//! between members and the program are set on [`Sim::network`](crate::runtime::Sim::network).
 //!
 //! ```
 //! use std::time::Duration;
@@ -119,8 +120,8 @@
 //! # A flapping member
 //!
 //! A secondary goes up and down. Reads that prefer secondaries must find a server at every moment.
-//! The faults are a [`Scenario`](crate::scenario::Scenario), which plays concurrently with the
-//! program. Its text can be kept in a file or attached to a failure report.
+//! The faults are a [`Scenario`](crate::scenario::Scenario), which runs concurrently with the
+//! program. A scenario can be stored as a text file or attached to a failure report.
 //!
 //! ```
 //! use std::time::Duration;
@@ -181,9 +182,9 @@
 //! # A certificate expires overnight
 //!
 //! Open connections survive the expiry of their server's certificate, so the program may not notice
-//! it until a connection breaks. Then the error must name the cause, and the program must recover
+//! it until a connection breaks. The error must then name the cause, and the program must recover
 //! as soon as the certificate is renewed. [`Sim::tls`](crate::runtime::Sim::tls) sets certificates;
-//! [`traffic`](crate::runtime::Network::traffic) proves that the program has sent nothing in plain
+//! [`traffic`](crate::runtime::Network::traffic) shows that the program has sent nothing in plain
 //! text.
 //!
 //! ```
@@ -230,13 +231,13 @@
 //!
 //! # Another driver
 //!
-//! A program that brings its own sockets and clock cannot run in virtual time, but it can connect
-//! to the same servers: [`serve`](crate::serve) runs them on loopback ports, with intervals short
-//! enough for a test. Pass [`uri`](crate::serve::Server::uri) to the driver, apply an action to the
-//! deployment, and wait for an event of the driver instead of sleeping.
+//! A program with its own sockets and clock cannot run in virtual time, but it can connect to the
+//! same servers: [`serve`](crate::serve) runs them on loopback ports, with intervals short enough
+//! for a test. Pass [`uri`](crate::serve::Server::uri) to the driver, apply an action to the
+//! deployment, and wait for an event from the driver instead of sleeping.
 //!
-//! Here the driver is a client that only runs commands. Like other drivers, it waits for the
-//! step-down with an awaitable hello.
+//! The driver in this example is a client that only runs commands. Like other drivers, it waits for
+//! the step-down with an awaitable hello.
 //!
 //! ```
 //! use bson::doc;
@@ -267,5 +268,5 @@
 //! # }
 //! ```
 //!
-//! For drivers in other languages there is the program `sdam serve`. It prints the connection
-//! string and reads the same actions from its standard input, one per line.
+//! For drivers in other languages, use the program `sdam serve`. It prints the connection string
+//! and reads the same actions from its standard input, one per line.

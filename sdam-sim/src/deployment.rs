@@ -63,10 +63,10 @@ pub enum Output {
     Send {
         /// The connection to send on.
         connection: ConnectionId,
-        /// One whole message.
+        /// One complete message.
         bytes: Vec<u8>,
     },
-    /// Close the connection; the deployment no longer tracks it.
+    /// Close the connection, which the deployment no longer tracks.
     Close {
         /// The connection to close.
         connection: ConnectionId,
@@ -104,7 +104,7 @@ impl IntoIterator for Outputs {
     }
 }
 
-/// The server processes of one replica set, sharded cluster or standalone.
+/// The server processes of one replica set or sharded cluster, or one standalone server.
 ///
 /// Call one method for each event, with a monotonic time, and perform the returned [`Outputs`].
 /// Call [`advance`](Self::advance) at [`next_deadline`](Self::next_deadline).
@@ -114,7 +114,7 @@ pub struct Deployment {
     pub(crate) connections: BTreeMap<ConnectionId, Connection>,
     opened: u64,
     pub(crate) timers: Timers,
-    /// The time of the current call, or of the timer that fires.
+    /// The time of the current call, or of the timer that is firing.
     pub(crate) now: Instant,
     pub(crate) timing: Timing,
     rng: Rng,
@@ -125,7 +125,7 @@ pub struct Deployment {
     pub(crate) store: Store,
     pub(crate) cursors: Cursors,
     pub(crate) numbered: Numbered,
-    /// The number of changes of the split horizon.
+    /// The number of times the split horizon has changed.
     horizon: u64,
     pub(crate) horizon_policy: HorizonPolicy,
     balanced: bool,
@@ -137,7 +137,7 @@ pub struct Deployment {
 }
 
 impl Deployment {
-    /// Starts the deployment of `blueprint`. A replica set has a primary immediately.
+    /// Starts the deployment that `blueprint` describes. A replica set has a primary immediately.
     pub fn start(now: Instant, blueprint: &Blueprint, mut rng: Rng) -> Self {
         let members = blueprint.members(&mut rng);
         let mut deployment = Self {
@@ -169,7 +169,7 @@ impl Deployment {
         deployment
     }
 
-    /// Opens a client connection to `member`; returns `None` if the member is not listening.
+    /// Opens a client connection to `member`. Returns `None` if the member is not listening.
     pub fn open(&mut self, member: MemberId) -> Option<ConnectionId> {
         let process = self.members.get_mut(member.index())?;
         if !process.is_running() {
@@ -182,7 +182,7 @@ impl Deployment {
         Some(id)
     }
 
-    /// Receives bytes from a client, split at any position.
+    /// Receives bytes from a client. Messages may be split at any position.
     pub fn receive(&mut self, now: Instant, connection: ConnectionId, bytes: &[u8]) -> Outputs {
         self.now = now;
         self.take_bytes(connection, bytes);
@@ -195,13 +195,13 @@ impl Deployment {
         self.timers.cancel(Timer::Connection(connection));
     }
 
-    /// Returns the next deadline, at which to call [`advance`](Self::advance) unless another event
-    /// comes first.
+    /// Returns the next deadline. Call [`advance`](Self::advance) then, unless another event comes
+    /// first.
     pub fn next_deadline(&self) -> Option<Instant> {
         Some(self.timers.next()?.0)
     }
 
-    /// Handles every deadline up to `now`.
+    /// Handles all deadlines up to `now`.
     pub fn advance(&mut self, now: Instant) -> Outputs {
         while let Some((at, timer)) = self.timers.next().filter(|(at, _)| *at <= now) {
             self.timers.cancel(timer);
@@ -249,7 +249,7 @@ impl Deployment {
         let is_visible = |own: &&Member| !in_set || own.config().is_some_and(|own| !own.hidden);
         let visible = self.members.iter().filter(is_visible);
         let mut hosts: Vec<_> = visible.map(|member| &member.address).collect();
-        // Behind a load balancer, all mongoses share its address.
+        // Behind a load balancer, all mongoses have the balancer's address.
         hosts.dedup();
         hosts
     }
@@ -357,7 +357,7 @@ impl Deployment {
         self.outputs.push(Output::Down { member });
     }
 
-    /// Schedules the next spontaneous change of `member` (`Action::Flood`), or cancels it.
+    /// Schedules the next spontaneous topology change of `member` (`Action::Flood`), or cancels it.
     fn schedule_flood(&mut self, member: MemberId) {
         match self.member(member).process.flood {
             Some(every) => self.timers.set(Timer::Flood(member), self.now + every),
@@ -365,7 +365,7 @@ impl Deployment {
         }
     }
 
-    /// Ends the process of `member` after failing its pending requests.
+    /// Fails the pending requests of `member`, and then ends its process.
     fn finish_shutdown(&mut self, member: MemberId) {
         self.interrupt_all(member, INTERRUPTED_AT_SHUTDOWN);
         self.end_process(member);
@@ -385,7 +385,8 @@ impl Deployment {
                 if !own.answers_members()
                     || own.replica().is_none() && own.state == ProcessState::Up
                 {
-                    // Standalones and mongoses change only when they shut down (M-9).
+                    // Standalones and mongoses increment their topology version only when they shut
+                    // down (M-9).
                     continue;
                 }
                 let advertised = own.advertised(horizon);

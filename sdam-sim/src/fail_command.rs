@@ -14,44 +14,44 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct FailCommand {
-    /// The number of times that the fail point is triggered.
+    /// The mode, which determines how often the fail point is triggered.
     pub mode: Mode,
     /// The names of the commands.
     pub commands: Vec<String>,
     /// Restricts the fail point to connections whose client metadata has this application name.
     pub app_name: Option<String>,
-    /// The time for which the command is blocked first.
+    /// The time for which the command is blocked before anything else happens.
     pub block: Option<Duration>,
-    /// True if the connection is closed instead of answered.
+    /// True if the server closes the connection instead of replying.
     pub close_connection: bool,
-    /// The error code of the reply; the command is not run.
+    /// The error code in the reply. The command is not run.
     pub error_code: Option<i32>,
-    /// The labels of that error, which replace the server's.
+    /// The labels of the error in `error_code`, which replace the server's labels.
     pub error_labels: Option<Vec<String>>,
-    /// The code of the reply's `writeConcernError`; the command is run.
+    /// The code of the reply's `writeConcernError`. The command is run.
     pub write_concern_error: Option<i32>,
-    /// The message sent instead of the reply; the command is run. Does not apply to hello. Only the
-    /// simulation has this fault; real servers do not.
+    /// The message that is sent instead of the reply. The command is run. Does not apply to hello.
+    /// Real servers do not have this option.
     pub bad_reply: Option<BadReply>,
-    /// The text of the `writeConcernError`.
+    /// The message of the `writeConcernError`.
     pub(crate) write_concern_message: Option<String>,
 }
 
 names! {
-    /// An invalid reply to a command, such as a broken proxy would send, with its name in the text
-    /// of actions and in `data.badReply` of `configureFailPoint`.
+    /// An invalid reply to a command, as a broken proxy might send it. Its name is used in actions
+    /// and in `data.badReply` of `configureFailPoint`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[non_exhaustive]
     pub enum BadReply {
-        /// A reply to an earlier request, before the correct one.
+        /// A reply to an earlier request, followed by the correct reply.
         Stray = "stray",
-        /// A reply to another request.
+        /// A reply whose `responseTo` is another request's.
         WrongResponseTo = "wrong-response-to",
         /// A reply without `ok`.
         NoOk = "no-ok",
         /// A reply that is not BSON.
         Malformed = "malformed",
-        /// A reply that announces more replies, although the request did not allow them.
+        /// A reply that announces more replies although the request did not allow them.
         MoreToCome = "more-to-come",
     }
 }
@@ -103,13 +103,13 @@ impl Mode {
 impl FailCommand {
     /// Counts a command that matches. Returns whether it triggers the fail point.
     pub(crate) fn triggers(&mut self, request: &Request, app_name: Option<&str>) -> bool {
-        // The fail point matches both spellings of legacy hello, whichever is named.
+        // If the fail point names one spelling of legacy hello, it also matches the other.
         let is_named = self.commands.iter().any(|name| {
             *name == request.name
                 || request.is_legacy_hello() && name.eq_ignore_ascii_case("ismaster")
         });
         let has_app_name = self.app_name.is_none() || self.app_name.as_deref() == app_name;
-        // Only commands that accept a write concern can have its error.
+        // Only commands that accept a write concern can have a write concern error.
         let is_applicable =
             self.write_concern_error.is_none() || takes_write_concern(&request.name);
         if !is_named || !has_app_name || !is_applicable || request.name == "configureFailPoint" {
@@ -118,7 +118,8 @@ impl FailCommand {
         self.mode.strikes()
     }
 
-    /// Parses the arguments of `configureFailPoint`; `None` turns the fail point off.
+    /// Parses the arguments of `configureFailPoint`. Returns `None` if they turn the fail point
+    /// off.
     pub(crate) fn parse(body: &Document) -> Result<Option<Self>, CommandError> {
         let invalid = |message: &str| refuse(BAD_VALUE, message);
         let mode = match body.get("mode") {

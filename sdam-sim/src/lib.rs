@@ -1,9 +1,9 @@
 //! A simulated MongoDB deployment: replica sets, sharded clusters and standalones that speak the
 //! wire protocol without I/O.
 //!
-//! A [`Deployment`] owns all server processes of a deployment. Time, randomness and bytes are
-//! arguments, so the same servers can run over a virtual network or, through [`serve`], over real
-//! TCP. Only [`serve`] reads a clock.
+//! A [`Deployment`] contains all its server processes. Time, randomness and bytes are arguments, so
+//! the same servers can run over a virtual network or, through [`serve`], over real TCP. Only
+//! [`serve`] reads a clock.
 //!
 //! | module | contents |
 //! | --- | --- |
@@ -16,7 +16,7 @@
 //! | [`serve`] | the same deployment on loopback TCP |
 //! | `users` | users that authenticate by SCRAM (feature `auth`) |
 //!
-//! [`cookbook`] contains complete tests of programs.
+//! [`cookbook`] contains complete tests of example programs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod action;

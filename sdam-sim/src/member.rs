@@ -20,9 +20,9 @@ pub(crate) struct Member {
     pub(crate) version: ServerVersion,
     pub(crate) kind: Kind,
     pub(crate) state: ProcessState,
-    /// The process does not read, write or handle deadlines.
+    /// True if the process is frozen: it does not read, write or handle deadlines.
     pub(crate) frozen: bool,
-    /// Clients cannot reach the process.
+    /// True if clients cannot reach the process.
     pub(crate) cut_off: bool,
     /// The timers that expired while the process was frozen.
     pub(crate) stalled: Vec<Timer>,
@@ -60,29 +60,29 @@ pub(crate) struct Process {
     pub(crate) request_ids: i32,
     /// The number of connections that were accepted.
     pub(crate) connections: i32,
-    /// The interval of spontaneous topology version changes.
+    /// The interval between spontaneous changes of the topology version.
     pub(crate) flood: Option<Duration>,
     pub(crate) fail_command: Option<FailCommand>,
-    /// The fail point `onPrimaryTransactionalWrite`. It closes the connection after a statement of
-    /// a write with a transaction number or, if an error code is set, before it.
+    /// The fail point `onPrimaryTransactionalWrite`. It closes the connection after a statement
+    /// with a transaction number or, if an error code is set, before the statement.
     pub(crate) fail_write: Option<FailCommand>,
     /// The number of times that fail points were triggered in this process.
     pub(crate) fail_point_hits: i32,
     /// `externalClientBaseBackoffMS`.
     pub(crate) base_backoff: Option<i64>,
-    /// The state last published to clients, to detect significant changes.
+    /// The state that clients last saw. Significant changes are detected by comparison with it.
     pub(crate) advertised: AdvertisedState,
 }
 
 /// A member of a replica set, or a process that could become one.
 #[derive(Debug, Default)]
 pub(crate) struct Replica {
-    // The fields below survive restarts.
+    // The following fields survive a restart of the process.
     pub(crate) term: i64,
     pub(crate) voted: i64,
     pub(crate) config: Option<Arc<SetConfig>>,
     pub(crate) oplog: Oplog,
-    // The fields below are lost in a restart.
+    // The following fields are lost in a restart.
     pub(crate) role: Role,
     pub(crate) primary: Option<MemberId>,
     pub(crate) peers: BTreeMap<MemberId, PeerState>,
@@ -107,7 +107,8 @@ pub(crate) struct PeerState {
 /// The role of a replica set member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
-    /// The process just started, or is in no known configuration: clients see an RSGhost.
+    /// The process has just started, or knows no configuration that includes it. Clients see an
+    /// RSGhost.
     #[default]
     Startup,
     /// The member accepts writes.
@@ -116,13 +117,13 @@ pub enum Role {
     Secondary,
     /// The member is not readable because of maintenance.
     Recovering,
-    /// The member only votes.
+    /// The member votes but holds no data.
     Arbiter,
-    /// The member was removed from the set: clients see an RSGhost.
+    /// The member was removed from the set. Clients see an RSGhost.
     Removed,
 }
 
-/// The fields of a hello reply whose change is a significant topology change (M-1).
+/// The fields of a hello reply whose changes are significant topology changes (M-1).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct AdvertisedState {
     role: Role,

@@ -4,17 +4,17 @@ use std::{collections::VecDeque, time::Duration};
 
 use sdam_core::time::Instant;
 
-/// The position of a write in the history of a set, ordered by term first.
+/// The position of a write in the history of a set. Positions are ordered by term first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct OpTime {
     pub(crate) term: i64,
     /// Seconds since the Unix epoch.
     pub(crate) seconds: u32,
-    /// The number of the write within its second, from 1.
+    /// The number of the write within its second, starting at 1.
     pub(crate) increment: u32,
 }
 
-/// One write and its date.
+/// One write, and its date.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) time: OpTime,
@@ -23,7 +23,7 @@ pub(crate) struct Entry {
     pub(crate) date: i64,
 }
 
-/// The optimes of a member's latest writes; the store keeps the documents.
+/// The optimes of a member's latest writes. The documents are in the store.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Oplog {
     entries: VecDeque<Entry>,
@@ -35,8 +35,8 @@ impl Oplog {
         self.entries.back().copied().unwrap_or_default()
     }
 
-    /// Writes an entry at `at`, with wall clock time `date`. Drops entries that even a member
-    /// lagging by `retain` has replicated.
+    /// Adds an entry at `at`, with wall clock time `date`. Drops entries that even a member with a
+    /// lag of `retain` has replicated.
     pub(crate) fn write(&mut self, term: i64, at: Instant, date: i64, retain: Duration) {
         let last = self.last().time;
         let seconds = u32::try_from(date.div_euclid(1000)).unwrap_or(0);
@@ -48,8 +48,8 @@ impl Oplog {
         }
     }
 
-    /// Copies the entries that `source` had at `until`, and drops those that `source` does not have
-    /// (rollback).
+    /// Copies the entries that `source` had at `until`, and drops entries that `source` does not
+    /// have (rollback).
     pub(crate) fn follow(&mut self, source: &Self, until: Instant) {
         let seen = source.entries.iter().filter(|entry| entry.at <= until);
         match seen.clone().next_back() {

@@ -1,7 +1,7 @@
-//! Invariants of the record of a topology.
+//! Invariants of a topology's record.
 //!
-//! [`audit`] checks a whole record: every event of a closed topology and every call to its pools.
-//! It does not depend on the simulation, so tests on real servers use it as well.
+//! [`audit`] checks a complete record: every event of a closed topology and every call to its
+//! pools. It does not depend on the simulation, so tests with real servers also use it.
 
 mod audit;
 mod selections;
@@ -29,7 +29,7 @@ names! {
         OnePrimary = "P1-one-primary",
         /// P2: an election is only replaced by a newer one.
         Election = "P2-election",
-        /// P3: every selectable server's pool is ready; the pool of a failed server is cleared.
+        /// P3: every selectable server's pool is ready, and a failed server's pool is cleared.
         Pools = "P3-pools",
         /// P4: event numbers and pool generations have no gaps.
         Sequence = "P4-sequence",
@@ -49,18 +49,18 @@ names! {
         Continuity = "continuity",
         /// Known state is never replaced by older state.
         Freshness = "freshness",
-        /// Every available server has a round-trip time, because selection compares servers by it.
-        /// Load balancers are exempt.
+        /// Every available server, except a load balancer, has a round-trip time, by which
+        /// selection compares servers.
         RoundTrip = "round-trip",
-        /// Reported errors have their specified consequences.
+        /// Reported errors have the effects that SDAM specifies.
         Errors = "errors",
         /// Nothing is sent in plain text if TLS is enabled, and nothing bypasses a configured
         /// proxy.
         Wire = "wire",
         /// Errors have the stage at which they occurred.
         Stages = "stages",
-        /// A command succeeds only by its own reply, and a connection that received another message
-        /// is not used again.
+        /// A command succeeds only with its own reply, and a connection that received any other
+        /// message is not used again.
         Replies = "replies",
         /// Selected servers are suitable, and every selection that was started ends exactly once.
         Selection = "selection",

@@ -1,7 +1,7 @@
 //! Tests of connection strings and their options.
 //!
-//! A case is a valid or invalid string, with or without a warning, and its hosts, credentials and
-//! options; `null` asserts nothing.
+//! A case is a valid or invalid connection string, the presence of a warning, and the expected
+//! hosts, credentials and options. `null` asserts nothing.
 
 use std::{net::Ipv4Addr, time::Duration};
 
@@ -19,7 +19,7 @@ use crate::fields::read;
 #[cfg(test)]
 mod tests;
 
-/// A file of either folder: a list of cases.
+/// A file from `uri-options/tests` or `connection-string/tests`: a list of cases.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -57,7 +57,7 @@ struct Auth {
     db: Option<String>,
 }
 
-/// Checks one file of `uri-options/tests` or `connection-string/tests`.
+/// Checks one file from `uri-options/tests` or `connection-string/tests`.
 pub fn check_file(file: &Json) -> Result<(), String> {
     let file: File = read(file)?;
     if file.tests.is_empty() {
@@ -131,7 +131,7 @@ fn host_type(host: &ServerAddress) -> &'static str {
     }
 }
 
-/// Checks credentials more strictly than the format requires: within them, `null` asserts absence.
+/// Checks credentials more strictly than the format requires: a `null` field must be absent.
 fn check_auth(expected: &Auth, string: &ConnectionString) -> Result<(), String> {
     let password = string.password().map(Secret::expose);
     for (name, expected, found) in [
@@ -146,7 +146,7 @@ fn check_auth(expected: &Auth, string: &ConnectionString) -> Result<(), String> 
     Ok(())
 }
 
-/// Checks the values of options in the string and, if no host must be resolved first, in a
+/// Checks the values of options in the string and, if no SRV name must be resolved first, in a
 /// topology's start options.
 fn check_options(expected: &Map<String, Json>, string: ConnectionString) -> Result<(), String> {
     let expected = || expected.iter().filter(|(_, value)| !value.is_null());
@@ -169,7 +169,7 @@ fn check_options(expected: &Map<String, Json>, string: ConnectionString) -> Resu
     Ok(())
 }
 
-/// Returns the value of the option `name` among the start options of a topology.
+/// Returns the value of the option `name` in a topology's start options.
 pub(crate) fn effective(options: &Options, name: &str) -> Option<Json> {
     let preference = &options.read_preference;
     let millis = |time: Duration| Some(json!(time.as_millis() as u64));
@@ -201,7 +201,8 @@ fn to_json(value: &Value) -> Json {
         Value::List(items) => json!(items),
         Value::Properties(properties) => pairs(properties.iter()),
         Value::TagSets(sets) => sets.iter().map(|set| pairs(set.iter())).collect(),
-        // A value of another kind does not occur in the files, so it must not equal any of theirs.
+        // Values of other kinds do not occur in the files, so the result must not equal any value
+        // in them.
         other => json!({ "unknown": format!("{other:?}") }),
     }
 }

@@ -1,4 +1,4 @@
-//! Formatting of actions as lines of text, which [`FromStr`](std::str::FromStr) parses.
+//! Formats actions as lines of text that [`FromStr`](std::str::FromStr) parses.
 
 use std::{fmt, time::Duration};
 
@@ -6,8 +6,8 @@ use super::{Action, Edit, FailCommand, HorizonPolicy, Mode, Target};
 use crate::config::MemberConfig;
 
 impl fmt::Display for Action {
-    /// Writes the line described by [`Action::SYNTAX`]. A name or tag that contains a blank or a
-    /// separator has no text form that can be parsed.
+    /// Writes the line described by [`Action::SYNTAX`]. The line cannot be parsed if a name or tag
+    /// contains a space or a separator.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::StepDown { period } => write!(f, "stepdown {}", seconds(*period)),
@@ -76,7 +76,8 @@ impl fmt::Display for Edit {
     }
 }
 
-/// Formats a target as one word of an action's text; its `Display` form is for messages.
+/// Formats a target as one word of an action's line. The `Display` form of `Target` is for error
+/// messages.
 pub(crate) struct Word(pub(crate) Target);
 
 impl fmt::Display for Word {
@@ -89,7 +90,7 @@ impl fmt::Display for Word {
     }
 }
 
-/// Writes the settings of a member that differ from the default.
+/// Writes the member's address, and the settings that differ from the defaults.
 fn write_member(f: &mut fmt::Formatter<'_>, member: &MemberConfig) -> fmt::Result {
     write!(f, " {}", member.address)?;
     let plain = MemberConfig::new(member.address.clone());

@@ -1,4 +1,4 @@
-//! Parsing of actions from lines of text.
+//! Parses actions from lines of text.
 
 use std::{str::FromStr, time::Duration};
 
@@ -10,13 +10,13 @@ use crate::{
     config::{MemberConfig, SetConfig},
 };
 
-/// The error of parsing an [`Action`].
+/// The error returned when an [`Action`] cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ParseActionError(String);
 
 impl Action {
-    /// The syntax and meaning of every action, one line each.
+    /// The syntax and meaning of every action, one per line.
     pub const SYNTAX: &str = "\
 stepdown [SECONDS]             the primary steps down for 60 s and hands over
 stepup MEMBER                  the member runs for election
@@ -146,7 +146,7 @@ impl<'a> Words<'a> {
         switch(self.word("on or off")?)
     }
 
-    /// Reads the remaining words, at least one.
+    /// Reads the remaining words. There must be at least one.
     fn rest<T>(
         &mut self,
         expected: &str,

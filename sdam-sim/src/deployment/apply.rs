@@ -1,4 +1,4 @@
-//! Applying actions to a deployment.
+//! The effects of actions on a deployment.
 
 use std::{sync::Arc, time::Duration};
 
@@ -118,7 +118,7 @@ impl Deployment {
         Ok(member)
     }
 
-    /// Returns the running primary; if there are two, the one elected last.
+    /// Returns the running primary. If there are two, returns the one elected last.
     pub(crate) fn current_primary(&self) -> Option<MemberId> {
         let term = |member: &MemberId| self.replica(*member).map(|replica| replica.term);
         self.ids()
@@ -160,7 +160,7 @@ impl Deployment {
         Ok(())
     }
 
-    /// Shuts the process down: a primary steps down first, and the shutdown is announced.
+    /// Shuts the process down. A primary steps down first, and the shutdown is announced.
     pub(crate) fn shut_down(&mut self, member: MemberId) {
         if self.member(member).role() == Some(Role::Primary) {
             self.step_down(member, Duration::from_secs(60));
@@ -250,7 +250,7 @@ impl Deployment {
     }
 
     /// Installs `config` on the primary and distributes it. With `force`, any running member
-    /// accepts it, and the version jumps like mongod's.
+    /// accepts it, and the version jumps as in mongod.
     pub(crate) fn reconfigure(
         &mut self,
         mut config: SetConfig,
@@ -281,7 +281,8 @@ impl Deployment {
         let removed = current.clone();
         self.install(by, Arc::new(config));
         self.gossip(by);
-        // Removed members still gossip with members that know them, and learn of the change.
+        // Removed members still exchange heartbeats with members that know them, and so learn of
+        // the change.
         for entry in &removed.members {
             if let Some(member) = self.member_at(&entry.address) {
                 self.gossip(member);

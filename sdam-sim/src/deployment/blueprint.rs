@@ -19,7 +19,7 @@ pub struct Blueprint {
     pub(super) balanced: bool,
     version: ServerVersion,
     processes: Processes,
-    /// Processes with `--replSet` that are in no configuration.
+    /// Processes started with `--replSet` that are not in a configuration.
     spares: Vec<ServerAddress>,
     #[cfg(feature = "auth")]
     pub(super) users: crate::users::Users,
@@ -32,7 +32,7 @@ enum Processes {
     Replicas(SetConfig),
 }
 
-/// 2024-01-01, which makes dates of simulated runs recognizable.
+/// 2024-01-01. This date makes simulated runs recognizable.
 const EPOCH_MILLIS: i64 = 1_704_067_200_000;
 
 impl Blueprint {
@@ -52,7 +52,7 @@ impl Blueprint {
         Self { balanced: true, ..Self::sharded(mongoses) }
     }
 
-    /// Describes one mongod without a replica set.
+    /// Describes one mongod that is not in a replica set.
     pub fn standalone(address: ServerAddress) -> Self {
         Self::new(Processes::Standalone(address))
     }
@@ -70,22 +70,22 @@ impl Blueprint {
         }
     }
 
-    /// Sets the release of all servers; 8.0 by default.
+    /// Sets the release of all servers. The default is 8.0.
     #[must_use]
     pub fn version(mut self, version: ServerVersion) -> Self {
         self.version = version;
         self
     }
 
-    /// Sets the deployment's intervals; mongod's by default.
+    /// Sets the deployment's intervals. The default intervals are mongod's.
     #[must_use]
     pub fn timing(mut self, timing: Timing) -> Self {
         self.timing = timing;
         self
     }
 
-    /// Sets the servers' wall clock time at the epoch of the caller's clock, in milliseconds since
-    /// the Unix epoch.
+    /// Sets the servers' wall clock time at the epoch of the caller's clock (`Instant::EPOCH`), in
+    /// milliseconds since the Unix epoch.
     #[must_use]
     pub fn epoch_millis(mut self, millis: i64) -> Self {
         self.epoch_millis = millis;
@@ -134,7 +134,7 @@ impl Blueprint {
     }
 }
 
-/// Returns the election id of a term in mongod's form, which increases with the term.
+/// Returns the election id for a term. As in mongod, it increases with the term.
 pub(crate) fn election_id(term: i64) -> ObjectId {
     let mut bytes = [0; 12];
     bytes[0] = 0x7f;

@@ -10,7 +10,7 @@ use crate::{
 };
 
 impl Deployment {
-    /// Returns a random duration below `span`.
+    /// Returns a random duration shorter than `span`.
     pub(super) fn jitter(&mut self, span: Duration) -> Duration {
         let span = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
         Duration::from_nanos(self.rng.below(span))
@@ -26,7 +26,7 @@ impl Deployment {
         }
     }
 
-    /// Returns the reachable electable member of the highest priority, the first among equals. A
+    /// Returns the reachable electable member with the highest priority, or the first of several. A
     /// member `from` that hands over is not a candidate.
     pub(crate) fn best_candidate(&self, from: Option<MemberId>) -> Option<MemberId> {
         let newest = |member| self.replica(member).map(|own| own.oplog.last().time);
@@ -66,13 +66,13 @@ impl Deployment {
             self.timers.cancel(Timer::Election(member));
             return;
         }
-        // mongod spreads elections over 15 % of the timeout to make ties rare.
+        // mongod spreads elections over 15 % of the election timeout, so that ties are rare.
         let jitter = self.jitter(self.timing.election_timeout * 3 / 20);
         self.timers.set(Timer::Election(member), self.now + self.timing.election_timeout + jitter);
     }
 
-    /// Schedules the election of a member of higher priority than the primary (mongod: "priority
-    /// takeover"). A higher rank means a shorter delay.
+    /// Schedules an election if `member` has a higher priority than the primary (mongod: "priority
+    /// takeover"). The higher its rank, the shorter the delay.
     pub(super) fn consider_takeover(&mut self, member: MemberId, primary: MemberId) {
         let own = self.priority(member);
         if own <= self.priority(primary) || self.member(member).role() != Some(Role::Secondary) {
@@ -84,7 +84,7 @@ impl Deployment {
         self.timers.set_if_unset(Timer::Takeover(member), self.now + wait);
     }
 
-    /// Runs `member` for election because it sees no primary or outranks the primary.
+    /// Makes `member` run for election because it sees no primary or outranks the primary.
     pub(super) fn campaign(&mut self, member: MemberId) {
         let Some(own) = self.replica(member) else {
             return;
@@ -209,7 +209,8 @@ impl Deployment {
         }
         self.timers.set(Timer::Election(member), until);
         self.gossip(member);
-        // Set this timer last, because gossip without a primary would set a later one.
+        // Set the successor's timer last, because gossip without a primary would set it to a later
+        // time.
         if let Some(successor) = successor {
             self.timers.set(Timer::Election(successor), self.now + self.timing.hand_over);
         }

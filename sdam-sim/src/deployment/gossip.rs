@@ -1,4 +1,4 @@
-//! Communication between members: heartbeats and replication.
+//! Heartbeats and replication between members.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use crate::{
 };
 
 impl Deployment {
-    /// Joins a started `member` to its set, or makes it wait for a configuration.
+    /// Makes a started `member` join its set, or wait for a configuration.
     pub(super) fn join(&mut self, member: MemberId) {
         if self.replica_mut(member).is_none() {
             return;
         }
         self.member_mut(member).assign_role();
-        // A random phase prevents members from acting in lockstep.
+        // A random phase keeps members from sending heartbeats in lockstep.
         let phase = self.jitter(self.timing.heartbeat_interval);
         self.timers.set(Timer::Heartbeat(member), self.now + phase);
         self.await_primary(member);
@@ -44,7 +44,7 @@ impl Deployment {
         let config = |member| self.replica(member).and_then(|replica| replica.config.as_ref());
         let knows =
             |a, b| config(a).is_some_and(|config| config.member(&self.member(b).address).is_some());
-        // The role tells whether a member is in its own configuration, without a search.
+        // The role tells whether a member is in its own configuration, so no search is necessary.
         let is_member = |role| !matches!(role, Role::Startup | Role::Removed);
         if let (Some(one), Some(other)) = (config(a), config(b))
             && Arc::ptr_eq(one, other)
@@ -70,7 +70,7 @@ impl Deployment {
         if self.are_connected(member, peer) {
             self.learn(member, peer);
             self.learn(peer, member);
-            // The second call may have updated `peer` with state that `member` needs.
+            // The second call may have given `peer` new state, which `member` must learn in turn.
             self.learn(member, peer);
         } else {
             self.missed(member, peer);
@@ -85,7 +85,7 @@ impl Deployment {
             return;
         };
         let peers = replica.peers.entry(peer).or_insert(PeerState { at: now, up: false });
-        // A refused connection counts immediately, silence only after a timeout.
+        // A peer that refuses connections is down immediately; a silent one only after a timeout.
         if refused || now.since(peers.at) >= timeout {
             peers.up = false;
             if replica.primary == Some(peer) {
@@ -95,7 +95,7 @@ impl Deployment {
         }
     }
 
-    /// Updates `member` with the state of `peer`.
+    /// Updates `member` with what it learns from `peer`.
     fn learn(&mut self, member: MemberId, peer: MemberId) {
         let Some(other) = self.replica(peer) else {
             return;
@@ -181,8 +181,8 @@ impl Deployment {
         self.await_primary(member);
     }
 
-    /// Records a write, or the periodic no-op (M-43), on `member` if it is primary, and replicates it
-    /// to the others.
+    /// Records a write, or the periodic no-op (M-43), on `member` if it is primary, and replicates
+    /// it to the other members.
     pub(crate) fn record_write(&mut self, member: MemberId) {
         let (now, date) = (self.now, self.date());
         let retain = self
@@ -196,7 +196,7 @@ impl Deployment {
             })
             .max()
             .unwrap_or_default();
-        // A change of the date is not a significant topology change.
+        // A new last write date is not a significant topology change.
         let Some(own) = self.member_mut(member).replica_mut() else {
             return;
         };

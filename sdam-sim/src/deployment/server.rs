@@ -1,4 +1,4 @@
-//! The connections of one server process and the requests on them.
+//! The connections to a server process, and the requests on them.
 
 mod admin;
 mod bulk_write;
@@ -39,12 +39,12 @@ const MAX_MESSAGE_SIZE: usize = 48_000_000;
 pub(crate) struct Connection {
     /// `connectionId`.
     number: i32,
-    /// Bytes that arrived but are not parsed yet.
+    /// Bytes that have arrived but are not parsed yet.
     inbound: Vec<u8>,
-    /// Messages that could not be sent while clients were cut off.
+    /// Messages that could not be sent because clients are cut off.
     held: Vec<Vec<u8>>,
     task: Task,
-    /// True if the client requested hello with `helloOk: true`.
+    /// True if the client sent `helloOk: true`.
     hello_ok: bool,
     /// True if the client has sent its first hello.
     greeted: bool,
@@ -79,7 +79,7 @@ impl Connection {
         }
     }
 
-    /// Takes one whole message from the received bytes.
+    /// Takes one complete message from the received bytes.
     fn next_message(&mut self) -> Result<Option<WireMessage>, Violation> {
         let Some(header) = self.inbound.first_chunk() else {
             return Ok(None);
@@ -107,8 +107,9 @@ impl Connection {
     }
 }
 
-/// Removes the condition `sleep(n) || true` from the filter of a find or of a first update. It
-/// blocks the command for `n` milliseconds, or fails it after a shorter `maxTimeMS` (M-48).
+/// Removes the condition `sleep(n) || true` from the filter of a find or of a first update. Returns
+/// a fail point that blocks the command for `n` milliseconds, or makes it fail after a shorter
+/// `maxTimeMS` (M-48).
 fn sleep(request: &mut Request) -> Option<FailCommand> {
     let body = &mut request.body;
     let filter = if body.contains_key("updates") {
@@ -131,12 +132,13 @@ fn sleep(request: &mut Request) -> Option<FailCommand> {
     })
 }
 
-/// Encodes a document. One that is built here has no NUL in its keys, so it can always be encoded.
+/// Encodes a document. Documents that are built here have no NUL in their keys, so this cannot
+/// fail.
 fn encoded(document: &Document) -> Vec<u8> {
     document.to_vec().unwrap_or_default()
 }
 
-/// A protocol violation by the client, which closes its connection.
+/// A protocol violation by the client. It makes the server close the connection.
 struct Violation;
 
 impl Deployment {
@@ -155,7 +157,7 @@ impl Deployment {
                 return;
             }
             if connection.is_streaming() && !connection.inbound.is_empty() {
-                // A request during a stream is a violation (M-26).
+                // A request while the server streams replies is a protocol violation (M-26).
                 return self.close(id);
             }
             if !matches!(connection.task, Task::Idle) {
@@ -179,12 +181,12 @@ impl Deployment {
             return;
         };
         if request.is_hello() {
-            // The fail point needs the application name of the first hello.
+            // The fail point needs the application name from the first hello.
             connection.learn_app_name(&request.body);
         }
         let Member { version, process, .. } = &mut self.members[id.member.index()];
         let app_name = connection.app_name.as_deref();
-        // A command unknown to the server does not reach the fail point.
+        // A command that the server does not know cannot trigger the fail point.
         let known = version.supports_hello() || !request.is_modern_hello();
         let struck = known
             && process
@@ -204,7 +206,7 @@ impl Deployment {
         }
     }
 
-    /// Serves `request`; `fail` is the triggered fail point.
+    /// Serves `request`. `fail` is the fail point that it triggered, if any.
     fn perform(&mut self, id: ConnectionId, request: Request, fail: Option<&FailCommand>) {
         let member = id.member;
         if fail.is_some_and(|fail| fail.close_connection) {
@@ -253,14 +255,14 @@ impl Deployment {
                 request.id += 1;
             }
             BadReply::WrongResponseTo => request.id += 1,
-            // Changes the type of a field to an unknown one; the frame of the document stays valid.
+            // Sets the type of a field to an unknown one. The frame of the document stays valid.
             BadReply::Malformed => body[size_of::<i32>()] = 0x77,
             BadReply::NoOk | BadReply::MoreToCome => {}
         }
         self.send(id, &request, bad == BadReply::MoreToCome, &body);
     }
 
-    /// Adds the write concern error of a fail point, with its labels.
+    /// Adds a fail point's write concern error and its labels to a reply.
     fn add_write_concern_error(
         &self,
         member: MemberId,
@@ -288,11 +290,11 @@ impl Deployment {
         reply.insert("writeConcernError", error);
     }
 
-    /// Returns the error of a fail point of `member`.
+    /// Returns the error that a fail point on `member` injects.
     ///
     /// mongod includes its topology version in injected NotWritablePrimary and node-is-recovering
-    /// errors, which makes them stale for a client that knows the version. Injected shutdown errors
-    /// have none, nor do errors of servers outside a replica set.
+    /// errors, which are therefore stale for a client that knows the version. Injected shutdown
+    /// errors and errors from servers outside a replica set have no topology version.
     fn injected(&self, member: MemberId, code: i32) -> CommandError {
         let own = self.member(member);
         let word = if own.version >= ServerVersion::V6_0.patch(0) { "via" } else { "due to" };
@@ -311,7 +313,7 @@ impl Deployment {
         self.send(id, request, false, &encoded(&document));
     }
 
-    /// Returns the complete reply of `member`: the command's own fields and the fields common to
+    /// Returns the complete reply from `member`: the command's own fields and the fields common to
     /// all replies.
     fn reply_document(
         &self,
@@ -334,7 +336,7 @@ impl Deployment {
                         &[]
                     };
                 let mut reply = Document::new();
-                // Every state change error includes its topology version (M-2).
+                // State change errors include the server's topology version (M-2).
                 if error.is_state_change() && error.versioned && own.version.supports_streaming() {
                     reply.insert("topologyVersion", hello::topology_version(own));
                 }
@@ -359,7 +361,7 @@ impl Deployment {
         reply
     }
 
-    /// Sends a reply; returns its request id if it was sent.
+    /// Sends a reply. Returns its request id if it was sent.
     fn send(
         &mut self,
         id: ConnectionId,
@@ -399,7 +401,7 @@ impl Deployment {
         self.connections.keys().copied().filter(|id| id.member == member).collect()
     }
 
-    /// Handles the deadline of the connection's request.
+    /// Handles the deadline of the request in progress on the connection.
     pub(crate) fn connection_due(&mut self, id: ConnectionId) {
         match self.take_task_if(id, |_| true) {
             Some(Task::Hello(request)) => self.answer_hello(id, request),
@@ -409,7 +411,7 @@ impl Deployment {
         self.serve(id);
     }
 
-    /// Takes the request in progress if `is_one` returns true for it.
+    /// Takes the request in progress out of the connection if `is_one` returns true for it.
     fn take_task_if(&mut self, id: ConnectionId, is_one: impl Fn(&Task) -> bool) -> Option<Task> {
         let task = &mut self.connections.get_mut(&id)?.task;
         if !is_one(task) {
@@ -419,7 +421,7 @@ impl Deployment {
         Some(std::mem::take(task))
     }
 
-    /// Answers the hellos that await a newer topology version of `member`, and interrupts its
+    /// Answers the hellos that wait for a newer topology version of `member`, and interrupts its
     /// writes if it has stepped down.
     pub(crate) fn topology_changed(&mut self, member: MemberId, stepped_down: bool) {
         for id in self.connections_of(member) {
@@ -451,7 +453,7 @@ impl Deployment {
         }
     }
 
-    /// Resumes client traffic of `member`.
+    /// Resumes the traffic between `member` and its clients.
     pub(crate) fn resume_clients(&mut self, member: MemberId) {
         if !self.member(member).answers() {
             return;
@@ -466,7 +468,7 @@ impl Deployment {
         }
     }
 
-    /// Returns the cluster time, which every reply of a set or cluster includes.
+    /// Returns the cluster time, which every reply from a replica set or sharded cluster includes.
     fn cluster_time(&self, member: MemberId) -> Option<bson::Timestamp> {
         let (time, increment) = match &self.member(member).kind {
             Kind::Mongos => {

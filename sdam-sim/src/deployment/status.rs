@@ -1,4 +1,4 @@
-//! The true state of a deployment, for observers.
+//! The true state of a deployment, as tests and operators see it.
 
 use sdam_core::{address::ServerAddress, ids::ObjectId, ids::TopologyVersion};
 
@@ -13,7 +13,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Status {
-    /// The members, by [`MemberId`].
+    /// The members, in the order of their [`MemberId`]s.
     pub members: Vec<MemberStatus>,
 }
 
@@ -33,7 +33,7 @@ pub struct MemberStatus {
     pub answers: bool,
     /// True if the process announces its shutdown in its replies (M-31).
     pub quiescing: bool,
-    /// The newest term known to the member; 0 outside a replica set.
+    /// The newest term that the member knows; 0 outside a replica set.
     pub term: i64,
     /// The id of the member's election, if it is primary.
     pub election_id: Option<ObjectId>,
@@ -41,12 +41,12 @@ pub struct MemberStatus {
     pub set_version: Option<i64>,
     /// The topology version that the member would report.
     pub topology_version: TopologyVersion,
-    /// The member that this member follows; itself if it is primary.
+    /// The primary that this member follows. A primary follows itself.
     pub primary: Option<MemberId>,
 }
 
 impl Status {
-    /// Returns the primary; if there are two, the one elected last.
+    /// Returns the primary. If there are two, returns the one elected last.
     pub fn primary(&self) -> Option<&MemberStatus> {
         self.with_role(Role::Primary).max_by_key(|member| member.term)
     }
@@ -64,7 +64,7 @@ impl Deployment {
         Status { members }
     }
 
-    /// Returns the newest configuration of any running member of the set.
+    /// Returns the newest configuration that a running member of the set has.
     pub fn config(&self) -> Option<SetConfig> {
         let known = self.members.iter().filter(|member| member.is_running());
         let newest = known

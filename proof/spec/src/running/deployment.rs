@@ -33,7 +33,7 @@ pub(crate) fn members(target: &TopologyDescription) -> Vec<ServerAddress> {
 
 /// Returns additional seeds that are needed to reach the target description, but are not in it.
 ///
-/// A topology without servers results from two seeds that turn out to be standalone servers. A
+/// A topology has no servers left if its seeds, at least two, turn out to be standalone servers. A
 /// server becomes a possible primary only if another server names it as the primary.
 pub(crate) fn extra_seeds(target: &TopologyDescription) -> Vec<ServerAddress> {
     let number = match target.servers() {

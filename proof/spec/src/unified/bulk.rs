@@ -11,7 +11,7 @@ use super::{
 };
 use crate::fields::read;
 
-/// The names of write commands, and of their arrays of single writes.
+/// The write commands, each with the name of its array of single writes.
 const STATEMENTS: [(&str, &str); 3] =
     [("insert", "documents"), ("update", "updates"), ("delete", "deletes")];
 
@@ -43,7 +43,7 @@ pub(super) fn of_collection(mut arguments: Map<String, Value>) -> Result<Vec<Ste
     Ok(steps)
 }
 
-/// Returns the command's array of single writes and its name.
+/// Returns the name and the items of the command's array of single writes.
 fn statements(body: &Document) -> (&'static str, &[Bson]) {
     let found = STATEMENTS.iter().find_map(|(_, key)| {
         let items = body.get_array(key).ok()?;

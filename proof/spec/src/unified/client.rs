@@ -181,8 +181,8 @@ impl Client {
 
 /// Returns whether a test observes `event`.
 fn is_recorded(observed: Interest, event: &EventKind) -> bool {
-    // The topology publishes every clear, but pools in the tests publish only a clear that pauses
-    // them.
+    // The topology publishes every clear, but tests expect only events for clears that pause a
+    // pool.
     let is_published = !matches!(event, EventKind::PoolCleared { clear, .. } if clear.was_paused);
     observed.contains(event.name()) && is_published
 }

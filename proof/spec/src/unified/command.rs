@@ -16,13 +16,13 @@ use crate::fields::{Preference, read};
 pub(super) struct Method {
     steps: Vec<Step>,
     pub(super) answer: Answer,
-    /// `readPreference`. Only `runCommand` and the like have it.
+    /// `readPreference`. Only commands that the application runs itself have it.
     pub(super) preference: Option<Preference>,
     /// The name of the session entity.
     pub(super) session: Option<String>,
     /// `timeoutMS`.
     pub(super) timeout: Option<Duration>,
-    /// Additional fields of `getMore` for the command's cursor.
+    /// Additional fields for the `getMore` commands of the command's cursor.
     pub(super) get_more: Document,
 }
 

@@ -125,7 +125,7 @@ impl Options {
         }
     }
 
-    /// Applies to a command the options that its kind supports.
+    /// Applies those options to a command that its kind supports.
     pub(super) fn apply(&self, request: &mut Request) {
         let concern = match request.kind {
             Kind::Read => ("readConcern", &self.read_concern),
@@ -140,7 +140,7 @@ impl Options {
         }
         request.preference = match request.kind {
             Kind::Read => self.read_preference.clone().map(|preference| preference.0),
-            // Only the primary has a complete list.
+            // Only the primary is sure to return a complete list.
             Kind::List => Some(ReadPreference::default()),
             _ => request.preference.take(),
         };
@@ -148,7 +148,7 @@ impl Options {
     }
 }
 
-/// The minimum observed severity for each component.
+/// For each component, the minimum severity of observed log messages.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct LogLevels {
@@ -162,12 +162,12 @@ pub(super) struct LogLevels {
     topology: Severity,
 }
 
-/// The maximum length of logged documents. It exceeds that of any document, because truncated
-/// documents cannot be compared (unified test format: "observeLogMessages").
+/// The maximum length of logged documents. No document is longer, because truncated documents could
+/// not be compared (unified test format: "observeLogMessages").
 const MAX_DOCUMENT_LENGTH: usize = 10_000;
 
 impl LogLevels {
-    /// Returns the log configuration for exactly the observed messages.
+    /// Returns the log configuration that enables exactly the observed messages.
     pub(super) fn config(&self) -> LogConfig {
         let mut config = LogConfig::default();
         config.command = self.command;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{command::to_json, matching::Expected};
 
-/// The format's name of an event: with a lowercase first letter and the suffix `Event`.
+/// The format's name for an event, which has a lowercase first letter and the suffix `Event`.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(try_from = "String")]
 pub(super) struct ObservedEvent(pub(super) EventName);
@@ -39,7 +39,7 @@ pub(super) struct ExpectedEvents {
     ignore_extra_events: bool,
 }
 
-/// A family of events that are compared together.
+/// A category of events that are compared together.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 enum EventType {
@@ -49,7 +49,7 @@ enum EventType {
     Sdam,
 }
 
-/// An event that is awaited or expected, with the fields in the file.
+/// An event that is awaited or expected, with the fields that the file specifies.
 #[derive(Debug, Deserialize)]
 #[serde(try_from = "BTreeMap<ObservedEvent, BTreeMap<String, Expected>>")]
 pub(super) struct ExpectedEvent {
@@ -67,8 +67,8 @@ impl TryFrom<BTreeMap<ObservedEvent, BTreeMap<String, Expected>>> for ExpectedEv
         let (Some((ObservedEvent(name), fields)), None) = (events.next(), events.next()) else {
             return Err("an event has exactly one name".to_owned());
         };
-        // A field that no event has would never match, which must not be mistaken for an absent
-        // event.
+        // An unknown field would never match, and the test could mistake this for the absence of
+        // the event.
         match fields.keys().find(|key| !fields_of(name).contains(&&***key)) {
             Some(unknown) => Err(format!("{} has no field {unknown}", name.as_str())),
             None => Ok(Self { name, fields }),
@@ -127,7 +127,7 @@ impl ExpectedEvents {
 }
 
 impl EventType {
-    /// Returns the family of an event; `None` if the format has no such event.
+    /// Returns the category of an event; `None` if the format does not define the event.
     fn of(name: EventName) -> Option<Self> {
         let text = name.as_str();
         let begins = |prefixes: &[&str]| prefixes.iter().any(|prefix| text.starts_with(prefix));
@@ -167,7 +167,7 @@ fn fields_of(name: EventName) -> &'static [&'static str] {
     }
 }
 
-/// Returns the fields of an event in the terms of the format.
+/// Returns the fields of an event, with the names that the format uses.
 fn describe(event: &EventKind) -> Value {
     let mut fields = serde_json::to_value(event).unwrap_or_default();
     for (id, name) in

@@ -1,4 +1,4 @@
-//! Excluded tests of driver features beyond single commands, which the client does not have.
+//! Excluded tests. They test driver features beyond single commands, which the client lacks.
 
 use serde_json::Value;
 
@@ -25,7 +25,7 @@ const OPERATIONS: &[(&str, &str)] = &[
 ];
 
 /// Other excluded tests: the description of the file, the description of the test, and the reason.
-/// An empty test description means all tests of the file.
+/// An empty test description means all tests in the file.
 const TESTS: &[(&str, &str, &str)] = &[
     (
         "cursors are correctly pinned to connections for load-balanced clusters",
@@ -87,7 +87,7 @@ const TESTS: &[(&str, &str, &str)] = &[
     ("unacknowledged-client-bulkWrite", "", UNACKNOWLEDGED),
 ];
 
-/// Returns the excluded tests of a file, with the reasons.
+/// Returns the excluded tests in a file, with the reasons.
 pub fn excluded(file: &Value) -> Vec<(&str, &'static str)> {
     let description = file["description"].as_str().unwrap_or_default();
     let tests = file["tests"].as_array().into_iter().flatten();

@@ -1,7 +1,7 @@
 //! The unified test format: files and tests.
 //!
-//! Only features used by the files here are defined. Any other field, operation, entity or event is
-//! refused by name.
+//! Only features that the files use are defined. Any other field, operation, entity or event is an
+//! error that names it.
 
 use bson::Document;
 use serde::{
@@ -22,7 +22,7 @@ use crate::{
     requirement::{Environment, Requirement, Version},
 };
 
-/// Pool options that the specification deprecates and new drivers must not have.
+/// Pool options that CMAP deprecates and that new drivers must not support.
 const OPTIONAL: [&str; 2] = ["waitQueueMultiple", "waitQueueSize"];
 
 #[derive(Debug, Deserialize)]
@@ -57,7 +57,7 @@ pub(super) struct Test {
 }
 
 impl File {
-    /// Reads a file. An error names the test and the field.
+    /// Reads a file. Errors name the test and the field.
     pub(super) fn read(file: &Value) -> Result<Self, String> {
         let file: Self = read(file)?;
         match file.schema_version.0 {
@@ -90,7 +90,7 @@ impl File {
     /// Returns whether `test` may run in `environment`.
     pub(super) fn admits(&self, test: &Test, environment: &Environment) -> bool {
         let requirements = [&self.run_on_requirements, &test.run_on_requirements];
-        // Clients authenticate only in tests that require it.
+        // Clients authenticate only in tests that require authentication.
         let asks = requirements.into_iter().flatten().flatten();
         let asks = asks.filter(|requirement| requirement.asks_for_authentication());
         let mut requirements = requirements.into_iter();
@@ -110,7 +110,7 @@ impl Test {
         })
     }
 
-    /// Returns whether a fail point blocks commands for some time.
+    /// Returns whether a fail point in the test blocks commands for some time.
     pub(super) fn blocks_commands(&self) -> bool {
         let blocks = |point: &Document| {
             let data = point.get_document("data");
@@ -119,8 +119,8 @@ impl Test {
         self.fail_points().any(blocks)
     }
 
-    /// Returns an option of the test that drivers need not support. According to the files, drivers
-    /// without it skip the test (CMAP: "Deprecated Options").
+    /// Returns an option in the test that drivers need not support. The files say that drivers that
+    /// do not support it skip the test (CMAP: "Deprecated Options").
     pub(super) fn optional_option(&self) -> Option<&str> {
         let calls = self.operations.iter().map(|operation| &operation.call);
         let entities = calls.filter_map(|call| match call {

@@ -1,14 +1,14 @@
-//! The helpers of drivers and their commands, as data.
+//! A table of drivers' helper methods and their commands.
 
 use bson::{Bson, Document};
 use serde_json::{Map, Value};
 
 use crate::fields::read;
 
-/// The kind of a helper's command from the client's view.
+/// The kind of a helper's command, as the client sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A read with the preference of its collection. It may be retried.
+    /// A read with the read preference of its collection. It may be retried.
     Read,
     /// A read from the primary, which has a complete list. It may be retried.
     List,
@@ -16,22 +16,22 @@ pub(super) enum Kind {
     Single,
     /// Any other write.
     Multi,
-    /// A command sent by the application.
+    /// A command that the application runs itself.
     Generic,
 }
 
 /// The result of a helper, as far as tests compare it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// The documents of a cursor.
+    /// The documents returned by a cursor.
     Documents,
-    /// The first document of a cursor.
+    /// The first document returned by a cursor.
     First,
-    /// The field `n` of the only document of a cursor.
+    /// The field `n` of the only document returned by a cursor.
     Count,
     /// A field of the reply.
     Field(&'static str),
-    /// The numbers and ids of written documents.
+    /// The numbers and ids of the written documents.
     Written,
     /// The counts of a client's bulk write.
     Bulk,
@@ -106,14 +106,14 @@ impl Answer {
     }
 }
 
-/// A command of a helper whose target is not known yet.
+/// A helper's command, whose target is not known yet.
 #[derive(Clone, Debug)]
 pub(super) struct Step {
     pub(super) kind: Kind,
     pub(super) body: Document,
 }
 
-/// Returns the command of the helper `name` with its arguments, and the kind of its result.
+/// Returns the command for the helper `name` with these arguments, and the kind of its result.
 pub(super) fn command(name: &str, arguments: Map<String, Value>) -> Result<(Step, Answer), String> {
     let mut rows = HELPERS.lines().map(|row| row.split(" | "));
     let row = rows.find_map(|mut row| (row.next() == Some(name)).then_some(row));

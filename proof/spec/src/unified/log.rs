@@ -1,4 +1,4 @@
-//! Log messages in the terms of the format.
+//! Log messages as the test format describes them.
 
 use sdam_core::event::Event;
 use sdam_events::log::{LogConfig, LogMessage, Severity, Value as Field};
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::{entity::severity, matching::Expected};
 
-/// A message of a client.
+/// A log message from a client.
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) level: Severity,
@@ -15,7 +15,7 @@ pub(super) struct Message {
     pub(super) data: Value,
 }
 
-/// The messages that a test expects from a client.
+/// The log messages that a test expects from a client.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct ExpectedLog {
@@ -33,13 +33,13 @@ struct ExpectedMessage {
     #[serde(deserialize_with = "severity")]
     level: Severity,
     component: String,
-    /// True if the text of the field `failure` is redacted.
+    /// True if the field `failure` must be redacted, false if it must not.
     #[serde(rename = "failureIsRedacted")]
     failure_is_redacted: Option<bool>,
     data: Expected,
 }
 
-/// Returns the messages enabled by `config`.
+/// Returns the log messages about `events` that `config` enables.
 pub(super) fn messages(config: &LogConfig, events: &[Event]) -> Vec<Message> {
     let messages =
         events.iter().filter_map(|event| LogMessage::of(event, config.max_document_length));
@@ -71,7 +71,7 @@ impl From<&LogMessage<'_>> for Message {
 }
 
 impl ExpectedLog {
-    /// Compares the messages of the client with the expected ones.
+    /// Compares the client's log messages with the expected ones.
     pub(super) fn compare(&self, log: &[Message]) -> Result<(), String> {
         let result = self.compare_messages(log);
         result.map_err(|error| format!("{}: {error}, in {log:#?}", self.client))

@@ -1,4 +1,4 @@
-//! Matching of values (unified test format: "Rules for matching").
+//! Comparison of values with expected ones (unified test format: "Rules for matching").
 
 use std::{collections::BTreeMap, fmt};
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{command::to_json, driver::session_id};
 use crate::fields::read;
 
-/// An expected value with the operators of the format.
+/// An expected value, which may contain the format's operators.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(try_from = "Value", untagged)]
 pub(super) enum Expected {
@@ -93,10 +93,10 @@ impl Type {
 }
 
 impl Expected {
-    /// Compares a value with the expected one. The error names the path of the difference.
+    /// Compares a value with the expected one. The error names the path to the difference.
     ///
-    /// Documents at the root may have additional keys, other documents may not. The items of an
-    /// array at the root count as documents at the root.
+    /// Only documents at the root may have additional keys. The items of an array at the root count
+    /// as documents at the root.
     pub(super) fn compare(&self, actual: &Value) -> Result<(), String> {
         self.compare_at(true, Some(actual))
     }

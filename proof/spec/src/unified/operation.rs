@@ -1,4 +1,4 @@
-//! The operations of tests, and their expected results.
+//! Test operations and their expected results.
 
 use std::sync::Arc;
 
@@ -52,11 +52,11 @@ struct OperationFields {
 /// The name of an operation and its arguments.
 #[derive(Debug)]
 pub(super) enum Call {
-    /// An operation that is one command.
+    /// An operation that runs commands.
     Method(Method),
-    /// An operation on an entity other than a command.
+    /// An operation on an entity other than a helper method.
     Entity(EntityCall),
-    /// An operation of the runner.
+    /// An operation that the test runner performs.
     Runner(RunnerCall),
 }
 

@@ -1,4 +1,4 @@
-//! Errors of operations, and expected errors.
+//! Errors from operations, and expected errors.
 
 use std::fmt;
 
@@ -7,11 +7,11 @@ use serde_json::Value;
 
 use super::matching::Expected;
 
-/// The error of an operation.
+/// An error from an operation.
 #[derive(Debug, Default)]
 pub(super) struct Failure {
     pub(super) message: String,
-    /// True if a server replied with the error.
+    /// True if the error is a server's reply.
     pub(super) is_server_error: bool,
     pub(super) code: Option<i32>,
     pub(super) code_name: Option<String>,
@@ -19,7 +19,7 @@ pub(super) struct Failure {
     pub(super) is_timeout: bool,
     /// The code and the message of the write concern error.
     pub(super) write_concern: Option<(i32, String)>,
-    /// The result of the commands before the failed one.
+    /// The result of the commands that ran before the failed one.
     pub(super) result: Value,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct Failure {
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct ExpectedError {
     is_error: Option<bool>,
-    /// True if the client failed without a server's reply.
+    /// True if the error must come from the client instead of a server's reply.
     is_client_error: Option<bool>,
     error_contains: Option<String>,
     error_code: Option<i32>,

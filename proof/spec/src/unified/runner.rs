@@ -18,10 +18,10 @@ use super::{
 };
 use crate::{host::Target, thread::Thread};
 
-/// The format's time limits for threads and for a new primary.
+/// The time limit for threads and for the election of a primary, as set by the test format.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The result of an operation. The outer error is an error of the test.
+/// The result of an operation. The outer error means that the test itself failed.
 type Outcome = Result<Result<Value, Failure>, String>;
 
 /// The entities that a test has created so far.
@@ -227,7 +227,7 @@ impl<'t> Runner<'t> {
         }
     }
 
-    /// Prepares the execution of a method of `object`.
+    /// Returns a future that calls a method on `object`.
     fn prepare(
         &self,
         object: &str,
@@ -255,7 +255,8 @@ impl<'t> Runner<'t> {
         Ok(execution.boxed())
     }
 
-    /// Returns the commands of a method of `object`: a collection, a database or a client.
+    /// Returns the commands for a method call on `object`, which is a collection, a database or a
+    /// client.
     fn requests(
         &self,
         object: &str,
@@ -290,7 +291,7 @@ impl<'t> Runner<'t> {
         Ok((find(&self.clients, client)?.driver(), requests.collect()))
     }
 
-    /// Closes every client and returns everything that it had published.
+    /// Closes all clients, and returns everything that they published before.
     pub(super) async fn end(self) -> BTreeMap<String, Published> {
         let mut published = BTreeMap::new();
         for (id, client) in self.clients {

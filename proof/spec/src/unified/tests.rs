@@ -1,4 +1,4 @@
-//! Tests that the runner reports differences and unknown content.
+//! Tests that the runner reports differences and unsupported content.
 
 use std::sync::{
     Arc,
@@ -137,7 +137,7 @@ fn messages_of_another_level_or_component_do_not_match() {
 const SINGLE: Environment =
     Environment { kind: Kind::Single, release: [8, 0, 5], authentication: false };
 
-/// Creates a host without deployments, for errors that occur earlier.
+/// Creates a host without deployments, for tests of errors that occur before one starts.
 fn host() -> Host {
     let block_on = |future: BoxFuture<'_, ()>| futures::executor::block_on(future);
     let deploy = move |_: &Environment| {
@@ -199,7 +199,7 @@ fn operations_end_as_expected_or_the_file_fails() {
             "{error}"
         );
     };
-    // The tasks of the deployments are dropped, so selections report that their runtime has ended.
+    // The tasks are dropped with their deployment, so selections report that the runtime has ended.
     check(insert(None), "the runtime has shut down");
     check(insert(Some(false)), "isClientError does not hold of the error");
     let mut elsewhere = insert(None);
@@ -223,7 +223,7 @@ fn a_test_whose_requirements_are_not_met_fails() {
     }
 }
 
-/// Each case consists of a text in the file, its replacement and the resulting error.
+/// Each case consists of a string in the file, its replacement and the resulting error.
 #[test]
 fn unsupported_content_is_refused_with_its_test_and_field() {
     for case in [
@@ -421,7 +421,7 @@ fn a_test_of_an_option_that_clients_do_not_have_is_left_out() {
         file["tests"][1]["operations"] = json!([insert(None)]);
         run(&host(), &file).unwrap_err()
     };
-    // Only the second test runs, and fails.
+    // Only the second test runs, and it fails.
     assert!(create("waitQueueSize").contains("insertOne"));
     assert!(check_unsupported("maxPoolSize").unwrap_err().contains("has to run"));
 }

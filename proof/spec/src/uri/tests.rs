@@ -1,6 +1,6 @@
 use super::*;
 
-/// Every difference must be detected: each case has exactly one error.
+/// Every difference must be detected. Each case has exactly one wrong expectation.
 #[test]
 fn a_wrong_expectation_fails() {
     let right = json!({

@@ -109,7 +109,7 @@ impl Deployment {
         }
     }
 
-    /// Returns the status of the member configured by `entry`, as reported by `member`.
+    /// Returns the status of the member that `entry` configures, as `member` reports it.
     fn member_status(&self, member: MemberId, index: usize, entry: &MemberConfig) -> Document {
         let peer = self.member_at(&entry.address);
         let peers = |peer| {
@@ -129,7 +129,7 @@ impl Deployment {
     }
 }
 
-/// Returns the number and the name of the state of a member in this role.
+/// Returns the number and name of the state that a member in this role reports.
 fn state(role: Role) -> (i32, &'static str) {
     match role {
         Role::Startup => (0, "STARTUP"),

@@ -1,4 +1,4 @@
-//! The command `bulkWrite` of release 8.0: writes of all kinds to several collections.
+//! The command `bulkWrite` of MongoDB 8.0, which writes to several collections.
 
 use bson::{Document, doc};
 
@@ -9,7 +9,7 @@ use crate::{
     request::{flag, number},
 };
 
-/// The numbers of written documents, by the keys of the reply.
+/// The numbers of written documents, named like the keys in the reply.
 #[derive(Default)]
 struct Counts {
     errors: i32,
@@ -50,7 +50,7 @@ impl Deployment {
         Ok(reply)
     }
 
-    /// Performs one of the writes. Returns its reply.
+    /// Performs one of the writes. Returns the reply to it.
     fn bulk_operation(
         &mut self,
         namespaces: &[&Document],

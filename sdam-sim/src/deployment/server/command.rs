@@ -88,8 +88,8 @@ impl Deployment {
         }
     }
 
-    /// Sets the only simulated parameter: `baseBackoffMS` of overload errors, which servers after
-    /// 8.0 support. Here every release supports it.
+    /// Sets the only simulated parameter: `baseBackoffMS` in overload errors. Only releases after
+    /// 8.0 have it, but here every release supports it.
     fn set_parameter(&mut self, member: MemberId, body: &Document) -> CommandResult {
         let name = "externalClientBaseBackoffMS";
         let Some(millis) = number(body, name) else {
@@ -119,7 +119,7 @@ pub(super) fn not_found(request: &Request) -> CommandError {
     CommandError::new(COMMAND_NOT_FOUND, format!("no such command: '{}'", request.name))
 }
 
-/// Checks the API version; only version 1 of the versioned API exists.
+/// Checks the API version. Only version 1 of the versioned API exists.
 pub(super) fn check_api(version: ServerVersion, body: &Document) -> Result<(), CommandError> {
     match body.get_str("apiVersion") {
         Err(_) if version.has_versioned_api() => {
@@ -137,13 +137,13 @@ pub(super) fn check_api(version: ServerVersion, body: &Document) -> Result<(), C
     }
 }
 
-/// The simulated commands outside version 1 of the API. `testVersion2` exists only in servers built
-/// for tests.
+/// The simulated commands that are not in version 1 of the API. `testVersion2` exists only in
+/// servers built for tests.
 const NOT_IN_API: [&str; 3] = ["distinct", "mapReduce", "testVersion2"];
-/// The pipeline stage outside version 1 of the API.
+/// The simulated pipeline stage that is not in version 1 of the API.
 const STAGE_NOT_IN_API: &str = "$listLocalSessions";
 
-/// Refuses commands outside the versioned API if the client requested strict mode.
+/// Refuses commands that are not in the versioned API if the client requested strict mode.
 fn check_strict(request: &Request) -> Result<(), CommandError> {
     let (name, body) = (&*request.name, &request.body);
     let stages = body.get_array("pipeline").into_iter().flatten();

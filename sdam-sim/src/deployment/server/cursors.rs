@@ -1,4 +1,4 @@
-//! The cursors of finds whose documents exceed one batch.
+//! Cursors of queries whose results do not fit in one batch.
 
 use std::collections::BTreeMap;
 
@@ -7,17 +7,17 @@ use bson::{Document, doc};
 use super::data::cursor;
 use crate::reply::{CURSOR_NOT_FOUND, CommandResult, refuse};
 
-/// The open cursors of a deployment. All members share them, like the documents.
+/// The open cursors of a deployment. Like the documents, they are shared by all members.
 #[derive(Debug, Default)]
 pub(crate) struct Cursors {
     opened: i64,
-    /// Documents that are not returned yet.
+    /// The documents that have not been returned yet.
     open: BTreeMap<i64, Vec<Document>>,
 }
 
 impl Cursors {
-    /// Returns the first batch of `documents`. A cursor stays open if there are more. If `size` is
-    /// `None`, one batch has all documents.
+    /// Returns the first batch of `documents`. A cursor is opened if there are more. If `size` is
+    /// `None`, the batch contains all documents.
     pub(super) fn open(
         &mut self,
         namespace: &str,

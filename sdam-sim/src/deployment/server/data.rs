@@ -1,4 +1,4 @@
-//! Reads and writes of documents, to the extent that clients of the simulation need them.
+//! Reads and writes of documents, as far as clients of the simulation need them.
 
 use bson::{Bson, Document, doc};
 
@@ -14,7 +14,7 @@ use crate::{
     store::{matching, order, project},
 };
 
-/// Pipeline stages that return no documents in the simulation.
+/// Pipeline stages that do not return documents in the simulation.
 const EMPTY_STAGES: [&str; 4] = ["$changeStream", "$listLocalSessions", "$merge", "$out"];
 
 impl Deployment {
@@ -33,7 +33,7 @@ impl Deployment {
         } else {
             replica.role
         };
-        // Only clients that sent `helloOk` get the new wording (M-45).
+        // Only clients that sent `helloOk` get the new words in error messages (M-45).
         let word = if hello_ok { "primary" } else { "master" };
         let secondary_ok = if hello_ok { "secondaryOk" } else { "slaveOk" };
         match role {
@@ -70,7 +70,7 @@ impl Deployment {
             "distinct" => self.distinct(&namespace, body),
             "findAndModify" => self.find_and_modify(&write(namespace)),
             "mapReduce" => self.map_reduce(&namespace, body),
-            // Indexes are not simulated, so only the index on `_id` exists.
+            // Indexes are not simulated; there is only the index on `_id`.
             "create" | "createIndexes" | "dropIndexes" => Ok(Document::new()),
             "listIndexes" => {
                 let index = doc! { "v": 2, "key": { "_id": 1 }, "name": "_id_" };
@@ -137,7 +137,7 @@ impl Deployment {
         Ok(doc! { "n": self.store.find(namespace, filter)?.len() as i32 })
     }
 
-    /// Runs a pipeline of the simulated stages. Change streams and session lists are empty, and
+    /// Runs a pipeline of simulated stages. Change streams and session lists are empty, and
     /// pipeline output is not stored.
     fn aggregate(&self, namespace: &str, body: &Document) -> CommandResult {
         let pipeline = documents(body, "pipeline")?;
@@ -165,8 +165,8 @@ impl Deployment {
         Ok(cursor(namespace, batch))
     }
 
-    /// Runs the only simulated map and reduce functions: map emits `x + 1` under a single key, and
-    /// reduce adds the values.
+    /// Runs the only simulated map and reduce functions. The map function emits `x + 1` under a
+    /// single key, and the reduce function adds the values.
     fn map_reduce(&self, namespace: &str, body: &Document) -> CommandResult {
         let is_known = |key: &str, code: &str| match body.get(key) {
             Some(Bson::JavaScriptCode(own)) => own.contains(code),

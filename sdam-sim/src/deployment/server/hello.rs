@@ -37,7 +37,7 @@ const MAX_METADATA_MONGOD: usize = 1024;
 const MAX_APP_NAME: usize = 128;
 
 impl Deployment {
-    /// Begins to serve a hello: answers it, or makes it wait.
+    /// Answers a hello, or makes it wait.
     pub(super) fn hello(&mut self, id: ConnectionId, request: Request) {
         match self.admit_hello(id, &request) {
             Err(error) => self.answer(id, &request, Err(error)),
@@ -51,7 +51,7 @@ impl Deployment {
         }
     }
 
-    /// Checks the arguments. Returns the time for which the hello must wait, if any.
+    /// Checks the arguments. Returns how long the hello must wait, if it must.
     fn admit_hello(
         &mut self,
         id: ConnectionId,
@@ -70,7 +70,7 @@ impl Deployment {
             connection.hello_ok = true;
         }
         if !own.version.supports_streaming() {
-            // Servers without streaming ignore both arguments (M-11).
+            // Servers that cannot stream ignore `topologyVersion` and `maxAwaitTimeMS` (M-11).
             return Ok(None);
         }
         let awaited = parse_await(own.version, request)?;
@@ -108,7 +108,7 @@ impl Deployment {
         };
         let member = id.member;
         if let ProcessState::Quiescing(until) = self.member(member).state {
-            // The error announces the shutdown (M-31).
+            // This error announces the shutdown (M-31).
             let quiesces = "The server is in quiesce mode and will shut down";
             let error = refuse(SHUTDOWN_IN_PROGRESS, quiesces);
             let mut reply = self.reply_document(member, &request, error);
@@ -119,8 +119,8 @@ impl Deployment {
         }
         let own = self.member(member);
         let version = own.version.supports_streaming().then(|| topology_version(own));
-        // A stream without waiting would never pause, so a client that requests one gets a single
-        // reply.
+        // A stream without a wait between replies would never pause, so a client that requests one
+        // gets a single reply.
         let streams = version.is_some()
             && own.exhaust
             && request.exhaust_allowed()
@@ -215,13 +215,14 @@ impl Deployment {
         }
         host_fields(reply, config);
         reply.insert("setName", &*config.name);
-        // The version was sent as a double until it became an int64; clients accept any number
-        // type.
+        // Older releases send a large version as a double, newer ones as an int64. Clients accept
+        // any number type.
         match i32::try_from(config.version) {
             Ok(version) => reply.insert("setVersion", version),
             Err(_) => reply.insert("setVersion", config.version),
         };
-        // Until it has caught up, a new primary reports itself as a secondary with an election id.
+        // Until it has caught up, a new primary reports that it is a secondary, with an election
+        // id.
         let catching_up = replica.role == Role::Primary && replica.draining;
         reply.insert(writable, replica.is_writable());
         reply.insert("secondary", replica.role == Role::Secondary || catching_up);
@@ -248,14 +249,14 @@ impl Deployment {
 }
 
 impl Connection {
-    /// Stores the application name from a first hello.
+    /// Stores the application name if `hello` is the connection's first.
     pub(super) fn learn_app_name(&mut self, hello: &Document) {
         if let (false, Ok(client)) = (self.greeted, hello.get_document("client")) {
             self.app_name = app_name(client).map(str::to_owned);
         }
     }
 
-    /// Stores the client's metadata, which only the first hello may carry (M-44).
+    /// Stores the client's metadata, which only the first hello may contain (M-44).
     fn take_metadata(&mut self, server: &Member, hello: &Document) -> Result<(), CommandError> {
         let greeted = std::mem::replace(&mut self.greeted, true);
         let Ok(client) = hello.get_document("client") else {
@@ -304,11 +305,11 @@ fn app_name(client: &Document) -> Option<&str> {
     application.get_str("name").ok()
 }
 
-/// Parses the requested wait of a hello (M-4, M-7, M-25).
+/// Parses the arguments for which a hello waits (M-4, M-7, M-25).
 fn parse_await(server: ServerVersion, request: &Request) -> Result<Option<Await>, CommandError> {
     let body = &request.body;
     let modern = server.has_versioned_api();
-    // Only newer releases treat null as absent.
+    // Only newer releases treat a null `topologyVersion` as absent.
     let version = body.get("topologyVersion").filter(|version| !modern || **version != Bson::Null);
     let max = number(body, "maxAwaitTimeMS");
     if modern && let Some(max @ ..0) = max {
@@ -424,7 +425,7 @@ fn entry_fields(reply: &mut Document, own: &Member, entry: &MemberConfig) {
     }
 }
 
-/// Writes the fields of a member that is in no configuration (RSGhost).
+/// Writes the fields of a member that is not in a configuration (RSGhost).
 fn ghost_fields(reply: &mut Document, writable: &str) {
     reply.insert(writable, false);
     reply.insert("secondary", false);
@@ -439,7 +440,7 @@ pub(super) fn topology_version(own: &Member) -> Document {
     }
 }
 
-/// Returns the signature of a cluster time without authentication.
+/// Returns the signature of a cluster time if authentication is disabled.
 pub(super) fn unsigned() -> Binary {
     Binary { subtype: BinarySubtype::Generic, bytes: vec![0; 20] }
 }

@@ -1,4 +1,4 @@
-//! Checks of `$readPreference`; servers ignore unknown fields.
+//! Checks of `$readPreference`. Servers ignore unknown fields in it.
 
 use bson::{Bson, Document};
 use sdam_core::{options::SMALLEST_MAX_STALENESS, read_preference::ReadMode};
@@ -12,7 +12,7 @@ use crate::{
     version::ServerVersion,
 };
 
-/// Checks the read preference of the command `body`, if it has one.
+/// Checks the read preference in the command `body`, if it has one.
 pub(super) fn check(version: ServerVersion, body: &Document) -> Result<(), CommandError> {
     let preference = match body.get("$readPreference") {
         None => return Ok(()),
@@ -73,7 +73,7 @@ fn has_tags(preference: &Document) -> Result<bool, CommandError> {
     }
 }
 
-/// Returns whether staleness is limited; zero means no limit.
+/// Returns whether staleness is limited. Zero means that it is not.
 fn is_limited(preference: &Document) -> Result<bool, CommandError> {
     let seconds = match preference.get("maxStalenessSeconds") {
         None => return Ok(false),

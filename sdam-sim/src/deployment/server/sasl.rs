@@ -1,4 +1,4 @@
-//! SCRAM authentication, and the refusal of commands before it.
+//! SCRAM authentication. Most commands are refused before it.
 
 use bson::{Binary, Document, doc, spec::BinarySubtype};
 use sdam_auth::testing::ServerConversation;
@@ -13,7 +13,7 @@ use crate::{
     version::ServerVersion,
 };
 
-/// The id of a connection's conversation.
+/// The conversation id, which is the same on every connection.
 const CONVERSATION: i32 = 1;
 
 /// Commands that need no authentication.
@@ -34,8 +34,8 @@ enum State {
 }
 
 impl Deployment {
-    /// Authenticates, or refuses a command that requires authentication. Returns `None` if the
-    /// command may run.
+    /// Runs an authentication command, or refuses a command that requires authentication. Returns
+    /// `None` if the command may run.
     pub(super) fn authenticate(
         &mut self,
         id: ConnectionId,

@@ -1,4 +1,4 @@
-//! Writes of documents. Each statement with a transaction number runs once per set or cluster.
+//! Writes of documents. A statement with a transaction number runs only once in a set or cluster.
 
 use std::collections::BTreeMap;
 
@@ -15,15 +15,15 @@ use crate::{
     request::{flag, number},
 };
 
-/// The last write with a transaction number in each session. All members share them, like the
-/// documents.
+/// The last write with a transaction number in each session. Like the documents, these writes are
+/// shared by all members.
 #[derive(Debug, Default)]
 pub(crate) struct Numbered(BTreeMap<String, Last>);
 
 #[derive(Debug, Default)]
 struct Last {
     number: i64,
-    /// The replies to executed statements.
+    /// The replies to executed statements, by their index.
     done: BTreeMap<usize, Document>,
 }
 
@@ -61,7 +61,7 @@ impl Deployment {
                     let id = done.get("upserted");
                     upserted.extend(id.map(|id| doc! { "index": number, "_id": id }));
                 }
-                // These errors refuse the whole command or break its connection.
+                // These errors make the whole command fail or break its connection.
                 Err(error)
                     if [HANG_UP, ILLEGAL_OPERATION, TRANSACTION_TOO_OLD].contains(&error.code) =>
                 {
@@ -89,7 +89,7 @@ impl Deployment {
         Ok(reply)
     }
 
-    /// Changes or removes one document.
+    /// Updates or removes one document.
     pub(super) fn find_and_modify(&mut self, write: &Write<'_>) -> CommandResult {
         let (namespace, body) = (&*write.namespace, write.body);
         let filter = argument(body, "query")?;
@@ -116,7 +116,7 @@ impl Deployment {
     }
 
     /// Runs a statement unless the session has already run it with the same transaction number. The
-    /// fail point of such writes applies before or after it.
+    /// fail point for these writes applies before or after the statement.
     pub(super) fn once(
         &mut self,
         write: &Write<'_>,
