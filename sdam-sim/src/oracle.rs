@@ -66,12 +66,12 @@ names! {
         Selection = "selection",
         /// Memory is bounded: tasks, timers, connections, undelivered events.
         Memory = "memory",
-        /// No task runs endlessly without time passing, or too often.
+        /// No task runs too often, or endlessly while no time passes.
         BusyLoop = "busy-loop",
         /// Nothing panics.
         Panic = "panic",
-        /// Only a known server that does not answer is reported as silent, and every such report
-        /// ends.
+        /// Only a known server that does not answer is reported as silent, and the end of each
+        /// silence is reported.
         Silence = "silence",
         /// The same seed yields the same run.
         Determinism = "determinism",
@@ -87,8 +87,8 @@ impl Oracle {
     }
 }
 
-/// Returns the first available server of `topology` that selection would compare with others, but
-/// that has no round-trip time ([`Oracle::RoundTrip`]).
+/// Returns the first available server of `topology` that has no round-trip time although selection
+/// would compare it with other servers ([`Oracle::RoundTrip`]).
 pub fn without_round_trip_time(topology: &TopologyDescription) -> Option<&ServerDescription> {
     let mut servers = topology.servers().iter();
     let without_round_trip_time = servers.find(|server| {
@@ -104,11 +104,11 @@ pub fn without_round_trip_time(topology: &TopologyDescription) -> Option<&Server
 #[non_exhaustive]
 #[error("{oracle} at {at:?}: {message}")]
 pub struct Violation {
-    /// The violated rule.
+    /// The violated invariant.
     pub oracle: Oracle,
     /// The time at which the violation was detected.
     pub at: Instant,
-    /// The description of the violation.
+    /// A description of the violation.
     pub message: String,
 }
 

@@ -1,4 +1,4 @@
-//! Command errors as reported by servers.
+//! Command errors as servers report them.
 
 use bson::{Document, doc};
 
@@ -9,18 +9,18 @@ use crate::version::ServerVersion;
 pub(crate) struct CommandError {
     pub(crate) code: i32,
     pub(crate) message: String,
-    /// Labels that replace the server's.
+    /// Error labels that replace those that the server would add.
     pub(crate) labels: Option<Vec<String>>,
-    /// True if a state change error includes the topology version.
+    /// True if the error includes the topology version when it is a state change error.
     pub(crate) versioned: bool,
-    /// Additional fields of the error of a single write.
+    /// Additional fields for the error of a single write.
     pub(crate) details: Box<Document>,
 }
 
-/// The outcome of a command: its reply without `ok`, or its error.
+/// The outcome of a command: its reply without the field `ok`, or its error.
 pub(crate) type CommandResult = Result<Document, CommandError>;
 
-/// Declares error codes and their names in servers.
+/// Declares error codes, and the names that servers give them.
 macro_rules! codes {
     ($($code:ident = $number:literal, $name:literal;)*) => {
         $(pub(crate) const $code: i32 = $number;)*
@@ -81,7 +81,7 @@ codes! {
     NOT_PRIMARY_OR_SECONDARY = 13436, "NotPrimaryOrSecondary";
 }
 
-/// The pseudo error code for closing the connection instead of replying.
+/// A pseudo error code that makes the server close the connection instead of replying.
 pub(crate) const HANG_UP: i32 = -1;
 pub(crate) const INVALID_PARAMETER: i32 = 10065;
 pub(crate) const TOPOLOGY_VERSION_WITHOUT_AWAIT: i32 = 31368;
@@ -95,7 +95,7 @@ pub(crate) const EXHAUST_WITHOUT_AWAIT: i32 = 51756;
 pub(crate) const COUNTER_FROM_THE_FUTURE_STANDALONE: i32 = 51764;
 pub(crate) const API_WITHOUT_VERSION: i32 = 4_886_600;
 
-/// Refuses a command.
+/// Returns the error for a refused command.
 pub(crate) fn refuse<T>(code: i32, message: impl Into<String>) -> Result<T, CommandError> {
     Err(CommandError::new(code, message))
 }
@@ -111,7 +111,8 @@ impl CommandError {
         }
     }
 
-    /// Returns whether clients treat the code as a state change error (section I.3).
+    /// Returns whether clients treat the code as a state change error (conformance rules, section
+    /// I.3).
     pub(crate) fn is_state_change(&self) -> bool {
         matches!(self.code, 10107 | 13435 | 10058 | 11602 | 13436 | 189 | 11600 | 91)
     }
@@ -121,7 +122,7 @@ impl CommandError {
         self.is_state_change() || matches!(self.code, 6 | 7 | 89 | 134 | 262 | 9001)
     }
 
-    /// Returns whether the server refuses the command because of overload.
+    /// Returns whether the error says that the server is overloaded.
     pub(crate) fn is_overload(&self) -> bool {
         let mut labels = self.labels.iter().flatten();
         labels.any(|label| label == "SystemOverloadedError")
@@ -154,7 +155,7 @@ impl CommandError {
     }
 }
 
-/// Returns the name of an error code. Since 5.0 the names avoid the word master.
+/// Returns the name of an error code. Since 4.4, names do not contain the word "master".
 pub(crate) fn code_name(code: i32, version: ServerVersion) -> String {
     let old = !version.has_primary_code_names();
     let name = match code {
@@ -164,6 +165,6 @@ pub(crate) fn code_name(code: i32, version: ServerVersion) -> String {
         LEGACY_NOT_PRIMARY if !version.has_versioned_api() => None,
         code => known_name(code),
     };
-    // mongod names other assertions by their numbers.
+    // mongod uses the numbers of other codes as their names.
     name.map_or_else(|| format!("Location{code}"), str::to_owned)
 }

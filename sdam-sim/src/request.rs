@@ -27,10 +27,10 @@ const READS: [&str; 9] = [
     "getMore",
 ];
 
-/// A command, independent of its framing.
+/// A command from a client, independent of its framing.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
-    /// The id of the message that the reply answers.
+    /// The id of the request message, to which the reply refers.
     pub(crate) id: i32,
     pub(crate) framing: Framing,
     /// The first key of the body.
@@ -38,7 +38,7 @@ pub(crate) struct Request {
     pub(crate) body: Document,
 }
 
-/// The framing of a request. Its reply is framed the same way.
+/// The framing of a request. The reply is framed the same way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
     Msg {
@@ -55,7 +55,8 @@ pub(crate) enum Framing {
 }
 
 impl Request {
-    /// Reads the command in `message`. Returns `None` if the connection is no longer usable.
+    /// Reads the command in `message`. Returns `None` if the message is invalid, so that the
+    /// connection cannot be used further.
     pub(crate) fn read(message: &WireMessage) -> Option<Self> {
         let mut body = Document::from_reader(message.body()).ok()?;
         let framing = match message.op_code() {
@@ -92,7 +93,7 @@ impl Request {
         self.name == "hello"
     }
 
-    /// Returns whether the command is one of the two spellings of legacy hello (M-41).
+    /// Returns whether the command is legacy hello, in either spelling (M-41).
     pub(crate) fn is_legacy_hello(&self) -> bool {
         matches!(&*self.name, "isMaster" | "ismaster")
     }
@@ -153,7 +154,7 @@ pub(crate) fn number(body: &Document, key: &str) -> Option<i64> {
     }
 }
 
-/// Reads a flag of any BSON type; false if absent.
+/// Reads a flag of any BSON type. An absent flag is false.
 pub(crate) fn flag(body: &Document, key: &str) -> bool {
     match body.get(key) {
         Some(Bson::Boolean(flag)) => *flag,
@@ -162,7 +163,7 @@ pub(crate) fn flag(body: &Document, key: &str) -> bool {
     }
 }
 
-/// Returns the servers' name of the BSON type of `value`.
+/// Returns the name that servers use for the BSON type of `value`.
 pub(crate) fn type_name(value: &Bson) -> &'static str {
     match value {
         Bson::Double(_) => "double",

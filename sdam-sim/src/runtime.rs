@@ -1,9 +1,9 @@
 //! A deterministic runtime: virtual time, a seeded scheduler, and a faulty network with DNS, TLS
 //! and proxies in front of a simulated deployment.
 //!
-//! [`Sim`] implements the seams of `sdam-transport`, so the program under test runs the production
-//! code, framing included. One seed decides everything: the order in which ready tasks are polled,
-//! latencies, the splitting of bytes, elections.
+//! [`Sim`] implements the runtime traits of `sdam-transport`, so the program under test runs the
+//! production code, framing included. One seed decides everything: the order in which ready tasks
+//! are polled, latencies, how bytes are split, and elections.
 //!
 //! Time stands still while any task is ready, and then jumps to the next timer or delivery.
 
@@ -77,19 +77,20 @@ pub struct Sim {
     runtime: Runtime,
 }
 
-/// State shared by the seams.
+/// The state shared by the parts of the runtime (clock, network, spawner and so on).
 pub(crate) struct Shared {
     state: Mutex<SimState>,
-    /// Kept outside the lock of the state because wakers are called while that lock is held.
+    /// The queue is outside the lock of `state`, because wakers are called while that lock is held.
     queue: Arc<Queue>,
     tasks: executor::Tasks,
 }
 
-/// The number of steps without passing time that counts as a busy loop.
+/// The number of polls while no time passes that counts as a busy loop.
 const MAX_POLLS_PER_INSTANT: u64 = 100_000;
 
 impl Sim {
-    /// Creates a world with the deployment of `blueprint`; `seed` decides every random choice.
+    /// Creates a world with the deployment that `blueprint` describes. `seed` decides every random
+    /// choice.
     pub fn new(seed: u64, blueprint: &Blueprint) -> Self {
         let mut rng = Rng::new(seed);
         let deployment = Deployment::start(Instant::EPOCH, blueprint, rng.fork());
@@ -122,7 +123,7 @@ impl Sim {
     }
 
     /// Returns the connection string of the deployment, with `tls=true` if its members
-    /// [require](TlsServers::require) it.
+    /// [require](TlsServers::require) TLS.
     pub fn uri(&self) -> String {
         let state = self.shared.state();
         let mut uri = state.deployment.uri();
@@ -148,12 +149,12 @@ impl Sim {
         self.block_on_watching(future, |_| {})
     }
 
-    /// Runs the world like [`block_on`](Self::block_on), and calls `watch` after every step: each
-    /// poll of a task, and each time no task is ready, just before time passes.
+    /// Runs the world like [`block_on`](Self::block_on), and calls `watch` after every step: after
+    /// each poll of a task, and whenever no task is ready, just before time passes.
     ///
     /// # Panics
     ///
-    /// As [`block_on`](Self::block_on).
+    /// The same as those of [`block_on`](Self::block_on).
     pub fn block_on_watching<F: Future>(
         &self,
         future: F,
@@ -203,13 +204,14 @@ impl Sim {
         self.block_on(self.runtime.backend.clock.sleep_until(deadline));
     }
 
-    /// Stops all tasks of the program for `duration`, as if its host were suspended: time passes
-    /// and bytes arrive, but no task runs, not even the future of [`block_on`](Self::block_on).
+    /// Stops all tasks of the program for `duration`, as if its host were suspended. Time passes
+    /// and bytes arrive, but no task runs, not even the future passed to
+    /// [`block_on`](Self::block_on).
     pub fn stall(&self, duration: Duration) {
         self.shared.state().stall(duration);
     }
 
-    /// Applies `action` to the deployment. Its consequences take virtual time.
+    /// Applies `action` to the deployment. Its effects take virtual time.
     ///
     /// # Errors
     ///
@@ -227,7 +229,7 @@ impl Sim {
         self.apply(&Action::StepDown { period: Duration::from_secs(10) })
     }
 
-    /// Kills the process and thereby closes its connections.
+    /// Kills the process, which closes its connections.
     ///
     /// # Errors
     ///
@@ -250,27 +252,27 @@ impl Sim {
         self.shared.state().deployment.status()
     }
 
-    /// Returns the newest configuration of any running member of the replica set.
+    /// Returns the newest configuration that a running member of the replica set has.
     pub fn config(&self) -> Option<SetConfig> {
         self.shared.state().deployment.config()
     }
 
-    /// Returns the network between the program and the deployment.
+    /// Returns the controls of the network between the program and the deployment.
     pub fn network(&self) -> Network<'_> {
         Network(&self.shared)
     }
 
-    /// Returns the DNS that the program uses to look up hosts and seed lists.
+    /// Returns the controls of the DNS with which the program looks up hosts and seed lists.
     pub fn dns(&self) -> Dns<'_> {
         Dns(&self.shared)
     }
 
-    /// Returns the TLS of the members.
+    /// Returns the TLS controls of the members.
     pub fn tls(&self) -> TlsServers<'_> {
         TlsServers(&self.shared)
     }
 
-    /// Returns the proxies.
+    /// Returns the controls of the proxies.
     pub fn proxies(&self) -> Proxies<'_> {
         Proxies(&self.shared)
     }
@@ -290,8 +292,8 @@ impl Sim {
         self.shared.state().timers.len()
     }
 
-    /// Returns a hash of the whole run: every choice of the scheduler, every frame, every passing
-    /// of time. Two runs with the same seed and program return the same hash.
+    /// Returns a hash of the run so far: every choice of the scheduler, every frame, and every
+    /// advance of time. Two runs with the same seed and program return the same hash.
     pub fn trace(&self) -> u64 {
         self.shared.state().trace.hash
     }
@@ -303,7 +305,7 @@ impl Sim {
 }
 
 impl Drop for Sim {
-    /// Drops tasks one by one without holding a lock, because they may own users of the seams.
+    /// Drops tasks one by one without holding a lock, because dropping them may use the runtime.
     fn drop(&mut self) {
         self.shared.tasks.clear();
     }
@@ -314,16 +316,16 @@ impl Drop for Sim {
 pub enum SchedulerStep {
     /// A task was polled.
     Polled,
-    /// No task is ready; time is about to pass.
+    /// No task is ready, and time is about to pass.
     Idle,
 }
 
-/// Controls for the faults of the network between the program and the deployment.
+/// Controls for faults in the network between the program and the deployment.
 #[derive(Clone, Copy, Debug)]
 pub struct Network<'s>(&'s Shared);
 
 impl Network<'_> {
-    /// Sets the latency of bytes and whether messages are split.
+    /// Sets the latency, and whether messages are split.
     pub fn set_latency(&self, latency: Latency) {
         self.0.state().network.latency = latency;
     }
@@ -334,17 +336,19 @@ impl Network<'_> {
     }
 
     /// Starts or stops silently dropping all bytes between the program and `member`. Connections
-    /// that lost bytes stay dead.
+    /// that have lost bytes stay dead.
     pub fn blackhole(&self, member: MemberId, blackhole: bool) {
         self.0.state().network.port_mut(member).blackhole = blackhole;
     }
 
-    /// Opens a port forwarder from `place` to `member`, like a tunnel. It has no faults of its own.
+    /// Opens a port forwarder from `place` to `member`, such as a tunnel. The forwarder itself
+    /// never fails.
     pub fn forward(&self, place: ServerAddress, member: MemberId) {
         self.0.state().network.forwarders.insert(place, member);
     }
 
-    /// Resets every new connection to `member` after this many bytes from the server.
+    /// Resets every new connection to `member` after this many bytes from the member; `None` turns
+    /// this off.
     pub fn reset_after(&self, member: MemberId, bytes: Option<usize>) {
         self.0.state().network.port_mut(member).reset_after = bytes;
     }
@@ -354,8 +358,8 @@ impl Network<'_> {
         self.0.change(|state| state.reset_sockets(|socket| socket.leads_to(member)));
     }
 
-    /// Ends all faults of the network, DNS, TLS handshakes and proxies. Connections that lost bytes
-    /// stay dead; DNS records and certificates are kept.
+    /// Ends all faults of the network, DNS, TLS handshakes and proxies. Connections that have lost
+    /// bytes stay dead. DNS records and certificates are kept.
     pub fn heal(&self) {
         self.0.state().network.heal();
     }
@@ -365,7 +369,7 @@ impl Network<'_> {
         self.0.state().network.traffic
     }
 
-    /// Adds `rule`, which is asked about every frame from now on. The first rule that does not
+    /// Adds `rule`, which is called for every frame from now on. The first rule that does not
     /// return [`Verdict::Pass`] decides.
     pub fn add_rule(&self, rule: impl FnMut(&Frame<'_>) -> Verdict + Send + 'static) {
         self.0.state().network.rules.push(Box::new(rule));
@@ -377,7 +381,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the state, and then wakes the tasks that this affects.
+    /// Changes the state, and then wakes the tasks that are affected.
     pub(crate) fn change<T>(&self, change: impl FnOnce(&mut SimState) -> T) -> T {
         let mut state = self.state();
         let done = change(&mut state);

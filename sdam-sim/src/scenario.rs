@@ -1,4 +1,4 @@
-//! Timed faults of a simulated world, as a value that can be generated and shrunk, and as text.
+//! Timed faults in a simulated world, as a value that can be generated and shrunk, and as text.
 //!
 //! ```
 //! use sdam_core::address::ServerAddress;
@@ -39,13 +39,13 @@ use crate::{
     runtime::Sim,
 };
 
-/// A list of timed faults of a simulated world.
+/// A list of timed faults in a simulated world.
 ///
-/// Its text has one line `AT VERB ...` per step, with `AT` in seconds (`1.5s`) or milliseconds
-/// (`250ms`) from the start. Empty lines are skipped, and `#` begins a comment.
+/// As text, a scenario has one line `AT VERB ...` per step, with `AT` in seconds (`1.5s`) or
+/// milliseconds (`250ms`) from the start. Empty lines are skipped, and `#` begins a comment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scenario {
-    /// The steps, with their times from the start. Steps with the same time are taken in order.
+    /// The steps, each with its time from the start. Steps with the same time are taken in order.
     pub steps: Vec<(Duration, Step)>,
 }
 
@@ -59,7 +59,7 @@ pub enum Step {
     Net(NetFault),
 }
 
-/// A step that was not possible at its time.
+/// A step that was impossible when its time came.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct FailedStep {
@@ -72,11 +72,11 @@ pub struct FailedStep {
 }
 
 impl Scenario {
-    /// Takes the steps at their times on the clock of `sim`, and returns those that were not
-    /// possible. For example, there may be no primary to kill after a step was removed, or in
-    /// another world.
+    /// Takes the steps at their times on the clock of `sim`. Returns the steps that were not
+    /// possible. For example, there may be no primary to kill if an earlier step was removed, or in
+    /// a different deployment.
     ///
-    /// Run it concurrently with the program under test, for example with `join!`.
+    /// Run the future concurrently with the program under test, for example with `join!`.
     ///
     /// # Cancel safety
     ///

@@ -1,4 +1,4 @@
-//! The simulated deployment on loopback TCP, for clients that do not use this crate.
+//! Simulated deployments on loopback TCP, for clients that do not use this crate.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), sdam_sim::serve::ServeError> {
@@ -9,8 +9,9 @@
 //! # }
 //! ```
 //!
-//! One thread owns the [`Deployment`](crate::Deployment) and writes; one thread per listener
-//! accepts; one per connection reads. Dropping the [`Server`] stops them all.
+//! One thread owns the [`Deployment`](crate::Deployment) and writes to connections, one thread per
+//! listener accepts connections, and one thread per connection reads. Dropping the [`Server`] stops
+//! all threads.
 
 mod builder;
 mod driver;
@@ -46,11 +47,11 @@ pub struct Server {
     driver: Option<JoinHandle<()>>,
 }
 
-/// A replica set on loopback TCP: a [`Server`] with a method for each common action of a set.
+/// A replica set on loopback TCP: a [`Server`] with methods for common actions on a replica set.
 #[derive(Debug)]
 pub struct ReplicaSet(Server);
 
-/// The reason why a deployment could not be started, or an action could not be applied.
+/// The error returned when a deployment cannot be started or an action cannot be applied.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
@@ -60,29 +61,29 @@ pub enum ServeError {
     /// A port could not be bound, or a thread could not be started.
     #[error("cannot serve on loopback: {0}")]
     Io(io::Error),
-    /// The deployment has ended.
+    /// The deployment has stopped.
     #[error("the simulated deployment has stopped")]
     Stopped,
 }
 
 impl Server {
-    /// Returns the connection string that the deployment had at its start.
+    /// Returns the connection string for the deployment's initial servers.
     pub fn uri(&self) -> &str {
         &self.uri
     }
 
-    /// Returns the name and the listening address of each server. They differ if the servers have
-    /// been given [names](Builder::name).
+    /// Returns the name and the listening address of each server. These differ if servers were
+    /// given [names](Builder::name).
     pub fn places(&self) -> &[(ServerAddress, ServerAddress)] {
         &self.places
     }
 
-    /// Applies `action`, and returns once it takes effect.
+    /// Applies `action`, and returns when it has taken effect.
     pub fn apply(&self, action: &Action) -> Result<(), ServeError> {
         self.request(|reply| Event::Apply(action.clone(), reply))?
     }
 
-    /// Kills the process `member`, without a shutdown announcement.
+    /// Kills the process `member`, which does not announce its shutdown.
     pub fn kill(&self, member: impl Into<Target>) -> Result<(), ServeError> {
         self.apply(&Action::Kill(member.into()))
     }
@@ -112,7 +113,7 @@ impl Server {
         self.request(Event::Status)
     }
 
-    /// Returns the configuration of the replica set; `None` for other deployments.
+    /// Returns the configuration of the replica set, or `None` for other deployments.
     pub fn config(&self) -> Result<Option<SetConfig>, ServeError> {
         self.request(Event::Config)
     }
@@ -131,7 +132,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // An error means that the driver has already stopped.
+        // An error means that the driver thread has already stopped.
         let _ = self.events.send(Event::Stop);
         if let Some(driver) = self.driver.take() {
             let _ = driver.join();
@@ -140,17 +141,18 @@ impl Drop for Server {
 }
 
 impl ReplicaSet {
-    /// Starts a set of `members` on free ports. It has a primary when this returns.
+    /// Starts a replica set with this number of members on free ports. It has a primary when this
+    /// returns.
     pub fn start(members: u16) -> Result<Self, ServeError> {
         Builder::replica_set(members).start().map(Self)
     }
 
-    /// Starts the set described by `builder`.
+    /// Starts the replica set described by `builder`.
     pub fn build(builder: Builder) -> Result<Self, ServeError> {
         builder.start().map(Self)
     }
 
-    /// Makes the primary step down and hand over.
+    /// Makes the primary step down and hand over to another member.
     pub fn step_down(&self) -> Result<(), ServeError> {
         let period = Duration::from_secs(60);
         self.apply(&Action::StepDown { period })

@@ -1,4 +1,4 @@
-//! The documents written by clients.
+//! The documents that clients have written.
 
 use std::{cmp::Ordering, collections::BTreeMap};
 
@@ -8,8 +8,8 @@ use crate::reply::{BAD_VALUE, CommandError, DUPLICATE_KEY};
 
 /// The documents of a deployment by collection, in insertion order.
 ///
-/// All members share them: the simulation covers which member may answer, but not the replication
-/// of documents.
+/// All members share the documents. The simulation decides which member may answer, but does not
+/// replicate documents.
 #[derive(Debug, Default)]
 pub(crate) struct Store {
     collections: BTreeMap<String, Vec<Document>>,
@@ -61,7 +61,8 @@ impl Store {
         Ok(found)
     }
 
-    /// Deletes at most `limit` documents that match `filter`, and returns their number.
+    /// Deletes at most `limit` documents that match `filter`. Returns the number of deleted
+    /// documents.
     pub(crate) fn delete(
         &mut self,
         namespace: &str,
@@ -80,7 +81,7 @@ impl Store {
         Ok(deleted)
     }
 
-    /// Updates at most `limit` documents that match `filter`, and returns the number of matches.
+    /// Updates at most `limit` documents that match `filter`. Returns the number of matches.
     pub(crate) fn update(
         &mut self,
         namespace: &str,
@@ -114,10 +115,10 @@ impl Store {
     }
 }
 
-/// A filter of equalities and comparisons. Any other filter is an error.
+/// A filter that consists of equalities and comparisons. Other filters are an error.
 struct Filter<'a>(&'a Document);
 
-/// The comparison operators, with the orderings of value and operand that they accept.
+/// The comparison operators, each with the accepted orderings of value and operand.
 const COMPARISONS: [(&str, &[Ordering]); 4] = [
     ("$gt", &[Ordering::Greater]),
     ("$gte", &[Ordering::Greater, Ordering::Equal]),
@@ -204,7 +205,7 @@ pub(crate) fn project(projection: &Document, document: &Document) -> Document {
     fields.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-/// Orders two values of one kind: numbers, or otherwise strings. Absent values come first.
+/// Orders two numbers or two strings. Absent values come first.
 fn compare(a: Option<&Bson>, b: Option<&Bson>) -> Ordering {
     let numbers = (a.and_then(number), b.and_then(number));
     if let (Some(a), Some(b)) = numbers {
@@ -213,7 +214,7 @@ fn compare(a: Option<&Bson>, b: Option<&Bson>) -> Ordering {
     a.map(Bson::to_string).cmp(&b.map(Bson::to_string))
 }
 
-/// Compares two values; numbers are equal regardless of their types.
+/// Returns whether two values are equal. Numbers of different types may be equal.
 fn equal(a: &Bson, b: &Bson) -> bool {
     match (number(a), number(b)) {
         (Some(a), Some(b)) => a.total_cmp(&b).is_eq(),

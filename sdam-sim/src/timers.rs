@@ -23,14 +23,14 @@ pub(crate) enum Timer {
     NoOp(MemberId),
     /// The quiesce period of the member's shutdown ends.
     Quiesce(MemberId),
-    /// The topology version of the member changes again ([`Action::Flood`](crate::Action::Flood)).
+    /// The member's topology version changes again ([`Action::Flood`](crate::Action::Flood)).
     Flood(MemberId),
     /// The connection's current request reaches its deadline.
     Connection(ConnectionId),
 }
 
 impl Timer {
-    /// Returns the member whose timer this is.
+    /// Returns the member to which this timer belongs.
     pub(crate) fn owner(self) -> MemberId {
         match self {
             Self::Startup(member)
@@ -71,7 +71,7 @@ impl Timers {
         self.0.retain(|timer, _| stays(*timer));
     }
 
-    /// Returns the next deadline, and its timer.
+    /// Returns the next deadline and its timer.
     pub(crate) fn next(&self) -> Option<(Instant, Timer)> {
         self.0.iter().map(|(timer, at)| (*at, *timer)).min()
     }

@@ -6,25 +6,25 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Timing {
-    /// The interval of heartbeats between members (`heartbeatIntervalMillis`).
+    /// The interval between a member's heartbeats to the other members (`heartbeatIntervalMillis`).
     pub heartbeat_interval: Duration,
     /// The time without contact after which a primary is replaced (`electionTimeoutMillis`).
     pub election_timeout: Duration,
-    /// The time from a step-down until a successor takes over.
+    /// The time between a step-down and the successor's election.
     pub hand_over: Duration,
     /// The time that the winner of an election takes to catch up before it accepts writes.
     pub catch_up: Duration,
-    /// The time from the start of a process until it has joined its set.
+    /// The time that a process takes to join its set after its start.
     pub startup: Duration,
     /// The interval at which an idle primary writes a no-op (M-43).
     pub no_op_interval: Duration,
-    /// The time for which a server announces its shutdown
+    /// The time for which a server announces its shutdown before it ends
     /// (`shutdownTimeoutMillisForSignaledShutdown`).
     pub quiesce: Duration,
 }
 
 impl Timing {
-    /// Returns intervals for demonstrations and tests on the real clock: a dead primary is
+    /// Returns short intervals for demonstrations and tests in real time. A dead primary is
     /// replaced within about a second.
     pub fn fast() -> Self {
         Self {

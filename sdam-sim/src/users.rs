@@ -5,12 +5,12 @@ use std::{collections::BTreeMap, sync::Arc};
 pub use sdam_auth::scram::Mechanism;
 use sdam_auth::testing::{ServerConversation, StoredUser};
 
-/// The number of iterations of a simulated user's password; the minimum that clients accept.
+/// The iteration count for the passwords of simulated users: the minimum that clients accept.
 const ITERATIONS: u32 = 4096;
 
 /// A user for SCRAM authentication.
 ///
-/// A deployment with users refuses commands on unauthenticated connections, like `mongod --auth`.
+/// Like `mongod --auth`, a deployment with users refuses commands on unauthenticated connections.
 #[derive(Clone, Debug)]
 pub struct User {
     name: String,
@@ -19,7 +19,7 @@ pub struct User {
 }
 
 impl User {
-    /// Creates a user in `admin` with every mechanism that supports the password.
+    /// Creates a user in the database `admin`, with every mechanism that supports the password.
     pub fn new(name: &str, password: &str) -> Self {
         let stored = |mechanism: Mechanism| {
             let salt = format!("{}/{name}", mechanism.name());
@@ -49,7 +49,7 @@ impl User {
     }
 }
 
-/// The users of a deployment, by `database.user`.
+/// The users of a deployment, keyed by `database.user`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Users(Arc<BTreeMap<String, User>>);
 
@@ -69,7 +69,8 @@ impl Users {
         Some(user.mechanisms.iter().map(|(own, _)| own.name()).collect())
     }
 
-    /// Answers the first message of a client; `None` if there is no such user with this mechanism.
+    /// Answers a client's first message. Returns `None` if there is no such user with this
+    /// mechanism.
     pub(crate) fn begin(
         &self,
         source: &str,

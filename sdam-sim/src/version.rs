@@ -2,7 +2,8 @@
 
 use std::{fmt, str::FromStr};
 
-/// The release of a simulated server, which decides the supported fields, rules and texts.
+/// The release of a simulated server. It decides which fields, rules and error messages the server
+/// uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ServerVersion {
     major: u8,
@@ -11,13 +12,13 @@ pub struct ServerVersion {
 }
 
 impl ServerVersion {
-    /// MongoDB 3.6, the first with OP_MSG.
+    /// MongoDB 3.6, the first series with OP_MSG.
     pub const V3_6: Self = Self::new(3, 6, 23);
-    /// MongoDB 4.0, the last that closes its connections on a step-down.
+    /// MongoDB 4.0, the last series that closes its connections on a step-down.
     pub const V4_0: Self = Self::new(4, 0, 28);
-    /// MongoDB 4.2, the last without streaming.
+    /// MongoDB 4.2, the last series without streaming.
     pub const V4_2: Self = Self::new(4, 2, 25);
-    /// MongoDB 4.4, the first with streaming.
+    /// MongoDB 4.4, the first series with streaming.
     pub const V4_4: Self = Self::new(4, 4, 29);
     /// MongoDB 5.0.
     pub const V5_0: Self = Self::new(5, 0, 31);
@@ -44,13 +45,13 @@ impl ServerVersion {
         Self { major, minor, patch }
     }
 
-    /// Returns another patch release of the series, such as 4.2.9 of 4.2.
+    /// Returns another patch release in the same series, such as 4.2.9 for 4.2.
     #[must_use]
     pub const fn patch(self, patch: u8) -> Self {
         Self { patch, ..self }
     }
 
-    /// Returns the newest wire version of the release.
+    /// Returns the release's `maxWireVersion`.
     pub const fn max_wire_version(self) -> i32 {
         match (self.major, self.minor) {
             (..=3, _) => 6,
@@ -64,7 +65,7 @@ impl ServerVersion {
         }
     }
 
-    /// Returns the release's three numbers.
+    /// Returns the release's major, minor and patch numbers.
     pub const fn numbers(self) -> [i32; 3] {
         [self.major as i32, self.minor as i32, self.patch as i32]
     }
@@ -79,12 +80,12 @@ impl ServerVersion {
         }
     }
 
-    /// Returns whether replies have a topology version and hellos can be awaited and streamed.
+    /// Returns whether replies have a topology version, and hellos can be awaitable and streamed.
     pub fn supports_streaming(self) -> bool {
         self.max_wire_version() >= 9
     }
 
-    /// Returns whether a shutdown is announced to clients before the connections close.
+    /// Returns whether servers announce a shutdown to clients before they close connections.
     pub fn has_quiesce_mode(self) -> bool {
         self >= Self::new(4, 4, 2)
     }
@@ -94,8 +95,8 @@ impl ServerVersion {
         self.max_wire_version() >= 8
     }
 
-    /// Returns whether `helloOk` is answered; the first 4.4 release that supports hello does not
-    /// answer it.
+    /// Returns whether servers reply to `helloOk`. The first 4.4 release that supports hello does
+    /// not.
     pub fn supports_hello_ok(self) -> bool {
         self.supports_hello() && self != Self::new(4, 4, 2)
     }
@@ -105,12 +106,13 @@ impl ServerVersion {
         self.max_wire_version() >= 9
     }
 
-    /// Returns whether the versioned API exists. Such releases also avoid words like "slave".
+    /// Returns whether the versioned API exists. Releases that have it also avoid words like
+    /// "slave".
     pub fn has_versioned_api(self) -> bool {
         self.major >= 5
     }
 
-    /// Returns whether OP_QUERY is refused except for the handshake (5.1 and later).
+    /// Returns whether OP_QUERY is refused, except in the handshake (5.1 and later).
     pub fn rejects_op_query(self) -> bool {
         self.major >= 6
     }

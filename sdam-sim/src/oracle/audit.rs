@@ -1,4 +1,4 @@
-//! The audit of a whole record.
+//! The audit of a complete record.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -14,7 +14,7 @@ use sdam_core::{
 
 use super::{Oracle, PoolCall, Violation, selections, without_round_trip_time};
 
-/// The state of a server at the current event of the record.
+/// The state of a server at the current event in the record.
 #[derive(Default)]
 #[expect(clippy::struct_excessive_bools, reason = "the facts are independent")]
 struct Server {
@@ -41,8 +41,8 @@ struct Audit {
 }
 
 /// Checks the record of a closed topology: all its events of the kinds `SDAM` and `POOL_STATES`, in
-/// order, and all calls to its pools. Other events may be included; selection events must be
-/// complete or absent.
+/// order, and all calls to its pools. The record may include other events. It must include all
+/// selection events or none.
 ///
 /// # Errors
 ///
@@ -101,7 +101,7 @@ fn is_change(kind: &EventKind) -> bool {
     )
 }
 
-/// Checks P4: events are numbered without gaps, and time never goes back.
+/// Checks that events are numbered without gaps (P4), and that time never goes back.
 fn check_numbers(events: &[Event]) -> Result<(), Violation> {
     let mut last = (0, Instant::EPOCH);
     for event in events {
@@ -196,7 +196,7 @@ impl Audit {
         let server = self.server(id)?;
         let reported = server.description.replace(Arc::clone(new));
         let open = server.open;
-        // By the specification's rule for connections, a network error makes them stale.
+        // A network error makes the server's connections stale (SDAM), so its pool must be cleared.
         server.clear_pending = new.server_type == ServerType::Unknown
             && previous.server_type.is_available()
             && new.error.as_ref().is_some_and(|error| {
@@ -208,7 +208,8 @@ impl Audit {
         self.ensure(previous != new, Oracle::Continuity, || {
             format!("J-18: an event changes server {id} from {previous} to the same value")
         })?;
-        // J-19: a possible primary appears only in the topology, not in events of the server.
+        // The type PossiblePrimary appears only in topology descriptions, not in server events
+        // (J-19).
         if let Some(reported) = reported
             && previous.server_type != ServerType::PossiblePrimary
         {
@@ -227,7 +228,7 @@ impl Audit {
     fn ready(&mut self, id: ServerId) -> Result<(), Violation> {
         let at = self.at;
         let server = self.server(id)?;
-        // Servers behind a load balancer are not monitored.
+        // Load balancers are not monitored, so their pools become ready without a check.
         let is_load_balanced = server.description.is_none() && server.connection == 0;
         if !server.succeeded && !is_load_balanced {
             let message =
@@ -250,7 +251,7 @@ impl Audit {
             Some(service) => server.services.entry(service).or_default(),
             None => &mut server.generation,
         };
-        // A returning service gets a higher generation than all earlier ones.
+        // A service that returns gets a higher generation than all its earlier ones.
         let is_new_service = clear.service_id.is_some() && clear.generation > *last;
         if !is_new_service && clear.generation != last.next() {
             let message = format!(

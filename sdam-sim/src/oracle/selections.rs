@@ -6,7 +6,7 @@ use sdam_core::event::{Event, EventKind, Selection};
 
 use super::{Oracle, Violation};
 
-/// Checks that every started selection ends exactly once and waits at most once, both before the
+/// Checks that every started selection waits at most once and ends exactly once, before the
 /// topology is closed (K-7, K-8).
 pub(super) fn check_pairs(events: &[Event]) -> Result<(), Violation> {
     let mut open: BTreeMap<*const Selection, OpenSelection<'_>> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Tests that break each rule once and check that the violation is detected.
+//! Each test violates an invariant and checks that the violation is detected.
 
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ fn heartbeat() -> Heartbeat {
     Heartbeat::new(ID, address(), connection, false)
 }
 
-/// Returns a record in which a server is discovered, lost and removed.
+/// Returns a record in which a server is discovered, fails and is removed.
 fn record() -> (Vec<EventKind>, PoolCalls) {
     let unknown = || ServerDescription::unknown(ID, address());
     let found = || server(ServerType::Standalone, 5);
@@ -137,7 +137,7 @@ fn pool_calls_that_differ_from_events_are_found() {
 
 #[test]
 fn an_older_topology_version_must_not_replace_a_newer_one() {
-    // an older topology version must not replace a newer one of the same process.
+    // An older topology version must not replace a newer one from the same process.
     let found = violated_oracle(|kinds, _| {
         let older = server(ServerType::Standalone, 4);
         let newer = server(ServerType::Standalone, 5);
@@ -149,7 +149,7 @@ fn an_older_topology_version_must_not_replace_a_newer_one() {
 
 #[test]
 fn available_servers_must_have_a_round_trip_time() {
-    // C-20: a server that changes to another known type keeps its round-trip time.
+    // A server that changes to another known type keeps its round-trip time (C-20).
     let found = violated_oracle(|kinds, _| {
         let found = server(ServerType::Standalone, 5);
         let mut without_round_trip_time = server(ServerType::Standalone, 6);
@@ -173,7 +173,7 @@ fn event_numbers_must_have_no_gap_and_time_must_be_monotonic() {
 
 #[test]
 fn every_started_selection_ends_once_and_waits_at_most_once() {
-    // K-7, K-8: a selection waits at most once, and succeeds or fails exactly once.
+    // A selection waits at most once, and succeeds or fails exactly once (K-7, K-8).
     let selection = Arc::new(Selection::new("write operation"));
     let step = |make: fn(Arc<Selection>) -> EventKind| make(Arc::clone(&selection));
     let started =

@@ -42,7 +42,7 @@ impl SimState {
                             }
                             Err(Unreached::Nowhere) => Err(Refusal::HostUnreachable),
                             Err(Unreached::Refused) => Err(Refusal::ConnectionRefused),
-                            // The proxy waits for the server.
+                            // The proxy waits for the server, which is silent.
                             Err(Unreached::Silent) => continue,
                         }
                     };
@@ -57,7 +57,7 @@ impl SimState {
         }
     }
 
-    /// Returns whether the ruleset of the connection's proxy forbids connections.
+    /// Returns whether the connection's proxy forbids connections (`ProxyFault::Reject`).
     fn rejects(&self, id: u64) -> bool {
         let socket = self.network.sockets.get(&id);
         let address = socket.and_then(|socket| socket.proxy.as_ref());

@@ -31,7 +31,7 @@ impl Clock for SimClock {
     }
 }
 
-/// A timer; dropping it cancels it.
+/// A timer. Dropping it cancels it.
 pub(super) struct Sleep {
     shared: Arc<Shared>,
     deadline: Instant,

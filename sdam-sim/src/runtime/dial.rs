@@ -1,4 +1,4 @@
-//! Connecting over the simulated network.
+//! Connections over the simulated network.
 
 use std::{future::pending, io, net::IpAddr, sync::Arc};
 

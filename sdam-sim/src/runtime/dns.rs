@@ -1,4 +1,4 @@
-//! The simulated DNS: records of seed lists, addresses of hosts, and faults of both.
+//! The simulated DNS: records for seed lists, addresses of hosts, and faults in looking them up.
 
 use std::{collections::BTreeMap, io, sync::Arc, time::Duration};
 
@@ -15,26 +15,26 @@ use super::{Shared, clock::Sleep};
 #[cfg(test)]
 mod tests;
 
-/// A fault of look-ups.
+/// A fault in DNS look-ups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DnsFault {
-    /// The answer takes this long; otherwise it takes no time.
+    /// The answer takes this long. Without this fault, it takes no time.
     Slow(Duration),
     /// The name does not exist (NXDOMAIN).
     NoSuchName,
-    /// The name server answers that it failed (SERVFAIL).
+    /// The name server replies that it failed (SERVFAIL).
     ServerFailure,
     /// There is no answer.
     Silence,
-    /// The name server alternates between failing and answering, for this long each.
+    /// The name server alternates between failing and answering. Each phase takes this long.
     Flapping(Duration),
 }
 
 /// Controls for the DNS of a simulated world: its records and its faults.
 ///
 /// The resolver of [`Sim::runtime`](super::Sim::runtime) finds the SRV and TXT records set here.
-/// Hosts have an address without a record. Faults apply to look-ups of every kind.
+/// Every host has an address without a record. Faults apply to look-ups of every kind.
 ///
 /// ```
 /// use std::time::Duration;
@@ -66,7 +66,7 @@ pub struct Dns<'s>(pub(super) &'s Shared);
 
 impl Dns<'_> {
     /// Sets the SRV records of `name`, such as `_mongodb._tcp.cluster.sim.test`, to one record per
-    /// host with this TTL. Without hosts, the name has no SRV records.
+    /// host with this TTL. If there are no hosts, the name has no SRV records.
     pub fn set_srv(
         &self,
         name: &str,
@@ -77,7 +77,7 @@ impl Dns<'_> {
         self.0.state().network.dns.srv.insert(key(name), records);
     }
 
-    /// Returns the hosts of the SRV records of `name`.
+    /// Returns the hosts in the SRV records of `name`.
     pub fn hosts(&self, name: &str) -> Vec<ServerAddress> {
         let state = self.0.state();
         let records = state.network.dns.srv.get(&key(name));
@@ -108,17 +108,17 @@ impl Dns<'_> {
         // A TXT record must not request a direct connection.
         let options = options.filter(|options| !options.starts_with("directConnection"));
         self.set_txt(host, options.as_deref());
-        // TLS is the default of SRV strings.
+        // TLS is the default for SRV connection strings.
         let options = if encrypted { "" } else { "?tls=false" };
         format!("mongodb+srv://{host}/{options}")
     }
 
-    /// Sets the fault of all look-ups of `name`; `None` ends it.
+    /// Sets the fault in all look-ups of `name`; `None` ends it.
     pub fn set_fault(&self, name: &str, fault: Option<DnsFault>) {
         self.set_any_fault(Some(name), fault);
     }
 
-    /// Sets the fault of look-ups of all names that have no specific fault; `None` ends it.
+    /// Sets the fault in look-ups of all names that have no fault of their own; `None` ends it.
     pub fn set_fault_of_all(&self, fault: Option<DnsFault>) {
         self.set_any_fault(None, fault);
     }
@@ -132,7 +132,7 @@ impl Dns<'_> {
         };
     }
 
-    /// Returns the number of look-ups of `name` that were started.
+    /// Returns the number of look-ups of `name` so far.
     pub fn lookups(&self, name: &str) -> u64 {
         let state = self.0.state();
         state.network.dns.lookups.get(&key(name)).copied().unwrap_or(0)
@@ -160,8 +160,8 @@ impl DnsState {
         self.faults.clear();
     }
 
-    /// Returns the fault of `name` at `now`. During a failing phase, flapping is reported as the
-    /// failure.
+    /// Returns the fault of `name` at `now`. Flapping is reported as `ServerFailure` while it
+    /// fails.
     fn fault(&self, now: Instant, name: Box<str>) -> Option<DnsFault> {
         let own = self.faults.get(&Some(name));
         let (since, fault) = own.or_else(|| self.faults.get(&None))?;
@@ -175,8 +175,8 @@ impl DnsState {
     }
 }
 
-/// Waits for the answer to a look-up of `name`; if there is none, waits forever. An error is a
-/// negative answer of the name server.
+/// Waits for the answer to a look-up of `name`, forever if there is none. An error is a negative
+/// answer from the name server.
 pub(super) async fn look_up(shared: &Arc<Shared>, name: &str) -> Result<(), Refusal> {
     let (now, fault) = {
         let mut state = shared.state();
@@ -196,7 +196,7 @@ pub(super) async fn look_up(shared: &Arc<Shared>, name: &str) -> Result<(), Refu
     }
 }
 
-/// A negative answer of a name server.
+/// A negative answer from a name server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
     NoSuchName,
@@ -215,7 +215,7 @@ impl Refusal {
     }
 }
 
-/// The resolver of the simulated DNS.
+/// The resolver that uses the simulated DNS.
 #[derive(Debug)]
 pub(super) struct SimResolver(pub(super) Arc<Shared>);
 

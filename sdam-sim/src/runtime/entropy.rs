@@ -1,12 +1,12 @@
-//! The identifiers of simulated clients.
+//! Random identifiers for simulated clients.
 
 use std::sync::{Mutex, PoisonError};
 
 use sdam_core::rng::Rng;
 use sdam_transport::entropy::Entropy;
 
-/// A source of identifiers derived from the seed of the simulation, so that runs are reproducible.
-/// All clients of a simulation share it, so no two have the same identifier.
+/// A source of identifiers that are derived from the simulation's seed, so that runs are
+/// reproducible. All clients in a simulation share it, so no two have the same identifier.
 #[derive(Debug)]
 pub(super) struct SimEntropy(pub(super) Mutex<Rng>);
 

@@ -1,4 +1,4 @@
-//! The scheduler, which chooses among ready tasks by a seeded random number.
+//! The scheduler, which chooses among ready tasks with a seeded random number generator.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -44,7 +44,7 @@ impl Queue {
         }
     }
 
-    /// Removes and returns a ready task, chosen by the seed.
+    /// Removes and returns a ready task, chosen at random by the seed.
     pub(super) fn next(&self) -> Option<u64> {
         let mut ready = self.lock();
         let count = ready.order.len() as u64;
@@ -109,7 +109,7 @@ impl Tasks {
             }
             return;
         }
-        // Dropping the task's contents may spawn or wake tasks.
+        // Dropping the task may spawn or wake other tasks.
         drop(task);
         self.lock().remove(&id);
     }

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{ConnectionId, MemberId};
 
-/// The latency of bytes, and whether messages are split.
+/// The latency of a network, and whether messages are split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Latency {
     /// The minimum one-way latency.
@@ -54,7 +54,7 @@ pub enum Direction {
     ToClient,
 }
 
-/// Bytes in transit between the program and a server, as passed to rules. With TLS they are
+/// Bytes in transit between the program and a server, as rules see them. With TLS, they are
 /// encrypted.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
@@ -65,7 +65,7 @@ pub struct Frame<'f> {
     pub member: MemberId,
     /// The direction of the bytes.
     pub direction: Direction,
-    /// The bytes: one message or TLS record, or a piece of it.
+    /// The bytes: a message or TLS record, or a part of one.
     pub bytes: &'f [u8],
 }
 
@@ -75,7 +75,7 @@ pub struct Frame<'f> {
 pub enum Verdict {
     /// The frame arrives normally.
     Pass,
-    /// The frame and all later data on its connection arrive this much later.
+    /// The frame and all later data on its connection are delayed by this much.
     Delay(Duration),
     /// The frame and all later data on its connection in this direction are lost.
     Cut,
@@ -100,7 +100,7 @@ pub(super) struct NetworkState {
     pub(super) proxies: ProxyStates,
     pub(super) traffic: Traffic,
     ports: BTreeMap<MemberId, PortState>,
-    /// The port forwarders and the servers to which they lead.
+    /// The addresses of the port forwarders, and the servers to which they forward.
     pub(super) forwarders: BTreeMap<ServerAddress, MemberId>,
     pub(super) sockets: BTreeMap<u64, Socket>,
     pub(super) by_connection: BTreeMap<ConnectionId, u64>,
@@ -147,7 +147,7 @@ impl NetworkState {
         self.latency = Latency::LAN;
     }
 
-    /// Returns the address of a host. Assigns one on first use.
+    /// Returns the IP address of a host. Assigns one on first use.
     pub(super) fn ip_of(&mut self, host: &str) -> IpAddr {
         let known = self.hosts.iter().position(|own| &**own == host);
         let index = known.unwrap_or_else(|| {
@@ -158,7 +158,7 @@ impl NetworkState {
         IpAddr::V4(Ipv4Addr::new(10, 0, high, low))
     }
 
-    /// Returns the host of this address.
+    /// Returns the host that has this IP address.
     pub(super) fn host_at(&self, ip: IpAddr) -> Option<&str> {
         let IpAddr::V4(ip) = ip else { return None };
         let [_, _, high, low] = ip.octets();
@@ -166,7 +166,8 @@ impl NetworkState {
         self.hosts.get(index).map(|host| &**host)
     }
 
-    /// Adds a connection to a proxy, or one that will be linked to a server next.
+    /// Adds a connection to a proxy. If `proxy` is `None`, the connection must be linked to a
+    /// server next.
     pub(super) fn add_socket(&mut self, now: Instant, proxy: Option<ServerAddress>) -> u64 {
         self.last_socket += 1;
         let socket = Socket::new(now, proxy);
@@ -191,7 +192,7 @@ impl NetworkState {
         Some(removed)
     }
 
-    /// Splits `bytes` at random if the latency is chunked.
+    /// Splits `bytes` at random positions if the network splits messages.
     pub(super) fn chunks(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
         if !self.latency.chunked {
             return vec![bytes.to_vec()];
@@ -226,7 +227,7 @@ impl NetworkState {
             let proxy = self.proxies.get(address);
             proxy.is_some_and(|proxy| proxy.fault == Some(ProxyFault::Stall))
         });
-        // Rules do not apply to a proxy's own messages.
+        // Rules do not apply to messages between the program and a proxy.
         let verdict = member.and_then(|member| {
             let frame = Frame { at: now, member, direction, bytes };
             let mut verdicts = self.rules.iter_mut().map(|rule| rule(&frame));

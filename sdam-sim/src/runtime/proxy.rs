@@ -12,24 +12,24 @@ pub(super) use self::session::{Message, Opening, Refusal, Session, Step};
 use super::Shared;
 
 names! {
-    /// A fault of a proxy, with its name in the text of scenarios.
+    /// A fault of a proxy, with its name in scenarios.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[non_exhaustive]
     pub enum ProxyFault {
-        /// The proxy is down: its connections are reset, and new ones are refused.
+        /// The proxy is down. Its connections are reset, and new ones are refused.
         Down = "down",
-        /// The proxy accepts connections, but neither answers nor forwards. Connections that lost
-        /// bytes stay dead.
+        /// The proxy accepts connections, but neither replies nor forwards anything. Connections
+        /// that have lost bytes stay dead.
         Stall = "stall",
-        /// The ruleset of the proxy forbids new connections to servers.
+        /// The proxy's ruleset forbids new connections to servers.
         Reject = "reject",
     }
 }
 
 /// Controls for the SOCKS5 proxies of a simulated world.
 ///
-/// A proxy reaches members by their own names, independently of the program's look-ups, and has the
-/// same latency to the program as they have. The network faults between the program and a member
+/// A proxy reaches members by their own names, independently of the program's look-ups. Its latency
+/// to the program is the same as that of members. Network faults between the program and a member
 /// also affect connections through a proxy.
 ///
 /// ```
@@ -54,8 +54,8 @@ impl Proxies<'_> {
         self.0.state().network.proxies.insert(address, proxy);
     }
 
-    /// Sets the fault of the proxy at `address`; `None` ends it. Without a proxy at `address` this
-    /// has no effect.
+    /// Sets the fault of the proxy at `address`; `None` ends it. If there is no proxy at `address`,
+    /// this has no effect.
     pub fn set_fault(&self, address: &ServerAddress, fault: Option<ProxyFault>) {
         if let Some(proxy) = self.0.state().network.proxies.get_mut(address) {
             proxy.fault = fault;

@@ -7,21 +7,21 @@ use sdam_core::{address::ServerAddress, time::Instant};
 use super::{proxy::Session, tls::Endpoint, traffic::Tap};
 use crate::{ConnectionId, MemberId};
 
-/// A connection between the program and a server, or a proxy.
+/// A connection between the program and a server or a proxy.
 #[derive(Debug)]
 pub(super) struct Socket {
     /// The server at the other end; `None` until a proxy has connected to one.
     pub(super) server: Option<ConnectionId>,
     /// The proxy's address and session.
     pub(super) proxy: Option<(ServerAddress, Session)>,
-    /// The server's end of TLS.
+    /// The server's end of the TLS connection.
     pub(super) tls: Endpoint,
     pub(super) tap: Tap,
-    /// Bytes that arrived but are not read yet.
+    /// Bytes that have arrived but have not been read yet.
     pub(super) inbox: VecDeque<u8>,
     pub(super) reader: Option<Waker>,
     pub(super) end: Option<End>,
-    /// The last arrival time for each direction; data arrives in order.
+    /// The last arrival time for each direction. Data arrives in order.
     pub(super) last_arrival: [Instant; 2],
     /// The directions in which bytes were lost.
     pub(super) cut: [bool; 2],
@@ -58,7 +58,7 @@ impl Socket {
     }
 }
 
-/// The end of a connection from the program's view.
+/// The way in which a connection ended, as the program sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Closed,

@@ -1,4 +1,5 @@
-//! The mutable state of the simulation: time, timers, deliveries in transit, the deployment.
+//! The mutable state of the simulation: time, timers, the network, deliveries in transit, and the
+//! deployment.
 
 use std::{collections::BTreeMap, task::Waker, time::Duration};
 
@@ -18,21 +19,21 @@ use crate::{Action, ConnectionId, Deployment, MemberId, Output, Outputs, action:
 
 #[derive(Debug)]
 pub(crate) struct SimState {
-    /// The end of the stall of the program's host.
+    /// The time at which the stall of the program's host ends.
     stalled: Option<Instant>,
     pub(super) deployment: Deployment,
     pub(super) network: NetworkState,
     pub(super) trace: Trace,
     pub(super) timers: BTreeMap<(Instant, u64), Waker>,
     deliveries: BTreeMap<(Instant, u64), Delivery>,
-    /// The tasks to wake after the current change.
+    /// The wakers of the tasks to wake after the current change.
     pub(super) woken: Vec<Waker>,
     last_number: u64,
     /// The mongos that the load balancer uses for the next connection.
     next_mongos: u16,
 }
 
-/// A network event in transit, with the id of its socket.
+/// A network event in transit, with the id of its connection.
 #[derive(Debug)]
 enum Delivery {
     Bytes { id: u64, direction: Direction, bytes: Vec<u8> },
@@ -40,7 +41,7 @@ enum Delivery {
     ClosedByClient { connection: ConnectionId },
 }
 
-/// The reason why an address was not reached.
+/// The reason why an address could not be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unreached {
     /// The server or the proxy refuses the connection, or its process is not running.
@@ -83,7 +84,7 @@ impl SimState {
         number
     }
 
-    /// Advances time to the next event, and returns whether there is one.
+    /// Advances time to the next event. Returns whether there was one.
     pub(super) fn advance(&mut self) -> bool {
         let next = [
             self.timers.first_key_value().map(|((at, _), _)| *at),
@@ -94,7 +95,7 @@ impl SimState {
         let Some(next) = next.into_iter().flatten().min() else {
             return false;
         };
-        // A deployment without clients always has timers, which must not hide a deadlock.
+        // Even without clients, a deployment always has timers. They must not hide a deadlock.
         if !self.is_stalled()
             && self.timers.is_empty()
             && self.deliveries.is_empty()
@@ -136,7 +137,7 @@ impl SimState {
         Ok(())
     }
 
-    /// Handles the arrival of a connection request at `address`. Returns the socket.
+    /// Handles the arrival of a connection request at `address`. Returns the connection's id.
     pub(super) fn accept(&mut self, address: &ServerAddress) -> Result<u64, Unreached> {
         if let Some(proxy) = self.network.proxies.get(address) {
             self.network.traffic.proxied += 1;
@@ -191,7 +192,7 @@ impl SimState {
         members.get(usize::from(self.next_mongos) % members.len().max(1)).copied()
     }
 
-    /// Sends the program's bytes. Returns whether its connection is open.
+    /// Sends bytes from the program. Returns whether the connection is open.
     pub(super) fn send(&mut self, id: u64, bytes: &[u8]) -> bool {
         let network = &mut self.network;
         let Some(socket) = network.sockets.get_mut(&id).filter(|own| own.end.is_none()) else {
@@ -215,7 +216,7 @@ impl SimState {
         }
     }
 
-    /// Closes the connection at the server's or the proxy's end.
+    /// Closes the connection at the end of the server or proxy.
     pub(super) fn close_for_client(&mut self, id: u64) {
         let transmission = self.network.transmit(self.now(), id, Direction::ToClient, &[]);
         if let Transmission::Arrives(at) = transmission {
@@ -223,7 +224,7 @@ impl SimState {
         }
     }
 
-    /// Closes the program's end.
+    /// Closes the program's end of the connection.
     pub(super) fn close_socket(&mut self, id: u64) {
         let Some(socket) = self.network.remove_socket(id) else {
             return;

@@ -1,4 +1,4 @@
-//! Tests of time, order and reproducibility.
+//! Tests of virtual time, the order of tasks, and reproducibility.
 
 use std::{
     sync::{Arc, Mutex},
@@ -94,7 +94,7 @@ fn while_the_program_is_stalled_time_passes_and_no_task_runs() {
         }));
     }
     sim.stall(Duration::from_secs(5));
-    // A shorter stall during a longer one has no effect.
+    // A stall that ends before the current one has no effect.
     sim.stall(Duration::from_secs(2));
     sim.run_for(Duration::from_secs(8));
     let seconds = [5, 7].map(Duration::from_secs);

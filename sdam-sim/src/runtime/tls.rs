@@ -1,5 +1,4 @@
-//! TLS of the servers: their certificates, requirements and faults. A TLS library does the
-//! encryption.
+//! The servers' TLS: certificates, requirements and faults. A TLS library does the encryption.
 
 mod library;
 #[cfg(feature = "tls")]
@@ -27,9 +26,9 @@ pub struct Certificate {
     pub names: Vec<Box<str>>,
     /// The authority that issued the certificate.
     pub issuer: Box<str>,
-    /// The first instant of its validity.
+    /// The first instant at which the certificate is valid.
     pub not_before: Instant,
-    /// The last instant of its validity.
+    /// The last instant at which the certificate is valid.
     pub not_after: Instant,
 }
 
@@ -71,22 +70,22 @@ impl Certificate {
     }
 }
 
-/// The acceptance of TLS and plain text by a server (`tlsMode`).
+/// The server's policy for TLS and plain text (`tlsMode`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TlsMode {
     /// The server accepts plain text, and closes a connection that begins with TLS.
     #[default]
     Disabled,
-    /// The server accepts both.
+    /// The server accepts TLS and plain text.
     Allowed,
     /// The server accepts TLS, and closes a connection that begins with plain text.
     Required,
 }
 
 names! {
-    /// A fault of a server's TLS handshakes, with its name in the text of scenarios. It affects
-    /// handshakes that begin while it is active.
+    /// A fault in a server's TLS handshakes, with its name in scenarios. It affects handshakes that
+    /// begin while it is active.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[non_exhaustive]
     pub enum TlsFault {
@@ -101,12 +100,13 @@ names! {
 
 /// Controls for the TLS of the simulated servers.
 ///
-/// With the feature `tls`, rustls encrypts on both ends: the servers have the certificates that are
+/// With the feature `tls`, rustls encrypts at both ends: the servers have the certificates that are
 /// set here, and programs on [`Sim::runtime`](super::Sim::runtime) trust
-/// [`Certificate::AUTHORITY`]. Without it, set a library by [`accept_by`](Self::accept_by).
+/// [`Certificate::AUTHORITY`]. Without the feature, set a TLS library with
+/// [`accept_by`](Self::accept_by).
 ///
 /// Each member initially has a certificate for its own host name. Established connections are
-/// unaffected when the certificate of a server changes or expires.
+/// unaffected when a server's certificate changes or expires.
 ///
 /// ```
 /// use std::time::Duration;
@@ -138,17 +138,16 @@ impl TlsServers<'_> {
         self.with(|tls| tls.server(member).mode = Some(mode));
     }
 
-    /// Replaces the TLS library of the members for all later connections. Modes and faults still
-    /// apply.
+    /// Replaces the members' TLS library for all later connections. Modes and faults still apply.
     ///
-    /// The program's end then uses the same or another library, set by
+    /// The program can use the same library or another one. Set it with
     /// [`Backend::with_tls`](sdam_transport::runtime::Backend::with_tls) on the
     /// [runtime](super::Sim::runtime).
     pub fn accept_by(&self, acceptor: impl TlsAcceptor) {
         self.with(|tls| tls.acceptor = Some(Arc::new(acceptor)));
     }
 
-    /// Returns the TLS library of the members.
+    /// Returns the members' TLS library.
     pub fn acceptor(&self) -> Option<Arc<dyn TlsAcceptor>> {
         self.0.state().network.tls.acceptor.clone()
     }
@@ -169,7 +168,7 @@ impl TlsServers<'_> {
         self.with(|tls| tls.server(member).certificate = None);
     }
 
-    /// Sets the fault of handshakes with `member`; `None` ends it.
+    /// Sets the fault in handshakes with `member`; `None` ends it.
     pub fn set_fault(&self, member: MemberId, fault: Option<TlsFault>) {
         self.with(|tls| tls.server(member).fault = fault);
     }
@@ -187,7 +186,7 @@ pub(super) struct TlsState {
     acceptor: Option<Arc<dyn TlsAcceptor>>,
 }
 
-/// Settings that differ between servers.
+/// The settings of one server.
 #[derive(Debug, Default)]
 struct Settings {
     mode: Option<TlsMode>,
@@ -207,7 +206,7 @@ impl TlsState {
         servers.for_each(|server| server.fault = None);
     }
 
-    /// Returns the certificate of `member`, which is at `host`.
+    /// Returns the certificate of `member`, whose host name is `host`.
     fn certificate(&self, member: MemberId, host: &str) -> Certificate {
         let own = self.servers.get(&member).and_then(|own| own.certificate.clone());
         own.unwrap_or_else(|| Certificate::new([host]))

@@ -1,11 +1,11 @@
-//! Classifies the bytes that the program has sent, as visible on the wire.
+//! Classification of the bytes that the program has sent, as visible on the wire.
 
 use super::{
     proxy::{Message, Opening},
     tls::is_header,
 };
 
-/// Statistics of the program's traffic, as visible on the wire.
+/// Statistics about the program's traffic, as visible on the wire.
 ///
 /// ```
 /// use sdam_core::address::ServerAddress;
@@ -19,18 +19,19 @@ use super::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Traffic {
-    /// Connection attempts to servers without a proxy.
+    /// The number of connection attempts to servers without a proxy.
     pub direct: u64,
-    /// Connection attempts to proxies.
+    /// The number of connection attempts to proxies.
     pub proxied: u64,
-    /// Connections on which the program began with a TLS record, after the SOCKS5 handshake if any.
+    /// The number of connections on which the program began with a TLS record, after the SOCKS5
+    /// handshake if any.
     pub encrypted: u64,
-    /// Connections on which the program sent plain text, that is, bytes that are not TLS records,
-    /// after the SOCKS5 handshake if any.
+    /// The number of connections on which the program sent plain text (bytes that are not TLS
+    /// records), after the SOCKS5 handshake if any.
     pub plain_text: u64,
 }
 
-/// The state of parsing the program's bytes on one connection.
+/// The parser of the program's bytes on one connection.
 #[derive(Debug)]
 pub(super) enum Tap {
     /// The SOCKS5 handshake comes next.
@@ -46,7 +47,7 @@ pub(super) enum Tap {
 }
 
 impl Tap {
-    /// Creates the tap of a new connection to a proxy or a server.
+    /// Creates the parser for a new connection to a proxy or a server.
     pub(super) fn new(to_proxy: bool) -> Self {
         if to_proxy { Self::Opening(Opening::default()) } else { Self::records(true) }
     }
@@ -91,7 +92,7 @@ impl Tap {
         }
     }
 
-    /// Skips bytes of the payload.
+    /// Skips `length` bytes of the payload.
     fn skip(&mut self, length: usize) {
         if let Self::Payload(left) = self {
             *left -= length;

@@ -1,8 +1,8 @@
-//! The error of parsing steps.
+//! The error returned when a step cannot be parsed.
 
 use std::fmt;
 
-/// The error of parsing a [`Step`](super::Step), or a time followed by one.
+/// The error returned when a [`Step`](super::Step), or a time and a step, cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}; {remedy}")]
 pub struct ParseStepError {
@@ -11,18 +11,18 @@ pub struct ParseStepError {
 }
 
 impl ParseStepError {
-    /// Returns the fault, with the invalid word in backquotes, such as "`explode` is not an
+    /// Returns the reason, with the invalid word in backquotes, such as "`explode` is not an
     /// action".
     pub fn reason(&self) -> &str {
         &self.reason
     }
 
-    /// Returns the correction, such as "write it as `kill MEMBER`".
+    /// Returns a suggested correction, such as "write it as `kill MEMBER`".
     pub fn remedy(&self) -> &str {
         &self.remedy
     }
 
-    /// Creates the error of an invalid line of a scenario.
+    /// Creates the error for an invalid line in a scenario.
     pub(super) fn of_line(what: impl fmt::Display) -> Self {
         Self {
             reason: what.to_string(),
@@ -30,8 +30,8 @@ impl ParseStepError {
         }
     }
 
-    /// Creates the error of a step that begins with `words`. The error names the syntax of the
-    /// step, which is the part of its line in `syntax` before two blanks, or all `verbs` if there
+    /// Creates the error for a step that begins with `words`. The error states the step's syntax,
+    /// which is the part of its line in `syntax` before two spaces, or lists all `verbs` if there
     /// is no such line.
     pub(super) fn of_step(
         what: impl fmt::Display,

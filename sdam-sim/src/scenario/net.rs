@@ -1,4 +1,4 @@
-//! Faults of the network between the program and the deployment.
+//! Faults in the network between the program and the deployment.
 
 mod parse;
 
@@ -17,15 +17,15 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NetFault {
-    /// New connections to the member are refused (true) or accepted again (false).
+    /// New connections to the member are refused if true, or accepted again if false.
     Refuse(Target, bool),
-    /// All bytes between the program and the member are silently dropped (true) or delivered again
-    /// (false).
+    /// All bytes between the program and the member are silently dropped if true, or delivered
+    /// again if false.
     Blackhole(Target, bool),
     /// Every connection to the member is reset.
     Reset(Target),
-    /// Every new connection to the member is reset after this many bytes from it; `None` turns this
-    /// off.
+    /// Every new connection to the member is reset after this many bytes from the member; `None`
+    /// turns this off.
     ResetAfter(Target, Option<usize>),
     /// Look-ups of a name, or of all names if `None`, have this fault; `None` ends it.
     Dns(Option<Box<str>>, Option<DnsFault>),
@@ -44,15 +44,15 @@ pub enum NetFault {
     Certificate(Target, CertificateChange),
     /// The proxy at this address has this fault; `None` ends it.
     Proxy(ServerAddress, Option<ProxyFault>),
-    /// Every connection of the proxy at this address is reset.
+    /// Every connection to the proxy at this address is reset.
     ResetProxy(ServerAddress),
-    /// The latency of bytes changes.
+    /// The latency changes.
     Latency(Latency),
-    /// All these faults end; DNS records and certificates are kept.
+    /// All network faults end. DNS records and certificates are kept.
     Heal,
 }
 
-/// A change of a server's certificate.
+/// A change to a server's certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CertificateChange {
@@ -60,9 +60,9 @@ pub enum CertificateChange {
     Expire,
     /// The certificate is replaced by one for the server's own name that never expires.
     Renew,
-    /// The certificate is valid for this host only.
+    /// The certificate becomes valid for this host only.
     Name(Box<str>),
-    /// The certificate is issued by this authority.
+    /// The certificate is replaced by one that this authority issued.
     Issuer(Box<str>),
 }
 

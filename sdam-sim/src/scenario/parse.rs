@@ -1,4 +1,4 @@
-//! Parsing of scenarios from text.
+//! Parses scenarios from text.
 
 use std::{str::FromStr, time::Duration};
 
@@ -8,7 +8,7 @@ use crate::{
     action::{ParseActionError, parse_seconds},
 };
 
-/// The error of parsing a [`Scenario`].
+/// The error returned when a [`Scenario`] cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {error}")]
 pub struct ParseScenarioError {
@@ -17,7 +17,7 @@ pub struct ParseScenarioError {
 }
 
 impl ParseScenarioError {
-    /// Returns the number of the line, from 1.
+    /// Returns the line number, starting at 1.
     pub fn line(&self) -> usize {
         self.line
     }
@@ -63,11 +63,11 @@ fn timed_step(line: &str) -> Result<(Duration, Step), ParseStepError> {
     Ok((at, step.trim().parse()?))
 }
 
-/// Parses the time of a step, as at the beginning of a line of a scenario: `1.5s` or `250ms`.
+/// Parses the time at the beginning of a line in a scenario, such as `1.5s` or `250ms`.
 ///
 /// # Errors
 ///
-/// If the text is not such a time.
+/// If `text` is not a valid time.
 pub fn parse_time(text: &str) -> Result<Duration, ParseStepError> {
     let time = match text.strip_suffix("ms") {
         Some(millis) => millis.parse().ok().map(Duration::from_millis),
@@ -76,7 +76,7 @@ pub fn parse_time(text: &str) -> Result<Duration, ParseStepError> {
     time.ok_or_else(|| ParseStepError::of_line(format_args!("`{text}` is not a time")))
 }
 
-/// Returns the first words of those lines of a syntax that begin with a verb.
+/// Returns the first word of each line of `syntax` that begins with a verb.
 fn words(syntax: &'static str) -> impl Iterator<Item = &'static str> {
     syntax
         .lines()

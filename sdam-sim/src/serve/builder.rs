@@ -26,9 +26,9 @@ pub struct Builder {
     timing: Timing,
     port: Option<u16>,
     seed: Option<u64>,
-    /// The changes of the initial configuration.
+    /// The changes to the initial configuration.
     configure: Vec<Configure>,
-    /// The name of the listener with this index and port.
+    /// Returns the name of the server with this index and port.
     name: Box<dyn Fn(u16, u16) -> ServerAddress + Send>,
     #[cfg(feature = "auth")]
     users: Vec<crate::users::User>,
@@ -62,7 +62,7 @@ impl Builder {
         Self::new(Kind::LoadBalanced, mongoses)
     }
 
-    /// Describes one mongod without a replica set.
+    /// Describes one mongod that is not in a replica set.
     pub fn standalone() -> Self {
         Self::new(Kind::Standalone, 1)
     }
@@ -83,35 +83,35 @@ impl Builder {
         }
     }
 
-    /// Sets the release of all servers; 8.0 by default.
+    /// Sets the release of all servers. The default is 8.0.
     #[must_use]
     pub fn version(mut self, version: ServerVersion) -> Self {
         self.version = version;
         self
     }
 
-    /// Sets the deployment's intervals; [`Timing::fast`] by default.
+    /// Sets the deployment's intervals. The default is [`Timing::fast`].
     #[must_use]
     pub fn timing(mut self, timing: Timing) -> Self {
         self.timing = timing;
         self
     }
 
-    /// Sets the first of consecutive ports; free ports by default.
+    /// Sets the first of consecutive ports. By default, free ports are used.
     #[must_use]
     pub fn port(mut self, port: u16) -> Self {
         self.port = Some(port);
         self
     }
 
-    /// Sets the number of spare processes of a replica set; other deployments have none.
+    /// Sets the number of spare processes for a replica set. Other deployments have none.
     #[must_use]
     pub fn spares(mut self, spares: u16) -> Self {
         self.spares = spares;
         self
     }
 
-    /// Sets the seed of every random choice; the wall clock time by default.
+    /// Sets the seed for all random choices. The default is the wall clock time.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
@@ -125,9 +125,9 @@ impl Builder {
         self
     }
 
-    /// Sets the name of each server, by its index and its port: the name that servers use for
-    /// themselves and each other, for example behind a tunnel or in containers with published
-    /// ports. They still listen on loopback addresses; see [`Server::places`].
+    /// Sets the function that returns a server's name from its index and its port. Servers use
+    /// these names for themselves and each other, for example behind a tunnel or in containers with
+    /// published ports. They still listen on loopback addresses; see [`Server::places`].
     #[must_use]
     pub fn name(mut self, name: impl Fn(u16, u16) -> ServerAddress + Send + 'static) -> Self {
         self.name = Box::new(name);
@@ -199,7 +199,7 @@ impl Builder {
     }
 }
 
-/// Binds the port `index` places after `first`, or a free port.
+/// Binds the port `first + index`, or a free port if `first` is `None`.
 fn bind(first: Option<u16>, index: u16) -> io::Result<TcpListener> {
     let port = match first {
         None => 0,

@@ -17,7 +17,7 @@ use crate::{
     deployment::Status,
 };
 
-/// The server that listens on a port.
+/// A listener: that of a member or that of the load balancer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ListenerId {
     Member(MemberId),
@@ -43,7 +43,7 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 struct Driver {
     deployment: Deployment,
     started: std::time::Instant,
-    /// The time that the deployment's timers have taken to fire. Its clock excludes this time.
+    /// The time spent on firing the deployment's timers. The deployment's clock excludes this time.
     busy: Duration,
     sender: Sender<Event>,
     addresses: BTreeMap<ListenerId, SocketAddr>,
@@ -59,7 +59,7 @@ struct Socket {
     reader: JoinHandle<()>,
 }
 
-/// Serves `deployment`; member `n` listens on `listeners[n]`.
+/// Serves `deployment`. Member `n` listens on `listeners[n]`.
 pub(super) fn start(
     deployment: Deployment,
     listeners: Vec<TcpListener>,
@@ -99,7 +99,7 @@ impl Driver {
             let now = self.now();
             let outputs = self.deployment.advance(now);
             self.busy += self.now().since(now);
-            // When a timer triggers a restart, there is no caller to which an error could be
+            // If a timer restarts a process, there is no caller to which an error could be
             // reported.
             let _ = self.perform(outputs);
             match self.next_event(events) {
@@ -111,9 +111,9 @@ impl Driver {
         self.stop();
     }
 
-    /// Returns the deployment's time. The clock stops while timers fire: on a machine that is too
-    /// slow for them, time passes more slowly, rather than the deployment falling ever further
-    /// behind and never handling an event.
+    /// Returns the deployment's time, which stops while timers fire. On a machine that is too slow
+    /// for the timers, time passes more slowly. Otherwise, the deployment would fall further and
+    /// further behind and never handle an event.
     fn now(&self) -> Instant {
         Instant::EPOCH + self.started.elapsed().saturating_sub(self.busy)
     }
@@ -223,7 +223,7 @@ impl Driver {
     ///
     /// # Errors
     ///
-    /// If the port of a restarted process is taken; the remaining outputs are still performed.
+    /// If the port of a restarted process is taken. The remaining outputs are still performed.
     fn perform(&mut self, outputs: Outputs) -> io::Result<()> {
         let mut result = Ok(());
         for output in outputs {
@@ -253,15 +253,16 @@ impl Driver {
         }
     }
 
-    /// Closes the socket. Its reader thread then reports the end, which removes the connection.
+    /// Closes the socket. Its reader thread then reports that the connection has ended, and the
+    /// connection is removed.
     fn close(&mut self, connection: ConnectionId) {
         if let Some(socket) = self.sockets.get(&connection) {
-            // An error means that the client closed first.
+            // An error means that the client closed the connection first.
             let _ = socket.stream.shutdown(Shutdown::Both);
         }
     }
 
-    /// Listens again at `id`; the load balancer never stops listening.
+    /// Makes the listener `id` listen again. The load balancer never stops listening.
     fn reopen(&mut self, id: ListenerId) -> io::Result<()> {
         match self.addresses.get(&id) {
             Some(address) => {

@@ -37,7 +37,7 @@ impl Listener {
                     if stopped.load(Ordering::Acquire) {
                         return;
                     }
-                    // A connection that failed before it was accepted is ignored.
+                    // Connections that failed before they were accepted are ignored.
                     if let Ok(stream) = stream
                         && events.send(Event::Accepted(id, stream)).is_err()
                     {

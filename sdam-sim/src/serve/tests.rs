@@ -1,4 +1,4 @@
-//! Tests over real sockets. The only clock is the deployment's.
+//! Tests over real sockets. The deployment's clock is the only one.
 
 use std::{
     io::{Read, Write},

@@ -1,4 +1,4 @@
-//! Tests of look-ups of records and hosts, and of their faults.
+//! Tests of look-ups of records and hosts, and of faults in them.
 
 use futures::future::{Either, select};
 use sdam_transport::resolve::Resolver;

@@ -15,15 +15,15 @@ pub(in super::super) enum Message {
     Request(Option<ServerAddress>),
 }
 
-/// The beginning of a connection to a proxy, as sent by the client: a greeting, possibly a login, a
-/// request.
+/// The messages at the beginning of a connection to a proxy, as sent by the client: a greeting,
+/// possibly a login, and a request.
 #[derive(Clone, Debug, Default)]
 pub(in super::super) struct Opening {
     received: Vec<u8>,
     greeted: bool,
 }
 
-/// The error of invalid bytes from a client.
+/// The error for invalid bytes from a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct Malformed;
 
@@ -108,7 +108,7 @@ pub(in super::super) struct Session {
 enum Stage {
     #[default]
     Opening,
-    /// The client has authenticated or need not.
+    /// The client has authenticated or does not have to.
     Admitted,
     /// The server never answers, or the connection is about to close.
     Silent,
@@ -127,7 +127,7 @@ pub(in super::super) enum Step {
     Forward(Vec<u8>),
 }
 
-/// The reason why a proxy refuses a connection (RFC 1928: "REP").
+/// The reason why a proxy refuses a connection (the field "REP" in RFC 1928).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Refusal {
     Ruleset = 2,
@@ -204,7 +204,7 @@ impl Session {
         }
     }
 
-    /// Returns the next step after the outcome of [`Step::Connect`].
+    /// Returns the next steps after [`Step::Connect`] succeeded or failed.
     pub(in super::super) fn connected(&mut self, outcome: Result<(), Refusal>) -> Vec<Step> {
         if let Err(refusal) = outcome {
             return vec![Step::Refuse(refusal.reply())];

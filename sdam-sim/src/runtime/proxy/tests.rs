@@ -1,4 +1,4 @@
-//! Tests of connections through proxies, with the client of the transport.
+//! Tests of connections through proxies, with the proxy client of `sdam-transport`.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ fn connect(sim: &Sim) -> Result<Box<dyn Connection>, Error> {
     sim.block_on(transport.connect(&host, Some(deadline)))
 }
 
-/// Checks that connecting fails in the proxy stage with this message.
+/// Checks that connecting fails in the stage `Proxy` with this message.
 #[track_caller]
 fn check_refused(sim: &Sim, message: &str) {
     let error = connect(sim).unwrap_err();

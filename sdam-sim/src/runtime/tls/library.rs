@@ -1,18 +1,18 @@
-//! The seam for the TLS library of the servers.
+//! The traits that a TLS library for the servers implements.
 
 use std::{fmt::Debug, io};
 
 use super::Certificate;
 use crate::MemberId;
 
-/// The server side of a TLS library, which is set by
+/// The server side of a TLS library. Set it with
 /// [`TlsServers::accept_by`](super::TlsServers::accept_by).
 pub trait TlsAcceptor: Debug + Send + Sync + 'static {
-    /// Begins the handshake of a client that connected to `member`, which has this certificate.
+    /// Begins the handshake with a client that connected to `member`, which has this certificate.
     ///
     /// # Errors
     ///
-    /// If no such certificate can be created. The connection is then closed.
+    /// If the certificate cannot be created. The connection is then closed.
     fn accept(
         &self,
         member: MemberId,
@@ -22,7 +22,7 @@ pub trait TlsAcceptor: Debug + Send + Sync + 'static {
 
 /// The server's end of a connection.
 pub trait TlsSession: Debug + Send {
-    /// Processes bytes from the client, in pieces of any length, and returns the decrypted data.
+    /// Processes bytes from the client, in pieces of any length. Returns the decrypted data.
     ///
     /// # Errors
     ///
@@ -30,8 +30,8 @@ pub trait TlsSession: Debug + Send {
     /// then returns, such as an alert, are sent before the connection is closed.
     fn receive(&mut self, bytes: &[u8]) -> io::Result<Vec<u8>>;
 
-    /// Encrypts data from the server for [`outgoing`](Self::outgoing), once the handshake is
-    /// complete.
+    /// Encrypts data from the server for [`outgoing`](Self::outgoing). Called only once the
+    /// handshake is complete.
     fn send(&mut self, data: &[u8]);
 
     /// Takes the bytes to be sent to the client.

@@ -1,4 +1,4 @@
-//! Rustls at both ends of the connections, with certificates that are valid in virtual time.
+//! Rustls at both ends of connections, with certificates that are valid in virtual time.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -33,21 +33,21 @@ use sdam_transport::{
 use super::{Certificate, TlsAcceptor, TlsSession};
 use crate::MemberId;
 
-/// Returns the TLS library of the members, and that of the program.
+/// Returns the TLS libraries of the members and of the program.
 #[expect(clippy::expect_used, reason = "only a system without entropy has no keys")]
 pub(in super::super) fn rustls(clock: Arc<dyn Clock>) -> (impl TlsAcceptor, impl TlsProvider) {
-    // All Ed25519 signatures have the same length.
+    // All Ed25519 signatures have the same length, so that runs are reproducible.
     let key = KeyPair::generate_for(&rcgen::PKCS_ED25519).expect("no key was generated");
     let key = Arc::new(key);
     let clients = Clients(Arc::clone(&key), WallClock(clock));
     (Servers(key), clients)
 }
 
-/// The servers' end, with the key of all certificates.
+/// The servers' TLS library, with the key of all certificates.
 #[derive(Debug)]
 struct Servers(Arc<KeyPair>);
 
-/// The program's end, with the same key.
+/// The program's TLS library, with the same key.
 #[derive(Debug)]
 struct Clients(Arc<KeyPair>, WallClock);
 
@@ -68,7 +68,7 @@ impl Servers {
             .with_safe_default_protocol_versions()?
             .with_no_client_auth()
             .with_single_cert(vec![signed.into()], key.into())?;
-        // A resumed session would trust the earlier check of the certificate.
+        // A resumed session would rely on the earlier check of the certificate.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         Ok(config)
@@ -99,7 +99,7 @@ impl TlsSession for ServerConnection {
     }
 
     fn send(&mut self, data: &[u8]) {
-        // The buffer of this writer has no limit.
+        // The writer's buffer has no limit, so this cannot fail.
         let _ = self.writer().write_all(data);
     }
 
@@ -131,7 +131,7 @@ impl TlsProvider for Clients {
     }
 }
 
-/// The wall clock of the program, rounded up to full seconds because certificates have no
+/// The program's wall clock, rounded up to full seconds because times in certificates have no
 /// fractions.
 #[derive(Clone, Debug)]
 struct WallClock(Arc<dyn Clock>);

@@ -7,29 +7,30 @@ use crate::MemberId;
 #[derive(Debug, Default)]
 pub(in super::super) struct Endpoint {
     state: State,
-    /// Bytes that wait for the server process, or for more of a record's header.
+    /// Bytes that are kept until the server process answers, or until a record's header is
+    /// complete.
     incoming: Vec<u8>,
 }
 
 #[derive(Debug, Default)]
 enum State {
-    /// The client has not sent enough to tell whether it uses TLS.
+    /// The client has not sent enough bytes to tell whether it uses TLS.
     #[default]
     New,
     Plain,
-    /// The TLS library handles all bytes. The fault applies to the handshake.
+    /// The TLS library handles all bytes. The fault, if any, applies to the handshake.
     Encrypted(Box<dyn TlsSession>, Option<TlsFault>),
-    /// The connection has ended: bytes are ignored.
+    /// The connection has ended. Bytes are ignored.
     Ended,
 }
 
-/// The settings of the server in a handshake.
+/// The server's settings for a handshake.
 #[derive(Debug)]
 pub(in super::super) struct Terms<'t> {
     pub(in super::super) tls: &'t TlsState,
     pub(in super::super) member: MemberId,
     pub(in super::super) host: &'t str,
-    /// True if the server process answers; otherwise handshakes wait.
+    /// True if the server process answers. If not, handshakes wait.
     pub(in super::super) answers: bool,
 }
 
@@ -45,7 +46,7 @@ pub(in super::super) struct Received {
 }
 
 impl Terms<'_> {
-    /// Begins the session of a new connection.
+    /// Begins the TLS session of a new connection.
     fn accept(&self) -> Option<Box<dyn TlsSession>> {
         let certificate = self.tls.certificate(self.member, self.host);
         self.tls.acceptor.as_ref()?.accept(self.member, &certificate).ok()
@@ -53,7 +54,7 @@ impl Terms<'_> {
 }
 
 impl Endpoint {
-    /// Returns whether the handshake is over, or there is none.
+    /// Returns whether the handshake is complete, or there is none.
     fn is_settled(&self) -> bool {
         match &self.state {
             State::New => false,
@@ -62,7 +63,7 @@ impl Endpoint {
         }
     }
 
-    /// Returns whether bytes wait for the server process.
+    /// Returns whether received bytes are kept until the server process answers.
     pub(in super::super) fn is_waiting(&self) -> bool {
         !self.is_settled() && !self.incoming.is_empty()
     }
@@ -77,7 +78,7 @@ impl Endpoint {
         self.incoming.extend(bytes);
         if let State::New = self.state {
             let encrypted = match *self.incoming {
-                // A single byte does not distinguish TLS from plain text.
+                // A single byte is not enough to distinguish TLS from plain text.
                 [] | [20..=23] => return received,
                 _ => is_header(&self.incoming),
             };
@@ -105,7 +106,8 @@ impl Endpoint {
         received
     }
 
-    /// Passes the received bytes to the library. A fault of the handshake affects its first answer.
+    /// Passes the received bytes to the TLS library. A handshake fault affects the library's first
+    /// answer.
     fn pass_on(&mut self, received: &mut Received) {
         let incoming = std::mem::take(&mut self.incoming);
         let State::Encrypted(session, fault) = &mut self.state else {
@@ -126,7 +128,7 @@ impl Endpoint {
         }
     }
 
-    /// Returns the bytes to send for plain text from the server process.
+    /// Returns the bytes to send to the client for plain text from the server process.
     pub(in super::super) fn seal(&mut self, plain: Vec<u8>) -> Vec<u8> {
         match &mut self.state {
             State::Encrypted(session, _) => {
@@ -137,7 +139,7 @@ impl Endpoint {
         }
     }
 
-    /// Applies the fault instead of sending the answer.
+    /// Applies the handshake fault instead of sending the answer.
     fn fail(&mut self, fault: TlsFault, answer: &[u8], received: &mut Received) {
         received.send = match fault {
             TlsFault::Stall => {
@@ -156,7 +158,7 @@ impl Endpoint {
     }
 }
 
-/// Returns whether `bytes`, at least one, may be the beginning of a TLS record.
+/// Returns whether `bytes`, which are not empty, may be the beginning of a TLS record.
 pub(in super::super) fn is_header(bytes: &[u8]) -> bool {
     let max = |index: usize, max: u8| bytes.get(index).is_none_or(|byte| *byte <= max);
     // Check the type, the version, and the length, which is at most 2^14 + 256.

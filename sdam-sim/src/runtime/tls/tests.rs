@@ -1,4 +1,4 @@
-//! Tests of handshakes and certificates as clients see them.
+//! Tests of TLS handshakes and certificates as clients see them.
 
 use std::{
     sync::{Arc, Mutex},
@@ -44,7 +44,7 @@ fn connect_in_plain_text(sim: &Sim) -> Connected {
     sim.block_on(transport.connect(&host, None))
 }
 
-/// Sends a command with a comment of this length, and reads the reply.
+/// Sends a command with a comment of about this length, and reads the reply.
 fn ping(sim: &Sim, connection: &mut Box<dyn Connection>, length: usize) -> Result<(), Error> {
     let command = doc! { "ping": 1, "comment": "secret ".repeat(length / 7), "$db": "admin" };
     let message = Exchange::new().command(&command.to_vec().unwrap()).unwrap();
@@ -94,7 +94,7 @@ fn a_handshake_waits_for_a_frozen_process() {
     let sim = sim();
     let second = Duration::from_secs(1);
     sim.network().set_latency(Latency { min: second, spread: Duration::ZERO, chunked: false });
-    // The process accepts the connection after one second but receives the hello after three.
+    // The process accepts the connection after one second, but receives the hello only after three.
     let scenario: Scenario = "2s freeze 0\n6s thaw 0".parse().unwrap();
     let began = sim.now();
     let backend = sim.runtime().backend;

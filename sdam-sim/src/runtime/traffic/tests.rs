@@ -1,8 +1,9 @@
-//! Tests of the kinds of traffic that the tap distinguishes.
+//! Tests that encrypted and plain traffic are distinguished.
 
 use super::*;
 
-/// Reads `sent`, whole and byte by byte, and checks the numbers of encrypted and plain connections.
+/// Reads `sent` at once and byte by byte, and checks the numbers of encrypted and plain
+/// connections.
 #[track_caller]
 fn check(to_proxy: bool, sent: &[u8], encrypted: u64, plain_text: u64) {
     for size in [1, sent.len()] {

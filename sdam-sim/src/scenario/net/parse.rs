@@ -1,4 +1,4 @@
-//! Parsing of network faults from text.
+//! Parses network faults from text.
 
 use std::{str::FromStr, time::Duration};
 
@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl NetFault {
-    /// The syntax and meaning of every network fault, one line each.
+    /// The syntax and meaning of every network fault, one per line.
     pub const SYNTAX: &str = "\
 net refuse MEMBER [off]             new connections to the member are refused
 net blackhole MEMBER [off]          bytes to and from the member are dropped silently
@@ -36,7 +36,8 @@ impl FromStr for NetFault {
 
     fn from_str(text: &str) -> Result<Self, ParseStepError> {
         let mut words = text.split_whitespace().peekable();
-        // The prefix `net` is optional; only scenarios need it to distinguish faults from actions.
+        // The prefix `net` is optional here. Only scenarios need it, to distinguish faults from
+        // actions.
         words.next_if_eq(&"net");
         let verb = words.next().unwrap_or_default();
         let words: Vec<&str> = words.collect();
@@ -124,7 +125,7 @@ fn certificate_change(word: &str) -> Result<CertificateChange, String> {
     })
 }
 
-/// Returns the fault of this name; `None` for `off`.
+/// Returns the fault with this name, or `None` for `off`.
 fn named<T: Copy>(
     all: &[T],
     name: fn(T) -> &'static str,
