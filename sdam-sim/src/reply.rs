@@ -155,7 +155,7 @@ impl CommandError {
     }
 }
 
-/// Returns the name of an error code. Since 4.4, names do not contain the word "master".
+/// Returns the name of an error code. Since 4.4, names contain "primary" in place of "master".
 pub(crate) fn code_name(code: i32, version: ServerVersion) -> String {
     let old = !version.has_primary_code_names();
     let name = match code {

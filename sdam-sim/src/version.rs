@@ -122,13 +122,13 @@ impl ServerVersion {
         self.major >= 8
     }
 
-    /// Returns whether a mongos supports load balancers.
+    /// Returns whether a mongos of this release supports load balancers.
     pub fn supports_load_balancers(self) -> bool {
         self.major >= 5
     }
 
-    /// Returns whether hello carries the first command of an authentication, and the last, empty
-    /// exchange is omitted.
+    /// Returns whether hello can carry the first authentication command, and the last, empty
+    /// exchange can be omitted.
     #[cfg(feature = "auth")]
     pub(crate) fn authenticates_speculatively(self) -> bool {
         self.max_wire_version() >= 9
@@ -152,7 +152,7 @@ impl fmt::Display for ServerVersion {
     }
 }
 
-/// The error of an unknown release.
+/// The error returned for an unknown release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownVersion(Box<str>);
 
@@ -168,7 +168,7 @@ impl std::error::Error for UnknownVersion {}
 impl FromStr for ServerVersion {
     type Err = UnknownVersion;
 
-    /// Parses `6.0`, the last release of the series, or `6.0.5`.
+    /// Parses a release such as `6.0.5`, or a series such as `6.0`, which means its last release.
     fn from_str(text: &str) -> Result<Self, UnknownVersion> {
         let unknown = || UnknownVersion(text.into());
         let numbers: Vec<u8> =

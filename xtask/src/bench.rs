@@ -13,8 +13,8 @@ use crate::cargo::{cargo, files_below, root};
 /// The crates that have benchmarks.
 const CRATES: &[&str] = &["sdam-core", "sdam-select", "sdam-events", "sdam"];
 
-/// The limit that a figure should not exceed; for a ratio, the limit below which it should not
-/// fall.
+/// The limits of figures. A figure should not exceed its limit, but a ratio should not fall below
+/// it.
 const TARGETS: &[(&str, f64)] = &[
     ("hello/parse_into_description", 2_000.0),
     ("machine/unchanged/3_members", 1_000.0),
@@ -68,7 +68,7 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result<()> {
     let Options { json: file, quick, filter } = options;
     let folder = root().join("target/criterion");
-    // Remove the results of an earlier run, which would be mistaken for this one's.
+    // Remove the results of earlier runs, which would otherwise be included.
     if folder.exists() {
         fs::remove_dir_all(&folder)?;
     }
@@ -107,7 +107,7 @@ fn bench(name: &str, quick: bool, filter: &str) -> Result<String> {
     let manifest = root().join(name).join("Cargo.toml");
     let benches = fs::read_to_string(&manifest)?;
     let mut printed = String::new();
-    // Each benchmark is named, because the unit test harness does not know criterion's options.
+    // Name each benchmark, because the unit test harness does not know criterion's options.
     for bench in benches.split("[[bench]]").skip(1) {
         let Some(bench) = bench.split('"').nth(1) else {
             continue;
@@ -128,7 +128,7 @@ fn bench(name: &str, quick: bool, filter: &str) -> Result<String> {
     Ok(printed)
 }
 
-/// Parses a line `bench: NAME VALUE UNIT`, printed by benchmarks that do not measure time.
+/// Parses a line `bench: NAME VALUE UNIT`, which benchmarks print that do not measure time.
 fn own_line(line: &str) -> Option<(String, Figure)> {
     let mut words = line.strip_prefix("bench: ")?.split_whitespace();
     let (name, value, unit) = (words.next()?, words.next()?.parse().ok()?, words.next()?);

@@ -14,8 +14,8 @@ pub(crate) fn root() -> PathBuf {
     own.parent().unwrap_or(own).to_owned()
 }
 
-/// Returns the workspace's folders that contain a crate: top-level ones and, below `proof`, those
-/// that only check others.
+/// Returns the folders of the workspace's crates: top-level folders, and folders below `proof`,
+/// whose crates only check others.
 pub(crate) fn crates() -> Result<Vec<PathBuf>> {
     let mut folders = Vec::new();
     for parent in [root(), root().join("proof")] {
@@ -54,13 +54,13 @@ pub(crate) fn rust_files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Returns a path relative to the workspace, for messages.
+/// Returns a path relative to the workspace, for printing.
 pub(crate) fn relative(path: &Path) -> String {
     path.strip_prefix(root()).unwrap_or(path).display().to_string()
 }
 
-/// The package selection with which `cargo xtask test` builds everything. Another selection would
-/// change the enabled features, so that most dependencies would be built again.
+/// The arguments with which `cargo xtask test` builds all packages. Different arguments would
+/// enable different features, and most dependencies would be built again.
 pub(crate) const EVERYTHING: [&str; 2] = ["--workspace", "--all-features"];
 
 /// Creates a command for the same cargo that runs this program, in the workspace.
@@ -73,7 +73,7 @@ pub(crate) fn cargo() -> Command {
 /// Prints `command` and runs it.
 ///
 /// # Errors
-/// If it cannot be started or fails; the message shows the command.
+/// If the command cannot be started or fails. The error message shows the command.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let shown = show(command);
     eprintln!("$ {shown}");
@@ -84,7 +84,8 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
 /// Runs `command` and returns its standard output.
 ///
 /// # Errors
-/// If it cannot be started or fails; the message shows the command and its error output.
+/// If the command cannot be started or fails. The error message shows the command and its error
+/// output.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let shown = show(command);
     let output = command.output().map_err(|error| format!("cannot run `{shown}`: {error}"))?;
@@ -95,11 +96,11 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// Builds the program `name` of the package in the folder `package`, selected by `target`, such as
-/// `--test`. Returns its path.
+/// Builds the program `name`, which `target` (such as `--test`) selects from the package in the
+/// folder `package`. Returns the path of the program.
 ///
 /// # Errors
-/// If it cannot be built, or if there is no such program.
+/// If the program cannot be built or does not exist.
 pub(crate) fn built(package: &str, target: [&str; 2], name: &str) -> Result<PathBuf> {
     let mut build = cargo();
     program(build.arg("build").args(EVERYTHING).args(target), &root().join(package), name)
@@ -108,16 +109,16 @@ pub(crate) fn built(package: &str, target: [&str; 2], name: &str) -> Result<Path
 /// Runs `build`, and returns the path of the program `name` of the package in `folder`.
 ///
 /// # Errors
-/// As [`built`].
+/// The same as those of [`built`].
 pub(crate) fn program(build: &mut Command, folder: &Path, name: &str) -> Result<PathBuf> {
     run(build)?;
-    // The programs are already built, so this only prints them.
+    // The programs are already built, so this only prints their paths.
     let messages = output(build.args(["--quiet", "--message-format", "json"]))?;
     executable(&messages, folder, name)
         .ok_or_else(|| format!("cargo has not built {name} of {}", folder.display()).into())
 }
 
-/// Finds the program `name` of the package in `folder` in the messages of a build.
+/// Finds the program `name` of the package in `folder` in cargo's build messages.
 fn executable(messages: &str, folder: &Path, name: &str) -> Option<PathBuf> {
     let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let mut programs = messages.filter(|message| {
@@ -128,7 +129,7 @@ fn executable(messages: &str, folder: &Path, name: &str) -> Option<PathBuf> {
     programs.find_map(|message| message["executable"].as_str().map(PathBuf::from))
 }
 
-/// Formats the command as it would be typed.
+/// Formats the command as a user would type it.
 pub(crate) fn show(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let program = program.file_name().unwrap_or(command.get_program());

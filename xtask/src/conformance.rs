@@ -1,4 +1,4 @@
-//! `cargo xtask conformance`: the catalogue of rules, with the proofs of each rule.
+//! `cargo xtask conformance`: maintains the catalogue of rules and their proofs.
 
 mod catalogue;
 mod citations;
@@ -14,7 +14,7 @@ use crate::{
 
 use self::{catalogue::Page, citations::Citations};
 
-/// The folder of the pages.
+/// The folder with the catalogue's pages.
 const PAGES: &str = "docs/conformance";
 
 pub(crate) fn run(check_only: bool) -> Result<()> {
@@ -37,12 +37,12 @@ pub(crate) fn run(check_only: bool) -> Result<()> {
     Ok(())
 }
 
-/// Returns the errors of the catalogue, one line each.
+/// Returns the errors in the catalogue, one line each.
 pub(crate) fn violations() -> Result<Vec<String>> {
     Ok(Catalogue::read()?.violations())
 }
 
-/// Reads all pages, and every place in the code that cites a rule.
+/// The pages, and the places in the code that cite rules.
 struct Catalogue {
     pages: Vec<(PathBuf, Page, String)>,
     citations: Citations,
@@ -99,10 +99,10 @@ impl Catalogue {
     }
 }
 
-/// Lists every Rust file of the workspace and of the fuzz targets.
+/// Lists all Rust files of the workspace and the fuzz targets.
 fn sources() -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
-    // Excludes the example rules in this program's own tests.
+    // This excludes the example rules in this program's own tests.
     for folder in crates()?.iter().filter(|folder| !folder.ends_with("xtask")) {
         files.extend(rust_files(folder)?);
     }

@@ -4,8 +4,8 @@
 use crate::Result;
 use crate::cargo::{cargo, output, run as run_command};
 
-/// The build folder, in the workspace's folder, for checks that produce no program. Removing it
-/// does not cause the tests to be rebuilt.
+/// The build folder, below the workspace, for checks that produce no program. Tests need not be
+/// rebuilt if it is removed.
 const CHECKS: &str = "target/checks";
 
 /// The crates whose features are checked.
@@ -34,7 +34,7 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// Lists the features of `package` except `default`, which only combines others.
+/// Lists the features of `package`, except `default`, which only combines others.
 fn features_of(metadata: &str, package: &str) -> Result<Vec<String>> {
     let metadata: serde_json::Value = serde_json::from_str(metadata)?;
     let packages = metadata["packages"].as_array();
@@ -44,12 +44,12 @@ fn features_of(metadata: &str, package: &str) -> Result<Vec<String>> {
         .ok_or_else(|| format!("cargo reports no features of {package}"))?;
     let names = features.keys().filter(|name| *name != "default");
     let mut names: Vec<_> = names.cloned().collect();
-    // The order of the keys depends on features that another crate enables.
+    // The order of the JSON keys depends on serde_json features that other crates enable.
     names.sort();
     Ok(names)
 }
 
-/// Lists the choices of no, one, two and all features, each once.
+/// Lists the choices of none, one, two and all of the features, without duplicates.
 fn choices(features: &[String]) -> Vec<Vec<&str>> {
     let all: Vec<&str> = features.iter().map(String::as_str).collect();
     let mut choices = vec![Vec::new()];

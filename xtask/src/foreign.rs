@@ -11,7 +11,7 @@ use std::process::Command;
 use crate::Result;
 use crate::cargo::{built, cargo, root, run as run_command};
 
-/// The tested PyMongo versions; no single version supports all simulated releases.
+/// The tested PyMongo versions. No single version supports all simulated releases.
 const PYMONGO: [&str; 2] = ["4.20.0", "4.10.1"];
 
 /// The environment variable that turns a missing client into a failure.
@@ -73,8 +73,8 @@ pub(crate) fn run(client: &Client) -> Result<()> {
 
 /// Builds the program `sdam` and returns its path.
 fn sdam() -> Result<PathBuf> {
-    // For an integration test, cargo also builds the programs of its package, with the features of
-    // all tests.
+    // When cargo builds an integration test, it also builds the package's programs, with the
+    // features of all tests.
     built("sdam-cli", ["--test", "export"], "sdam")
 }
 
@@ -120,7 +120,7 @@ fn rust(project: &str, profile: &[&str], sdam: &Path) -> Result<()> {
     run_command(check.arg("--").arg(sdam))
 }
 
-/// Copies a project to a folder for its downloads and build results.
+/// Copies a project to a folder below `target`, which also receives downloads and build results.
 fn copied(project: &str, files: &[&str]) -> Result<PathBuf> {
     let folder = root().join("target/foreign").join(project);
     for file in files {

@@ -11,7 +11,7 @@ use crate::cargo::{cargo, output, relative, root, rust_files};
 
 mod modules;
 
-/// The crates of the workspace, with their allowed dependencies in the workspace.
+/// The crates of the workspace, each with the workspace crates on which it may depend.
 const ARROWS: &[(&str, &[&str])] = &[
     ("sdam-core", &[]),
     ("sdam-select", &["sdam-core"]),
@@ -50,15 +50,15 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Crates besides the runtime adapters that may name a runtime: the program, and `sdam-dns` on its
-/// own threads, where none of its caller's code runs.
+/// Crates besides the runtime adapters that may name a runtime. `sdam-dns` uses one only on its own
+/// threads, where the caller's code never runs.
 const WITH_RUNTIME: &[&str] = &["sdam-cli", "sdam-dns"];
 
-/// The forbidden direct dependencies: they would let a crate name a runtime.
+/// The runtimes, on which other crates must not directly depend.
 const RUNTIMES: &[&str] =
     &["async-executor", "async-io", "async-std", "mio", "monoio", "smol", "tokio"];
 
-/// Libraries of the program `sdam` that no library of ours may depend on, even indirectly.
+/// Dependencies of the program `sdam` on which none of our libraries may depend, even indirectly.
 const TOOL: &[&str] = &[
     "clap",
     "crossterm",
@@ -70,11 +70,11 @@ const TOOL: &[&str] = &[
     "x509-parser",
 ];
 
-/// The crates without I/O, as ensured by the compiler.
+/// The crates without I/O. They are `no_std`, so the compiler ensures this.
 const PURE: &[&str] = &["sdam-core", "sdam-select"];
 
-/// Builds, and crates that must not be in their dependency trees. Single-threaded mode is for
-/// programs without a runtime; only the program may depend on OpenTelemetry, and only with its
+/// Builds, each with crates that must not be in its dependency tree. Single-threaded mode is for
+/// programs without a runtime. Only the program may depend on OpenTelemetry, and only with its
 /// feature.
 const ABSENT: &[(&[&str], &[&str])] = &[
     (&["--package", "sdam"], &["async-std", "monoio"]),
@@ -84,7 +84,7 @@ const ABSENT: &[(&[&str], &[&str])] = &[
     (&["--package", "sdam-examples-scan"], RUNTIMES),
 ];
 
-/// Our only crates in the dependency tree of a binding for another language.
+/// The only crates of ours that a binding for another language depends on.
 const SANS_IO: &[&str] = &["sdam-core", "sdam-select", "sdam-examples-sans-io"];
 
 pub(crate) fn run() -> Result<()> {
@@ -149,7 +149,7 @@ fn packages() -> Result<BTreeMap<String, Package>> {
                 .collect();
             let manifest = PathBuf::from(text(package, "manifest_path"));
             let folder = manifest.parent().unwrap_or(&manifest).to_owned();
-            // `publish = false` appears as an empty list of registries.
+            // `publish = false` becomes an empty list of registries.
             let is_published = package["publish"].is_null();
             (text(package, "name"), Package { folder, is_published, dependencies })
         })
@@ -196,7 +196,7 @@ fn check_pure(name: &str, violations: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
-/// Returns the names of all crates in a build, including the root.
+/// Returns the names of all crates in a build, including the root crate.
 fn tree(arguments: &[&str]) -> Result<BTreeSet<String>> {
     let fixed = ["tree", "--edges", "normal", "--prefix", "none", "--format", "{p}"];
     let output = output(cargo().args(fixed).args(arguments))?;

@@ -10,8 +10,8 @@ pub(crate) fn run(name: &str) -> Result<()> {
     run_command(models(&root(), &["sdam-events", "sdam-pool", "sdam"], name).arg("--show-output"))
 }
 
-/// Returns a command that builds the models of some crates of a workspace, and runs those whose
-/// names begin with `name`. Any arguments added to it are passed to the test program.
+/// Returns a command that builds the loom models of some crates in a workspace, and runs those
+/// whose names begin with `name`. Arguments added to the command are passed to the test program.
 pub(crate) fn models(workspace: &Path, crates: &[&str], name: &str) -> Command {
     let mut command = cargo();
     command
@@ -22,7 +22,7 @@ pub(crate) fn models(workspace: &Path, crates: &[&str], name: &str) -> Command {
         .arg("--no-default-features")
         .arg("--target-dir")
         .arg(root().join("target/loom"))
-        // The unit tests in the same files need ordinary atomics.
+        // Run only the models, because the unit tests in these files need ordinary atomics.
         .args(["--", &format!("models::{name}")]);
     command
 }

@@ -26,7 +26,8 @@ use std::process::ExitCode;
 use clap::Parser as _;
 use sdam_live::Version;
 
-/// The result of every subcommand. The message of an error is printed, and the exit code is 1.
+/// The result of every subcommand. After an error, the program prints its message, and the exit
+/// code is 1.
 type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 
 /// The tool that builds, tests and measures the workspace.

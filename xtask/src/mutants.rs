@@ -14,7 +14,7 @@ use crate::Result;
 use crate::cargo::{cargo, output, root};
 use crate::loom::models;
 
-/// The scenarios to run, with the number of seeds of each.
+/// The scenarios to run, each with its seeds.
 const TRIALS: &[(&str, &str)] = &[
     ("random", "0..4000"),
     ("failover", "0..2000"),
@@ -25,7 +25,7 @@ const TRIALS: &[(&str, &str)] = &[
 /// The deliberate bugs. The file begins with a description of its format.
 const BUGS: &str = include_str!("mutants/bugs.txt");
 
-/// A deliberate bug: a text in a file, and its replacement.
+/// A deliberate bug: a string in a file, and its replacement.
 struct Mutant {
     name: &'static str,
     about: &'static str,
@@ -38,15 +38,15 @@ struct Mutant {
 /// The proof that must detect a mutant.
 enum Detector {
     Simulation,
-    /// The loom models whose names begin with this text.
+    /// The loom models whose names begin with this string.
     Models(&'static str),
-    /// The search of states with this name.
+    /// The search of `cargo xtask states` with this name.
     States(&'static str),
 }
 
-/// The outcome of a mutant.
+/// The outcome of testing a mutant.
 enum Outcome {
-    /// An oracle or a model detected the mutant; `with` tells how.
+    /// An oracle or a model detected the mutant. `with` says with which seed or model.
     Caught {
         by: String,
         with: String,
@@ -126,7 +126,7 @@ fn all() -> Result<Vec<Mutant>> {
     Ok(blocks.map(parse).collect::<Result<_, _>>()?)
 }
 
-/// Returns the deliberate bugs that cannot be inserted into the code as it is.
+/// Returns the deliberate bugs that cannot be inserted into the current code.
 pub(crate) fn violations() -> Result<Vec<String>> {
     let mut found = Vec::new();
     let mut names = BTreeSet::new();
@@ -149,7 +149,8 @@ fn names(all: &[Mutant]) -> String {
     all.iter().map(line).collect()
 }
 
-/// Updates the copy. Unchanged files keep their time stamp, so that little is rebuilt.
+/// Updates the copy of the workspace. Unchanged files keep their time stamps, so that little is
+/// rebuilt.
 fn copy_workspace(copy: &Path) -> Result<()> {
     let arguments = ["ls-files", "--cached", "--others", "--exclude-standard"];
     let files = output(Command::new("git").args(arguments).current_dir(root()))?;
@@ -170,7 +171,7 @@ fn copy_workspace(copy: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Builds the copy, and runs it until an oracle detects the mutant.
+/// Builds the copy, and runs simulated seeds until an oracle detects the mutant.
 fn simulate(copy: &Path) -> Result<Outcome> {
     let program = build(copy, "sdam-chaos")?;
     for (scenario, seeds) in TRIALS {
@@ -189,7 +190,7 @@ fn simulate(copy: &Path) -> Result<Outcome> {
     Ok(Outcome::Survived)
 }
 
-/// Builds the copy and searches its states.
+/// Builds the copy, and runs the named search of states.
 fn search_states(copy: &Path, search: &str) -> Result<Outcome> {
     let found = Command::new(build(copy, "sdam-model")?).arg(search).output()?;
     if found.status.success() {
@@ -204,7 +205,7 @@ fn search_states(copy: &Path, search: &str) -> Result<Outcome> {
     Ok(Outcome::Caught { by: by.chars().take(80).collect(), with: with.to_owned() })
 }
 
-/// Builds a program of the copy.
+/// Builds a program in the copy.
 fn build(copy: &Path, package: &str) -> Result<PathBuf> {
     let target = root().join("target/mutants-build");
     let arguments = ["build", "--quiet", "--profile", "sim", "--package", package];
@@ -219,7 +220,7 @@ fn build(copy: &Path, package: &str) -> Result<PathBuf> {
     Ok(target.join("sim").join(package))
 }
 
-/// Builds the models of the mutated crate and runs those whose names begin with `prefix`.
+/// Builds the mutated crate's loom models, and runs those whose names begin with `prefix`.
 fn interleave(copy: &Path, mutant: &Mutant, prefix: &str) -> Result<Outcome> {
     let (package, _) = mutant.file.split_once('/').unwrap_or_default();
     // A compile error does not count as detection.
@@ -228,7 +229,7 @@ fn interleave(copy: &Path, mutant: &Mutant, prefix: &str) -> Result<Outcome> {
     if found.status.success() {
         return Ok(Outcome::Survived);
     }
-    // A deadlock may end the process before it has listed the failed models.
+    // A deadlock may end the process before it has printed the list of failed models.
     let text = [found.stdout, found.stderr].concat();
     let text = String::from_utf8_lossy(&text);
     let failed: BTreeSet<_> = text
@@ -275,7 +276,8 @@ impl Mutant {
     /// Returns the mutated text.
     ///
     /// # Errors
-    /// If the text does not occur exactly once: the file of bugs must be adapted to the code.
+    /// If the string does not occur exactly once in `text`. The list of bugs must then be adapted
+    /// to the code.
     fn patch(&self, text: &str) -> Result<String> {
         match self.find.find_iter(text).count() {
             1 => Ok(self.find.replace(text, NoExpand(&self.replace)).into_owned()),

@@ -1,4 +1,4 @@
-//! `cargo xtask spec-test`: runs the official test files against functions, through the engine and
+//! `cargo xtask spec-test`: runs the official test files on pure functions, through the engine, and
 //! in single-threaded mode.
 
 mod deployment;

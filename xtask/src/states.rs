@@ -19,8 +19,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    // Use the profile of the simulation, which is optimised but keeps all checks of the debug
-    // build.
+    // Use the simulation's profile, which is optimized but keeps all checks of the debug build.
     let arguments = ["run", "--quiet", "--profile", "sim", "--package"];
     let mut command = cargo();
     command.args(arguments).args(["sdam-model", "--"]);

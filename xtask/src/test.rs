@@ -10,7 +10,7 @@ use sdam_live::Version;
 use crate::Result;
 use crate::cargo::{EVERYTHING, cargo, run as run_command};
 
-/// The variable that limits how many tests of a program run at the same time.
+/// The environment variable that limits how many tests of a program run at the same time.
 const THREADS: &str = "RUST_TEST_THREADS";
 
 pub(crate) fn run(live_matrix: bool) -> Result<()> {
@@ -31,7 +31,7 @@ pub(crate) fn run(live_matrix: bool) -> Result<()> {
     run_command(cargo().args(["xtask", "foreign", "front-door"]))
 }
 
-/// Runs six tests of a program at the same time, unless the environment has another number. The
+/// Makes a program run six tests at the same time, unless the environment sets another number. The
 /// longest tests wait for servers most of the time.
 fn patient(tests: &mut Command) -> &mut Command {
     match env::var_os(THREADS) {

@@ -1,4 +1,4 @@
-//! `cargo xtask tidy`: checks the project's rules that no compiler checks.
+//! `cargo xtask tidy`: checks those rules of the project that no compiler checks.
 
 mod guide;
 mod prose;
@@ -57,7 +57,7 @@ fn check(name: &str, text: &str, violations: &mut Vec<String>) {
         if line.ends_with([' ', '\t']) {
             violations.push(format!("{place} ends with white space"));
         }
-        // The words are concatenated, so that this file does not match itself.
+        // The words are concatenated so that this file does not contain them.
         for word in [concat!("to", "do!("), concat!("unimpl", "emented!("), concat!("#[ig", "nore")]
         {
             if line.contains(word) {

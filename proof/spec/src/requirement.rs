@@ -51,8 +51,8 @@ pub(crate) struct Requirement {
     _serverless: Option<Serverless>,
 }
 
-/// Whether a file may run on serverless deployments. There are none here, so files must not require
-/// one.
+/// A file's permission to run on serverless deployments. There are none here, so files must not
+/// require one.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Serverless {

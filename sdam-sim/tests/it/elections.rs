@@ -1,4 +1,4 @@
-//! Elections and their effects on the members' states.
+//! Tests of elections and their effects on the members' states.
 
 use std::time::Duration;
 

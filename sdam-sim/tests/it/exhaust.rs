@@ -1,10 +1,10 @@
-//! M.2: streamed replies.
+//! Tests of streamed replies (section M.2).
 
 use sdam_sim::ConnectionId;
 
 use crate::support::{Fixture, awaiting, code, counter, hello, is_ok};
 
-/// Starts a stream from member 0; returns the connection and the id of the request.
+/// Starts a stream of replies from member 0. Returns the connection and the id of the request.
 fn stream(fixture: &mut Fixture, max_await_time_ms: i64) -> (ConnectionId, i32) {
     let connection = fixture.connect(0);
     let known = fixture.call(connection, &hello());
@@ -38,12 +38,12 @@ fn m_20_a_server_may_answer_an_awaitable_hello_once_although_it_may_stream() {
     assert_eq!(reply.response_to, request);
     fixture.run("reconfig 1 tags=a:b");
     assert!(fixture.try_receive(connection).is_none());
-    // A new request is answered with the change that was not reported yet.
+    // The reply to a new request contains the change that was not reported yet.
     fixture.send_exhaust(connection, &awaiting(&reply.body, 1000));
     let next = fixture.receive(connection);
     assert_eq!(counter(&next.body), counter(&reply.body) + 1);
     assert!(!next.more_to_come);
-    // M-24: a stream that is in progress when exhaust is turned on ends with the next reply.
+    // After exhaust is turned off, a stream ends with its next reply (M-24).
     fixture.run("exhaust 0 on");
     fixture.send_exhaust(connection, &awaiting(&next.body, 1000));
     fixture.advance_millis(1000);
@@ -91,7 +91,7 @@ fn m_21_replies_follow_each_change_and_each_wait() {
     fixture.advance_millis(500);
     fixture.run("reconfig 1 tags=a:b");
     seen.push(counter(&fixture.receive(connection).body));
-    // The wait restarts with each reply.
+    // The wait time starts again with each reply.
     fixture.advance_millis(1999);
     assert!(fixture.try_receive(connection).is_none());
     fixture.advance_millis(1);
@@ -106,7 +106,7 @@ fn m_22_an_error_ends_the_stream() {
     let mut fixture = Fixture::replica_set(3);
     let (connection, _) = stream(&mut fixture, 1000);
     fixture.run("failpoint 0 commands=hello times=1 code=91");
-    // The pending request was admitted before the fail point was set.
+    // The pending request was accepted before the fail point was set, so it does not fail.
     fixture.advance_millis(1000);
     assert!(fixture.receive(connection).more_to_come);
     let error = fixture.receive(connection);

@@ -1,4 +1,4 @@
-//! M-46: the fail points failCommand and onPrimaryTransactionalWrite.
+//! Tests of the fail points failCommand and onPrimaryTransactionalWrite (M-46).
 
 use bson::{Bson, Document, doc};
 use sdam_sim::version::ServerVersion;
@@ -13,7 +13,7 @@ fn configure(mode: impl Into<Bson>, data: Document) -> Document {
     doc! { "configureFailPoint": "failCommand", "mode": mode, "data": data, "$db": "admin" }
 }
 
-/// Runs `count` commands in sequence on a server with `mode`, and returns which succeeded.
+/// Runs `count` commands on a server whose fail point has `mode`. Returns whether each succeeded.
 fn outcomes(mode: impl Into<Bson>, count: usize) -> Vec<bool> {
     let mut fixture = Fixture::standalone();
     let connection = fixture.connect(0);
@@ -97,7 +97,7 @@ fn m_46_a_blocked_command_gets_a_late_reply_or_error() {
         fixture.call_member(0, &configure(doc! { "times": 1 }, data));
         let connection = fixture.connect(0);
         fixture.send(connection, &ping());
-        // The next request is queued.
+        // The server queues this request until the blocked one ends.
         fixture.send(connection, &ping());
         fixture.advance_millis(499);
         assert!(fixture.try_receive(connection).is_none());
@@ -178,7 +178,7 @@ fn m_46_a_struck_write_closes_its_connection_after_it_has_run_or_with_an_error_b
         };
         assert!(is_ok(&fixture.call_member(0, &configure)));
         let insert = doc! { "insert": "c", "documents": [{ "_id": 1 }], "$db": "d" };
-        // Only writes with a transaction number are affected.
+        // The fail point affects only writes with a transaction number.
         let mut other = insert.clone();
         other.insert("insert", "other");
         assert!(is_ok(&fixture.call_member(0, &other)));
@@ -190,7 +190,7 @@ fn m_46_a_struck_write_closes_its_connection_after_it_has_run_or_with_an_error_b
         let count = doc! { "count": "c", "$db": "d" };
         let count = fixture.call_member(0, &count);
         assert_eq!(count.get_i32("n").unwrap(), i32::from(runs), "{data}");
-        // The retry has the same result.
+        // The retry returns the result of the first attempt.
         let reply = fixture.call_member(0, &numbered);
         assert_eq!(reply.get_i32("n").unwrap(), 1, "{reply}");
     }

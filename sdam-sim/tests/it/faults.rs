@@ -1,4 +1,4 @@
-//! Partitions, split brains, and unresponsive servers.
+//! Tests of partitions, split brains and unresponsive servers.
 
 use bson::doc;
 use sdam_sim::deployment::Role;

@@ -1,4 +1,4 @@
-//! O.3 and O.4: the framing of messages, as servers see it.
+//! Tests of how servers frame messages (sections O.3 and O.4).
 
 use bson::{Document, doc};
 use sdam_transport::wire::{OpMsg, OpReply, Sequence, WireMessage};

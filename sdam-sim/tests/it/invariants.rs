@@ -1,4 +1,4 @@
-//! Invariants of a set under random actions, with many seeds.
+//! Tests of invariants of a replica set under random actions, with many seeds.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::support::{Fixture, addresses};
 
 const MEMBERS: u16 = 5;
 
-/// Draws one line of a script from `rng`.
+/// Draws a random action, written as a line of a script.
 fn draw(rng: &mut Rng) -> String {
     let member = rng.below(u64::from(MEMBERS));
     let other = rng.below(u64::from(MEMBERS));
@@ -35,7 +35,7 @@ fn draw(rng: &mut Rng) -> String {
 struct History {
     /// The primary of each term.
     leaders: BTreeMap<i64, MemberId>,
-    /// The last counter of each process.
+    /// The last topology version counter of each process.
     counters: BTreeMap<ObjectId, i64>,
 }
 
@@ -63,7 +63,7 @@ fn run(seed: u64) {
     for _ in 0..60 {
         let line = draw(&mut rng);
         let action: Action = line.parse().unwrap();
-        // A refused action must change nothing; the invariants are checked in either case.
+        // The action may be refused. The invariants must hold in either case.
         let _ = fixture.deployment.apply(fixture.now, &action);
         history.observe(&fixture.status());
         for _ in 0..rng.below(12) {

@@ -1,4 +1,4 @@
-//! Tests of the simulated deployment against the numbered requirements, in virtual time.
+//! Tests that the simulated deployment satisfies the conformance rules, in virtual time.
 
 #[cfg(test)]
 mod data;

@@ -1,4 +1,4 @@
-//! M.4: the contents of replies.
+//! Tests of the contents of replies (section M.4).
 
 use std::time::Duration;
 
@@ -229,7 +229,7 @@ fn c_4_the_core_parses_every_server_type_from_the_replies() {
     }
     check(&mut Fixture::standalone(), 0, ServerType::Standalone);
     check(&mut Fixture::sharded(1), 0, ServerType::Mongos);
-    // A member that has won an election and is still catching up reports itself as a secondary.
+    // A member that has won an election but is still catching up reports that it is a secondary.
     let mut fixture = Fixture::replica_set(3);
     fixture.run("stepup 1");
     check(&mut fixture, 1, ServerType::RsSecondary);
@@ -260,7 +260,7 @@ fn bulk_write_supports_every_kind_of_write_since_8_0() {
     let reply = fixture.call_member(0, &bulk);
     let counts = ["nInserted", "nModified", "nDeleted", "nErrors"];
     let counts = counts.map(|key| reply.get_i32(key).unwrap());
-    // Writes run in order and stop after the first failure.
+    // Writes run in order, and none runs after the first failure.
     assert_eq!(counts, [2, 1, 1, 1], "{reply}");
     let results = reply.get_document("cursor").unwrap();
     let results = results.get_array("firstBatch").unwrap();

@@ -1,4 +1,4 @@
-//! M.3: horizon changes, shutdowns, step-downs and restarts.
+//! Tests of horizon changes, shutdowns, step-downs and restarts (section M.3).
 
 use bson::doc;
 use sdam_sim::version::ServerVersion;

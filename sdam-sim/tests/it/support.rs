@@ -1,4 +1,4 @@
-//! A deployment, a virtual clock, and the client ends of its connections.
+//! A fixture with a deployment, a virtual clock, and the client ends of connections.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -32,7 +32,7 @@ pub(crate) struct Reply {
     pub(crate) body: Document,
 }
 
-/// Returns the address of member `number`, the same in all deployments of these tests.
+/// Returns the address of member `number`, which is the same in all deployments in these tests.
 pub(crate) fn address(number: u16) -> ServerAddress {
     ServerAddress::new("sim", 27017 + number)
 }
@@ -41,7 +41,7 @@ pub(crate) fn addresses(count: u16) -> impl Iterator<Item = ServerAddress> {
     (0..count).map(address)
 }
 
-/// Returns the configuration of a set with these members, in order.
+/// Returns the configuration of a replica set with these members, in this order.
 pub(crate) fn set(members: impl IntoIterator<Item = MemberConfig>) -> SetConfig {
     let mut config = SetConfig::new("rs0", []);
     config.members.extend(members);
@@ -173,7 +173,7 @@ impl Fixture {
         self.closed.contains(&connection)
     }
 
-    /// Advances time deadline by deadline.
+    /// Advances time by `duration`, and handles each deadline when it is reached.
     pub(crate) fn advance(&mut self, duration: Duration) {
         let until = self.now + duration;
         while let Some(deadline) = self.deployment.next_deadline().filter(|at| *at <= until) {
@@ -188,7 +188,7 @@ impl Fixture {
         self.advance(Duration::from_millis(millis));
     }
 
-    /// Applies a line of a script.
+    /// Applies the action written in a line of a script.
     pub(crate) fn run(&mut self, line: &str) {
         let action: Action = line.parse().unwrap();
         let outputs = self.deployment.apply(self.now, &action).unwrap();
@@ -243,7 +243,7 @@ pub(crate) fn hello() -> Document {
     doc! { "hello": 1, "$db": "admin" }
 }
 
-/// Returns a hello that awaits a newer topology version than the one in `reply`.
+/// Returns a hello that waits for a newer topology version than the one in `reply`.
 pub(crate) fn awaiting(reply: &Document, max_await_time_ms: i64) -> Document {
     doc! {
         "hello": 1,

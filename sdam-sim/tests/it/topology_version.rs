@@ -1,4 +1,4 @@
-//! M.1: topologyVersion and awaitable hellos.
+//! Tests of topologyVersion and awaitable hellos (section M.1).
 
 use bson::{Bson, doc};
 

@@ -1,4 +1,4 @@
-//! The requests of the comparison.
+//! The requests with which simulated and real servers are compared.
 
 use bson::{Bson, Document, doc, oid::ObjectId};
 
@@ -17,11 +17,11 @@ pub(crate) enum ServerKind {
 pub(crate) enum Step {
     /// A request and its reply.
     Request(Framing, Document),
-    /// A further reply in a stream.
+    /// Another reply in a stream.
     NextReply,
 }
 
-/// Steps on a new connection.
+/// A named sequence of steps on a new connection.
 #[derive(Debug)]
 pub(crate) struct Case {
     pub(crate) name: &'static str,
@@ -32,7 +32,7 @@ fn case(name: &'static str, steps: impl IntoIterator<Item = Step>) -> Case {
     Case { name, steps: steps.into_iter().collect() }
 }
 
-/// Builds a request to database `admin`.
+/// Builds a request to the database `admin`.
 fn ask(body: Document) -> Step {
     Step::Request(Framing::Msg, admin(body))
 }
@@ -50,7 +50,8 @@ fn exhaust(body: Document) -> Step {
     Step::Request(Framing::Exhaust, admin(body))
 }
 
-/// Returns all cases. `hello` is an earlier reply of the server, with or without topology version.
+/// Returns all cases. `hello` is an earlier reply from the server, with or without a topology
+/// version.
 pub(crate) fn cases(kinds: ServerKind, hello: &Document) -> Vec<Case> {
     let mut cases = greetings();
     cases.extend(metadata());
@@ -63,7 +64,7 @@ pub(crate) fn cases(kinds: ServerKind, hello: &Document) -> Vec<Case> {
     cases
 }
 
-/// Returns one case of one step for each named document.
+/// Returns a case with one step for each named document.
 fn each<const N: usize>(
     step: fn(Document) -> Step,
     named: [(&'static str, Document); N],
@@ -73,7 +74,7 @@ fn each<const N: usize>(
 }
 
 fn greetings() -> Vec<Case> {
-    // M-40: hello and legacy hello have different reply fields.
+    // Replies to hello and legacy hello have different fields (M-40).
     let named = [
         ("hello", doc! { "hello": 1 }),
         ("isMaster", doc! { "isMaster": 1 }),
@@ -90,7 +91,7 @@ fn greetings() -> Vec<Case> {
 }
 
 fn metadata() -> Vec<Case> {
-    // M-44: invalid client metadata is refused.
+    // Servers refuse invalid client metadata (M-44).
     let hello = |client: Document| ask(doc! { "hello": 1, "client": client });
     let driver = |name: &str| doc! { "name": name, "version": "1" };
     let os = || doc! { "type": "Linux" };
@@ -115,7 +116,7 @@ fn metadata() -> Vec<Case> {
 }
 
 fn waiting(hello: &Document) -> Vec<Case> {
-    // M-3, M-5, M-6, M-7, M-10, M-11, M-28: the arguments decide whether a hello waits.
+    // The arguments decide whether a hello waits (M-3, M-5, M-6, M-7, M-10, M-11, M-28).
     let known = known(hello);
     let (process, counter) = parts(&known);
     let other = ObjectId::from_bytes([9; 12]);
@@ -145,7 +146,7 @@ fn waiting(hello: &Document) -> Vec<Case> {
 
 /// Returns the cases with malformed awaitable hellos.
 fn malformed(hello: &Document) -> Vec<Case> {
-    // M-4, M-25, M-27: invalid combinations of arguments are errors.
+    // Invalid combinations of arguments are errors (M-4, M-25, M-27).
     let known = known(hello);
     let (process, counter) = parts(&known);
     let max = AWAIT.as_millis() as i64;
@@ -173,8 +174,8 @@ fn malformed(hello: &Document) -> Vec<Case> {
     cases
 }
 
-/// Returns the topology version of `hello`, or an arbitrary one, which servers without streaming
-/// ignore.
+/// Returns the topology version in `hello`. If there is none, returns an arbitrary one, which
+/// servers without streaming ignore.
 fn known(hello: &Document) -> Document {
     let known = hello.get_document("topologyVersion").cloned();
     known.unwrap_or_else(|_| version(ObjectId::from_bytes([7; 12]), 6))
@@ -191,7 +192,7 @@ fn with(version: Document, max: i64) -> Document {
 
 /// Returns the cases for servers that support streaming.
 pub(crate) fn streams(hello: &Document) -> Vec<Case> {
-    // M-21: a stream continues with the same waits.
+    // Each reply in a stream waits as long as the first one (M-21).
     let known = hello.get_document("topologyVersion").unwrap();
     let max = AWAIT.as_millis() as i64;
     let other = version(ObjectId::from_bytes([9; 12]), 3);
@@ -210,7 +211,7 @@ fn version(process: ObjectId, counter: i64) -> Document {
 }
 
 fn framing() -> Vec<Case> {
-    // O-33, O-40, O-43: some commands work by OP_QUERY, and OP_MSG requires `$db`.
+    // Some commands can be sent as OP_QUERY, and OP_MSG requires `$db` (O-33, O-40, O-43).
     let named = [
         ("OP_QUERY isMaster", doc! { "isMaster": 1 }),
         ("OP_QUERY ismaster", doc! { "ismaster": 1 }),
@@ -227,7 +228,7 @@ fn framing() -> Vec<Case> {
 }
 
 fn commands(kinds: ServerKind) -> Vec<Case> {
-    // M-45: the wording of errors depends on the hello of the connection.
+    // The wording of error messages depends on the connection's hello (M-45).
     let insert = || doc! { "insert": "things", "documents": [{ "a": 1 }], "$db": "realism" };
     let find = || doc! { "find": "things", "filter": { "a": 7 }, "$db": "realism" };
     let plain = |body: Document| Step::Request(Framing::Msg, body);
@@ -271,7 +272,7 @@ fn commands(kinds: ServerKind) -> Vec<Case> {
 
 /// Returns the cases with valid and invalid read preferences.
 fn read_preferences() -> Vec<Case> {
-    // L-31, L-31b: a mongos validates the limit, the mode and the tags.
+    // A mongos validates the staleness limit, the mode and the tags (L-31, L-31b).
     let stale = |mode: &str, seconds: Bson| -> Bson {
         doc! { "mode": mode, "maxStalenessSeconds": seconds }.into()
     };
@@ -315,7 +316,7 @@ fn read_preferences() -> Vec<Case> {
 }
 
 fn fail_points() -> Vec<Case> {
-    // M-46: fail points work as in real servers.
+    // Fail points work as in real servers (M-46).
     let on = |data: Document| {
         ask(doc! { "configureFailPoint": "failCommand", "mode": { "times": 1 }, "data": data })
     };

@@ -1,4 +1,4 @@
-//! Comparison of two replies.
+//! Comparison of replies from real and simulated servers.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use bson::{Bson, Document};
 
 use crate::conversation::Observed;
 
-/// Fields whose values always differ; their types are still compared.
+/// Fields whose values always differ. Only their types are compared.
 const VOLATILE: &[&str] = &[
     "localTime",
     "connectionId",
@@ -45,7 +45,7 @@ impl Aspect {
     }
 }
 
-/// Compares the replies of two servers, one by one.
+/// Compares the replies from two servers, one by one.
 pub(crate) fn compare(real: &[Observed], simulated: &[Observed]) -> Vec<Aspect> {
     let mut aspects = Vec::new();
     let mut note = |path: &str, real: Option<String>, simulated: Option<String>| {
@@ -72,7 +72,8 @@ pub(crate) fn compare(real: &[Observed], simulated: &[Observed]) -> Vec<Aspect> 
         for path in paths {
             note(path, own.get(path).cloned(), other.get(path).cloned());
         }
-        // The field order of a hello is specified (M-42); that of other replies is arbitrary.
+        // The order of fields in a hello reply is specified (M-42). In other replies, it is
+        // arbitrary.
         if real.body.contains_key("maxWireVersion") {
             let order = |body: &Document, other: &Document| {
                 let common = body.keys().filter(|key| other.contains_key(key.as_str()));
@@ -94,7 +95,7 @@ fn outline(seen: &[Observed]) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the type and value of every field by its path.
+/// Returns the type and value of every field, keyed by its path.
 fn fields(body: &Document) -> BTreeMap<String, String> {
     let mut fields = BTreeMap::new();
     collect(&mut fields, "", body);
@@ -106,7 +107,7 @@ fn collect(fields: &mut BTreeMap<String, String>, prefix: &str, body: &Document)
         let path = format!("{prefix}{name}");
         match value {
             Bson::Document(inner) => collect(fields, &format!("{path}."), inner),
-            // Addresses differ, but their number must be equal.
+            // Addresses differ, but their number must be the same.
             Bson::Array(items) if matches!(&*path, "hosts" | "passives" | "arbiters") => {
                 fields.insert(path, format!("Array of {}", items.len()));
             }

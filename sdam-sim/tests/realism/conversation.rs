@@ -1,4 +1,4 @@
-//! A raw connection and the replies on it.
+//! A raw connection to a server, and the replies received on it.
 
 use std::{
     io::{self, Read, Write},
@@ -12,27 +12,27 @@ use sdam_transport::wire::{OpCode, OpMsg, OpQuery, WireMessage};
 /// The timeout for a reply.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The wait time of awaitable hellos that are expected to time out.
+/// The `maxAwaitTimeMS` of awaitable hellos that are expected to time out.
 pub(crate) const AWAIT: Duration = Duration::from_millis(600);
 
-/// The time from which a reply counts as delayed. Servers have coarse clocks, and machines are
-/// loaded.
+/// The time after which a reply counts as delayed. It is far from 0 and from [`AWAIT`], because
+/// servers have coarse clocks and machines may be loaded.
 const WAITED: Duration = Duration::from_millis(350);
 
 /// The framing of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
     Msg,
-    /// OP_MSG with exhaustAllowed.
+    /// OP_MSG with the flag exhaustAllowed.
     Exhaust,
     /// OP_QUERY to this collection.
     Query(&'static str),
 }
 
-/// The timing of a reply.
+/// A reply's timing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Timing {
-    /// The reply came too soon to have waited.
+    /// The reply came too soon for the server to have waited.
     Immediate,
     /// The reply came no sooner than about [`AWAIT`].
     Waited,
@@ -49,10 +49,10 @@ pub(crate) enum Observed {
 #[derive(Clone, Debug)]
 pub(crate) struct Reply {
     pub(crate) op_code: OpCode,
-    /// The flags of this message.
+    /// The flag moreToCome of this message.
     pub(crate) more_to_come: bool,
-    /// True if `responseTo` names the last message: the request or, in a stream, the previous
-    /// reply.
+    /// True if `responseTo` is the id of the last message: the request or, in a stream, the
+    /// previous reply.
     pub(crate) answers_last: bool,
     pub(crate) timing: Timing,
     pub(crate) body: Document,

@@ -7,7 +7,7 @@ use crate::{cases::ServerKind, compare::Aspect};
 /// A deliberate difference.
 #[derive(Debug)]
 pub(crate) struct Difference {
-    /// The first and last release series with this difference.
+    /// The first and last release series that have this difference.
     versions: (Version, Version),
     kinds: &'static [ServerKind],
     /// The name of the case, or its prefix if it ends with `*`.

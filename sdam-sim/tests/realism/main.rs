@@ -1,8 +1,8 @@
 //! Compares simulated servers with real ones by sending the same requests and comparing the replies
 //! field by field.
 //!
-//! Deliberate differences are listed in [`differences`] with their reasons. The test fails on a
-//! difference that is not listed, and on a listed one that no longer exists.
+//! [`differences`] lists deliberate differences with their reasons. The test fails if a difference
+//! is not listed, or if a listed difference no longer exists.
 
 #[cfg(test)]
 mod cases;
@@ -81,7 +81,8 @@ mod tests {
             for (own, other) in real_cases.iter().zip(&simulated_cases) {
                 let run = || compare(&own.run(real), &other.run(simulated));
                 let mut aspects = run();
-                // A loaded machine is late only sometimes; a server that waits is late each time.
+                // On a loaded machine, replies are late only sometimes. A server that waits is late
+                // each time.
                 for _ in 0..ATTEMPTS {
                     if aspects.iter().any(Aspect::is_of_time) {
                         let again = run();

@@ -1,4 +1,4 @@
-//! A standalone and a replica set of three members, real or simulated.
+//! A standalone server and a replica set with three members, real or simulated.
 
 use std::net::SocketAddr;
 
@@ -43,7 +43,7 @@ pub(crate) trait Servers {
 }
 
 impl Case {
-    /// Returns the replies of `address`.
+    /// Runs the case on a new connection to `address`, and returns the replies.
     pub(crate) fn run(&self, address: SocketAddr) -> Vec<Observed> {
         let mut conversation = Conversation::open(address).unwrap();
         let mut seen = Vec::new();

@@ -15,10 +15,11 @@ pub(crate) const NAMES: [&str; 4] = [
     "step down: the successor",
 ];
 
-/// Makes the primary step down while one client awaits a hello and another one streams.
+/// Makes the primary step down while one client waits for a hello reply and another receives a
+/// stream.
 ///
-/// If the change came before the requests, they would immediately get the same reply, so the result
-/// does not depend on the order.
+/// The result does not depend on timing: if the step-down came first, the requests would get the
+/// same replies immediately.
 pub(crate) fn observe(servers: &dyn Servers) -> [Vec<Observed>; 4] {
     let primary = servers.address(ServerKind::Primary);
     let hello = servers.hello(primary);
@@ -43,7 +44,7 @@ pub(crate) fn observe(servers: &dyn Servers) -> [Vec<Observed>; 4] {
         streamed.push(first_change(streaming.receive()));
     }
     let successor = loop {
-        // Servers without streaming do not report the change, so poll them.
+        // Servers without streaming do not report the new primary, so poll them.
         let found = servers.members().into_iter().find(|address| {
             *address != primary && servers.hello(*address).get_bool("ismaster").unwrap()
         });
@@ -56,8 +57,8 @@ pub(crate) fn observe(servers: &dyn Servers) -> [Vec<Observed>; 4] {
     [obeyed, woken, streamed, vec![asked.receive()]]
 }
 
-/// Removes the race-dependent parts from the first reply after the step-down: its timing, and
-/// whether the server had only stopped accepting writes or was already a secondary.
+/// Removes the parts of the first reply after the step-down that depend on a race: its timing, and
+/// whether the server has only stopped accepting writes or is already a secondary.
 fn first_change(seen: Observed) -> Observed {
     match seen {
         Observed::Reply(mut reply) => {

@@ -1,8 +1,8 @@
-//! A page of the catalogue: prose, and rules with their proofs.
+//! A page of the catalogue, which contains prose, and rules with their proofs.
 
 use super::citations::Citations;
 
-/// The prefix of generated lines.
+/// The prefix of the lines that this program generates.
 const PROOF: &str = "  Proof: ";
 /// The prefixes of lines that explain why a rule has no test.
 const EXEMPTIONS: &[&str] = &["  By construction: ", "  Caller's duty: ", "  Not offered: "];
@@ -13,7 +13,7 @@ pub(super) struct Page {
     lines: Vec<String>,
 }
 
-/// A rule of the specifications, or of this project.
+/// A rule from the specifications or this project.
 #[derive(Debug)]
 pub(super) struct Rule<'p> {
     /// The id, such as `L-43`.
@@ -23,7 +23,7 @@ pub(super) struct Rule<'p> {
 }
 
 impl Page {
-    /// Parses a page without the previously generated lines.
+    /// Parses a page, and removes previously generated lines.
     pub(super) fn parse(text: &str) -> Self {
         let lines = text.lines().filter(|line| !line.starts_with(PROOF));
         Self { lines: lines.map(str::to_owned).collect() }
@@ -48,7 +48,7 @@ impl Page {
         for (index, line) in self.lines.iter().enumerate() {
             text.extend([line, "\n"]);
             rule = defined(line).or(rule);
-            // The proof follows the explanation, if there is one.
+            // If there is an explanation, the proof follows it.
             if !self.is_excuse(index + 1)
                 && let Some(proof) = rule.take().and_then(|rule| citations.proof(rule))
             {

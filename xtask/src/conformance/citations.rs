@@ -6,15 +6,15 @@ use regex::{Captures, Regex};
 
 use crate::Result;
 
-/// A rule of one of the sections of the catalogue, `L-43` or `F-68b`, or all from `L-10` to `L-12`.
+/// A rule in a section of the catalogue (`L-43` or `F-68b`), or a range (`L-10` to `L-12`).
 const RULES: &str = r"(?:^|[^\w-])([A-X])-(\d+)(b?)\b(?: to ([A-X])-(\d+)(b?)\b)?";
 /// The beginning of a function's definition.
 const FUNCTION: &str = r"^\s*(?:pub(?:\(\w+\))? )?(?:const )?(?:async )?fn (\w+)";
-/// Other files that contain only tests: suites for other crates, and models of threads.
+/// Other files that contain only tests: conformance suites, and loom models.
 const TESTS: &[&str] = &["/conformance/", "/models.rs", "/models/"];
 /// The code that checks every simulated run.
 const ORACLES: &[&str] = &["proof/chaos/src/", "sdam-sim/src/oracle"];
-/// The table of the rules proved by the official files.
+/// The file with the table of rules that the official files prove.
 const SUITES: &str = "proof/spec/src/suite.rs";
 
 /// All citations of rules.
@@ -22,15 +22,15 @@ const SUITES: &str = "proof/spec/src/suite.rs";
 pub(super) struct Citations {
     rules: Regex,
     function: Regex,
-    /// The functions that prove each rule, by rule and file; empty if the file as a whole proves
-    /// it.
+    /// The functions that prove each rule, keyed by rule and file. The set is empty if the file as
+    /// a whole proves the rule.
     proofs: BTreeMap<String, BTreeMap<String, BTreeSet<String>>>,
     /// One place in the code for each cited rule.
     named: BTreeMap<String, String>,
 }
 
 impl Citations {
-    /// Creates a record without citations.
+    /// Creates an empty collection of citations.
     pub(super) fn new() -> Result<Self> {
         Ok(Self {
             rules: Regex::new(RULES)?,
@@ -40,7 +40,7 @@ impl Citations {
         })
     }
 
-    /// Adds the citations of one file.
+    /// Adds the citations in one file.
     pub(super) fn read(&mut self, path: &str, text: &str) {
         let lines: Vec<_> = text.lines().collect();
         let tests_begin = tests_begin(path, &lines);
@@ -120,7 +120,7 @@ impl Citations {
         Some(self.function.captures(line)?.get(1)?.as_str())
     }
 
-    /// Returns the rules in a text.
+    /// Returns the rules that a string cites.
     fn rules(&self, text: &str) -> Vec<String> {
         let found = self.rules.captures_iter(text).flat_map(|found: Captures<'_>| {
             let text = |group| found.get(group).map_or("", |group| group.as_str());
@@ -139,7 +139,7 @@ impl Citations {
         found.collect()
     }
 
-    /// Returns the rules in the name of a function: `l_43_operations_are_counted`.
+    /// Returns the rules that a function's name cites, such as `l_43_operations_are_counted`.
     fn rules_in_name(&self, name: &str) -> Vec<String> {
         let words: Vec<_> = name.split('_').collect();
         let pairs = words.windows(2);
@@ -148,14 +148,14 @@ impl Citations {
     }
 }
 
-/// Returns whether a file contains oracles for simulated runs. Its own tests count as ordinary
-/// tests.
+/// Returns whether a file contains oracles for simulated runs. Files with tests of oracles do not
+/// count.
 fn is_oracle(path: &str) -> bool {
     let judges = ORACLES.iter().any(|oracle| path.starts_with(oracle));
     judges && !path.ends_with("/tests.rs")
 }
 
-/// Finds the first line of the file that belongs to a test.
+/// Returns the index of the first line in the file that belongs to a test.
 fn tests_begin(path: &str, lines: &[&str]) -> usize {
     let is_suite = !path.starts_with("xtask/") && TESTS.iter().any(|part| path.contains(part));
     if is_suite || path.contains("/tests/") || path.ends_with("/tests.rs") {
@@ -167,7 +167,7 @@ fn tests_begin(path: &str, lines: &[&str]) -> usize {
         .unwrap_or(lines.len())
 }
 
-/// Returns the comment or string in a line, the only places where a rule can be cited.
+/// Returns the comment or string in a line. Rules can only be cited there.
 fn comment(line: &str) -> Option<&str> {
     line.find("//").or_else(|| line.find('"')).and_then(|at| line.get(at..))
 }

@@ -21,13 +21,13 @@ use crate::cargo::root;
 /// The client that ours is compared with, and the library that it uses for proxies.
 const PACKAGES: [&str; 2] = ["pymongo==4.20.0", "PySocks==1.7.1"];
 
-/// The number of concurrent cases of a client, most of which are waiting.
+/// The number of cases that a client runs concurrently. Most of them are waiting.
 const AT_ONCE: usize = 12;
 
 /// The settings and faults with which both clients connect.
 const SECTIONS: &str = include_str!("front_door/cases.json");
 
-/// A table of the page.
+/// A table on the page.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Section {
@@ -42,10 +42,10 @@ struct Case {
     name: String,
     /// The connection string. A name in braces is replaced by a server or a file.
     uri: String,
-    /// Words that our error must contain; empty if our client must connect.
+    /// Strings that our error must contain; empty if our client must connect.
     #[serde(default)]
     sdam: Vec<String>,
-    /// Words that PyMongo's error must contain; empty if PyMongo must connect.
+    /// Strings that PyMongo's error must contain; empty if PyMongo must connect.
     #[serde(default)]
     pymongo: Vec<String>,
     /// An explanation of PyMongo's behaviour if the clients disagree.
@@ -53,10 +53,10 @@ struct Case {
     why: String,
 }
 
-/// The error of a client; `None` if it connected.
+/// The error that a client reported; `None` if it connected.
 type Outcome = Option<String>;
 
-/// A case with our outcome and PyMongo's.
+/// A case, with our client's outcome and PyMongo's.
 type Row<'c> = (&'c Case, (Outcome, Outcome));
 
 pub(super) fn run(write: bool) -> Result<()> {
@@ -96,7 +96,7 @@ pub(super) fn run(write: bool) -> Result<()> {
     Ok(())
 }
 
-/// Prints the unexpected outcomes of a case, and returns their number.
+/// Prints the unexpected outcomes of a case. Returns their number.
 fn report((case, (ours, theirs)): &Row<'_>) -> usize {
     let clients = [("sdam", ours, &case.sdam), ("PyMongo", theirs, &case.pymongo)];
     let wrong = clients.into_iter().filter_map(|(client, outcome, expected)| {
@@ -107,8 +107,7 @@ fn report((case, (ours, theirs)): &Row<'_>) -> usize {
     wrong.count()
 }
 
-/// Returns the connection string of a case. Clients that are expected to fail get short time
-/// limits.
+/// Returns the connection string for a case. Clients that are expected to fail get short timeouts.
 fn uri(parts: &Parts, case: &Case) -> String {
     let connects = case.sdam.is_empty() && case.pymongo.is_empty();
     let limit = if connects { 30_000 } else { 2_000 };
@@ -129,7 +128,7 @@ fn check(outcome: Option<&str>, expected: &[String]) -> Result<(), String> {
     }
 }
 
-/// Runs the example that connects, several times concurrently.
+/// Connects with each connection string by running the example program, concurrently.
 fn connect_all(parts: &Parts, uris: &[String], connect: &Path) -> Result<Vec<Outcome>> {
     let dns = parts.dns.address().to_string();
     let mut outcomes = Vec::new();
@@ -151,7 +150,7 @@ fn connect_all(parts: &Parts, uris: &[String], connect: &Path) -> Result<Vec<Out
     Ok(outcomes)
 }
 
-/// Starts the program that connects with PyMongo.
+/// Starts the Python program, which connects with PyMongo.
 fn start_pymongo(parts: &Parts, uris: &[String], folder: &Path) -> Result<Child> {
     let case = |uri: &String| json!({ "uri": uri, "proxy": proxy(uri) });
     let cases: Vec<_> = uris.iter().map(case).collect();
@@ -179,7 +178,7 @@ fn outcomes_of(pymongo: Child) -> Result<Vec<Outcome>> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// Returns the proxy in a connection string, because PyMongo does not know its options.
+/// Returns the proxy options in a connection string, because PyMongo does not know them.
 fn proxy(uri: &str) -> Value {
     let option = |name: &str| {
         let (_, options) = uri.split_once('?')?;
@@ -215,7 +214,7 @@ fn row(case: &Case, ours: Option<&str>) -> String {
         (Some(_), why) => format!("sdam fails; PyMongo {why}"),
     };
     let cell = |text: &str| text.replace('|', "\\|").replace('\n', " ");
-    // Omit the rest, which is the same for all errors and contains the time that the client waited.
+    // Omit the rest, which contains the time that the client waited.
     let error = ours.unwrap_or_default();
     let reason = error.split("; gave up after").next().unwrap_or(error);
     let uri = cell(&case.uri);

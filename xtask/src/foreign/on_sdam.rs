@@ -35,7 +35,7 @@ pub(crate) struct Options {
     plan: suite::Plan,
 }
 
-/// Overlays our files on the published driver and performs the requested steps.
+/// Overlays our files on the published driver, and performs the requested steps.
 pub(super) fn run(options: &Options) -> Result<()> {
     let mut variants = Variant::ALL.to_vec();
     variants.retain(|variant| options.only.is_none_or(|only| only == *variant));
@@ -66,7 +66,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Returns the source of a driver. For the overlaid one, prints the size of the difference.
+/// Returns the source of a driver. For the overlaid driver, prints the size of the difference.
 fn source(variant: Variant, published: Tree) -> Result<Tree> {
     if variant == Variant::Published {
         return Ok(published);

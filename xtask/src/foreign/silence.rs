@@ -1,4 +1,5 @@
-//! `cargo xtask foreign silence`: runs the live tests about silent primaries beside other drivers.
+//! `cargo xtask foreign silence`: runs the live tests of silent primaries, with other drivers for
+//! comparison.
 
 use std::path::PathBuf;
 

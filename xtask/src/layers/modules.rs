@@ -1,4 +1,4 @@
-//! Checks that the modules of a crate import each other in one direction.
+//! Checks that the modules of a crate do not import each other in cycles.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -22,7 +22,7 @@ pub(super) fn cycle(folder: &Path) -> Result<Option<Vec<String>>> {
     Ok(find_cycle(&imports(&files)))
 }
 
-/// Collects the imports of `files`, each given as its module path and its text.
+/// Collects the imports in `files`, each given as its module path and its contents.
 fn imports(files: &[(Vec<String>, String)]) -> Imports {
     let mut tests = BTreeSet::new();
     let mut all = Imports::new();
@@ -56,7 +56,8 @@ fn test_modules(text: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// Returns the text without comments, test imports and the test module, which is always last.
+/// Returns the code in `text` without comments, test imports and the test module, which is always
+/// last.
 fn code(text: &str) -> String {
     let lines = text.lines().map(|line| line.split("//").next().unwrap_or(line));
     let text = lines.collect::<Vec<_>>().join("\n");
@@ -73,8 +74,8 @@ fn code(text: &str) -> String {
     code
 }
 
-/// Returns the first names of paths from the root of the crate, in the code of a module `depth`
-/// levels below it.
+/// Returns the first names of the paths that begin at the crate's root, in the code of a module
+/// `depth` levels below the root.
 fn targets(code: &str, depth: usize) -> BTreeSet<String> {
     let from_root = ["crate::".to_owned(), "super::".repeat(depth)];
     let mut targets = BTreeSet::new();
@@ -88,7 +89,7 @@ fn targets(code: &str, depth: usize) -> BTreeSet<String> {
     targets
 }
 
-/// Adds the first name of a path, or of each path in braces.
+/// Adds the first name of a path, or the first names of all paths in braces.
 fn first_names(path: &str, names: &mut BTreeSet<String>) {
     let mut depth = 0;
     let mut is_first = true;
@@ -118,7 +119,7 @@ fn is_of_name(letter: char) -> bool {
     letter.is_alphanumeric() || letter == '_'
 }
 
-/// Returns the modules of the first cycle found; its first and last elements are equal.
+/// Returns the modules of the first cycle found. The first and the last element are equal.
 fn find_cycle(imports: &Imports) -> Option<Vec<String>> {
     let mut finished = BTreeSet::new();
     let mut path = Vec::new();

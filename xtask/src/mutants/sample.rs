@@ -17,7 +17,7 @@ struct Subject {
     package: &'static str,
     /// The tests of the first pass, which build quickly and detect most mutants.
     own: &'static [&'static str],
-    /// Tests left to later passes, by a part of their names.
+    /// Tests that only later passes run, identified by parts of their names.
     slow: &'static [&'static str],
 }
 
@@ -34,13 +34,13 @@ const SUBJECTS: &[Subject] = &[
         own: &["--lib", "--test=simulated"],
         slow: &["concurrent_writes", "backpressure", "properties"],
     },
-    // The suite for pools is proved by its doubles in sdam-pool.
+    // The suite for pools is tested with the faulty pools in sdam-pool.
     Subject {
         package: "sdam-transport",
         own: &["--lib", "--package=sdam-pool", "--test=conformance"],
         slow: &[],
     },
-    // Most rules of the pool are proved by tests of the engine.
+    // Most rules for the pool are tested in the engine's crate.
     Subject {
         package: "sdam-pool",
         own: &["--lib", "--package=sdam", "--test=simulated"],
@@ -49,14 +49,14 @@ const SUBJECTS: &[Subject] = &[
     Subject { package: "sdam-auth", own: &["--lib"], slow: &[] },
 ];
 
-/// The package of the later passes that is not mutated: the official files.
+/// The package that runs the official files. Later passes run its tests, but it is not mutated.
 const OFFICIAL: &str = "sdam-spec";
-/// The tests that need real database servers, which all passes leave out.
+/// The tests that need real database servers. No pass runs them.
 const WITH_SERVERS: &[&str] = &["live"];
-/// The tests that take most of the time and detect few mutants, which are left to the last pass.
+/// The tests that take most of the time and detect few mutants. Only the last pass runs them.
 const LAST: &[&str] = &["authentication", "conformance", "flood_memory", "hello", "sockets"];
 
-/// The folder of results below the one of the output.
+/// The folder with the results, below the output folder.
 const FOUND: &str = "mutants.out";
 
 /// The percentage of compiling mutants that the tests must detect.
@@ -96,8 +96,7 @@ pub(super) fn run(shard: &str, packages: &[String]) -> Result<()> {
         let first = subject.first_pass(command(subject.own), shard, &out.join("first"))?;
         let mut counts = first.clone();
         for (name, without) in [("second", LAST), ("third", &[])] {
-            // If enough mutants are detected, a slow pass would only change the names of the
-            // detectors.
+            // If enough mutants are detected, the slow passes are not needed.
             if counts.meets_target() {
                 break;
             }
@@ -122,7 +121,7 @@ pub(super) fn run(shard: &str, packages: &[String]) -> Result<()> {
 }
 
 impl Subject {
-    /// Returns the command that builds and runs these tests in the copy of the workspace.
+    /// Returns the command that builds and runs `tests` in the copy of the workspace.
     fn command(&self, copy: &Path, corpus: &Path, tests: &[&str]) -> Command {
         let mut command = cargo();
         command
@@ -132,7 +131,7 @@ impl Subject {
             .env("CARGO_TARGET_DIR", root().join("target/mutants-build"))
             .env("CARGO_PROFILE_DEV_DEBUG", "0")
             .env("SDAM_SPEC_CORPUS", corpus)
-            // A case that failed for one mutant must not be tried first on the next.
+            // A case that failed on one mutant must not be tried first on the next one.
             .env("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "true");
         command
     }
@@ -158,8 +157,8 @@ impl Subject {
         for package in packages() {
             command.arg(format!("--cargo-arg=--package={package}"));
         }
-        // Filters of names and files do not apply to every kind of mutant, so all others count as
-        // detected by an earlier run.
+        // Filters by name and file do not work for every kind of mutant. Instead, all other mutants
+        // are listed as detected by an earlier run.
         let mut list = cargo();
         list.args(["mutants", "--list", "--package", self.package]);
         if let Some(copy) = command.get_current_dir() {
@@ -182,7 +181,7 @@ fn packages() -> impl Iterator<Item = &'static str> {
     mutated.chain([OFFICIAL])
 }
 
-/// Returns the arguments for all tests that need no real server, except those named.
+/// Returns the arguments that select all tests that need no real server, except those in `except`.
 fn every_test(except: &[&str]) -> Result<BTreeSet<String>> {
     let mut tests = BTreeSet::from(["--lib".to_owned()]);
     for package in packages() {
@@ -201,7 +200,7 @@ fn every_test(except: &[&str]) -> Result<BTreeSet<String>> {
     Ok(tests)
 }
 
-/// Removes the results of an earlier run, which must not be mistaken for this one's.
+/// Removes the results of an earlier run, so that they are not mistaken for new ones.
 fn clear(out: &Path) -> Result<()> {
     let found = out.join(FOUND);
     if found.exists() {
@@ -213,7 +212,7 @@ fn clear(out: &Path) -> Result<()> {
 /// Runs `cargo-mutants`, which writes below `out`, and returns its results.
 fn test(mut command: Command, out: &Path) -> Result<Value> {
     eprintln!("$ {}", show(&command));
-    // The exit code distinguishes survivors from failures, but the file has more details.
+    // Ignore the exit code, because `outcomes.json` has more details.
     command.status()?;
     let outcomes = fs::read_to_string(out.join(FOUND).join("outcomes.json"))
         .map_err(|error| format!("cargo mutants has written no outcomes: {error}"))?;
@@ -249,14 +248,15 @@ impl Counts {
         Ok(sum)
     }
 
-    /// Adds a later pass, which ran on the mutants that were missed until then.
+    /// Adds the results of a later pass, which ran on the mutants that earlier passes did not
+    /// detect.
     fn follow(&mut self, later: Self) {
         self.caught += later.caught;
         self.timed_out += later.timed_out;
         self.missed = later.missed;
     }
 
-    /// Adds another crate.
+    /// Adds the results of another crate.
     fn add(&mut self, other: Self) {
         self.viable += other.viable;
         self.caught += other.caught;

@@ -1,4 +1,4 @@
-//! Simulated deployments for files that need a whole deployment.
+//! Simulated deployments for files that need a complete deployment.
 
 use futures::future::BoxFuture;
 use sdam_core::address::ServerAddress;
@@ -18,12 +18,11 @@ use sdam_transport::runtime::Runtime;
 const USER: &str = "ada";
 const PASSWORD: &str = "lovelace";
 
-/// The releases in simulated worlds, where waiting takes no real time.
+/// The releases of simulated deployments, where waiting takes no real time.
 const RELEASES: &[ServerVersion] = ServerVersion::SERIES.split_at(2).1;
 
-/// Returns the environments on loopback TCP: the newest release, and one without streaming. A
-/// command that was added after the older one and removed before the newer one needs a release
-/// between them.
+/// Returns the environments on loopback TCP. The releases are the newest one, one without
+/// streaming, and one between them for a command that neither of the two supports.
 pub(super) fn served() -> Vec<Environment> {
     let mut served = environments(&[ServerVersion::V4_2, ServerVersion::V8_0]);
     served.push(Environment {
@@ -34,12 +33,12 @@ pub(super) fn served() -> Vec<Environment> {
     served
 }
 
-/// Returns the environments in simulated worlds.
+/// Returns the environments of simulated deployments.
 pub(super) fn simulated() -> Vec<Environment> {
     environments(RELEASES)
 }
 
-/// Returns every kind of deployment of each release, with and without authentication.
+/// Returns all kinds of deployments of each release, with and without authentication.
 fn environments(releases: &[ServerVersion]) -> Vec<Environment> {
     let mut environments = Vec::new();
     for &kind in Kind::ALL {
@@ -97,14 +96,14 @@ pub(super) fn serve(
     Ok(TestDeployment::new(uri, Some(single_uri), runtime, block_on, (server, single)))
 }
 
-/// Starts a deployment in a simulated world, where time passes only while all tasks wait.
+/// Starts a deployment in a simulation, where time passes only while all tasks wait.
 pub(super) fn simulate(environment: &Environment, seed: u64) -> Result<TestDeployment, String> {
     let hosts = |count: u16| (0..count).map(|port| ServerAddress::new("server", 27017 + port));
     let blueprint = match environment.kind {
         Kind::Single => Blueprint::standalone(ServerAddress::new("server", 27017)),
         Kind::ReplicaSet => Blueprint::replica_set(SetConfig::new("rs0", hosts(3))),
         Kind::Sharded => Blueprint::sharded(hosts(2)),
-        // Two mongoses behind one load balancer, and one behind another.
+        // There is one mongos behind one load balancer, and there are two behind another.
         Kind::LoadBalanced => Blueprint::load_balanced(hosts(1).chain(hosts(2))),
     };
     let mut blueprint = blueprint.version(version(environment)?);
@@ -126,7 +125,7 @@ pub(super) fn simulate(environment: &Environment, seed: u64) -> Result<TestDeplo
     Ok(TestDeployment::new(balancer(27017), single, runtime, block_on, ()))
 }
 
-/// Returns the connection string for the tests' clients. They must discover by themselves that a
+/// Returns the connection string for clients in tests. Clients must discover by themselves that a
 /// server is standalone.
 fn connection_string(uri: &str, environment: &Environment) -> String {
     let uri = uri.replace("?directConnection=true", "");

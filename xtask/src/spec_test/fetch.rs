@@ -13,13 +13,13 @@ use crate::cargo::run as run_command;
 const REPOSITORY: &str = "https://github.com/mongodb/specifications";
 const COMMIT: &str = "92b3c0b9287bfba1b0ec4084300858d05c654f8c";
 
-/// A distribution that contains the same files under other names. The hash pins the reviewed
+/// A distribution that contains the same files under different names. The hash pins the reviewed
 /// version.
 const REQUIREMENT: &str = "pymongo==4.20.0 \
     --hash=sha256:f773b0aec28687587cdeda490463a82debc4566a4a3620dcc8dada9d2c0a1acd\n";
 
-/// Returns the corpus named by the environment variable, or the one below the build directory,
-/// which is fetched if it is missing.
+/// Returns the corpus in the folder that `SDAM_SPEC_CORPUS` names. By default, it is below the
+/// build directory, and fetched if it is missing.
 pub(crate) fn corpus() -> Result<Corpus> {
     match env::var_os("SDAM_SPEC_CORPUS") {
         Some(folder) if !folder.is_empty() => Ok(Corpus::open(Path::new(&folder))?),
@@ -55,7 +55,7 @@ impl Staging {
 
 impl Drop for Staging {
     fn drop(&mut self) {
-        // If it cannot be removed, it remains in the build directory, where it does no harm.
+        // A folder that cannot be removed does no harm in the build directory.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -73,7 +73,7 @@ fn fetch(staging: &Path) -> Result<PathBuf> {
     })
 }
 
-/// Fetches one commit of the repository, without its history.
+/// Fetches one commit of the specifications' repository, without its history.
 fn clone(staging: &Path) -> Result<PathBuf> {
     let clone = staging.join("clone");
     fs::create_dir_all(&clone)?;

@@ -1,4 +1,4 @@
-//! The report: a table, a list of failures, and a summary line.
+//! The report, which consists of a table, a list of failures, and a summary line.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -16,16 +16,16 @@ use crate::Result;
 #[derive(Debug, Default)]
 pub(crate) struct Cell {
     pub(crate) passed: usize,
-    /// The files that passed, with the deployment of each test run, if it needs one.
+    /// The files that passed, each with the deployments on which its tests ran, if they need any.
     pub(crate) ran: Vec<(String, Vec<Environment>)>,
-    /// The failed files, each with the difference and its phase.
+    /// The failed files, each with the first difference.
     pub(crate) failed: Vec<(String, String)>,
     /// Files that were not run.
     pub(crate) skipped: Vec<String>,
 }
 
 impl Cell {
-    /// Returns the number of runs of single tests on deployments.
+    /// Returns the number of times that a test ran on a deployment.
     fn runs(&self) -> usize {
         self.ran.iter().map(|(_, environments)| environments.len()).sum()
     }
@@ -41,12 +41,12 @@ pub(crate) struct Report {
     suites: Vec<String>,
     runtimes: Vec<&'static str>,
     cells: Vec<(String, &'static str, Cell)>,
-    /// A line for each file with tests that are always left out, and for each reason.
+    /// The tests that are never run: a line for each file and reason.
     left_out: Vec<String>,
 }
 
 impl Report {
-    /// Lists the tests of a file that do not concern single commands.
+    /// Adds the tests in a file that are never run, because they do not concern single commands.
     pub(crate) fn leave_out(&mut self, suite: &str, file: &File) {
         let mut reasons = BTreeMap::<_, Vec<_>>::new();
         for (test, reason) in excluded(&file.json) {
@@ -86,7 +86,7 @@ impl Report {
         })
     }
 
-    /// Returns the last line.
+    /// Returns the summary line.
     pub(crate) fn summary(&self) -> String {
         let (passed, failed, skipped) = self.totals();
         format!("spec-test: {passed} passed, {failed} failed, {skipped} skipped")
@@ -123,7 +123,7 @@ impl Report {
 }
 
 impl Report {
-    /// Returns where each file of `suite` ran: the runtimes and the deployments.
+    /// Returns the runtimes and the deployments on which each file of `suite` ran.
     fn places(&self, suite: &str) -> BTreeMap<&str, (Vec<&'static str>, BTreeSet<Environment>)> {
         let mut places: BTreeMap<_, (Vec<_>, BTreeSet<_>)> = BTreeMap::new();
         for (_, runtime, cell) in self.cells().filter(|(own, ..)| own == suite) {
@@ -138,7 +138,7 @@ impl Report {
     }
 
     /// Writes the deployments on which each file ran, for files that need deployments. A file that
-    /// ran nowhere has failed, so it is in the list of failures.
+    /// ran nowhere is in the list of failures.
     fn fmt_places(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for suite in &self.suites {
             for (file, (runtimes, environments)) in self.places(suite) {

@@ -1,4 +1,4 @@
-//! Runs files in one column of the table.
+//! Runs files in a column of the report's table.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -31,17 +31,17 @@ pub(crate) type Job = (&'static Suite, Vec<File>);
 /// The deployment of each test run, or the first difference.
 pub(super) type Verdict = Result<Vec<Environment>, String>;
 
-/// The time limit of a file, after which it counts as stuck. The slowest files wait several seconds
-/// for selections to fail.
+/// The time limit for a file, after which it counts as stuck. The slowest files wait several
+/// seconds for selections to fail.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// The seed of the task order in the simulated column.
 const SEED: u64 = 1;
 
-/// A column: the code that runs the files.
+/// A column of the table, which stands for the code that runs the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Column {
-    /// The functions and state machines alone.
+    /// Functions and state machines only.
     Pure,
     /// The engine, with its tasks on tokio's threads.
     Tokio,
@@ -49,11 +49,11 @@ pub(crate) enum Column {
     Smol,
     /// The engine, with its tasks on async-std.
     AsyncStd,
-    /// The engine, with its tasks in an order decided by a seed.
+    /// The engine in the simulation, where a seed decides the order of tasks.
     Sim,
     /// Single-threaded mode.
     Scan,
-    /// Real servers of this series, and the engine on tokio's threads.
+    /// The engine on tokio's threads, with real servers of this series.
     Server(Version),
 }
 
@@ -61,7 +61,7 @@ impl Column {
     pub(crate) const ALL: &[Self] =
         &[Self::Pure, Self::Tokio, Self::Smol, Self::AsyncStd, Self::Sim, Self::Scan];
 
-    /// The columns of real servers, which run only if they are named.
+    /// The columns with real servers. They run only if they are named.
     pub(crate) const SERVERS: &[Self] = &[
         Self::Server(Version::V4_2),
         Self::Server(Version::V4_4),
@@ -84,18 +84,18 @@ impl Column {
         }
     }
 
-    /// Returns the number of concurrent files. Files for whole deployments mostly wait, but files
-    /// on real servers share fail points.
+    /// Returns the number of files to run concurrently. Files that need a deployment mostly wait,
+    /// but on real servers they share fail points.
     const fn workers(self) -> usize {
         match self {
             Self::Tokio | Self::Smol | Self::AsyncStd => 24,
-            // Every worker has its own simulated worlds.
+            // Every worker has its own simulations.
             Self::Sim => 2,
             Self::Pure | Self::Scan | Self::Server(_) => 1,
         }
     }
 
-    /// Returns the files of the job that run in this column; `None` if the suite does not apply.
+    /// Returns the files of the job that run in this column, or `None` if the suite does not apply.
     pub(crate) fn select(self, (suite, files): &Job) -> Option<Job> {
         let applies = match self {
             Self::Pure => suite.pure.is_some(),
@@ -107,9 +107,9 @@ impl Column {
         applies.then(|| (*suite, files.iter().filter(covers).cloned().collect()))
     }
 
-    /// Returns the host of the engine's tasks; `None` without the engine.
+    /// Returns the host for the engine's tasks, or `None` if this column does not run the engine.
     fn host(self) -> Result<Option<Host>, String> {
-        // Two of the runtimes have their own threads.
+        // smol and async-std run tasks on their own threads.
         let alone = |future: BoxFuture<'_, ()>| futures::executor::block_on(future);
         Ok(Some(match self {
             Self::Pure | Self::Scan => return Ok(None),
@@ -125,7 +125,7 @@ impl Column {
     }
 }
 
-/// Creates the host of a runtime.
+/// Creates the host for a runtime.
 fn host(runtime: Runtime, block_on: impl Fn(BoxFuture<'_, ()>) + Clone + 'static) -> Host {
     let (spawner, backend) = (Arc::clone(&runtime.spawner), runtime.backend.clone());
     let own = block_on.clone();
@@ -139,7 +139,7 @@ fn host(runtime: Runtime, block_on: impl Fn(BoxFuture<'_, ()>) + Clone + 'static
     }
 }
 
-/// Creates the host of real servers. It has no sharded cluster, so some tests do not run there.
+/// Creates the host for real servers. It has no sharded cluster, so it does not run all tests.
 fn servers(version: Version) -> Result<Host, String> {
     let (runtime, parts) = start_tokio()?;
     let servers = Servers::start(version)?;
@@ -166,8 +166,8 @@ fn start_tokio() -> Result<(Arc<tokio::runtime::Runtime>, Runtime), String> {
     Ok((Arc::new(runtime), parts))
 }
 
-/// Creates the host of the simulated column. Most files define their own servers; the others get
-/// separate worlds.
+/// Creates the host for the simulated column. Most files define their own servers. The others each
+/// get a separate simulation.
 fn sim() -> Host {
     let server = ServerAddress::new("nobody", 27017);
     let sim = Sim::new(SEED, &Blueprint::standalone(server));
@@ -181,8 +181,8 @@ fn sim() -> Host {
     }
 }
 
-/// Runs every file of `jobs` on separate threads, which are abandoned if they get stuck. Returns
-/// the outcome of each job.
+/// Runs all files of `jobs` on separate threads, which are abandoned if they get stuck. Returns the
+/// outcome of each job.
 pub(crate) fn run(column: Column, jobs: &Arc<Vec<Job>>) -> Vec<Cell> {
     let (verdicts, receiver) = mpsc::channel();
     let next = Arc::new(AtomicUsize::new(0));
@@ -195,7 +195,7 @@ pub(crate) fn run(column: Column, jobs: &Arc<Vec<Job>>) -> Vec<Cell> {
                 files.map(move |file| (suite, file))
             });
             let mut files: Vec<_> = files.enumerate().collect();
-            // Start with the longest files, so that none of them is left for the end.
+            // Start with the longest files, so that no long file is the last to end.
             files.sort_by_cached_key(|(_, (_, file))| Reverse(file.json.to_string().len()));
             loop {
                 let place = next.fetch_add(1, Ordering::Relaxed);
@@ -203,7 +203,7 @@ pub(crate) fn run(column: Column, jobs: &Arc<Vec<Job>>) -> Vec<Cell> {
                     return;
                 };
                 let verdict = check(column, host.as_ref(), suite, file);
-                // The receiver is dropped after a file has taken too long.
+                // The receiver is dropped when a file has taken too long.
                 if verdicts.send((*index, verdict)).is_err() {
                     return;
                 }
@@ -214,7 +214,7 @@ pub(crate) fn run(column: Column, jobs: &Arc<Vec<Job>>) -> Vec<Cell> {
     collect(jobs, LIMIT, &receiver)
 }
 
-/// Checks a file, and returns the deployments on which it ran.
+/// Checks a file. Returns the deployments on which it ran.
 fn check(
     column: Column,
     host: Result<&Option<Host>, &String>,
@@ -234,8 +234,9 @@ fn check(
     outcome.map(|()| Vec::new())
 }
 
-/// Matches results with their files, which are numbered across all jobs. After the time limit
-/// without a result, the first file without one has failed, and the others have no known outcome.
+/// Collects the results of files, which are numbered across all jobs. If no result arrives within
+/// the time limit, the first file without a result has failed, and the other ones have an unknown
+/// outcome.
 pub(super) fn collect(
     jobs: &[Job],
     limit: Duration,
@@ -266,7 +267,7 @@ pub(super) fn collect(
             match result.or_else(|| stuck.take().map(Err)) {
                 None => cell.skipped.push(name),
                 Some(Err(difference)) => cell.failed.push((name, difference)),
-                // Possibly no test of the file can run on these deployments.
+                // Perhaps none of the file's tests can run on these deployments.
                 Some(Ok(ran)) if suite.deployed.is_some() && ran.is_empty() => {}
                 Some(Ok(ran)) => {
                     cell.passed += 1;

@@ -1,4 +1,4 @@
-//! Real servers for files that need a whole deployment.
+//! Real servers for files that need a complete deployment.
 
 use std::cell::OnceCell;
 
@@ -11,12 +11,13 @@ use sdam_spec::{
 };
 use sdam_transport::runtime::Runtime;
 
-/// The servers of one series. Each deployment is started when the first test needs it, and shared
-/// by all tests.
+/// Servers of one release series. Each deployment is started when a test first needs it, and is
+/// shared by all tests.
 pub(super) struct Servers {
     version: Version,
     release: [u32; 3],
-    /// One server without authentication and one with it, and likewise for the sets.
+    /// A server without authentication and one with authentication. `set` contains the same for
+    /// replica sets.
     single: [OnceCell<Mongod>; 2],
     set: [OnceCell<ReplicaSet>; 2],
 }
@@ -51,7 +52,7 @@ impl Servers {
         environments.collect()
     }
 
-    /// Returns the deployment for `environment`, without the fail points of earlier tests.
+    /// Returns the deployment for `environment`, with the fail points of earlier tests turned off.
     pub(super) fn deploy(
         &self,
         environment: &Environment,
@@ -89,7 +90,7 @@ impl Servers {
             return builder.start(&members);
         }
         let set = builder.secured().start(&members)?;
-        // Waits until every member knows the user; before that, some reject it.
+        // Waits until every member knows the user. Until then, some members reject it.
         let all = doc! {
             "insert": "c", "documents": [{}], "writeConcern": { "w": members.len() as i32 },
         };

@@ -1,4 +1,4 @@
-//! The DNS zone for tests of SRV seed lists, on a real name server and in simulated worlds.
+//! The DNS zone for tests of SRV seed lists, on a real name server and in simulations.
 
 use std::sync::{Arc, OnceLock};
 
@@ -9,7 +9,8 @@ use sdam_sim::runtime::Sim;
 use sdam_spec::srv::zone::{SRV, TTL, TXT};
 use sdam_transport::runtime::Backend;
 
-/// Returns `backend` with a resolver that queries a name server on loopback, which all columns share.
+/// Returns `backend` with a resolver that queries a name server on loopback. All columns share this
+/// server.
 pub(super) fn real(backend: Backend) -> Result<Backend, String> {
     static SERVER: OnceLock<Result<Dns, String>> = OnceLock::new();
     let start = || Dns::start(records()).map_err(|error| error.to_string());
@@ -27,7 +28,7 @@ fn records() -> impl Iterator<Item = Record> {
     srv.chain(txt).map(move |record| record.ttl(ttl))
 }
 
-/// Sets the records of a simulated world.
+/// Sets the records in a simulation.
 pub(super) fn simulated(sim: &Sim) {
     for (name, ..) in SRV {
         let own = SRV.iter().filter(|(own, ..)| own == name);

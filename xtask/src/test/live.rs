@@ -29,12 +29,12 @@ enum Outcome {
         time: Duration,
     },
     Failed,
-    /// The server is not available for this reason.
+    /// The server is not available, for this reason.
     Skipped(String),
 }
 
-/// All supported combinations. The version affects the monitors' messages, and the runtime affects
-/// the transport.
+/// All supported combinations. The server version affects the messages that monitors send, and the
+/// runtime affects the transport.
 pub(super) const MATRIX: &[Combination] = &[
     Combination::new("tokio", Version::V4_2),
     Combination::new("tokio", Version::V4_4),
@@ -44,8 +44,8 @@ pub(super) const MATRIX: &[Combination] = &[
     Combination::new("async-std", Version::V6_0),
 ];
 
-/// The combinations not covered by the workspace's own tests, which use tokio and the newest
-/// server: the other runtimes, and a server without streaming.
+/// The combinations that the workspace's own tests, which use tokio and the newest server, do not
+/// cover: the other runtimes, and a server without streaming.
 pub(super) const COMPLEMENT: &[Combination] = &[
     Combination::new("tokio", Version::V4_2),
     Combination::new("smol", Version::V6_0),
@@ -80,16 +80,16 @@ impl Combination {
     }
 }
 
-/// Returns whether a missing server makes live tests fail.
+/// Returns whether live tests must fail if a server is missing.
 pub(super) fn is_required() -> bool {
     env::var_os("SDAM_LIVE_REQUIRED").is_some_and(|value| value == "1")
 }
 
-/// Runs the live tests for each combination and prints a line for each. `required` makes a missing
-/// server a failure.
+/// Runs the live tests with each combination, and prints a line for each. If `required` is true, a
+/// missing server is a failure.
 ///
 /// # Errors
-/// If any combination failed, after all have run.
+/// If a combination failed. All are run first.
 pub(super) fn run(combinations: &[Combination], required: bool) -> Result<()> {
     let tests = built(PACKAGE, ["--test", "live"], "live")?;
     let mut bad = 0;
@@ -105,8 +105,8 @@ pub(super) fn run(combinations: &[Combination], required: bool) -> Result<()> {
     }
 }
 
-/// Runs the official files for whole deployments with servers of these versions. `required` makes a
-/// missing server a failure.
+/// Runs the official files that need complete deployments on servers of these versions. If
+/// `required` is true, a missing server is a failure.
 ///
 /// # Errors
 /// If a file does not pass.
@@ -125,7 +125,7 @@ pub(super) fn run_official(versions: &[Version], required: bool) -> Result<()> {
             }
         }
     }
-    // Without a named column, all the others would run.
+    // If no column were named, all other columns would run.
     if found == 0 {
         return Ok(());
     }

@@ -8,7 +8,7 @@ use crate::cargo::{relative, root};
 /// The pages without listings: the table of contents and the front page.
 const WITHOUT_LISTINGS: &[&str] = &["README.md", "SUMMARY.md"];
 
-/// The allowed languages of a fence. `no_run` and `should_panic` listings are still compiled.
+/// The allowed languages of code blocks. `no_run` and `should_panic` listings are still compiled.
 const LANGUAGES: &[&str] = &["rust", "rust,no_run", "rust,should_panic", "text", "toml", "sh"];
 
 pub(super) fn check(violations: &mut Vec<String>) -> Result<()> {

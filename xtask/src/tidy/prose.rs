@@ -8,7 +8,7 @@ use crate::cargo::{output, root};
 /// The last commit whose subject is not checked.
 const SINCE: &str = "501f86295a47719308d1b5d0e9adf21bc5eda580";
 
-/// The maximum number of characters of a subject.
+/// The maximum number of characters in a commit subject.
 const SUBJECT: usize = 72;
 
 /// Words with which no doc comment may begin, because the sentence would be a question or a
@@ -16,14 +16,14 @@ const SUBJECT: usize = 72;
 const FIRST_WORDS: &[&str] =
     &["How", "Of", "That", "Those", "What", "Whether", "Which", "Who", "Whoever"];
 
-/// Beginnings of subjects that do not describe the change.
+/// The beginnings of commit subjects that do not describe the change.
 const BEGINNINGS: &[&str] =
     &["A", "An", "Give", "Let", "Name no", "Say", "Some", "Take", "Tell", "The"];
 
-/// Imperatives that end like other verb forms.
+/// Imperatives that have the endings of other verb forms.
 const IMPERATIVES: &[&str] = &["Bring", "Embed", "Focus", "Ping", "Shed"];
 
-/// Adds the doc comments of a file that begin with one of [`FIRST_WORDS`].
+/// Adds violations for the doc comments in a file that begin with one of [`FIRST_WORDS`].
 pub(super) fn check_summaries(name: &str, text: &str, violations: &mut Vec<String>) {
     let mut before = None;
     for (index, line) in text.lines().enumerate() {
@@ -43,9 +43,9 @@ pub(super) fn check_summaries(name: &str, text: &str, violations: &mut Vec<Strin
     }
 }
 
-/// Adds the subjects of commits since [`SINCE`] that are too long or not imperative.
+/// Adds violations for commit subjects since [`SINCE`] that are too long or not imperative.
 ///
-/// Returns the reason if they cannot be checked.
+/// Returns the reason if the subjects cannot be checked.
 pub(super) fn check_subjects(violations: &mut Vec<String>) -> Result<Option<String>> {
     if !root().join(".git").exists() {
         return Ok(Some("this is no clone of the repository".into()));
@@ -73,7 +73,7 @@ pub(super) fn check_subjects(violations: &mut Vec<String>) -> Result<Option<Stri
     Ok(None)
 }
 
-/// Returns the problem with a subject, and its remedy.
+/// Returns the problem with a subject and its remedy, if there is a problem.
 fn fault(subject: &str) -> Option<String> {
     let length = subject.chars().count();
     if length > SUBJECT {

@@ -32,8 +32,8 @@ pub(super) fn check(violations: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
-/// Returns the files in the first column of a crate's table. All files of a row are in the folder
-/// of the first.
+/// Returns the files in the first column of a crate's table. All files in a row are in the folder
+/// of the first one.
 fn named(text: &str, name: &str) -> BTreeSet<String> {
     let heading = format!("## Files of `{name}`\n");
     let (_, section) = text.split_once(&heading).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The servers, proxies, certificates and records of the cases.
+//! The servers, proxies, certificates and DNS records for the cases.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ use sdam_live::{
 /// The domain whose names resolve to the loopback address.
 pub(super) const DOMAIN: &str = "sdam.example";
 
-/// Everything to which the cases connect.
+/// The servers, proxies and DNS that the cases use.
 pub(super) struct Parts {
     pub(super) dns: Dns,
     names: BTreeMap<String, String>,
@@ -25,10 +25,10 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// Starts everything, all servers concurrently.
+    /// Starts all parts. The servers start concurrently.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] if a server is missing on this machine.
+    /// [`Error::Unavailable`] if a server program is missing on this machine.
     pub(super) fn start() -> Result<Self, Error> {
         let certificates = Arc::new(Certificates::create()?);
         let mut names: BTreeMap<_, _> = files(&certificates)?.into();
@@ -67,7 +67,7 @@ impl Parts {
         })
     }
 
-    /// Replaces the names in braces by their values.
+    /// Replaces the names in braces with their values.
     pub(super) fn fill(&self, uri: &str) -> String {
         let fill = |uri: String, (name, value): (&String, &String)| {
             uri.replace(&format!("{{{name}}}"), value)
@@ -75,7 +75,7 @@ impl Parts {
         self.names.iter().fold(uri.to_owned(), fill)
     }
 
-    /// Replaces values that differ between runs by the names in braces.
+    /// Replaces values that differ between runs with the names in braces.
     pub(super) fn generalize(&self, error: &str) -> String {
         let name = |error: String, (name, value): (&String, &String)| {
             error.replace(value, &format!("{{{name}}}"))
@@ -84,7 +84,7 @@ impl Parts {
     }
 }
 
-/// Returns the PEM files.
+/// Returns the names and paths of the PEM files.
 fn files(certificates: &Certificates) -> Result<[(String, String); 6], Error> {
     let empty = certificates.dir().join("empty.pem");
     let failed = |error| Error::Io("writing a file".to_owned(), error);
@@ -110,7 +110,7 @@ fn listen() -> Result<(TcpListener, SocketAddr), Error> {
     with_address.map_err(|error| Error::Io("listening on loopback".to_owned(), error))
 }
 
-/// Starts a server for each name, all concurrently.
+/// Starts a server for each name. All start concurrently.
 fn start_servers(certificates: &Arc<Certificates>) -> Vec<(String, Result<Mongod, Error>)> {
     let tls = || ServerTls::new(certificates);
     let with = |certificate| Some(tls().certificate(certificate));
@@ -137,7 +137,7 @@ fn start_servers(certificates: &Arc<Certificates>) -> Vec<(String, Result<Mongod
     })
 }
 
-/// Starts a server whose user is the client in the certificates.
+/// Starts a server with a user for the client certificate.
 fn start(tls: Option<&ServerTls>) -> Result<Mongod, Error> {
     let Some(tls) = tls else {
         return Mongod::start(Version::V6_0);
@@ -168,7 +168,7 @@ fn records([tls, plain]: [u16; 2]) -> Vec<Record> {
         Record::txt(&name("two-txt"), ["authSource=things"]),
         Record::txt(&name("two-txt"), ["replicaSet=rs0"]),
     ];
-    // Together, these records are too long for an answer over UDP.
+    // Together, these records are too long for a DNS answer over UDP.
     let long = "x".repeat(60);
     records.extend((0..40).map(|number| {
         let service = format!("_mongodb._tcp.{}", name("long"));

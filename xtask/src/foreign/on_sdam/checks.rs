@@ -1,4 +1,4 @@
-//! The short checks and the measurements: one program, built with either driver.
+//! The short checks and the measurements. They are one program, which is built with either driver.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::cargo::{cargo, root, run as run_command};
 /// The name of the program.
 const PROGRAM: &str = "driver-checks";
 
-/// Builds the program with one of the drivers in a profile of cargo, and returns the executable.
+/// Builds the program with one of the drivers and a cargo profile. Returns the executable.
 fn build(variant: Variant, profile: &str) -> Result<PathBuf> {
     let folder = variant.folder().join("checks");
     let mut sources = Tree::read(&own_folder().join("checks"))?;
@@ -29,7 +29,7 @@ fn build(variant: Variant, profile: &str) -> Result<PathBuf> {
     Ok(kept)
 }
 
-/// Makes cargo build in the shared directory without unused outputs.
+/// Makes cargo build in the shared directory, and omit outputs that are not used.
 pub(super) fn small(command: &mut Command) -> &mut Command {
     command
         .env("CARGO_TARGET_DIR", target_folder())
@@ -45,7 +45,8 @@ pub(super) fn check(variant: Variant) -> Result<()> {
     run_command(Command::new(program).arg("check"))
 }
 
-/// Runs the unchanged driver's checks on simulated deployments with the overlaid driver.
+/// Runs the checks that exist for the published driver, on simulated deployments, with the overlaid
+/// driver.
 pub(super) fn simulate(sdam: &Path) -> Result<()> {
     let folder = Variant::Overlaid.folder();
     let mut project = Tree::read(&root().join("proof/foreign/rust-driver"))?;
@@ -58,14 +59,14 @@ pub(super) fn simulate(sdam: &Path) -> Result<()> {
     run_command(small(&mut check).arg("--").arg(sdam))
 }
 
-/// Adds the versions that cargo chose for a project, so that nothing is resolved twice.
+/// Adds the project's existing `Cargo.lock`, so that cargo does not resolve versions again.
 fn keep_lock(folder: &Path, project: &mut Tree) {
     if let Ok(lock) = fs::read(folder.join("Cargo.lock")) {
         project.insert("Cargo.lock", lock);
     }
 }
 
-/// Measures both drivers alternately and prints a table.
+/// Measures the two drivers alternately, and prints a table.
 pub(super) fn measure(quick: bool) -> Result<()> {
     let published = build(Variant::Published, "release")?;
     let overlaid = build(Variant::Overlaid, "release")?;

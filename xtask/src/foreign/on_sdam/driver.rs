@@ -1,4 +1,4 @@
-//! The driver's source: as published, and overlaid with our files.
+//! The driver's source, as published and overlaid with our files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -38,12 +38,12 @@ pub(super) fn build_folder() -> PathBuf {
     root().join("target/foreign/rust-driver-on-sdam")
 }
 
-/// Returns the folder of our files.
+/// Returns the folder with our files.
 pub(super) fn own_folder() -> PathBuf {
     root().join("proof/foreign/rust-driver-on-sdam")
 }
 
-/// Returns the build directory, which both drivers share because they have the same dependencies.
+/// Returns the build directory. The drivers share it, because they have the same dependencies.
 pub(super) fn target_folder() -> PathBuf {
     build_folder().join("target")
 }
@@ -77,7 +77,7 @@ pub(super) fn fetch() -> Result<Tree> {
     Tree::read(Path::new(source).parent().unwrap_or(Path::new(source)))
 }
 
-/// Makes the driver a separate workspace, because its folder is inside ours.
+/// Makes the driver a separate workspace, because its folder is inside our workspace.
 pub(super) fn detached(mut driver: Tree) -> Result<Tree> {
     let manifest = driver.text("Cargo.toml")?.unwrap_or_default();
     let manifest = format!("{manifest}\n[workspace]\n");
@@ -85,7 +85,7 @@ pub(super) fn detached(mut driver: Tree) -> Result<Tree> {
     Ok(driver)
 }
 
-/// The driver with our files, and the size of the difference to the published one.
+/// The driver with our files, and the size of its difference from the published driver.
 #[derive(Debug)]
 pub(super) struct Overlaid {
     pub(super) driver: Tree,
@@ -100,7 +100,7 @@ pub(super) struct Overlaid {
 /// Overlays our files on the published driver, applies the edits and adds the dependency on `sdam`.
 ///
 /// # Errors
-/// If an edit does not fit, or a file is missing.
+/// If an edit cannot be applied, or a file is missing.
 pub(super) fn overlaid(published: &Tree) -> Result<Overlaid> {
     let overlay = Tree::read(&own_folder().join("overlay"))?;
     let mut driver = published.clone();
@@ -124,14 +124,14 @@ pub(super) fn overlaid(published: &Tree) -> Result<Overlaid> {
     })
 }
 
-/// Reads one of our files of edits.
+/// Reads one of our edits files.
 pub(super) fn edits(name: &str) -> Result<Edits> {
     let path = own_folder().join(name);
     let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     Edits::parse(name, &text)
 }
 
-/// Counts the lines of the selected Rust files, except tests.
+/// Counts the lines of the selected Rust files, excluding tests.
 fn count(tree: &Tree, counts: impl Fn(&str) -> bool) -> Result<Lines> {
     let is_counted = |path: &&str| is_source(path) && !is_test(path) && counts(path);
     tree.paths()

@@ -1,19 +1,19 @@
-//! Edits of the driver's files, each at text that occurs exactly once in its file.
+//! Edits of the driver's files. Each replaces text that occurs exactly once in its file.
 
 use super::tree::Tree;
 use crate::Result;
 
-/// The marker before the changes of a file.
+/// The marker before the changes to a file.
 const FILE: &str = "### ";
-/// The lines around the old and the new text of an edit.
+/// The lines before the old text, before the new text, and after the new text of an edit.
 const OLD: &str = "<<<<";
 const NEW: &str = "====";
 const END: &str = ">>>>";
-/// A line of the old text that matches any number of lines.
+/// A line in the old text that matches any number of lines.
 const ANY: &str = "...";
 
-/// One change of a file, which replaces the old text by the new one. There may be any text between
-/// the parts of the old text; it is replaced, too.
+/// One change to a file: the new text replaces the old text. Any text between the parts of the old
+/// text is also replaced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Change {
     path: String,
@@ -21,11 +21,11 @@ struct Change {
     new: String,
 }
 
-/// The changes of one edits file.
+/// The changes in one edits file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Edits(Vec<Change>);
 
-/// The numbers of lines removed and added by edits.
+/// The numbers of lines that edits remove and add.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Edited {
     pub(super) removed: usize,
@@ -33,7 +33,7 @@ pub(super) struct Edited {
 }
 
 impl Edits {
-    /// Parses the text of the edits file `name`. Lines outside blocks are comments.
+    /// Parses the contents of the edits file `name`. Lines outside edits are comments.
     pub(super) fn parse(name: &str, text: &str) -> Result<Self> {
         let mut changes = Vec::new();
         let mut path = None;
@@ -75,8 +75,8 @@ impl Edits {
     /// Applies all changes in order.
     ///
     /// # Errors
-    /// If a file is missing, or does not contain the old text exactly once. The message names the
-    /// file and the old text.
+    /// If a file is missing, or does not contain the old text exactly once. The error message names
+    /// the file and the old text.
     pub(super) fn apply(&self, tree: &mut Tree) -> Result<Edited> {
         let mut edited = Edited::default();
         for Change { path, old, new } in &self.0 {
@@ -88,7 +88,7 @@ impl Edits {
             let (before, after) = (&text[..start], &text[end..]);
             let is_line = before.is_empty() || before.ends_with('\n');
             if new.is_empty() && is_line && after.starts_with('\n') {
-                // Removing whole lines must not leave an empty line.
+                // If complete lines are removed, the line break after them must be removed, too.
                 end += 1;
             }
             edited.removed += text[start..end].lines().count();
@@ -100,7 +100,7 @@ impl Edits {
     }
 }
 
-/// Returns the start and the end of the old text.
+/// Returns the start and the end of the old text in `text`.
 fn place(text: &str, old: &[String]) -> Result<(usize, usize), String> {
     let (first, rest) = old.split_first().ok_or("the old text is empty")?;
     let mut starts = text.match_indices(first);

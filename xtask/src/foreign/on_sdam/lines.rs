@@ -4,7 +4,7 @@ use std::fmt;
 use std::iter::Sum;
 use std::path::Path;
 
-/// Lines of source text without unit tests.
+/// The number of lines of source code, without unit tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Lines {
     all: usize,

@@ -1,4 +1,4 @@
-//! The driver's own tests, with the published and the overlaid driver.
+//! Runs the driver's own tests with the published and the overlaid driver.
 
 mod deployment;
 mod notes;
@@ -18,7 +18,7 @@ use super::tree::Tree;
 use crate::Result;
 use crate::cargo::root;
 
-/// The page with the tables.
+/// The page with the tables of results.
 const PAGE: &str = "docs/rust-driver-on-sdam-tests.md";
 
 /// The tests to run, and the servers for them.
@@ -43,11 +43,10 @@ pub(super) struct Plan {
     write: bool,
 }
 
-/// Builds and runs the tests of each driver, given with its source, and reports the results of all
-/// runs so far.
+/// Builds and runs the tests of the given drivers, and reports the results of all runs so far.
 ///
 /// # Errors
-/// If a test passes in the published driver but not in the overlaid one.
+/// If a test passes with the published driver, but not with the overlaid driver.
 pub(super) fn run(plan: &Plan, drivers: Vec<(Variant, Tree)>) -> Result<()> {
     let notes = Notes::read()?;
     if !plan.stored {

@@ -1,4 +1,4 @@
-//! The files of a folder, held in memory between reading and writing.
+//! The files of a folder, held in memory.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::Result;
 use crate::cargo::files_below;
 
-/// The contents of a folder's files by relative path, with `/` as the separator.
+/// The contents of a folder's files, keyed by relative path, with `/` as the separator.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tree(BTreeMap<String, Vec<u8>>);
 
@@ -21,7 +21,7 @@ impl Tree {
         files.collect::<Result<_>>().map(Self)
     }
 
-    /// Returns the text of a file, or `None` if there is no such file.
+    /// Returns the contents of a file, or `None` if there is no such file.
     ///
     /// # Errors
     /// If the file is not UTF-8.
@@ -38,7 +38,7 @@ impl Tree {
         self.0.insert(path.to_owned(), content.into());
     }
 
-    /// Adds the files of `other`, replacing files with the same paths.
+    /// Adds the files of `other`, which replace files with the same paths.
     pub(super) fn lay_over(&mut self, other: &Self) {
         let files = other.0.iter();
         self.0.extend(files.map(|(path, content)| (path.clone(), content.clone())));
@@ -49,8 +49,8 @@ impl Tree {
         self.0.keys().map(String::as_str)
     }
 
-    /// Makes a folder equal to this tree. An unchanged file keeps its time stamp, so that cargo
-    /// builds only the changes.
+    /// Makes a folder equal to this tree. Unchanged files keep their time stamps, so that cargo
+    /// rebuilds only what changed.
     pub(super) fn write(&self, folder: &Path) -> Result<()> {
         fs::create_dir_all(folder)?;
         for stale in Self::read(folder)?.paths().filter(|path| !self.0.contains_key(*path)) {

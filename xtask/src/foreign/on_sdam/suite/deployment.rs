@@ -1,4 +1,4 @@
-//! The servers for the driver's tests.
+//! Servers for the driver's tests.
 
 use std::fmt;
 
@@ -14,8 +14,7 @@ pub(super) struct Deployment {
     version: Version,
 }
 
-/// Settings for the driver's tests: a transaction that a test leaves open blocks the next test for
-/// this many seconds.
+/// A transaction that a test leaves open may block the next test for up to three seconds.
 const PARAMETERS: [&str; 2] = ["--setParameter", "transactionLifetimeLimitSeconds=3"];
 
 impl Deployment {
@@ -54,8 +53,8 @@ pub(super) enum Servers {
 }
 
 impl Servers {
-    /// Starts the servers. If there is no `mongod` of that version, prints the reason and returns
-    /// `None`.
+    /// Starts the servers. If `mongod` is not available in this version, prints the reason and
+    /// returns `None`.
     pub(super) fn start(deployment: Deployment) -> Result<Option<Self>> {
         let Deployment { is_set, version } = deployment;
         if !is_set {
@@ -79,7 +78,7 @@ impl Servers {
         }
     }
 
-    /// Removes anything a test left behind, and waits until the servers are usable.
+    /// Removes what a test left on the servers, and waits until they are usable.
     pub(super) fn tidy(&self) -> Result<()> {
         let members: Vec<&Mongod> = match self {
             Self::Standalone(server) => vec![server],

@@ -1,4 +1,4 @@
-//! Notes about individual tests: why one is left out or gives a different result.
+//! Notes about individual tests: the reasons why some are not run or have different results.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use crate::foreign::on_sdam::driver::own_folder;
 /// The file with the notes.
 const NAME: &str = "tests.txt";
 
-/// A note about all tests whose names contain a text.
+/// A note about all tests whose names contain a string.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Note {
     pub(super) pattern: String,
@@ -54,8 +54,8 @@ impl Notes {
         reason(&self.left_out, name)
     }
 
-    /// Returns the reason why a test has a different result in the overlaid driver, or fails in
-    /// both.
+    /// Returns the reason why a test has a different result with the overlaid driver, or fails with
+    /// both drivers.
     pub(super) fn differs(&self, name: &str) -> Option<&str> {
         reason(&self.differs, name)
     }

@@ -1,4 +1,4 @@
-//! The tables of the results.
+//! Tables of the results.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -11,10 +11,10 @@ use crate::foreign::on_sdam::driver::VERSION;
 /// The number of path segments by which tests are grouped.
 const DEPTH: usize = 4;
 
-/// The results of both drivers on one deployment: published and overlaid.
+/// The results of the published and the overlaid driver on one deployment.
 pub(super) type Both = (Deployment, Results, Results);
 
-/// The columns of the tables for both drivers.
+/// The column headings for both drivers.
 const COLUMNS: &str = "passed | failed | skipped | cases | passed | failed | skipped | cases |";
 
 /// Returns the page about all deployments.
@@ -62,7 +62,7 @@ fn row(page: &mut String, first: &str, published: Total, overlaid: Total) {
     line(page, &format!("| {first} | {published} | {overlaid} |"));
 }
 
-/// Lists the tests with different results, and those that fail in both drivers.
+/// Lists the tests that have different results, and those that fail with both drivers.
 fn differences(page: &mut String, all: &[Both], notes: &Notes) {
     line(page, "\n## Tests with different results, or that fail in both\n");
     line(page, "| test | deployment | published | overlaid | reason |");
@@ -87,7 +87,7 @@ fn differences(page: &mut String, all: &[Both], notes: &Notes) {
     }
 }
 
-/// Returns whether both results are the same success.
+/// Returns whether the test passed with both drivers and ran the same number of cases.
 fn is_unremarkable(both: [Option<&TestResult>; 2]) -> bool {
     let of = |result: &TestResult| (result.outcome, result.cases);
     let [published, overlaid] = both.map(|result| result.map(of));
@@ -129,7 +129,7 @@ fn left_out(page: &mut String, notes: &Notes) {
     }
 }
 
-/// Returns the module of a test, to a limited depth.
+/// Returns the module of a test, with a limited number of path segments.
 fn module(test: &str) -> String {
     let segments: Vec<_> = test.split("::").collect();
     let depth = DEPTH.min(segments.len() - 1);

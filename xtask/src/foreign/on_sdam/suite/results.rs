@@ -1,4 +1,4 @@
-//! The results of tests, stored between runs.
+//! Test results, which are stored between runs.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,11 +26,11 @@ names! {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub(super) struct TestResult {
     pub(super) outcome: Outcome,
-    /// The number of cases of official files that were run.
+    /// The number of cases in official files that were run.
     pub(super) cases: usize,
     /// The number of files and cases that were skipped.
     pub(super) skipped: usize,
-    /// The number of runs needed for this result.
+    /// The number of runs that this result needed.
     pub(super) runs: u32,
     pub(super) seconds: u64,
     pub(super) message: String,
@@ -40,7 +40,7 @@ pub(super) struct TestResult {
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(super) struct Results(pub(super) BTreeMap<String, TestResult>);
 
-/// Numbers of tests.
+/// The numbers of tests with each outcome.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Total {
     passed: usize,
@@ -84,8 +84,8 @@ impl Results {
     }
 }
 
-/// Returns the number of tests that pass in the published driver and fail or are skipped in the
-/// overlaid one.
+/// Returns the number of tests that pass with the published driver, but fail or are skipped with
+/// the overlaid driver.
 pub(super) fn lost(published: &Results, overlaid: &Results) -> usize {
     let passes = |result: &TestResult| result.outcome == Outcome::Passed;
     let published = published.0.iter();

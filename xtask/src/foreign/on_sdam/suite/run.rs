@@ -14,21 +14,21 @@ use crate::cargo::output;
 /// The time limit of a test. The longest takes two minutes on an idle machine.
 const LIMIT: Duration = Duration::from_secs(480);
 
-/// The maximum number of runs until a test passes: several depend on times that a busy machine
-/// exceeds.
+/// The maximum number of runs until a test passes. Several tests depend on times that a busy
+/// machine exceeds.
 const RUNS: u32 = 3;
 
-/// The interval between checks whether a test has ended.
+/// The interval at which the test process is checked for its end.
 const POLL: Duration = Duration::from_millis(10);
 
-/// The number of lines of a failure to keep.
+/// The number of lines of a failure that are kept.
 const KEPT_LINES: usize = 12;
 
 /// The tests of one driver.
 #[derive(Debug)]
 pub(super) struct TestProgram {
     program: PathBuf,
-    /// The folder that replaces the driver's own.
+    /// The folder in which the tests run, in place of the driver's own.
     folder: PathBuf,
 }
 
@@ -65,8 +65,8 @@ impl TestProgram {
     }
 
     fn run(&self, name: &str, servers: &Servers) -> Result<TestResult> {
-        // The outputs are captured separately: libtest writes the name without a line break, and
-        // then the test may print that it is skipped.
+        // The two outputs are captured separately, because libtest prints the name without a line
+        // break, and the test may then print that it is skipped.
         let own = std::process::id();
         let outputs = ["out", "err"].map(|end| self.program.with_extension(format!("{own}.{end}")));
         let mut command = Command::new(&self.program);
@@ -106,7 +106,7 @@ impl TestProgram {
 }
 
 impl TestResult {
-    /// Parses the output of a test: the report of libtest and the log of the test.
+    /// Parses the output of a test: libtest's report and the test's own log.
     fn of(passed: bool, report: &str, log: &str) -> Self {
         let count = |is: fn(&str) -> bool| log.lines().filter(|line| is(line)).count();
         let (cases, skipped) = (count(is_case), count(is_skipped));
@@ -128,8 +128,8 @@ fn is_case(line: &str) -> bool {
     starts_with(line, "executing ")
 }
 
-/// Returns whether the line says that a test is skipped. Files that are not read do not count as
-/// cases.
+/// Returns whether the line says that a test or case is skipped. Files that are not read do not
+/// count.
 fn is_skipped(line: &str) -> bool {
     starts_with(line, "skipping ") && !starts_with(line, "skipping deserializing ")
 }
@@ -139,7 +139,7 @@ fn starts_with(line: &str, word: &str) -> bool {
     start.is_some_and(|start| start.eq_ignore_ascii_case(word))
 }
 
-/// Returns the lines from the first one that matches.
+/// Returns `KEPT_LINES` lines, starting with the first one that matches.
 fn first(text: &str, matches: impl Fn(&str) -> bool) -> String {
     let lines = text.lines().skip_while(|line| !matches(line));
     lines.take(KEPT_LINES).collect::<Vec<_>>().join("\n")

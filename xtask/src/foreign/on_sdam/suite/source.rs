@@ -1,4 +1,4 @@
-//! The driver's repository, which contains the tests that are missing from the published crate.
+//! The driver's repository. It contains the tests, which the published crate lacks.
 
 use std::env;
 use std::fs;
@@ -18,21 +18,21 @@ const CHECKOUT: &str = "SDAM_RUST_DRIVER";
 
 const REPOSITORY: &str = "https://github.com/mongodb/mongo-rust-driver";
 
-/// The features that the driver's own CI tests, and the blocking API.
+/// The features that the driver's own CI tests, and that of the blocking API.
 const FEATURES: &str = "tracing-unstable,cert-key-password,opentelemetry,error-backtrace,sync";
 
-/// The tests and the official files of the repository.
+/// The tests and the official files in the repository.
 #[derive(Debug)]
 pub(super) struct Source {
-    /// The folder that replaces the driver's own, for tests that read files.
+    /// The folder in which the tests run, in place of the driver's own, because they read files.
     folder: PathBuf,
     /// The files below `src/test`.
     tests: Tree,
-    /// True if the tests belong to the published version.
+    /// True if the tests are those of the published version.
     is_exact: bool,
 }
 
-/// Returns the source of the tests; `None`, after a warning, if there is none.
+/// Returns the source of the tests. If there is none, prints a warning and returns `None`.
 pub(super) fn find() -> Result<Option<Source>> {
     let checkout = match env::var_os(CHECKOUT) {
         Some(folder) if !folder.is_empty() => PathBuf::from(folder),
@@ -94,7 +94,7 @@ impl Source {
         Ok(Self { tests: Tree::read(&folder)?, folder, is_exact })
     }
 
-    /// Adds the tests to a driver and builds them. The program is stored beside the driver.
+    /// Adds the tests to a driver and builds them. The test program is stored beside the driver.
     pub(super) fn build(&self, variant: Variant, mut driver: Tree) -> Result<TestProgram> {
         driver.lay_over(&self.tests);
         if !self.is_exact {
@@ -110,7 +110,7 @@ impl Source {
         build.arg("--manifest-path").arg(folder.join("Cargo.toml"));
         let tests = built_program(small(&mut build), &folder, "mongodb")?;
         let program = variant.folder().join("tests");
-        // Another run may be using the old program, which survives as long as it is open.
+        // Another run may be using the old program. A rename does not affect it.
         let staging = program.with_extension(std::process::id().to_string());
         fs::copy(tests, &staging)?;
         fs::rename(staging, &program)?;
@@ -118,7 +118,7 @@ impl Source {
     }
 }
 
-/// Writes the files of a commit to a folder, which appears only when it is complete.
+/// Writes the files of a commit to a folder. The folder appears only when it is complete.
 fn export(checkout: &Path, commit: &str, to: &Path) -> Result<()> {
     let staging = to.with_extension(std::process::id().to_string());
     fs::create_dir_all(&staging)?;
