@@ -63,13 +63,14 @@ pub enum HorizonPolicy {
     Error,
 }
 
-/// An external event that is applied to a deployment.
+/// An action that is applied to a deployment from outside.
 ///
-/// Scripts and [scenarios](crate::scenario) contain its text form ([`Action::SYNTAX`]).
+/// In scripts and [scenarios](crate::scenario), actions are written as text ([`Action::SYNTAX`]).
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Action {
-    /// The primary steps down, hands over if possible, and does not run for election for `period`.
+    /// The primary steps down, hands over to another member if possible, and does not run for
+    /// election for `period`.
     StepDown {
         /// The time for which the member does not run for election.
         period: Duration,
@@ -94,7 +95,7 @@ pub enum Action {
     Isolate(Target),
     /// Clients cannot reach the member. Other members still can.
     CutOff(Target),
-    /// All partitions end and clients reach every member.
+    /// All partitions end, and clients can reach every member again.
     Heal,
     /// The other members elect a second primary while the first stays primary until
     /// [`Action::Heal`].

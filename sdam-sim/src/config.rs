@@ -11,7 +11,8 @@ use sdam_core::address::ServerAddress;
 pub struct SetConfig {
     /// The set's name.
     pub name: Arc<str>,
-    /// The number of reconfigurations (`setVersion`), incremented by the deployment.
+    /// The version of the configuration (`setVersion`). The deployment increments it with every
+    /// reconfiguration.
     pub version: i64,
     /// The term of the primary that created this version.
     pub term: i64,
@@ -36,7 +37,7 @@ pub struct MemberConfig {
     pub arbiter: bool,
     /// The configured replication delay.
     pub delay: Duration,
-    /// The tags, in the order of the configuration.
+    /// The tags, as names and values.
     pub tags: Vec<(Arc<str>, Arc<str>)>,
 }
 

@@ -31,7 +31,7 @@ use crate::{
     timing::Timing,
 };
 
-/// The number of a server process in its deployment, from 0.
+/// The number of a server process in its deployment, starting at 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemberId(pub u16);
 
@@ -55,7 +55,7 @@ pub struct ConnectionId {
     pub(crate) member: MemberId,
 }
 
-/// An operation that the caller must perform for the deployment, in order.
+/// An operation that the caller must perform for the deployment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Output {
@@ -120,7 +120,7 @@ pub struct Deployment {
     rng: Rng,
     /// The wall clock time at [`Instant::EPOCH`], in milliseconds since the Unix epoch.
     epoch_millis: i64,
-    /// Pairs of disconnected members, smaller id first.
+    /// Pairs of disconnected members. The smaller id comes first.
     partitions: BTreeSet<(MemberId, MemberId)>,
     pub(crate) store: Store,
     pub(crate) cursors: Cursors,
@@ -225,7 +225,7 @@ impl Deployment {
         members.filter(|member| self.member(*member).address == *address).collect()
     }
 
-    /// Returns the address of `member` for clients.
+    /// Returns the address at which clients reach `member`.
     pub(crate) fn address_of(&self, member: MemberId) -> &ServerAddress {
         &self.member(member).address
     }
@@ -376,7 +376,7 @@ impl Deployment {
         Outputs(std::mem::take(&mut self.outputs))
     }
 
-    /// Counts significant topology changes and answers the hellos that await them (M-1, M-6).
+    /// Counts significant topology changes, and answers the hellos that wait for them (M-1, M-6).
     fn settle(&mut self) {
         while std::mem::take(&mut self.dirty) {
             for member in self.ids() {

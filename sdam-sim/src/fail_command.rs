@@ -10,7 +10,7 @@ use crate::{
     request::{Request, flag, number, takes_write_concern},
 };
 
-/// The fail point `failCommand`: which commands fail, how often, and how.
+/// The settings of the fail point `failCommand`: which commands fail, how often, and how.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct FailCommand {
@@ -26,7 +26,7 @@ pub struct FailCommand {
     pub close_connection: bool,
     /// The error code in the reply. The command is not run.
     pub error_code: Option<i32>,
-    /// The labels of the error in `error_code`, which replace the server's labels.
+    /// The labels of that error. They replace the labels that the server would add.
     pub error_labels: Option<Vec<String>>,
     /// The code of the reply's `writeConcernError`. The command is run.
     pub write_concern_error: Option<i32>,
@@ -45,7 +45,7 @@ names! {
     pub enum BadReply {
         /// A reply to an earlier request, followed by the correct reply.
         Stray = "stray",
-        /// A reply whose `responseTo` is another request's.
+        /// A reply whose `responseTo` refers to another request.
         WrongResponseTo = "wrong-response-to",
         /// A reply without `ok`.
         NoOk = "no-ok",
@@ -83,7 +83,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// Counts a command. Returns whether it triggers the fail point.
+    /// Counts a matching command. Returns whether it triggers the fail point.
     pub(crate) fn strikes(&mut self) -> bool {
         match self {
             Self::AlwaysOn | Self::Skip(0) => true,
@@ -101,7 +101,7 @@ impl Mode {
 }
 
 impl FailCommand {
-    /// Counts a command that matches. Returns whether it triggers the fail point.
+    /// Counts a command if it matches. Returns whether it triggers the fail point.
     pub(crate) fn triggers(&mut self, request: &Request, app_name: Option<&str>) -> bool {
         // If the fail point names one spelling of legacy hello, it also matches the other.
         let is_named = self.commands.iter().any(|name| {

@@ -89,7 +89,7 @@ pub(crate) struct Replica {
     /// The member does not run for election until this time.
     pub(crate) frozen_until: Instant,
     pub(crate) maintenance: bool,
-    /// True if the member won its election and is still catching up.
+    /// True if the member has won its election but is still catching up.
     pub(crate) draining: bool,
     /// True if the member stays primary without a majority.
     pub(crate) ignores_majority: bool,
@@ -240,7 +240,7 @@ impl Replica {
         }
     }
 
-    /// Returns the state after a restart of the process.
+    /// Returns the state that the member has after a restart of its process.
     pub(crate) fn restarted(&mut self) -> Self {
         Self {
             term: self.term,

@@ -20,8 +20,8 @@ use sdam_core::{
 pub use self::audit::audit;
 
 names! {
-    /// An invariant, with a name for tables and files. The design documents use the numbers `P1` to
-    /// `P10`.
+    /// An invariant, with its name in tables and files. The design documents use the numbers `P1`
+    /// to `P10`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     #[non_exhaustive]
     pub enum Oracle {
@@ -43,9 +43,9 @@ names! {
         Convergence = "P8-convergence",
         /// P9: no selection waits while a suitable server exists, or past its timeout.
         Waiters = "P9-waiters",
-        /// P10: closing completes.
+        /// P10: closing completes, without delay.
         Close = "P10-close",
-        /// Events have no gaps: each change starts from the final state of the previous one.
+        /// Events are continuous: each change starts from the final state of the previous one.
         Continuity = "continuity",
         /// Known state is never replaced by older state.
         Freshness = "freshness",

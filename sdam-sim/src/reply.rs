@@ -17,7 +17,7 @@ pub(crate) struct CommandError {
     pub(crate) details: Box<Document>,
 }
 
-/// The outcome of a command: its reply without the field `ok`, or its error.
+/// The outcome of a command: the reply without the field `ok`, or the error.
 pub(crate) type CommandResult = Result<Document, CommandError>;
 
 /// Declares error codes, and the names that servers give them.

@@ -42,14 +42,14 @@ pub(crate) struct Request {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
     Msg {
-        /// The client accepts a stream of replies (`exhaustAllowed`).
+        /// True if the client accepts a stream of replies (`exhaustAllowed`).
         exhaust_allowed: bool,
-        /// The client expects no reply (`moreToCome`).
+        /// True if the client expects no reply (`moreToCome`).
         silent: bool,
     },
     Query {
         collection: String,
-        /// Secondaries may answer (`secondaryOk`).
+        /// True if secondaries may answer (`secondaryOk`).
         secondary_ok: bool,
     },
 }

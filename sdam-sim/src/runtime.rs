@@ -80,12 +80,13 @@ pub struct Sim {
 /// The state shared by the parts of the runtime (clock, network, spawner and so on).
 pub(crate) struct Shared {
     state: Mutex<SimState>,
-    /// The queue is outside the lock of `state`, because wakers are called while that lock is held.
+    /// The queue is not behind the lock of `state`, because wakers are called while that lock is
+    /// held.
     queue: Arc<Queue>,
     tasks: executor::Tasks,
 }
 
-/// The number of polls while no time passes that counts as a busy loop.
+/// The number of polls without passing time that counts as a busy loop.
 const MAX_POLLS_PER_INSTANT: u64 = 100_000;
 
 impl Sim {
@@ -220,7 +221,7 @@ impl Sim {
         self.shared.change(|state| state.apply(action))
     }
 
-    /// Makes the primary step down. It does not run for election for ten seconds.
+    /// Makes the primary step down. The old primary does not run for election for ten seconds.
     ///
     /// # Errors
     ///
@@ -267,7 +268,7 @@ impl Sim {
         Dns(&self.shared)
     }
 
-    /// Returns the TLS controls of the members.
+    /// Returns the controls of the members' TLS.
     pub fn tls(&self) -> TlsServers<'_> {
         TlsServers(&self.shared)
     }
@@ -311,7 +312,7 @@ impl Drop for Sim {
     }
 }
 
-/// The kind of step after which the watcher is called.
+/// A step after which the function passed to `block_on_watching` is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SchedulerStep {
     /// A task was polled.

@@ -1,4 +1,5 @@
-//! Timed faults in a simulated world, as a value that can be generated and shrunk, and as text.
+//! Timed faults in a simulated world. A scenario is a value that can be generated and shrunk, and
+//! can be written as text.
 //!
 //! ```
 //! use sdam_core::address::ServerAddress;
@@ -55,7 +56,7 @@ pub struct Scenario {
 pub enum Step {
     /// An action on the deployment.
     Act(Action),
-    /// A fault of the network between the program and the deployment.
+    /// A fault in the network between the program and the deployment.
     Net(NetFault),
 }
 

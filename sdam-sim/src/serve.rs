@@ -83,12 +83,12 @@ impl Server {
         self.request(|reply| Event::Apply(action.clone(), reply))?
     }
 
-    /// Kills the process `member`, which does not announce its shutdown.
+    /// Kills the process `member` without a shutdown announcement.
     pub fn kill(&self, member: impl Into<Target>) -> Result<(), ServeError> {
         self.apply(&Action::Kill(member.into()))
     }
 
-    /// Shuts the process `member` down cleanly.
+    /// Shuts down the process `member` cleanly.
     pub fn shut_down(&self, member: impl Into<Target>) -> Result<(), ServeError> {
         self.apply(&Action::Shutdown(member.into()))
     }

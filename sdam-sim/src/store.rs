@@ -6,7 +6,7 @@ use bson::{Bson, Document, doc};
 
 use crate::reply::{BAD_VALUE, CommandError, DUPLICATE_KEY};
 
-/// The documents of a deployment by collection, in insertion order.
+/// The documents of a deployment in insertion order, grouped by collection.
 ///
 /// All members share the documents. The simulation decides which member may answer, but does not
 /// replicate documents.

@@ -13,7 +13,7 @@ pub(crate) enum Timer {
     Startup(MemberId),
     /// The member sends heartbeats to its peers.
     Heartbeat(MemberId),
-    /// The member has not seen a primary for the election timeout.
+    /// The member has not seen a primary for the duration of the election timeout.
     Election(MemberId),
     /// The member has a higher priority than the primary.
     Takeover(MemberId),

@@ -106,7 +106,7 @@ impl ServerVersion {
         self.max_wire_version() >= 9
     }
 
-    /// Returns whether the versioned API exists. Releases that have it also avoid words like
+    /// Returns whether the release has the versioned API. Such releases also avoid words like
     /// "slave".
     pub fn has_versioned_api(self) -> bool {
         self.major >= 5
@@ -117,7 +117,7 @@ impl ServerVersion {
         self.major >= 6
     }
 
-    /// Returns whether `bulkWrite` is supported.
+    /// Returns whether the release supports `bulkWrite`.
     pub fn supports_bulk_write(self) -> bool {
         self.major >= 8
     }
@@ -127,7 +127,7 @@ impl ServerVersion {
         self.major >= 5
     }
 
-    /// Returns whether hello can carry the first authentication command, and the last, empty
+    /// Returns whether hello can include the first authentication command, and the final empty
     /// exchange can be omitted.
     #[cfg(feature = "auth")]
     pub(crate) fn authenticates_speculatively(self) -> bool {

@@ -63,7 +63,7 @@ pub(crate) fn relative(path: &Path) -> String {
 /// enable different features, and most dependencies would be built again.
 pub(crate) const EVERYTHING: [&str; 2] = ["--workspace", "--all-features"];
 
-/// Creates a command for the same cargo that runs this program, in the workspace.
+/// Creates a command that runs cargo (the same one that runs this program) in the workspace.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());

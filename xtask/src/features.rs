@@ -1,11 +1,11 @@
-//! `cargo xtask features`: checks every feature of the facade and of the program, alone and in
-//! combination with every other.
+//! `cargo xtask features`: checks every feature of the crate `sdam` and of the program, alone and
+//! in combination with every other feature.
 
 use crate::Result;
 use crate::cargo::{cargo, output, run as run_command};
 
-/// The build folder, below the workspace, for checks that produce no program. Tests need not be
-/// rebuilt if it is removed.
+/// The build folder for checks that produce no program, relative to the workspace. If it is
+/// removed, tests need not be rebuilt.
 const CHECKS: &str = "target/checks";
 
 /// The crates whose features are checked.

@@ -54,7 +54,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 /// threads, where the caller's code never runs.
 const WITH_RUNTIME: &[&str] = &["sdam-cli", "sdam-dns"];
 
-/// The runtimes, on which other crates must not directly depend.
+/// The runtimes. Crates that must not name a runtime must not directly depend on any of these.
 const RUNTIMES: &[&str] =
     &["async-executor", "async-io", "async-std", "mio", "monoio", "smol", "tokio"];
 
@@ -74,8 +74,8 @@ const TOOL: &[&str] = &[
 const PURE: &[&str] = &["sdam-core", "sdam-select"];
 
 /// Builds, each with crates that must not be in its dependency tree. Single-threaded mode is for
-/// programs without a runtime. Only the program may depend on OpenTelemetry, and only with its
-/// feature.
+/// programs without a runtime. Only the program `sdam` may depend on OpenTelemetry, and only if
+/// that feature is enabled.
 const ABSENT: &[(&[&str], &[&str])] = &[
     (&["--package", "sdam"], &["async-std", "monoio"]),
     (&["--package", "sdam", "--all-features"], TOOL),
@@ -84,7 +84,7 @@ const ABSENT: &[(&[&str], &[&str])] = &[
     (&["--package", "sdam-examples-scan"], RUNTIMES),
 ];
 
-/// The only crates of ours that a binding for another language depends on.
+/// The only workspace crates on which a binding for another language may depend.
 const SANS_IO: &[&str] = &["sdam-core", "sdam-select", "sdam-examples-sans-io"];
 
 pub(crate) fn run() -> Result<()> {
@@ -133,7 +133,7 @@ struct Package {
     dependencies: BTreeSet<String>,
 }
 
-/// Returns the crates of the workspace by their names.
+/// Returns the crates of the workspace, keyed by name.
 fn packages() -> Result<BTreeMap<String, Package>> {
     let arguments = ["metadata", "--no-deps", "--format-version", "1"];
     let metadata: Value = serde_json::from_str(&output(cargo().args(arguments))?)?;

@@ -46,7 +46,8 @@ enum Detector {
 
 /// The outcome of testing a mutant.
 enum Outcome {
-    /// An oracle or a model detected the mutant. `with` says with which seed or model.
+    /// An oracle or a model detected the mutant. `with` identifies the run, for example by its
+    /// scenario and seed.
     Caught {
         by: String,
         with: String,
@@ -156,7 +157,7 @@ fn copy_workspace(copy: &Path) -> Result<()> {
     let files = output(Command::new("git").args(arguments).current_dir(root()))?;
     for file in files.lines() {
         let (from, to) = (root().join(file), copy.join(file));
-        // The file was deleted, but the deletion is not committed.
+        // The file was deleted, but git still lists it because the deletion is not committed.
         let Ok(bytes) = fs::read(&from) else {
             continue;
         };

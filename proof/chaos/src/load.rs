@@ -35,7 +35,7 @@ struct Application {
     rng: Rng,
     /// The number of commands that have been run.
     commands: usize,
-    /// The time after which no new operation starts.
+    /// The time after which tasks start no new operations.
     until: Instant,
 }
 

@@ -77,7 +77,7 @@ pub enum Ending {
     Abrupt(Duration),
 }
 
-/// Everything that a seed determines. Two plans of the same seed are equal.
+/// Everything that a seed determines. Two plans with the same seed are equal.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The seed.
@@ -116,12 +116,12 @@ struct Client {
 impl Plan {
     /// Creates the plan of `seed`.
     pub fn new(seed: u64, kind: Kind) -> Self {
-        // The simulated world also uses the seed, and must not repeat these choices.
+        // The simulation also uses the seed, so it must not draw the same numbers.
         let mut rng = Rng::new(!seed).fork();
         let deployed = deployment::deploy(kind, &mut rng);
         let client = Client::draw(&mut rng);
-        // The access is drawn from a separate generator, so that a seed's deployment faults stay
-        // the same.
+        // The route is drawn from a separate generator, so that a seed's deployment faults stay the
+        // same.
         let mut access_rng = Rng::new(seed ^ 0xACCE).fork();
         let access = Access::draw(deployed.shape, &mut access_rng);
         let mut scenario = faults::scenario(kind, &deployed, access, &mut rng, &mut access_rng);
@@ -189,7 +189,7 @@ impl Plan {
         found + 2 * failed + Duration::from_secs(1)
     }
 
-    /// Returns the interval between checks, which is also the interval between SRV look-ups after a
+    /// Returns the heartbeat interval, which is also the interval between SRV look-ups after a
     /// failure.
     pub(crate) fn heartbeat(&self) -> Duration {
         self.client.heartbeat

@@ -1,4 +1,4 @@
-//! The record of a run: events, pools, waiting selections, violations.
+//! The record of a run: events, pools, waiting selections and violations.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -58,7 +58,7 @@ pub(crate) struct RunRecord {
     pub(crate) counts: Mutex<Counts>,
 }
 
-/// Declares the counts, each with its meaning.
+/// Declares the counts, each with a description.
 macro_rules! counts {
     ($($name:ident: $text:literal,)*) => {
         /// Counts of the situations that a run exercised, which prove that it tested something.
@@ -155,7 +155,7 @@ impl RunRecord {
         lock(&self.pools).open.get(&server).cloned()
     }
 
-    /// Stores the first violation; later ones may be its consequences.
+    /// Stores the first violation. Later violations may be its consequences, so they are ignored.
     pub(crate) fn violated(&self, oracle: Oracle, message: impl Into<String>) {
         let violation = oracle.violated(self.now(), message);
         lock(&self.violation).get_or_insert(violation);

@@ -54,7 +54,7 @@ pub struct Stats {
     pub steps: u64,
     /// The number of published events.
     pub events: u64,
-    /// The parts of the client that the run exercised.
+    /// Counts of the situations that the run exercised.
     pub counts: Counts,
 }
 
@@ -111,7 +111,7 @@ pub fn run(plan: &Plan) -> Result<Stats, Box<Failure>> {
 ///
 /// # Errors
 ///
-/// As [`run`], and a violation if the runs differ.
+/// The same as those of [`run`]. Also returns a violation if the runs differ.
 pub fn run_twice(plan: &Plan) -> Result<Stats, Box<Failure>> {
     let first = run(plan)?;
     let second = run(plan)?;
@@ -283,7 +283,7 @@ struct Convergence<'c> {
     limit: Duration,
     healed: Instant,
     truth: Truth,
-    /// The time of the last change of the deployment.
+    /// The time at which the deployment last changed.
     since: Instant,
 }
 
@@ -306,8 +306,8 @@ impl<'c> Convergence<'c> {
         }
     }
 
-    /// Returns whether the run may end because the client's description has been right for long
-    /// enough, or because the specification requires it to differ.
+    /// Returns whether the run may end, because the client's description has been right for long
+    /// enough, or the specification requires it to differ.
     fn is_over(&self, believed: &TopologyDescription) -> Result<bool, Violation> {
         let now = self.sim.now();
         let Some(difference) = self.truth.differs_from(believed) else {

@@ -46,8 +46,8 @@ struct Shrinker {
 }
 
 impl Shrinker {
-    /// Removes `count` steps starting at `at` if the plan still fails without them. Returns whether
-    /// it does.
+    /// Removes `count` steps, starting at `at`, if the plan still fails without them. Returns
+    /// whether the steps were removed.
     fn without(&mut self, at: usize, count: usize) -> bool {
         let mut steps = self.plan.scenario.steps.clone();
         steps.drain(at..(at + count).min(steps.len()));

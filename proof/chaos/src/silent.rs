@@ -209,7 +209,7 @@ fn silence(sim: &Sim, topology: &Topology, losses: &Losses, freezes: bool) -> Ou
     }
 }
 
-/// Returns the number of simulation events that an idle client causes in 1,000 s.
+/// Returns the number of simulation events that an idle client causes within 1,000 s.
 ///
 /// # Panics
 ///
@@ -228,7 +228,7 @@ pub fn idle_events(detector: Option<Detector>) -> u64 {
     sim.steps()
 }
 
-/// Makes the primary block some of the next operations for seconds.
+/// Makes the primary block some of the next operations for several seconds.
 fn slow_operations(sim: &Sim, rng: &mut Rng) {
     sim.run_for(Duration::from_secs(2));
     let Some(primary) = sim.status().primary().map(|own| own.id) else {

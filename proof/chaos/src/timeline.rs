@@ -6,7 +6,7 @@ use sdam_core::{deployment::Input, event::EventKind, time::Instant};
 
 use crate::{plan::Plan, run::Failure};
 
-/// Formats what happened before and just after the violation in order of time: faults, actions of
+/// Formats what happened before and just after the violation, in order of time: faults, actions of
 /// applications, and published events.
 pub fn timeline(plan: &Plan, failure: &Failure) -> String {
     let mut lines: Vec<(Instant, u8, String)> = Vec::new();

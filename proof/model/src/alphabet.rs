@@ -5,8 +5,8 @@ use crate::step::{
     ServiceStep, Step, Which,
 };
 
-/// Returns steps with two elections and two configurations, from old and new servers, which have
-/// different rules to compare them. Every member can fail in every way.
+/// Returns steps with two elections and two configurations, which are compared differently for old
+/// and new servers. Every member can fail in every way.
 pub fn elections() -> Vec<Step> {
     let mut replies = vec![Reply::member(Role::Secondary)];
     for (election, config) in [(1, 1), (1, 2), (2, 1), (2, 2)] {
@@ -241,7 +241,7 @@ pub fn trial() -> Vec<Step> {
     ]
 }
 
-/// Returns the steps for a single-threaded client of a set with this number of members.
+/// Returns the steps for a single-threaded client and a set with this number of members.
 pub fn inline(members: u8) -> Vec<Step> {
     let mut steps = requests();
     steps.extend([Step::Wait, Step::Suspended]);

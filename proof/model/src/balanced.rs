@@ -28,7 +28,7 @@ const FARTHEST: u64 = 2;
 const WIRE_VERSION: i32 = 17;
 
 impl World {
-    /// Returns whether this step of the service is possible.
+    /// Returns whether the service can take this step.
     pub(crate) fn can_serve(&self, service: u8, step: ServiceStep) -> bool {
         let Some(own) = self.services.get(place(service)) else {
             return false;
@@ -125,8 +125,8 @@ impl World {
         self.judge(Call { about: Some(server), purpose, ..Call::default() }, &timers, &outputs)
     }
 
-    /// Checks that an open load balancer only clears services, and that their generations match
-    /// those of the connections.
+    /// Checks that only services are cleared while the load balancer is open, and that their
+    /// generations match those of the connections.
     pub(crate) fn judge_services(&mut self, call: Call, outputs: &Outputs) -> Result<(), String> {
         let Some(server) = self.watches.first().map(|own| own.id) else {
             return Ok(());

@@ -19,7 +19,7 @@ use crate::{
     world::World,
 };
 
-/// The delay of a timer from which this host counts as stalled.
+/// If a timer fires this late or later, the host counts as stalled.
 const STALL: Duration = Duration::from_millis(500);
 
 /// The number of replies that a server sends without a pause. It is one more than the client reads.
@@ -257,7 +257,7 @@ impl World {
         })
     }
 
-    /// Changes the test double of the server.
+    /// Applies `change` to the test double of the server.
     pub(crate) fn double<T>(
         &mut self,
         server: ServerId,

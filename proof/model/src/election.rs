@@ -37,8 +37,8 @@ pub fn violation(previous: &TopologyDescription, new: &TopologyDescription) -> O
     (max != expected).then(|| format!("max_election is {max}, expected {expected}"))
 }
 
-/// Returns whether `primary` was elected in the newest known election or later, by the rule of its
-/// server version.
+/// Returns whether `primary` was elected in the newest known election or a later one, by the rule
+/// for its server version.
 pub fn is_newest(max: ElectionTuple, primary: &ServerDescription) -> bool {
     let own = primary.election;
     let order = if primary.wire_versions.max >= ELECTION_FIRST {

@@ -164,7 +164,7 @@ impl World {
         }
     }
 
-    /// Returns the server. Outputs for a server that is not open are an error.
+    /// Returns the test double of the server. Fails if the server is not open.
     fn own(&mut self, server: ServerId) -> Result<&mut Watch, String> {
         let own = self.watches.iter_mut().find(|own| own.id == server);
         own.ok_or_else(|| format!("there is an output for server {server}, which is not open"))

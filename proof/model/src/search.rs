@@ -11,7 +11,7 @@ use std::{
 use self::known::Known;
 use crate::{start::Start, step::Step, world::World};
 
-/// The number of states in the unit of work of a thread.
+/// The number of states that a thread takes from the queue at a time.
 const CHUNK: usize = 256;
 
 /// The number of states and steps that a search visited.
@@ -45,7 +45,7 @@ impl fmt::Display for Counterexample {
 
 impl std::error::Error for Counterexample {}
 
-/// A state, stored as its predecessor and the step from there.
+/// A state, stored as its predecessor and the step that leads to it.
 ///
 /// Millions of deployments would need many gigabytes, so they are not stored but rebuilt from their
 /// steps. The states of a layer have the order of their predecessors, so each state is rebuilt at

@@ -21,7 +21,7 @@ use crate::step::{self, MEMBERS, members};
 pub struct Start {
     /// The seeds, one bit each. If no bit is set, all are seeds.
     pub seeds: u8,
-    /// `directConnection=true`, which uses the first seed alone.
+    /// True for `directConnection=true`, which uses only the first seed.
     pub direct: bool,
     /// True if `replicaSet` is given.
     pub named: bool,
@@ -29,14 +29,14 @@ pub struct Start {
     pub mode: Mode,
     /// True if the seeds come from an SRV record, which is polled.
     pub srv: bool,
-    /// `loadBalanced=true`, which uses the first seed alone.
+    /// True for `loadBalanced=true`, which uses only the first seed.
     pub balanced: bool,
     /// True if a detector of silent servers is enabled.
     pub detecting: bool,
 }
 
 impl Start {
-    /// Three seeds, polled, without other options.
+    /// Three seeds with polling monitors, and no other options.
     pub const DISCOVERY: Self = Self {
         seeds: 0b111,
         direct: false,
@@ -68,8 +68,8 @@ impl Start {
     /// `minHeartbeatFrequencyMS`.
     pub(crate) const MINIMUM: Duration = Duration::from_millis(500);
 
-    /// Returns `heartbeatFrequencyMS`. The jitter of round-trip measurements, a tenth of it, is a
-    /// multiple of the minimum wait, so that few distinct deadlines occur.
+    /// Returns `heartbeatFrequencyMS`. A tenth of it, the maximum jitter of round-trip
+    /// measurements, is a multiple of the minimum wait, so that few distinct deadlines occur.
     pub(crate) fn heartbeat(self) -> Duration {
         match self.mode {
             Mode::Polling => Self::MINIMUM,

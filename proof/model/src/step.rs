@@ -15,13 +15,13 @@ use sdam_core::{
 /// The maximum number of members.
 pub const MEMBERS: u8 = 3;
 
-/// A step of a deployment and its environment. Numbers are reduced to the valid range.
+/// A step of a deployment or its environment. Numbers outside the valid range are reduced to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
 pub enum Step {
     /// A step of one of the members.
     Member(u8, MemberStep),
-    /// The SRV record names these members, one bit each.
+    /// The SRV record now names these members, one bit each.
     Hosts(u8),
     /// A connection is open.
     Connected(Link),
@@ -70,8 +70,8 @@ pub enum Step {
 
 /// A step of one member.
 ///
-/// `Reply` and `Failure` are whole checks, which connect if necessary and are answered. The others
-/// are single inputs.
+/// `Reply` and `Failure` are complete checks, which connect if necessary and receive an answer. The
+/// other steps are single inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
 pub enum MemberStep {
@@ -108,7 +108,7 @@ pub enum MemberStep {
     Deserted,
     /// An operation of a single-threaded client closes the connection to the server.
     Close,
-    /// An operation has waited half a second for its answer.
+    /// An operation has been waiting for its answer for half a second.
     Late,
     /// An operation is answered.
     Answered,
@@ -217,11 +217,11 @@ pub enum Role {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
 pub enum Release {
-    /// 4.0, which closes its connections on a step-down, and compares set versions first.
+    /// MongoDB 4.0, which closes its connections on a step-down. Set versions are compared first.
     V4_0,
-    /// 5.0, which compares set versions first.
+    /// MongoDB 5.0. Set versions are compared first.
     V5_0,
-    /// 6.0, which compares elections first.
+    /// MongoDB 6.0. Election IDs are compared first.
     V6_0,
 }
 
@@ -275,7 +275,7 @@ impl Step {
 }
 
 impl Reply {
-    /// Returns the reply of a member with this role, which lists all members of the set.
+    /// Returns the reply of a member with this role. The reply lists all members of the set.
     pub const fn member(role: Role) -> Self {
         Self {
             role,
@@ -363,7 +363,7 @@ impl Failure {
 }
 
 impl OperationError {
-    /// Returns the stage at which the connection failed.
+    /// Returns the stage at which the error occurred.
     pub(crate) fn stage(self) -> Stage {
         match self {
             Self::Overloaded => Stage::Connect,
@@ -414,7 +414,7 @@ pub fn address(member: u8) -> ServerAddress {
     ADDRESSES[usize::from(member % MEMBERS)].clone()
 }
 
-/// Returns the members of a bit mask, in order.
+/// Returns the addresses of the members in a bit mask, in order.
 pub fn members(mask: u8) -> impl Iterator<Item = ServerAddress> {
     (0..MEMBERS).filter(move |member| mask & 1 << member != 0).map(address)
 }

@@ -112,8 +112,8 @@ impl World {
         Ok(())
     }
 
-    /// Returns whether a probed server has a timer if enough of its answers are late. Always true
-    /// if waits are unusual.
+    /// Returns whether a timer for the probed server will soon fire, as it must if enough answers
+    /// are late and waits are as usual.
     fn proceeds(&self, own: &Watch, asked: Instant) -> bool {
         let silent = self.silent_since(own).filter(|since| *since <= self.now).count();
         let is_witnessed = self.witness(own.id) > Some(asked);
@@ -122,14 +122,14 @@ impl World {
             || self.deadline(own.id, false).is_some_and(|deadline| deadline <= latest)
     }
 
-    /// Returns the time since which each late answer has been late.
+    /// Returns, for each outstanding answer, the time from which it is late.
     fn silent_since<'w>(&self, own: &'w Watch) -> impl Iterator<Item = Instant> + use<'w> {
         let (heartbeat, excuse) = (self.start.heartbeat(), self.excuse(own));
         let asked = own.connections().into_iter().filter(|connection| connection.is_asked());
         asked.map(move |connection| connection.due(heartbeat).max(excuse))
     }
 
-    /// Returns the earliest time from which an answer of the server can be late.
+    /// Returns the earliest time from which an answer from the server can be late.
     fn excuse(&self, own: &Watch) -> Instant {
         own.answered.max(self.stalled).unwrap_or_default()
     }

@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// exceeded the limit.
 const REST: Duration = Duration::from_millis(2_550);
 
-/// The deadlines of all servers: for each, without and with waiting selections.
+/// The deadlines of each server, without and with waiting selections.
 pub(crate) type Timers = Vec<(ServerId, [Option<Instant>; 2])>;
 
 /// The state of a server after the outputs so far.
@@ -84,9 +84,9 @@ pub(crate) struct Rush {
     /// True if the next check must begin in this call.
     pub(crate) is_due: bool,
     last: Instant,
-    /// The number of checks at the instant of the last one.
+    /// The number of checks at the same instant as the last one.
     here: u32,
-    /// The number of checks since the last pause as long as `REST`.
+    /// The number of checks since the last pause of at least `REST`.
     count: u32,
 }
 

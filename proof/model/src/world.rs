@@ -34,7 +34,7 @@ pub struct World {
     pub(crate) asked: Option<Output>,
     /// The end of this host's last stall.
     pub(crate) stalled: Option<Instant>,
-    /// True if a timer has ever been late, because the deployment may wait longer afterwards.
+    /// True if a timer has ever fired late. The deployment may wait longer afterwards.
     pub(crate) was_late: bool,
     /// True if a request of a single-threaded client is in progress.
     pub(crate) is_requested: bool,

@@ -1,7 +1,7 @@
 //! The test format for connection pools (CMAP: "cmap-format").
 //!
-//! Each file runs against one of the host's servers. The pool under test belongs to an `Owner`, a
-//! topology whose monitors never connect, because files decide when the pool becomes ready and is
+//! Each file runs against suitable servers of the host. The pool under test belongs to an `Owner`,
+//! a topology whose monitors never connect, because files decide when the pool becomes ready and is
 //! cleared.
 
 mod event;
@@ -46,7 +46,7 @@ use crate::{
 /// The default time limit for events and threads.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Runs a file on each suitable single server of the host. Returns the environments of these
+/// Runs a file on each suitable standalone server of the host. Returns the environments of these
 /// servers.
 ///
 /// # Errors

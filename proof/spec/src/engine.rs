@@ -21,7 +21,7 @@ use crate::host::Host;
 
 pub use self::selection::{in_window, rtt, select};
 
-/// Runs a file of `server-discovery-and-monitoring/tests` against a running topology.
+/// Runs a file from `server-discovery-and-monitoring/tests` against a running topology.
 ///
 /// Also checks that the topology runs one check per server at a time, that events are numbered
 /// without gaps, that every heartbeat ends, and that no task or connection is left after closing.

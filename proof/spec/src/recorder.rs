@@ -10,7 +10,7 @@ use sdam_core::event::{Event, EventKind};
 use sdam_events::channel::EventStream;
 use sdam_transport::{clock::Clock, spawn::yield_now};
 
-/// The events of a client or a pool so far.
+/// The events that a client or a pool has published so far.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     stream: EventStream,
@@ -57,7 +57,7 @@ impl Recorder {
         matching.count()
     }
 
-    /// Records every event published so far. `pending` returns the number of undelivered events.
+    /// Records all events published so far. `pending` returns the number of undelivered events.
     pub(crate) async fn flush(&mut self, pending: impl Fn() -> usize) {
         loop {
             let is_delivered = pending() == 0;

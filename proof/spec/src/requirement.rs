@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 names! {
-    /// A kind of deployment. `runOnRequirements` uses the names in backquotes.
+    /// A kind of deployment, with its name in `runOnRequirements`.
     #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
     #[serde(rename_all = "lowercase")]
     pub enum Kind {
@@ -51,8 +51,8 @@ pub(crate) struct Requirement {
     _serverless: Option<Serverless>,
 }
 
-/// A file's permission to run on serverless deployments. There are none here, so files must not
-/// require one.
+/// The value of `serverless` in a file. There are no serverless deployments here, so `require` is
+/// not supported.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Serverless {

@@ -27,8 +27,8 @@ pub(crate) fn builder(options: Options, pools: &RecordingPools) -> Result<Topolo
     Ok(sdam::TopologyBuilder::new(judged(options)?).metadata(metadata).pools(pools.clone()))
 }
 
-/// Adds the detector of silent servers that the variable `SDAM_SPEC_DETECTOR` names to `options`.
-/// It must not affect the result of any file.
+/// Adds the detector of silent servers that the environment variable `SDAM_SPEC_DETECTOR` names. It
+/// must not affect the result of any file.
 ///
 /// # Errors
 ///

@@ -1,7 +1,8 @@
 //! Runs test files against a topology in single-threaded mode.
 //!
-//! There are no runtime and no tasks. As with blocking sockets, every operation advances the
-//! harness's clock and completes, so every future of the topology must be ready at its first poll.
+//! There is no runtime, and there are no tasks. As with blocking sockets, every operation advances
+//! the harness's clock and completes, so every future of the topology must be ready at its first
+//! poll.
 
 mod drive;
 mod harness;

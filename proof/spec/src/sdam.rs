@@ -1,5 +1,5 @@
-//! Server discovery and monitoring tests: replies and errors lead to descriptions, generations and
-//! events.
+//! Server discovery and monitoring tests. They check the descriptions, pool generations and events
+//! that result from replies and errors.
 //!
 //! A file is a script of phases. The code under test is a [`Subject`]: the topology's state
 //! machine, the whole deployment's state machine ([`pure`] runs both), or any other implementation
@@ -27,7 +27,7 @@ use serde_json::Value;
 
 use self::script::{Expectation, Phase, Response, Script};
 
-/// A running implementation of discovery and monitoring. Each method returns when all effects are
+/// A running implementation of discovery and monitoring. Its methods return when all effects are
 /// complete.
 pub trait Subject {
     /// Returns the current description.

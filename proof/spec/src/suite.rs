@@ -1,7 +1,7 @@
 //! The list of all suites.
 //!
-//! This table lists the rules that are tested only by the official files, by folder. Tests next to
-//! the code cite the other rules.
+//! This table lists rules that only the official files test, for each folder. Tests next to the
+//! code cite the other rules.
 //!
 //! | folder | rules |
 //! | --- | --- |
@@ -50,11 +50,11 @@ pub struct Suite {
     pub folder: Folder,
     /// The check without a runtime; `None` if the files need a running topology.
     pub pure: Option<Check>,
-    /// The check through the engine; `None` if the engine is not involved.
+    /// The check through the engine; `None` if the files do not concern the engine.
     pub engine: Option<HostedCheck>,
     /// The check on whole deployments; `None` if the files define the servers' replies.
     pub deployed: Option<DeployedCheck>,
-    /// The check in single-threaded mode; `None` if the mode is not involved.
+    /// The check in single-threaded mode; `None` if the files do not concern this mode.
     pub scan: Option<Check>,
     /// Returns whether a file applies to single-threaded mode.
     pub scan_covers: fn(&Value) -> bool,

@@ -11,7 +11,7 @@ use sdam_transport::{clock::Clock, runtime::Runtime, spawn::Task};
 
 /// A thread in a test. Its jobs may fail with `E`.
 ///
-/// It runs on the runtime of the code under test, so it is deterministic in the simulation.
+/// The thread runs on the runtime of the code under test, so it is deterministic in the simulation.
 #[derive(Debug)]
 pub(crate) struct Thread<E> {
     jobs: mpsc::UnboundedSender<BoxFuture<'static, Result<(), E>>>,
@@ -29,7 +29,7 @@ impl<E: Send + 'static> Thread<E> {
                 let result = job.await;
                 outcome = outcome.and(result);
             }
-            // The receiver is dropped if the test has failed in another place.
+            // The receiver is dropped if the test has already failed for another reason.
             let _ = sender.send(outcome);
         }));
         Self { jobs, end }

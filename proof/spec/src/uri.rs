@@ -1,7 +1,7 @@
 //! Tests of connection strings and their options.
 //!
-//! A case is a valid or invalid connection string, the presence of a warning, and the expected
-//! hosts, credentials and options. `null` asserts nothing.
+//! A case is a connection string and its expected validity, warning, hosts, credentials and
+//! options. `null` asserts nothing.
 
 use std::{net::Ipv4Addr, time::Duration};
 
@@ -201,8 +201,8 @@ fn to_json(value: &Value) -> Json {
         Value::List(items) => json!(items),
         Value::Properties(properties) => pairs(properties.iter()),
         Value::TagSets(sets) => sets.iter().map(|set| pairs(set.iter())).collect(),
-        // Values of other kinds do not occur in the files, so the result must not equal any value
-        // in them.
+        // Values of other kinds do not occur in the files, so return a value that equals none in
+        // them.
         other => json!({ "unknown": format!("{other:?}") }),
     }
 }

@@ -250,7 +250,7 @@ impl Deployment {
     }
 
     /// Installs `config` on the primary and distributes it. With `force`, any running member
-    /// accepts it, and the version jumps as in mongod.
+    /// accepts it, and the version increases by a large number, as in mongod.
     pub(crate) fn reconfigure(
         &mut self,
         mut config: SetConfig,

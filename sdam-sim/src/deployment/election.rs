@@ -26,8 +26,8 @@ impl Deployment {
         }
     }
 
-    /// Returns the reachable electable member with the highest priority, or the first of several. A
-    /// member `from` that hands over is not a candidate.
+    /// Returns the reachable electable member with the highest priority, or the first of several.
+    /// The member `from`, which hands over, is not a candidate.
     pub(crate) fn best_candidate(&self, from: Option<MemberId>) -> Option<MemberId> {
         let newest = |member| self.replica(member).map(|own| own.oplog.last().time);
         self.ids()
@@ -145,7 +145,7 @@ impl Deployment {
         self.timers.cancel(Timer::Election(member));
         self.timers.cancel(Timer::Takeover(member));
         self.timers.set(Timer::CatchUp(member), self.now + self.timing.catch_up);
-        // A new primary writes a no-op, which also starts its periodic no-ops.
+        // A new primary writes a no-op. This also starts its periodic no-ops.
         self.record_write(member);
         self.gossip(member);
     }
@@ -158,7 +158,8 @@ impl Deployment {
         }
     }
 
-    /// Makes a primary step down after an election timeout without contact to a majority.
+    /// Makes a primary step down after it has had no contact with a majority for an election
+    /// timeout.
     pub(super) fn check_majority(&mut self, member: MemberId) {
         let Some(own) = self.replica(member) else {
             return;

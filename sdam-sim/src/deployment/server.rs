@@ -262,7 +262,7 @@ impl Deployment {
         self.send(id, &request, bad == BadReply::MoreToCome, &body);
     }
 
-    /// Adds a fail point's write concern error and its labels to a reply.
+    /// Adds a fail point's write concern error, with its labels, to a reply.
     fn add_write_concern_error(
         &self,
         member: MemberId,

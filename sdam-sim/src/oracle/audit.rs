@@ -208,7 +208,7 @@ impl Audit {
         self.ensure(previous != new, Oracle::Continuity, || {
             format!("J-18: an event changes server {id} from {previous} to the same value")
         })?;
-        // The type PossiblePrimary appears only in topology descriptions, not in server events
+        // The type PossiblePrimary appears in topology descriptions, but not in server events
         // (J-19).
         if let Some(reported) = reported
             && previous.server_type != ServerType::PossiblePrimary

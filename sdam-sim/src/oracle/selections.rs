@@ -1,4 +1,4 @@
-//! Checks that the events of each selection pair up.
+//! Checks that the events of each selection are complete and in order.
 
 use std::{collections::BTreeMap, sync::Arc};
 

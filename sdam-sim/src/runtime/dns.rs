@@ -85,16 +85,16 @@ impl Dns<'_> {
     }
 
     /// Sets the TXT records of `name`, such as `cluster.sim.test`. The strings of each record are
-    /// joined. Without `records`, the name has no TXT records.
+    /// joined. If `records` is empty, the name has no TXT records.
     pub fn set_txt<'t>(&self, name: &str, records: impl IntoIterator<Item = &'t str>) {
         let records = records.into_iter().map(Into::into).collect();
         self.0.state().network.dns.txt.insert(key(name), records);
     }
 
     /// Publishes the deployment as `host`: an SRV record for each server in the deployment's
-    /// connection string, and a TXT record with its options, if any. Returns the connection string,
-    /// such as `mongodb+srv://cluster.sim.test/?tls=false`. It enables TLS if the members
-    /// [require](super::TlsServers::require) it.
+    /// connection string, and a TXT record with its options, if any. Returns an SRV connection
+    /// string, such as `mongodb+srv://cluster.sim.test/?tls=false`. The string enables TLS if the
+    /// members [require](super::TlsServers::require) TLS.
     ///
     /// Clients accept only servers in the parent domain of `host`, such as `a.sim.test`.
     pub fn publish(&self, host: &str, ttl: Duration) -> String {
@@ -149,7 +149,7 @@ fn key(name: &str) -> Box<str> {
 pub(super) struct DnsState {
     srv: BTreeMap<Box<str>, SrvRecords>,
     txt: BTreeMap<Box<str>, Vec<Box<str>>>,
-    /// The faults with their start times; `None` is the key for all other names.
+    /// The faults with their start times, keyed by name; the key `None` is for all other names.
     faults: BTreeMap<Option<Box<str>>, (Instant, DnsFault)>,
     lookups: BTreeMap<Box<str>, u64>,
 }

@@ -44,7 +44,7 @@ impl Queue {
         }
     }
 
-    /// Removes and returns a ready task, chosen at random by the seed.
+    /// Removes and returns a random ready task. The seed determines the choice.
     pub(super) fn next(&self) -> Option<u64> {
         let mut ready = self.lock();
         let count = ready.order.len() as u64;
@@ -88,7 +88,7 @@ impl Wake for TaskWaker {
     }
 }
 
-/// All live tasks. A task is removed from its slot while it is polled.
+/// All live tasks. The value is `None` while the task is polled.
 #[derive(Default)]
 pub(super) struct Tasks(Mutex<BTreeMap<u64, Option<Task>>>);
 

@@ -65,7 +65,7 @@ impl Proxies<'_> {
         }
     }
 
-    /// Resets the connections of the proxy at `address`.
+    /// Resets the connections to the proxy at `address`.
     pub fn reset(&self, address: &ServerAddress) {
         self.0.change(|state| state.reset_sockets(|socket| socket.goes_through(address)));
     }

@@ -1,4 +1,4 @@
-//! A connection of the program under test.
+//! Connections of the program under test.
 
 use std::{collections::VecDeque, task::Waker};
 
@@ -30,7 +30,7 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    /// Creates a connection to a proxy or, once [`server`](Self::server) is set, to a server.
+    /// Creates a connection to a proxy, or to a server once [`server`](Self::server) is set.
     pub(super) fn new(now: Instant, proxy: Option<ServerAddress>) -> Self {
         Self {
             server: None,

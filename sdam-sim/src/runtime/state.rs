@@ -77,7 +77,7 @@ impl SimState {
         UnixTime::from_millis(u64::try_from(millis).unwrap_or_default())
     }
 
-    /// Sets or renews a timer. Returns its id.
+    /// Creates a timer, or sets `timer` again. Returns the timer's id.
     pub(super) fn set_timer(&mut self, at: Instant, timer: Option<u64>, waker: &Waker) -> u64 {
         let number = timer.unwrap_or_else(|| self.next_number());
         self.timers.insert((at, number), waker.clone());
@@ -216,7 +216,7 @@ impl SimState {
         }
     }
 
-    /// Closes the connection at the end of the server or proxy.
+    /// Closes the server's or the proxy's end of the connection.
     pub(super) fn close_for_client(&mut self, id: u64) {
         let transmission = self.network.transmit(self.now(), id, Direction::ToClient, &[]);
         if let Transmission::Arrives(at) = transmission {

@@ -62,7 +62,7 @@ impl Certificate {
         self
     }
 
-    /// Sets the first and the last instant of validity.
+    /// Sets the first and the last instant at which the certificate is valid.
     #[must_use]
     pub fn valid(mut self, not_before: Instant, not_after: Instant) -> Self {
         (self.not_before, self.not_after) = (not_before, not_after);
@@ -163,7 +163,7 @@ impl TlsServers<'_> {
         self.with(|tls| tls.server(member).certificate = Some(certificate));
     }
 
-    /// Sets the certificate of `member` to one for its own name that never expires.
+    /// Gives `member` a certificate for its own name that never expires.
     pub fn renew_certificate(&self, member: MemberId) {
         self.with(|tls| tls.server(member).certificate = None);
     }

@@ -36,12 +36,12 @@ pub struct Traffic {
 pub(super) enum Tap {
     /// The SOCKS5 handshake comes next.
     Opening(Opening),
-    /// A record, or the rest of its header, comes next.
+    /// A TLS record, or the rest of its header, comes next.
     Header {
         bytes: Vec<u8>,
         first: bool,
     },
-    /// The next bytes are this many bytes of a record's payload.
+    /// This many bytes of a record's payload come next.
     Payload(usize),
     PlainText,
 }

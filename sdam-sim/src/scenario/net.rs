@@ -13,7 +13,7 @@ use crate::{
     runtime::{DnsFault, Latency, ProxyFault, Sim, TlsFault},
 };
 
-/// A fault of the network between the program and the deployment.
+/// A fault in the network between the program and the deployment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NetFault {
@@ -27,7 +27,7 @@ pub enum NetFault {
     /// Every new connection to the member is reset after this many bytes from the member; `None`
     /// turns this off.
     ResetAfter(Target, Option<usize>),
-    /// Look-ups of a name, or of all names if `None`, have this fault; `None` ends it.
+    /// Look-ups of a name (of all names if `None`) have this fault. A fault of `None` ends it.
     Dns(Option<Box<str>>, Option<DnsFault>),
     /// The SRV records of a name change.
     Srv {
@@ -58,11 +58,11 @@ pub enum NetFault {
 pub enum CertificateChange {
     /// The certificate expires immediately.
     Expire,
-    /// The certificate is replaced by one for the server's own name that never expires.
+    /// The certificate is replaced with one for the server's own name that never expires.
     Renew,
     /// The certificate becomes valid for this host only.
     Name(Box<str>),
-    /// The certificate is replaced by one that this authority issued.
+    /// The certificate is replaced with one that this authority issued.
     Issuer(Box<str>),
 }
 
@@ -166,7 +166,7 @@ fn dns_word(fault: Option<DnsFault>) -> String {
     }
 }
 
-/// Returns the member that `target` currently denotes.
+/// Returns the member to which `target` currently refers.
 fn resolve(sim: &Sim, target: Target) -> Result<MemberId, ActionError> {
     let status = sim.status();
     let found = match target {

@@ -1,4 +1,4 @@
-//! Tests of scenarios as text and in a simulated world.
+//! Tests of parsing and formatting scenarios, and of running them.
 
 use sdam_core::{
     address::ServerAddress,

@@ -57,7 +57,8 @@ impl Builder {
         Self::new(Kind::Sharded, mongoses)
     }
 
-    /// Describes this many mongoses behind a load balancer, which is the only listener.
+    /// Describes this many mongoses behind a load balancer. Only the load balancer listens on a
+    /// port.
     pub fn load_balanced(mongoses: u16) -> Self {
         Self::new(Kind::LoadBalanced, mongoses)
     }

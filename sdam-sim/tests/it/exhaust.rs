@@ -106,7 +106,8 @@ fn m_22_an_error_ends_the_stream() {
     let mut fixture = Fixture::replica_set(3);
     let (connection, _) = stream(&mut fixture, 1000);
     fixture.run("failpoint 0 commands=hello times=1 code=91");
-    // The pending request was accepted before the fail point was set, so it does not fail.
+    // The server accepted the pending request before the fail point was set, so the request does
+    // not fail.
     fixture.advance_millis(1000);
     assert!(fixture.receive(connection).more_to_come);
     let error = fixture.receive(connection);

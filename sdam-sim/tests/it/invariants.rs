@@ -13,7 +13,7 @@ use crate::support::{Fixture, addresses};
 
 const MEMBERS: u16 = 5;
 
-/// Draws a random action, written as a line of a script.
+/// Draws a random action, and returns it as a line of text.
 fn draw(rng: &mut Rng) -> String {
     let member = rng.below(u64::from(MEMBERS));
     let other = rng.below(u64::from(MEMBERS));

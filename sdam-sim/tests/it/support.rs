@@ -188,7 +188,7 @@ impl Fixture {
         self.advance(Duration::from_millis(millis));
     }
 
-    /// Applies the action written in a line of a script.
+    /// Applies the action that `line` describes.
     pub(crate) fn run(&mut self, line: &str) {
         let action: Action = line.parse().unwrap();
         let outputs = self.deployment.apply(self.now, &action).unwrap();

@@ -33,7 +33,7 @@ const TIMING: &str = "(timing)";
 /// One difference between the simulated server and the real one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Aspect {
-    /// A field as a dotted path, or one of `(flags)`, `(order)`, `(timing)`, `(replies)`.
+    /// The dotted path of a field, or `(flags)`, `(order)`, `(timing)` or `(replies)`.
     pub(crate) path: String,
     pub(crate) real: Option<String>,
     pub(crate) simulated: Option<String>,

@@ -34,7 +34,7 @@ pub(crate) enum Framing {
 pub(crate) enum Timing {
     /// The reply came too soon for the server to have waited.
     Immediate,
-    /// The reply came no sooner than about [`AWAIT`].
+    /// The reply came after about [`AWAIT`] or later.
     Waited,
 }
 

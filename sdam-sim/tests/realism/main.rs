@@ -63,7 +63,8 @@ mod tests {
         assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
     }
 
-    /// Returns the differences that are not listed, and the listed ones that no longer exist.
+    /// Returns the differences that are not listed, and the listed differences that no longer
+    /// exist.
     fn check(version: Version, real: &dyn Servers, simulated: &dyn Servers) -> Vec<String> {
         let mut found = Vec::new();
         for kinds in [ServerKind::Standalone, ServerKind::Primary, ServerKind::Secondary] {
@@ -81,8 +82,8 @@ mod tests {
             for (own, other) in real_cases.iter().zip(&simulated_cases) {
                 let run = || compare(&own.run(real), &other.run(simulated));
                 let mut aspects = run();
-                // On a loaded machine, replies are late only sometimes. A server that waits is late
-                // each time.
+                // On a loaded machine, replies are only sometimes late. Replies from a server that
+                // waits are late each time.
                 for _ in 0..ATTEMPTS {
                     if aspects.iter().any(Aspect::is_of_time) {
                         let again = run();

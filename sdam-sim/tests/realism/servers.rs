@@ -19,7 +19,7 @@ pub(crate) trait Servers {
 
     fn members(&self) -> Vec<SocketAddr>;
 
-    /// Returns the server's reply to legacy hello, sent as OP_MSG.
+    /// Returns the server's reply to a legacy hello that is sent as OP_MSG.
     fn hello(&self, address: SocketAddr) -> Document {
         let mut server = Conversation::open(address).unwrap();
         server.call(&doc! { "isMaster": 1, "$db": "admin" })

@@ -1,4 +1,4 @@
-//! A page of the catalogue, which contains prose, and rules with their proofs.
+//! Pages of the catalogue, which contain prose, and rules with their proofs.
 
 use super::citations::Citations;
 

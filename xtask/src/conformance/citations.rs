@@ -100,7 +100,7 @@ impl Citations {
         self.named.iter().map(|(rule, place)| (&**rule, &**place))
     }
 
-    /// Returns the function to which a line belongs, as part of its doc comment or its body.
+    /// Returns the function to whose doc comment or body a line belongs.
     fn function<'t>(&self, lines: &[&'t str], index: usize) -> Option<&'t str> {
         let is_about_next = |line: &&&str| {
             let line = line.trim_start();

@@ -40,9 +40,10 @@ struct Section {
 #[serde(deny_unknown_fields)]
 struct Case {
     name: String,
-    /// The connection string. A name in braces is replaced by a server or a file.
+    /// The connection string. A name in braces is replaced with a server's address or the path of a
+    /// file.
     uri: String,
-    /// Strings that our error must contain; empty if our client must connect.
+    /// Strings that our client's error must contain; empty if our client must connect.
     #[serde(default)]
     sdam: Vec<String>,
     /// Strings that PyMongo's error must contain; empty if PyMongo must connect.
@@ -128,7 +129,7 @@ fn check(outcome: Option<&str>, expected: &[String]) -> Result<(), String> {
     }
 }
 
-/// Connects with each connection string by running the example program, concurrently.
+/// Runs the example program `connect` with each connection string, several at a time.
 fn connect_all(parts: &Parts, uris: &[String], connect: &Path) -> Result<Vec<Outcome>> {
     let dns = parts.dns.address().to_string();
     let mut outcomes = Vec::new();

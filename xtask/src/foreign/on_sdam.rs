@@ -1,5 +1,5 @@
-//! `cargo xtask foreign rust-driver-on-sdam`: the official Rust driver with our `sdam` in place of
-//! its own.
+//! `cargo xtask foreign rust-driver-on-sdam`: tests the official Rust driver with our `sdam` in
+//! place of its own `sdam` module.
 
 mod checks;
 mod driver;

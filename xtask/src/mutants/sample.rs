@@ -34,7 +34,7 @@ const SUBJECTS: &[Subject] = &[
         own: &["--lib", "--test=simulated"],
         slow: &["concurrent_writes", "backpressure", "properties"],
     },
-    // The suite for pools is tested with the faulty pools in sdam-pool.
+    // The conformance suite for pools is tested with the faulty pools in sdam-pool.
     Subject {
         package: "sdam-transport",
         own: &["--lib", "--package=sdam-pool", "--test=conformance"],
@@ -131,7 +131,7 @@ impl Subject {
             .env("CARGO_TARGET_DIR", root().join("target/mutants-build"))
             .env("CARGO_PROFILE_DEV_DEBUG", "0")
             .env("SDAM_SPEC_CORPUS", corpus)
-            // A case that failed on one mutant must not be tried first on the next one.
+            // Proptest must not try a case that failed on one mutant first on the next mutant.
             .env("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "true");
         command
     }

@@ -18,11 +18,11 @@ use sdam_transport::runtime::Runtime;
 const USER: &str = "ada";
 const PASSWORD: &str = "lovelace";
 
-/// The releases of simulated deployments, where waiting takes no real time.
+/// The releases in simulations. There can be many, because waiting takes no real time there.
 const RELEASES: &[ServerVersion] = ServerVersion::SERIES.split_at(2).1;
 
 /// Returns the environments on loopback TCP. The releases are the newest one, one without
-/// streaming, and one between them for a command that neither of the two supports.
+/// streaming, and one in between for a command that neither of these supports.
 pub(super) fn served() -> Vec<Environment> {
     let mut served = environments(&[ServerVersion::V4_2, ServerVersion::V8_0]);
     served.push(Environment {

@@ -41,12 +41,12 @@ pub(crate) struct Report {
     suites: Vec<String>,
     runtimes: Vec<&'static str>,
     cells: Vec<(String, &'static str, Cell)>,
-    /// The tests that are never run: a line for each file and reason.
+    /// The tests that are never run, with one line for each file and reason.
     left_out: Vec<String>,
 }
 
 impl Report {
-    /// Adds the tests in a file that are never run, because they do not concern single commands.
+    /// Adds those tests in a file that are never run, because they do not concern single commands.
     pub(crate) fn leave_out(&mut self, suite: &str, file: &File) {
         let mut reasons = BTreeMap::<_, Vec<_>>::new();
         for (test, reason) in excluded(&file.json) {

@@ -38,7 +38,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// The seed of the task order in the simulated column.
 const SEED: u64 = 1;
 
-/// A column of the table, which stands for the code that runs the files.
+/// A column of the report's table: the code that runs the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Column {
     /// Functions and state machines only.
@@ -195,7 +195,7 @@ pub(crate) fn run(column: Column, jobs: &Arc<Vec<Job>>) -> Vec<Cell> {
                 files.map(move |file| (suite, file))
             });
             let mut files: Vec<_> = files.enumerate().collect();
-            // Start with the longest files, so that no long file is the last to end.
+            // Start with the longest files, so that a long file is not the last one to run.
             files.sort_by_cached_key(|(_, (_, file))| Reverse(file.json.to_string().len()));
             loop {
                 let place = next.fetch_add(1, Ordering::Relaxed);
@@ -235,8 +235,8 @@ fn check(
 }
 
 /// Collects the results of files, which are numbered across all jobs. If no result arrives within
-/// the time limit, the first file without a result has failed, and the other ones have an unknown
-/// outcome.
+/// the time limit, the first file without a result has failed, and the outcome of the others is
+/// unknown.
 pub(super) fn collect(
     jobs: &[Job],
     limit: Duration,

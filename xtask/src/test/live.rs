@@ -29,7 +29,7 @@ enum Outcome {
         time: Duration,
     },
     Failed,
-    /// The server is not available, for this reason.
+    /// The combination was not tested, because no server is available, for this reason.
     Skipped(String),
 }
 
@@ -89,7 +89,7 @@ pub(super) fn is_required() -> bool {
 /// missing server is a failure.
 ///
 /// # Errors
-/// If a combination failed. All are run first.
+/// If any combination failed. The others are still run.
 pub(super) fn run(combinations: &[Combination], required: bool) -> Result<()> {
     let tests = built(PACKAGE, ["--test", "live"], "live")?;
     let mut bad = 0;

@@ -95,7 +95,7 @@ fn fault(subject: &str) -> Option<String> {
     ))
 }
 
-/// Returns whether `text` begins with the whole word `word`.
+/// Returns whether `text` begins with `word` as a complete word.
 fn begins_with(text: &str, word: &str) -> bool {
     text.strip_prefix(word)
         .is_some_and(|rest| !rest.starts_with(|next: char| next.is_alphanumeric() || next == '_'))

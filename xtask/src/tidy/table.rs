@@ -32,8 +32,8 @@ pub(super) fn check(violations: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
-/// Returns the files in the first column of a crate's table. All files in a row are in the folder
-/// of the first one.
+/// Returns the files in the first column of a crate's table. The files in a row are in the same
+/// folder as the first one.
 fn named(text: &str, name: &str) -> BTreeSet<String> {
     let heading = format!("## Files of `{name}`\n");
     let (_, section) = text.split_once(&heading).unwrap_or_default();

@@ -83,7 +83,7 @@ impl Application {
         }
     }
 
-    /// Checks out a connection, or gives up early.
+    /// Checks out a connection, or gives up before the pool's timeout.
     async fn check_out(&mut self, pool: &Pool, limit: Duration) -> Option<PooledConnection> {
         let began = self.clock.now();
         let give_up = match self.rng.below(4) {

@@ -1,4 +1,4 @@
-//! P6: checks are neither too early nor too late.
+//! Invariant P6: no check comes too early or too late.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -16,11 +16,12 @@ use sdam_sim::oracle::{Oracle, Violation};
 const MIN_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The maximum number of checks of a server per second, even if it continually pushes replies or
-/// breaks connections: a burst, the checks that may follow it, and checks after a pause.
+/// breaks connections. It allows for a burst, the checks that may follow it, and checks after a
+/// pause.
 const MAX_PER_SECOND: usize = 50 + 20 + 10;
 
-/// From this number of checks per second without a pause, a retry may be delayed. It is about the
-/// number of checks that a burst regains within the shortest pause.
+/// The number of checks per second without a pause above which a retry may be delayed. It is about
+/// the number of checks that the rate limit allows again after the shortest pause.
 const UNPAUSED: usize = 8;
 
 /// The state of a server's checks.
@@ -28,9 +29,9 @@ struct Checks {
     /// The time at which the running check started, the last one ended, or the server was added.
     since: Instant,
     state: State,
-    /// True if the type of the server is known, from checks or other sources.
+    /// True if the server's type is known, from checks or other sources.
     known: bool,
-    /// The time at which an operation's network error must have cancelled the running check.
+    /// The time of an operation's network error, which must cancel the running check.
     cancelled: Option<Instant>,
     /// The start times of the checks in the last second.
     recent: Vec<Instant>,
@@ -55,8 +56,7 @@ struct Cadence<'o> {
     /// True for a single-threaded client, which checks servers only for selections.
     scans: bool,
     servers: BTreeMap<ServerId, Checks>,
-    /// The waiting selections. `waiting_since` is the time of the first since the list was last
-    /// empty.
+    /// The waiting selections. `waiting_since` is the time at which the list became non-empty.
     waiters: Vec<Arc<Selection>>,
     waiting_since: Instant,
     /// The server for which an operation just reported an error. If the error clears the pool, it
@@ -64,8 +64,8 @@ struct Cadence<'o> {
     cancelling_error_on: Option<ServerId>,
 }
 
-/// Checks when every server was checked. For a client that `scans`, only two rules apply: the
-/// minimum interval, and the cooldown after a network error (SDAM: "cooldownMS").
+/// Checks the times at which servers were checked. For a client that `scans`, only two rules apply:
+/// the minimum interval, and the cooldown after a network error (SDAM: "cooldownMS").
 pub(crate) fn check(events: &[Event], options: &Options, scans: bool) -> Result<(), Violation> {
     let mut cadence = Cadence {
         options,

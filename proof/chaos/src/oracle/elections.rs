@@ -1,4 +1,4 @@
-//! P2: a recorded election is replaced only by a newer one.
+//! Invariant P2: the newest known election is replaced only by a newer one.
 
 use sdam_core::event::{Event, EventKind};
 use sdam_model::election::violation;

@@ -12,7 +12,7 @@ use sdam_sim::oracle::{Oracle, Violation};
 
 use crate::record::{RunRecord, lock};
 
-/// The state of a connection according to its events.
+/// The state of a connection, derived from its events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Pending,

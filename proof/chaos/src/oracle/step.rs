@@ -17,7 +17,7 @@ use crate::{
     record::{RunRecord, Topology, Waiting, lock},
 };
 
-/// The maximum number of polls per task and second of virtual time.
+/// The maximum number of polls per task in a second of virtual time.
 const POLLS_PER_TASK: u64 = 600;
 /// The maximum number of timers of an engine task: its own and those of one operation.
 const TIMERS: usize = 4;
@@ -171,7 +171,7 @@ impl<'w> StepOracle<'w> {
     }
 }
 
-/// Checks P1, P3, P7 for pools, and the round-trip times.
+/// Checks the primaries (P1), the pools (P3 and P7) and the round-trip times in a description.
 pub(crate) fn check_description(record: &RunRecord, description: &TopologyDescription) {
     if let Some(message) = one_primary(description) {
         record.violated(Oracle::OnePrimary, message);

@@ -1,4 +1,4 @@
-//! P8: the description that the client should reach after all faults are healed.
+//! Invariant P8: after all faults are healed, the client's description becomes correct.
 
 use std::collections::BTreeMap;
 
@@ -92,7 +92,7 @@ impl Truth {
         sim.status().members.iter().all(is_up)
     }
 
-    /// Returns the difference between the client's description and the true state.
+    /// Returns the first difference between the client's description and the true state.
     pub(crate) fn differs_from(&self, description: &TopologyDescription) -> Option<String> {
         // Only a primary's reply removes members, so without a primary the client may know more.
         let all = self.topology_type != TopologyType::ReplicaSetNoPrimary;

@@ -18,7 +18,7 @@ pub struct Access {
     pub tls: bool,
     /// The proxy that the client uses, if any.
     pub proxy: ProxyUse,
-    /// True if the client finds the mongoses of a sharded cluster by SRV records.
+    /// True if the client finds the mongoses of a sharded cluster through SRV records.
     pub srv: bool,
 }
 
@@ -30,7 +30,7 @@ pub enum ProxyUse {
     None,
     /// A proxy without authentication.
     Anonymous,
-    /// A proxy that requires user name and password.
+    /// A proxy that requires a user name and a password.
     Login,
 }
 

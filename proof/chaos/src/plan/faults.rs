@@ -216,8 +216,8 @@ impl FaultGenerator<'_> {
             3 => self.step(Action::Kill(Target::Primary)),
             4 => self.step(Action::Shutdown(Target::Primary)),
             5 => {
-                // Thaws a random member. It may not be the frozen one, which is unknown here;
-                // thawing another has no effect.
+                // Thaws a random member, because it is not known here which one is frozen. Thawing
+                // another has no effect.
                 self.step(Action::Freeze(Target::Primary));
                 let member = self.member();
                 self.step(Action::Thaw(member.into()));

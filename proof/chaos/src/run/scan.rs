@@ -1,4 +1,4 @@
-//! Runs of single-threaded clients, with one application and no tasks. The same rules apply.
+//! Runs of single-threaded clients, with one application and no tasks. The same invariants apply.
 
 use std::{sync::Arc, time::Duration};
 
@@ -115,7 +115,8 @@ impl Client<'_> {
         drawn.reported(self.record, server, outcome, expected);
     }
 
-    /// Checks P1, P3 and P7 between the calls, when no other code can observe the client.
+    /// Checks invariants of the description and the pools (P1, P3, P7) between calls, when no other
+    /// code can observe the client.
     fn check(&self) {
         let description = self.topology.description();
         check_description(self.record, &description);
@@ -129,7 +130,7 @@ impl Client<'_> {
         }
     }
 
-    /// Checks P8: scans discover the true state once no server is in its cooldown.
+    /// Checks that scans discover the true state once no server is in its cooldown (P8).
     async fn converge(&mut self, plan: &Plan) -> Result<(), Violation> {
         let limit = plan.convergence_limit() + COOLDOWN;
         let mut convergence = Convergence::begin(plan, self.sim, self.record, limit);

@@ -11,7 +11,7 @@ use std::{
 
 const SHARDS: usize = 64;
 
-/// The keys of all known states, in shards with a lock each.
+/// The keys of all known states, in shards, each with its own lock.
 pub(super) struct Known {
     shards: Vec<Mutex<HashSet<u128, BuildHasherDefault<OwnHash>>>>,
     len: AtomicUsize,
@@ -44,7 +44,7 @@ impl Known {
     }
 }
 
-/// Passes a key through as its own hash, because keys are hashes already.
+/// Uses the key itself as the hash, because keys already are hashes.
 #[derive(Default)]
 pub(super) struct OwnHash(u64);
 

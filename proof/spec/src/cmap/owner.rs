@@ -1,4 +1,4 @@
-//! The topology of a pool under test, controlled by the test.
+//! The topology that owns the pool under test. The test controls it.
 
 use std::{future, sync::Arc, time::Duration};
 
@@ -154,8 +154,8 @@ impl Owner {
         Ok(())
     }
 
-    /// Clears the pool. A check that timed out does so if connections in use must be interrupted,
-    /// otherwise a failed operation.
+    /// Clears the pool: through a check that times out if connections in use must be interrupted,
+    /// otherwise through a failed operation.
     pub(super) fn clear(&self, interrupts: bool) -> Result<(), String> {
         let text = "the test clears the pool";
         if interrupts {

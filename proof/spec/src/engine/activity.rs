@@ -28,7 +28,7 @@ struct Counts {
 }
 
 impl Activity {
-    /// Waits until every task is waiting for an external event.
+    /// Waits until all tasks are waiting for external events.
     pub fn settled(&self) -> impl Future<Output = ()> + Send + use<> {
         let counts = Arc::clone(&self.counts);
         poll_fn(move |cx| {
@@ -46,7 +46,7 @@ impl Activity {
         lock(&self.counts).alive.unsigned_abs()
     }
 
-    /// Returns a spawner that counts its tasks here and runs them on `inner`.
+    /// Returns a spawner that runs tasks on `inner` and counts them in this value.
     pub fn watch(&self, inner: Arc<dyn Spawner>) -> WatchedSpawner {
         WatchedSpawner { activity: self.clone(), inner }
     }
@@ -100,8 +100,8 @@ struct Status {
 }
 
 struct State {
-    /// True if the task was woken and will run. It counts as busy for this, and once more while it
-    /// runs.
+    /// True if the task was woken and will be polled. It counts as busy until then, and once more
+    /// while it is polled.
     is_woken: bool,
     is_running: bool,
     has_ended: bool,

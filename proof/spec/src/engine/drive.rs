@@ -58,8 +58,8 @@ pub(super) fn drive_to(
     Ok(topology)
 }
 
-/// Makes the server at `address` reply as a member of the set, and then as a server outside any
-/// set.
+/// Makes the server at `address` reply as a member of the set, and then as a server that is not in
+/// a set.
 fn join_and_leave(
     harness: &Harness<'_>,
     address: &ServerAddress,
@@ -80,8 +80,8 @@ fn join_and_leave(
     harness.answer(address, Some(&standalone_hello(25)?))
 }
 
-/// Plans the steps. Every check begins one round trip before its update. Updates are relative to
-/// `zero`.
+/// Plans the steps. Every check begins one round trip before its update. The update times in
+/// `target` are relative to `zero`.
 fn steps(target: &TopologyDescription, zero: Instant) -> Result<Vec<Step>, String> {
     let members = members(target);
     let mut steps = Vec::new();

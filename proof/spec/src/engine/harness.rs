@@ -75,7 +75,7 @@ impl<'h> Harness<'h> {
         self.host.block_on(self.settled());
     }
 
-    /// Waits like [`settle`](Self::settle), for code that already runs on the host.
+    /// Waits as [`settle`](Self::settle) does, for code that already runs on the host.
     pub(super) fn settled(&self) -> impl Future<Output = ()> + Send + use<> {
         self.activity.settled()
     }

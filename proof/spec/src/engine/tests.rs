@@ -1,4 +1,4 @@
-//! Tests that the harness detects when tasks are idle, and wrong expectations.
+//! Tests that the harness detects idle tasks, and that wrong expectations fail.
 
 use std::{
     sync::{

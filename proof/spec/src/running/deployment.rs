@@ -25,7 +25,7 @@ pub(crate) fn with_seeds(options: Options, target: &TopologyDescription) -> Opti
     }
 }
 
-/// Returns the addresses of the servers of `target`.
+/// Returns the addresses of the servers in `target`.
 pub(crate) fn members(target: &TopologyDescription) -> Vec<ServerAddress> {
     let servers = target.servers().iter();
     servers.map(|server| server.address.clone()).collect()
@@ -33,8 +33,9 @@ pub(crate) fn members(target: &TopologyDescription) -> Vec<ServerAddress> {
 
 /// Returns additional seeds that are needed to reach the target description, but are not in it.
 ///
-/// A topology has no servers left if its seeds, at least two, turn out to be standalone servers. A
-/// server becomes a possible primary only if another server names it as the primary.
+/// If a topology has at least two seeds and all turn out to be standalone servers, it has no
+/// servers left. A server becomes a possible primary only if another server names it as the
+/// primary.
 pub(crate) fn extra_seeds(target: &TopologyDescription) -> Vec<ServerAddress> {
     let number = match target.servers() {
         [] => 2,

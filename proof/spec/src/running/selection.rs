@@ -1,4 +1,4 @@
-//! The expected results of selections in both modes, multi-threaded and single-threaded.
+//! Checks of selections that apply to both modes, multi-threaded and single-threaded.
 
 use std::{
     collections::BTreeSet,

@@ -1,4 +1,4 @@
-//! The clock and servers for one topology, whose futures are never pending.
+//! The clock and servers for one topology. Its futures are never pending.
 
 use std::{future::Future, sync::Arc, time::Duration};
 

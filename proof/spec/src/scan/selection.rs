@@ -61,7 +61,7 @@ pub fn select(file: &Value) -> Result<(), String> {
 }
 
 /// Checks that a server in the window is selected, or that the selection fails in time and for the
-/// right reason. The last scan has just ended. A scan takes the time `scan`.
+/// right reason. The last scan has just ended; `scan` is the duration of a scan.
 pub(super) fn check_timeout(
     topology: &mut ScanTopology,
     scan: Duration,

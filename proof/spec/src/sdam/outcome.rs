@@ -18,8 +18,8 @@ use crate::fields::read;
 /// The fields of a description, as written in a file.
 pub(super) type Fields = Map<String, Value>;
 
-/// Compares a topology with its expected description, which has the servers in a map by address or
-/// in a list.
+/// Compares a topology with its expected description, which contains the servers as a map or a
+/// list.
 pub(super) fn compare_topology(
     expected: &Fields,
     topology: &TopologyDescription,

@@ -1,4 +1,4 @@
-//! The format of the discovery and monitoring files.
+//! The format of the discovery and monitoring test files.
 
 use bson::Document;
 use sdam_core::{

@@ -1,4 +1,4 @@
-//! The formats of the server selection files.
+//! The formats of the server selection test files.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

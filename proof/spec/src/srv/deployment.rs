@@ -1,4 +1,4 @@
-//! Clients of simulated deployments, which they reach through the seeds.
+//! Clients that discover simulated deployments from seeds.
 
 use std::{collections::BTreeSet, time::Duration};
 

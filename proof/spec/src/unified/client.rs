@@ -131,7 +131,7 @@ impl Client {
         }
     }
 
-    /// Adds a wrapping library to the metadata that new connections send.
+    /// Adds a library to the metadata that new connections send.
     pub(super) fn append_metadata(&self, info: &DriverInfoOptions) -> Result<(), String> {
         let mut library = DriverInfo::new(&info.name);
         if let Some(version) = &info.version {
@@ -181,7 +181,7 @@ impl Client {
 
 /// Returns whether a test observes `event`.
 fn is_recorded(observed: Interest, event: &EventKind) -> bool {
-    // The topology publishes every clear, but tests expect only events for clears that pause a
+    // The topology publishes every clear, but tests expect events only for clears that pause a
     // pool.
     let is_published = !matches!(event, EventKind::PoolCleared { clear, .. } if clear.was_paused);
     observed.contains(event.name()) && is_published

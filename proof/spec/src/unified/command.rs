@@ -1,4 +1,4 @@
-//! The commands for helper methods, and the results from the replies.
+//! The commands that helper methods run, and the results that are read from the replies.
 
 use std::time::Duration;
 
@@ -81,8 +81,8 @@ impl Method {
             if let Some((_, target @ Bson::String(_))) = body.iter_mut().next()
                 && target.as_str() == Some("$")
             {
-                // On a database or client, commands such as `aggregate` have the target 1 in place
-                // of a collection.
+                // On a database or client, commands such as `aggregate` have the value 1 instead of
+                // a collection.
                 *target = match scope {
                     Scope::Client | Scope::Database => Bson::Int32(1),
                     Scope::Collection(name) => name.into(),

@@ -15,7 +15,7 @@ use super::{
     outcome::Failure,
 };
 
-/// An open cursor. Behind a load balancer it keeps its connection until it is closed.
+/// An open cursor. Behind a load balancer, a cursor keeps its connection until it is closed.
 pub(super) struct Cursor {
     driver: Arc<Driver>,
     database: String,

@@ -1,4 +1,4 @@
-//! Execution of commands by the client under test.
+//! Runs commands with the client under test.
 
 use std::{
     error::Error,
@@ -86,7 +86,7 @@ impl Driver {
         Ok(pinned)
     }
 
-    /// Runs the command, on `connection` if there is one, and returns its reply.
+    /// Runs the command on `connection`, if given, and returns its reply.
     pub(super) async fn run_on(
         &self,
         connection: Option<&mut PinnedConnection>,
@@ -186,8 +186,8 @@ pub(super) fn session_id(name: &str) -> Document {
 }
 
 impl Failure {
-    /// Returns the error of a single write, or the write concern error, in the reply to a
-    /// successful command.
+    /// Returns the single write's error or the write concern error in the reply to a successful
+    /// command.
     fn of_write(reply: &CommandReply) -> Option<Self> {
         let concern = reply.write_concern_error();
         let labels = concern.map(|error| error.labels().map(str::to_owned));

@@ -125,7 +125,7 @@ impl Options {
         }
     }
 
-    /// Applies those options to a command that its kind supports.
+    /// Applies to a command those options that are valid for its kind.
     pub(super) fn apply(&self, request: &mut Request) {
         let concern = match request.kind {
             Kind::Read => ("readConcern", &self.read_concern),
@@ -162,8 +162,8 @@ pub(super) struct LogLevels {
     topology: Severity,
 }
 
-/// The maximum length of logged documents. No document is longer, because truncated documents could
-/// not be compared (unified test format: "observeLogMessages").
+/// The maximum length of logged documents. It is longer than any document, because truncated
+/// documents could not be compared (unified test format: "observeLogMessages").
 const MAX_DOCUMENT_LENGTH: usize = 10_000;
 
 impl LogLevels {

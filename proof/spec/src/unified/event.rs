@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{command::to_json, matching::Expected};
 
-/// The format's name for an event, which has a lowercase first letter and the suffix `Event`.
+/// The name of an event. The format writes it with a lowercase first letter and the suffix `Event`.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(try_from = "String")]
 pub(super) struct ObservedEvent(pub(super) EventName);

@@ -1,7 +1,7 @@
 //! The unified test format: files and tests.
 //!
-//! Only features that the files use are defined. Any other field, operation, entity or event is an
-//! error that names it.
+//! Only features that the files use are defined. Any other field, operation, entity or event causes
+//! an error that names it.
 
 use bson::Document;
 use serde::{
@@ -119,8 +119,8 @@ impl Test {
         self.fail_points().any(blocks)
     }
 
-    /// Returns an option in the test that drivers need not support. The files say that drivers that
-    /// do not support it skip the test (CMAP: "Deprecated Options").
+    /// Returns an option in the test that drivers need not support. According to the files, drivers
+    /// that lack the option skip the test (CMAP: "Deprecated Options").
     pub(super) fn optional_option(&self) -> Option<&str> {
         let calls = self.operations.iter().map(|operation| &operation.call);
         let entities = calls.filter_map(|call| match call {

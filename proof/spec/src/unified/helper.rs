@@ -20,7 +20,7 @@ pub(super) enum Kind {
     Generic,
 }
 
-/// The result of a helper, as far as tests compare it.
+/// The part of a helper's result that tests compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     /// The documents returned by a cursor.
@@ -42,8 +42,8 @@ pub(super) enum Answer {
 /// The helpers: name, kind of command, kind of result, command, and arguments.
 ///
 /// In the command, `$` is the target: a collection, or 1 for a database or a client. A result `.n`
-/// is the field `n` of the reply. An argument sets the field of the same name; one of the form
-/// `a>b.0.c` sets the field `c` of the first item of `b`.
+/// is the field `n` of the reply. An argument sets the field of the same name; an argument of the
+/// form `a>b.0.c` sets the field `c` of the first item of `b`.
 const HELPERS: &str = r#"
 aggregate | read | documents | {"aggregate":"$","cursor":{}} | pipeline batchSize>cursor.batchSize maxTimeMS
 count | read | .n | {"count":"$"} | filter>query maxTimeMS
@@ -148,7 +148,7 @@ pub(super) fn command(name: &str, arguments: Map<String, Value>) -> Result<(Step
     Ok((Step { kind, body }, answer))
 }
 
-/// Sets the field at `path`; `+` appends the items of an array.
+/// Sets the field at `path`. The key `+` appends the items of `value` to an array.
 fn place(target: &mut Bson, path: &str, value: Bson) -> Option<()> {
     let (key, rest) = match path.split_once('.') {
         Some((key, rest)) => (key, Some(rest)),

@@ -1,4 +1,4 @@
-//! The entities of a running test, and the execution of operations on them.
+//! The entities of a running test. Operations are performed on them.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -81,7 +81,7 @@ impl<'t> Runner<'t> {
         Ok(())
     }
 
-    /// Performs an operation and compares its outcome.
+    /// Performs an operation, and compares its outcome with the expected one.
     pub(super) async fn run(&mut self, operation: &Operation) -> Result<(), String> {
         let outcome = match &operation.call {
             Call::Runner(call) => self.perform(call).await.and(Ok(Ok(Value::Null))),
@@ -255,7 +255,7 @@ impl<'t> Runner<'t> {
         Ok(execution.boxed())
     }
 
-    /// Returns the commands for a method call on `object`, which is a collection, a database or a
+    /// Returns the requests for a method call on `object`, which is a collection, a database or a
     /// client.
     fn requests(
         &self,

@@ -421,7 +421,7 @@ fn a_test_of_an_option_that_clients_do_not_have_is_left_out() {
         file["tests"][1]["operations"] = json!([insert(None)]);
         run(&host(), &file).unwrap_err()
     };
-    // Only the second test runs, and it fails.
+    // The test of the unsupported option is skipped, so only the second test fails.
     assert!(create("waitQueueSize").contains("insertOne"));
     assert!(check_unsupported("maxPoolSize").unwrap_err().contains("has to run"));
 }

@@ -1,4 +1,4 @@
-//! Administrative commands of a replica set.
+//! Administrative commands for a replica set.
 
 use std::{sync::Arc, time::Duration};
 

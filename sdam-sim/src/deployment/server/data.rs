@@ -14,7 +14,7 @@ use crate::{
     store::{matching, order, project},
 };
 
-/// Pipeline stages that do not return documents in the simulation.
+/// Pipeline stages that return no documents in the simulation.
 const EMPTY_STAGES: [&str; 4] = ["$changeStream", "$listLocalSessions", "$merge", "$out"];
 
 impl Deployment {
@@ -33,7 +33,7 @@ impl Deployment {
         } else {
             replica.role
         };
-        // Only clients that sent `helloOk` get the new words in error messages (M-45).
+        // Only clients that sent `helloOk` receive the new terms in error messages (M-45).
         let word = if hello_ok { "primary" } else { "master" };
         let secondary_ok = if hello_ok { "secondaryOk" } else { "slaveOk" };
         match role {

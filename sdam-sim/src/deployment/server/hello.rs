@@ -221,8 +221,8 @@ impl Deployment {
             Ok(version) => reply.insert("setVersion", version),
             Err(_) => reply.insert("setVersion", config.version),
         };
-        // Until it has caught up, a new primary reports that it is a secondary, with an election
-        // id.
+        // Until it has caught up, a new primary reports that it is a secondary, but includes its
+        // election id.
         let catching_up = replica.role == Role::Primary && replica.draining;
         reply.insert(writable, replica.is_writable());
         reply.insert("secondary", replica.role == Role::Secondary || catching_up);
@@ -305,7 +305,7 @@ fn app_name(client: &Document) -> Option<&str> {
     application.get_str("name").ok()
 }
 
-/// Parses the arguments for which a hello waits (M-4, M-7, M-25).
+/// Parses the arguments that make a hello wait (M-4, M-7, M-25).
 fn parse_await(server: ServerVersion, request: &Request) -> Result<Option<Await>, CommandError> {
     let body = &request.body;
     let modern = server.has_versioned_api();

@@ -1,4 +1,4 @@
-//! Checks of `$readPreference`. Servers ignore unknown fields in it.
+//! Validates `$readPreference`. Servers ignore unknown fields in it.
 
 use bson::{Bson, Document};
 use sdam_core::{options::SMALLEST_MAX_STALENESS, read_preference::ReadMode};

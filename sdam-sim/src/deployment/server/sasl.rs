@@ -1,4 +1,4 @@
-//! SCRAM authentication. Most commands are refused before it.
+//! SCRAM authentication. Most commands are refused on unauthenticated connections.
 
 use bson::{Binary, Document, doc, spec::BinarySubtype};
 use sdam_auth::testing::ServerConversation;

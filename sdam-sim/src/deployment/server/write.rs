@@ -61,7 +61,8 @@ impl Deployment {
                     let id = done.get("upserted");
                     upserted.extend(id.map(|id| doc! { "index": number, "_id": id }));
                 }
-                // These errors make the whole command fail or break its connection.
+                // These errors make the command fail or break its connection, instead of appearing
+                // in `writeErrors`.
                 Err(error)
                     if [HANG_UP, ILLEGAL_OPERATION, TRANSACTION_TOO_OLD].contains(&error.code) =>
                 {

@@ -52,7 +52,7 @@ fn a_fault_meets_hosts_and_records_until_it_ends() {
     let transport = sim.runtime().backend.transport;
     sim.dns().publish("cluster.sim.test", MINUTE);
     let host = host("a");
-    // Look up the SRV records and connect to the host; both are affected by the fault.
+    // The fault affects both the look-up of SRV records and connecting to the host.
     let srv = || sim.block_on(resolver.lookup_srv(SRV, None)).map(|found| found.hosts.len());
     let connect = || sim.block_on(transport.connect(&host, None));
     for (fault, records, message) in [

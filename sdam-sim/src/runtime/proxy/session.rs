@@ -38,7 +38,7 @@ impl Opening {
         std::mem::take(&mut self.received)
     }
 
-    /// Takes the next message; `None` if it is incomplete.
+    /// Takes the next message. Returns `None` if it is incomplete.
     pub(in super::super) fn next(&mut self) -> Result<Option<Message>, Malformed> {
         let parsed = match (self.greeted, self.received.first()) {
             (_, None) => return Ok(None),
@@ -56,7 +56,7 @@ impl Opening {
     }
 }
 
-/// Splits off the first `length` bytes, if there are that many.
+/// Splits off the first `length` bytes. Returns `None` if there are fewer.
 fn split(bytes: &[u8], length: u8) -> Option<(&[u8], &[u8])> {
     bytes.split_at_checked(usize::from(length))
 }
@@ -97,7 +97,7 @@ fn request(bytes: &[u8]) -> Option<(Message, usize)> {
     Some((Message::Request(target), bytes.len() - rest.len()))
 }
 
-/// The proxy's side of a connection until a server is reached.
+/// The proxy's end of a connection, until a server is reached.
 #[derive(Debug, Default)]
 pub(in super::super) struct Session {
     opening: Opening,

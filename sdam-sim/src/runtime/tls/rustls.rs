@@ -146,7 +146,7 @@ impl TimeProvider for WallClock {
 
 /// The year in which virtual time begins.
 const YEAR: i32 = 2024;
-/// The instant from which a certificate counts as valid forever.
+/// A certificate that is valid until this instant or later is treated as valid forever.
 const LATEST: Instant = Instant::from_nanos(1_000_000_000 * 3600 * 24 * 365 * 50);
 
 fn ceil(duration: Duration) -> u64 {

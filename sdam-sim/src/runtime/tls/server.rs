@@ -3,7 +3,7 @@
 use super::{TlsFault, TlsMode, TlsSession, TlsState};
 use crate::MemberId;
 
-/// The TLS of one connection, between the network and the server's process.
+/// The TLS layer of one connection, between the network and the server process.
 #[derive(Debug, Default)]
 pub(in super::super) struct Endpoint {
     state: State,

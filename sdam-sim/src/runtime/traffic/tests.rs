@@ -15,7 +15,7 @@ fn check(to_proxy: bool, sent: &[u8], encrypted: u64, plain_text: u64) {
 
 /// The first bytes of a hello to a server.
 const MESSAGE: [u8; 16] = [0x2d, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0xdd, 7, 0, 0];
-/// Two TLS 1.3 records: the first has version 1.0, the second is empty.
+/// Two TLS 1.3 records. The first has version 1.0, and the second is empty.
 const RECORDS: [u8; 12] = [22, 3, 1, 0, 2, 0xdd, 7, 23, 3, 3, 0, 0];
 /// A greeting without authentication and a request for `a:27017`.
 const OPENING: [u8; 11] = [5, 1, 0, 5, 1, 0, 3, 1, b'a', 0x69, 0x89];

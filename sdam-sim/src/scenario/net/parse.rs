@@ -46,7 +46,7 @@ impl FromStr for NetFault {
     }
 }
 
-/// Returns the verb of each line of the syntax.
+/// Returns the verb of each line in [`NetFault::SYNTAX`].
 fn verbs() -> impl Iterator<Item = &'static str> {
     let lines = NetFault::SYNTAX.lines();
     lines.filter_map(|line| line.strip_prefix("net ")?.split_whitespace().next())

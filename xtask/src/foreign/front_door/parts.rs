@@ -1,4 +1,4 @@
-//! The servers, proxies, certificates and DNS records for the cases.
+//! Servers, proxies, certificates and DNS records for the cases.
 
 use std::collections::BTreeMap;
 use std::fs;

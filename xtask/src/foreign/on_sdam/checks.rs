@@ -29,7 +29,7 @@ fn build(variant: Variant, profile: &str) -> Result<PathBuf> {
     Ok(kept)
 }
 
-/// Makes cargo build in the shared directory, and omit outputs that are not used.
+/// Makes cargo build in the shared directory and omit unused outputs.
 pub(super) fn small(command: &mut Command) -> &mut Command {
     command
         .env("CARGO_TARGET_DIR", target_folder())
@@ -45,8 +45,7 @@ pub(super) fn check(variant: Variant) -> Result<()> {
     run_command(Command::new(program).arg("check"))
 }
 
-/// Runs the checks that exist for the published driver, on simulated deployments, with the overlaid
-/// driver.
+/// Runs the published driver's checks, which use simulated deployments, with the overlaid driver.
 pub(super) fn simulate(sdam: &Path) -> Result<()> {
     let folder = Variant::Overlaid.folder();
     let mut project = Tree::read(&root().join("proof/foreign/rust-driver"))?;

@@ -14,7 +14,8 @@ pub(super) struct Deployment {
     version: Version,
 }
 
-/// A transaction that a test leaves open may block the next test for up to three seconds.
+/// Limits the lifetime of transactions to three seconds, because a transaction that a test leaves
+/// open blocks the next test.
 const PARAMETERS: [&str; 2] = ["--setParameter", "transactionLifetimeLimitSeconds=3"];
 
 impl Deployment {

@@ -30,13 +30,13 @@ pub(super) struct TestResult {
     pub(super) cases: usize,
     /// The number of files and cases that were skipped.
     pub(super) skipped: usize,
-    /// The number of runs that this result needed.
+    /// The number of runs after which the test had this result.
     pub(super) runs: u32,
     pub(super) seconds: u64,
     pub(super) message: String,
 }
 
-/// The results of one driver on one deployment, by test name.
+/// The results of one driver on one deployment, keyed by test name.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(super) struct Results(pub(super) BTreeMap<String, TestResult>);
 

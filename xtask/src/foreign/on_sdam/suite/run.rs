@@ -18,7 +18,7 @@ const LIMIT: Duration = Duration::from_secs(480);
 /// machine exceeds.
 const RUNS: u32 = 3;
 
-/// The interval at which the test process is checked for its end.
+/// The interval between checks of whether the test process has ended.
 const POLL: Duration = Duration::from_millis(10);
 
 /// The number of lines of a failure that are kept.
