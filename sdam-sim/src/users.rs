@@ -34,7 +34,7 @@ impl User {
         }
     }
 
-    /// Sets the database of the user.
+    /// Sets the database in which the user is defined.
     #[must_use]
     pub fn source(mut self, database: &str) -> Self {
         database.clone_into(&mut self.source);

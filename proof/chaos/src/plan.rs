@@ -109,7 +109,7 @@ struct Client {
     mode: ServerMonitoringMode,
     /// True if the first member is the only seed.
     one_seed: bool,
-    /// True if `replicaSet` is given.
+    /// True if the client sets the option `replicaSet`.
     has_set_name: bool,
 }
 

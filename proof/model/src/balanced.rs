@@ -44,7 +44,7 @@ impl World {
         }
     }
 
-    /// Takes a step of the service.
+    /// Applies a step of the service.
     pub(crate) fn serve(&mut self, service: u8, step: ServiceStep) -> Result<(), String> {
         let Some(server) = self.watches.first().map(|own| own.id) else {
             return Ok(());

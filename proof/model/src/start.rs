@@ -23,7 +23,7 @@ pub struct Start {
     pub seeds: u8,
     /// True for `directConnection=true`, which uses only the first seed.
     pub direct: bool,
-    /// True if `replicaSet` is given.
+    /// True if the client sets the option `replicaSet`.
     pub named: bool,
     /// The way in which servers are checked.
     pub mode: Mode,

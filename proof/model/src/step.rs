@@ -54,7 +54,7 @@ pub enum Step {
     Wait,
     /// The client chooses a member for its selection, or none.
     Chosen {
-        /// The member's number. A number that is not a member's means none.
+        /// The number of the member, or any other number for no member.
         server: u8,
         /// True if the connection was idle for so long that it must be probed.
         idle: bool,

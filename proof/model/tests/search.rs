@@ -35,7 +35,7 @@ fn states_near_the_start_break_no_invariant() {
     // A load balancer is never scanned (H-14).
     let inline = Start { mode: Mode::Inline, ..Start::BALANCED };
     check(inline, &alphabet::balanced_inline(), 500);
-    // SRV records are polled, and more often after a failed look-up (N-21, N-23).
+    // SRV records are polled regularly, and more often after a failed look-up (N-21, N-23).
     check(Start::SRV, &alphabet::srv(), 1000);
 }
 

@@ -43,10 +43,10 @@ pub type HostedCheck = fn(&Host, &Value) -> Result<(), String>;
 /// A check of one file, run on a host's deployments. Returns the environments in which it ran.
 pub type DeployedCheck = fn(&Host, &Value) -> Result<Vec<Environment>, String>;
 
-/// A folder of files and its checks.
+/// A folder of test files, and the checks that run them.
 #[derive(Clone, Copy, Debug)]
 pub struct Suite {
-    /// The folder of the files.
+    /// The folder with the files.
     pub folder: Folder,
     /// The check without a runtime; `None` if the files need a running topology.
     pub pure: Option<Check>,

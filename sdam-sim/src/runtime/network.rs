@@ -61,7 +61,7 @@ pub enum Direction {
 pub struct Frame<'f> {
     /// The time at which the bytes were sent.
     pub at: Instant,
-    /// The server at one end.
+    /// The server that sends or receives the bytes.
     pub member: MemberId,
     /// The direction of the bytes.
     pub direction: Direction,
@@ -79,7 +79,7 @@ pub enum Verdict {
     Delay(Duration),
     /// The frame and all later data on its connection in this direction are lost.
     Cut,
-    /// The connection of the frame is reset.
+    /// The frame's connection is reset.
     Reset,
 }
 

@@ -71,7 +71,7 @@ impl Proxies<'_> {
     }
 }
 
-/// The proxies, by their addresses.
+/// The proxies, keyed by address.
 pub(super) type ProxyStates = BTreeMap<ServerAddress, ProxyState>;
 
 /// The state of a proxy.

@@ -29,13 +29,13 @@ pub enum NetFault {
     ResetAfter(Target, Option<usize>),
     /// Look-ups of a name (of all names if `None`) have this fault. A fault of `None` ends it.
     Dns(Option<Box<str>>, Option<DnsFault>),
-    /// The SRV records of a name change.
+    /// The SRV records of a name are replaced.
     Srv {
         /// The name, such as `_mongodb._tcp.cluster.sim.test`.
         name: Box<str>,
         /// The TTL of the new records.
         ttl: Duration,
-        /// The host of each new record.
+        /// The hosts, one for each new record.
         hosts: Vec<ServerAddress>,
     },
     /// TLS handshakes with the member have this fault; `None` ends it.

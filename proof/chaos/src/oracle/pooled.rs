@@ -1,4 +1,4 @@
-//! The rules of connection pools (CMAP).
+//! Checks of the rules for connection pools (CMAP).
 
 use std::collections::BTreeMap;
 

@@ -83,7 +83,7 @@ impl PoolFactory for TestPools {
     }
 }
 
-/// A pool, and the publisher of the events that its topology would publish.
+/// A pool that publishes the events that its topology would publish.
 #[derive(Debug)]
 struct TestPool {
     pool: Pool,

@@ -18,7 +18,7 @@ use super::harness::{Harness, ready};
 use crate::running::ScanTopology;
 use crate::{running::events::EventLog, sdam::Subject};
 
-/// The delay of replies.
+/// The delay before each reply.
 const DELAY: Duration = Duration::from_millis(1);
 
 /// Checks one file from `server-discovery-and-monitoring/tests`. Each reply in a phase answers one

@@ -77,7 +77,7 @@ pub(super) fn of_client(mut arguments: Map<String, Value>) -> Result<Step, Strin
                 names.len() - 1
             });
             let (verb, what) = name.split_at_checked(6).unwrap_or((&*name, ""));
-            // `replaceOne` is an update.
+            // `replaceOne` becomes an update.
             let verb = if verb == "replac" { "update" } else { verb };
             let mut operation = doc! { verb: index as i32 };
             for (key, value) in model {

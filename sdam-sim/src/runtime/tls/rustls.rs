@@ -36,7 +36,7 @@ use crate::MemberId;
 /// Returns the TLS libraries of the members and of the program.
 #[expect(clippy::expect_used, reason = "only a system without entropy has no keys")]
 pub(in super::super) fn rustls(clock: Arc<dyn Clock>) -> (impl TlsAcceptor, impl TlsProvider) {
-    // All Ed25519 signatures have the same length, so that runs are reproducible.
+    // All Ed25519 signatures have the same length, so random keys do not change message lengths.
     let key = KeyPair::generate_for(&rcgen::PKCS_ED25519).expect("no key was generated");
     let key = Arc::new(key);
     let clients = Clients(Arc::clone(&key), WallClock(clock));
