@@ -90,8 +90,8 @@ pub(crate) struct Shared {
 const MAX_POLLS_PER_INSTANT: u64 = 100_000;
 
 impl Sim {
-    /// Creates a world with the deployment that `blueprint` describes. `seed` decides every random
-    /// choice.
+    /// Creates a simulation of the deployment that `blueprint` describes. `seed` decides every
+    /// random choice.
     pub fn new(seed: u64, blueprint: &Blueprint) -> Self {
         let mut rng = Rng::new(seed);
         let deployment = Deployment::start(Instant::EPOCH, blueprint, rng.fork());
@@ -140,7 +140,7 @@ impl Sim {
         self.shared.state().now()
     }
 
-    /// Runs the world until `future` is ready.
+    /// Runs the simulation until `future` is ready.
     ///
     /// # Panics
     ///
@@ -150,8 +150,8 @@ impl Sim {
         self.block_on_watching(future, |_| {})
     }
 
-    /// Runs the world like [`block_on`](Self::block_on), and calls `watch` after every step: after
-    /// each poll of a task, and whenever no task is ready, just before time passes.
+    /// Runs the simulation like [`block_on`](Self::block_on), and calls `watch` after every step:
+    /// after each poll of a task, and whenever no task is ready, just before time passes.
     ///
     /// # Panics
     ///

@@ -11,7 +11,7 @@ use crate::cargo::{crates, relative, rust_files};
 use crate::conformance;
 use crate::mutants;
 
-/// The maximum number of lines of a file.
+/// The maximum number of lines in a file.
 const LIMIT: usize = 600;
 
 pub(crate) fn run() -> Result<()> {

@@ -46,11 +46,11 @@ const CLOSE_LIMIT: Duration = Duration::from_millis(1);
 pub struct Stats {
     /// The virtual time that passed.
     pub virtual_time: Duration,
-    /// A hash of all events of the simulation.
+    /// A hash of all events in the simulation.
     pub trace: u64,
     /// A hash of all published events.
     pub log: u64,
-    /// The number of events of the simulation.
+    /// The number of events in the simulation.
     pub steps: u64,
     /// The number of published events.
     pub events: u64,

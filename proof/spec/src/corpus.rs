@@ -105,7 +105,7 @@ pub const SDAM_ERRORS: Folder = Folder::new(
 pub const SDAM_MONITORING: Folder =
     Folder::new(("server-discovery-and-monitoring/tests/monitoring", 8), ("sdam_monitoring", 8));
 
-/// Discovery and monitoring of whole deployments.
+/// Discovery and monitoring of complete deployments.
 pub const SDAM_UNIFIED: Folder = Folder::new(
     ("server-discovery-and-monitoring/tests/unified", 36),
     ("discovery_and_monitoring/unified", 28),

@@ -5,7 +5,7 @@
 //! specification: they convert a file to descriptions, run the code under test and report the first
 //! difference. [`engine`] runs the same files against a running topology on any runtime, and
 //! [`scan`] against a topology in single-threaded mode. [`srv`] looks up seed lists, and
-//! [`unified`] runs files that need a whole deployment. [`suite`] lists all suites.
+//! [`unified`] runs files that need a complete deployment. [`suite`] lists all suites.
 //!
 //! A check fails on any unknown key, type or value, because a test that is not run completely could
 //! otherwise pass.

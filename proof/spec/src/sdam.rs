@@ -2,8 +2,8 @@
 //! that result from replies and errors.
 //!
 //! A file is a script of phases. The code under test is a [`Subject`]: the topology's state
-//! machine, the whole deployment's state machine ([`pure`] runs both), or any other implementation
-//! that accepts replies and returns its state.
+//! machine, the complete deployment's state machine ([`pure`] runs both), or any other
+//! implementation that accepts replies and returns its state.
 
 mod deployment;
 mod events;

@@ -52,7 +52,7 @@ pub struct Suite {
     pub pure: Option<Check>,
     /// The check through the engine; `None` if the files do not concern the engine.
     pub engine: Option<HostedCheck>,
-    /// The check on whole deployments; `None` if the files define the servers' replies.
+    /// The check on complete deployments; `None` if the files define the servers' replies.
     pub deployed: Option<DeployedCheck>,
     /// The check in single-threaded mode; `None` if the files do not concern this mode.
     pub scan: Option<Check>,

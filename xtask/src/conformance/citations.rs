@@ -80,7 +80,7 @@ impl Citations {
         functions.extend(function.map(str::to_owned));
     }
 
-    /// Returns whether anything proves the rule.
+    /// Returns whether any code or file proves the rule.
     pub(super) fn proves(&self, rule: &str) -> bool {
         self.proofs.contains_key(rule)
     }

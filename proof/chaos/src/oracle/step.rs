@@ -19,7 +19,7 @@ use crate::{
 
 /// The maximum number of polls per task in a second of virtual time.
 const POLLS_PER_TASK: u64 = 600;
-/// The maximum number of timers of an engine task: its own and those of one operation.
+/// The maximum number of timers for an engine task: its own and those for one operation.
 const TIMERS: usize = 4;
 
 /// Checks the client and the deployment after every step.

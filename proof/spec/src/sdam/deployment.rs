@@ -1,4 +1,4 @@
-//! The state machine of a whole deployment, with connections that open and answer immediately.
+//! The state machine of a complete deployment, with connections that open and answer immediately.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

@@ -17,7 +17,7 @@ fn proxy() -> ServerAddress {
     ServerAddress::new("proxy", 1080)
 }
 
-/// Returns a world with a server and a proxy.
+/// Returns a simulation with a server and a proxy.
 fn sim() -> Sim {
     let sim = Sim::new(1, &Blueprint::standalone(ServerAddress::new("a", 27017)));
     sim.proxies().add(proxy(), None);

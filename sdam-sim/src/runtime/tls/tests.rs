@@ -19,7 +19,7 @@ use crate::{
 
 const MEMBER: MemberId = MemberId(0);
 
-/// Returns a world whose only server requires TLS.
+/// Returns a simulation whose only server requires TLS.
 fn sim() -> Sim {
     let sim = Sim::new(1, &Blueprint::standalone(ServerAddress::new("a", 27017)));
     sim.tls().require();

@@ -21,7 +21,7 @@ const RUNS: u32 = 3;
 /// The interval between checks of whether the test process has ended.
 const POLL: Duration = Duration::from_millis(10);
 
-/// The number of lines of a failure that are kept.
+/// The number of lines to keep from the output of a failed test.
 const KEPT_LINES: usize = 12;
 
 /// The tests of one driver.

@@ -18,7 +18,7 @@ const CHECKOUT: &str = "SDAM_RUST_DRIVER";
 
 const REPOSITORY: &str = "https://github.com/mongodb/mongo-rust-driver";
 
-/// The features that the driver's own CI tests, and that of the blocking API.
+/// The features that the driver's own CI tests, and the feature for the blocking API.
 const FEATURES: &str = "tracing-unstable,cert-key-password,opentelemetry,error-backtrace,sync";
 
 /// The tests and the official files in the repository.
