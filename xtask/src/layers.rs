@@ -74,8 +74,8 @@ const TOOL: &[&str] = &[
 const PURE: &[&str] = &["sdam-core", "sdam-select"];
 
 /// Builds, each with crates that must not be in its dependency tree. Single-threaded mode is for
-/// programs without a runtime. Only the program `sdam` may depend on OpenTelemetry, and only if
-/// that feature is enabled.
+/// programs without a runtime. Only the program `sdam` may depend on OpenTelemetry, and only if its
+/// OpenTelemetry feature is enabled.
 const ABSENT: &[(&[&str], &[&str])] = &[
     (&["--package", "sdam"], &["async-std", "monoio"]),
     (&["--package", "sdam", "--all-features"], TOOL),

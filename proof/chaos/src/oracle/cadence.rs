@@ -15,9 +15,9 @@ use sdam_sim::oracle::{Oracle, Violation};
 /// The minimum interval between checks (SDAM: "minHeartbeatFrequencyMS").
 const MIN_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The maximum number of checks per server and second, even if it continually pushes replies or
-/// breaks connections. It allows for a burst, the checks that may follow it, and checks after a
-/// pause.
+/// The maximum number of checks per server and second, even if the server continually pushes
+/// replies or breaks connections. It allows for a burst, the checks that may follow it, and checks
+/// after a pause.
 const MAX_PER_SECOND: usize = 50 + 20 + 10;
 
 /// The number of checks per second without a pause above which a retry may be delayed. It is about

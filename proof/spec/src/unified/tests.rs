@@ -255,7 +255,7 @@ fn published(kinds: Vec<EventKind>) -> Vec<Event> {
     (1..).zip(kinds).map(event).collect()
 }
 
-/// Returns the events of a client whose server became ready and was cleared.
+/// Returns the events of a client with a pool that became ready and was then cleared.
 fn pool_events() -> Vec<Event> {
     let (server, address) = (ServerId::from_u64(1), ServerAddress::new("a", 1));
     let cause = Error::new(ErrorKind::Timeout, Stage::Hello, "late");
