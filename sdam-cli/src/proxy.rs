@@ -1,11 +1,13 @@
 //! `proxy`: one address for the primary of a deployment, and one for reads.
 //!
 //! Bytes are relayed unchanged, so any driver and any authentication works. Clients must not
-//! discover the members, so they connect with `directConnection=true`.
+//! discover the members, so they connect with `directConnection=true`, or `--advertise` changes the
+//! replies to hello.
 
 mod arguments;
 mod dial;
 mod frames;
+mod mask;
 mod meters;
 mod notices;
 mod pipe;
@@ -34,6 +36,7 @@ use futures::{
     select_biased,
 };
 use sdam::{Criteria, Options, Runtime, Topology, transport::tls::Tls};
+use sdam_core::read_preference::ReadMode;
 use sdam_sim::serve::ReplicaSet;
 use tokio::{
     net::{TcpListener, TcpSocket, TcpStream},
@@ -41,9 +44,10 @@ use tokio::{
     time::sleep,
 };
 
-pub use self::arguments::Arguments;
+pub use self::arguments::{Advertised, Arguments};
 use self::{
     dial::{Way, Ways},
+    frames::Exchange,
     meters::{Meters, Refusal, Refused},
     notices::Notices,
     port::{Limits, Port},
@@ -150,6 +154,12 @@ impl Proxy {
                  connection string (clients of the proxy need it)",
             ));
         }
+        if arguments.advertise.is_some() && arguments.tls_passthrough {
+            return Err(Failure::config(
+                "--advertise: replies that clients decrypt themselves cannot be changed; leave out \
+                 --tls-passthrough, or let clients connect with directConnection=true",
+            ));
+        }
         options.server_selection_timeout =
             arguments.wait.unwrap_or(options.server_selection_timeout);
         let limits = Limits {
@@ -190,9 +200,7 @@ impl Proxy {
             let failed = |error: io::Error| Failure::listen(option, listen, &error);
             let listener = bind(listen, arguments.reuse_port).await.map_err(failed)?;
             let address = listener.local_addr().map_err(failed)?;
-            let tls = if passes { "&tls=true" } else { "" };
-            let uri = format!("mongodb://{address}/?directConnection=true{tls}");
-            proxy.uris.push(uri);
+            proxy.uris.push(client_uri(arguments, address, &criteria, passes));
             if is_encrypted && !address.ip().is_loopback() {
                 proxy.warnings.push(format!(
                     "clients speak plain text to {address}: listen on loopback, or use \
@@ -200,7 +208,12 @@ impl Proxy {
                 ));
             }
             let (topology, meters) = (proxy.topology.clone(), Arc::clone(&proxy.meters));
-            let port = Port { topology, criteria, limits, meters, opaque: passes };
+            let exchange = match (&arguments.advertise, passes) {
+                (Some(_), _) => Some(Exchange::masked()),
+                (None, false) => Some(Exchange::default()),
+                (None, true) => None,
+            };
+            let port = Port { topology, criteria, limits, meters, exchange };
             proxy.ports.push((listener, port));
         }
         if let Some(listen) = arguments.status {
@@ -309,6 +322,25 @@ impl Proxy {
                 }
             }
         }
+    }
+}
+
+/// Returns the connection string for clients of the port that listens on `address`.
+fn client_uri(
+    arguments: &Arguments,
+    address: SocketAddr,
+    criteria: &Criteria,
+    passes: bool,
+) -> String {
+    let Some(advertised) = &arguments.advertise else {
+        let tls = if passes { "&tls=true" } else { "" };
+        return format!("mongodb://{address}/?directConnection=true{tls}");
+    };
+    let reads = criteria.read_preference();
+    let address = advertised.address(address, reads.is_none());
+    match reads.map(|preference| preference.mode) {
+        None | Some(ReadMode::Primary) => format!("mongodb://{address}/"),
+        Some(mode) => format!("mongodb://{address}/?readPreference={mode}"),
     }
 }
 

@@ -2,11 +2,16 @@
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
+    str::FromStr,
     time::Duration,
 };
 
 use clap::Args;
-use sdam_core::read_preference::{ReadMode, ReadPreference, TagSet};
+use sdam_core::{
+    address::ServerAddress,
+    options::ConfigError,
+    read_preference::{ReadMode, ReadPreference, TagSet},
+};
 
 use crate::{
     explain::{mode, tags},
@@ -20,6 +25,12 @@ The first line of the output is the connection string for clients, and behind a 
 port for reads. It has directConnection=true: otherwise a client learns the members' names from the \
 first reply and connects to them, past the proxy. Add user, password and authSource to it; the proxy \
 needs none.
+
+With --advertise HOST, replies to hello look like those of a mongos, without names of members and \
+without topologyVersion, so that monitors ask regularly. Any driver then stays with the proxy, and a \
+connection string may name several proxies as hosts; it must have no replicaSet. On the port for \
+reads, clients need the mode of the printed connection string, because a secondary refuses reads of \
+mode primary.
 
 When the primary changes, every relayed connection to the old one is closed, so that clients connect \
 again and reach the new one. Nothing is sent to a member that is known not to be primary. The proxy \
@@ -73,6 +84,11 @@ pub struct Arguments {
     /// A tag set; give several in order of preference, with '' as the last one to accept any member.
     #[arg(long, value_name = "NAME:VALUE,...", value_parser = tags)]
     pub tags: Vec<TagSet>,
+    /// Answer hello as a mongos, so that clients without directConnection=true do not connect to the
+    /// members, and print connection strings with this host [default port: that of --listen, and for
+    /// reads always that of --listen-read].
+    #[arg(long, value_name = "HOST[:PORT]")]
+    pub advertise: Option<Advertised>,
     /// Time that a new connection waits for its first request, and then for a member, before it is
     /// closed [default: serverSelectionTimeoutMS].
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
@@ -116,6 +132,33 @@ pub struct Arguments {
     pub json: bool,
 }
 
+/// The host at which clients reach the proxy, and the port if it is not that of the listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Advertised(String, Option<u16>);
+
+impl FromStr for Advertised {
+    type Err = ConfigError;
+
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        let address = ServerAddress::parse(text)?;
+        let has_port = text.rsplit_once(':').is_some_and(|(_, rest)| !rest.ends_with(']'));
+        let port = address.port().filter(|_| has_port);
+        if address.is_unix() {
+            let remedy = "write the host or IP address by which clients reach the proxy";
+            return Err(ConfigError::new("advertise", text, "it is a path", remedy));
+        }
+        Ok(Self(address.host().to_owned(), port))
+    }
+}
+
+impl Advertised {
+    /// Returns the address of the port that listens on `own`; `is_first` if it is that of --listen.
+    pub(super) fn address(&self, own: SocketAddr, is_first: bool) -> ServerAddress {
+        let port = self.1.filter(|_| is_first);
+        ServerAddress::new(&self.0, port.unwrap_or(own.port()))
+    }
+}
+
 /// The default of [`Arguments::listen`].
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 27117);
 /// The default of [`Arguments::listen_read`].
@@ -147,6 +190,7 @@ impl Default for Arguments {
             listen_read: None,
             read: None,
             tags: Vec::new(),
+            advertise: None,
             wait: None,
             drain: None,
             max_connections: MAX_CONNECTIONS,

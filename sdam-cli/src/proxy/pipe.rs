@@ -37,6 +37,15 @@ impl Pipe {
         self.buffer.get(self.start..self.end).unwrap_or_default()
     }
 
+    /// Replaces the bytes that are not written yet.
+    pub(super) fn replace(&mut self, bytes: &[u8]) {
+        (self.start, self.end) = (0, bytes.len());
+        match self.buffer.get_mut(..bytes.len()) {
+            Some(place) => place.copy_from_slice(bytes),
+            None => self.buffer = bytes.into(),
+        }
+    }
+
     /// Reads once, appending to the buffer; stays pending while the buffer is full. Returns the
     /// number of bytes, 0 at the end.
     pub(super) fn poll_fill(

@@ -20,6 +20,7 @@ use tokio::{
 
 use super::{
     dial::Way,
+    frames::Exchange,
     meters::{Meters, Refusal, Refused},
     pipe::{Client, Pipe},
     relay::{End, Relay},
@@ -36,8 +37,9 @@ pub(super) struct Port {
     pub(super) criteria: Criteria,
     pub(super) limits: Limits,
     pub(super) meters: Arc<Meters>,
-    /// True if clients speak TLS with the members, so that messages cannot be told apart.
-    pub(super) opaque: bool,
+    /// The state before the first message of a connection; `None` if clients speak TLS with the
+    /// members, so that messages cannot be told apart.
+    pub(super) exchange: Option<Exchange>,
 }
 
 /// The time limits of a port.
@@ -103,7 +105,7 @@ impl Port {
         let Found { selected, tenure, stream } = found;
         let holds = (self.topology.clone(), tenure.clone());
         let meters = Arc::clone(&self.meters);
-        let mut relay = Relay::new((client, up), stream, holds, meters, self.opaque);
+        let mut relay = Relay::new((client, up), stream, holds, meters, self.exchange.clone());
         let lost = (tenure.end(&self.topology), self.limits.drain);
         let end = relay.run(lost, (stopped, self.limits.grace), self.limits.idle).await;
         self.meters.ended(&end);

@@ -93,17 +93,16 @@ enum Sending {
 }
 
 impl Relay {
-    /// Connects `client`, whose first bytes are in `up`, to `member`. If the bytes are `opaque`, their
+    /// Connects `client`, whose first bytes are in `up`, to `member`. Without an `exchange`, their
     /// messages cannot be told apart.
     pub(super) fn new(
         (client, up): (Client, Pipe),
         member: Box<dyn ByteStream>,
         (topology, tenure): (Topology<Way>, Tenure),
         meters: Arc<Meters>,
-        opaque: bool,
+        mut exchange: Option<Exchange>,
     ) -> Self {
         meters.sent(up.bytes().len());
-        let mut exchange = (!opaque).then(Exchange::default);
         exchange.take_if(|exchange| !exchange.send(up.bytes()));
         Self {
             client,
@@ -244,6 +243,11 @@ impl Relay {
                 self.awaits = false;
                 self.active = Instant::now();
                 self.heard = Some(self.active);
+                if let Some(bytes) = self.exchange.as_mut().and_then(Exchange::instead) {
+                    self.down.replace(&bytes);
+                    // The bytes may be held back until the reply is complete.
+                    continue;
+                }
             }
             if ready!(self.down.poll_drain(cx, &mut self.client)).is_err() {
                 return Poll::Ready(End::Client);

@@ -1,5 +1,6 @@
 //! Complete runs of the program with simulated deployments whose members record what they receive.
 
+mod advertise;
 mod harness;
 
 use std::io::{ErrorKind, Read as _};

@@ -163,6 +163,7 @@ fn the_commands_of_the_guide_work_as_printed() {
         ("export", End::After("http://127.0.0.1:")),
         ("sim", End::Code(0)),
         ("proxy", End::After("mongodb://127.0.0.1:")),
+        ("proxy", End::After("mongodb://localhost:")),
     ];
     assert_eq!(commands.len(), ends.len(), "{commands:?}");
     let room = room();

@@ -3,6 +3,7 @@
 use std::{any::TypeId, path::PathBuf};
 
 use clap::Arg;
+use sdam_cli::proxy::Advertised;
 
 use crate::{
     definition, each,
@@ -96,7 +97,8 @@ fn misspelled_subcommands_and_options_are_named_with_the_right_ones() {
 #[test]
 fn wrong_values_are_named_with_what_the_option_needs() {
     let room = Room::new();
-    let free = [TypeId::of::<String>(), TypeId::of::<PathBuf>()];
+    // Any word may be a name.
+    let free = [TypeId::of::<String>(), TypeId::of::<PathBuf>(), TypeId::of::<Advertised>()];
     each(|case| {
         let definition = definition(case.name);
         let is_typed = |argument: &Arg| {

@@ -145,6 +145,8 @@ pub(crate) const CASES: &[Case] = &[
                 ["tlsCertificateKeyFile", "--lend-certificate"],
             ),
             ("--read primary --tags dc:ny URI", ["mode primary", "choose"]),
+            ("--advertise a --tls-passthrough URI", ["--advertise", "leave out --tls-passthrough"]),
+            ("--advertise a:b:c URI", ["a:b:c", "write host"]),
         ],
     },
     Case {

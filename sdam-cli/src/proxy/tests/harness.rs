@@ -94,6 +94,13 @@ impl Deployment {
         &self.members[member].0
     }
 
+    /// Returns the primary's own reply to hello.
+    pub(super) fn hello_of_primary(&self) -> Document {
+        let primary = self.primary().unwrap().unwrap();
+        let (_, place) = &self.places()[usize::from(primary.0)];
+        Client::connect(&format!("mongodb://{place}/")).hello("direct")
+    }
+
     /// Returns the members that received `marker`.
     pub(super) fn receivers(&self, marker: &str) -> Vec<&str> {
         let has = |record: &Record| {
@@ -277,7 +284,7 @@ pub(super) struct Client {
 impl Client {
     pub(super) fn connect(uri: &str) -> Self {
         let address = uri.strip_prefix("mongodb://").unwrap();
-        let address = address.strip_suffix("/?directConnection=true").unwrap();
+        let (address, _) = address.split_once('/').unwrap();
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         Self { address: address.to_owned(), stream }
@@ -292,9 +299,12 @@ impl Client {
             hello.insert("maxAwaitTimeMS", 600_000);
         }
         let message = OpMsg { body: &hello.to_vec().unwrap(), ..OpMsg::default() };
-        let bytes = message.encode().unwrap().into_bytes();
+        self.send_message(&message.encode().unwrap());
+    }
+
+    pub(super) fn send_message(&mut self, message: &WireMessage) {
         // Only `receive` returns errors.
-        let _ = self.stream.write_all(&bytes);
+        let _ = self.stream.write_all(message.as_bytes());
     }
 
     /// Checks that nothing arrives, and that the connection stays open.
