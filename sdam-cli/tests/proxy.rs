@@ -19,6 +19,7 @@ use std::{
 
 use bson::doc;
 use futures::channel::mpsc::UnboundedSender;
+use sdam::{Criteria, ReadMode, ReadPreference, TopologyType, client};
 use sdam_cli::{
     console::Console,
     exit::Exit,
@@ -198,10 +199,14 @@ fn no_acknowledged_write_is_lost_when_the_primary_steps_down_is_stopped_and_is_k
     let uri = format!("{}&heartbeatFrequencyMS=500", set.uri());
     let mut arguments = Arguments::default();
     arguments.target = Target::new(&uri);
-    let program = Running::start(arguments);
+    let program = Running::start(arguments.clone());
     program.next_primary();
+    // PyMongo sees a mongos there.
+    arguments.advertise = Some("localhost".parse().unwrap());
+    let advertised = Running::start(arguments);
     let writer = |uri: &str, name, concern| Writer::start(python().unwrap(), uri, name, concern);
-    let mut careful = writer(&program.uri, "careful", "majority");
+    let careful = writer(&program.uri, "careful", "majority");
+    let discovering = writer(&advertised.uri, "discovering", "majority");
     let mut proxied = writer(&program.uri, "proxied", "1");
     let mut direct = writer(&uri, "direct", "1");
     let mut gaps = |event: &str| {
@@ -220,14 +225,55 @@ fn no_acknowledged_write_is_lost_when_the_primary_steps_down_is_stopped_and_is_k
     set.member(set.primary().unwrap()).kill().unwrap();
     program.next_primary();
     gaps("kill");
-    careful.gap();
-    let result = careful.finish();
-    eprintln!("{result}");
-    assert!(result.starts_with("missing=0 "), "{result}");
+    for mut careful in [careful, discovering] {
+        careful.gap();
+        let result = careful.finish();
+        eprintln!("{result}");
+        assert!(result.starts_with("missing=0 "), "{result}");
+    }
     // Without majority writes, the last writes of each primary may be missing.
     for writer in [proxied, direct] {
         writer.finish();
     }
+    program.finish();
+    advertised.finish();
+}
+
+/// The client sends a session and, with reads, `$readPreference`, as it would to a mongos.
+#[test]
+fn real_members_accept_what_a_client_sends_that_sees_a_mongos() {
+    let Some(set) =
+        or_skip(ReplicaSet::start(None, &[MemberSpec::new(), MemberSpec::new()])).unwrap()
+    else {
+        return;
+    };
+    let mut arguments = Arguments::default();
+    arguments.target = Target::new(&set.uri());
+    arguments.advertise = Some("127.0.0.1".parse().unwrap());
+    arguments.read = Some(ReadMode::Secondary);
+    arguments.listen_read = Some(([127, 0, 0, 1], 0).into());
+    let program = Running::start(arguments);
+    let (writes, reads) = program.uri.split_once(' ').unwrap();
+    block_on(async {
+        let start = |uri: &str| client::Client::start(uri, sdam::runtime::tokio().unwrap());
+        let [writer, reader] = [writes, reads].map(|uri| start(uri).unwrap());
+        let insert =
+            doc! { "insert": "c", "documents": [{ "_id": 1 }], "writeConcern": { "w": 2 } };
+        let insert = insert.to_vec().unwrap();
+        writer.run(&client::Command::write("test", &insert)).await.unwrap();
+        let find = doc! { "find": "c", "readConcern": { "level": "majority" } }.to_vec().unwrap();
+        reader.run(&client::Command::read("test", &find)).await.unwrap();
+        // It is a secondary, as a read of mode primary shows.
+        let primary = Criteria::read(ReadPreference::new(ReadMode::Primary)).unwrap();
+        let error = reader.run(&client::Command::read("test", &find).with_criteria(primary)).await;
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("not primary") || error.contains("not master"), "{error}");
+        for client in [writer, reader] {
+            let snapshot = client.topology().snapshot();
+            assert_eq!(snapshot.description().topology_type(), TopologyType::Sharded);
+            client.close().await;
+        }
+    });
     program.finish();
 }
 
