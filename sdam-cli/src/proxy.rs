@@ -7,62 +7,53 @@
 mod arguments;
 mod dial;
 mod frames;
+mod listeners;
 mod mask;
+mod message;
 mod meters;
 mod notices;
 mod pipe;
 mod port;
 mod relay;
+mod relays;
 mod status;
 mod tenure;
 #[cfg(test)]
 mod tests;
+mod visitors;
 
 use std::{
     cell::Cell,
-    collections::HashMap,
-    future::{Future, pending},
+    future::pending,
     io::{self, Write},
-    net::{IpAddr, SocketAddr},
+    net::SocketAddr,
     pin::pin,
     sync::Arc,
     time::Duration,
 };
 
-use futures::{
-    FutureExt, Stream, StreamExt,
-    channel::oneshot,
-    future::{Shared, select_all},
-    select_biased,
-};
+use futures::{FutureExt, Stream, StreamExt, channel::oneshot, future::Shared, select_biased};
 use sdam::{Criteria, Options, Runtime, Topology, transport::tls::Tls};
 use sdam_core::read_preference::ReadMode;
 use sdam_sim::serve::ReplicaSet;
-use tokio::{
-    net::{TcpListener, TcpSocket, TcpStream},
-    task::{self, JoinSet},
-    time::sleep,
-};
+use tokio::net::TcpListener;
 
 pub use self::arguments::{Advertised, Arguments};
 use self::{
     dial::{Way, Ways},
     frames::Exchange,
-    meters::{Meters, Refusal, Refused},
+    listeners::{accept, bind},
+    meters::{Meters, Refused},
     notices::Notices,
-    port::{Limits, Port},
+    port::{Limits, Port, Served},
+    relays::Relays,
     status::Status,
+    visitors::Visitors,
 };
 use crate::{
     console::Console, descriptors, exit::Exit, failure::Failure, http, supervisor, target::Target,
 };
 
-/// The pause after a failed accept, for instance when no file descriptors are left.
-const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
-/// The maximum number of connections that wait to be accepted, as for other listeners.
-const BACKLOG: u32 = 1024;
-/// The descriptors of the program itself: its ports, and the checks of the members.
-const OWN_DESCRIPTORS: u64 = 64;
 /// The default time that replies in progress may take when the program ends.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -135,10 +126,8 @@ struct Proxy {
     /// The listener of the pages about the proxy.
     status: Option<TcpListener>,
     meters: Arc<Meters>,
-    max_connections: usize,
-    max_per_client: Option<usize>,
-    /// The remedy for a full proxy.
-    bottleneck: &'static str,
+    visitors: Arc<Visitors>,
+    relays: Relays,
     /// The simulated deployment, if one was requested.
     simulated: Option<ReplicaSet>,
 }
@@ -187,15 +176,12 @@ impl Proxy {
             uris: Vec::new(),
             status: None,
             meters: Meters::new(),
-            max_connections: arguments.max_connections,
-            max_per_client: arguments.max_per_client,
-            bottleneck: "see --max-connections",
+            visitors: Visitors::new(),
+            relays: Relays::new(arguments),
             topology,
             simulated,
         };
-        if let Some(limit) = descriptors::limit() {
-            proxy.adapt_to(limit);
-        }
+        proxy.warnings.extend(descriptors::limit().and_then(|it| proxy.relays.adapt_to(it)));
         for (option, listen, criteria) in places {
             let failed = |error: io::Error| Failure::listen(option, listen, &error);
             let listener = bind(listen, arguments.reuse_port).await.map_err(failed)?;
@@ -208,12 +194,13 @@ impl Proxy {
                 ));
             }
             let (topology, meters) = (proxy.topology.clone(), Arc::clone(&proxy.meters));
+            let visitors = Arc::clone(&proxy.visitors);
             let exchange = match (&arguments.advertise, passes) {
                 (Some(_), _) => Some(Exchange::masked()),
                 (None, false) => Some(Exchange::default()),
                 (None, true) => None,
             };
-            let port = Port { topology, criteria, limits, meters, exchange };
+            let port = Port { topology, criteria, limits, meters, visitors, exchange };
             proxy.ports.push((listener, port));
         }
         if let Some(listen) = arguments.status {
@@ -224,26 +211,8 @@ impl Proxy {
         Ok(proxy)
     }
 
-    /// Lowers the maximum of connections to what the limit of open files admits.
-    fn adapt_to(&mut self, limit: u64) {
-        let left = limit - OWN_DESCRIPTORS.min(limit / 2);
-        let most = usize::try_from(left / 2).unwrap_or(usize::MAX);
-        if most < self.max_connections {
-            self.max_connections = most;
-            self.bottleneck = "raise the limit of open files (ulimit -n, LimitNOFILE=)";
-            self.warnings.push(format!(
-                "the limit of open files, {limit}, admits {most} connections: {}, or lower \
-                 --max-connections",
-                self.bottleneck,
-            ));
-        }
-    }
-
-    async fn run<O: Write, R: Write>(
-        self,
-        notices: &mut Notices<O, R>,
-        signals: impl Stream<Item = ()>,
-    ) -> io::Result<()> {
+    /// Prints the addresses, and tells the supervisor that clients are served.
+    fn announce<O: Write, R: Write>(&self, notices: &mut Notices<O, R>) -> io::Result<()> {
         for warning in &self.warnings {
             notices.warning(warning);
         }
@@ -252,14 +221,24 @@ impl Proxy {
             notices.status(listener.local_addr()?);
         }
         supervisor::ready();
+        Ok(())
+    }
+
+    async fn run<O: Write, R: Write>(
+        self,
+        notices: &mut Notices<O, R>,
+        signals: impl Stream<Item = ()>,
+    ) -> io::Result<()> {
+        self.announce(notices)?;
+        let Self { topology, mut ports, status: listener, meters, visitors, mut relays, .. } = self;
         let status = Status {
-            topology: &self.topology,
-            criteria: self.ports.iter().map(|(_, port)| port.criteria.clone()).collect(),
-            meters: &self.meters,
+            topology: &topology,
+            criteria: ports.iter().map(|(_, port)| port.criteria.clone()).collect(),
+            meters: &meters,
             is_stopping: Cell::new(false),
         };
         let pages = async {
-            match self.status {
+            match listener {
                 Some(listener) => {
                     let answer = async |request: &_| status.answer(request);
                     http::serve(listener, answer, pending()).await;
@@ -268,14 +247,12 @@ impl Proxy {
             }
         };
         let mut pages = pin!(pages.fuse());
-        let mut snapshots = self.topology.watch().fuse();
+        let mut snapshots = topology.watch().fuse();
         let mut signals = pin!(signals.fuse());
-        let mut ports = self.ports;
         let (stop, stopped) = oneshot::channel::<()>();
         let (mut stop, stopped) = (Some(stop), stopped.shared());
-        let mut relays = Relays::default();
         loop {
-            select_biased! {
+            let (client, served) = select_biased! {
                 () = signals.select_next_some() => {
                     if stop.take().is_none() {
                         return Ok(());
@@ -283,43 +260,46 @@ impl Proxy {
                     supervisor::stopping();
                     status.is_stopping.set(true);
                     ports.clear();
-                    if relays.tasks.is_empty() {
+                    if relays.len() == 0 {
                         return Ok(());
                     }
-                    notices.stopping(relays.tasks.len());
+                    notices.stopping(relays.len());
+                    continue;
                 }
-                () = pages => {}
-                snapshot = snapshots.select_next_some() => notices.primary(&snapshot),
-                (client, refusal) = pin!(relays.ended().fuse()) => {
-                    if let Some(Refused(refusal, reason)) = refusal {
-                        self.meters.refused(refusal);
-                        notices.refused(client, &reason);
-                    }
-                    if stop.is_none() && relays.tasks.is_empty() {
-                        return Ok(());
-                    }
+                () = pages => continue,
+                snapshot = snapshots.select_next_some() => {
+                    notices.primary(&snapshot);
+                    continue;
                 }
+                ended = pin!(relays.ended().fuse()) => ended,
                 (stream, client, port) = pin!(accept(&ports).fuse()) => {
-                    let open = relays.tasks.len();
-                    let own = relays.of(client.ip());
-                    let (refusal, reason) = if open >= self.max_connections {
-                        let words = format!("{open} connections are open, {}", self.bottleneck);
-                        (Refusal::Full, words)
-                    } else if self.max_per_client.is_some_and(|most| own >= most) {
-                        let words = format!("{own} connections of it are open, see --max-per-client");
-                        (Refusal::PerClient, words)
-                    } else {
-                        let (stopped, level) = (is_dropped(stopped.clone()), self.meters.accept());
+                    let Err(refused) = relays.admits(client.ip()) else {
+                        let (stopped, level) = (is_dropped(stopped.clone()), meters.accept());
                         relays.spawn(client, async move {
-                            let refused = port.serve(stream, stopped).await.err();
+                            let served = port.serve((stream, client.ip()), stopped).await;
                             drop(level);
-                            refused
+                            served
                         });
                         continue;
                     };
-                    self.meters.refused(refusal);
+                    (client, Err(refused))
+                }
+            };
+            match served {
+                Ok(Served::Relayed) => {}
+                Ok(Served::OnlyDiscovered) => {
+                    meters.only_discovered();
+                    if visitors.left(client.ip()) {
+                        notices.only_discovered(client);
+                    }
+                }
+                Err(Refused(refusal, reason)) => {
+                    meters.refused(refusal);
                     notices.refused(client, &reason);
                 }
+            }
+            if stop.is_none() && relays.len() == 0 {
+                return Ok(());
             }
         }
     }
@@ -341,81 +321,6 @@ fn client_uri(
     match reads.map(|preference| preference.mode) {
         None | Some(ReadMode::Primary) => format!("mongodb://{address}/"),
         Some(mode) => format!("mongodb://{address}/?readPreference={mode}"),
-    }
-}
-
-/// Listens on `address`, which other proxies may share.
-async fn bind(address: SocketAddr, is_shared: bool) -> io::Result<TcpListener> {
-    if !is_shared {
-        return TcpListener::bind(address).await;
-    }
-    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    socket.set_reuseaddr(true)?;
-    #[cfg(unix)]
-    socket.set_reuseport(true)?;
-    #[cfg(not(unix))]
-    return Err(io::Error::other("--reuse-port: this system has no SO_REUSEPORT"));
-    socket.bind(address)?;
-    socket.listen(BACKLOG)
-}
-
-/// The relayed connections. Dropping it closes them.
-#[derive(Debug, Default)]
-struct Relays {
-    /// Each ends with the reason why its client was refused, if it was.
-    tasks: JoinSet<Option<Refused>>,
-    clients: HashMap<task::Id, SocketAddr>,
-}
-
-impl Relays {
-    fn spawn(
-        &mut self,
-        client: SocketAddr,
-        relay: impl Future<Output = Option<Refused>> + Send + 'static,
-    ) {
-        let id = self.tasks.spawn(relay).id();
-        self.clients.insert(id, client);
-    }
-
-    /// Returns the number of connections from this host.
-    fn of(&self, host: IpAddr) -> usize {
-        self.clients.values().filter(|client| client.ip() == host).count()
-    }
-
-    /// Waits for the end of a connection.
-    async fn ended(&mut self) -> (SocketAddr, Option<Refused>) {
-        let Some(ended) = self.tasks.join_next_with_id().await else {
-            return pending().await;
-        };
-        let (id, refusal) = match ended {
-            Ok(ended) => ended,
-            Err(bug) => {
-                let words = format!("a bug of this program: {bug}");
-                (bug.id(), Some(Refused(Refusal::Bug, words)))
-            }
-        };
-        match self.clients.remove(&id) {
-            Some(client) => (client, refusal),
-            None => pending().await,
-        }
-    }
-}
-
-/// Waits for a client on one of `ports`.
-async fn accept(ports: &[(TcpListener, Port)]) -> (TcpStream, SocketAddr, Port) {
-    if ports.is_empty() {
-        return pending().await;
-    }
-    let accepts = ports.iter().map(|port| Box::pin(accept_on(port)));
-    select_all(accepts).await.0
-}
-
-async fn accept_on((listener, port): &(TcpListener, Port)) -> (TcpStream, SocketAddr, Port) {
-    loop {
-        match listener.accept().await {
-            Ok((stream, client)) => return (stream, client, port.clone()),
-            Err(_) => sleep(ACCEPT_BACKOFF).await,
-        }
     }
 }
 

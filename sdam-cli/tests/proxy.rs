@@ -253,10 +253,10 @@ fn real_members_accept_what_a_client_sends_that_sees_a_mongos() {
     arguments.read = Some(ReadMode::Secondary);
     arguments.listen_read = Some(([127, 0, 0, 1], 0).into());
     let program = Running::start(arguments);
-    let (writes, reads) = program.uri.split_once(' ').unwrap();
+    let (primary_uri, reads) = program.uri.split_once(' ').unwrap();
     block_on(async {
         let start = |uri: &str| client::Client::start(uri, sdam::runtime::tokio().unwrap());
-        let [writer, reader] = [writes, reads].map(|uri| start(uri).unwrap());
+        let [writer, reader] = [primary_uri, reads].map(|uri| start(uri).unwrap());
         let insert =
             doc! { "insert": "c", "documents": [{ "_id": 1 }], "writeConcern": { "w": 2 } };
         let insert = insert.to_vec().unwrap();

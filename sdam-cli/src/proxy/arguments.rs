@@ -44,7 +44,9 @@ themselves; they have to accept that the certificate does not name the proxy, or
 member for it.
 
 With --status IP:PORT, /metrics counts connections, refusals, bytes and the time to the first byte \
-of replies; /healthz is 200 if clients reach a member, and 503 while the proxy stops.
+of replies; /healthz is 200 if clients reach a member, and 503 while the proxy stops. \
+sdam_proxy_only_hello_total counts clients that left after hello, as drivers do that connect to the \
+members themselves; the first one whose host sends nothing else is also told on standard error.
 
 To replace a running proxy, start both with --reuse-port, the new one first, and stop the old one: it \
 accepts no further clients, and finishes the exchanges of its own.

@@ -1,23 +1,6 @@
 //! The boundaries of messages in relayed bytes.
 
-use super::mask::Mask;
-
-/// The bytes at the beginning of a message that are looked at: the header, the flags, and the name
-/// of a command to `admin`.
-const HEAD: usize = 64;
-/// The length of a header, which is the least length of a message.
-const HEADER: usize = 16;
-/// The greatest length of a message that a member accepts, and some.
-const MOST: usize = 64 << 20;
-
-/// The operation codes of messages without a reply: update, insert, delete and killCursors.
-const UNANSWERED: [i32; 4] = [2001, 2002, 2006, 2007];
-const OP_QUERY: i32 = 2004;
-const OP_MSG: i32 = 2013;
-/// The names of the command hello.
-const HELLOS: [&[u8]; 3] = [b"hello", b"isMaster", b"ismaster"];
-/// The flag of an `OP_MSG` that another message follows it: no reply to a request, or another reply.
-const MORE_TO_COME: u32 = 1 << 1;
+use super::{mask::Mask, message::Message};
 
 /// The requests of a client, and the replies of a member.
 #[derive(Clone, Debug, Default)]
@@ -28,6 +11,8 @@ pub(super) struct Exchange {
     outstanding: u64,
     /// True if the last reply announced another one without a request.
     streams: bool,
+    /// True if a request other than hello was sent.
+    commands: bool,
     /// Changes hello replies; `None` if all replies are relayed unchanged.
     mask: Option<Mask>,
 }
@@ -40,14 +25,16 @@ impl Exchange {
 
     /// Takes bytes that are sent to the member. Returns false if they are no messages.
     pub(super) fn send(&mut self, bytes: &[u8]) -> bool {
-        let Self { requests, outstanding, streams, mask, .. } = self;
+        let Self { requests, outstanding, streams, commands, mask, .. } = self;
         requests.take(bytes, |_, message| {
             if !message.is_complete() {
                 return;
             }
-            if !message.more_to_come() && !UNANSWERED.contains(&message.code()) {
+            let is_hello = message.is_hello();
+            *commands |= !is_hello;
+            if message.is_answered() {
                 *outstanding += 1;
-                if let Some(mask) = mask.as_mut().filter(|_| message.is_hello()) {
+                if let Some(mask) = mask.as_mut().filter(|_| is_hello) {
                     mask.asked(message.request_id());
                 }
             }
@@ -73,6 +60,16 @@ impl Exchange {
         })
     }
 
+    /// Returns whether a request other than hello was sent.
+    pub(super) fn has_commands(&self) -> bool {
+        self.commands
+    }
+
+    /// Returns whether the client sees the members as they are.
+    pub(super) fn shows_members(&self) -> bool {
+        self.mask.is_none()
+    }
+
     /// Returns what the client gets instead of the bytes that were last received, if they are changed.
     pub(super) fn instead(&mut self) -> Option<Vec<u8>> {
         self.mask.as_mut()?.instead()
@@ -80,13 +77,13 @@ impl Exchange {
 
     /// Returns whether the client is between two requests.
     pub(super) fn is_between_requests(&self) -> bool {
-        self.requests.at == 0
+        self.requests.is_empty()
     }
 
     /// Returns whether nothing is cut off if the connection is closed now.
     pub(super) fn is_complete(&self) -> bool {
         let is_answered = self.outstanding == 0 || self.streams;
-        self.is_between_requests() && self.replies.at == 0 && is_answered
+        self.is_between_requests() && self.replies.is_empty() && is_answered
     }
 
     /// Returns whether a reply is outstanding.
@@ -95,97 +92,12 @@ impl Exchange {
     }
 }
 
-/// The current message of one direction, as far as it is known.
-#[derive(Clone, Debug)]
-pub(super) struct Message {
-    /// Its first bytes; those that are not known yet are 0.
-    head: [u8; HEAD],
-    /// The number of bytes so far.
-    at: usize,
-}
-
-impl Default for Message {
-    fn default() -> Self {
-        Self { head: [0; HEAD], at: 0 }
-    }
-}
-
-impl Message {
-    /// Takes the next bytes, and passes each piece of a message to `each`. Returns false if the
-    /// length of a message is impossible.
-    fn take(&mut self, mut bytes: &[u8], mut each: impl FnMut(&[u8], &Self)) -> bool {
-        while !bytes.is_empty() {
-            let until = if self.at < 4 { 4 } else { self.length() };
-            let count = bytes.len().min(until - self.at);
-            let (now, rest) = bytes.split_at(count);
-            let head = self.head.get_mut(self.at..).unwrap_or_default();
-            head.iter_mut().zip(now).for_each(|(head, byte)| *head = *byte);
-            self.at += count;
-            bytes = rest;
-            if self.at == 4 && !(HEADER..=MOST).contains(&self.length()) {
-                return false;
-            }
-            each(now, self);
-            if self.is_complete() {
-                *self = Self::default();
-            }
-        }
-        true
-    }
-
-    /// Returns whether all of it is known.
-    pub(super) fn is_complete(&self) -> bool {
-        self.at > 4 && self.at == self.length()
-    }
-
-    fn length(&self) -> usize {
-        usize::try_from(self.word(0)).unwrap_or_default()
-    }
-
-    pub(super) fn request_id(&self) -> i32 {
-        self.word(4)
-    }
-
-    /// Returns the id of the request that this message answers, if it is known yet.
-    pub(super) fn response_to(&self) -> Option<i32> {
-        (self.at >= 12).then(|| self.word(8))
-    }
-
-    fn code(&self) -> i32 {
-        self.word(12)
-    }
-
-    /// Returns whether this is a hello, which clients must not compress (OP_COMPRESSED).
-    fn is_hello(&self) -> bool {
-        let rest = self.head.get(HEADER + size_of::<u32>()..).unwrap_or_default();
-        // An OP_MSG begins with the kind of its first section, an OP_QUERY with its collection and two
-        // numbers.
-        let document = match self.code() {
-            OP_MSG if rest.first() == Some(&0) => rest.get(1..),
-            OP_QUERY => {
-                let end = rest.iter().position(|byte| *byte == 0);
-                end.and_then(|end| rest.get(end + 1 + 2 * size_of::<i32>()..))
-            }
-            _ => None,
-        };
-        // The length of the document, and the type of its first field, whose name is the command.
-        let name = document.and_then(|document| document.get(5..)).unwrap_or_default();
-        name.split(|byte| *byte == 0).next().is_some_and(|name| HELLOS.contains(&name))
-    }
-
-    pub(super) fn more_to_come(&self) -> bool {
-        self.code() == OP_MSG && self.word(HEADER).cast_unsigned() & MORE_TO_COME != 0
-    }
-
-    fn word(&self, at: usize) -> i32 {
-        let bytes = self.head.get(at..).and_then(|bytes| bytes.first_chunk());
-        bytes.map_or(0, |bytes| i32::from_le_bytes(*bytes))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const OP_MSG: i32 = 2013;
+    const MORE_TO_COME: u32 = 1 << 1;
 
     fn message(code: i32, flags: u32, length: i32) -> Vec<u8> {
         let mut bytes = Vec::new();

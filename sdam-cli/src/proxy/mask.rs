@@ -9,7 +9,7 @@ use std::mem;
 use bson::Document;
 use sdam::transport::wire::{OpCode, OpMsg, OpReply, WireMessage};
 
-use super::frames::Message;
+use super::message::Message;
 
 /// The fields of a replica set, which no mongos sends, and `topologyVersion`.
 ///

@@ -46,6 +46,7 @@ struct Handles {
     to_member: Counter,
     to_client: Counter,
     first_byte: Histogram,
+    only_hello: Counter,
 }
 
 sdam_core::opaque!(Meters);
@@ -59,6 +60,10 @@ impl Meters {
             describe_gauge!("sdam_proxy_waiting", "Connections that wait for a member.");
             describe_counter!("sdam_proxy_refused_total", "Refused clients, by reason.");
             describe_counter!("sdam_proxy_ended_total", "Ended relays, by the side that ended it.");
+            describe_counter!(
+                "sdam_proxy_only_hello_total",
+                "Relays of clients that learned the members' names, sent only hello, and left."
+            );
             describe_counter!("sdam_proxy_bytes_total", "Relayed bytes, by direction.");
             describe_histogram!(
                 "sdam_proxy_first_byte_seconds",
@@ -78,6 +83,7 @@ impl Meters {
                 to_member: bytes("member"),
                 to_client: bytes("client"),
                 first_byte: histogram!("sdam_proxy_first_byte_seconds"),
+                only_hello: counter!("sdam_proxy_only_hello_total"),
             }
         });
         Arc::new(Self { registry, handles })
@@ -104,6 +110,10 @@ impl Meters {
         with_local_recorder(&self.registry, || {
             counter!("sdam_proxy_ended_total", "by" => end.name()).increment(1);
         });
+    }
+
+    pub(super) fn only_discovered(&self) {
+        self.handles.only_hello.increment(1);
     }
 
     pub(super) fn sent(&self, bytes: usize) {

@@ -93,6 +93,15 @@ impl<O: Write, R: Write> Notices<O, R> {
         self.print(&format!("refused {client}: {reason}"), &event);
     }
 
+    /// Prints that a client has probably connected to the members itself.
+    pub(super) fn only_discovered(&mut self, client: SocketAddr) {
+        let reason = "it said hello and left, as drivers do that connect to the members themselves: \
+                      add directConnection=true to their connection strings, or start the proxy with \
+                      --advertise";
+        let event = json!({ "event": "onlyHello", "client": client.to_string(), "reason": reason });
+        self.print(&format!("bypassed by {client}: {reason}"), &event);
+    }
+
     /// Prints the address of the pages about the proxy.
     pub(super) fn status(&mut self, address: SocketAddr) {
         let url = format!("http://{address}");

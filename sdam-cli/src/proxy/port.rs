@@ -2,6 +2,7 @@
 
 use std::{
     future::{Future, poll_fn},
+    net::IpAddr,
     pin::pin,
     sync::Arc,
     time::Duration,
@@ -25,6 +26,7 @@ use super::{
     pipe::{Client, Pipe},
     relay::{End, Relay},
     tenure::Tenure,
+    visitors::{Visit, Visitors},
 };
 
 /// The pause before the next attempt to connect, unless the topology changes earlier.
@@ -37,6 +39,7 @@ pub(super) struct Port {
     pub(super) criteria: Criteria,
     pub(super) limits: Limits,
     pub(super) meters: Arc<Meters>,
+    pub(super) visitors: Arc<Visitors>,
     /// The state before the first message of a connection; `None` if clients speak TLS with the
     /// members, so that messages cannot be told apart.
     pub(super) exchange: Option<Exchange>,
@@ -57,6 +60,15 @@ pub(super) struct Limits {
     pub(super) grace: Duration,
 }
 
+/// The way in which a client was served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Served {
+    /// Any but the other.
+    Relayed,
+    /// It learned the names of members, sent nothing but hello, and left.
+    OnlyDiscovered,
+}
+
 /// A stream to a member. The selection counts as an operation until it is dropped.
 struct Found {
     selected: SelectedServer<Way>,
@@ -65,7 +77,7 @@ struct Found {
 }
 
 impl Port {
-    /// Relays a client's connection to a member until one of them closes it, the member loses its
+    /// Relays a connection of a client on `host` to a member until one of them closes it, the member loses its
     /// role, or `stopped` is ready.
     ///
     /// # Errors
@@ -73,9 +85,9 @@ impl Port {
     /// The reason why the client was refused: there was no member in time.
     pub(super) async fn serve(
         &self,
-        client: TcpStream,
+        (client, host): (TcpStream, IpAddr),
         stopped: impl Future<Output = ()>,
-    ) -> Result<(), Refused> {
+    ) -> Result<Served, Refused> {
         // No delay, and keep-alive probes, because an idle client may disappear silently. A failure
         // costs nothing else.
         let _ = tune_tcp(&client, None);
@@ -83,9 +95,9 @@ impl Port {
         let mut stopped = pin!(stopped.fuse());
         // A silent client takes no connection of a member.
         select_biased! {
-            () = stopped => return Ok(()),
+            () = stopped => return Ok(Served::Relayed),
             has_left = pin!(first(&mut client, &mut up).fuse()) => if has_left {
-                return Ok(());
+                return Ok(Served::Relayed);
             },
             () = pin!(sleep(self.limits.wait).fuse()) => {
                 let words = format!("it sent nothing for {:?}, see --wait", self.limits.wait);
@@ -94,23 +106,27 @@ impl Port {
         }
         let waiting = self.meters.wait();
         let found = select_biased! {
-            () = stopped => return Ok(()),
+            () = stopped => return Ok(Served::Relayed),
             found = pin!(self.find().fuse()) => {
                 found.map_err(|why| Refused(Refusal::NoMember, why))?
             }
             // Its request must not be executed after it has given up.
-            () = pin!(left(&mut client, &mut up).fuse()) => return Ok(()),
+            () = pin!(left(&mut client, &mut up).fuse()) => return Ok(Served::Relayed),
         };
         drop(waiting);
         let Found { selected, tenure, stream } = found;
         let holds = (self.topology.clone(), tenure.clone());
-        let meters = Arc::clone(&self.meters);
-        let mut relay = Relay::new((client, up), stream, holds, meters, self.exchange.clone());
+        let counts = (Arc::clone(&self.meters), Visit::new(Arc::clone(&self.visitors), host));
+        let mut relay = Relay::new((client, up), stream, holds, counts, self.exchange.clone());
         let lost = (tenure.end(&self.topology), self.limits.drain);
         let end = relay.run(lost, (stopped, self.limits.grace), self.limits.idle).await;
         self.meters.ended(&end);
+        let has_left = matches!(end, End::Client);
         self.report(&selected, &relay, end);
-        Ok(())
+        if has_left && relay.has_only_discovered() {
+            return Ok(Served::OnlyDiscovered);
+        }
+        Ok(Served::Relayed)
     }
 
     /// Selects a member and connects to it, repeatedly until both succeed.

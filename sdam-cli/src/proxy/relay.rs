@@ -19,6 +19,7 @@ use super::{
     meters::Meters,
     pipe::{Client, Pipe},
     tenure::Tenure,
+    visitors::Visit,
 };
 
 /// The duration of silence after which a member's reply counts as complete, if its messages cannot
@@ -66,6 +67,7 @@ pub(super) struct Relay {
     topology: Topology<Way>,
     tenure: Tenure,
     meters: Arc<Meters>,
+    visit: Visit,
     /// When the member got the request whose reply is outstanding.
     asked: Option<Instant>,
     /// The messages; `None` if they cannot be told apart.
@@ -99,12 +101,11 @@ impl Relay {
         (client, up): (Client, Pipe),
         member: Box<dyn ByteStream>,
         (topology, tenure): (Topology<Way>, Tenure),
-        meters: Arc<Meters>,
-        mut exchange: Option<Exchange>,
+        (meters, visit): (Arc<Meters>, Visit),
+        exchange: Option<Exchange>,
     ) -> Self {
         meters.sent(up.bytes().len());
-        exchange.take_if(|exchange| !exchange.send(up.bytes()));
-        Self {
+        let mut relay = Self {
             client,
             member,
             up,
@@ -112,18 +113,38 @@ impl Relay {
             topology,
             tenure,
             meters,
+            visit,
             asked: None,
             exchange,
             awaits: false,
             heard: None,
             sending: Sending::All,
             active: Instant::now(),
-        }
+        };
+        relay.follow_sent();
+        relay
     }
 
     /// Returns whether the member has answered.
     pub(super) fn has_answered(&self) -> bool {
         self.heard.is_some()
+    }
+
+    /// Returns whether the client has learned the names of members, and sent nothing but hello.
+    pub(super) fn has_only_discovered(&self) -> bool {
+        let is_hello = |exchange: &Exchange| exchange.shows_members() && !exchange.has_commands();
+        self.has_answered()
+            && self.exchange.as_ref().is_some_and(is_hello)
+            && self.tenure.names_members()
+    }
+
+    /// Follows the messages in the bytes that were last read from the client.
+    fn follow_sent(&mut self) {
+        let bytes = self.up.bytes();
+        self.exchange.take_if(|exchange| !exchange.send(bytes));
+        if self.exchange.as_ref().is_some_and(Exchange::has_commands) {
+            self.visit.uses();
+        }
     }
 
     /// Returns whether a reply of the member is outstanding.
@@ -279,8 +300,7 @@ impl Relay {
                     Ok(0) | Err(_) => return Poll::Ready(End::Client),
                     Ok(length) => self.meters.sent(length),
                 }
-                let bytes = self.up.bytes();
-                self.exchange.take_if(|exchange| !exchange.send(bytes));
+                self.follow_sent();
             }
             // Checked before every write, so that the member gets nothing after its loss is known,
             // even if this task has not been woken yet.

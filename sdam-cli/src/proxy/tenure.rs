@@ -36,6 +36,11 @@ impl Tenure {
         !snapshot.is_closed() && server.is_some_and(|server| role(server) == self.role)
     }
 
+    /// Returns whether the member's hello replies contain the names of others.
+    pub(super) fn names_members(&self) -> bool {
+        matches!(self.role.0, ServerType::RsPrimary | ServerType::RsSecondary)
+    }
+
     /// Waits until the tenure ends.
     ///
     /// # Cancel safety

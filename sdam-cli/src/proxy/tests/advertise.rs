@@ -9,7 +9,7 @@ use sdam::{
 use sdam_core::read_preference::ReadMode;
 
 use super::{
-    harness::{Client, Deployment, Running},
+    harness::{Client, Deployment, Running, http_get},
     *,
 };
 use crate::testing::block_on;
@@ -53,6 +53,56 @@ fn a_driver_that_discovers_members_stays_with_the_proxy_through_a_failover() {
         reader.close().await;
     };
     block_on(use_both());
+    program.finish();
+}
+
+#[test]
+fn a_driver_that_leaves_for_the_members_is_told_once_with_the_remedy() {
+    let set = Deployment::start(Builder::replica_set(3));
+    let mut arguments = set.arguments();
+    arguments.status = Some("127.0.0.1:0".parse().unwrap());
+    let program = Running::start(arguments);
+    let status = program.remark("status: ", &[]);
+    program.primary();
+    let address = program.uris[0].split('?').next().unwrap();
+    let discover = || async {
+        let topology = Topology::builder(address).unwrap();
+        let topology = topology.start(sdam::runtime::tokio().unwrap()).unwrap();
+        let mut snapshots = topology.watch();
+        // It learns the names of the members, and leaves.
+        while !snapshots.next().await.unwrap().description().topology_type().is_replica_set() {}
+        topology.close().await;
+    };
+    block_on(discover());
+    let remark = program.remark("bypassed by 127.0.0.1:", &[]);
+    assert!(remark.contains("directConnection=true") && remark.contains("--advertise"), "{remark}");
+    block_on(discover());
+    let counted = "\nsdam_proxy_only_hello_total 2\n";
+    while !http_get(&status, "/metrics").contains(counted) {}
+    set.step_down().unwrap();
+    program.remark("no primary", &[]);
+    program.finish();
+}
+
+#[test]
+fn a_client_that_stays_is_not_told() {
+    let set = Deployment::start(Builder::replica_set(1));
+    let mut arguments = set.arguments();
+    arguments.status = Some("127.0.0.1:0".parse().unwrap());
+    let program = Running::start(arguments);
+    let status = program.remark("status: ", &[]);
+    program.primary();
+    let mut worker = Client::connect(&program.uris[0]);
+    let ping = doc! { "ping": 1, "$db": "admin" }.to_vec().unwrap();
+    worker.send_message(&OpMsg { body: &ping, ..OpMsg::default() }.encode().unwrap());
+    worker.receive().unwrap();
+    let mut monitor = Client::connect(&program.uris[0]);
+    monitor.hello("monitor");
+    drop((monitor, worker));
+    let counted = "\nsdam_proxy_only_hello_total 1\n";
+    while !http_get(&status, "/metrics").contains(counted) {}
+    set.step_down().unwrap();
+    program.remark("no primary", &[]);
     program.finish();
 }
 

@@ -275,6 +275,16 @@ impl Running {
     }
 }
 
+/// Returns a page of the address in the remark `status`.
+pub(super) fn http_get(status: &str, path: &str) -> String {
+    let address = status.strip_prefix("status: http://").unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).unwrap();
+    reply
+}
+
 /// A client with one connection.
 pub(super) struct Client {
     pub(super) address: String,

@@ -1,0 +1,116 @@
+//! The beginning of a message in relayed bytes: its ids, its length, and whether it is hello.
+
+/// The bytes at the beginning of a message that are looked at: the header, the flags, and the name
+/// of a command to `admin`.
+const HEAD: usize = 64;
+/// The length of a header, which is the least length of a message.
+const HEADER: usize = 16;
+/// The greatest length of a message that a member accepts, and some.
+const MOST: usize = 64 << 20;
+
+/// The operation codes of messages without a reply: update, insert, delete and killCursors.
+const UNANSWERED: [i32; 4] = [2001, 2002, 2006, 2007];
+const OP_QUERY: i32 = 2004;
+const OP_MSG: i32 = 2013;
+/// The names of the command hello.
+const HELLOS: [&[u8]; 3] = [b"hello", b"isMaster", b"ismaster"];
+/// The flag of an `OP_MSG` that another message follows it: no reply to a request, or another reply.
+const MORE_TO_COME: u32 = 1 << 1;
+
+/// The current message of one direction, as far as it is known.
+#[derive(Clone, Debug)]
+pub(super) struct Message {
+    /// Its first bytes; those that are not known yet are 0.
+    head: [u8; HEAD],
+    /// The number of bytes so far.
+    at: usize,
+}
+
+impl Default for Message {
+    fn default() -> Self {
+        Self { head: [0; HEAD], at: 0 }
+    }
+}
+
+impl Message {
+    /// Takes the next bytes, and passes each piece of a message to `each`. Returns false if the
+    /// length of a message is impossible.
+    pub(super) fn take(&mut self, mut bytes: &[u8], mut each: impl FnMut(&[u8], &Self)) -> bool {
+        while !bytes.is_empty() {
+            let until = if self.at < 4 { 4 } else { self.length() };
+            let count = bytes.len().min(until - self.at);
+            let (now, rest) = bytes.split_at(count);
+            let head = self.head.get_mut(self.at..).unwrap_or_default();
+            head.iter_mut().zip(now).for_each(|(head, byte)| *head = *byte);
+            self.at += count;
+            bytes = rest;
+            if self.at == 4 && !(HEADER..=MOST).contains(&self.length()) {
+                return false;
+            }
+            each(now, self);
+            if self.is_complete() {
+                *self = Self::default();
+            }
+        }
+        true
+    }
+
+    /// Returns whether no byte of it is known.
+    pub(super) fn is_empty(&self) -> bool {
+        self.at == 0
+    }
+
+    /// Returns whether all of it is known.
+    pub(super) fn is_complete(&self) -> bool {
+        self.at > 4 && self.at == self.length()
+    }
+
+    fn length(&self) -> usize {
+        usize::try_from(self.word(0)).unwrap_or_default()
+    }
+
+    pub(super) fn request_id(&self) -> i32 {
+        self.word(4)
+    }
+
+    /// Returns the id of the request that this message answers, if it is known yet.
+    pub(super) fn response_to(&self) -> Option<i32> {
+        (self.at >= 12).then(|| self.word(8))
+    }
+
+    fn code(&self) -> i32 {
+        self.word(12)
+    }
+
+    /// Returns whether this request has a reply.
+    pub(super) fn is_answered(&self) -> bool {
+        !self.more_to_come() && !UNANSWERED.contains(&self.code())
+    }
+
+    /// Returns whether this is a hello, which clients must not compress (OP_COMPRESSED).
+    pub(super) fn is_hello(&self) -> bool {
+        let rest = self.head.get(HEADER + size_of::<u32>()..).unwrap_or_default();
+        // An OP_MSG begins with the kind of its first section, an OP_QUERY with its collection and two
+        // numbers.
+        let document = match self.code() {
+            OP_MSG if rest.first() == Some(&0) => rest.get(1..),
+            OP_QUERY => {
+                let end = rest.iter().position(|byte| *byte == 0);
+                end.and_then(|end| rest.get(end + 1 + 2 * size_of::<i32>()..))
+            }
+            _ => None,
+        };
+        // The length of the document, and the type of its first field, whose name is the command.
+        let name = document.and_then(|document| document.get(5..)).unwrap_or_default();
+        name.split(|byte| *byte == 0).next().is_some_and(|name| HELLOS.contains(&name))
+    }
+
+    pub(super) fn more_to_come(&self) -> bool {
+        self.code() == OP_MSG && self.word(HEADER).cast_unsigned() & MORE_TO_COME != 0
+    }
+
+    fn word(&self, at: usize) -> i32 {
+        let bytes = self.head.get(at..).and_then(|bytes| bytes.first_chunk());
+        bytes.map_or(0, |bytes| i32::from_le_bytes(*bytes))
+    }
+}

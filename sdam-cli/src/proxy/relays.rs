@@ -1,0 +1,103 @@
+//! The relayed connections, and the limits of their number.
+
+use std::{
+    collections::HashMap,
+    future::{Future, pending},
+    net::{IpAddr, SocketAddr},
+};
+
+use tokio::task::{self, JoinSet};
+
+use super::{
+    arguments::Arguments,
+    meters::{Refusal, Refused},
+    port::Served,
+};
+
+/// The descriptors of the program itself: its ports, and the checks of the members.
+const OWN_DESCRIPTORS: u64 = 64;
+
+/// The relayed connections. Dropping it closes them.
+#[derive(Debug)]
+pub(super) struct Relays {
+    /// Each may end with the reason why its client was refused.
+    tasks: JoinSet<Result<Served, Refused>>,
+    clients: HashMap<task::Id, SocketAddr>,
+    max: usize,
+    max_per_client: Option<usize>,
+    /// The remedy for a full proxy.
+    bottleneck: &'static str,
+}
+
+impl Relays {
+    pub(super) fn new(arguments: &Arguments) -> Self {
+        Self {
+            tasks: JoinSet::new(),
+            clients: HashMap::new(),
+            max: arguments.max_connections,
+            max_per_client: arguments.max_per_client,
+            bottleneck: "see --max-connections",
+        }
+    }
+
+    /// Lowers the maximum to what the limit of open files admits; returns a warning if it does.
+    pub(super) fn adapt_to(&mut self, limit: u64) -> Option<String> {
+        let left = limit - OWN_DESCRIPTORS.min(limit / 2);
+        let most = usize::try_from(left / 2).unwrap_or(usize::MAX);
+        (most < self.max).then(|| {
+            self.max = most;
+            self.bottleneck = "raise the limit of open files (ulimit -n, LimitNOFILE=)";
+            format!(
+                "the limit of open files, {limit}, admits {most} connections: {}, or lower \
+                 --max-connections",
+                self.bottleneck,
+            )
+        })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// Checks whether a client on `host` may be served.
+    pub(super) fn admits(&self, host: IpAddr) -> Result<(), Refused> {
+        let open = self.len();
+        if open >= self.max {
+            let words = format!("{open} connections are open, {}", self.bottleneck);
+            return Err(Refused(Refusal::Full, words));
+        }
+        let own = self.clients.values().filter(|client| client.ip() == host).count();
+        if self.max_per_client.is_some_and(|most| own >= most) {
+            let words = format!("{own} connections of it are open, see --max-per-client");
+            return Err(Refused(Refusal::PerClient, words));
+        }
+        Ok(())
+    }
+
+    pub(super) fn spawn(
+        &mut self,
+        client: SocketAddr,
+        relay: impl Future<Output = Result<Served, Refused>> + Send + 'static,
+    ) {
+        let id = self.tasks.spawn(relay).id();
+        self.clients.insert(id, client);
+    }
+
+    /// Waits for the end of a connection.
+    pub(super) async fn ended(&mut self) -> (SocketAddr, Result<Served, Refused>) {
+        let Some(ended) = self.tasks.join_next_with_id().await else {
+            return pending().await;
+        };
+        let (id, served) = match ended {
+            Ok(ended) => ended,
+            Err(bug) => {
+                let words = format!("a bug of this program: {bug}");
+                (bug.id(), Err(Refused(Refusal::Bug, words)))
+            }
+        };
+        match self.clients.remove(&id) {
+            Some(client) => (client, served),
+            None => pending().await,
+        }
+    }
+}

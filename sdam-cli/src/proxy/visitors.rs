@@ -1,0 +1,81 @@
+//! Clients that say hello and leave: drivers that discover the members, and connect to them past the
+//! proxy.
+//!
+//! The monitor of a driver in direct-connection mode says nothing else either, so a host counts only
+//! if none of its connections has ever sent a command.
+
+use std::{
+    collections::HashSet,
+    net::IpAddr,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+/// The maximum number of hosts that are remembered.
+const MOST: usize = 10_000;
+
+/// The hosts that have sent a command; `None` once they need not be known any more.
+#[derive(Debug)]
+pub(super) struct Visitors(Mutex<Option<HashSet<IpAddr>>>);
+
+impl Visitors {
+    pub(super) fn new() -> Arc<Self> {
+        Arc::new(Self(Mutex::new(Some(HashSet::new()))))
+    }
+
+    /// Remembers that `host` has sent a command. If it is one too many, nothing is told any more.
+    fn uses(&self, host: IpAddr) {
+        let mut hosts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(hosts) = hosts.as_mut() {
+            hosts.insert(host);
+        }
+        hosts.take_if(|hosts| hosts.len() > MOST);
+    }
+
+    /// Returns whether to tell that a client on `host` said hello and left; true only once.
+    pub(super) fn left(&self, host: IpAddr) -> bool {
+        let mut hosts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        hosts.take_if(|hosts| !hosts.contains(&host)).is_some()
+    }
+}
+
+/// A connection of a client.
+#[derive(Debug)]
+pub(super) struct Visit {
+    visitors: Arc<Visitors>,
+    host: IpAddr,
+    uses: bool,
+}
+
+impl Visit {
+    pub(super) fn new(visitors: Arc<Visitors>, host: IpAddr) -> Self {
+        Self { visitors, host, uses: false }
+    }
+
+    /// Notes that the client has sent a command other than hello.
+    pub(super) fn uses(&mut self) {
+        if !self.uses {
+            self.uses = true;
+            self.visitors.uses(self.host);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_host_without_a_command_is_told_and_no_other() {
+        let hosts = |count: u32| (1..=count).map(|host| IpAddr::from(host.to_be_bytes()));
+        let visitors = Visitors::new();
+        let new = IpAddr::from([127, 0, 0, 1]);
+        hosts(9).for_each(|host| Visit::new(Arc::clone(&visitors), host).uses());
+        assert!(hosts(9).all(|host| !visitors.left(host)));
+        assert!(visitors.left(new) && !visitors.left(new));
+
+        let visitors = Visitors::new();
+        hosts(10_000).for_each(|host| visitors.uses(host));
+        visitors.uses(new);
+        assert!(!visitors.left([127, 0, 0, 2].into()));
+    }
+}
