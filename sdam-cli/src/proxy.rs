@@ -29,7 +29,6 @@ use std::{
     net::SocketAddr,
     pin::pin,
     sync::Arc,
-    time::Duration,
 };
 
 use futures::{FutureExt, Stream, StreamExt, channel::oneshot, future::Shared, select_biased};
@@ -53,9 +52,6 @@ use self::{
 use crate::{
     console::Console, descriptors, exit::Exit, failure::Failure, http, supervisor, target::Target,
 };
-
-/// The default time that replies in progress may take when the program ends.
-const GRACE: Duration = Duration::from_secs(10);
 
 /// Relays connections according to `arguments` until `signals` yields an item. After the first
 /// item, the program waits for the replies in progress; after the second, it ends at once.
@@ -151,18 +147,14 @@ impl Proxy {
         }
         options.server_selection_timeout =
             arguments.wait.unwrap_or(options.server_selection_timeout);
-        let limits = Limits {
-            wait: options.server_selection_timeout,
-            connect: options.connect_timeout,
-            idle: arguments.idle,
-            drain: arguments.drain.unwrap_or_default(),
-            grace: arguments.drain.unwrap_or(GRACE),
-        };
+        let limits = Limits::new(arguments, &options);
         let mut places = vec![("--listen", arguments.listen, Criteria::write())];
         if let Some((listen, preference)) = arguments.reads(&options.read_preference) {
             let criteria = Criteria::read(preference).map_err(Failure::config)?;
             places.push(("--listen-read", listen, criteria));
         }
+        let names: Vec<_> = places.iter().map(|(option, ..)| *option).collect();
+        let mut handed = supervisor::listeners(&names)?.into_iter();
         let tls = layer(arguments, &options, &runtime)?;
         let passes = options.tls.is_some() && arguments.tls_passthrough;
         let builder = arguments.target.builder(options);
@@ -184,7 +176,11 @@ impl Proxy {
         proxy.warnings.extend(descriptors::limit().and_then(|it| proxy.relays.adapt_to(it)));
         for (option, listen, criteria) in places {
             let failed = |error: io::Error| Failure::listen(option, listen, &error);
-            let listener = bind(listen, arguments.reuse_port).await.map_err(failed)?;
+            let listener = match handed.next() {
+                Some(listener) => TcpListener::from_std(listener),
+                None => bind(listen, arguments.reuse_port).await,
+            };
+            let listener = listener.map_err(failed)?;
             let address = listener.local_addr().map_err(failed)?;
             proxy.uris.push(client_uri(arguments, address, &criteria, passes));
             if is_encrypted && !address.ip().is_loopback() {

@@ -49,7 +49,10 @@ sdam_proxy_only_hello_total counts clients that left after hello, as drivers do 
 members themselves; the first one whose host sends nothing else is also told on standard error.
 
 To replace a running proxy, start both with --reuse-port, the new one first, and stop the old one: it \
-accepts no further clients, and finishes the exchanges of its own.
+accepts no further clients, and finishes the exchanges of its own. Sockets that systemd hands over \
+(LISTEN_FDS) replace --listen and --listen-read, in this order. systemd keeps them open, so \
+connections wait during a restart, and a new process with the same sockets may serve while the old \
+one finishes.
 
 The first Ctrl-C or SIGTERM closes connections once their replies are complete, the second at once. \
 With --tls-passthrough the proxy cannot see where a reply ends, and takes 100 ms of silence for it.

@@ -10,7 +10,7 @@ use std::{
 
 use futures::{FutureExt, select_biased};
 use sdam::{
-    Criteria, Error, ErrorReport, SelectedServer, Stage, Topology,
+    Criteria, Error, ErrorReport, Options, SelectedServer, Stage, Topology,
     transport::{stream::ByteStream, system::tune_tcp},
 };
 use sdam_runtime_tokio::TokioStream;
@@ -20,6 +20,7 @@ use tokio::{
 };
 
 use super::{
+    arguments::Arguments,
     dial::Way,
     frames::Exchange,
     meters::{Meters, Refusal, Refused},
@@ -29,6 +30,8 @@ use super::{
     visitors::{Visit, Visitors},
 };
 
+/// The default time that replies in progress may take when the program ends.
+const GRACE: Duration = Duration::from_secs(10);
 /// The pause before the next attempt to connect, unless the topology changes earlier.
 const RETRY: Duration = Duration::from_millis(500);
 
@@ -58,6 +61,18 @@ pub(super) struct Limits {
     pub(super) drain: Duration,
     /// The limit for a reply in progress when the program ends.
     pub(super) grace: Duration,
+}
+
+impl Limits {
+    pub(super) fn new(arguments: &Arguments, options: &Options) -> Self {
+        Self {
+            wait: options.server_selection_timeout,
+            connect: options.connect_timeout,
+            idle: arguments.idle,
+            drain: arguments.drain.unwrap_or_default(),
+            grace: arguments.drain.unwrap_or(GRACE),
+        }
+    }
 }
 
 /// The way in which a client was served.

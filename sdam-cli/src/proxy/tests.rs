@@ -3,7 +3,7 @@
 mod advertise;
 mod harness;
 
-use std::io::ErrorKind;
+use std::{io::ErrorKind, time::Duration};
 
 use sdam_core::read_preference::{ReadMode, TagSet};
 use sdam_sim::serve::Builder;

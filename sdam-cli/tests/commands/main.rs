@@ -7,6 +7,8 @@
 
 mod demo;
 mod fixture;
+#[cfg(target_os = "linux")]
+mod handover;
 mod lookups;
 mod pages;
 mod program;

@@ -34,10 +34,19 @@ fn the_units_start_the_program_with_arguments_that_it_has() {
     for name in ["sdam-export.service", "sdam-proxy.service"] {
         let unit = fs::read_to_string(folder.join(name)).unwrap();
         assert!(unit.contains("\nType=notify\n"), "{name}");
-        let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
+        let value = |unit: &str, key: &str| {
+            let value = unit.lines().find_map(|line| line.strip_prefix(key).map(str::to_owned));
+            value.unwrap_or_else(|| panic!("no {key} in {name}"))
+        };
+        let start = value(&unit, "ExecStart=");
         let matches = sdam_cli::cli::command().try_get_matches_from(start.split(' '));
         let matches = matches.unwrap_or_else(|error| panic!("{name}: {error}"));
         let subcommand = matches.subcommand_name().unwrap();
         assert_eq!(name, format!("sdam-{subcommand}.service"));
+        if subcommand == "proxy" {
+            let socket = fs::read_to_string(folder.join(value(&unit, "Sockets="))).unwrap();
+            let listen = format!("--listen {}", value(&socket, "ListenStream="));
+            assert!(start.contains(&listen), "{start}");
+        }
     }
 }

@@ -9,6 +9,7 @@ use std::{
         mpsc::{self, Receiver},
     },
     thread,
+    time::Duration,
 };
 
 use bson::{Document, doc};
