@@ -7,7 +7,9 @@ use std::{
     process::ExitCode,
 };
 
-use futures::{FutureExt, select_biased};
+#[cfg(unix)]
+use futures::stream::{select_all, unfold};
+use futures::{FutureExt, select_biased, stream::FusedStream};
 use tokio::{runtime::Builder, signal};
 
 use crate::{
@@ -135,6 +137,32 @@ pub async fn stopped() {
         return;
     }
     interrupted().await;
+}
+
+/// Yields an item for each of these signals; one that cannot be handled ends the process as usual.
+///
+/// Must be called within a tokio runtime with I/O.
+#[cfg(unix)]
+pub(crate) fn received(
+    kinds: impl IntoIterator<Item = signal::unix::SignalKind>,
+) -> impl FusedStream<Item = ()> + Unpin {
+    let signals = kinds.into_iter().filter_map(|kind| signal::unix::signal(kind).ok());
+    select_all(signals.map(|signal| {
+        Box::pin(unfold(
+            signal,
+            |mut signal| async move { signal.recv().await.map(|()| ((), signal)) },
+        ))
+    }))
+}
+
+/// Yields an item for each SIGHUP, which does not end the process from then on.
+///
+/// Must be called within a tokio runtime with I/O.
+pub(crate) fn hangups() -> impl FusedStream<Item = ()> + Unpin {
+    #[cfg(unix)]
+    return received([signal::unix::SignalKind::hangup()]);
+    #[cfg(not(unix))]
+    futures::stream::pending()
 }
 
 /// Prints `text`, such as the help, on standard output.

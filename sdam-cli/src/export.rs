@@ -3,10 +3,12 @@
 
 mod arguments;
 mod deployment;
+mod fleet;
 mod numbers;
 #[cfg_attr(not(feature = "otlp"), path = "export/without_otlp.rs")]
 mod otlp;
 mod pages;
+mod reload;
 mod targets;
 #[cfg(test)]
 mod tests;
@@ -21,8 +23,7 @@ use std::{
     time::Duration,
 };
 
-use futures::{FutureExt, future::join_all, select_biased};
-use sdam::Runtime;
+use futures::{FutureExt, select_biased};
 use sdam_events::sink::EventSink;
 use sdam_sim::serve::ReplicaSet;
 use tokio::{
@@ -31,7 +32,13 @@ use tokio::{
 };
 
 pub use self::arguments::{Arguments, otel_variables};
-use self::{deployment::Deployment, numbers::Numbers, otlp::Push, pages::Pages, targets::Named};
+use self::{
+    fleet::Fleet,
+    otlp::Push,
+    pages::Pages,
+    reload::{Outcomes, Source},
+    targets::Named,
+};
 use crate::{exit::Exit, failure::Failure, http, log::LogSink, supervisor, target::SIMULATED};
 
 /// Serves pages about the deployments of `arguments` until `interrupt` is ready. The first line of
@@ -78,12 +85,12 @@ pub async fn run(
 
 /// The deployments and the listener for their pages.
 struct Exporter {
-    runtime: Runtime,
-    pages: Pages,
+    fleet: Fleet,
+    /// The file of `--targets`, unless it can be read only once.
+    source: Option<Source>,
     listener: TcpListener,
     /// The simulated deployment, if one was requested.
     simulated: Option<ReplicaSet>,
-    push: Option<Push>,
 }
 
 impl Exporter {
@@ -92,29 +99,26 @@ impl Exporter {
         let push = Push::new(arguments.otlp.as_deref(), &arguments.otel);
         let push = push.map_err(Failure::config)?;
         let runtime = arguments.target.runtime()?;
-        let (targets, simulated) = if let Some(path) = &arguments.targets {
-            (targets::read(path)?, None)
+        let clock = Arc::clone(&runtime.backend.clock);
+        let (targets, source, simulated) = if let Some(path) = &arguments.targets {
+            let targets = targets::read(path).map_err(Failure::config)?;
+            let source = Source::of(path, &targets, &clock);
+            (targets, source, None)
         } else {
             let (uri, simulated) = arguments.target.deployment(|| ReplicaSet::start(3))?;
-            (vec![Named::only(arguments.name.clone(), uri, simulated.is_some())], simulated)
+            let only = Named::only(arguments.name.clone(), uri, simulated.is_some());
+            (vec![only], None, simulated)
         };
-        for named in &targets {
-            named.check(&arguments.target, &runtime)?;
-        }
+        let outcomes = source.as_ref().map(|_| Outcomes::new(&*clock));
+        let pages = Pages { deployments: RefCell::default(), outcomes };
         let log = LogSink::open(arguments.log.clone()).map_err(Failure::other)?;
         let log = log.map(|log| Arc::new(log) as Arc<dyn EventSink>);
-        let mut deployments = Vec::new();
-        for named in targets {
-            let labels = named.labels();
-            let numbers = Numbers::new(&labels, &runtime.backend.clock);
-            let records = push.iter().map(|push| push.sink(&labels, &runtime.backend));
-            let sinks = log.iter().cloned().chain(records).collect();
-            deployments.push(Deployment::new(named, numbers, sinks));
-        }
+        let fleet = Fleet { target: arguments.target.clone(), runtime, log, push, pages };
+        fleet.change_to(targets).map_err(Failure::config)?;
         let listener = TcpListener::bind(arguments.listen).await;
         let listener =
             listener.map_err(|error| Failure::listen("--listen", arguments.listen, &error))?;
-        Ok(Self { runtime, pages: Pages(deployments), listener, simulated, push })
+        Ok(Self { fleet, source, listener, simulated })
     }
 
     /// Watches the deployments and serves their pages until `stop` is ready and all running
@@ -125,14 +129,8 @@ impl Exporter {
         remark: impl Fn(&dyn Display),
         stop: impl Future<Output = ()>,
     ) {
-        let Self { runtime, pages, listener, simulated, push } = self;
-        let deployments = &pages.0;
-        let start = async {
-            let all = deployments.iter();
-            let all = all.map(|one| one.start(&arguments.target, &runtime, &remark));
-            join_all(all).await;
-            pending::<()>().await;
-        };
+        let Self { fleet, source, listener, simulated } = self;
+        let (pages, push) = (&fleet.pages, &fleet.push);
         let answer = async |request: &_| pages.answer(request).await;
         let served = http::serve(listener, answer, stop);
         let show = async {
@@ -143,22 +141,22 @@ impl Exporter {
             }
         };
         let pushed = async {
-            match &push {
+            match push {
                 Some(push) => push.run(|| pages.metrics(), &remark).await,
                 None => pending().await,
             }
         };
         select_biased! {
-            () = pin!(start.fuse()) => {}
+            () = pin!(fleet.run(source, &remark).fuse()) => {}
             () = pin!(served.fuse()) => {}
             () = pin!(show.fuse()) => {}
             () = pin!(pushed.fuse()) => {}
         }
         // After the topologies are closed, their state would be reported as outages.
-        if let Some(push) = &push {
+        if let Some(push) = push {
             push.flush(arguments.flush, &pages.metrics(), &remark).await;
         }
-        join_all(deployments.iter().map(Deployment::close)).await;
+        fleet.close().await;
     }
 }
 

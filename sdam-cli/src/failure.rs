@@ -36,14 +36,6 @@ impl Failure {
         Self::other(format!("{option} {address}: {reason}"))
     }
 
-    /// Adds the origin of the invalid value, if it is known.
-    pub(crate) fn of(self, origin: Option<String>) -> Self {
-        match origin {
-            Some(origin) => Self(self.0, format!("{origin}: {}", self.1)),
-            None => self,
-        }
-    }
-
     /// Prints the message and returns the exit code.
     #[expect(clippy::unnecessary_wraps, reason = "the result of programs that also write")]
     pub(crate) fn report(self, remarks: &mut impl Write) -> io::Result<Exit> {

@@ -93,16 +93,9 @@ pub async fn run<O: Write, R: Write>(
 /// Must be called within a tokio runtime with I/O.
 #[cfg(unix)]
 pub fn signals() -> impl Stream<Item = ()> {
-    use tokio::signal::unix::{SignalKind, signal};
+    use tokio::signal::unix::SignalKind;
 
-    let kinds = [SignalKind::interrupt(), SignalKind::terminate()];
-    let signals = kinds.into_iter().filter_map(|kind| signal(kind).ok());
-    let streams = signals.map(|signal| {
-        Box::pin(futures::stream::unfold(signal, |mut signal| async move {
-            signal.recv().await.map(|()| ((), signal))
-        }))
-    });
-    futures::stream::select_all(streams)
+    crate::exit::received([SignalKind::interrupt(), SignalKind::terminate()])
 }
 
 /// Yields an item for each Ctrl-C.

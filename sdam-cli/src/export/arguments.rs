@@ -35,6 +35,10 @@ string in each line:
   orders = \"mongodb://127.0.0.1:27017/?replicaSet=rs0\"
   \"users.eu\" = \"mongodb+srv://users.example.com/\"
 
+A changed file is in use after two seconds, or at once at SIGHUP: deployments start and stop, and those
+that are the same go on. An invalid file changes nothing, is reported on standard error, and sets the
+metric sdam_config_last_reload_successful to 0. Standard input (-) and pipes are read once.
+
 With --demo, the first line of the output ends with (simulated), all metrics have the label
 simulated=\"true\", and so has /topology.
 

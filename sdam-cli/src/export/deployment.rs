@@ -3,10 +3,13 @@
 use std::{
     cell::{OnceCell, RefCell},
     fmt::Display,
+    future::pending,
+    pin::pin,
     sync::Arc,
     time::Duration,
 };
 
+use futures::{FutureExt, select_biased};
 use sdam::{Runtime, Snapshot, Topology};
 use sdam_core::{server::ServerDescription, topology::TopologyDescription};
 use sdam_events::sink::EventSink;
@@ -34,6 +37,8 @@ pub(super) struct Deployment {
     reason: RefCell<Option<String>>,
     /// Notified when a look-up has ended.
     looked_up: Notify,
+    /// Notified when the deployment is to be watched no longer.
+    removed: Notify,
 }
 
 /// The topology of a deployment.
@@ -52,7 +57,13 @@ impl Deployment {
             watched: OnceCell::new(),
             reason: RefCell::new(None),
             looked_up: Notify::new(),
+            removed: Notify::new(),
         }
+    }
+
+    /// Returns the name and the connection string.
+    pub(super) fn named(&self) -> &Named {
+        &self.named
     }
 
     /// Returns whether this is the only deployment, which requests need not name.
@@ -78,16 +89,30 @@ impl Deployment {
         })
     }
 
-    /// Looks up the hosts of a `mongodb+srv` string until that succeeds, and starts the topology.
-    ///
-    /// `remark` is called with the topology's warnings, with the first error, and when the errors
-    /// end.
-    pub(super) async fn start(
+    /// Watches the deployment until it is removed. `remark` is called as by `start`.
+    pub(super) async fn run(
         &self,
         target: &Target,
         runtime: &Runtime,
         remark: impl Fn(&dyn Display),
     ) {
+        select_biased! {
+            () = pin!(self.removed.notified().fuse()) => {}
+            never = pin!(self.start(target, runtime, remark).then(|()| pending()).fuse()) => never,
+        }
+        self.close().await;
+    }
+
+    /// Ends [`run`](Self::run).
+    pub(super) fn remove(&self) {
+        self.removed.notify_one();
+    }
+
+    /// Looks up the hosts of a `mongodb+srv` string until that succeeds, and starts the topology.
+    ///
+    /// `remark` is called with the topology's warnings, with the first error, and when the errors
+    /// end.
+    async fn start(&self, target: &Target, runtime: &Runtime, remark: impl Fn(&dyn Display)) {
         let name = self.name().map_or(String::new(), |name| format!("{name}: "));
         let mut pause = FIRST_PAUSE;
         loop {

@@ -1,6 +1,6 @@
 //! The pages, and the deployment that each request names.
 
-use std::{fmt::Display, time::Duration};
+use std::{cell::RefCell, fmt::Display, rc::Rc, time::Duration};
 
 use hyper::{HeaderMap, Response, StatusCode, http::request::Parts};
 use sdam_core::{
@@ -9,7 +9,10 @@ use sdam_core::{
 };
 use sdam_select::{criteria::Criteria, explain::explain, settings::Settings, staleness::lag};
 
-use super::deployment::{Deployment, Watched};
+use super::{
+    deployment::{Deployment, Watched},
+    reload::Outcomes,
+};
 use crate::{
     http,
     json::{self, RoundTrips},
@@ -42,7 +45,12 @@ const OFFSET: Duration = Duration::from_millis(500);
 struct Refusal(StatusCode, String);
 
 /// The pages of all deployments.
-pub(super) struct Pages(pub(super) Vec<Deployment>);
+pub(super) struct Pages {
+    /// Sorted by name.
+    pub(super) deployments: RefCell<Vec<Rc<Deployment>>>,
+    /// The metrics of the file of `--targets`, if there is one.
+    pub(super) outcomes: Option<Outcomes>,
+}
 
 impl Pages {
     /// Returns the requested page.
@@ -58,7 +66,7 @@ impl Pages {
                 }
                 Err(refusal) => Err(refusal),
             },
-            "/topology" => self.requested(request, &["target"]).map(topology),
+            "/topology" => self.requested(request, &["target"]).map(|it| topology(&it)),
             "/healthz" => Wanted::of(request).and_then(|wanted| {
                 self.described(
                     request,
@@ -74,8 +82,8 @@ impl Pages {
 
     /// Returns the metrics of all deployments.
     pub(super) fn metrics(&self) -> Page {
-        let mut page = Page::default();
-        for deployment in &self.0 {
+        let mut page = self.outcomes.as_ref().map(Outcomes::page).unwrap_or_default();
+        for deployment in &*self.deployments.borrow() {
             page.add(deployment.metrics());
         }
         page
@@ -88,25 +96,26 @@ impl Pages {
         known: &[&str],
         page: impl FnOnce(&Watched, &TopologyDescription) -> Response<String>,
     ) -> Result<Response<String>, Refusal> {
-        let watched = self.requested(request, known)?.watched();
-        let watched = watched.map_err(|why| Refusal(StatusCode::SERVICE_UNAVAILABLE, why))?;
+        let deployment = self.requested(request, known)?;
+        let watched =
+            deployment.watched().map_err(|why| Refusal(StatusCode::SERVICE_UNAVAILABLE, why))?;
         let snapshot = watched.topology.snapshot();
         Ok(page(watched, snapshot.description()))
     }
 
     /// Returns the deployment that a request names. Only names in the file of targets are accepted,
     /// so a request cannot make this program connect elsewhere.
-    fn requested(&self, request: &Parts, known: &[&str]) -> Result<&Deployment, Refusal> {
+    fn requested(&self, request: &Parts, known: &[&str]) -> Result<Rc<Deployment>, Refusal> {
         others(request, known)?;
         let mut parameters = http::parameters(request);
-        match (parameters.find(|(name, _)| *name == "target"), &*self.0) {
+        match (parameters.find(|(name, _)| *name == "target"), &**self.deployments.borrow()) {
             (Some((_, wanted)), deployments) => {
                 let mut found = deployments.iter();
                 let found = found.find(|deployment| deployment.name() == Some(wanted));
                 let said = "no deployment has this name in the file of --targets";
-                found.ok_or_else(|| Refusal(StatusCode::NOT_FOUND, said.to_owned()))
+                found.cloned().ok_or_else(|| Refusal(StatusCode::NOT_FOUND, said.to_owned()))
             }
-            (None, [only]) if only.is_only() => Ok(only),
+            (None, [only]) if only.is_only() => Ok(Rc::clone(only)),
             (None, _) => Err(bad("the parameter target is missing: the name of a deployment")),
         }
     }

@@ -10,7 +10,6 @@ use sdam_core::{
 use toml::de::{DeTable, DeValue};
 
 use crate::{
-    failure::Failure,
     file_error::cannot_read,
     input,
     target::{Target, redact},
@@ -20,7 +19,7 @@ use crate::{
 const EXAMPLE: &str = "orders = \"mongodb://db-0.example.com/?replicaSet=rs0\"";
 
 /// One deployment.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Named {
     /// The name; the only deployment of a command line without a file may have none.
     pub(super) name: Option<String>,
@@ -50,16 +49,24 @@ impl Named {
         name.into_iter().chain(simulated).collect()
     }
 
+    /// Returns whether this is the same deployment as `other`, wherever it is named.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        (&self.name, &self.uri) == (&other.name, &other.uri)
+    }
+
     /// Finds errors in the connection string that need no look-up, and in the files that it names.
     /// Performs no other I/O.
-    pub(super) fn check(&self, target: &Target, runtime: &Runtime) -> Result<(), Failure> {
-        let origin = || self.origin.clone();
+    pub(super) fn check(&self, target: &Target, runtime: &Runtime) -> Result<(), String> {
         let string = ConnectionString::parse(&self.uri).and_then(as_if_resolved);
         let options = string.and_then(ConnectionString::into_options);
-        let options = options.map_err(|error| Failure::config(error).of(origin()))?;
-        let scanned = target.builder(options).scan(runtime.backend.clone());
-        scanned.map_err(|error| Failure::config(error).of(origin()))?;
-        Ok(())
+        let scanned = options.map_err(|error| error.to_string()).and_then(|options| {
+            let scanned = target.builder(options).scan(runtime.backend.clone());
+            scanned.map(drop).map_err(|error| error.to_string())
+        });
+        scanned.map_err(|error| match &self.origin {
+            Some(origin) => format!("{origin}: {error}"),
+            None => error,
+        })
     }
 }
 
@@ -88,11 +95,10 @@ fn as_if_resolved(string: ConnectionString) -> Result<ConnectionString, ConfigEr
 ///
 /// If the file cannot be read or is not such a table. The error names the file, the line and the
 /// name, but shows no connection string.
-pub(super) fn read(path: &Path) -> Result<Vec<Named>, Failure> {
+pub(super) fn read(path: &Path) -> Result<Vec<Named>, String> {
     let file = format!("--targets {}", path.display());
-    let text = input::read_text(path);
-    let text = text.map_err(|error| Failure::config(cannot_read(&file, &error)))?;
-    parse(&text, &file).map_err(Failure::config)
+    let text = input::read_text(path).map_err(|error| cannot_read(&file, &error))?;
+    parse(&text, &file)
 }
 
 /// Reads the deployments of `text`; `file` is its name.

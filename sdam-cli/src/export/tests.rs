@@ -1,6 +1,7 @@
 //! Complete runs of the program, over real sockets, against simulated deployments.
 
 mod manifests;
+mod reload;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -32,6 +33,8 @@ pub(super) struct Running {
     pub(super) remarks: mpsc::Receiver<String>,
     interrupt: oneshot::Sender<()>,
     thread: thread::JoinHandle<Exit>,
+    /// The file of targets, which the program follows.
+    targets: Option<NamedTempFile>,
 }
 
 impl Running {
@@ -43,10 +46,9 @@ impl Running {
     fn start_many(targets: &str) -> Self {
         let mut file = NamedTempFile::new().unwrap();
         file.write_all(targets.as_bytes()).unwrap();
-        Self::start_with(Arguments {
-            targets: Some(file.path().to_owned()),
-            ..Arguments::default()
-        })
+        let targets = Some(file.path().to_owned());
+        let program = Self::start_with(Arguments { targets, ..Arguments::default() });
+        Self { targets: Some(file), ..program }
     }
 
     pub(super) fn start_with(mut arguments: Arguments) -> Self {
@@ -63,7 +65,7 @@ impl Running {
         });
         let first = lines.recv().expect("the address");
         let address = first.strip_prefix("http://").unwrap().parse().unwrap();
-        Self { address, remarks, interrupt, thread }
+        Self { address, remarks, interrupt, thread, targets: None }
     }
 
     /// Returns the status and the body of the answer to a request.
@@ -101,6 +103,7 @@ impl Running {
         self.interrupt.send(()).unwrap();
         assert_eq!(self.thread.join().unwrap(), Exit::SUCCESS);
         assert_eq!(self.remarks.iter().collect::<Vec<_>>(), [""; 0]);
+        drop(self.targets);
     }
 }
 

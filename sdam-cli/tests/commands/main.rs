@@ -13,6 +13,7 @@ mod lookups;
 mod pages;
 mod program;
 mod refusals;
+mod reload;
 mod streams;
 mod supervisor;
 mod table;

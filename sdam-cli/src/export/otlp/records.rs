@@ -21,6 +21,7 @@ use sdam_core::{
     rng::Rng,
     server::ServerDescription,
     time::Instant,
+    topology::TopologyDescription,
 };
 use sdam_events::{
     facts::{Fact, Facts, Failover},
@@ -215,6 +216,12 @@ fn primaries(old: Option<&ServerAddress>, new: Option<&ServerAddress>) -> Vec<Ke
 
 impl EventSink for Records {
     fn emit(&self, event: &Event) {
+        if let EventKind::TopologyDescriptionChanged { new, .. } = &event.kind
+            && **new == TopologyDescription::default()
+        {
+            // The end of the client is no outage of the deployment.
+            return;
+        }
         let wall = Wall(self.clock.now(), SystemTime::now());
         let time = wall.nanos(event.at);
         let mut state = self.lock();

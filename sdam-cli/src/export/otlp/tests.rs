@@ -31,6 +31,7 @@ use super::*;
 use crate::{
     export::{Arguments, tests::Running},
     page,
+    recording::tests::simulation,
     testing::{block_on, tls_server, tls_server_with_clients},
 };
 
@@ -300,6 +301,27 @@ fn a_failover_arrives_as_log_records_and_as_a_span() {
     let after = program.get("/primary?target=orders").1;
     assert_eq!(value(&span.attributes, "sdam.primary"), Some(after.trim_end()));
     program.finish();
+}
+
+/// A deployment that the file of targets names no longer is closed while others are pushed.
+#[test]
+fn the_end_of_a_client_is_no_outage() {
+    let sim = simulation();
+    let queue = Arc::<Queue>::default();
+    let runtime = sim.runtime();
+    let records = Records::new(&[], &runtime.backend, Arc::clone(&queue));
+    sim.block_on(async {
+        let builder = sdam::Topology::builder(&sim.uri()).unwrap();
+        let topology = builder.sink(Arc::new(records)).start(runtime).unwrap();
+        let primary = |now: &sdam::Snapshot| now.description().primary().map(drop);
+        topology.wait_for(primary, Duration::from_secs(60)).await.unwrap();
+        topology.close().await;
+    });
+    let logs = queue.waiting_logs().records;
+    let names: BTreeSet<_> = logs.iter().map(|it| &*it.event_name).collect();
+    assert!(names.contains("sdam.primary.changed"), "{names:?}");
+    assert!(!names.contains("sdam.outage.started"), "{names:?}");
+    assert!(logs.iter().all(|it| it.severity_text == "INFO"), "{logs:?}");
 }
 
 #[test]

@@ -1,0 +1,148 @@
+//! A file of targets that changes while the program runs.
+
+use std::{fs, path::PathBuf};
+
+use super::*;
+
+/// A folder with a file of targets, and the program that follows it.
+struct Followed {
+    folder: tempfile::TempDir,
+    program: Running,
+}
+
+impl Followed {
+    fn start(targets: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("targets.toml");
+        fs::write(&file, targets).unwrap();
+        Self { folder, program: follow(file) }
+    }
+
+    /// Replaces the file atomically.
+    fn replace(&self, targets: &str) {
+        let [new, file] = ["new", "targets.toml"].map(|name| self.folder.path().join(name));
+        fs::write(&new, targets).unwrap();
+        fs::rename(new, file).unwrap();
+    }
+
+    /// Returns the next remark, without the path of the file.
+    fn remark(&self) -> String {
+        remark(&self.program, &self.folder)
+    }
+
+    fn metric(&self, name: &str) -> String {
+        let (_, page) = self.program.get("/metrics");
+        let line = page.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
+        line.unwrap_or_else(|| panic!("no {name}: {page}")).to_owned()
+    }
+}
+
+fn follow(targets: PathBuf) -> Running {
+    Running::start_with(Arguments { targets: Some(targets), ..Arguments::default() })
+}
+
+fn remark(program: &Running, folder: &tempfile::TempDir) -> String {
+    program.remarks.recv().unwrap().replace(&*folder.path().to_string_lossy(), "")
+}
+
+const SUCCESSFUL: &str = "sdam_config_last_reload_successful";
+const TIMESTAMP: &str = "sdam_config_last_reload_success_timestamp_seconds";
+
+#[test]
+fn a_changed_file_starts_and_stops_deployments_and_the_others_go_on() {
+    let set = ReplicaSet::start(3).unwrap();
+    let [old, new] = [(); 2].map(|()| Builder::standalone().start().unwrap());
+    let kept = format!("kept = '{}'\n", set.uri());
+    let test = Followed::start(&format!("{kept}gone = '{}'\nmoved = '{}'\n", old.uri(), old.uri()));
+    for name in ["kept", "gone", "moved"] {
+        test.program.get_until(&format!("/healthz?target={name}"), 200);
+    }
+    set.step_down().unwrap();
+    let counter = "sdam_failovers_total{deployment=\"kept\"}";
+    while test.metric(counter) != "1" {
+        thread::yield_now();
+    }
+    let before = test.metric(TIMESTAMP);
+
+    // A line above the others moves them, which is no change of them.
+    test.replace(&format!("# Shop\nadded = '{}'\n{kept}moved = '{}'\n", new.uri(), new.uri()));
+    let said = "--targets /targets.toml was read again: 2 started, 2 stopped, 1 unchanged";
+    assert_eq!(test.remark(), said);
+    // Its topology is the same, because it never was without a primary.
+    assert_eq!(test.program.get("/healthz?target=kept").0, 200);
+    assert_eq!(test.metric(counter), "1");
+    assert_eq!(test.metric("sdam_up{deployment=\"kept\"}"), "1");
+    test.program.get_until("/healthz?target=added", 200);
+    let (_, moved) = test.program.get("/probe?target=moved");
+    let place =
+        |uri: &str| format!("port=\"{}\"", Options::parse(uri).unwrap().seeds[0].port().unwrap());
+    assert!(moved.contains(&place(new.uri())), "{moved}");
+    assert_eq!(test.program.get("/probe?target=gone").0, 404);
+    let (_, page) = test.program.get("/metrics");
+    for former in ["deployment=\"gone\"", &*place(old.uri())] {
+        assert!(!page.contains(former), "{page}");
+    }
+    assert_eq!(test.metric(SUCCESSFUL), "1");
+    let [before, after] = [before, test.metric(TIMESTAMP)].map(|it| it.parse::<f64>().unwrap());
+    assert!(before < after, "{before} {after}");
+    test.program.finish();
+}
+
+#[test]
+fn an_invalid_file_changes_nothing_until_it_is_corrected() {
+    let server = Builder::standalone().start().unwrap();
+    let valid = format!("alone = '{}'\n", server.uri());
+    let test = Followed::start(&valid);
+    test.program.get_until("/healthz?target=alone", 200);
+    assert_eq!(test.metric(SUCCESSFUL), "1");
+    let check = |targets: &str, start: &str| {
+        let before = test.metric(TIMESTAMP);
+        test.replace(targets);
+        let said = test.remark();
+        assert!(said.starts_with(&format!("warning: --targets /targets.toml: {start}")), "{said}");
+        assert!(said.ends_with("; all deployments stay as they were"), "{said}");
+        assert!(!said.contains("secret"), "{said}");
+        assert_eq!(test.metric(SUCCESSFUL), "0");
+        assert_eq!(test.metric(TIMESTAMP), before);
+        assert_eq!(test.program.get("/healthz?target=alone").0, 200);
+    };
+    check(&format!("{valid}b = mongodb://u:secret@h/\n"), "line 2: b: ");
+    check(
+        &format!("{valid}c = 'mongodb://u:secret@h,i/?directConnection=true'\n"),
+        "line 2: c: `directConnection`",
+    );
+    check("", "it names no deployment");
+    // Each error is told once, and the correction.
+    test.replace(&valid);
+    let said = "--targets /targets.toml was read again: 0 started, 0 stopped, 1 unchanged";
+    assert_eq!(test.remark(), said);
+    assert_eq!(test.metric(SUCCESSFUL), "1");
+    test.program.finish();
+}
+
+/// The kubelet replaces the link `..data`, so neither the file nor its folder is written.
+#[cfg(unix)]
+#[test]
+fn the_links_of_a_kubernetes_volume_are_followed() {
+    use std::os::unix::fs::symlink;
+
+    let server = Builder::standalone().start().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let publish = |version: &str, targets: &str| {
+        fs::create_dir(path(version)).unwrap();
+        fs::write(path(version).join("targets.toml"), targets).unwrap();
+        symlink(version, path("..data_tmp")).unwrap();
+        fs::rename(path("..data_tmp"), path("..data")).unwrap();
+    };
+    publish("..1", &format!("one = '{}'\n", server.uri()));
+    symlink("..data/targets.toml", path("targets.toml")).unwrap();
+    let program = follow(path("targets.toml"));
+    program.get_until("/healthz?target=one", 200);
+    publish("..2", &format!("two = '{}'\n", server.uri()));
+    fs::remove_dir_all(path("..1")).unwrap();
+    let said = "--targets /targets.toml was read again: 1 started, 1 stopped, 0 unchanged";
+    assert_eq!(remark(&program, &folder), said);
+    program.get_until("/healthz?target=two", 200);
+    program.finish();
+}
