@@ -41,7 +41,7 @@ string is wrong, 4 another failure. A signal ends a subcommand with 128 and its 
 130 for Ctrl-C, unless the help of the subcommand says otherwise.
 
 A connection string may contain a password, which other users of this host see in the list of \
-processes: use SDAM_URI or --uri-file instead.
+processes: use SDAM_URI, --uri-file or --password-file instead.
 
 Examples; `sdam serve --port 27017` simulates the deployment of all examples:
   sdam

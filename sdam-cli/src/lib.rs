@@ -42,6 +42,7 @@ pub mod proxy;
 pub mod recording;
 pub mod replay;
 pub mod report;
+mod secret;
 pub mod serve;
 pub mod sim;
 mod similar;

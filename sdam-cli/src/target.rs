@@ -16,7 +16,7 @@ use sdam::{
 use sdam_sim::serve::{ReplicaSet, ServeError};
 use tokio::time::timeout;
 
-use crate::{failure::Failure, file_error::cannot_read, input, values::name_server};
+use crate::{failure::Failure, secret, values::name_server};
 
 /// The label for a simulated deployment in the first line of the output.
 pub(crate) const SIMULATED: &str = "(simulated)";
@@ -30,6 +30,10 @@ pub struct Target {
     /// Read the connection string from FILE; from standard input if it is `-`.
     #[arg(long, value_name = "FILE", conflicts_with = "uri")]
     pub uri_file: Option<PathBuf>,
+    /// Read the password of the connection string's user from FILE; from standard input if it is
+    /// `-`. It is not percent-encoded.
+    #[arg(long, value_name = "FILE", conflicts_with = "demo")]
+    pub password_file: Option<PathBuf>,
     /// Simulate the deployment: a replica set on loopback, which acknowledges writes but stores
     /// nothing.
     #[arg(long)]
@@ -74,7 +78,7 @@ impl Target {
     /// A deployment is simulated only on request. Otherwise, after a misspelled variable, a program
     /// could report on, or write to, a deployment that does not exist.
     pub(crate) fn uri(&self) -> Result<Option<String>, Failure> {
-        let path = match (&self.uri, &self.uri_file) {
+        let uri = match (&self.uri, &self.uri_file) {
             (None, None) if self.demo => return Ok(None),
             (None, None) => {
                 return Err(Failure::config(
@@ -87,17 +91,16 @@ impl Target {
                     "--demo: use it or a connection string (the argument URI, --uri-file), not both",
                 ));
             }
-            (Some(uri), None) => return Ok(Some(uri.clone())),
-            (_, Some(path)) => path,
+            (Some(uri), None) => Ok(uri.clone()),
+            (_, Some(path)) => secret::read_uri(&format!("--uri-file {}", path.display()), path),
         };
-        let name = format!("--uri-file {}", path.display());
-        let text = input::read_text(path);
-        let text = text.map_err(|error| Failure::config(cannot_read(&name, &error)))?;
-        match text.trim() {
-            "" => Err(Failure::config(format!(
-                "{name}: it is empty; it needs a line such as mongodb://localhost:27017"
-            ))),
-            uri => Ok(Some(uri.to_owned())),
+        let uri = uri.map_err(Failure::config)?;
+        match &self.password_file {
+            Some(path) => {
+                let name = format!("--password-file {}", path.display());
+                secret::add_password(&uri, &name, path).map(Some).map_err(Failure::config)
+            }
+            None => Ok(Some(uri)),
         }
     }
 

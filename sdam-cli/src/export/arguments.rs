@@ -34,8 +34,11 @@ string in each line:
   # Names consist of letters, digits, '-', '_' and '.'; one with dots needs quotes.
   orders = \"mongodb://127.0.0.1:27017/?replicaSet=rs0\"
   \"users.eu\" = \"mongodb+srv://users.example.com/\"
+  # Secrets may be in files, whose paths are relative to the folder of this one.
+  stock = { uri = \"mongodb://sdam@127.0.0.1/\", passwordFile = \"stock-password\" }
+  # or, with the whole connection string: stock = { uriFile = \"stock-uri\" }
 
-A changed file is in use after two seconds, or at once at SIGHUP: deployments start and stop, and those
+A changed file, also one that it names, is in use after two seconds, or at once at SIGHUP: deployments start and stop, and those
 that are the same go on. An invalid file changes nothing, is reported on standard error, and sets the
 metric sdam_config_last_reload_successful to 0. Standard input (-) and pipes are read once.
 
@@ -64,7 +67,7 @@ pub struct Arguments {
     /// The deployment.
     pub target: Target,
     /// Watch the deployments of FILE: their names and connection strings, in TOML.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["uri", "uri_file", "demo"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["uri", "uri_file", "password_file", "demo"])]
     pub targets: Option<PathBuf>,
     /// Name of the only deployment, for the label deployment of its metrics.
     #[arg(long, value_name = "NAME", value_parser = name, conflicts_with = "targets")]

@@ -11,12 +11,16 @@ use toml::de::{DeTable, DeValue};
 
 use crate::{
     file_error::cannot_read,
-    input,
+    input, secret,
     target::{Target, redact},
 };
 
 /// An example line of the file.
 const EXAMPLE: &str = "orders = \"mongodb://db-0.example.com/?replicaSet=rs0\"";
+
+/// The same with a secret that is not in the file.
+const EXAMPLE_FILE: &str =
+    "orders = { uri = \"mongodb://sdam@db-0.example.com/\", passwordFile = \"orders-password\" }";
 
 /// One deployment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,16 +97,16 @@ fn as_if_resolved(string: ConnectionString) -> Result<ConnectionString, ConfigEr
 ///
 /// # Errors
 ///
-/// If the file cannot be read or is not such a table. The error names the file, the line and the
+/// If the file, or one that it names, cannot be read or is not as it should be. The error names the file, the line and the
 /// name, but shows no connection string.
 pub(super) fn read(path: &Path) -> Result<Vec<Named>, String> {
     let file = format!("--targets {}", path.display());
     let text = input::read_text(path).map_err(|error| cannot_read(&file, &error))?;
-    parse(&text, &file)
+    parse(&text, &file, path.parent().unwrap_or(Path::new("")))
 }
 
-/// Reads the deployments of `text`; `file` is its name.
-fn parse(text: &str, file: &str) -> Result<Vec<Named>, String> {
+/// Reads the deployments of `text`; `file` is its name. Files that it names are in `folder`.
+fn parse(text: &str, file: &str, folder: &Path) -> Result<Vec<Named>, String> {
     let line = |at: usize| {
         let before = text.get(..at).unwrap_or_default();
         before.matches('\n').count() + 1
@@ -121,9 +125,8 @@ fn parse(text: &str, file: &str) -> Result<Vec<Named>, String> {
         check_name(name).map_err(|said| format!("{origin}: {said}"))?;
         let uri = match value.get_ref() {
             DeValue::String(uri) => uri.clone().into_owned(),
-            DeValue::Table(_) => {
-                let said = "this is a table; put a name with dots in quotes, and use no [sections]";
-                return Err(format!("{origin}: {said}: {EXAMPLE}"));
+            DeValue::Table(settings) => {
+                uri(settings, folder).map_err(|said| format!("{origin}: {said}"))?
             }
             other => {
                 let said = "but it needs a connection string in quotes";
@@ -145,8 +148,57 @@ fn parse(text: &str, file: &str) -> Result<Vec<Named>, String> {
     Ok(found)
 }
 
+/// Returns the connection string of a deployment with settings.
+fn uri(settings: &DeTable<'_>, folder: &Path) -> Result<String, String> {
+    let [mut uri, mut uri_file, mut password_file] = [None; 3];
+    for (key, value) in settings {
+        let place = match &**key.get_ref() {
+            "uri" => &mut uri,
+            "uriFile" => &mut uri_file,
+            "passwordFile" => &mut password_file,
+            other => {
+                return Err(format!(
+                    "there is no setting {other}, only uri, uriFile and passwordFile; put a name \
+                     with dots in quotes: {EXAMPLE}"
+                ));
+            }
+        };
+        *place = value.get_ref().as_str();
+        if place.is_none() {
+            return Err(format!(
+                "the value of {key} is no text; put it in quotes: {EXAMPLE_FILE}",
+                key = key.get_ref()
+            ));
+        }
+    }
+    let named = |setting: &str, file: &str| {
+        let path = folder.join(file);
+        (format!("{setting} {}", path.display()), path)
+    };
+    let uri = match (uri, uri_file) {
+        (Some(uri), None) => uri.to_owned(),
+        (None, Some(file)) => {
+            let (name, path) = named("uriFile", file);
+            secret::read_uri(&name, &path)?
+        }
+        (None, None) => return Err(format!("uri or uriFile is missing; add one: {EXAMPLE_FILE}")),
+        (Some(_), Some(_)) => {
+            return Err("uri and uriFile exclude each other; remove one".to_owned());
+        }
+    };
+    match password_file {
+        Some(file) => {
+            let (name, path) = named("passwordFile", file);
+            secret::add_password(&uri, &name, &path)
+        }
+        None => Ok(uri),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use clap::CommandFactory;
 
     use super::*;
@@ -162,7 +214,7 @@ mod tests {
             origin: Some(format!("f: line {line}: {name}")),
         };
         assert_eq!(
-            parse(text, "f"),
+            parse(text, "f", Path::new("")),
             Ok(vec![named("orders", "mongodb://a/", 2), named("users.eu", "mongodb://b/", 3)])
         );
     }
@@ -173,9 +225,12 @@ mod tests {
         let help = help.to_string();
         let lines = help.lines().skip_while(|line| !line.starts_with("  # "));
         let file: Vec<_> = lines.take_while(|line| line.starts_with("  ")).collect();
-        let found = parse(&file.join("\n"), "f").unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("stock-password"), "p@w\n").unwrap();
+        let found = parse(&file.join("\n"), "f", folder.path()).unwrap();
         let names: Vec<_> = found.iter().filter_map(|it| it.name.as_deref()).collect();
-        assert_eq!(names, ["orders", "users.eu"]);
+        assert_eq!(names, ["orders", "stock", "users.eu"]);
+        assert!(found[1].uri.starts_with("mongodb://sdam:p%40w@"), "{found:?}");
         let arguments = Arguments::default();
         let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let _context = tokio.as_ref().unwrap().enter();
@@ -188,10 +243,10 @@ mod tests {
     #[test]
     fn errors_name_file_line_name_and_remedy_and_show_no_password() {
         let check = |text: &str, start: &str| {
-            let said = parse(text, "f").unwrap_err();
+            let said = parse(text, "f", Path::new("/none")).unwrap_err();
             assert!(said.starts_with(start), "{said}");
             assert!(!said.contains("secret"), "{said}");
-            let remedies = ["orders = \"mongodb://", "rename it"];
+            let remedies = ["orders = ", "rename it", "remove one", "check its name"];
             assert!(remedies.iter().any(|it| said.contains(it)), "{said}");
         };
         check("", "f: it names no deployment");
@@ -199,8 +254,14 @@ mod tests {
         check("\na = mongodb://u:secret@h/\n", "f: line 2: a: ");
         check("a = ['mongodb://u:secret@h/']\n", "f: line 1: a: the value is of type array");
         check("a = 'b'\na = 'mongodb://u:secret@h/'\n", "f: line 2: a: ");
-        check("users.eu = 'mongodb://u:secret@h/'\n", "f: line 1: users: this is a table");
-        check("\n[a]\nuri = 'mongodb://u:secret@h/'\n", "f: line 2: a: this is a table");
+        check("users.eu = 'mongodb://u:secret@h/'\n", "f: line 1: users: there is no setting eu,");
+        check("\n[a]\nurl = 'mongodb://u:secret@h/'\n", "f: line 2: a: there is no setting url,");
+        check("a = {}\n", "f: line 1: a: uri or uriFile is missing");
+        check("a = { uri = ['mongodb://u:secret@h/'] }\n", "f: line 1: a: the value of uri is");
+        let both = "a = { uri = 'mongodb://u:secret@h/', uriFile = 'b' }\n";
+        check(both, "f: line 1: a: uri and uriFile exclude each other");
+        let missing = "a = { uri = 'mongodb://u@h/', passwordFile = 'b' }\n";
+        check(missing, "f: line 1: a: passwordFile /none/b: there is no such file");
         check("'a b' = 'mongodb://a'\n", "f: line 1: a b: a name must");
         check("'' = 'mongodb://a'\n", "f: line 1: : a name must");
     }

@@ -69,6 +69,9 @@ const KILLED: [i32; 2] = [130, 143];
 /// The path argument of the subcommands that connect to a deployment.
 const URI_FILE: (&str, &str, Use) = ("uri_file", "--uri-file FILE", Use::Input);
 
+const PASSWORD_FILE: (&str, &str, Use) =
+    ("password_file", "--password-file FILE mongodb://user@127.0.0.1:1", Use::Input);
+
 pub(crate) const CASES: &[Case] = &[
     Case {
         name: "watch",
@@ -84,6 +87,7 @@ pub(crate) const CASES: &[Case] = &[
         ],
         paths: &[
             URI_FILE,
+            PASSWORD_FILE,
             ("record", "--once --record FILE URI", Use::Output),
             ("from", "--from FILE", Use::Input),
         ],
@@ -101,7 +105,7 @@ pub(crate) const CASES: &[Case] = &[
         output: Output::Long,
         printing: ("--verbose HOSTS", "-"),
         interrupted: &[("--timeout 60 SILENT", Moment::Connected, KILLED)],
-        paths: &[URI_FILE],
+        paths: &[URI_FILE, PASSWORD_FILE],
         refused: &[("", ["connection string", "SDAM_URI"])],
     },
     Case {
@@ -110,7 +114,7 @@ pub(crate) const CASES: &[Case] = &[
         output: Output::Short,
         printing: ("URI", "-"),
         interrupted: &[("SILENT", Moment::Connected, KILLED)],
-        paths: &[URI_FILE],
+        paths: &[URI_FILE, PASSWORD_FILE],
         refused: &[
             ("--write --read nearest URI", ["--write", "--read"]),
             ("--read primary --tags dc:ny URI", ["mode primary", "choose"]),
@@ -123,7 +127,7 @@ pub(crate) const CASES: &[Case] = &[
         output: Output::Endless,
         printing: ("--listen localhost:0 URI", "-"),
         interrupted: &[("--listen 127.0.0.1:0 URI", Moment::Printed, [0, 0])],
-        paths: &[URI_FILE, ("targets", "--targets FILE", Use::Input)],
+        paths: &[URI_FILE, PASSWORD_FILE, ("targets", "--targets FILE", Use::Input)],
         refused: &[
             ("--targets empty", ["--targets empty", "orders = "]),
             ("--targets bad.toml", ["--targets bad.toml: line 2", "orders = "]),
@@ -137,7 +141,7 @@ pub(crate) const CASES: &[Case] = &[
         output: Output::Endless,
         printing: ("--listen 127.0.0.1:0 --json URI", "-"),
         interrupted: &[("--listen 127.0.0.1:0 URI", Moment::Printed, [0, 0])],
-        paths: &[URI_FILE],
+        paths: &[URI_FILE, PASSWORD_FILE],
         refused: &[
             ("mongodb://a/?directConnection=true", ["directConnection=true", "remove"]),
             (

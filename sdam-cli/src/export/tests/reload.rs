@@ -123,26 +123,43 @@ fn an_invalid_file_changes_nothing_until_it_is_corrected() {
 /// The kubelet replaces the link `..data`, so neither the file nor its folder is written.
 #[cfg(unix)]
 #[test]
-fn the_links_of_a_kubernetes_volume_are_followed() {
+fn the_links_of_a_kubernetes_volume_are_followed_and_so_are_secrets_in_it() {
     use std::os::unix::fs::symlink;
 
     let server = Builder::standalone().start().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
-    let publish = |version: &str, targets: &str| {
+    let publish = |version: &str, name: &str, password: &str| {
         fs::create_dir(path(version)).unwrap();
+        let uri = server.uri().replace("://", "://sdam@");
+        let targets = format!("{name} = {{ uri = '{uri}', passwordFile = 'password' }}\n");
         fs::write(path(version).join("targets.toml"), targets).unwrap();
+        fs::write(path(version).join("password"), password).unwrap();
         symlink(version, path("..data_tmp")).unwrap();
         fs::rename(path("..data_tmp"), path("..data")).unwrap();
     };
-    publish("..1", &format!("one = '{}'\n", server.uri()));
-    symlink("..data/targets.toml", path("targets.toml")).unwrap();
+    publish("..1", "one", "secret\n");
+    for name in ["targets.toml", "password"] {
+        symlink(format!("..data/{name}"), path(name)).unwrap();
+    }
     let program = follow(path("targets.toml"));
+    let changed = "--targets /targets.toml was read again: 1 started, 1 stopped, 0 unchanged";
+    let check = |version: &str, name: &str, password: &str, said: &str| {
+        publish(version, name, password);
+        assert_eq!(remark(&program, &folder), said);
+    };
     program.get_until("/healthz?target=one", 200);
-    publish("..2", &format!("two = '{}'\n", server.uri()));
+    check("..2", "two", "secret\n", changed);
     fs::remove_dir_all(path("..1")).unwrap();
-    let said = "--targets /targets.toml was read again: 1 started, 1 stopped, 0 unchanged";
-    assert_eq!(remark(&program, &folder), said);
+    program.get_until("/healthz?target=two", 200);
+    check("..3", "two", "another\n", changed);
+    check(
+        "..4",
+        "two",
+        "\n",
+        "warning: --targets /targets.toml: line 1: two: passwordFile /password: it is empty; write \
+         the password into it; all deployments stay as they were",
+    );
     program.get_until("/healthz?target=two", 200);
     program.finish();
 }
