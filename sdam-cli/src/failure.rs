@@ -1,7 +1,7 @@
 //! The error of a program that cannot start.
 
 use std::{
-    fmt::Display,
+    fmt::{self, Display},
     io::{self, ErrorKind, Write},
     net::SocketAddr,
 };
@@ -11,6 +11,13 @@ use crate::exit::Exit;
 /// The exit code and the error message.
 #[derive(Debug)]
 pub(crate) struct Failure(Exit, String);
+
+/// Prints the message.
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.1)
+    }
+}
 
 impl Failure {
     /// Creates the error of invalid arguments.

@@ -7,8 +7,10 @@ mod demonstration;
 mod full;
 mod hook;
 pub(crate) mod model;
+mod parts;
 mod player;
 mod recorded;
+mod recorder;
 mod screen;
 mod started;
 mod tape;
@@ -18,6 +20,7 @@ mod verdict;
 mod view;
 
 use std::{
+    convert::Infallible,
     env,
     future::{Future, pending, ready},
     io::{self, IsTerminal, Write},
@@ -29,6 +32,7 @@ use std::{
 use futures::{
     FutureExt, StreamExt,
     channel::mpsc::{self, UnboundedReceiver},
+    future::join,
     select_biased,
 };
 use sdam::{PoolHandle, Runtime, Topology};
@@ -117,7 +121,8 @@ impl Session {
             Ok(started) => started,
             Err(failure) => return failure.report(&mut console.remarks),
         };
-        let (topology, recording) = (started.topology.clone(), started.recording.clone());
+        let (topology, recorder) = (started.topology.clone(), started.recorder.clone());
+        let parts = started.parts.take();
         let changes = started.changes.take().zip(arguments.on_change.clone());
         for warning in topology.warnings() {
             writeln!(console.remarks, "warning: {warning}")?;
@@ -126,26 +131,25 @@ impl Session {
             // This cannot fail, because the receiver still exists.
             let _ = notes.unbounded_send(Target::simulation(demonstration.uri()));
         }
-        let hook = {
+        let hooked = {
             let notes = notes.clone();
-            // The future is boxed because it is large and seldom used.
-            Box::pin(async {
+            async {
                 if let Some((changes, program)) = changes {
                     hook::run(program, changes, notes, hook::LIMIT).await;
                 }
-                pending().await
-            })
+            }
         };
+        let rotated = async {
+            if let Some(parts) = &parts {
+                parts.rotate().await;
+            }
+        };
+        // Boxed, because it is large and seldom used.
+        let aside = Box::pin(join(hooked, rotated).then(|_| pending::<Infallible>()));
         let demonstrate = async {
             match &self.demonstration {
                 Some(demonstration) => demonstration.run(&topology, notes).await,
                 None => pending().await,
-            }
-        };
-        let show = async {
-            select_biased! {
-                end = pin!(demonstrate.fuse()) => end,
-                never = pin!(hook.fuse()) => never,
             }
         };
         let mut remarks = console.remarks;
@@ -153,13 +157,14 @@ impl Session {
             let source = self.demonstration.as_ref().map_or("LIVE", |_| "DEMO");
             let setup = started.screen(arguments, source, console.palette, heard);
             // After the demonstration, the screen stays until the user quits.
-            let show = show.then(|end| match end {
+            let show = demonstrate.then(|end| match end {
                 Ok(()) => pending().left_future(),
                 Err(error) => ready(error).right_future(),
             });
             select_biased! {
                 exit = pin!(full::run(setup, interrupt).fuse()) => exit,
                 error = pin!(show.fuse()) => Failure::other(error).report(&mut remarks),
+                never = aside.fuse() => match never {},
             }
         } else {
             let console =
@@ -174,7 +179,8 @@ impl Session {
                 let until = async {
                     select_biased! {
                         () = pin!(interrupt.fuse()) => Ok(()),
-                        end = pin!(show.fuse()) => end,
+                        end = pin!(demonstrate.fuse()) => end,
+                        never = aside.fuse() => match never {},
                     }
                 };
                 follow(&topology, started.events, heard, &mut view, until).await
@@ -182,7 +188,10 @@ impl Session {
         };
         // Close the topology even after a write error, so that no command in progress is cut off.
         topology.close().await;
-        let lost = recording.and_then(|recording| recording.take_error());
+        if let Some(parts) = &parts {
+            parts.close().await;
+        }
+        let lost = recorder.and_then(|recorder| recorder.borrow().sink.take_error());
         match (result, lost) {
             (Ok(_), Some(error)) if arguments.record.is_some() => {
                 Failure::other(format!("the recording is not complete: {error}"))

@@ -7,7 +7,10 @@ use sdam_events::log::{LogConfig, LogOutput};
 use sdam_events::sink::Interest;
 
 use super::player::Speed;
-use crate::{target::Target, values::seconds};
+use crate::{
+    target::Target,
+    values::{seconds, size},
+};
 
 /// The end of the help text.
 const AFTER: &str = "\
@@ -57,6 +60,14 @@ pub struct Arguments {
     /// `sdam report`, `sdam compare` and `sdam replay --trace`.
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
+    /// Record into numbered files of about SIZE each, such as 100M, and keep the last two.
+    ///
+    /// With --record rec.jsonl, these are rec.1.jsonl, rec.2.jsonl and so on; another start goes on
+    /// with the next number and removes none of the earlier files. Each file is complete, because it
+    /// begins with a new client, which starts before the last one ends. If a file cannot be begun,
+    /// the last one grows.
+    #[arg(long, value_name = "SIZE", value_parser = size, requires = "record", conflicts_with = "once")]
+    pub record_max: Option<u64>,
     /// Run COMMAND by the shell when the type of the topology, the primary or the possibility of
     /// writes changes.
     ///
@@ -111,6 +122,7 @@ impl Default for Arguments {
             once: false,
             timeout: None,
             record: None,
+            record_max: None,
             on_change: None,
             vantage: None,
             from: None,

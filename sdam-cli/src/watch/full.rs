@@ -21,7 +21,6 @@ use std::{
     io::{self, BufWriter, Stdout},
     path::PathBuf,
     pin::pin,
-    sync::Arc,
     thread,
     time::{Duration, SystemTime},
 };
@@ -47,16 +46,17 @@ use self::{
     terminal::Terminal,
     text::{Glyphs, bytes},
 };
-use super::{model::Model, player::Player, tape::Tape};
+use super::{
+    model::Model,
+    player::Player,
+    recorder::{Recorded, Recorder},
+};
 use crate::{
     exit::Exit,
     log::timestamp,
     terminal::{Palette, Tone},
 };
-use sdam_events::{
-    channel::EventStream,
-    record::{Note, RecordSink},
-};
+use sdam_events::{channel::EventStream, record::Note};
 
 /// The interval between frames while nothing happens.
 const IDLE: Duration = Duration::from_millis(250);
@@ -120,10 +120,8 @@ pub(super) struct Setup {
     pub(super) wall: (Instant, SystemTime),
     /// The source of the events, in one word.
     pub(super) source: String,
-    /// The recording, with its file if it has a name.
-    pub(super) tape: Option<(Tape, Option<PathBuf>)>,
-    /// The sink that writes the recording.
-    pub(super) recording: Option<Arc<RecordSink<Tape>>>,
+    /// The recording that is being written.
+    pub(super) recorder: Option<Recorder>,
     /// The marks in a recording that is replayed, oldest first.
     pub(super) marks: VecDeque<Note>,
     /// The steps of the demonstration.
@@ -168,8 +166,7 @@ struct Screen {
     state: State,
     wall: Wall,
     source: String,
-    tape: Option<(Tape, Option<PathBuf>)>,
-    recording: Option<Arc<RecordSink<Tape>>>,
+    recorder: Option<Recorder>,
     marks: VecDeque<Note>,
     notes: UnboundedReceiver<String>,
     /// The last note.
@@ -192,8 +189,7 @@ impl Screen {
             state: State::new(setup.preference),
             wall: Wall { at, time },
             source: setup.source,
-            tape: setup.tape,
-            recording: setup.recording,
+            recorder: setup.recorder,
             marks: setup.marks,
             notes: setup.notes,
             note: None,
@@ -302,8 +298,8 @@ impl Screen {
             Action::Redraw => self.painter.forget(),
             Action::Mark(text) => {
                 let words = self.model.mark(&text);
-                if let Some(recording) = &self.recording {
-                    recording.note(self.model.now(), &words);
+                if let Some(recorder) = &self.recorder {
+                    recorder.borrow().sink.note(self.model.now(), &words);
                 }
                 self.state.message = Some("a mark is among the events".to_owned());
             }
@@ -319,18 +315,16 @@ impl Screen {
 
     /// Saves the recording on another thread, because it may be long.
     fn save(&mut self) {
-        let (tape, path) = match &self.tape {
-            None => {
-                self.say("nothing is recorded".to_owned());
-                return;
-            }
-            Some((_, Some(path))) => {
-                let words = format!("everything is recorded in {}", path.display());
-                self.say(words);
-                return;
-            }
-            Some((tape, None)) => (tape.clone(), recording_name(SystemTime::now())),
+        let recorded = self.recorder.as_ref().map(|it| it.borrow().clone());
+        let Some(Recorded { tape, path, .. }) = recorded else {
+            self.say("nothing is recorded".to_owned());
+            return;
         };
+        if let Some(path) = path {
+            self.say(format!("everything is recorded in {}", path.display()));
+            return;
+        }
+        let path = recording_name(SystemTime::now());
         let sender = self.saved.0.clone();
         let words = format!("saving {}", path.display());
         self.say(words);
@@ -357,10 +351,10 @@ impl Screen {
         for panic in terminal.panics() {
             self.model.note("watch", Tone::Bad, &panic);
         }
-        let recording = match &self.tape {
+        let recording = match self.recorder.as_ref().map(|it| it.borrow().tape.clone()) {
             None => String::new(),
-            Some((tape, _)) if tape.has_stopped() => "REC stopped".to_owned(),
-            Some((tape, _)) => format!("REC {}", bytes(tape.length())),
+            Some(tape) if tape.has_stopped() => "REC stopped".to_owned(),
+            Some(tape) => format!("REC {}", bytes(tape.length())),
         };
         let scene = Scene {
             model: self.state.frozen.as_deref().unwrap_or(&self.model),

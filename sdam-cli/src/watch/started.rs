@@ -1,11 +1,6 @@
 //! A started topology and the receivers of its events.
 
-use std::{
-    collections::VecDeque,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::SystemTime,
-};
+use std::{cell::RefCell, collections::VecDeque, rc::Rc, sync::Arc, time::SystemTime};
 
 use futures::channel::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use sdam::{Runtime, Topology};
@@ -13,7 +8,6 @@ use sdam_core::{options::Options, time::Instant, topology::TopologyDescription};
 use sdam_events::{
     channel::{self, EventStream},
     facts::Facts,
-    record::{Origin, RecordSink},
 };
 
 use super::{
@@ -21,21 +15,19 @@ use super::{
     full::{Feed, Setup},
     hook,
     model::Model,
+    parts::Parts,
+    recorder::{Recorded, Recorder},
     tape::Tape,
 };
-use crate::{
-    failure::Failure,
-    log::LogSink,
-    recording::{cannot_record, create},
-    terminal::Palette,
-};
+use crate::{failure::Failure, log::LogSink, terminal::Palette};
 
 /// A started topology and the receivers of its events.
 pub(super) struct Started {
     pub(super) topology: Topology,
     pub(super) events: EventStream,
-    pub(super) recording: Option<Arc<RecordSink<Tape>>>,
-    tape: Option<(Tape, Option<PathBuf>)>,
+    pub(super) recorder: Option<Recorder>,
+    /// The clients that write a recording in parts.
+    pub(super) parts: Option<Parts>,
     /// The topology changes for the program given by `--on-change`.
     pub(super) changes: Option<UnboundedReceiver<Arc<TopologyDescription>>>,
     clock: Box<dyn Fn() -> Instant>,
@@ -49,32 +41,27 @@ impl Started {
         notes: &UnboundedSender<String>,
     ) -> Result<Self, Failure> {
         let clock = Arc::clone(&runtime.backend.clock);
-        let clock: Box<dyn Fn() -> Instant> = Box::new(move || clock.now());
-        let tape = match &arguments.record {
-            Some(path) => Some((Tape::of(create(path)?, notes.clone()), Some(path.clone()))),
-            // If no temporary file can be created, nothing can be saved, but watching is still
-            // possible.
-            None if arguments.wants_screen() => {
-                Tape::temporary(notes.clone()).ok().map(|tape| (tape, None))
+        let client = (&options, arguments, &*clock);
+        let (mut parts, mut own) = (None, None);
+        match (&arguments.record, arguments.record_max) {
+            (Some(path), Some(limit)) => {
+                let limited = (&**path, limit);
+                parts = Some(Parts::start(&runtime, &options, arguments, limited, notes)?);
             }
-            None => None,
-        };
-        let recording = match &tape {
-            None => None,
-            Some((tape, path)) => {
-                let mut origin = Origin::at(clock(), SystemTime::now());
-                origin.vantage = arguments.vantage.as_deref().map(Into::into);
-                let sink = RecordSink::with_origin(tape.clone(), &options, &origin);
-                let name = path.as_deref().unwrap_or(Path::new("a temporary file"));
-                Some(Arc::new(sink.map_err(|error| cannot_record(name, &error))?))
+            (Some(path), None) => own = Some(Recorded::begin(path, client, notes)?),
+            // If no temporary file can be created, nothing can be saved, but watching is still possible.
+            (None, _) if arguments.wants_screen() => {
+                let tape = Tape::temporary(notes.clone()).ok();
+                own = tape.map(|tape| Recorded::on(tape, None, client)).transpose()?;
             }
-        };
+            (None, _) => {}
+        }
         let (sink, events) = channel::unbounded();
         let interest = if arguments.wants_screen() { Model::INTEREST } else { Facts::INTEREST };
         let builder = arguments.target.builder(options);
         let mut builder = builder.sink(sink.interested_in(interest));
-        if let Some(recording) = &recording {
-            builder = builder.sink(Arc::clone(recording));
+        if let Some(own) = &own {
+            builder = builder.sink(Arc::clone(&own.sink));
         }
         if let Some(log) = LogSink::open(arguments.log.clone()).map_err(Failure::other)? {
             builder = builder.sink(log);
@@ -86,7 +73,12 @@ impl Started {
             changes = Some(receiver);
         }
         let topology = builder.start(runtime).map_err(Failure::config)?;
-        Ok(Self { topology, events, recording, tape, changes, clock })
+        let clock: Box<dyn Fn() -> Instant> = Box::new(move || clock.now());
+        let recorder = match &parts {
+            Some(parts) => Some(Rc::clone(&parts.recorder)),
+            None => own.map(|own| Rc::new(RefCell::new(own))),
+        };
+        Ok(Self { topology, events, recorder, parts, changes, clock })
     }
 
     /// Returns the settings of the full screen for events from `source`.
@@ -104,8 +96,7 @@ impl Started {
             preference: options.read_preference.clone(),
             options,
             source: source.to_owned(),
-            tape: self.tape,
-            recording: self.recording,
+            recorder: self.recorder,
             marks: VecDeque::new(),
             notes,
             ascii: arguments.ascii,

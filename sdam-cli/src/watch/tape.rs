@@ -63,6 +63,12 @@ impl Tape {
         self.0.has_stopped.load(Ordering::Relaxed)
     }
 
+    /// Waits until everything is on the disk.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        let file = self.lock().get_ref().try_clone()?;
+        file.sync_data()
+    }
+
     /// Copies everything written so far to the new file `path`; returns the number of bytes.
     ///
     /// Writers wait only while a piece is being read.

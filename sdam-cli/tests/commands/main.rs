@@ -11,6 +11,7 @@ mod fixture;
 mod handover;
 mod lookups;
 mod pages;
+mod parts;
 mod program;
 mod refusals;
 mod reload;

@@ -1,0 +1,206 @@
+//! A recording in numbered files of limited length.
+//!
+//! A replay needs every input of a client from its start, so a file that can be replayed alone
+//! contains the start of a client. Each part is therefore recorded by a client of its own, which
+//! starts before the one of the previous part ends.
+
+use std::{
+    cell::RefCell,
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
+
+use futures::{channel::mpsc::UnboundedSender, future::join_all};
+use sdam::{Runtime, Topology};
+use sdam_core::options::Options;
+use tokio::task::spawn_blocking;
+
+use super::{
+    Arguments, is_known,
+    recorder::{Recorded, Recorder},
+};
+use crate::{failure::Failure, file_error::cannot_write};
+
+/// The interval at which the length of the current part is checked.
+const PERIOD: Duration = Duration::from_millis(500);
+/// The longest time that two clients run, if not all servers answer the new one.
+const OVERLAP: Duration = Duration::from_secs(10);
+
+/// The clients that record the parts.
+pub(super) struct Parts {
+    runtime: Runtime,
+    options: Options,
+    arguments: Arguments,
+    /// The path of `--record`, whose file name gets numbers.
+    path: PathBuf,
+    limit: u64,
+    notes: UnboundedSender<String>,
+    /// The current part.
+    pub(super) recorder: Recorder,
+    /// The running clients, of which the last one records the current part.
+    clients: RefCell<Vec<Topology>>,
+}
+
+impl Parts {
+    /// Begins the first part, for `--record` and `--record-max`.
+    pub(super) fn start(
+        runtime: &Runtime,
+        options: &Options,
+        arguments: &Arguments,
+        (path, limit): (&Path, u64),
+        notes: &UnboundedSender<String>,
+    ) -> Result<Self, Failure> {
+        let (recorded, client) = begin(runtime, options, arguments, path, notes)?;
+        Ok(Self {
+            runtime: runtime.clone(),
+            options: options.clone(),
+            arguments: arguments.clone(),
+            path: path.to_owned(),
+            limit,
+            notes: notes.clone(),
+            recorder: Rc::new(RefCell::new(recorded)),
+            clients: RefCell::new(vec![client]),
+        })
+    }
+
+    /// Begins a new part whenever the current one is longer than the limit or cannot be written,
+    /// for ever.
+    ///
+    /// If that fails, the current part goes on, and it is tried again. Of the parts that have
+    /// ended, only the last one is kept.
+    pub(super) async fn rotate(&self) {
+        let clock = &self.runtime.backend.clock;
+        let (mut previous, mut told, mut limit) = (None, None, self.limit);
+        loop {
+            clock.sleep_until(clock.now() + PERIOD).await;
+            let old = self.recorder.borrow().clone();
+            if old.tape.length() <= limit && !old.tape.has_stopped() {
+                continue;
+            }
+            let begun =
+                begin(&self.runtime, &self.options, &self.arguments, &self.path, &self.notes);
+            let (recorded, client) = match begun {
+                Ok(begun) => begun,
+                Err(error) => {
+                    let goes_on = if old.tape.has_stopped() {
+                        "nothing is recorded"
+                    } else {
+                        "recording goes on"
+                    };
+                    let words = format!("{error}; {goes_on} in {}, trying again", old.name());
+                    if told.as_ref() != Some(&words) {
+                        self.tell(words.clone());
+                        told = Some(words);
+                    }
+                    continue;
+                }
+            };
+            told = None;
+            *self.recorder.borrow_mut() = recorded.clone();
+            self.clients.borrow_mut().push(client.clone());
+            let known = |now: &sdam::Snapshot| is_known(now.description()).then_some(());
+            // The old part ends in any case, because its file is full.
+            let _ = client.wait_for(known, OVERLAP).await;
+            let ended = self.clients.borrow_mut().remove(0);
+            ended.close().await;
+            // Before an older part is removed, this one must survive a loss of power.
+            let tape = old.tape.clone();
+            let _ = spawn_blocking(move || tape.sync()).await;
+            if let Some(path) = std::mem::replace(&mut previous, old.path)
+                && let Err(error) = fs::remove_file(&path)
+            {
+                self.tell(cannot_write(path.display(), &error));
+            }
+            self.tell(format!("recording goes on in {}", recorded.name()));
+            // If the start of a client is longer than the limit, parts would contain nothing else.
+            limit = self.limit.max(2 * recorded.tape.length());
+        }
+    }
+
+    /// Ends the recording.
+    pub(super) async fn close(&self) {
+        let clients = self.clients.take();
+        join_all(clients.iter().map(Topology::close)).await;
+    }
+
+    fn tell(&self, words: String) {
+        // The user may have quit.
+        let _ = self.notes.unbounded_send(words);
+    }
+}
+
+/// Starts a client and its recording.
+fn begin(
+    runtime: &Runtime,
+    options: &Options,
+    arguments: &Arguments,
+    path: &Path,
+    notes: &UnboundedSender<String>,
+) -> Result<(Recorded, Topology), Failure> {
+    let path = part(path, last(path) + 1);
+    let client = (options, arguments, &*runtime.backend.clock);
+    let recorded = Recorded::begin(&path, client, notes)?;
+    let builder = arguments.target.builder(options.clone()).sink(Arc::clone(&recorded.sink));
+    let client = builder.start(runtime.clone()).map_err(Failure::config)?;
+    Ok((recorded, client))
+}
+
+/// Returns the path of a part: that of `rec.jsonl` is `rec.1.jsonl`.
+fn part(path: &Path, number: u64) -> PathBuf {
+    let [before, after] = affixes(path);
+    let mut name = before;
+    name.push(number.to_string());
+    name.push(after);
+    path.with_file_name(name)
+}
+
+/// Returns the highest number of the existing parts, or 0.
+fn last(path: &Path) -> u64 {
+    let [before, after] = affixes(path).map(|it| it.to_string_lossy().into_owned());
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let entries = fs::read_dir(folder.unwrap_or(Path::new("."))).into_iter().flatten().flatten();
+    let numbers = entries.filter_map(|entry| {
+        let name = entry.file_name();
+        let number = name.to_str()?.strip_prefix(&*before)?.strip_suffix(&*after)?;
+        number.parse().ok()
+    });
+    numbers.max().unwrap_or(0)
+}
+
+/// Returns what stands before and after the number in the names of parts.
+fn affixes(path: &Path) -> [OsString; 2] {
+    let mut before = path.file_stem().unwrap_or_default().to_owned();
+    before.push(".");
+    let mut after = OsString::new();
+    if let Some(extension) = path.extension() {
+        after.push(".");
+        after.push(extension);
+    }
+    [before, after]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_numbered_after_all_that_exist() {
+        let folder = tempfile::tempdir().unwrap();
+        let check = |name: &str, expected: &str| {
+            let path = folder.path().join(name);
+            assert_eq!(part(&path, last(&path) + 1), folder.path().join(expected));
+        };
+        check("rec.jsonl", "rec.1.jsonl");
+        for name in ["rec.2.jsonl", "rec.10.jsonl", "rec.x.jsonl", "rec.11.json", "other.12.jsonl"]
+        {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        check("rec.jsonl", "rec.11.jsonl");
+        check("rec", "rec.1");
+        check("a.b.jsonl", "a.b.1.jsonl");
+    }
+}
