@@ -20,16 +20,20 @@ use clap::{
 use clap_complete::Shell;
 use futures::future::select;
 
+#[cfg(feature = "export")]
+use crate::export;
+#[cfg(feature = "proxy")]
+use crate::proxy;
 use crate::{
     compare,
-    console::{Console, console},
+    console::console,
     doctor,
     exit::{self, Exit},
-    explain, export,
+    explain,
     failure::Failure,
     input, log,
     output::{abandoned, standard_output},
-    proxy, replay, report, serve, sim,
+    replay, report, serve, sim,
     target::redact,
     watch,
 };
@@ -76,7 +80,9 @@ enum Command {
     Watch(watch::Arguments),
     Doctor(doctor::Arguments),
     Explain(explain::Arguments),
+    #[cfg(feature = "export")]
     Export(export::Arguments),
+    #[cfg(feature = "proxy")]
     Proxy(proxy::Arguments),
     Serve(serve::Arguments),
     Sim(sim::Arguments),
@@ -131,9 +137,11 @@ impl Cli {
             }
             Command::Doctor(doctor) => doctor.target.or_variable(variable)?,
             Command::Explain(explain) => explain.target.or_variable(variable)?,
+            #[cfg(feature = "export")]
             Command::Export(export) if export.targets.is_none() => {
                 export.target.or_variable(variable)?;
             }
+            #[cfg(feature = "proxy")]
             Command::Proxy(proxy) => proxy.target.or_variable(variable)?,
             _ => {}
         }
@@ -169,14 +177,16 @@ impl Cli {
             Command::Explain(arguments) => {
                 Exit::of(exit::run_to_end(async move { explain::run(&arguments, console()).await }))
             }
+            #[cfg(feature = "export")]
             Command::Export(mut arguments) => {
                 arguments.log = log::config();
                 arguments.otel = export::otel_variables();
                 Exit::of(exit::serve(|console| async move {
-                    let Console { output, remarks, .. } = console;
+                    let crate::console::Console { output, remarks, .. } = console;
                     export::run(&arguments, output, remarks, exit::stopped()).await
                 }))
             }
+            #[cfg(feature = "proxy")]
             Command::Proxy(arguments) => Exit::of(exit::serve(|console| async move {
                 proxy::run(&arguments, console, proxy::signals()).await
             })),
@@ -214,10 +224,20 @@ fn report(mut error: clap::Error) -> Exit {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         return exit::print(error.render().to_string().as_bytes());
     }
-    if let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand)
-        && word.contains("://")
-    {
-        let tip = format!("to show this deployment, use 'sdam watch {word}'");
+    let unknown = match error.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(word)) => &**word,
+        _ => "",
+    };
+    let tip = match unknown {
+        "export" | "proxy" => Some(format!(
+            "this program was built without it; use 'cargo install sdam-cli --features {unknown}'"
+        )),
+        uri if uri.contains("://") => {
+            Some(format!("to show this deployment, use 'sdam watch {uri}'"))
+        }
+        _ => None,
+    };
+    if let Some(tip) = tip {
         let tips = ContextValue::StyledStrs(vec![tip.into()]);
         error.insert(ContextKind::Suggested, tips);
     }

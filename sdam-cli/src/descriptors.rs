@@ -1,7 +1,7 @@
 //! The limit on open files, including sockets.
 
 /// Raises the limit on open files as far as the system permits.
-#[cfg(unix)]
+#[cfg(all(unix, any(feature = "export", feature = "proxy")))]
 pub(crate) fn raise_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
 
@@ -12,7 +12,7 @@ pub(crate) fn raise_limit() {
 }
 
 /// Returns the limit on open files; `None` means unlimited.
-#[cfg(unix)]
+#[cfg(all(unix, feature = "proxy"))]
 pub(crate) fn limit() -> Option<u64> {
     rustix::process::getrlimit(rustix::process::Resource::Nofile).current
 }
@@ -30,10 +30,10 @@ pub(crate) fn are_exhausted(error: &std::io::Error) -> bool {
     error.raw_os_error().is_some_and(|code| codes.contains(&code))
 }
 
-#[cfg(not(unix))]
+#[cfg(all(not(unix), any(feature = "export", feature = "proxy")))]
 pub(crate) fn raise_limit() {}
 
-#[cfg(not(unix))]
+#[cfg(all(not(unix), feature = "proxy"))]
 pub(crate) fn limit() -> Option<u64> {
     None
 }

@@ -7,14 +7,13 @@ use std::{
     process::ExitCode,
 };
 
-#[cfg(unix)]
-use futures::stream::{select_all, unfold};
-use futures::{FutureExt, select_biased, stream::FusedStream};
+#[cfg(all(unix, any(feature = "export", feature = "proxy")))]
+use futures::stream::{FusedStream, select_all, unfold};
+use futures::{FutureExt, select_biased};
 use tokio::{runtime::Builder, signal};
 
 use crate::{
     console::Console,
-    descriptors,
     output::{Output, standard_output},
 };
 
@@ -49,6 +48,7 @@ impl Exit {
 
     /// Creates the exit code of a program that a signal ended: `code` is 128 plus the signal's
     /// number.
+    #[cfg(feature = "tui")]
     pub(crate) fn signalled(code: u8) -> Self {
         Self(code)
     }
@@ -94,11 +94,12 @@ where
 
 /// Runs `program` like [`run`], for a program that serves clients until it is stopped. Its exit
 /// code does not depend on whether its output is read.
+#[cfg(any(feature = "export", feature = "proxy"))]
 pub(crate) fn serve<F>(program: impl FnOnce(Console<Output, Output>) -> F) -> io::Result<Exit>
 where
     F: Future<Output = io::Result<Exit>>,
 {
-    descriptors::raise_limit();
+    crate::descriptors::raise_limit();
     let console = Console::standard();
     let (output, remarks) = (console.output.clone(), console.remarks.clone());
     let result = run_to_end(program(console));
@@ -142,7 +143,7 @@ pub async fn stopped() {
 /// Yields an item for each of these signals; one that cannot be handled ends the process as usual.
 ///
 /// Must be called within a tokio runtime with I/O.
-#[cfg(unix)]
+#[cfg(all(unix, any(feature = "export", feature = "proxy")))]
 pub(crate) fn received(
     kinds: impl IntoIterator<Item = signal::unix::SignalKind>,
 ) -> impl FusedStream<Item = ()> + Unpin {
@@ -158,7 +159,8 @@ pub(crate) fn received(
 /// Yields an item for each SIGHUP, which does not end the process from then on.
 ///
 /// Must be called within a tokio runtime with I/O.
-pub(crate) fn hangups() -> impl FusedStream<Item = ()> + Unpin {
+#[cfg(feature = "export")]
+pub(crate) fn hangups() -> impl futures::stream::FusedStream<Item = ()> + Unpin {
     #[cfg(unix)]
     return received([signal::unix::SignalKind::hangup()]);
     #[cfg(not(unix))]

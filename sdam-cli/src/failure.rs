@@ -2,8 +2,7 @@
 
 use std::{
     fmt::{self, Display},
-    io::{self, ErrorKind, Write},
-    net::SocketAddr,
+    io::{self, Write},
 };
 
 use crate::exit::Exit;
@@ -31,7 +30,10 @@ impl Failure {
     }
 
     /// Creates the error of a program that cannot listen on the address of `option`.
-    pub(crate) fn listen(option: &str, address: SocketAddr, error: &io::Error) -> Self {
+    #[cfg(any(feature = "export", feature = "proxy"))]
+    pub(crate) fn listen(option: &str, address: std::net::SocketAddr, error: &io::Error) -> Self {
+        use io::ErrorKind;
+
         let reason = match error.kind() {
             ErrorKind::AddrInUse => "another program listens there; choose another port, or 0",
             ErrorKind::AddrNotAvailable => {

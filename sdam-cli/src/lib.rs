@@ -1,7 +1,8 @@
 //! The program `sdam`: shows what a client sees of a MongoDB deployment, and why.
 //!
 //! Each subcommand is a module with its arguments and a function that runs it. The function takes
-//! the outputs as parameters, so tests need no process.
+//! the outputs as parameters, so tests need no process. The features `export` and `proxy` add these
+//! subcommands, and `tui` adds the full screen of `watch`.
 //!
 //! | module | subcommand |
 //! | --- | --- |
@@ -28,16 +29,21 @@ pub mod doctor;
 mod duration;
 pub mod exit;
 pub mod explain;
+#[cfg(feature = "export")]
 pub mod export;
 mod failover;
 mod failure;
 mod file_error;
+#[cfg(any(feature = "export", feature = "proxy"))]
 pub mod http;
 mod input;
 pub mod json;
 pub mod log;
 pub mod output;
+#[cfg(any(feature = "export", feature = "proxy"))]
 mod page;
+mod progress;
+#[cfg(feature = "proxy")]
 pub mod proxy;
 pub mod recording;
 pub mod replay;
@@ -47,6 +53,7 @@ pub mod serve;
 pub mod sim;
 mod similar;
 mod simulated;
+#[cfg(any(feature = "export", feature = "proxy"))]
 mod supervisor;
 pub mod target;
 pub mod terminal;

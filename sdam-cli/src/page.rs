@@ -60,6 +60,7 @@ pub(crate) struct Distribution {
 
 impl Page {
     /// Adds the series of another page.
+    #[cfg(feature = "export")]
     pub(crate) fn add(&mut self, other: Self) {
         for (name, metric) in other.0 {
             match self.0.get_mut(&name) {

@@ -12,7 +12,6 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use indicatif::{ProgressBar, ProgressStyle};
 use sdam_core::{event::Event, options::Options, time::Instant};
 use sdam_events::{
     record::{Note, Origin},
@@ -24,6 +23,7 @@ use crate::{
     failure::Failure,
     file_error::{cannot_read, cannot_write},
     input,
+    progress::Progress,
     terminal::sanitize,
 };
 
@@ -76,7 +76,7 @@ impl Recording {
         let bytes = bytes.map_err(|error| RecordingError(cannot_read(&name, &error)))?;
         let bar = progress(&name, bytes.len());
         let recording = Self::read(name, &bytes, bar.wrap_read(&*bytes));
-        bar.finish_and_clear();
+        bar.finish();
         recording
     }
 
@@ -193,16 +193,12 @@ impl fmt::Display for RecordingError {
 impl std::error::Error for RecordingError {}
 
 /// Returns the progress of reading `length` bytes; hidden if it takes less than about a second.
-fn progress(name: &str, length: usize) -> ProgressBar {
+fn progress(name: &str, length: usize) -> Progress {
     if length < LONG {
-        return ProgressBar::hidden();
+        return Progress::hidden();
     }
-    // The bar is hidden unless standard error is a terminal.
-    let bar = ProgressBar::new(length as u64).with_message(sanitize(name));
-    match ProgressStyle::with_template("reading {msg} {bar:40} {percent} %, {eta} left") {
-        Ok(style) => bar.with_style(style),
-        Err(_) => bar,
-    }
+    let template = "reading {msg} {bar:40} {percent} %, {eta} left";
+    Progress::new(length as u64, template, sanitize(name))
 }
 
 fn digest(bytes: &[u8]) -> String {

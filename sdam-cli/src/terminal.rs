@@ -89,6 +89,7 @@ pub(crate) fn sanitize(text: &str) -> String {
 }
 
 /// Replaces the same characters as [`sanitize`] in each line, but keeps line breaks.
+#[cfg(any(feature = "export", feature = "proxy"))]
 pub(crate) fn sanitize_lines(text: &str) -> String {
     text.chars().map(|c| if is_harmful(c) && c != '\n' { '\u{fffd}' } else { c }).collect()
 }

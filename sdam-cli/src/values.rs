@@ -48,6 +48,7 @@ pub(crate) fn whole<T: TryFrom<u64>>(
 }
 
 /// Parses an address to listen on.
+#[cfg(any(feature = "export", feature = "proxy"))]
 pub(crate) fn listen_address(text: &str) -> Result<SocketAddr, String> {
     let port = text.strip_prefix("localhost:");
     let local = port.map(|port| format!("127.0.0.1:{port}"));

@@ -4,14 +4,17 @@
 
 mod arguments;
 mod demonstration;
+#[cfg_attr(not(feature = "tui"), path = "watch/without_full.rs")]
 mod full;
 mod hook;
+#[cfg_attr(not(feature = "tui"), expect(dead_code, reason = "the full screen shows more of it"))]
 pub(crate) mod model;
 mod parts;
 mod player;
 mod recorded;
 mod recorder;
 mod screen;
+mod setup;
 mod started;
 mod tape;
 #[cfg(test)]
@@ -31,12 +34,12 @@ use std::{
 
 use futures::{
     FutureExt, StreamExt,
-    channel::mpsc::{self, UnboundedReceiver},
+    channel::mpsc::{self, UnboundedReceiver, UnboundedSender},
     future::join,
     select_biased,
 };
 use sdam::{PoolHandle, Runtime, Topology};
-use sdam_core::{event::EventKind, options::Options};
+use sdam_core::{event::EventKind, options::Options, topology::TopologyDescription};
 use sdam_events::channel::EventStream;
 use sdam_select::criteria::Criteria;
 
@@ -46,12 +49,15 @@ pub use self::{
     player::Speed,
     verdict::{Access, is_known},
 };
-use self::{demonstration::Demonstration, started::Started};
+use self::{demonstration::Demonstration, parts::Parts, started::Started};
 use crate::{console::Console, exit::Exit, failure::Failure, target::Target};
 
 /// Returns whether the full screen can be used: standard input and output are terminals that can
 /// move the cursor.
 pub fn has_screen() -> bool {
+    if !cfg!(feature = "tui") {
+        return false;
+    }
     let is_dumb = env::var_os("TERM").is_some_and(|term| term == "dumb");
     io::stdin().is_terminal() && io::stdout().is_terminal() && !is_dumb
 }
@@ -131,21 +137,8 @@ impl Session {
             // This cannot fail, because the receiver still exists.
             let _ = notes.unbounded_send(Target::simulation(demonstration.uri()));
         }
-        let hooked = {
-            let notes = notes.clone();
-            async {
-                if let Some((changes, program)) = changes {
-                    hook::run(program, changes, notes, hook::LIMIT).await;
-                }
-            }
-        };
-        let rotated = async {
-            if let Some(parts) = &parts {
-                parts.rotate().await;
-            }
-        };
         // Boxed, because it is large and seldom used.
-        let aside = Box::pin(join(hooked, rotated).then(|_| pending::<Infallible>()));
+        let aside = Box::pin(aside(changes, parts.as_ref(), notes.clone()));
         let demonstrate = async {
             match &self.demonstration {
                 Some(demonstration) => demonstration.run(&topology, notes).await,
@@ -200,6 +193,26 @@ impl Session {
             (result, _) => result,
         }
     }
+}
+
+/// Runs the program given by `--on-change` and rotates the recording, and never returns.
+async fn aside(
+    changes: Option<(UnboundedReceiver<Arc<TopologyDescription>>, String)>,
+    parts: Option<&Parts>,
+    notes: UnboundedSender<String>,
+) -> Infallible {
+    let hooked = async {
+        if let Some((changes, program)) = changes {
+            hook::run(program, changes, notes, hook::LIMIT).await;
+        }
+    };
+    let rotated = async {
+        if let Some(parts) = parts {
+            parts.rotate().await;
+        }
+    };
+    join(hooked, rotated).await;
+    pending().await
 }
 
 /// Shows a snapshot as soon as the topology is known, or at the latest at the timeout.

@@ -75,12 +75,16 @@ const PURE: &[&str] = &["sdam-core", "sdam-select"];
 
 /// Builds, each with crates that must not be in its dependency tree. Single-threaded mode is for
 /// programs without a runtime. Only the program `sdam` may depend on OpenTelemetry, and only if its
-/// OpenTelemetry feature is enabled.
+/// OpenTelemetry feature is enabled. An exporter in a container needs no terminal library.
 const ABSENT: &[(&[&str], &[&str])] = &[
     (&["--package", "sdam"], &["async-std", "monoio"]),
     (&["--package", "sdam", "--all-features"], TOOL),
     (&["--package", "sdam", "--all-features"], &["opentelemetry-proto"]),
     (&["--package", "sdam-cli"], &["opentelemetry-proto"]),
+    (
+        &["--package", "sdam-cli", "--no-default-features", "--features", "export"],
+        &["console", "crossterm", "indicatif", "ratatui", "ratatui-core", "ratatui-crossterm"],
+    ),
     (&["--package", "sdam-examples-scan"], RUNTIMES),
 ];
 

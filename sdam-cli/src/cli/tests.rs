@@ -29,6 +29,7 @@ parsers! {
 }
 
 /// Parses the arguments of `export`.
+#[cfg(feature = "export")]
 pub(crate) fn export(words: &[&str]) -> export::Arguments {
     let words: Vec<_> = ["export"].iter().chain(words).copied().collect();
     match parse(&words) {

@@ -27,7 +27,7 @@ pub(super) struct Source {
     path: PathBuf,
     clock: Arc<dyn Clock>,
     hangups: Box<dyn FusedStream<Item = ()> + Unpin>,
-    /// What was read last.
+    /// The last contents, or what is wrong with them.
     seen: Result<Vec<Named>, String>,
 }
 
@@ -54,7 +54,7 @@ impl Source {
         loop {
             let pause = self.clock.sleep_until(self.clock.now() + PERIOD);
             let is_asked = select_biased! {
-                _ = self.hangups.select_next_some() => true,
+                () = self.hangups.select_next_some() => true,
                 () = pin!(pause.fuse()) => false,
             };
             let path = self.path.clone();

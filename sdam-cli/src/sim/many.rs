@@ -5,13 +5,12 @@ use std::{
     time::Duration,
 };
 
-use indicatif::{ProgressBar, ProgressStyle};
-
 use super::{Seeds, outcome::Outcome, plan::Plan, plan::Show};
 use crate::{
     console::Console,
     duration::short,
     exit::Exit,
+    progress::Progress,
     terminal::{Palette, json_line},
     watch::Access,
 };
@@ -26,10 +25,8 @@ pub(super) fn run<O: Write, R: Write>(
     console: Console<O, R>,
 ) -> io::Result<Exit> {
     let Console { mut output, mut remarks, .. } = console;
-    let bar = ProgressBar::new(seeds.0.end - seeds.0.start);
-    if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos} of {len} seeds, {eta} left") {
-        bar.set_style(style);
-    }
+    let template = "{bar:40} {pos} of {len} seeds, {eta} left";
+    let bar = Progress::new(seeds.0.end - seeds.0.start, template, String::new());
     let mut summary = Summary::default();
     for seed in seeds.0.clone() {
         let show = Show {
@@ -50,9 +47,9 @@ pub(super) fn run<O: Write, R: Write>(
             Ok(())
         })?;
         summary.add(&outcome);
-        bar.inc(1);
+        bar.increase();
     }
-    bar.finish_and_clear();
+    bar.finish();
     for line in summary.lines(seeds, plan.wanted()) {
         if json {
             writeln!(remarks, "{line}")?;

@@ -108,7 +108,7 @@ impl Arguments {
     pub(crate) fn wants_screen(&self) -> bool {
         let logs =
             self.log.interest() != Interest::NONE && !matches!(self.log.output, LogOutput::File(_));
-        self.screen && !(self.plain || self.json || self.once || logs)
+        cfg!(feature = "tui") && self.screen && !(self.plain || self.json || self.once || logs)
     }
 }
 

@@ -31,10 +31,7 @@ use futures::{
     select_biased,
 };
 use ratatui::backend::CrosstermBackend;
-use sdam_core::{
-    address::ServerAddress, event::Event, options::Options, read_preference::ReadPreference,
-    time::Instant,
-};
+use sdam_core::{address::ServerAddress, event::Event, time::Instant};
 use tokio::time::{self, sleep_until};
 
 use self::{
@@ -48,15 +45,15 @@ use self::{
 };
 use super::{
     model::Model,
-    player::Player,
     recorder::{Recorded, Recorder},
+    setup::{Feed, Setup},
 };
 use crate::{
     exit::Exit,
     log::timestamp,
     terminal::{Palette, Tone},
 };
-use sdam_events::{channel::EventStream, record::Note};
+use sdam_events::record::Note;
 
 /// The interval between frames while nothing happens.
 const IDLE: Duration = Duration::from_millis(250);
@@ -66,12 +63,6 @@ const RUNNING: Duration = Duration::from_millis(100);
 const BUSY: Duration = Duration::from_millis(50);
 /// The maximum time to process events before checking the keys.
 const SLICE: Duration = Duration::from_millis(20);
-
-/// The source of the events and the clock.
-pub(super) enum Feed {
-    Live { events: EventStream, clock: Box<dyn Fn() -> Instant> },
-    Replay(Player),
-}
 
 impl Feed {
     /// Waits for the next event; never returns after the last one.
@@ -107,28 +98,6 @@ impl Feed {
             Self::Replay(player) => player.now(),
         }
     }
-}
-
-/// Everything needed to show a screen.
-pub(super) struct Setup {
-    pub(super) feed: Feed,
-    /// The options of the client that produces the events.
-    pub(super) options: Options,
-    /// The read preference of the connection string.
-    pub(super) preference: ReadPreference,
-    /// The same moment on the events' clock and on the wall clock.
-    pub(super) wall: (Instant, SystemTime),
-    /// The source of the events, in one word.
-    pub(super) source: String,
-    /// The recording that is being written.
-    pub(super) recorder: Option<Recorder>,
-    /// The marks in a recording that is replayed, oldest first.
-    pub(super) marks: VecDeque<Note>,
-    /// The steps of the demonstration.
-    pub(super) notes: UnboundedReceiver<String>,
-    /// Restricts output to ASCII characters.
-    pub(super) ascii: bool,
-    pub(super) palette: Palette,
 }
 
 /// Shows a full screen until the user quits, `until` is ready, or a signal ends the program.

@@ -32,9 +32,13 @@ use sdam_events::{
 use sdam_select::{criteria::Criteria, explain::Explanation, settings::Settings};
 
 use self::lag::{GRACE, Writes};
+#[cfg(feature = "tui")]
 pub(crate) use self::{
     history::{Column, Probe},
-    log::{Entry, Log},
+    log::Entry,
+};
+pub(crate) use self::{
+    log::Log,
     server::{Mode, Server, brief},
     stopwatch::{Run, Stopwatch},
 };

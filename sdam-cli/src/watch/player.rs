@@ -72,7 +72,10 @@ impl Player {
         }
         self.events.next()
     }
+}
 
+#[cfg_attr(not(feature = "tui"), expect(dead_code, reason = "only the full screen uses it"))]
+impl Player {
     /// Returns the next event if it is due.
     pub(super) fn try_next(&mut self) -> Option<Event> {
         let now = self.now();

@@ -16,9 +16,9 @@ use sdam_core::{
 };
 
 use super::{
-    Arguments,
-    full::{self, Feed, Setup},
+    Arguments, full,
     player::{Player, Speed},
+    setup::{Feed, Setup},
     view::View,
 };
 use crate::{console::Console, exit::Exit, failure::Failure, recording::Recording};

@@ -11,12 +11,11 @@ use sdam_events::{
 };
 
 use super::{
-    Arguments,
-    full::{Feed, Setup},
-    hook,
+    Arguments, hook,
     model::Model,
     parts::Parts,
     recorder::{Recorded, Recorder},
+    setup::{Feed, Setup},
     tape::Tape,
 };
 use crate::{failure::Failure, log::LogSink, terminal::Palette};

@@ -69,6 +69,37 @@ impl Tape {
         file.sync_data()
     }
 
+    fn append(&self, bytes: &[u8]) -> io::Result<()> {
+        let mut file = self.lock();
+        let length = self.length() + bytes.len() as u64;
+        if length > self.0.limit {
+            let words = format!("the recording has {} bytes, its limit", self.length());
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, words));
+        }
+        file.write_all(bytes)?;
+        self.0.length.store(length, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Tells the user at once if writing fails for the first time.
+    fn checked<T>(&self, written: io::Result<T>) -> io::Result<T> {
+        if let Err(error) = &written
+            && !self.0.has_stopped.swap(true, Ordering::Relaxed)
+        {
+            let note = format!("the recording has stopped at {} bytes: {error}", self.length());
+            // The user may have quit.
+            let _ = self.0.notes.unbounded_send(note);
+        }
+        written
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BufWriter<File>> {
+        self.0.file.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg_attr(not(feature = "tui"), expect(dead_code, reason = "only the full screen uses it"))]
+impl Tape {
     /// Copies everything written so far to the new file `path`; returns the number of bytes.
     ///
     /// Writers wait only while a piece is being read.
@@ -96,34 +127,6 @@ impl Tape {
         let read = file.get_mut().read_exact(piece);
         file.seek(SeekFrom::End(0))?;
         read
-    }
-
-    fn append(&self, bytes: &[u8]) -> io::Result<()> {
-        let mut file = self.lock();
-        let length = self.length() + bytes.len() as u64;
-        if length > self.0.limit {
-            let words = format!("the recording has {} bytes, its limit", self.length());
-            return Err(io::Error::new(io::ErrorKind::FileTooLarge, words));
-        }
-        file.write_all(bytes)?;
-        self.0.length.store(length, Ordering::Relaxed);
-        Ok(())
-    }
-
-    /// Tells the user at once if writing fails for the first time.
-    fn checked<T>(&self, written: io::Result<T>) -> io::Result<T> {
-        if let Err(error) = &written
-            && !self.0.has_stopped.swap(true, Ordering::Relaxed)
-        {
-            let note = format!("the recording has stopped at {} bytes: {error}", self.length());
-            // The user may have quit.
-            let _ = self.0.notes.unbounded_send(note);
-        }
-        written
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BufWriter<File>> {
-        self.0.file.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::UNIX_EPOCH;
 
 use ratatui::backend::TestBackend;
-use sdam_core::read_preference::ReadMode;
+use sdam_core::read_preference::{ReadMode, ReadPreference};
 
 use super::{
     super::model::tests::{EPOCH, Role, Script},

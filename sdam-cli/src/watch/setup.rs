@@ -1,0 +1,40 @@
+//! The settings and subject of a full screen.
+
+use std::{collections::VecDeque, time::SystemTime};
+
+use futures::channel::mpsc::UnboundedReceiver;
+use sdam_core::{options::Options, read_preference::ReadPreference, time::Instant};
+use sdam_events::{channel::EventStream, record::Note};
+
+use super::{player::Player, recorder::Recorder};
+use crate::terminal::Palette;
+
+/// The source of the events and of the time.
+#[cfg_attr(not(feature = "tui"), expect(dead_code, reason = "only the full screen reads it"))]
+pub(super) enum Feed {
+    Live { events: EventStream, clock: Box<dyn Fn() -> Instant> },
+    Replay(Player),
+}
+
+/// The settings and subject of a screen.
+#[cfg_attr(not(feature = "tui"), expect(dead_code, reason = "only the full screen reads it"))]
+pub(super) struct Setup {
+    pub(super) feed: Feed,
+    /// The options of the client that produces the events.
+    pub(super) options: Options,
+    /// The read preference of the connection string.
+    pub(super) preference: ReadPreference,
+    /// The same moment on both clocks.
+    pub(super) wall: (Instant, SystemTime),
+    /// The source of the events in one word.
+    pub(super) source: String,
+    /// The recording that is being written.
+    pub(super) recorder: Option<Recorder>,
+    /// The marks of a recording that is shown, oldest first.
+    pub(super) marks: VecDeque<Note>,
+    /// The steps of the demonstration.
+    pub(super) notes: UnboundedReceiver<String>,
+    /// Restricts output to ASCII characters.
+    pub(super) ascii: bool,
+    pub(super) palette: Palette,
+}
