@@ -71,10 +71,10 @@ impl Parts {
     /// for ever.
     ///
     /// If that fails, the current part goes on, and it is tried again. Of the parts that have
-    /// ended, only the last one is kept.
+    /// ended, only one is kept.
     pub(super) async fn rotate(&self) {
         let clock = &self.runtime.backend.clock;
-        let (mut previous, mut told, mut limit) = (None, None, self.limit);
+        let (mut previous, mut told, mut limit) = (None::<Ended>, None, self.limit);
         loop {
             clock.sleep_until(clock.now() + PERIOD).await;
             let old = self.recorder.borrow().clone();
@@ -110,7 +110,10 @@ impl Parts {
             // Before an older part is removed, this one must survive a loss of power.
             let tape = old.tape.clone();
             let _ = spawn_blocking(move || tape.sync()).await;
-            if let Some(path) = std::mem::replace(&mut previous, old.path)
+            let ended = Ended { path: old.path, length: old.tape.length() };
+            let (kept, removed) = ended.or(previous.take(), old.tape.has_stopped());
+            previous = Some(kept);
+            if let Some(path) = removed.and_then(|it| it.path)
                 && let Err(error) = fs::remove_file(&path)
             {
                 self.tell(cannot_write(path.display(), &error));
@@ -130,6 +133,24 @@ impl Parts {
     fn tell(&self, words: String) {
         // The user may have quit.
         let _ = self.notes.unbounded_send(words);
+    }
+}
+
+/// A part that has ended.
+#[derive(Debug, PartialEq)]
+struct Ended {
+    path: Option<PathBuf>,
+    length: u64,
+}
+
+impl Ended {
+    /// Returns the part to keep and the one to remove: the previous one, unless this one is shorter
+    /// because it could not be written. On a full disk, a series of such parts would replace it.
+    fn or(self, previous: Option<Self>, is_cut: bool) -> (Self, Option<Self>) {
+        match previous {
+            Some(previous) if is_cut && self.length < previous.length => (previous, Some(self)),
+            previous => (self, previous),
+        }
     }
 }
 
@@ -186,6 +207,15 @@ fn affixes(path: &Path) -> [OsString; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_part_that_was_cut_short_does_not_replace_a_longer_one() {
+        let part = |length| Ended { path: None, length };
+        assert_eq!(part(1).or(None, true), (part(1), None));
+        assert_eq!(part(1).or(Some(part(9)), true), (part(9), Some(part(1))));
+        assert_eq!(part(9).or(Some(part(1)), true), (part(9), Some(part(1))));
+        assert_eq!(part(8).or(Some(part(9)), false), (part(8), Some(part(9))));
+    }
 
     #[test]
     fn parts_are_numbered_after_all_that_exist() {

@@ -19,10 +19,18 @@ struct Recorded {
 
 impl Recorded {
     fn start() -> Self {
+        Self::start_with("64K", "")
+    }
+
+    /// Starts the program after these commands of a shell.
+    fn start_with(limit: &str, before: &str) -> Self {
         let (set, room) = (ReplicaSet::start(3).unwrap(), Room::new());
         fs::create_dir(room.path().join("folder")).unwrap();
-        let words = ["watch", "--record", "folder/rec.jsonl", "--record-max", "64K", set.uri()];
-        let running = Some(Running::start(&mut room.sdam(&words)));
+        let uri = set.uri();
+        let command = format!(
+            "{before} exec sdam watch --record folder/rec.jsonl --record-max {limit} '{uri}'"
+        );
+        let running = Some(Running::start(room.command("bash").args(["-c", &command])));
         Self { set, room, running, changes: 0 }
     }
 
@@ -124,4 +132,17 @@ fn a_part_that_cannot_be_begun_is_told_and_the_last_one_goes_on() {
     for number in 1..=2 {
         test.replay(number);
     }
+}
+
+#[test]
+fn a_part_that_cannot_be_written_is_told_and_another_one_is_begun() {
+    // Longer files are refused, as by a full disk.
+    let mut test = Recorded::start_with("1M", "trap '' XFSZ; ulimit -f 96;");
+    test.until("the recording has stopped at ");
+    test.until("recording goes on in folder/rec.2.jsonl");
+    let ended = test.end(Signal::INT);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let first = Recording::open(&test.room.path().join("folder/rec.1.jsonl")).unwrap();
+    assert!(first.defect.unwrap().starts_with("the end of line "));
+    test.replay(2);
 }
