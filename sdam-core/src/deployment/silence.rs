@@ -329,3 +329,24 @@ impl Deployment {
         (expected.is_some(), witness.is_some() && expected < witness).hash(hasher);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_answers_of_two_servers_are_kept() {
+        let [a, b, c] = [1, 2, 3].map(ServerId::from_u64);
+        let mut evidence = Evidence::new(None);
+        let at = Instant::from_millis;
+        for (server, millis) in [(a, 1), (b, 2), (b, 3)] {
+            evidence.answered(server, at(millis));
+        }
+        assert_eq!(evidence.witness(a), Some(at(3)));
+        assert_eq!(evidence.witness(b), Some(at(1)));
+        assert_eq!(evidence.witness(c), Some(at(3)));
+        evidence.answered(a, at(4));
+        assert_eq!(evidence.witness(b), Some(at(4)));
+        assert_eq!(evidence.witness(a), Some(at(3)));
+    }
+}
