@@ -1,4 +1,4 @@
-//! Descriptions of failovers, which are the same in all subcommands.
+//! Descriptions of failovers, shared by all subcommands.
 
 use std::time::Duration;
 

@@ -73,8 +73,8 @@ fn signal(name: &str, pid: &str) {
     assert!(kill.success());
 }
 
-/// Saves a screen for people to look at: `target/screens/NAME.txt`, and with colours in
-/// `NAME.ansi`.
+/// Saves a screen for inspection by a person, as plain text in `target/screens/NAME.txt` and with
+/// colours in `NAME.ansi`.
 fn keep(screen: &Screen, name: &str) -> Result<(), Error> {
     let folder = target_dir().join("screens");
     let io = |error| Error::Io("write a capture".to_owned(), error);

@@ -124,7 +124,7 @@ impl<'p> ReadPreferenceDocument<'p> {
         Self { mode, tags: &[], max_staleness: None, hedge: None }
     }
 
-    /// Returns whether the flag SecondaryOk alone has the same meaning for a mongos.
+    /// Returns whether a mongos understands the flag SecondaryOk alone as this read preference.
     fn is_implied_by_secondary_ok(&self) -> bool {
         *self == Self::bare(ReadMode::SecondaryPreferred)
     }

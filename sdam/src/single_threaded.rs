@@ -176,8 +176,8 @@ impl<P: PoolHandle> ScanTopology<P> {
         self.scanner.shared.explain(criteria)
     }
 
-    /// Checks all servers except those that failed within the last 5 seconds, no sooner than 500
-    /// ms after the last scan.
+    /// Checks all servers except those that failed within the last 5 seconds. Waits until 500 ms
+    /// have passed since the last scan.
     ///
     /// # Cancel safety
     ///

@@ -96,7 +96,7 @@ counts! {
     proxied: "connections to a proxy",
     look_ups: "look-ups of SRV records",
     suspicions: "suspicions of silent servers",
-    // The primary counts as stale by the rules for servers before 6.0.
+    // For example, a primary that counts as stale by the election rules for servers before 6.0.
     excused: "servers whose role need not be known at the end",
     unended: "connections that outlived their topology",
 }

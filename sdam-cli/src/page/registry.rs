@@ -20,7 +20,8 @@ const BUCKETS: &[f64] = &[0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 15
 
 /// The metrics of one subject, such as a deployment.
 ///
-/// Replaces `metrics-exporter-prometheus`, which only prints text and removes only idle series.
+/// `metrics-exporter-prometheus` is not used because it can neither return the metrics as values,
+/// which OpenTelemetry needs, nor remove the series of a server that has left.
 #[derive(Debug)]
 pub(crate) struct Registry {
     /// The labels that all series have.

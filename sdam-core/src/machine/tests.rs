@@ -144,7 +144,7 @@ fn topology_of(topology_type: TopologyType) -> TopologyMachine {
 
 #[test]
 fn every_topology_and_server_type_has_the_specified_transition() {
-    // The specification's table determines each action (D-10, D-11, D-12, D-13, D-14).
+    // SDAM: "TopologyType table" determines each action (D-10, D-11, D-12, D-13, D-14).
     use ServerType as S;
     use TopologyType as T;
     const STAYS: (bool, Option<T>) = (true, None);

@@ -110,7 +110,7 @@ impl Client {
         self.handle(Input::Connected { conn });
     }
 
-    /// Answers the request of the server's check, which took 3 ms.
+    /// Answers the pending check of `host` with `reply` at `millis`, after a round trip of 3 ms.
     fn answers(&mut self, millis: u64, host: &str, reply: &Document) {
         let reply = HelloReply::parse(reply.to_vec().unwrap());
         self.reply(millis, (host, Role::Check), reply);

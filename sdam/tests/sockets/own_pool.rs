@@ -27,7 +27,7 @@ fn start(uri: &str, host: &tokio::runtime::Runtime) -> Topology<Pool> {
 
 #[test]
 fn many_operations_share_few_connections_and_go_on_after_a_failover() {
-    // A pool is cleared after its server was marked Unknown (F-64).
+    // A pool is cleared after its server has been marked Unknown (F-64).
     let host = tokio();
     let set = ReplicaSet::start(3).unwrap();
     let topology = start(&format!("{}&maxPoolSize=4", set.uri()), &host);

@@ -1,4 +1,4 @@
-//! The client's route to the deployment, as drawn for a plan.
+//! The client's route to the deployment, which each plan chooses at random.
 
 use std::{fmt, time::Duration};
 

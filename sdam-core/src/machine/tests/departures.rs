@@ -15,8 +15,8 @@ fn departures(machine: &TopologyMachine, effects: Effects) -> [Vec<String>; 2] {
     [told.collect(), remembered.map(ToString::to_string).collect()]
 }
 
-/// Checks which departure follows the reply `before` from the last seed and the reply `news` from
-/// the first.
+/// Passes `before`, if there is one, as the reply of the last seed, then `news` as the reply of the
+/// first seed, and checks that the departure is `expected`.
 #[track_caller]
 fn leaves(options: &Options, before: Option<Hello>, news: Hello, expected: &str) {
     let mut machine = opened(options);

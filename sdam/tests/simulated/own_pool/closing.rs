@@ -70,7 +70,8 @@ fn closing_waits_for_the_end_of_a_connection_in_use() {
 
 #[test]
 fn closing_ends_after_its_patience_and_counts_the_missing_ends_as_dropped() {
-    // Closing waits 2 s, and then counts the missing last events as dropped (J-26, P-42).
+    // Closing waits up to 2 s for the ends of operations in progress. If their events are still
+    // missing then, they are counted as dropped (J-26, P-42).
     let sim = simulation(2);
     let (topology, events) = start(&sim, "maxPoolSize=1");
     sim.block_on(async {
