@@ -17,7 +17,7 @@ use sdam_sim::oracle::{Oracle, Violation};
 const NOT_REPEATED: Interest = Interest::of(&[EventName::Input, EventName::ConfigWarning]);
 
 /// Records `events` and checks that a replay reproduces all of them. Heartbeat events and measured
-/// times are not recorded, so the replay has to derive them from the recorded inputs.
+/// round-trip times are not recorded, so the replay derives them from the recorded inputs.
 pub(crate) fn check(options: &Options, events: &[Event]) -> Result<(), Violation> {
     let end = events.last().map(|event| event.at).unwrap_or_default();
     let difference = match difference(options, events) {
