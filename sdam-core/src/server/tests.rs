@@ -48,8 +48,8 @@ fn described() -> ServerDescription {
 
 #[test]
 fn from_hello_copies_every_field_of_the_reply() {
-    // The `Debug` output is compared, because `==` ignores some fields (A-21 to to
-    //
+    // The `Debug` output is compared, because `==` ignores some fields (A-21 to,
+    //
     let expected = ServerDescription {
         id: ID,
         address: address("dialled"),
