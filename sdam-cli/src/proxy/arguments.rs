@@ -32,6 +32,9 @@ connection string may name several proxies as hosts; it must have no replicaSet.
 reads, clients need the mode of the printed connection string, because a secondary refuses reads of \
 mode primary.
 
+Connections to the port for reads may lead to different members, so a client that reads cursors of \
+several batches needs maxPoolSize=1, or --tags for a single member.
+
 When the primary changes, every relayed connection to the old one is closed, so that clients connect \
 again and reach the new one. Nothing is sent to a member that is known not to be primary. The proxy \
 learns that when a driver would; an operation that the old primary has accepted before may be lost.
