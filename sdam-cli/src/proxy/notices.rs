@@ -95,11 +95,11 @@ impl<O: Write, R: Write> Notices<O, R> {
 
     /// Prints that a client has probably connected to the members itself.
     pub(super) fn only_discovered(&mut self, client: SocketAddr) {
-        let reason = "it said hello and left, as drivers do that connect to the members themselves: \
-                      add directConnection=true to their connection strings, or start the proxy with \
+        let reason = "a driver does that if it connects to the members itself; add \
+                      directConnection=true to its connection string, or start the proxy with \
                       --advertise";
         let event = json!({ "event": "onlyHello", "client": client.to_string(), "reason": reason });
-        self.print(&format!("bypassed by {client}: {reason}"), &event);
+        self.print(&format!("{client} left after hello: {reason}"), &event);
     }
 
     /// Prints the address of the pages about the proxy.

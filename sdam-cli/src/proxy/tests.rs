@@ -381,7 +381,7 @@ fn the_proxy_counts_its_connections_and_knows_its_health() {
     client.hello("lost");
     set.step_down().unwrap();
     client.assert_closed();
-    program.remark("no primary", &["bypassed by 127.0.0.1:"]);
+    program.remark("no primary", &["127.0.0.1:"]);
     let reply = get("/healthz");
     assert!(reply.starts_with("HTTP/1.1 503 ") && reply.contains("is not"), "{reply}");
     let page = get("/metrics");
