@@ -93,10 +93,7 @@ fn every_known_field_has_a_key() {
 /// Runs a state machine, because only a topology with a history has these fields.
 #[test]
 fn topologies_have_their_max_election_and_incompatibility() {
-    use sdam_core::{
-        ids::ObjectId as Id,
-        machine::{Input, TopologyMachine},
-    };
+    use sdam_core::machine::{Input, TopologyMachine};
 
     let options = Options::parse("mongodb://b/?replicaSet=rs").unwrap();
     let mut machine = TopologyMachine::new(&options);

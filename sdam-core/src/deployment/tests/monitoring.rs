@@ -198,10 +198,7 @@ fn closing_disconnects_what_is_open_and_nothing_else() {
     assert!(!disconnects(&outputs), "{outputs:?}");
     for is_checking in [false, true] {
         let mut world = World::open(&polled(&["a"]));
-        let _ = match is_checking {
-            true => world.due("a", false),
-            false => world.check("a", &standalone()),
-        };
+        let _ = if is_checking { world.due("a", false) } else { world.check("a", &standalone()) };
         let outputs = world.handle(Input::Close);
         assert!(disconnects(&outputs), "{outputs:?}");
     }
