@@ -34,3 +34,27 @@ fn check_outs_without_a_worker_share_connections_and_survive_being_dropped() {
     sim.run_for(Duration::from_secs(1));
     assert_eq!(sim.connections(), 0, "{pool:?} is closed");
 }
+
+#[test]
+fn check_outs_without_a_worker_wait_for_their_whole_time() {
+    let sim = simulation(1);
+    let uri = format!("{}&maxPoolSize=1&waitQueueTimeoutMS=100", sim.uri());
+    let mut topology = builder(&uri).scan(sim.runtime().backend).unwrap();
+    sim.block_on(async {
+        let server = topology.select(&Criteria::write()).await.unwrap();
+        let pool = server.pool();
+        let held = pool.check_out().await.unwrap();
+        for (deadline, millis) in [(None, 100), (Some(20), 20), (Some(300), 300)] {
+            let began = sim.now();
+            let deadline = deadline.map(|millis| began + Duration::from_millis(millis));
+            let error = match deadline {
+                Some(deadline) => pool.check_out_within(deadline).await.unwrap_err(),
+                None => pool.check_out().await.unwrap_err(),
+            };
+            assert!(error.is_timeout(), "{error}");
+            assert_eq!(sim.now().since(began), Duration::from_millis(millis), "{error}");
+        }
+        drop(held);
+        pool.check_out().await.unwrap();
+    });
+}
