@@ -47,6 +47,8 @@ fn a_pool_is_cleared_before_the_report_of_the_error_returns() {
     let error = ErrorReport::new(Generation::FIRST, broken);
     let outcome = harness.topology.handle_error(selected.id(), &error);
     assert_eq!(outcome, ErrorOutcome::Cleared);
+    let generation = harness.topology.generation(selected.id(), None);
+    assert_eq!(generation, Some(Generation::FIRST.next()));
     let calls = harness.pools.calls();
     let call = calls.last().unwrap();
     assert_eq!(call.address, *selected.address());

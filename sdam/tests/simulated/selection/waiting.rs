@@ -191,6 +191,7 @@ fn closing_fails_every_waiting_selection() {
     for selection in waiting {
         let error = selection.result().unwrap_err();
         assert!(matches!(error, SelectionError::Closed), "{error}");
+        assert!(error.is_closed() && !error.is_timeout());
         assert!(error.to_string().starts_with("the topology is closed"), "{error}");
     }
     let late = topology.try_select(&Criteria::write());
