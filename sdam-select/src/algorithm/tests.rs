@@ -128,6 +128,22 @@ fn equal_loads_and_the_random_strategy_choose_evenly() {
 }
 
 #[test]
+fn half_of_the_random_bits_draw_each_of_the_two_servers() {
+    let topology = mongoses(&[5, 5, 5]);
+    // The first of the two servers has the greatest load.
+    let chosen = |loads: [u32; 3], low: u32, high: u32| {
+        let load = |candidate: Candidate<'_>| loads[candidate.index];
+        let random = u64::from(high) << 32 | u64::from(low);
+        let settings = Settings::default();
+        choose(&topology, &settings, &Criteria::write(), load, random).unwrap().unwrap().index
+    };
+    assert_eq!(chosen([9, 0, 0], 0, 0), 1);
+    assert_eq!(chosen([9, 0, 0], 0, u32::MAX), 2);
+    assert_eq!(chosen([0, 0, 9], u32::MAX, 0), 0);
+    assert_eq!(chosen([0, 0, 9], u32::MAX, u32::MAX), 1);
+}
+
+#[test]
 fn extreme_random_bits_stay_within_the_window() {
     for size in 1..12 {
         let topology = mongoses(&vec![5; size]);

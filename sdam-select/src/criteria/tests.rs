@@ -22,6 +22,13 @@ fn limited(seconds: u64) -> ReadPreference {
 }
 
 #[test]
+fn criteria_are_shown_by_their_operation() {
+    assert_eq!(Criteria::write().to_string(), "write operation");
+    let read = Criteria::read(limited(90)).unwrap().to_string();
+    assert!(read.starts_with("query with ReadPreference "), "{read}");
+}
+
+#[test]
 fn contradictory_read_preferences_are_refused_when_criteria_are_built() {
     // Mode primary allows neither tags nor a staleness limit (L-17, L-20).
     let primary = ReadPreference::default();
