@@ -89,7 +89,7 @@ enum Command {
     Replay(replay::Arguments),
     Report(report::Arguments),
     Compare(compare::Arguments),
-    /// Prints the completions of a shell.
+    /// Prints the completion script for a shell.
     #[command(after_help = AFTER_COMPLETIONS)]
     Completions {
         /// The shell.

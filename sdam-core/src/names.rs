@@ -1,4 +1,4 @@
-//! Enumerations whose values have names.
+//! Enumerations whose values have a string form.
 
 /// Declares an enumeration whose values have names, in any crate of sdam. Each value is written
 /// once, with its spelling. `Display` writes the name.

@@ -1,4 +1,4 @@
-//! The machine of a pool and the lock around it.
+//! The state machine of a pool, and the lock that guards it.
 
 use std::{
     mem,

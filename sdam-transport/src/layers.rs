@@ -64,7 +64,7 @@ impl Guards {
 ///
 /// - The caller holds no lock, and may call from any thread, for several members at once.
 /// - `translate` returns immediately, because it is called for each connection attempt.
-/// - Equal members lead to the same server.
+/// - Equal members are always translated to addresses of the same server.
 pub trait Translate: Send + Sync + Debug + 'static {
     /// Returns the address to dial for `member`: `member` itself if its name leads there.
     fn translate(&self, member: &ServerAddress) -> ServerAddress;

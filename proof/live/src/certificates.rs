@@ -116,12 +116,12 @@ impl Certificates {
         Ok(certificates)
     }
 
-    /// Returns the file of the authority that clients and servers trust.
+    /// Returns the path of the certificate of the authority that clients and servers trust.
     pub fn authority(&self) -> PathBuf {
         self.file("authority")
     }
 
-    /// Returns the file of the authority that issued
+    /// Returns the path of the certificate of the authority that issued
     /// [`UnknownIssuer`](ServerCertificate::UnknownIssuer).
     pub fn other_authority(&self) -> PathBuf {
         self.file("other-authority")

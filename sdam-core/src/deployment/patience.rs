@@ -96,7 +96,7 @@ mod tests {
         check(8, &[100, 100, 100, 100, 100, 100, 100, 2000, 2000, 2000], 500 + 100 + 1262);
         // The first hello was answered late, because the server had been suspended.
         check(12, &[9000, 1], 500 + 1 + 15);
-        // The mean is 100, and the deviation 245.
+        // The three greatest are left out: the mean is then 100, and the standard deviation 245.
         check(3, &[0, 0, 0, 0, 0, 0, 700, 2000, 2000, 2000], 500 + 100 + 756);
     }
 

@@ -1,4 +1,4 @@
-//! The pool of `sdam-pool` under a topology.
+//! Tests of a topology that uses the pool of `sdam-pool`.
 
 mod allocations;
 mod checking_out;
