@@ -4,8 +4,10 @@
 //! Without a supervisor, that is without the variables `NOTIFY_SOCKET` and `LISTEN_FDS`, there is
 //! nothing to do.
 
+#[cfg(feature = "proxy")]
 use std::net::TcpListener;
 
+#[cfg(feature = "proxy")]
 use crate::failure::Failure;
 
 /// Reports that clients are served from now on.
@@ -32,7 +34,7 @@ fn notify(state: sd_notify::NotifyState<'_>) {
 /// # Errors
 ///
 /// If there is not one for each option, or if one does not listen for TCP.
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "proxy"))]
 pub(crate) fn listeners(options: &[&str]) -> Result<Vec<TcpListener>, Failure> {
     let read = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let Some(number) = read("LISTEN_FDS") else {
@@ -79,7 +81,7 @@ pub(crate) fn listeners(options: &[&str]) -> Result<Vec<TcpListener>, Failure> {
     sockets.collect()
 }
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(all(not(target_os = "linux"), feature = "proxy"))]
 #[expect(clippy::unnecessary_wraps, reason = "as on Linux")]
 pub(crate) fn listeners(_: &[&str]) -> Result<Vec<TcpListener>, Failure> {
     Ok(Vec::new())
