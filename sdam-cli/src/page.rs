@@ -137,6 +137,7 @@ mod tests {
         Page([("a".to_owned(), metric)].into())
     }
 
+    #[cfg(feature = "export")]
     #[test]
     fn series_of_several_pages_follow_one_description() {
         let mut both = page(Kind::Gauge, "x", Value::Number(1.0));

@@ -92,6 +92,7 @@ mod tests {
         assert_eq!(some_seconds(".5"), Ok(Duration::from_millis(500)));
     }
 
+    #[cfg(any(feature = "export", feature = "proxy"))]
     #[test]
     fn addresses_may_leave_out_what_is_usual() {
         let check = |parsed: Result<SocketAddr, String>, expected: &str| {

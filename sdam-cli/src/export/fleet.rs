@@ -67,10 +67,14 @@ impl Fleet {
         start: &UnboundedSender<Rc<Deployment>>,
         remark: &impl Fn(&dyn Display),
     ) {
-        // The error that was told.
+        // The last error, which is reported once.
         let mut trouble = None;
         loop {
             let (targets, is_asked) = source.next().await;
+            let is_same = targets.as_ref().is_ok_and(|targets| self.watches(targets));
+            if is_same && !is_asked && trouble.is_none() {
+                continue;
+            }
             let change = targets.and_then(|targets| self.change_to(targets));
             outcomes.set(change.is_ok(), &*self.runtime.backend.clock);
             match change {
@@ -96,6 +100,13 @@ impl Fleet {
                 }
             }
         }
+    }
+
+    /// Returns whether the deployments are those of `targets`.
+    fn watches(&self, targets: &[Named]) -> bool {
+        let all = self.pages.deployments.borrow();
+        all.len() == targets.len()
+            && all.iter().zip(targets).all(|(it, named)| it.named().is(named))
     }
 
     /// Replaces the deployments by `targets`. Those that are the same stay; removed ones end.

@@ -86,7 +86,7 @@ impl Outcomes {
         let registry = Registry::new(&[]);
         with_local_recorder(&registry, || {
             describe_gauge!(SUCCESSFUL, "1 if the file of --targets is in use as it is, else 0.");
-            describe_gauge!(TIMESTAMP, "Time of the last successful reading of --targets.");
+            describe_gauge!(TIMESTAMP, "Time of the last successful reload of --targets.");
         });
         let outcomes = Self(registry);
         outcomes.set(true, clock);

@@ -97,8 +97,8 @@ fn as_if_resolved(string: ConnectionString) -> Result<ConnectionString, ConfigEr
 ///
 /// # Errors
 ///
-/// If the file, or one that it names, cannot be read or is not as it should be. The error names the file, the line and the
-/// name, but shows no connection string.
+/// If the file, or one that it names, cannot be read or is invalid. The error names the file, the
+/// line and the deployment, but shows no connection string.
 pub(super) fn read(path: &Path) -> Result<Vec<Named>, String> {
     let file = format!("--targets {}", path.display());
     let text = input::read_text(path).map_err(|error| cannot_read(&file, &error))?;

@@ -70,7 +70,8 @@ impl Exchange {
         self.mask.is_none()
     }
 
-    /// Returns what the client gets instead of the bytes that were last received, if they are changed.
+    /// Returns what the client gets instead of the bytes that were last received, if they are
+    /// changed.
     pub(super) fn instead(&mut self) -> Option<Vec<u8>> {
         self.mask.as_mut()?.instead()
     }

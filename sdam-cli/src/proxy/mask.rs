@@ -1,8 +1,8 @@
 //! Hello replies of the members of a replica set, changed into those of a mongos (`--advertise`).
 //!
 //! A client that believes in a mongos discovers no members, so all its connections come through the
-//! proxy. It sends retryable writes, sessions and transactions as before, and `$readPreference` with
-//! each read of another mode than primary, which members accept.
+//! proxy. It sends retryable writes, sessions and transactions as before, and `$readPreference`
+//! with each read of another mode than primary, which members accept.
 
 use std::mem;
 
@@ -13,9 +13,10 @@ use super::message::Message;
 
 /// The fields of a replica set, which no mongos sends, and `topologyVersion`.
 ///
-/// A mongos may send the latter, but it names the process of one member: with it, monitors would keep
-/// a second connection and ask that member for its changes, of which they could learn nothing. Without
-/// it they ask regularly, and notice a new primary because the proxy closes their connection.
+/// A mongos may send the latter, but it names the process of one member: with it, monitors would
+/// keep a second connection and ask that member for its changes, of which they could learn nothing.
+/// Without it they ask regularly, and notice a new primary because the proxy closes their
+/// connection.
 const HIDDEN: [&str; 18] = [
     "arbiterOnly",
     "arbiters",
@@ -93,7 +94,8 @@ impl Mask {
     }
 }
 
-/// Returns the reply as a mongos would send it; `None` if it is not that of a member of a replica set.
+/// Returns the reply as a mongos would send it; `None` if it is not that of a member of a replica
+/// set.
 ///
 /// Compression, authentication and the limits are the client's affair with the member, so they
 /// stay: hello and its reply are never compressed.

@@ -14,7 +14,8 @@ const OP_QUERY: i32 = 2004;
 const OP_MSG: i32 = 2013;
 /// The names of the command hello.
 const HELLOS: [&[u8]; 3] = [b"hello", b"isMaster", b"ismaster"];
-/// The flag of an `OP_MSG` that another message follows it: no reply to a request, or another reply.
+/// The flag of an `OP_MSG` that another message follows it: no reply to a request, or another
+/// reply.
 const MORE_TO_COME: u32 = 1 << 1;
 
 /// The current message of one direction, as far as it is known.
@@ -90,8 +91,8 @@ impl Message {
     /// Returns whether this is a hello, which clients must not compress (OP_COMPRESSED).
     pub(super) fn is_hello(&self) -> bool {
         let rest = self.head.get(HEADER + size_of::<u32>()..).unwrap_or_default();
-        // An OP_MSG begins with the kind of its first section, an OP_QUERY with its collection and two
-        // numbers.
+        // An OP_MSG begins with the kind of its first section, an OP_QUERY with its collection and
+        // two numbers.
         let document = match self.code() {
             OP_MSG if rest.first() == Some(&0) => rest.get(1..),
             OP_QUERY => {

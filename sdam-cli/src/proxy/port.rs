@@ -92,8 +92,8 @@ struct Found {
 }
 
 impl Port {
-    /// Relays a connection of a client on `host` to a member until one of them closes it, the member loses its
-    /// role, or `stopped` is ready.
+    /// Relays a connection of a client on `host` to a member until one of them closes it, the
+    /// member loses its role, or `stopped` is ready.
     ///
     /// # Errors
     ///

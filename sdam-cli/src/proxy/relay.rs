@@ -156,8 +156,8 @@ impl Relay {
     /// reply may take the given time.
     ///
     /// Also closes a connection on which nothing was sent for the time `idle`, unless a reply is
-    /// outstanding. After the loss of the role, the member is sent nothing more; after `stopped`, no further
-    /// request.
+    /// outstanding. After the loss of the role, the member is sent nothing more; after `stopped`,
+    /// no further request.
     pub(super) async fn run(
         &mut self,
         (lost, patience): (impl Future<Output = ()>, Duration),
@@ -224,8 +224,8 @@ impl Relay {
         (now < due).then_some(due)
     }
 
-    /// Relays what it can. Ready with `None` if the connection was to be closed by the proxy, and is
-    /// complete.
+    /// Relays what it can. Ready with `None` if the connection was to be closed by the proxy, and
+    /// is complete.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<End>> {
         if let Poll::Ready(end) = self.poll_down(cx) {
             return Poll::Ready(Some(end));
@@ -250,7 +250,8 @@ impl Relay {
         loop {
             if self.down.is_empty() {
                 match ready!(self.down.poll_fill(cx, &mut self.member)) {
-                    // The client has closed its side, so the member closes the connection after its reply.
+                    // The client has closed its side, so the member closes the connection after its
+                    // reply.
                     Ok(0) if self.sending == Sending::Closed => return Poll::Ready(End::Client),
                     Ok(0) => return Poll::Ready(End::Member(None)),
                     Ok(length) => self.meters.received(length),

@@ -1,8 +1,8 @@
-//! Clients that say hello and leave: drivers that discover the members, and connect to them past the
-//! proxy.
+//! Clients that say hello and leave: drivers that discover the members, and connect to them past
+//! the proxy.
 //!
-//! The monitor of a driver in direct-connection mode says nothing else either, so a host counts only
-//! if none of its connections has ever sent a command.
+//! The monitor of a driver in direct-connection mode says nothing else either, so a host counts
+//! only if none of its connections has ever sent a command.
 
 use std::{
     collections::HashSet,

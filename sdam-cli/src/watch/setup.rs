@@ -24,13 +24,13 @@ pub(super) struct Setup {
     pub(super) options: Options,
     /// The read preference of the connection string.
     pub(super) preference: ReadPreference,
-    /// The same moment on both clocks.
+    /// The same moment on the events' clock and on the wall clock.
     pub(super) wall: (Instant, SystemTime),
-    /// The source of the events in one word.
+    /// The source of the events, in one word.
     pub(super) source: String,
     /// The recording that is being written.
     pub(super) recorder: Option<Recorder>,
-    /// The marks of a recording that is shown, oldest first.
+    /// The marks in a recording that is replayed, oldest first.
     pub(super) marks: VecDeque<Note>,
     /// The steps of the demonstration.
     pub(super) notes: UnboundedReceiver<String>,

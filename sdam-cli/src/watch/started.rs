@@ -48,7 +48,8 @@ impl Started {
                 parts = Some(Parts::start(&runtime, &options, arguments, limited, notes)?);
             }
             (Some(path), None) => own = Some(Recorded::begin(path, client, notes)?),
-            // If no temporary file can be created, nothing can be saved, but watching is still possible.
+            // If no temporary file can be created, nothing can be saved, but watching is still
+            // possible.
             (None, _) if arguments.wants_screen() => {
                 let tape = Tape::temporary(notes.clone()).ok();
                 own = tape.map(|tape| Recorded::on(tape, None, client)).transpose()?;

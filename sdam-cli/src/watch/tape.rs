@@ -98,7 +98,10 @@ impl Tape {
     }
 }
 
-#[cfg_attr(not(feature = "tui"), expect(dead_code, reason = "only the full screen uses it"))]
+#[cfg_attr(
+    not(any(feature = "tui", test)),
+    expect(dead_code, reason = "only the full screen uses it")
+)]
 impl Tape {
     /// Copies everything written so far to the new file `path`; returns the number of bytes.
     ///

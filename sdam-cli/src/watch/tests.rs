@@ -238,6 +238,7 @@ fn a_recording_with_other_conclusions_is_not_reproduced() {
     assert!(remarks.contains("\nerror: in.jsonl: line "), "{remarks}");
 }
 
+#[cfg(feature = "tui")]
 #[test]
 fn the_full_screen_needs_a_terminal_that_is_free() {
     use sdam_events::log::LogConfig;

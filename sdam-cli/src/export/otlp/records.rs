@@ -159,7 +159,8 @@ impl Records {
         Some(self.log(time, name, severity, fact, attributes))
     }
 
-    /// Creates the span of a failover, from the earliest possible loss of the old primary to the new one.
+    /// Creates the span of a failover, from the earliest possible loss of the old primary to the
+    /// new one.
     fn span(&self, wall: Wall, failover: &Failover, state: &mut State) -> Span {
         let outage = &failover.outage;
         let split = |name: &str, at, attributes: Vec<KeyValue>| Split {
