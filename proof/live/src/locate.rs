@@ -74,19 +74,24 @@ fn cache_dir() -> PathBuf {
 #[cfg(unix)]
 mod tests {
     use std::ffi::OsStr;
-    use std::fs;
-    use std::os::unix::fs::PermissionsExt;
     use std::path::{Path, PathBuf};
+    use std::process::Command;
 
     use super::{on_path, overriding};
     use crate::version::Version;
     use crate::workdir::work_dir;
 
     /// Creates a program that answers `--version` like a `mongod` of that release.
+    ///
+    /// A shell writes the file. A child of a test on another thread could inherit a descriptor of
+    /// this process, and a file open for writing cannot be executed ("Text file busy").
     fn fake_mongod(dir: &Path, release: &str) -> PathBuf {
+        const WRITE: &str =
+            r#"printf '#!/bin/sh\necho db version v%s\n' "$1" >"$0" && chmod 755 "$0""#;
         let path = dir.join("mongod");
-        fs::write(&path, format!("#!/bin/sh\necho 'db version v{release}'\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        let mut shell = Command::new("sh");
+        shell.args([OsStr::new("-c"), OsStr::new(WRITE), path.as_os_str(), OsStr::new(release)]);
+        assert!(shell.status().unwrap().success());
         path
     }
 
