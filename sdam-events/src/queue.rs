@@ -16,12 +16,13 @@ use crate::{
     sink::{EventSink, Interest, SinkPanicked},
     sync::{
         AtomicWaker, Mutex, MutexGuard,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
 };
 
 mod batch;
 mod deliver;
+mod gauge;
 mod pending;
 mod shed;
 #[cfg(test)]
@@ -29,6 +30,7 @@ mod tests;
 mod under_way;
 
 pub(crate) use deliver::Stopped;
+use gauge::Gauge;
 pub use pending::PendingEvents;
 use shed::{Shedding, weight};
 use under_way::UnderWay;
@@ -63,11 +65,11 @@ pub struct EventQueue {
     interest: AtomicU64,
     state: Mutex<State>,
     /// The number of undelivered events.
-    depth: AtomicUsize,
+    depth: Gauge,
+    /// The maximum depth so far, written under the lock.
     high_water: std::sync::atomic::AtomicUsize,
-    /// The approximate size of the undelivered events. Not a loom atomic, because no model reaches
-    /// a threshold.
-    bytes: std::sync::atomic::AtomicUsize,
+    /// The approximate size of the undelivered events.
+    bytes: Gauge,
     /// The number of dropped events.
     dropped: std::sync::atomic::AtomicU64,
     #[cfg(feature = "tracing")]
@@ -79,10 +81,10 @@ pub struct EventQueue {
 #[derive(Debug, Default)]
 struct State {
     /// Pushed events that have not been taken.
-    buffer: VecDeque<Queued>,
+    buffer: VecDeque<Event>,
     /// Events that were taken but not delivered. `None` while a consumer delivers, because there
     /// may be only one.
-    batch: Option<VecDeque<Queued>>,
+    batch: Option<VecDeque<Event>>,
     last_seq: u64,
     /// The time of the last event. Tasks read the clock before they push, and may overtake each
     /// other in between, so the next event may have an earlier time.
@@ -99,13 +101,6 @@ struct Wall(Box<dyn Fn() -> UnixTime + Send + Sync>);
 
 sdam_core::opaque!(Wall);
 
-/// An event and its approximate size in bytes.
-#[derive(Debug)]
-struct Queued {
-    event: Event,
-    bytes: usize,
-}
-
 impl EventQueue {
     /// The depth that indicates a hanging or slow sink: see [`high_water`](Self::high_water).
     pub const WARN_DEPTH: usize = 10_000;
@@ -119,9 +114,9 @@ impl EventQueue {
             wall: None,
             interest: AtomicU64::new(interest.bits()),
             state: Mutex::new(State { batch: Some(VecDeque::new()), ..State::default() }),
-            depth: AtomicUsize::new(0),
+            depth: Gauge::default(),
             high_water: 0.into(),
-            bytes: 0.into(),
+            bytes: Gauge::default(),
             dropped: 0.into(),
             #[cfg(feature = "tracing")]
             warned: false.into(),
@@ -233,7 +228,7 @@ impl EventQueue {
 
     /// Returns the number of undelivered events.
     pub fn depth(&self) -> usize {
-        self.depth.load(Ordering::Relaxed)
+        self.depth.get()
     }
 
     /// Returns the maximum depth so far.
@@ -269,13 +264,15 @@ impl EventQueue {
     fn append(&self, state: &mut State, at: Instant, kind: EventKind) {
         state.last_seq += 1;
         state.last_at = state.last_at.max(at);
-        let bytes = weight(&kind);
+        self.bytes.add(weight(&kind));
+        self.depth.add(1);
+        let depth = self.depth.get();
+        if depth > self.high_water() {
+            self.high_water.store(depth, Ordering::Relaxed);
+        }
         let mut event = Event::new(state.last_seq, state.last_at, self.topology, kind);
         event.time = self.wall.as_ref().map(|Wall(now)| now());
-        state.buffer.push_back(Queued { event, bytes });
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        let depth = self.depth.fetch_add(1, Ordering::Relaxed) + 1;
-        self.high_water.fetch_max(depth, Ordering::Relaxed);
+        state.buffer.push_back(event);
     }
 
     /// Appends the held-back `TopologyClosed`, if there is one and no heartbeat or operation is
@@ -298,7 +295,7 @@ impl EventQueue {
         }
     }
 
-    /// Ends delivery permanently after a panic of the sink.
+    /// Ends delivery permanently after a panic of the sink. Called by the consumer.
     pub(crate) fn fail(&self, failure: SinkPanicked) {
         self.interest.store(Interest::NONE.bits(), Ordering::Relaxed);
         let _ = self.failure.set(failure);
@@ -306,13 +303,15 @@ impl EventQueue {
         state.closed = true;
         let undelivered = mem::take(&mut state.buffer);
         drop(state);
-        self.forget(undelivered.len(), total(&undelivered));
+        self.forget(&undelivered);
     }
 
-    /// Subtracts `count` events of `bytes` bytes from the depth and size.
-    fn forget(&self, count: usize, bytes: usize) {
-        self.depth.fetch_sub(count, Ordering::Relaxed);
-        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+    /// Subtracts `events` from the depth and size. Called by the consumer.
+    fn forget<'e>(&self, events: impl IntoIterator<Item = &'e Event>) {
+        for event in events {
+            self.depth.subtract(1);
+            self.bytes.subtract(weight(&event.kind));
+        }
     }
 
     /// Logs a warning (feature `tracing`) the first time the depth reaches `WARN_DEPTH`. The
@@ -345,9 +344,4 @@ impl Publish for EventQueue {
     fn publish(&self, at: Instant, kind: EventKind) {
         self.push(at, kind);
     }
-}
-
-/// Returns the size of all `events` in bytes.
-fn total(events: &VecDeque<Queued>) -> usize {
-    events.iter().map(|queued| queued.bytes).sum()
 }

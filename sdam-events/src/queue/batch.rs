@@ -1,6 +1,6 @@
 use std::{collections::VecDeque, mem};
 
-use super::{Event, EventQueue, Queued, Stopped, total};
+use super::{Event, EventQueue, Stopped};
 
 /// The exclusive right to deliver events, and the events taken so far.
 ///
@@ -9,23 +9,21 @@ use super::{Event, EventQueue, Queued, Stopped, total};
 #[derive(Debug)]
 pub(crate) struct Batch<'q> {
     queue: &'q EventQueue,
-    events: VecDeque<Queued>,
-    /// The size of the last returned event if it has not been delivered.
-    bytes: usize,
+    events: VecDeque<Event>,
 }
 
 impl EventQueue {
     /// Takes the right to deliver; `None` while another consumer has it.
     pub(crate) fn take_batch(&self) -> Option<Batch<'_>> {
         let events = self.lock().batch.take()?;
-        Some(Batch { queue: self, events, bytes: 0 })
+        Some(Batch { queue: self, events })
     }
 }
 
 impl Batch<'_> {
     /// Returns the next event, or the reason why there is none. The lock is taken once for all
     /// events that have accumulated.
-    pub(crate) fn next(&mut self) -> Result<Event, Stopped> {
+    pub(crate) fn next(&mut self) -> Result<&Event, Stopped> {
         if self.events.is_empty() {
             let mut state = self.queue.lock();
             // Both buffers keep their capacity, so steady traffic allocates nothing.
@@ -34,19 +32,17 @@ impl Batch<'_> {
                 return Err(Stopped::Closed);
             }
         }
-        let queued = self.events.pop_front().ok_or(Stopped::Empty)?;
-        self.bytes = queued.bytes;
-        Ok(queued.event)
+        self.events.front().ok_or(Stopped::Empty)
     }
 
-    /// Marks the last returned event as delivered.
+    /// Removes the event that [`next`](Self::next) has returned.
     pub(crate) fn delivered(&mut self) {
-        self.queue.forget(1, mem::take(&mut self.bytes));
+        self.queue.forget(&self.events.pop_front());
     }
 
     /// Discards all taken events.
     pub(crate) fn discard(&mut self) {
-        self.queue.forget(self.events.len(), total(&self.events));
+        self.queue.forget(&self.events);
         self.events.clear();
     }
 }

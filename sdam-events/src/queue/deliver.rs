@@ -31,7 +31,7 @@ impl EventQueue {
                 Ok(event) => event,
                 Err(stopped) => return stopped,
             };
-            let outcome = sink::call(sink, &event);
+            let outcome = sink::call(sink, event);
             batch.delivered();
             if let Err(failure) = outcome {
                 failure.report();

@@ -37,7 +37,7 @@ impl EventQueue {
 
     /// Returns the approximate size of the undelivered events in bytes.
     pub fn bytes(&self) -> usize {
-        self.bytes.load(Ordering::Relaxed)
+        self.bytes.get()
     }
 
     /// Returns the number of dropped events, including ends that [`close`](Self::close) did not
