@@ -13,7 +13,7 @@ mod srv;
 mod tests;
 mod trial;
 
-use alloc::{sync::Arc, vec::Vec};
+use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use core::time::Duration;
 
 use self::{inline::Inline, server::Server, silence::Evidence, srv::SrvPolling};
@@ -76,7 +76,7 @@ pub struct Deployment {
     servers: Vec<Server>,
     evidence: Evidence,
     config: Arc<MonitorConfig>,
-    srv: Option<SrvPolling>,
+    srv: Option<Box<SrvPolling>>,
     /// `srvMaxHosts`.
     max_hosts: usize,
     /// The maximum deviation of a round-trip measurement from its scheduled time.
@@ -87,7 +87,7 @@ pub struct Deployment {
     /// True if inputs and measurements are emitted as events.
     records: bool,
     /// The state of inline mode; `None` for a client with background tasks.
-    inline: Option<Inline>,
+    inline: Option<Box<Inline>>,
 }
 
 impl Deployment {
@@ -123,7 +123,7 @@ impl Deployment {
     pub fn with_scans(mut self, options: &Options) -> Self {
         let rng = self.rng.fork();
         self.evidence = Evidence::default();
-        self.inline = Some(Inline::new(Scans::new(options, rng)));
+        self.inline = Some(Box::new(Inline::new(Scans::new(options, rng))));
         self
     }
 
@@ -133,7 +133,7 @@ impl Deployment {
     /// [`Input::Hosts`].
     #[must_use]
     pub fn with_srv_polling(mut self, options: &Options) -> Self {
-        self.srv = SrvPolling::new(options, &self.config);
+        self.srv = SrvPolling::new(options, &self.config).map(Box::new);
         self
     }
 
@@ -326,7 +326,7 @@ impl Deployment {
             detector: self.config.detector,
             scans: self.inline.as_ref().map(|own| own.scans.setup()),
             max_hosts: self.max_hosts,
-            srv: self.srv.as_ref().map(SrvPolling::srv),
+            srv: self.srv.as_deref().map(SrvPolling::srv),
         });
         let recorded = RecordedInput { now, input, setup };
         out.emit(EventKind::Input(Arc::new(recorded)));

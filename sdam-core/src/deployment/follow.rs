@@ -77,6 +77,8 @@ impl Deployment {
                     if monitored {
                         let new = Server::new(&self.config, server, address.clone(), self.slack);
                         let place = self.servers.partition_point(|other| other.id < server);
+                        // Servers are large and seldom added.
+                        self.servers.reserve_exact(1);
                         self.servers.insert(place, new);
                     }
                     out.push(Output::OpenServer { server, address, monitored });

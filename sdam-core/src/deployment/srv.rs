@@ -124,7 +124,7 @@ impl Deployment {
     ) {
         let closed = self.is_closed();
         let outstanding = |srv: &&mut SrvPolling| srv.is_outstanding && !closed;
-        let Some(srv) = self.srv.as_mut().filter(outstanding) else {
+        let Some(srv) = self.srv.as_deref_mut().filter(outstanding) else {
             return;
         };
         srv.is_outstanding = false;

@@ -33,6 +33,13 @@ struct State {
     waker: Option<Waker>,
 }
 
+impl State {
+    fn take(&mut self) -> News {
+        let rest = News { end: self.news.end, ..News::default() };
+        mem::replace(&mut self.news, rest)
+    }
+}
+
 /// The orders and requests that a task has not taken yet.
 #[derive(Debug, Default)]
 pub(crate) struct News {
@@ -54,10 +61,7 @@ impl News {
 impl Orders {
     /// Appends an order. The caller has to [wake](Self::wake) the task.
     pub(crate) fn push(&self, order: Order) {
-        let orders = &mut self.lock().news.orders;
-        // Keeps the list small: each server has one, and it seldom holds more than one order.
-        orders.reserve_exact(1);
-        orders.push(order);
+        self.lock().news.orders.push(order);
     }
 
     /// Makes the task read the server's deadline again. The caller has to wake the task.
@@ -87,33 +91,23 @@ impl Orders {
         }
     }
 
-    /// Moves the orders and requests since the last call into `news`, whose list is empty. If there
-    /// are none, registers the task's waker.
-    pub(crate) fn poll(&self, cx: &mut Context<'_>, news: &mut News) -> Poll<()> {
+    /// Takes the orders and requests since the last call. If there are none, registers the task's
+    /// waker.
+    pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<News> {
         let mut state = self.lock();
-        if state.news.is_empty() {
-            match &mut state.waker {
-                Some(waker) => waker.clone_from(cx.waker()),
-                none => *none = Some(cx.waker().clone()),
-            }
-            return Poll::Pending;
+        if !state.news.is_empty() {
+            return Poll::Ready(state.take());
         }
-        let end = state.news.end;
-        // Swapping the lists preserves their capacity.
-        mem::swap(&mut state.news, news);
-        state.news.look = false;
-        state.news.check = false;
-        state.news.end = end;
-        Poll::Ready(())
+        match &mut state.waker {
+            Some(waker) => waker.clone_from(cx.waker()),
+            none => *none = Some(cx.waker().clone()),
+        }
+        Poll::Pending
     }
 
     /// Takes the orders and requests since the last call, without registering a waker.
     pub(crate) fn take(&self) -> News {
-        let mut state = self.lock();
-        let end = state.news.end;
-        let news = mem::take(&mut state.news);
-        state.news.end = end;
-        news
+        self.lock().take()
     }
 
     /// Ignores poisoning: nothing panics while the lock is held.

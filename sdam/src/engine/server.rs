@@ -56,9 +56,10 @@ impl ServerCore {
     }
 }
 
-/// An operation counter, aligned to its own cache lines so that threads do not contend.
+/// An operation counter, in its own cache lines so that threads do not contend: the counts lie
+/// before this field, so that an allocation has 128 bytes.
 #[derive(Debug)]
-#[repr(align(128))]
+#[repr(align(64))]
 pub(crate) struct Lane {
     pub(crate) server: Arc<ServerCore>,
 }

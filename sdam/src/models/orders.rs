@@ -9,8 +9,8 @@ use sdam_events::sync::explore;
 
 use crate::engine::orders::{News, Order, Orders};
 
-fn receive(orders: &Orders, news: &mut News) {
-    block_on(poll_fn(|cx| orders.poll(cx, news)));
+fn receive(orders: &Orders) -> News {
+    block_on(poll_fn(|cx| orders.poll(cx)))
 }
 
 /// Calls `give` on a new thread, which then wakes the task.
@@ -38,10 +38,9 @@ fn a_sleeping_task_receives_everything_that_is_left_for_it_once() {
             wake_after(&orders, leave);
         }
         let (mut disconnects, mut looks, mut checks) = (0, 0, 0);
-        let mut news = News::default();
         while disconnects + looks + checks < 3 {
-            receive(&orders, &mut news);
-            disconnects += news.orders.drain(..).count();
+            let news = receive(&orders);
+            disconnects += news.orders.len();
             looks += usize::from(news.look);
             checks += usize::from(news.check);
             assert!(!news.end);
@@ -65,10 +64,9 @@ fn the_orders_of_several_threads_arrive_in_the_order_of_the_topology_lock() {
                 orders.push(disconnect(*given));
             });
         }
-        let (mut news, mut received) = (News::default(), Vec::new());
+        let mut received = Vec::new();
         while received.len() < 2 {
-            receive(&orders, &mut news);
-            received.extend(news.orders.drain(..).map(|order| match order {
+            received.extend(receive(&orders).orders.into_iter().map(|order| match order {
                 Order::Disconnect { conn } => conn.number,
                 other => panic!("{other:?}"),
             }));
@@ -84,12 +82,8 @@ fn an_end_is_visible_to_every_later_poll() {
         for leave in [Orders::end, Orders::look] {
             wake_after(&orders, leave);
         }
-        let mut news = News::default();
-        while !news.end {
-            receive(&orders, &mut news);
-        }
+        while !receive(&orders).end {}
         assert!(orders.is_ended());
-        receive(&orders, &mut news);
-        assert!(news.end);
+        assert!(receive(&orders).end);
     });
 }

@@ -1,6 +1,6 @@
 //! The task of one server: its connections and its timer.
 
-use std::{future::poll_fn, sync::Arc, task::Poll};
+use std::{future::poll_fn, mem, sync::Arc, task::Poll};
 
 use sdam_core::{
     deployment::{ConnId, Timer},
@@ -22,7 +22,7 @@ use crate::{
 
 /// The reason for a wake-up, most urgent first.
 enum Next {
-    News,
+    News(News),
     Answer(ConnId, Answer),
     Due,
 }
@@ -47,14 +47,13 @@ impl ServerTask {
     pub(super) async fn run(mut self) {
         let mut links = Links::default();
         let mut timer = DeadlineTimer::default();
-        let mut news = News::default();
         // The first check is due at once.
         let mut deadline = Some(Instant::EPOCH);
         loop {
-            let next = self.next(&mut news, &mut links, &mut timer, deadline);
+            let next = self.next(&mut links, &mut timer, deadline);
             deadline = match next.await {
-                Next::News => {
-                    for order in news.orders.drain(..) {
+                Next::News(mut news) => {
+                    for order in mem::take(&mut news.orders) {
                         self.execute(order, &mut links);
                     }
                     if news.end {
@@ -79,15 +78,14 @@ impl ServerTask {
     /// not treated as late.
     async fn next(
         &self,
-        news: &mut News,
         links: &mut Links,
         timer: &mut DeadlineTimer,
         deadline: Option<Instant>,
     ) -> Next {
         let clock = &*self.shared.backend.clock;
         poll_fn(|cx| {
-            if self.server.orders.poll(cx, news).is_ready() {
-                return Poll::Ready(Next::News);
+            if let Poll::Ready(news) = self.server.orders.poll(cx) {
+                return Poll::Ready(Next::News(news));
             }
             if let Poll::Ready((conn, answer)) = links.poll(|| clock.now(), cx) {
                 return Poll::Ready(Next::Answer(conn, answer));
