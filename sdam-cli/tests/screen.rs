@@ -307,7 +307,9 @@ fn programs_without_a_screen_leave_the_terminal_as_it_was() {
         return;
     };
     let set = set();
-    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    // Each program has its own listener, because connections of an ended one may still wait.
+    let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    let [doctor, explain] = listeners.each_ref().map(|own| own.local_addr().unwrap());
     // Wait for the prompt, because anything typed earlier would become the program's input.
     let has_prompt = || {
         let ends = |text: &str| text.trim_end().ends_with("ready$");
@@ -330,12 +332,11 @@ fn programs_without_a_screen_leave_the_terminal_as_it_was() {
         let screen = &screen;
         move || drop(screen.wait_for(text))
     };
-    let connects = || drop(silent.accept().unwrap());
-    let address = silent.local_addr().unwrap();
+    let connects = |listener: usize| drop(listeners[listener].accept().unwrap());
     let uri = set.uri();
     check(&format!("watch --plain '{uri}'"), &shows("RSPrimary"), 0);
-    check(&format!("doctor --timeout 60 'mongodb://{address}'"), &connects, 130);
-    check(&format!("explain 'mongodb://{address}'"), &connects, 130);
+    check(&format!("doctor --timeout 60 'mongodb://{doctor}'"), &|| connects(0), 130);
+    check(&format!("explain 'mongodb://{explain}'"), &|| connects(1), 130);
     check(&format!("export --listen localhost:0 '{uri}'"), &shows("http://127"), 0);
     check(&format!("proxy --listen localhost:0 '{uri}'"), &shows("primary: "), 0);
     check("serve", &shows("`help` explains"), 0);
