@@ -17,6 +17,7 @@ use crate::{
     criteria::{Criteria, Operation},
     settings::Settings,
     suitability::{ServerTypes, Suitability, TagFilter},
+    zone::Part,
 };
 
 /// The result of selection for every server of a topology.
@@ -118,6 +119,8 @@ pub enum Rejection {
     Deprioritized,
     /// A selector dropped the server.
     Selector,
+    /// The server is not in the client's zone, and suitable servers there are preferred.
+    Zone,
     /// The server is outside the latency window.
     Latency {
         /// The server's average round-trip time; `None` if it is not known.
@@ -199,14 +202,16 @@ struct Explainer<'a> {
     preference: Option<&'a ReadPreference>,
     /// The indexes of the servers that the selectors kept.
     suitable: Vec<usize>,
-    fastest: u64,
+    /// The parts of the suitable servers from which a selection may choose, each with the latency
+    /// of its fastest server.
+    parts: Vec<(Option<Part<'a>>, u64)>,
     threshold: Duration,
 }
 
 impl<'a> Explainer<'a> {
     fn new(
         topology: &TopologyDescription,
-        settings: &Settings,
+        settings: &'a Settings,
         criteria: &'a Criteria,
         suitability: Suitability<'a>,
     ) -> Self {
@@ -227,12 +232,23 @@ impl<'a> Explainer<'a> {
                 )
             });
         let suitable = selected(topology, &suitability, settings, criteria);
-        let latencies = suitable.iter().map(|candidate| latency(candidate.server));
+        let division = settings
+            .zone_affinity
+            .as_ref()
+            .map(|affinity| affinity.divide(suitable.iter().map(|candidate| &**candidate.server)));
+        let fastest = |part: &Option<Part<'_>>| {
+            let within = suitable.iter().filter(|server| part.is_none_or(|it| it.contains(server)));
+            within.map(|candidate| latency(candidate.server)).min().unwrap_or_default()
+        };
+        let parts: Vec<_> = match &division {
+            Some(division) => division.parts().map(Some).collect(),
+            None => [None].into(),
+        };
         Self {
             suitability,
             secondaries,
             preference,
-            fastest: latencies.min().unwrap_or_default(),
+            parts: parts.into_iter().map(|part| (part, fastest(&part))).collect(),
             suitable: suitable.iter().map(|candidate| candidate.index).collect(),
             threshold: settings.local_threshold,
         }
@@ -240,18 +256,23 @@ impl<'a> Explainer<'a> {
 
     fn verdict(&self, index: usize, server: &ServerDescription) -> Verdict {
         let average = server.rtt.map(|rtt| rtt.average);
+        let is_within =
+            |part: &Option<Part<'_>>| part.as_ref().is_none_or(|it| it.contains(server));
         Verdict::Rejected(if !self.suitability.is_suitable(server) {
             self.unsuitable(server)
         } else if !self.suitable.contains(&index) {
             Rejection::Selector
-        } else if latency(server) > latency_limit(self.fastest, self.threshold) {
+        } else if let Some((_, fastest)) = self.parts.iter().find(|(part, _)| is_within(part)) {
+            if latency(server) <= latency_limit(*fastest, self.threshold) {
+                return Verdict::Eligible { average };
+            }
             Rejection::Latency {
                 average,
-                fastest: Duration::from_nanos(self.fastest),
+                fastest: Duration::from_nanos(*fastest),
                 threshold: self.threshold,
             }
         } else {
-            return Verdict::Eligible { average };
+            Rejection::Zone
         })
     }
 

@@ -41,7 +41,8 @@
 //! | [`criteria`] | the operation's criteria |
 //! | [`settings`] | the client's settings |
 //! | [`choose`] | selection in one call |
-//! | [`suitable`], [`latency_window`], [`pick`] | its three steps |
+//! | [`suitable`], [`zone_part`], [`latency_window`], [`pick`] | its steps |
+//! | [`zone`] | the preference for servers in the client's own zone |
 //! | [`candidate`] | candidate servers, and application-provided selectors |
 //! | [`readable`] | whether a topology is readable or writable |
 //! | [`mod@explain`], [`mod@diagnose`], [`error_text()`] | explanations, diagnoses and errors |
@@ -67,6 +68,7 @@ pub mod staleness;
 mod suitability;
 #[cfg(test)]
 mod testing;
+pub mod zone;
 
-pub use algorithm::{choose, latency_window, pick, suitable};
+pub use algorithm::{choose, latency_window, pick, suitable, zone_part};
 pub use error_text::error_text;

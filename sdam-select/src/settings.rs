@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use sdam_core::options::{Options, SelectionStrategy};
 
-use crate::candidate::Selector;
+use crate::{candidate::Selector, zone::ZoneAffinity};
 
 /// The client's settings for selection.
 ///
@@ -29,6 +29,8 @@ pub struct Settings {
     /// others are eligible. [`choose`](crate::choose) does not know which are suspected: its caller
     /// [deprioritizes](crate::criteria::Criteria::with_deprioritized) them.
     pub avoids_suspected: bool,
+    /// The preference for servers in the client's own zone, if any.
+    pub zone_affinity: Option<ZoneAffinity>,
     /// The application's selector for every operation of the client.
     pub selector: Option<Arc<dyn Selector>>,
 }
@@ -43,6 +45,7 @@ impl Settings {
             min_wire_version: options.wire_versions.min,
             retargets_overload: options.driver.enable_overload_retargeting() == Some(true),
             avoids_suspected: options.avoid_suspected,
+            zone_affinity: None,
             selector: None,
         }
     }
@@ -55,6 +58,13 @@ impl Settings {
             strategy: SelectionStrategy::Random,
             ..Self::new(options)
         }
+    }
+
+    /// Sets the preference for servers in the client's own zone.
+    #[must_use]
+    pub fn with_zone_affinity(mut self, affinity: ZoneAffinity) -> Self {
+        self.zone_affinity = Some(affinity);
+        self
     }
 
     /// Sets the application's selector.

@@ -104,6 +104,7 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         prepared.config.streaming = false;
         prepared.config.heartbeat_frequency = prepared.options.scan_frequency();
         let mut settings = Settings::single_threaded(&prepared.options);
+        settings.zone_affinity = prepared.zone_affinity.take();
         settings.selector = prepared.selector.take();
         let sink = prepared.sink.take();
         let background = Background::Caller(Mutex::new(DeferredPanic::default()));

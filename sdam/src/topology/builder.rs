@@ -19,7 +19,7 @@ use sdam_events::{
     queue::EventQueue,
     sink::{EventSink, Fanout, Interest},
 };
-use sdam_select::{candidate::Selector, settings::Settings};
+use sdam_select::{candidate::Selector, settings::Settings, zone::ZoneAffinity};
 use sdam_transport::pool::{Authenticator, NoPools, PoolFactory, PoolHandle};
 use sdam_transport::{
     handshake::{ClientMetadata, Environment},
@@ -43,6 +43,7 @@ pub struct TopologyBuilder<P = NoPools> {
     pools: Arc<dyn CreatePool>,
     pool: PhantomData<fn() -> P>,
     sinks: Vec<Arc<dyn EventSink>>,
+    zone_affinity: Option<ZoneAffinity>,
     selector: Option<Arc<dyn Selector>>,
     metadata: Option<Metadata>,
     history: Option<Arc<History>>,
@@ -59,6 +60,7 @@ impl TopologyBuilder {
             pools: Arc::new(NoPools),
             pool: PhantomData,
             sinks: Vec::new(),
+            zone_affinity: None,
             selector: None,
             metadata: None,
             history: None,
@@ -78,6 +80,7 @@ impl<P: PoolHandle> TopologyBuilder<P> {
             pools: Arc::new(pools),
             pool: PhantomData,
             sinks: self.sinks,
+            zone_affinity: self.zone_affinity,
             selector: self.selector,
             metadata: self.metadata,
             history: self.history,
@@ -94,6 +97,9 @@ impl<P: PoolHandle> TopologyBuilder<P> {
     }
 
     sdam_core::setters! {
+        /// Sets the preference for servers in the client's own zone; none by default.
+        pub fn zone_affinity(affinity: ZoneAffinity) => zone_affinity = Some(affinity);
+
         /// Sets the custom server selector, which takes part in every selection (Server Selection:
         /// "Application-Provided Server Selector").
         pub fn selector(selector: impl Selector + 'static) => selector = Some(Arc::new(selector));
@@ -172,6 +178,7 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         let Runtime { mut backend, spawner, .. } = runtime;
         let mut prepared = self.prepare(&mut backend, Options::multi_threaded_warnings)?;
         let mut settings = Settings::new(&prepared.options);
+        settings.zone_affinity = prepared.zone_affinity.take();
         settings.selector = prepared.selector.take();
         let sink = prepared.sink.take();
         let tasks = TaskSet {
@@ -235,6 +242,7 @@ impl<P: PoolHandle> TopologyBuilder<P> {
             events: Arc::new(EventQueue::new(topology, interest).with_wall(wall)),
             sink,
             history: self.history,
+            zone_affinity: self.zone_affinity,
             selector: self.selector,
         })
     }
@@ -250,6 +258,7 @@ pub(crate) struct Prepared {
     pub(crate) events: Arc<EventQueue>,
     pub(crate) sink: Option<Arc<dyn EventSink>>,
     pub(crate) history: Option<Arc<History>>,
+    pub(crate) zone_affinity: Option<ZoneAffinity>,
     pub(crate) selector: Option<Arc<dyn Selector>>,
     pub(crate) warnings: Vec<Warning>,
 }
