@@ -89,19 +89,14 @@ impl ErrorReport {
         }
     }
 
-    /// Sets the service behind a load balancer to which the connection belongs: the `serviceId` in
-    /// the reply to its handshake.
-    #[must_use]
-    pub fn with_service(mut self, service_id: impl Into<Option<ObjectId>>) -> Self {
-        self.service_id = service_id.into();
-        self
-    }
+    crate::setters! {
+        /// Sets the service behind a load balancer to which the connection belongs: the `serviceId`
+        /// in the reply to its handshake.
+        pub fn with_service(service: impl Into<Option<ObjectId>>) => service_id = service.into();
 
-    /// Sets the `maxWireVersion` of the connection's own handshake. It decides whether a server
-    /// that is no longer primary has closed its connections.
-    #[must_use]
-    pub fn with_max_wire_version(mut self, max_wire_version: impl Into<Option<i32>>) -> Self {
-        self.max_wire_version = max_wire_version.into();
-        self
+        /// Sets the `maxWireVersion` of the connection's own handshake. It decides whether a server
+        /// that is no longer primary has closed its connections.
+        pub fn with_max_wire_version(version: impl Into<Option<i32>>) =>
+            max_wire_version = version.into();
     }
 }

@@ -46,18 +46,12 @@ impl Credential {
         }
     }
 
-    /// Sets `authSource`: the database that defines the user.
-    #[must_use]
-    pub fn with_source(mut self, source: &str) -> Self {
-        self.source = Some(source.into());
-        self
-    }
+    crate::setters! {
+        /// Sets `authSource`: the database that defines the user.
+        pub fn with_source(source: &str) => source = Some(source.into());
 
-    /// Sets `authMechanism`.
-    #[must_use]
-    pub fn with_mechanism(mut self, mechanism: &str) -> Self {
-        self.mechanism = Some(mechanism.into());
-        self
+        /// Sets `authMechanism`.
+        pub fn with_mechanism(mechanism: &str) => mechanism = Some(mechanism.into());
     }
 
     /// Sets `authMechanismProperties`. Names are case-insensitive, and the last value for a name

@@ -79,21 +79,19 @@ impl PoolContext {
         }
     }
 
-    /// Sets the spawner of background tasks.
-    #[must_use]
-    pub fn with_spawner(mut self, spawner: impl Into<Option<Arc<dyn Spawner>>>) -> Self {
-        self.spawner = spawner.into();
-        self
-    }
+    sdam_core::setters! {
+        /// Sets the spawner of background tasks.
+        pub fn with_spawner(spawner: impl Into<Option<Arc<dyn Spawner>>>) =>
+            spawner = spawner.into();
 
-    /// Adds fields, such as `compression`, to the handshake of connections that
-    /// [`establish`](Self::establish) opens.
-    /// [`Established::hello_reply`](super::Established::hello_reply) returns the server's answer to
-    /// them.
-    #[must_use]
-    pub fn with_hello_fields(mut self, fields: HelloFields) -> Self {
-        self.hello_fields = Some(fields);
-        self
+        /// Adds fields, such as `compression`, to the handshake of connections that
+        /// [`establish`](Self::establish) opens.
+        /// [`Established::hello_reply`](super::Established::hello_reply) returns the server's
+        /// answer to them.
+        pub fn with_hello_fields(fields: HelloFields) => hello_fields = Some(fields);
+
+        /// Sets the destination of events.
+        pub fn with_events(events: Arc<dyn Publish>) => events = events;
     }
 
     /// Sets the detector of the topology. `asked` is true while the detector asks whether the
@@ -101,13 +99,6 @@ impl PoolContext {
     #[must_use]
     pub fn with_detector(mut self, detector: Detector, asked: Arc<AtomicBool>) -> Self {
         self.reporter.trial = Some((detector.floor(), asked));
-        self
-    }
-
-    /// Sets the destination of events.
-    #[must_use]
-    pub fn with_events(mut self, events: Arc<dyn Publish>) -> Self {
-        self.events = events;
         self
     }
 }
