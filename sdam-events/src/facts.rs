@@ -109,8 +109,6 @@ pub struct Facts {
     servers: BTreeMap<ServerAddress, ServerFacts>,
     topology_type: TopologyType,
     type_since: Instant,
-    /// The time spent in each type up to `type_since`.
-    time_in_type: [Duration; TopologyType::ALL.len()],
     primary: Option<ServerAddress>,
     writable: bool,
     outage: Option<Outage>,
@@ -301,7 +299,6 @@ impl Facts {
         let old = std::mem::replace(&mut self.topology_type, new);
         let lasted = at.since(self.type_since);
         self.type_since = at;
-        self.time_in_type[old as usize] += lasted;
         Fact::TopologyTypeChanged { at, old, new, lasted }
     }
 
@@ -393,16 +390,6 @@ impl Facts {
     /// Returns the current topology type.
     pub fn topology_type(&self) -> TopologyType {
         self.topology_type
-    }
-
-    /// Returns the total time for which the topology has had this type, up to `now`.
-    pub fn time_in(&self, topology_type: TopologyType, now: Instant) -> Duration {
-        let current = if topology_type == self.topology_type {
-            now.since(self.type_since)
-        } else {
-            Duration::ZERO
-        };
-        self.time_in_type[topology_type as usize] + current
     }
 
     /// Returns the facts about the servers of the topology, by address.

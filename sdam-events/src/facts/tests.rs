@@ -318,17 +318,6 @@ fn losses_of_a_server_are_counted_until_it_leaves_the_topology() {
 }
 
 #[test]
-fn the_time_in_each_topology_type_is_summed() {
-    let mut script = Script::replica_set();
-    script.at(1100).change(TopologyType::ReplicaSetNoPrimary, &[unreachable(1)]);
-    script.at(1300).change(TopologyType::ReplicaSetWithPrimary, &[primary(2)]);
-    let time = |topology_type| script.facts.time_in(topology_type, at(2000));
-    assert_eq!(time(TopologyType::ReplicaSetNoPrimary), Duration::from_millis(300));
-    assert_eq!(time(TopologyType::ReplicaSetWithPrimary), Duration::from_millis(1700));
-    assert_eq!(time(TopologyType::Sharded), Duration::ZERO);
-}
-
-#[test]
 fn a_sharded_topology_has_an_outage_when_every_router_is_lost() {
     let mut script = Script::default();
     script.push(EventKind::TopologyOpening);
