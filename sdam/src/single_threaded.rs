@@ -21,7 +21,7 @@ use sdam_core::{
 };
 use sdam_events::sink::EventSink;
 use sdam_select::{criteria::Criteria, explain::Explanation, settings::Settings};
-use sdam_transport::pool::{Authenticator, NoPools, PoolHandle};
+use sdam_transport::pool::{Authenticator, NoPools, PoolHandle, PoolHost as _};
 use sdam_transport::{handshake::DriverInfo, runtime::Backend};
 
 #[cfg(feature = "blocking")]
@@ -256,7 +256,7 @@ impl<P: PoolHandle> ScanTopology<P> {
     /// Returns the first message of a new connection, with the client metadata, the declared API
     /// and the framing that the options require.
     pub fn hello(&self) -> HelloRequest {
-        self.scanner.shared.hello_request()
+        self.scanner.shared.hello()
     }
 
     /// Appends a wrapping library to the client metadata, and returns false if it was already

@@ -32,7 +32,7 @@ use sdam_core::{
 use sdam_events::queue::PendingEvents;
 use sdam_select::{criteria::Criteria, explain::Explanation};
 use sdam_transport::handshake::DriverInfo;
-use sdam_transport::pool::{NoPools, PoolHandle, ServiceConnection};
+use sdam_transport::pool::{NoPools, PoolHandle, PoolHost as _, ServiceConnection};
 use sdam_transport::runtime::Backend;
 
 use self::shared::{Background, Shared};
@@ -302,7 +302,7 @@ impl<P: PoolHandle> Topology<P> {
     /// }
     /// ```
     pub fn handle_error(&self, server: ServerId, error: &ErrorReport) -> ErrorOutcome {
-        self.shared().handle_error(server, error)
+        Arc::clone(self.shared()).handle_error(server, error)
     }
 
     /// Reports the reply to the handshake of a new pooled connection, a BSON document, as soon as
@@ -325,7 +325,7 @@ impl<P: PoolHandle> Topology<P> {
         generation: Generation,
         reply: &[u8],
     ) -> Result<Option<ServiceConnection>, Error> {
-        self.shared().handle_handshake(server, generation, reply)
+        Arc::clone(self.shared()).handle_handshake(server, generation, reply)
     }
 
     /// Reports that a connection to a service behind a load balancer is closed, or has been handed
@@ -335,9 +335,8 @@ impl<P: PoolHandle> Topology<P> {
     /// Mode"). Report an error of the connection before this call; afterwards it is
     /// [stale](ErrorOutcome::Stale). Must not be called while holding a lock that the pool's
     /// `ready`, `clear` or `close` takes.
-    #[expect(clippy::needless_pass_by_value, reason = "no connection is reported as closed twice")]
     pub fn handle_service_connection_closed(&self, connection: ServiceConnection) {
-        self.shared().handle_service_connection_closed(&connection);
+        Arc::clone(self.shared()).handle_service_connection_closed(connection);
     }
 
     /// Returns the current generation of the server's pool, or of `service` behind a load balancer.
@@ -368,7 +367,7 @@ impl<P: PoolHandle> Topology<P> {
     /// Returns the first message of a new connection, with the client metadata, the declared API
     /// and the framing that the options require.
     pub fn hello(&self) -> HelloRequest {
-        self.shared().hello_request()
+        self.shared().hello()
     }
 
     /// Appends a wrapping library to the client metadata, and returns false if it was already

@@ -1,5 +1,7 @@
 //! Checks, probes and the connection to a load balancer.
 
+use std::sync::Arc;
+
 use sdam_core::{
     deployment::{Input, Timer},
     error::{Error, ErrorKind, Stage},
@@ -7,6 +9,7 @@ use sdam_core::{
     ids::ServerId,
     time::Instant,
 };
+use sdam_transport::pool::PoolHost as _;
 
 use super::Scanner;
 use crate::monitor::connection::{Answer, MonitorConnection};
@@ -100,7 +103,7 @@ impl Scanner {
         }
         let deadline = self.reply_deadline();
         let member = self.members.get_mut(&server).ok_or_else(gone)?;
-        member.connection.send(shared.hello_request(), deadline);
+        member.connection.send(shared.hello(), deadline);
         let reply = match member.connection.answer(clock, deadline).await {
             Some(Answer::Reply(reply)) => reply.message,
             Some(Answer::Failed { error, .. }) => return Err(error),
@@ -112,10 +115,11 @@ impl Scanner {
         member.used = shared.now();
         // The previous connection is reported as closed first.
         if let Some(before) = member.counted.take() {
-            shared.handle_service_connection_closed(&before);
+            Arc::clone(shared).handle_service_connection_closed(before);
         }
         let generation = shared.generation(server, None).unwrap_or_default();
-        member.counted = shared.handle_handshake(server, generation, reply.body())?;
+        let counted = Arc::clone(shared).handle_handshake(server, generation, reply.body())?;
+        member.counted = counted;
         self.follow();
         Ok(())
     }

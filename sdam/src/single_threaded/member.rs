@@ -7,7 +7,7 @@ use sdam_core::{
     ids::{Generation, ObjectId, ServerId},
     time::Instant,
 };
-use sdam_transport::pool::ServiceConnection;
+use sdam_transport::pool::{PoolHost as _, ServiceConnection};
 
 use crate::{
     engine::{orders::Order, server::Server},

@@ -9,7 +9,7 @@ use sdam_core::{
     report::ErrorReport,
 };
 use sdam_transport::{
-    pool::{CommandReply, PoolHandle},
+    pool::{CommandReply, PoolHandle, PoolHost as _},
     race,
 };
 
@@ -134,7 +134,7 @@ impl Scanner {
 
     pub(super) fn handle_error(&mut self, server: ServerId, report: &ErrorReport) -> ErrorOutcome {
         let own = self.shared.generation(server, report.service_id);
-        let outcome = self.shared.handle_error(server, report);
+        let outcome = Arc::clone(&self.shared).handle_error(server, report);
         self.follow();
         if report.error.is_network() && own == Some(report.generation) {
             self.disconnect(server);

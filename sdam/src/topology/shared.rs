@@ -90,9 +90,9 @@ pub(crate) struct TaskSet {
 }
 
 impl Background {
-    fn spawner(&self) -> Option<Arc<dyn Spawner>> {
+    fn tasks(&self) -> Option<&TaskSet> {
         match self {
-            Self::Tasks(tasks) => Some(Arc::clone(&tasks.spawner)),
+            Self::Tasks(tasks) => Some(tasks),
             Self::Caller(_) => None,
         }
     }
@@ -129,7 +129,8 @@ impl Shared {
         }
         Arc::new_cyclic(|host: &Weak<Self>| {
             let host = Weak::clone(host) as Weak<dyn PoolHost>;
-            let runtime = (backend.clone(), background.spawner());
+            let spawner = background.tasks().map(|tasks| Arc::clone(&tasks.spawner));
+            let runtime = (backend.clone(), spawner);
             let engine = Engine::new(deployment, pools, host, Arc::clone(&events), runtime);
             Self {
                 published: Published::new(engine.snapshot()),
@@ -195,37 +196,6 @@ impl Shared {
         })
     }
 
-    /// Passes an error reported by an operation or a pool to the engine.
-    pub(crate) fn handle_error(
-        self: &Arc<Self>,
-        server: ServerId,
-        error: &ErrorReport,
-    ) -> ErrorOutcome {
-        self.change(|engine, now| engine.handle_error(now, server, error, &self.published))
-    }
-
-    /// Applies the handshake of a pooled connection. Behind a load balancer, returns the counted
-    /// connection, unless the server has left the topology.
-    pub(crate) fn handle_handshake(
-        self: &Arc<Self>,
-        server: ServerId,
-        generation: Generation,
-        reply: &[u8],
-    ) -> Result<Option<ServiceConnection>, Error> {
-        let reply = HelloReply::parse(reply);
-        let hello = reply.hello.as_ref().map_err(Error::clone)?;
-        let balanced = self.options.load_balanced;
-        let service = balanced.then(|| hello.load_balanced_service()).transpose()?;
-        let current = self.change(|engine, now| {
-            let input = Input::Handshake { server, generation, reply };
-            let after = engine.handle(now, input, &self.published);
-            (engine.deployment().generation(server, service), after)
-        });
-        Ok(service
-            .zip(current)
-            .map(|(service, generation)| ServiceConnection::new(server, service, generation)))
-    }
-
     /// Applies the outcome of a check made by the caller.
     pub(crate) fn handle_check(
         self: &Arc<Self>,
@@ -234,18 +204,6 @@ impl Shared {
         rtt: Duration,
     ) {
         self.handle(Input::Played { server, outcome: outcome.map(HelloReply::parse), rtt });
-    }
-
-    /// Processes the closing of a connection to a service behind a load balancer.
-    pub(crate) fn handle_service_connection_closed(
-        self: &Arc<Self>,
-        connection: &ServiceConnection,
-    ) {
-        self.handle(Input::ServiceConnectionClosed {
-            server: connection.server(),
-            service: connection.service_id(),
-            generation: connection.generation(),
-        });
     }
 
     /// Reads the state of the deployment. Locks the engine.
@@ -260,33 +218,11 @@ impl Shared {
         }
     }
 
-    /// Returns the first message of a new connection.
-    pub(crate) fn hello_request(&self) -> HelloRequest {
-        HelloRequest::handshake(
-            self.metadata.handshake(),
-            self.config.server_api.clone(),
-            self.config.handshake_opcode,
-        )
-    }
-
-    /// Returns the current generation of the server's pool, or of `service`. Locks the engine.
-    pub(crate) fn generation(
-        &self,
-        server: ServerId,
-        service: Option<ObjectId>,
-    ) -> Option<Generation> {
-        self.read(|deployment| deployment.generation(server, service))
-    }
-
     /// Closes the topology; tasks end soon after.
     pub(crate) fn shut_down(self: &Arc<Self>) {
         let mut panic = DeferredPanic::default();
         panic.catch(|| self.handle(Input::Close));
-        let last = match &self.background {
-            Background::Tasks(tasks) => tasks.monitors.close(),
-            Background::Caller(_) => false,
-        };
-        if last {
+        if self.background.tasks().is_some_and(|tasks| tasks.monitors.close()) {
             self.events.monitors_ended();
         }
         panic.resume();
@@ -476,7 +412,7 @@ impl Shared {
 
 impl PoolHost for Shared {
     fn handle_error(self: Arc<Self>, server: ServerId, error: &ErrorReport) -> ErrorOutcome {
-        Self::handle_error(&self, server, error)
+        self.change(|engine, now| engine.handle_error(now, server, error, &self.published))
     }
 
     fn handle_handshake(
@@ -485,11 +421,26 @@ impl PoolHost for Shared {
         generation: Generation,
         reply: &[u8],
     ) -> Result<Option<ServiceConnection>, Error> {
-        Self::handle_handshake(&self, server, generation, reply)
+        let reply = HelloReply::parse(reply);
+        let hello = reply.hello.as_ref().map_err(Error::clone)?;
+        let balanced = self.options.load_balanced;
+        let service = balanced.then(|| hello.load_balanced_service()).transpose()?;
+        let current = self.change(|engine, now| {
+            let input = Input::Handshake { server, generation, reply };
+            let after = engine.handle(now, input, &self.published);
+            (engine.deployment().generation(server, service), after)
+        });
+        Ok(service
+            .zip(current)
+            .map(|(service, generation)| ServiceConnection::new(server, service, generation)))
     }
 
     fn handle_service_connection_closed(self: Arc<Self>, connection: ServiceConnection) {
-        Self::handle_service_connection_closed(&self, &connection);
+        self.handle(Input::ServiceConnectionClosed {
+            server: connection.server(),
+            service: connection.service_id(),
+            generation: connection.generation(),
+        });
     }
 
     fn handle_late(self: Arc<Self>, server: ServerId, sent: Instant) {
@@ -501,10 +452,14 @@ impl PoolHost for Shared {
     }
 
     fn generation(&self, server: ServerId, service: Option<ObjectId>) -> Option<Generation> {
-        Self::generation(self, server, service)
+        self.read(|deployment| deployment.generation(server, service))
     }
 
     fn hello(&self) -> HelloRequest {
-        self.hello_request()
+        HelloRequest::handshake(
+            self.metadata.handshake(),
+            self.config.server_api.clone(),
+            self.config.handshake_opcode,
+        )
     }
 }
