@@ -128,6 +128,7 @@ pub struct Deployment {
     /// The number of times the split horizon has changed.
     horizon: u64,
     pub(crate) horizon_policy: HorizonPolicy,
+    /// True if the mongoses are behind a load balancer.
     balanced: bool,
     #[cfg(feature = "auth")]
     pub(crate) users: crate::users::Users,
@@ -225,16 +226,6 @@ impl Deployment {
         members.filter(|member| self.member(*member).address == *address).collect()
     }
 
-    /// Returns the address at which clients reach `member`.
-    pub(crate) fn address_of(&self, member: MemberId) -> &ServerAddress {
-        &self.member(member).address
-    }
-
-    /// Returns whether the process of `member` runs and answers clients.
-    pub(crate) fn answers(&self, member: MemberId) -> bool {
-        self.member(member).answers()
-    }
-
     /// Returns the connection string of the deployment.
     pub fn uri(&self) -> String {
         let hosts: Vec<&str> = self.seeds().into_iter().map(ServerAddress::as_str).collect();
@@ -256,28 +247,23 @@ impl Deployment {
 
     /// Returns the options of the connection string.
     pub(crate) fn options(&self) -> Option<String> {
-        let in_replica_set = self.members.first().is_some_and(|own| own.replica().is_some());
         if let Some(config) = self.set_config() {
             return Some(format!("replicaSet={}", config.name));
         }
         if self.balanced {
             return Some("loadBalanced=true".to_owned());
         }
-        (in_replica_set || self.is_standalone()).then(|| "directConnection=true".to_owned())
+        let is_direct = match self.members.as_slice() {
+            [Member { kind: Kind::Standalone, .. }] => true,
+            [first, ..] => first.replica().is_some(),
+            [] => false,
+        };
+        is_direct.then(|| "directConnection=true".to_owned())
     }
 
     /// Returns the configuration of the first member that has one.
     fn set_config(&self) -> Option<&SetConfig> {
         self.members.first()?.replica()?.config.as_deref()
-    }
-
-    fn is_standalone(&self) -> bool {
-        matches!(self.members.as_slice(), [Member { kind: Kind::Standalone, .. }])
-    }
-
-    /// Returns whether the mongoses are behind a load balancer.
-    pub(crate) fn is_balanced(&self) -> bool {
-        self.balanced
     }
 
     pub(crate) fn ids(&self) -> impl DoubleEndedIterator<Item = MemberId> + use<> {

@@ -91,7 +91,8 @@ impl Deployment {
         Ok(())
     }
 
-    fn target(&self, target: Target) -> Result<MemberId, ActionError> {
+    /// Returns the member to which `target` currently refers.
+    pub(crate) fn target(&self, target: Target) -> Result<MemberId, ActionError> {
         let found = match target {
             Target::Member(member) => self.ids().find(|id| *id == member),
             Target::Primary => self.current_primary(),
@@ -245,7 +246,7 @@ impl Deployment {
     ) -> Result<(), ActionError> {
         let member = self.target_replica(target)?;
         let mut config = self.config().ok_or(ActionError::NoReplicaSet)?;
-        change(&mut config, self.address_of(member)).ok_or(ActionError::NoTarget(target))?;
+        change(&mut config, &self.member(member).address).ok_or(ActionError::NoTarget(target))?;
         self.reconfigure(config, false)
     }
 

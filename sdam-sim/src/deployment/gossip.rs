@@ -160,7 +160,7 @@ impl Deployment {
 
     /// Installs `config` on `member`.
     pub(super) fn install(&mut self, member: MemberId, config: Arc<SetConfig>) {
-        let entry = config.member(self.address_of(member));
+        let entry = config.member(&self.member(member).address);
         let electable = entry.is_some_and(MemberConfig::is_electable);
         let Some(own) = self.replica_mut(member) else {
             return;
@@ -185,17 +185,11 @@ impl Deployment {
     /// it to the other members.
     pub(crate) fn record_write(&mut self, member: MemberId) {
         let (now, date) = (self.now, self.date());
-        let retain = self
-            .members
-            .iter()
-            .filter_map(|member| {
-                Some(
-                    member.config().map_or_else(Default::default, |own| own.delay)
-                        + member.replica()?.lag,
-                )
-            })
-            .max()
-            .unwrap_or_default();
+        let lags = self.members.iter().filter_map(|member| {
+            let delay = member.config().map(|own| own.delay);
+            Some(delay.unwrap_or_default() + member.replica()?.lag)
+        });
+        let retain = lags.max().unwrap_or_default();
         // A new last write date is not a significant topology change.
         let Some(own) = self.member_mut(member).replica_mut() else {
             return;

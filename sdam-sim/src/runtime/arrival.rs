@@ -72,12 +72,13 @@ impl SimState {
         let Some(connection) = socket.server else {
             return;
         };
+        let member = self.deployment.member(connection.member);
         let received = socket.tls.receive(
             &Terms {
                 tls: &self.network.tls,
                 member: connection.member,
-                host: self.deployment.address_of(connection.member).host(),
-                answers: self.deployment.answers(connection.member),
+                host: member.address.host(),
+                answers: member.answers(),
             },
             bytes,
         );

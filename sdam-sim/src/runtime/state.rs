@@ -176,9 +176,8 @@ impl SimState {
     }
 
     fn is_cut_off(&self, member: MemberId) -> bool {
-        let status = self.deployment.status();
-        let own = status.members.iter().find(|own| own.id == member);
-        own.is_some_and(|own| own.running && !own.answers)
+        let own = self.deployment.member(member);
+        own.is_running() && !own.answers()
     }
 
     /// Returns the member at `address`, directly or behind a port forwarder. Behind a load

@@ -39,13 +39,12 @@ impl Certificate {
     /// Creates a certificate for `names`, issued by [`AUTHORITY`](Self::AUTHORITY), that never
     /// expires.
     pub fn new<N: Into<Box<str>>>(names: impl IntoIterator<Item = N>) -> Self {
-        let anonymous = Self {
-            names: Vec::new(),
+        Self {
+            names: names.into_iter().map(Into::into).collect(),
             issuer: Self::AUTHORITY.into(),
             not_before: Instant::EPOCH,
             not_after: Instant::MAX,
-        };
-        anonymous.for_names(names)
+        }
     }
 
     /// Sets the hosts for which the certificate is valid.
@@ -155,7 +154,7 @@ impl TlsServers<'_> {
     /// Returns the certificate that `member` presents.
     pub fn certificate(&self, member: MemberId) -> Certificate {
         let state = self.0.state();
-        state.network.tls.certificate(member, state.deployment.address_of(member).host())
+        state.network.tls.certificate(member, state.deployment.member(member).address.host())
     }
 
     /// Sets the certificate of `member` for new connections.

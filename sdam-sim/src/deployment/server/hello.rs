@@ -22,12 +22,8 @@ use crate::{
     version::ServerVersion,
 };
 
-/// The arguments of an awaitable hello.
-struct Await {
-    process_id: ObjectId,
-    counter: i64,
-    max: Duration,
-}
+/// The arguments of an awaitable hello: the process id, the counter, and the time to wait.
+type Await = (ObjectId, i64, Duration);
 
 /// The maximum size of the `client` document on a mongos (M-44).
 const MAX_METADATA: usize = 512;
@@ -73,17 +69,14 @@ impl Deployment {
             // Servers that cannot stream ignore `topologyVersion` and `maxAwaitTimeMS` (M-11).
             return Ok(None);
         }
-        let awaited = parse_await(own.version, request)?;
-        if matches!(own.state, ProcessState::Quiescing(_)) {
-            return Ok(None);
-        }
-        let Some(awaited) = awaited else {
+        let Some((process_id, counter, max)) = parse_await(own.version, request)? else {
             return Ok(None);
         };
-        if awaited.process_id != object_id(own.process.id) {
+        let quiesces = matches!(own.state, ProcessState::Quiescing(_));
+        if quiesces || process_id != object_id(own.process.id) {
             return Ok(None);
         }
-        if awaited.counter > own.process.counter {
+        if counter > own.process.counter {
             let code = match own.kind {
                 Kind::Standalone => COUNTER_FROM_THE_FUTURE_STANDALONE,
                 Kind::Mongos | Kind::Replica(_) => COUNTER_FROM_THE_FUTURE,
@@ -91,14 +84,13 @@ impl Deployment {
             return refuse(
                 code,
                 format!(
-                    "Received a topology version with counter: {} which is greater than the server \
-                     topology version counter: {}",
-                    awaited.counter, own.process.counter
+                    "Received a topology version with counter: {counter} which is greater than the \
+                     server topology version counter: {}",
+                    own.process.counter
                 ),
             );
         }
-        Ok((awaited.counter == own.process.counter && !awaited.max.is_zero())
-            .then_some(awaited.max))
+        Ok((counter == own.process.counter && !max.is_zero()).then_some(max))
     }
 
     /// Answers a hello, and continues streaming if the client allows it.
@@ -193,7 +185,7 @@ impl Deployment {
             reply.insert("readOnly", false);
         }
         let asks = flag(&request.body, "loadBalanced");
-        if self.is_balanced() && asks && own.version.supports_load_balancers() {
+        if self.balanced && asks && own.version.supports_load_balancers() {
             reply.insert("serviceId", object_id(own.process.service_id));
         }
         reply
@@ -347,7 +339,7 @@ fn parse_await(server: ServerVersion, request: &Request) -> Result<Option<Await>
     let Ok(millis) = u64::try_from(max) else {
         return refuse(NEGATIVE_AWAIT, "maxAwaitTimeMS must be a non-negative integer");
     };
-    Ok(Some(Await { process_id, counter, max: Duration::from_millis(millis) }))
+    Ok(Some((process_id, counter, Duration::from_millis(millis))))
 }
 
 /// Parses the process id and the counter in `version`.
