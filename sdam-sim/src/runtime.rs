@@ -248,6 +248,11 @@ impl Sim {
         self.apply(&Action::Restart(member.into()))
     }
 
+    /// Returns the member to which `target` currently refers.
+    pub(crate) fn member(&self, target: Target) -> Result<MemberId, ActionError> {
+        self.shared.state().deployment.target(target)
+    }
+
     /// Returns the true state of the deployment.
     pub fn status(&self) -> Status {
         self.shared.state().deployment.status()

@@ -9,7 +9,6 @@ use sdam_core::address::ServerAddress;
 use crate::{
     MemberId,
     action::{ActionError, Target, Word, seconds},
-    deployment::Role,
     runtime::{DnsFault, Latency, ProxyFault, Sim, TlsFault},
 };
 
@@ -70,15 +69,15 @@ impl NetFault {
     pub(super) fn apply(&self, sim: &Sim) -> Result<(), ActionError> {
         let network = sim.network();
         match self {
-            Self::Refuse(target, on) => network.refuse(resolve(sim, *target)?, *on),
-            Self::Blackhole(target, on) => network.blackhole(resolve(sim, *target)?, *on),
-            Self::Reset(target) => network.reset(resolve(sim, *target)?),
-            Self::ResetAfter(target, bytes) => network.reset_after(resolve(sim, *target)?, *bytes),
+            Self::Refuse(target, on) => network.refuse(sim.member(*target)?, *on),
+            Self::Blackhole(target, on) => network.blackhole(sim.member(*target)?, *on),
+            Self::Reset(target) => network.reset(sim.member(*target)?),
+            Self::ResetAfter(target, bytes) => network.reset_after(sim.member(*target)?, *bytes),
             Self::Dns(Some(name), fault) => sim.dns().set_fault(name, *fault),
             Self::Dns(None, fault) => sim.dns().set_fault_of_all(*fault),
             Self::Srv { name, ttl, hosts } => sim.dns().set_srv(name, *ttl, hosts.clone()),
-            Self::Tls(target, fault) => sim.tls().set_fault(resolve(sim, *target)?, *fault),
-            Self::Certificate(target, change) => change.apply(sim, resolve(sim, *target)?),
+            Self::Tls(target, fault) => sim.tls().set_fault(sim.member(*target)?, *fault),
+            Self::Certificate(target, change) => change.apply(sim, sim.member(*target)?),
             Self::Proxy(address, fault) => sim.proxies().set_fault(address, *fault),
             Self::ResetProxy(address) => sim.proxies().reset(address),
             Self::Latency(latency) => network.set_latency(*latency),
@@ -164,16 +163,4 @@ fn dns_word(fault: Option<DnsFault>) -> String {
         Some(DnsFault::Silence) => "silent".to_owned(),
         Some(DnsFault::Flapping(period)) => format!("flap={}", seconds(period)),
     }
-}
-
-/// Returns the member to which `target` currently refers.
-fn resolve(sim: &Sim, target: Target) -> Result<MemberId, ActionError> {
-    let status = sim.status();
-    let found = match target {
-        Target::Member(id) => status.members.iter().find(|member| member.id == id),
-        Target::Primary => status.primary(),
-        Target::Secondary => status.with_role(Role::Secondary).next(),
-    };
-    let found = found.ok_or(ActionError::NoTarget(target))?;
-    Ok(found.id)
 }
