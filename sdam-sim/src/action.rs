@@ -8,7 +8,7 @@ use std::{fmt, time::Duration};
 pub use self::parse::ParseActionError;
 pub(crate) use self::{
     display::{Word, seconds},
-    parse::{parse_seconds, value},
+    parse::{parse_seconds, unexpected, value},
 };
 pub use crate::fail_command::{BadReply, FailCommand, Mode};
 use crate::{

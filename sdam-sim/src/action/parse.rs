@@ -2,8 +2,6 @@
 
 use std::{str::FromStr, time::Duration};
 
-use sdam_core::address::ServerAddress;
-
 use super::{Action, Edit, FailCommand, HorizonPolicy, Mode, Target};
 use crate::{
     MemberId,
@@ -13,7 +11,7 @@ use crate::{
 /// The error returned when an [`Action`] cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct ParseActionError(String);
+pub struct ParseActionError(pub(crate) String);
 
 impl Action {
     /// The syntax and meaning of every action, one per line.
@@ -201,8 +199,7 @@ impl<'a> Words<'a> {
 fn member_config(word: &str) -> Result<MemberConfig, ParseActionError> {
     let mut parts = word.split(';');
     let host = parts.next().unwrap_or_default();
-    let address = ServerAddress::parse(host).map_err(|_| unexpected("HOST", host))?;
-    let mut member = MemberConfig::new(address);
+    let mut member = MemberConfig::new(value("HOST", host)?);
     for part in parts {
         match part.split_once('=') {
             Some(("arbiter", text)) => member.arbiter = switch(text)?,
@@ -224,7 +221,7 @@ fn edit(word: &str) -> Result<Edit, ParseActionError> {
     })
 }
 
-fn unexpected(expected: &str, word: &str) -> ParseActionError {
+pub(crate) fn unexpected(expected: &str, word: &str) -> ParseActionError {
     ParseActionError(format!("`{word}` is not {expected}"))
 }
 

@@ -1,12 +1,10 @@
 //! Parses network faults from text.
 
-use std::{str::FromStr, time::Duration};
-
-use sdam_core::address::ServerAddress;
+use std::str::FromStr;
 
 use super::{CertificateChange, NetFault};
 use crate::{
-    action::{Target, parse_seconds, value},
+    action::{ParseActionError, parse_seconds, unexpected, value},
     runtime::{DnsFault, Latency, ProxyFault, TlsFault},
     scenario::error::ParseStepError,
 };
@@ -52,76 +50,76 @@ fn verbs() -> impl Iterator<Item = &'static str> {
     lines.filter_map(|line| line.strip_prefix("net ")?.split_whitespace().next())
 }
 
-fn read_fault(verb: &str, words: &[&str]) -> Result<NetFault, String> {
+fn read_fault(verb: &str, words: &[&str]) -> Result<NetFault, ParseActionError> {
     Ok(match (verb, words) {
-        ("refuse", [member]) => NetFault::Refuse(target(member)?, true),
-        ("refuse", [member, "off"]) => NetFault::Refuse(target(member)?, false),
-        ("blackhole", [member]) => NetFault::Blackhole(target(member)?, true),
-        ("blackhole", [member, "off"]) => NetFault::Blackhole(target(member)?, false),
-        ("reset", [member]) => NetFault::Reset(target(member)?),
-        ("reset_after", [member, "off"]) => NetFault::ResetAfter(target(member)?, None),
+        ("refuse", [member]) => NetFault::Refuse(member.parse()?, true),
+        ("refuse", [member, "off"]) => NetFault::Refuse(member.parse()?, false),
+        ("blackhole", [member]) => NetFault::Blackhole(member.parse()?, true),
+        ("blackhole", [member, "off"]) => NetFault::Blackhole(member.parse()?, false),
+        ("reset", [member]) => NetFault::Reset(member.parse()?),
+        ("reset_after", [member, "off"]) => NetFault::ResetAfter(member.parse()?, None),
         ("reset_after", [member, bytes]) => {
-            let bytes = value("BYTES", bytes).map_err(|error| error.to_string())?;
-            NetFault::ResetAfter(target(member)?, Some(bytes))
+            let bytes = value("BYTES", bytes)?;
+            NetFault::ResetAfter(member.parse()?, Some(bytes))
         }
         ("dns", [fault]) => NetFault::Dns(None, dns_fault(fault)?),
         ("dns", [name, fault]) => NetFault::Dns(Some((*name).into()), dns_fault(fault)?),
         ("srv", [name, ttl, hosts @ ..]) => NetFault::Srv {
             name: (*name).into(),
-            ttl: seconds(ttl)?,
-            hosts: hosts.iter().map(|word| host(word)).collect::<Result<_, _>>()?,
+            ttl: parse_seconds(ttl)?,
+            hosts: hosts.iter().map(|word| value("HOST", word)).collect::<Result<_, _>>()?,
         },
         ("tls", [member, fault]) => NetFault::Tls(
-            target(member)?,
+            member.parse()?,
             named(TlsFault::ALL, TlsFault::as_str, "stall, cut, plain or off", fault)?,
         ),
         ("certificate", [member, change]) => {
-            NetFault::Certificate(target(member)?, certificate_change(change)?)
+            NetFault::Certificate(member.parse()?, certificate_change(change)?)
         }
-        ("proxy", [address, "reset"]) => NetFault::ResetProxy(host(address)?),
+        ("proxy", [address, "reset"]) => NetFault::ResetProxy(value("HOST", address)?),
         ("proxy", [address, fault]) => NetFault::Proxy(
-            host(address)?,
+            value("HOST", address)?,
             named(ProxyFault::ALL, ProxyFault::as_str, "FAULT, reset or off", fault)?,
         ),
         ("latency", [min, spread, rest @ ..]) if matches!(rest, [] | ["chunked"]) => {
             NetFault::Latency(Latency {
-                min: seconds(min)?,
-                spread: seconds(spread)?,
+                min: parse_seconds(min)?,
+                spread: parse_seconds(spread)?,
                 chunked: !rest.is_empty(),
             })
         }
         ("heal", []) => NetFault::Heal,
         (verb, words) if verbs().any(|known| known == verb) => {
-            return Err(match words {
+            return Err(ParseActionError(match words {
                 [] => format!("`net {verb}` lacks its arguments"),
                 words => format!("`net {verb}` does not take `{}`", words.join(" ")),
-            });
+            }));
         }
-        _ => return Err(format!("`{verb}` is not a fault of the network")),
+        _ => return Err(unexpected("a fault of the network", verb)),
     })
 }
 
-fn dns_fault(word: &str) -> Result<Option<DnsFault>, String> {
+fn dns_fault(word: &str) -> Result<Option<DnsFault>, ParseActionError> {
     Ok(match word.split_once('=') {
         None if word == "off" => None,
         None if word == "nxdomain" => Some(DnsFault::NoSuchName),
         None if word == "servfail" => Some(DnsFault::ServerFailure),
         None if word == "silent" => Some(DnsFault::Silence),
-        Some(("flap", period)) => Some(DnsFault::Flapping(seconds(period)?)),
-        _ => match seconds(word) {
+        Some(("flap", period)) => Some(DnsFault::Flapping(parse_seconds(period)?)),
+        _ => match parse_seconds(word) {
             Ok(latency) => Some(DnsFault::Slow(latency)),
-            Err(_) => return Err(format!("`{word}` is not FAULT or off")),
+            Err(_) => return Err(unexpected("FAULT or off", word)),
         },
     })
 }
 
-fn certificate_change(word: &str) -> Result<CertificateChange, String> {
+fn certificate_change(word: &str) -> Result<CertificateChange, ParseActionError> {
     Ok(match word.split_once('=') {
         None if word == "expire" => CertificateChange::Expire,
         None if word == "renew" => CertificateChange::Renew,
         Some(("name", name)) => CertificateChange::Name(name.into()),
         Some(("issuer", authority)) => CertificateChange::Issuer(authority.into()),
-        _ => return Err(format!("`{word}` is not CHANGE")),
+        _ => return Err(unexpected("CHANGE", word)),
     })
 }
 
@@ -131,23 +129,7 @@ fn named<T: Copy>(
     name: fn(T) -> &'static str,
     expected: &str,
     word: &str,
-) -> Result<Option<T>, String> {
+) -> Result<Option<T>, ParseActionError> {
     let found = all.iter().copied().find(|fault| name(*fault) == word);
-    if found.is_some() || word == "off" {
-        Ok(found)
-    } else {
-        Err(format!("`{word}` is not {expected}"))
-    }
-}
-
-fn target(word: &str) -> Result<Target, String> {
-    word.parse::<Target>().map_err(|error| error.to_string())
-}
-
-fn seconds(word: &str) -> Result<Duration, String> {
-    parse_seconds(word).map_err(|error| error.to_string())
-}
-
-fn host(word: &str) -> Result<ServerAddress, String> {
-    ServerAddress::parse(word).map_err(|_| format!("`{word}` is not HOST"))
+    if found.is_some() || word == "off" { Ok(found) } else { Err(unexpected(expected, word)) }
 }
