@@ -2,7 +2,10 @@
 
 use bson::{Document, doc};
 
-use super::data::{argument, cursor, documents};
+use super::{
+    data::{argument, cursor, documents},
+    write::Statement,
+};
 use crate::{
     Deployment,
     reply::{BAD_VALUE, CommandResult, UNAUTHORIZED, refuse},
@@ -57,49 +60,43 @@ impl Deployment {
         operation: &Document,
         counts: &mut Counts,
     ) -> CommandResult {
-        let (name, limit) = match operation.keys().next().map(String::as_str) {
-            Some("insert") => ("insert", 1),
-            Some(name @ ("update" | "delete")) if flag(operation, "multi") => (name, usize::MAX),
-            Some(name @ ("update" | "delete")) => (name, 1),
-            _ => {
-                return refuse(BAD_VALUE, "an operation of unknown kind");
-            }
+        let name = operation.keys().next().map(String::as_str);
+        let Some(name @ ("insert" | "update" | "delete")) = name else {
+            return refuse(BAD_VALUE, "an operation of unknown kind");
         };
+        let limit = if flag(operation, "multi") { usize::MAX } else { 1 };
         let index = number(operation, name).and_then(|index| usize::try_from(index).ok());
         let namespace = index.and_then(|index| namespaces.get(index)?.get_str("ns").ok());
         let Some(namespace) = namespace else {
-            let reason = "BulkWrite ops entry has an invalid nsInfo index.";
-            return refuse(BAD_VALUE, reason);
+            return refuse(BAD_VALUE, "BulkWrite ops entry has an invalid nsInfo index.");
         };
-        let count = match name {
-            "insert" => {
-                let document = argument(operation, "document")?;
-                if let Err(error) = self.store.insert(namespace, document.clone()) {
-                    counts.errors += 1;
-                    let mut error = error.write_error();
-                    error.insert("n", 0);
-                    return Ok(error);
-                }
-                counts.inserted += 1;
-                1
-            }
+        let (statement, count) = match name {
+            "insert" => (Statement::Insert(argument(operation, "document")?), &mut counts.inserted),
             "update" if flag(operation, "upsert") => {
                 return refuse(BAD_VALUE, "upserts are not simulated here");
             }
             "update" => {
-                let (filter, change) =
-                    (argument(operation, "filter")?, argument(operation, "updateMods")?);
-                let matched = self.store.update(namespace, filter, change, limit)? as i32;
-                counts.matched += matched;
-                return Ok(doc! { "n": matched, "nModified": matched });
+                let filter = argument(operation, "filter")?;
+                let change = argument(operation, "updateMods")?;
+                let update = Statement::Update { filter, change, limit, upserts: false };
+                (update, &mut counts.matched)
             }
             _ => {
                 let filter = argument(operation, "filter")?;
-                let deleted = self.store.delete(namespace, filter, limit)? as i32;
-                counts.deleted += deleted;
-                deleted
+                (Statement::Delete { filter, limit }, &mut counts.deleted)
             }
         };
-        Ok(doc! { "n": count })
+        match self.run_statement(namespace, &statement) {
+            Err(error) if name == "insert" => {
+                counts.errors += 1;
+                let mut error = error.write_error();
+                error.insert("n", 0);
+                Ok(error)
+            }
+            result => {
+                *count += result.as_ref().map_or(0, |done| done.get_i32("n").unwrap_or_default());
+                result
+            }
+        }
     }
 }

@@ -35,7 +35,7 @@ pub(super) struct Write<'r> {
 }
 
 /// A single statement.
-enum Statement<'r> {
+pub(super) enum Statement<'r> {
     Insert(&'r Document),
     Update { filter: &'r Document, change: &'r Document, limit: usize, upserts: bool },
     Delete { filter: &'r Document, limit: usize },
@@ -157,7 +157,11 @@ impl Deployment {
         strike.map_or(Ok(done), |_| Err(hang_up()))
     }
 
-    fn run_statement(&mut self, namespace: &str, statement: &Statement<'_>) -> CommandResult {
+    pub(super) fn run_statement(
+        &mut self,
+        namespace: &str,
+        statement: &Statement<'_>,
+    ) -> CommandResult {
         match *statement {
             Statement::Insert(document) => {
                 self.store.insert(namespace, document.clone())?;
