@@ -45,30 +45,28 @@ impl Deployment {
                     );
                 }
                 self.step_down(member, period());
-                Ok(Document::new())
             }
             "replSetStepUp" => {
-                if self.can_run(member) && self.run_election(member) {
-                    Ok(Document::new())
-                } else {
-                    refuse(125, "Election failed.")
+                if !self.can_run(member) || !self.run_election(member) {
+                    return refuse(125, "Election failed.");
                 }
             }
             "replSetFreeze" => {
-                let refused =
-                    |_| CommandError::new(NOT_SECONDARY, "cannot freeze node when primary");
-                self.repl_set_freeze(member, period()).map_err(refused)?;
-                Ok(Document::new())
+                if self.repl_set_freeze(member, period()).is_err() {
+                    return refuse(NOT_SECONDARY, "cannot freeze node when primary");
+                }
             }
             "replSetMaintenance" => {
-                let refused = |_| CommandError::new(NOT_SECONDARY, "not secondary");
-                self.set_maintenance(member, flag(body, "replSetMaintenance")).map_err(refused)?;
-                Ok(Document::new())
+                if self.set_maintenance(member, flag(body, "replSetMaintenance")).is_err() {
+                    return refuse(NOT_SECONDARY, "not secondary");
+                }
             }
-            "replSetGetConfig" => match self.replica(member).and_then(|own| own.config.clone()) {
-                Some(config) => Ok(doc! { "config": config_document(&config) }),
-                None => refuse(94, "no replset config has been received"),
-            },
+            "replSetGetConfig" => {
+                return match self.replica(member).and_then(|own| own.config.as_ref()) {
+                    Some(config) => Ok(doc! { "config": config_document(config) }),
+                    None => refuse(94, "no replset config has been received"),
+                };
+            }
             "replSetReconfig" => {
                 let force = flag(body, "force");
                 if role != Role::Primary && !force {
@@ -78,15 +76,14 @@ impl Deployment {
                     );
                 }
                 let config = parse_config(body)?;
-                let refused = |error: crate::action::ActionError| {
-                    CommandError::new(NEW_CONFIG_INCOMPATIBLE, error.to_string())
-                };
-                self.reconfigure(config, force).map_err(refused)?;
-                Ok(Document::new())
+                if let Err(error) = self.reconfigure(config, force) {
+                    return refuse(NEW_CONFIG_INCOMPATIBLE, error.to_string());
+                }
             }
-            "replSetGetStatus" => Ok(self.set_status(member)),
-            _ => Err(super::command::not_found(request)),
+            "replSetGetStatus" => return Ok(self.set_status(member)),
+            _ => return Err(super::command::not_found(request)),
         }
+        Ok(Document::new())
     }
 
     fn set_status(&self, member: MemberId) -> Document {
