@@ -52,12 +52,9 @@ impl Oplog {
     /// have (rollback).
     pub(crate) fn follow(&mut self, source: &Self, until: Instant) {
         let seen = source.entries.iter().filter(|entry| entry.at <= until);
-        match seen.clone().next_back() {
-            Some(last) if last.time > self.last().time => {
-                self.entries = seen.copied().collect();
-            }
-            _ if self.last().time > source.last().time => self.entries = seen.copied().collect(),
-            _ => {}
+        let (newest, last) = (seen.clone().next_back(), self.last().time);
+        if newest.is_some_and(|newest| newest.time > last) || last > source.last().time {
+            self.entries = seen.copied().collect();
         }
     }
 }

@@ -153,17 +153,13 @@ impl fmt::Display for ServerVersion {
 }
 
 /// The error returned for an unknown release.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a version that can be simulated, which are {list}", list = series())]
 pub struct UnknownVersion(Box<str>);
 
-impl fmt::Display for UnknownVersion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` is not a version that can be simulated, which are", self.0)?;
-        ServerVersion::SERIES.iter().try_for_each(|v| write!(f, " {}.{}", v.major, v.minor))
-    }
+fn series() -> String {
+    ServerVersion::SERIES.map(|own| format!("{}.{}", own.major, own.minor)).join(" ")
 }
-
-impl std::error::Error for UnknownVersion {}
 
 impl FromStr for ServerVersion {
     type Err = UnknownVersion;

@@ -35,7 +35,7 @@ use crate::{
 const MAX_MESSAGE_SIZE: usize = 48_000_000;
 
 /// One client connection, as seen by its server.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Connection {
     /// `connectionId`.
     number: i32,
@@ -66,17 +66,7 @@ enum Task {
 
 impl Connection {
     pub(crate) fn new(number: i32) -> Self {
-        Self {
-            number,
-            inbound: Vec::new(),
-            held: Vec::new(),
-            task: Task::Idle,
-            hello_ok: false,
-            greeted: false,
-            app_name: None,
-            #[cfg(feature = "auth")]
-            sasl: sasl::Sasl::default(),
-        }
+        Self { number, ..Self::default() }
     }
 
     /// Takes one complete message from the received bytes.

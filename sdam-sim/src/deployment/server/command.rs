@@ -93,8 +93,7 @@ impl Deployment {
     fn set_parameter(&mut self, member: MemberId, body: &Document) -> CommandResult {
         let name = "externalClientBaseBackoffMS";
         let Some(millis) = number(body, name) else {
-            let message = "unrecognized parameter";
-            return refuse(INVALID_OPTIONS, message);
+            return refuse(INVALID_OPTIONS, "unrecognized parameter");
         };
         let process = &mut self.member_mut(member).process;
         let was = process.base_backoff.unwrap_or_default();

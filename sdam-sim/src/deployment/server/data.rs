@@ -173,8 +173,7 @@ impl Deployment {
             _ => false,
         };
         if !is_known("map", "emit(0, this.x + 1)") || !is_known("reduce", "acc + x") {
-            let reason = "these functions are not simulated";
-            return refuse(BAD_VALUE, reason);
+            return refuse(BAD_VALUE, "these functions are not simulated");
         }
         let found = self.store.find(namespace, &Document::new())?;
         let values = found.iter().filter_map(|found| number(found, "x"));

@@ -27,12 +27,10 @@ pub(super) fn check(version: ServerVersion, body: &Document) -> Result<(), Comma
     };
     let mode = mode(version, preference)?;
     if has_tags(preference)? && mode == ReadMode::Primary {
-        let message = "Only empty tags are allowed with primary read preference";
-        return refuse(BAD_VALUE, message);
+        return refuse(BAD_VALUE, "Only empty tags are allowed with primary read preference");
     }
     if is_limited(preference)? && mode == ReadMode::Primary {
-        let message = "maxStalenessSeconds can not be set for the primary mode";
-        return refuse(BAD_VALUE, message);
+        return refuse(BAD_VALUE, "maxStalenessSeconds can not be set for the primary mode");
     }
     Ok(())
 }
@@ -42,8 +40,7 @@ fn mode(version: ServerVersion, preference: &Document) -> Result<ReadMode, Comma
         Some(Bson::String(name)) => name,
         Some(other) => return Err(wrong_type("mode", "string", other)),
         None => {
-            let message = "Missing expected field \"mode\"";
-            return refuse(NO_SUCH_KEY, message);
+            return refuse(NO_SUCH_KEY, "Missing expected field \"mode\"");
         }
     };
     if let Some(mode) = ReadMode::parse(name).filter(|mode| mode.as_str() == name) {

@@ -105,8 +105,7 @@ impl Deployment {
 impl Sasl {
     fn proceed(&mut self, body: &Document) -> CommandResult {
         if number(body, "conversationId") != Some(CONVERSATION.into()) {
-            let text = "sasl: Mismatched conversation id";
-            return refuse(PROTOCOL_ERROR, text);
+            return refuse(PROTOCOL_ERROR, "sasl: Mismatched conversation id");
         }
         match self.state.take() {
             Some(State::Proof { conversation, skips_empty_exchange }) => {
@@ -122,10 +121,7 @@ impl Sasl {
                 self.is_authenticated = true;
                 Ok(reply(&[], true))
             }
-            None => {
-                let text = "No SASL session state found";
-                refuse(PROTOCOL_ERROR, text)
-            }
+            None => refuse(PROTOCOL_ERROR, "No SASL session state found"),
         }
     }
 }
