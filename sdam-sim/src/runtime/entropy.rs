@@ -14,10 +14,7 @@ impl Entropy for SimEntropy {
     fn fill(&self, bytes: &mut [u8]) {
         let mut rng = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for chunk in bytes.chunks_mut(8) {
-            let random = rng.next_u64().to_be_bytes();
-            for (byte, random) in chunk.iter_mut().zip(random) {
-                *byte = random;
-            }
+            chunk.copy_from_slice(&rng.next_u64().to_be_bytes()[..chunk.len()]);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The scheduler, which chooses among ready tasks with a seeded random number generator.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     future::Future,
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -21,14 +21,13 @@ pub(super) struct Queue(Mutex<Ready>);
 struct Ready {
     /// Task ids in the order in which they became ready, without duplicates.
     order: Vec<u64>,
-    queued: BTreeSet<u64>,
     rng: Rng,
     last_id: u64,
 }
 
 impl Queue {
     pub(super) fn new(rng: Rng) -> Self {
-        Self(Mutex::new(Ready { order: Vec::new(), queued: BTreeSet::new(), rng, last_id: 0 }))
+        Self(Mutex::new(Ready { order: Vec::new(), rng, last_id: 0 }))
     }
 
     /// Returns an id and a waker for the main future of `block_on`.
@@ -39,7 +38,7 @@ impl Queue {
 
     pub(super) fn wake(&self, task: u64) {
         let mut ready = self.lock();
-        if ready.queued.insert(task) {
+        if !ready.order.contains(&task) {
             ready.order.push(task);
         }
     }
@@ -52,9 +51,7 @@ impl Queue {
             return None;
         }
         let index = ready.rng.below(count) as usize;
-        let task = ready.order.remove(index);
-        ready.queued.remove(&task);
-        Some(task)
+        Some(ready.order.remove(index))
     }
 
     pub(super) fn is_empty(&self) -> bool {

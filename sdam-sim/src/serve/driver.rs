@@ -124,9 +124,8 @@ impl Driver {
             return Some(events.recv().unwrap_or(Event::Stop));
         };
         match events.recv_timeout(deadline.since(self.now())) {
-            Ok(event) => Some(event),
             Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => Some(Event::Stop),
+            event => Some(event.unwrap_or(Event::Stop)),
         }
     }
 
@@ -168,16 +167,9 @@ impl Driver {
             return Ok(());
         };
         let started = self.start_reader(connection, &stream);
-        match started {
-            Ok(reader) => {
-                self.sockets.insert(connection, Socket { stream, reader });
-                Ok(())
-            }
-            Err(error) => {
-                self.deployment.closed(connection);
-                Err(error)
-            }
-        }
+        let reader = started.inspect_err(|_| self.deployment.closed(connection))?;
+        self.sockets.insert(connection, Socket { stream, reader });
+        Ok(())
     }
 
     fn open(&mut self, id: ListenerId) -> Option<ConnectionId> {

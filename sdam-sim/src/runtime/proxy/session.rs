@@ -167,11 +167,9 @@ impl Session {
                 Err(Malformed) => Step::Refuse(Vec::new()),
             };
             let last = matches!(step, Step::Refuse(_) | Step::Connect(_));
-            if last {
-                self.stage = Stage::Silent;
-            }
             steps.push(step);
             if last {
+                self.stage = Stage::Silent;
                 return steps;
             }
         }
