@@ -204,33 +204,6 @@ pub struct File {
     pub json: Value,
 }
 
-/// The results of running a folder of test files.
-#[derive(Clone, Debug)]
-#[must_use = "a report may contain failures"]
-pub struct Report {
-    /// The folder that was run.
-    pub folder: Folder,
-    /// The number of files that passed.
-    pub passed: usize,
-    /// The failed files, each with the first difference.
-    pub failed: Vec<(String, String)>,
-}
-
-impl Report {
-    /// Returns whether every file passed.
-    pub fn is_success(&self) -> bool {
-        self.failed.is_empty()
-    }
-}
-
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let total = self.passed + self.failed.len();
-        write!(f, "{}: {} of {total} passed", self.folder.name(), self.passed)?;
-        self.failed.iter().try_for_each(|(name, difference)| write!(f, "\n  {name}: {difference}"))
-    }
-}
-
 impl Corpus {
     /// Opens the corpus at `root`: a clone of the specifications' repository, its `source` folder,
     /// a source distribution of PyMongo, or its `test` folder.
@@ -298,27 +271,6 @@ impl Corpus {
             Ok(file)
         });
         files.collect()
-    }
-
-    /// Runs `check` on every file of `folder`.
-    ///
-    /// # Errors
-    ///
-    /// The same as those of [`files`](Self::files). Failed checks are not errors, but part of the
-    /// report.
-    pub fn run(
-        &self,
-        folder: Folder,
-        check: impl Fn(&Value) -> Result<(), String>,
-    ) -> Result<Report, String> {
-        let mut report = Report { folder, passed: 0, failed: Vec::new() };
-        for file in self.files(folder)? {
-            match check(&file.json) {
-                Ok(()) => report.passed += 1,
-                Err(difference) => report.failed.push((file.name, difference)),
-            }
-        }
-        Ok(report)
     }
 
     fn place(&self, folder: Folder) -> Place {
