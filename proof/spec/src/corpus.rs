@@ -18,19 +18,12 @@ pub struct Folder {
     only: Option<&'static [&'static str]>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
-    path: &'static str,
-    files: usize,
-}
+/// A path and the required number of files below it.
+type Place = (&'static str, usize);
 
 impl Folder {
-    const fn new(specifications: (&'static str, usize), pymongo: (&'static str, usize)) -> Self {
-        Self {
-            specifications: Place { path: specifications.0, files: specifications.1 },
-            pymongo: Place { path: pymongo.0, files: pymongo.1 },
-            only: None,
-        }
+    const fn new(specifications: Place, pymongo: Place) -> Self {
+        Self { specifications, pymongo, only: None }
     }
 
     const fn only(mut self, names: &'static [&'static str]) -> Self {
@@ -40,7 +33,7 @@ impl Folder {
 
     /// Returns the folder's path in the specifications' repository, which reports use as its name.
     pub const fn name(&self) -> &'static str {
-        self.specifications.path
+        self.specifications.0
     }
 }
 
@@ -253,7 +246,7 @@ impl Corpus {
             paths.retain(|path| !is_of_refused_option(path));
         }
         paths.sort();
-        let expected = self.place(folder).files;
+        let (_, expected) = self.place(folder);
         if paths.len() != expected {
             return Err(format!(
                 "{} has {} test files, but should have {expected}: the corpus is incomplete or of \
@@ -281,7 +274,7 @@ impl Corpus {
     }
 
     fn path(&self, folder: Folder) -> PathBuf {
-        self.root.join(self.place(folder).path)
+        self.root.join(self.place(folder).0)
     }
 }
 
