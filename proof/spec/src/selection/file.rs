@@ -15,7 +15,10 @@ use sdam_core::{
     topology::{TopologyDescription, TopologyType},
 };
 use sdam_select::criteria::Criteria;
-use serde::{Deserialize, de::IgnoredAny};
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error as _, IgnoredAny},
+};
 use serde_json::Value;
 
 use crate::fields::{Integer, Preference, Tags, read};
@@ -258,7 +261,7 @@ struct ServerFields {
     max_wire_version: Option<i32>,
     #[serde(default)]
     tags: Tags,
-    #[serde(rename = "type", with = "ServerTypeName")]
+    #[serde(rename = "type", deserialize_with = "server_type")]
     kind: ServerType,
 }
 
@@ -295,22 +298,9 @@ fn addresses<C: FromIterator<ServerAddress>>(servers: Vec<ServerFields>) -> C {
     servers.into_iter().map(|server| server.address).collect()
 }
 
-#[derive(Deserialize)]
-#[serde(remote = "ServerType")]
-enum ServerTypeName {
-    LoadBalancer,
-    Mongos,
-    PossiblePrimary,
-    #[serde(rename = "RSArbiter")]
-    RsArbiter,
-    #[serde(rename = "RSGhost")]
-    RsGhost,
-    #[serde(rename = "RSOther")]
-    RsOther,
-    #[serde(rename = "RSPrimary")]
-    RsPrimary,
-    #[serde(rename = "RSSecondary")]
-    RsSecondary,
-    Standalone,
-    Unknown,
+/// Reads the name of a server's type.
+fn server_type<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ServerType, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    let found = ServerType::ALL.iter().find(|own| own.as_str() == name);
+    found.copied().ok_or_else(|| D::Error::custom(format!("{name} is not a server type")))
 }
