@@ -1,6 +1,6 @@
 //! Reads test files, and defines the types of fields that several formats have in common.
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use bson::Bson;
 use sdam_core::read_preference::{ReadMode, ReadPreference, TagSet};
@@ -17,7 +17,7 @@ pub fn read<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
 }
 
 /// An integer, written plainly or as `$numberLong` or `$numberInt`.
-#[derive(Clone, Copy, Deserialize, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 #[serde(try_from = "Bson")]
 pub struct Integer(pub i64);
 
@@ -30,12 +30,6 @@ impl TryFrom<Bson> for Integer {
             Bson::Int64(number) => Ok(Self(number)),
             other => Err(format!("{other} is not an integer")),
         }
-    }
-}
-
-impl fmt::Debug for Integer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
     }
 }
 
