@@ -1,11 +1,10 @@
 //! The topology that owns the pool under test. The test controls it.
 
-use std::{future, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use futures::FutureExt;
 use sdam::{Topology, TopologyBuilder};
 use sdam_core::{
-    address::ServerAddress,
     error::{Error, ErrorKind, Stage},
     event::{Event, EventKind, EventName, Publish},
     ids::{ObjectId, ServerId},
@@ -16,9 +15,8 @@ use sdam_core::{
 };
 use sdam_events::{channel::ChannelSink, sink::EventSink};
 use sdam_pool::{Pool, Pools};
+use sdam_testkit::{ManualClock, Server, Servers};
 use sdam_transport::{
-    async_trait,
-    connect::{Connection, Transport},
     pool::{PoolContext, PoolFactory, PoolHandle},
     runtime::{Backend, Runtime},
     spawn::Task,
@@ -34,21 +32,6 @@ pub(super) struct Owner {
     topology: Topology<TestPool>,
     server: ServerId,
     pool: Pool,
-}
-
-/// A transport with which monitors never connect.
-#[derive(Debug)]
-struct Unreachable;
-
-#[async_trait]
-impl Transport for Unreachable {
-    async fn connect(
-        &self,
-        _: &ServerAddress,
-        _: Option<Instant>,
-    ) -> Result<Box<dyn Connection>, Error> {
-        future::pending().await
-    }
 }
 
 /// Receives the events of a pool, including those after its topology was closed.
@@ -131,7 +114,9 @@ impl Owner {
         let pools = Pools::new(&options).map_err(|error| error.to_string())?;
         let backend = runtime.backend.clone();
         let mut runtime = runtime.clone();
-        runtime.backend.transport = Arc::new(Unreachable);
+        // Monitors never connect.
+        let unreachable = Servers::new(ManualClock::default(), Server::silent());
+        runtime.backend.transport = Arc::new(unreachable.holding_connections());
         let topology = TopologyBuilder::new(options.with_connect_timeout(None))
             .metadata(client_metadata()?)
             .pools(TestPools { pools, backend, log: Arc::new(Log(sink)) })
