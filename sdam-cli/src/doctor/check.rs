@@ -1,69 +1,31 @@
 //! The checks, in the order in which they are made and shown.
 
-/// A check: a question that the doctor answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Check {
-    Uri,
-    DnsSrv,
-    DnsAddr,
-    Tcp,
-    TlsHandshake,
-    TlsVerify,
-    Hello,
-    TopoKind,
-    TopoMembers,
-    TopoPrimary,
-    Clock,
-    Lag,
-    Rtt,
-    Auth,
-    Select,
-    Write,
+use sdam_core::names;
+
+names! {
+    /// A check: a question that the doctor answers. Its name is stable.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub(super) enum Check {
+        Uri = "uri",
+        DnsSrv = "dns.srv",
+        DnsAddr = "dns.addr",
+        Tcp = "tcp",
+        TlsHandshake = "tls.handshake",
+        TlsVerify = "tls.verify",
+        Hello = "hello",
+        TopoKind = "topo.kind",
+        TopoMembers = "topo.members",
+        TopoPrimary = "topo.primary",
+        Clock = "clock",
+        Lag = "lag",
+        Rtt = "rtt",
+        Auth = "auth",
+        Select = "select",
+        Write = "write",
+    }
 }
 
 impl Check {
-    /// All checks.
-    pub(super) const ALL: [Self; 16] = [
-        Self::Uri,
-        Self::DnsSrv,
-        Self::DnsAddr,
-        Self::Tcp,
-        Self::TlsHandshake,
-        Self::TlsVerify,
-        Self::Hello,
-        Self::TopoKind,
-        Self::TopoMembers,
-        Self::TopoPrimary,
-        Self::Clock,
-        Self::Lag,
-        Self::Rtt,
-        Self::Auth,
-        Self::Select,
-        Self::Write,
-    ];
-
-    /// Returns the id, which is stable.
-    pub(super) const fn id(self) -> &'static str {
-        match self {
-            Self::Uri => "uri",
-            Self::DnsSrv => "dns.srv",
-            Self::DnsAddr => "dns.addr",
-            Self::Tcp => "tcp",
-            Self::TlsHandshake => "tls.handshake",
-            Self::TlsVerify => "tls.verify",
-            Self::Hello => "hello",
-            Self::TopoKind => "topo.kind",
-            Self::TopoMembers => "topo.members",
-            Self::TopoPrimary => "topo.primary",
-            Self::Clock => "clock",
-            Self::Lag => "lag",
-            Self::Rtt => "rtt",
-            Self::Auth => "auth",
-            Self::Select => "select",
-            Self::Write => "write",
-        }
-    }
-
     /// Returns the question that the check answers, in one line.
     pub(super) const fn question(self) -> &'static str {
         match self {
@@ -88,7 +50,7 @@ impl Check {
 
     /// Returns the check with this id.
     pub(super) fn of(id: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|check| check.id() == id);
+        let found = Self::ALL.iter().copied().find(|check| check.as_str() == id);
         found.ok_or_else(|| "there is no such check; --list shows all".to_owned())
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use sdam_core::names;
 use serde_json::Value;
 
 use super::{
@@ -15,33 +16,18 @@ const MAX_LISTED: usize = 32;
 /// The maximum length of a string of evidence, in characters.
 const MAX_LENGTH: usize = 1_000;
 
-/// The severity of a finding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Status {
-    Ok,
-    Info,
-    /// Skipped, because an earlier check of the same host failed.
-    Skip,
-    Warn,
-    Fail,
-    /// The check could not be made.
-    Error,
-}
-
-impl Status {
-    /// All statuses.
-    pub(super) const ALL: [Self; 6] =
-        [Self::Ok, Self::Info, Self::Warn, Self::Fail, Self::Skip, Self::Error];
-
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Info => "info",
-            Self::Skip => "skip",
-            Self::Warn => "warn",
-            Self::Fail => "fail",
-            Self::Error => "error",
-        }
+names! {
+    /// The severity of a finding.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub(super) enum Status {
+        Ok = "ok",
+        Info = "info",
+        /// Skipped, because an earlier check of the same host failed.
+        Skip = "skip",
+        Warn = "warn",
+        Fail = "fail",
+        /// The check could not be made.
+        Error = "error",
     }
 }
 
@@ -89,6 +75,19 @@ impl Finding {
         self
     }
 
+    /// Creates the finding that a check found no problem.
+    pub(super) fn ok(check: Check, title: impl Into<String>) -> Self {
+        Self::new(check, Status::Ok, title)
+    }
+
+    pub(super) fn warn(check: Check, title: impl Into<String>) -> Self {
+        Self::new(check, Status::Warn, title)
+    }
+
+    pub(super) fn fail(check: Check, title: impl Into<String>) -> Self {
+        Self::new(check, Status::Fail, title)
+    }
+
     /// Adds evidence. Truncates long lists and strings, because servers determine their length.
     pub(super) fn evidence(mut self, name: &'static str, value: impl Into<Value>) -> Self {
         self.evidence.push((name, cut(value.into())));
@@ -113,8 +112,8 @@ impl Finding {
     /// Returns the id of the check and its subject.
     pub(super) fn name(&self) -> String {
         match &self.subject {
-            Some(subject) => format!("{} {subject}", self.check.id()),
-            None => self.check.id().to_owned(),
+            Some(subject) => format!("{} {subject}", self.check),
+            None => self.check.to_string(),
         }
     }
 
@@ -208,7 +207,7 @@ mod tests {
 
     #[test]
     fn long_lists_and_texts_are_cut() {
-        let finding = Finding::new(Check::TlsVerify, Status::Ok, "")
+        let finding = Finding::ok(Check::TlsVerify, "")
             .evidence("names", vec!["a".repeat(5_000); 1_000])
             .evidence("error", "\u{e9}".repeat(5_000));
         let names = finding.evidence[0].1.as_array().unwrap();

@@ -105,7 +105,7 @@ fn login(login: &Login, credential: &Credential) -> Finding {
 /// Returns the finding that the server requires a login, although there are no credentials.
 fn demanded(login: &Login) -> Finding {
     let server = &login.server;
-    Finding::new(Check::Auth, Status::Fail, "the server demands a login, and there is no user")
+    Finding::fail(Check::Auth, "the server demands a login, and there is no user")
         .about(server)
         .took(login.took)
         .remedy(format!(
@@ -176,8 +176,8 @@ fn written(canary: &Canary, blocked_by: Option<String>) -> Finding {
     let collection = &canary.collection;
     let (step, error) = match &canary.outcome {
         Ok(()) => {
-            let title = "a majority has acknowledged a write";
-            let finding = Finding::new(Check::Write, Status::Ok, title).about(collection);
+            let finding =
+                Finding::ok(Check::Write, "a majority has acknowledged a write").about(collection);
             return finding.took(canary.took);
         }
         Err(failed) => failed,

@@ -24,14 +24,14 @@ const COLUMNS: [(&str, &[Check]); 4] = [
 pub(super) fn list() -> String {
     let mut text = String::new();
     for check in Check::ALL {
-        let _ = writeln!(text, "{:14} {}", check.id(), check.question());
+        let _ = writeln!(text, "{check:14} {}", check.question());
     }
     text
 }
 
 /// Returns the output of `--explain`.
 pub(super) fn explanation(check: Check) -> String {
-    let mut text = format!("{}: {}\n", check.id(), check.question());
+    let mut text = format!("{check}: {}\n", check.question());
     for paragraph in check.explanation() {
         let _ = write!(text, "\n{}\n", wrap(paragraph, 0).join("\n"));
     }
@@ -58,7 +58,7 @@ pub(super) fn text(
         let _ = writeln!(text, "{}", palette.paint(tone, line));
     }
     if let Some(first) = first_problem(findings) {
-        let hint = format!("`sdam doctor --explain {}` says more.", first.check.id());
+        let hint = format!("`sdam doctor --explain {}` says more.", first.check);
         let _ = writeln!(text, "{}", palette.paint(Tone::Faint, hint));
     }
     text
@@ -114,11 +114,8 @@ fn matrix(palette: Palette, findings: &[Finding], seen: &Observation) -> String 
     let head = format!("{:width$}  {head} rtt", "");
     let _ = writeln!(text, "{}", palette.paint(Tone::Faint, head));
     for host in &seen.hosts {
-        let _ = write!(
-            text,
-            "{}  ",
-            palette.paint(Tone::Strong, format!("{:width$}", host.address.as_str()))
-        );
+        let address = format!("{:width$}", host.address.as_str());
+        let _ = write!(text, "{}  ", palette.paint(Tone::Strong, address));
         let own = |checks: &[Check]| {
             let about = findings.iter().filter(|finding| {
                 finding.subject.as_deref() == Some(host.address.as_str())
@@ -181,11 +178,11 @@ fn block(text: &mut String, palette: Palette, finding: &Finding) {
 /// Returns the word for a status, padded to five columns, and its tone.
 fn mark(status: Status) -> (Tone, String) {
     let (tone, word) = match status {
-        Status::Ok => (Tone::Good, status.name().to_owned()),
-        Status::Info | Status::Skip => (Tone::Faint, status.name().to_owned()),
-        Status::Warn => (Tone::Doubtful, status.name().to_owned()),
-        Status::Fail => (Tone::Bad, "FAIL".to_owned()),
-        Status::Error => (Tone::Bad, "ERR".to_owned()),
+        Status::Ok => (Tone::Good, status.as_str()),
+        Status::Info | Status::Skip => (Tone::Faint, status.as_str()),
+        Status::Warn => (Tone::Doubtful, status.as_str()),
+        Status::Fail => (Tone::Bad, "FAIL"),
+        Status::Error => (Tone::Bad, "ERR"),
     };
     (tone, format!("{word:5}"))
 }
@@ -194,12 +191,8 @@ fn labelled(text: &mut String, palette: Palette, label: &str, words: &str) {
     let mut label = format!("     {label:9} ");
     let indent = columns(&label);
     for line in wrap(words, indent) {
-        let _ = writeln!(
-            text,
-            "{}{}",
-            palette.paint(Tone::Faint, &label),
-            palette.paint(Tone::Normal, line)
-        );
+        let line = palette.paint(Tone::Normal, line);
+        let _ = writeln!(text, "{}{line}", palette.paint(Tone::Faint, &label));
         label = " ".repeat(indent);
     }
 }
@@ -207,22 +200,21 @@ fn labelled(text: &mut String, palette: Palette, label: &str, words: &str) {
 /// Formats one JSON document, `sdam.doctor/1`.
 pub(super) fn json(target: &str, is_simulated: bool, findings: &[Finding]) -> String {
     let (accepted, counting): (Vec<_>, Vec<_>) = findings.iter().partition(|own| own.suppressed);
-    let mut summary: Map<_, _> = Status::ALL
-        .iter()
-        .map(|status| {
-            let count = counting.iter().filter(|own| own.status == *status).count();
-            (status.name().to_owned(), count.into())
-        })
-        .collect();
+    let statuses =
+        [Status::Ok, Status::Info, Status::Warn, Status::Fail, Status::Skip, Status::Error];
+    let mut summary = Map::from_iter(statuses.map(|status| {
+        let count = counting.iter().filter(|own| own.status == status).count();
+        (status.to_string(), count.into())
+    }));
     summary.insert("suppressed".to_owned(), accepted.len().into());
     let checks = findings.iter().map(|finding| {
         let evidence = finding.evidence.iter();
         let evidence: Map<_, _> =
             evidence.map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
         json!({
-            "id": finding.check.id(),
+            "id": finding.check.as_str(),
             "subject": finding.subject,
-            "status": finding.status.name(),
+            "status": finding.status.as_str(),
             "suppressed": finding.suppressed,
             "title": finding.title,
             "evidence": evidence,
@@ -237,7 +229,7 @@ pub(super) fn json(target: &str, is_simulated: bool, findings: &[Finding]) -> St
         "tool": env!("CARGO_PKG_VERSION"),
         "target": target,
         "simulated": is_simulated,
-        "verdict": verdict(findings).name(),
+        "verdict": verdict(findings).as_str(),
         "summary": summary,
         "checks": checks.collect::<Vec<_>>(),
     });

@@ -41,7 +41,7 @@ pub(super) fn of(host: &Host, options: &Options) -> Vec<Finding> {
         if let Some(by) = &host.named_by {
             finding = member(finding, by.as_str());
         }
-        let name = Some(format!("{} {}", finding.check.id(), host.address));
+        let name = Some(format!("{} {}", finding.check, host.address));
         findings.push(finding);
         let steps = [Check::Tcp, Check::TlsHandshake, Check::TlsVerify, Check::Hello];
         let is_tls = |check| matches!(check, Check::TlsHandshake | Check::TlsVerify);
@@ -66,11 +66,11 @@ fn look_up(host: &Host) -> Option<Finding> {
     let place = host.place.as_ref().unwrap_or(&host.address);
     let is_local = found.addresses.iter().all(|address| address.ip().is_loopback());
     let finding = if is_local && !place.host().starts_with("localhost") {
-        Finding::new(Check::DnsAddr, Status::Warn, "the name leads to this machine itself")
+        Finding::warn(Check::DnsAddr, "the name leads to this machine itself")
             .cause("an entry of /etc/hosts, or a name server that blocks the name")
             .remedy("look the name up elsewhere, and correct the entry")
     } else {
-        Finding::new(Check::DnsAddr, Status::Ok, counted(addresses.len(), "address", "addresses"))
+        Finding::ok(Check::DnsAddr, counted(addresses.len(), "address", "addresses"))
     };
     Some(finding.evidence("addresses", addresses).took(found.took))
 }
@@ -82,7 +82,7 @@ fn dials(host: &Host) -> Option<Finding> {
     let lost = host.dials.iter().filter(|dial| dial.outcome != Reached::Yes);
     let lost: Vec<_> = lost.map(|dial| dial.to.to_string()).collect();
     let finding = if lost.is_empty() {
-        Finding::new(Check::Tcp, Status::Ok, "every address accepts connections")
+        Finding::ok(Check::Tcp, "every address accepts connections")
     } else {
         let title =
             format!("{} does not accept connections, but another address does", lost.join(", "));
@@ -110,21 +110,19 @@ fn attempts(host: &Host) -> Vec<Value> {
 }
 
 fn session(session: &TlsSession) -> [Finding; 2] {
-    let handshake = Finding::new(Check::TlsHandshake, Status::Ok, session.protocol.clone())
+    let handshake = Finding::ok(Check::TlsHandshake, session.protocol.clone())
         .evidence("protocol", session.protocol.clone())
         .evidence("cipher", session.cipher.clone());
     let days = session.not_after.map(|end| (end - session.now) / 86_400);
     let verify = match days {
         Some(days) if days < EXPIRES_SOON => {
-            let title = format!("the certificate expires in {days} days");
-            Finding::new(Check::TlsVerify, Status::Warn, title)
+            Finding::warn(Check::TlsVerify, format!("the certificate expires in {days} days"))
                 .remedy("renew the certificate, and let the server load it (rotateCertificates)")
         }
         Some(days) => {
-            let title = format!("the certificate is valid for {days} more days");
-            Finding::new(Check::TlsVerify, Status::Ok, title)
+            Finding::ok(Check::TlsVerify, format!("the certificate is valid for {days} more days"))
         }
-        None => Finding::new(Check::TlsVerify, Status::Ok, "the certificate is accepted"),
+        None => Finding::ok(Check::TlsVerify, "the certificate is accepted"),
     };
     let verify = verify.evidence("names", session.names.clone());
     [handshake, verify.evidence("days", days)]
@@ -133,24 +131,19 @@ fn session(session: &TlsSession) -> [Finding; 2] {
 fn hello(greeting: &Greeting, options: &Options) -> Finding {
     let hello = &greeting.hello;
     let (own, wanted) = (hello.wire_versions, options.wire_versions);
-    let finding = if own.min > wanted.max || own.max < wanted.min {
+    let finding = if hello.server_type == ServerType::RsGhost {
+        Finding::fail(Check::Hello, "the server was started for a set, but belongs to none")
+            .cause("the set was not initiated yet, or the server was removed from it")
+            .remedy("run rs.initiate() if the set is new, or rs.add() at its primary")
+    } else if own.min > wanted.max || own.max < wanted.min {
         let title = format!(
             "the server speaks wire versions {} to {}, this client {} to {}",
             own.min, own.max, wanted.min, wanted.max
         );
-        Finding::new(Check::Hello, Status::Fail, title)
+        Finding::fail(Check::Hello, title)
             .remedy("update the older of the two: the server, or the driver")
     } else {
-        let title = format!("{}, {}", hello.server_type, release(own));
-        Finding::new(Check::Hello, Status::Ok, title)
-    };
-    let finding = if hello.server_type == ServerType::RsGhost {
-        let title = "the server was started for a set, but belongs to none";
-        Finding::new(Check::Hello, Status::Fail, title)
-            .cause("the set was not initiated yet, or the server was removed from it")
-            .remedy("run rs.initiate() if the set is new, or rs.add() at its primary")
-    } else {
-        finding
+        Finding::ok(Check::Hello, format!("{}, {}", hello.server_type, release(own)))
     };
     let first = greeting.round_trips.first().copied();
     finding
@@ -199,13 +192,12 @@ fn failure(host: &Host, error: &Error) -> Finding {
             Finding::new(Check::Hello, Status::Error, "the check itself has failed")
                 .remedy("report this as a bug of sdam, with the connection string without password")
         }
-        Stage::Dns => Finding::new(Check::DnsAddr, Status::Fail, "the name cannot be looked up")
-            .remedy(Obstacle::SPELLING),
-        Stage::Connect => unreachable(host),
-        Stage::Proxy => {
-            Finding::new(Check::Tcp, Status::Fail, "there is no connection through the proxy")
-                .remedy(Obstacle::PROXY)
+        Stage::Dns => {
+            Finding::fail(Check::DnsAddr, "the name cannot be looked up").remedy(Obstacle::SPELLING)
         }
+        Stage::Connect => unreachable(host),
+        Stage::Proxy => Finding::fail(Check::Tcp, "there is no connection through the proxy")
+            .remedy(Obstacle::PROXY),
         Stage::Tls => tls(host, error),
         _ => no_hello(host, error),
     };
@@ -231,12 +223,12 @@ fn unreachable(host: &Host) -> Finding {
     }
     let all = |outcome| host.dials.iter().any(|dial| dial.outcome == outcome);
     let finding = if all(Reached::Refused) {
-        Finding::new(Check::Tcp, Status::Fail, "the host refuses the connection")
+        Finding::fail(Check::Tcp, "the host refuses the connection")
             .cause("the host is up, but no server listens at this port")
             .remedy("start the server, or correct the port; check net.port and net.bindIp")
     } else if all(Reached::Silent) || host.dials.is_empty() {
         let place = host.place.as_ref().unwrap_or(&host.address);
-        Finding::new(Check::Tcp, Status::Fail, "the host does not answer")
+        Finding::fail(Check::Tcp, "the host does not answer")
             .cause("a firewall or an allow list drops the packets")
             .cause("the host is down, or farther away than the limit of time")
             .remedy(format!(
@@ -244,7 +236,7 @@ fn unreachable(host: &Host) -> Finding {
                  machine to its allow list; or give it more time (--timeout 2)"
             ))
     } else {
-        Finding::new(Check::Tcp, Status::Fail, "the host cannot be reached")
+        Finding::fail(Check::Tcp, "the host cannot be reached")
             .remedy("check the network and the routes of this machine")
     };
     finding.evidence("addresses", attempts(host))
@@ -257,14 +249,10 @@ fn tls(host: &Host, error: &Error) -> Finding {
     // suffice.
     let spoke_tls = !matches!(reason, None | Some(Reason::PlainText | Reason::Other));
     if host.is_reverse && !spoke_tls {
-        return Finding::new(
-            Check::TlsHandshake,
-            Status::Fail,
-            "the server does not use TLS at this port",
-        )
-        .remedy("connect to its TLS port, or remove tls=true if plain text is acceptable");
+        return Finding::fail(Check::TlsHandshake, "the server does not use TLS at this port")
+            .remedy("connect to its TLS port, or remove tls=true if plain text is acceptable");
     }
-    let verify = |title: &str| Finding::new(Check::TlsVerify, Status::Fail, title);
+    let verify = |title: &str| Finding::fail(Check::TlsVerify, title);
     let finding = match reason {
         Some(Reason::Expired) => verify("the certificate has expired")
             .remedy("renew the certificate, or correct the clock of this machine"),
@@ -282,13 +270,12 @@ fn tls(host: &Host, error: &Error) -> Finding {
         Some(Reason::Revoked) => verify("the certificate has been revoked").remedy("replace it"),
         Some(Reason::Certificate) => verify("the certificate is not acceptable")
             .remedy("issue it again for servers (extendedKeyUsage serverAuth)"),
-        Some(Reason::ClientCertificate) => Finding::new(
+        Some(Reason::ClientCertificate) => Finding::fail(
             Check::TlsHandshake,
-            Status::Fail,
             "the server wants a certificate of the client, or rejects the one it got",
         )
         .remedy(CLIENT_CERTIFICATE),
-        _ => Finding::new(Check::TlsHandshake, Status::Fail, "TLS cannot be negotiated")
+        _ => Finding::fail(Check::TlsHandshake, "TLS cannot be negotiated")
             .cause("the server does not use TLS at this port")
             .cause("an allow list ends the connection, as hosting services do")
             .cause("client and server have no version or cipher suite in common")
@@ -305,42 +292,42 @@ const CLIENT_CERTIFICATE: &str =
     "set tlsCertificateKeyFile to a certificate that the servers' authority has issued";
 
 fn no_hello(host: &Host, error: &Error) -> Finding {
-    let finding = |title: String| Finding::new(Check::Hello, Status::Fail, title);
     let wire = error.source_as::<WireError>();
     if let Some(first) = wire.and_then(first_letters) {
-        return finding(format!("this is not MongoDB: the answer begins with {first:?}"))
+        let title = format!("this is not MongoDB: the answer begins with {first:?}");
+        return Finding::fail(Check::Hello, title)
             .remedy("correct the port: another service listens there");
     }
     if host.is_reverse {
-        return finding("the server expects TLS".to_owned()).remedy(
+        return Finding::fail(Check::Hello, "the server expects TLS").remedy(
             "add tls=true to the connection string, and tlsCAFile if its authority is private",
         );
     }
     match error.kind() {
         ErrorKind::Timeout => {
-            finding("the server accepts connections but does not answer".to_owned())
+            Finding::fail(Check::Hello, "the server accepts connections but does not answer")
                 .cause("the server hangs or is overloaded, or is stopped in a debugger")
                 .cause("something else listens there, such as a proxy without a server behind it")
                 .remedy("look at the server and its log; or give it more time (--timeout 2)")
         }
         // With TLS 1.3, a server rejects the client's certificate after the handshake.
         ErrorKind::Network if host.session.is_some() => {
-            finding("the server ends the connection after the TLS handshake".to_owned())
+            Finding::fail(Check::Hello, "the server ends the connection after the TLS handshake")
                 .cause("it requires a certificate of the client, or rejects the one it got")
                 .cause("it has too many connections, or is shutting down")
                 .remedy(CLIENT_CERTIFICATE)
                 .remedy("look at the log of the server")
         }
         ErrorKind::Network => {
-            finding("the server closes the connection without an answer".to_owned())
+            Finding::fail(Check::Hello, "the server closes the connection without an answer")
                 .cause("it requires TLS, or a certificate of the client")
                 .cause("it is too old, or has too many connections")
                 .cause("it is no MongoDB server")
                 .remedy("add tls=true if the deployment uses TLS; look at the log of the server")
         }
-        ErrorKind::Protocol => finding("this is not MongoDB".to_owned())
+        ErrorKind::Protocol => Finding::fail(Check::Hello, "this is not MongoDB")
             .remedy("correct the port: another service listens there"),
-        _ => finding(format!("the server refuses hello: {}", error.message()))
+        _ => Finding::fail(Check::Hello, format!("the server refuses hello: {}", error.message()))
             .remedy("look at the log of the server"),
     }
 }

@@ -25,8 +25,7 @@ pub(super) fn of(seen: &Observation, deployment: &Deployment, options: &Options)
     } else if findings.is_empty() && seen.hosts.iter().any(|host| host.greeting.is_some()) {
         let title = deployment.topology.topology_type().to_string();
         let set = deployment.topology.set_name();
-        let finding = Finding::new(Check::TopoKind, Status::Ok, title);
-        findings.push(finding.evidence("setName", set));
+        findings.push(Finding::ok(Check::TopoKind, title).evidence("setName", set));
     }
     let others = hellos.iter().filter(|(_, hello)| hello.server_type == ServerType::RsOther);
     findings.extend(others.map(|(host, _)| without_data(host)));
@@ -71,9 +70,8 @@ fn several_sets(hellos: &[(&Host, &Hello)]) -> Option<Finding> {
     }
     let (name, seeds) = sets.first_key_value().filter(|_| sets.len() > 1)?;
     let each = sets.iter().map(|(set, seeds)| format!("{set}: {}", seeds.join(", ")));
-    let title = format!("the seeds are members of {} sets", sets.len());
     Some(
-        Finding::new(Check::TopoKind, Status::Fail, title)
+        Finding::fail(Check::TopoKind, format!("the seeds are members of {} sets", sets.len()))
             .about(seeds.first()?)
             .evidence("sets", each.collect::<Vec<_>>())
             .remedy(format!(
@@ -87,7 +85,7 @@ fn several_sets(hellos: &[(&Host, &Hello)]) -> Option<Finding> {
 fn kind(diagnosis: &Diagnosis) -> Option<Finding> {
     let found = match diagnosis {
         Diagnosis::Departed(departure) if departure.reason.is_mistake() => {
-            let finding = Finding::new(Check::TopoKind, Status::Fail, diagnosis.to_string());
+            let finding = Finding::fail(Check::TopoKind, diagnosis.to_string());
             let finding = finding.about(&departure.address);
             match &departure.reason {
                 DepartureReason::WrongSetName { found: Some(found), wanted } => {
@@ -101,11 +99,10 @@ fn kind(diagnosis: &Diagnosis) -> Option<Finding> {
         Diagnosis::Departed(departure)
             if matches!(departure.reason, DepartureReason::NotListed { .. }) =>
         {
-            Finding::new(Check::TopoKind, Status::Warn, diagnosis.to_string())
-                .about(&departure.address)
+            Finding::warn(Check::TopoKind, diagnosis.to_string()).about(&departure.address)
         }
         Diagnosis::WrongSetName { address, error } => {
-            Finding::new(Check::TopoKind, Status::Fail, error.message().to_string()).about(address)
+            Finding::fail(Check::TopoKind, error.message().to_string()).about(address)
         }
         _ => return None,
     };
@@ -120,7 +117,7 @@ fn kind(diagnosis: &Diagnosis) -> Option<Finding> {
 fn without_data(host: &Host) -> Finding {
     let address = &host.address;
     let title = "the member is neither primary nor secondary, so clients send it nothing";
-    Finding::new(Check::TopoMembers, Status::Warn, title)
+    Finding::warn(Check::TopoMembers, title)
         .about(address)
         .cause("it is starting, recovering, rolling back or under maintenance")
         .cause("it is hidden")
@@ -131,8 +128,7 @@ fn without_data(host: &Host) -> Finding {
 fn direct(host: &Host, hello: &Hello) -> Option<Finding> {
     let named = hello.primary.as_ref().map(|primary| format!(", now {primary}"));
     (hello.server_type == ServerType::RsSecondary).then(|| {
-        let title = "the server is a secondary, which refuses writes";
-        Finding::new(Check::TopoPrimary, Status::Warn, title)
+        Finding::warn(Check::TopoPrimary, "the server is a secondary, which refuses writes")
             .about(&host.address)
             .cause("directConnection=true: clients send everything to this server")
             .remedy(format!(
@@ -151,7 +147,7 @@ fn names(hosts: &[Host]) -> Option<Finding> {
     });
     if let Some((host, me)) = exchanged {
         let title = format!("the server calls itself {me}, which is another member");
-        let finding = Finding::new(Check::TopoMembers, Status::Fail, title);
+        let finding = Finding::fail(Check::TopoMembers, title);
         let (address, place) = (&host.address, &host.place);
         let remedy = format!("exchange the places of {address} and {me} in --translate");
         let place = place.as_ref().map(ToString::to_string);
@@ -171,7 +167,7 @@ fn names(hosts: &[Host]) -> Option<Finding> {
     let all_answer = hosts.iter().all(|host| host.greeting.is_some());
     all_answer.then(|| {
         let title = format!("all {} members answer by their own names", hosts.len());
-        Finding::new(Check::TopoMembers, Status::Ok, title)
+        Finding::ok(Check::TopoMembers, title)
     })
 }
 
@@ -201,7 +197,6 @@ fn primary(hellos: &[(&Host, &Hello)], seen: &Observation) -> Finding {
 
 /// Checks that all members agree on the primary.
 fn agreement(hellos: &[(&Host, &Hello)], primary: &ServerAddress, of_primary: &Hello) -> Finding {
-    let finding = |status, title: String| Finding::new(Check::TopoPrimary, status, title);
     let differs = |hello: &Hello| hello.primary.as_ref().is_some_and(|named| named != primary);
     let differing = addresses(hellos, differs);
     let version = of_primary.election.set_version;
@@ -210,16 +205,15 @@ fn agreement(hellos: &[(&Host, &Hello)], primary: &ServerAddress, of_primary: &H
     });
     let remedy = |who| format!("run the check again; if it stays, look at rs.status() of {who}");
     if !differing.is_empty() {
-        finding(
-            Status::Warn,
-            format!("the primary is {primary}, but {differing} names another one"),
-        )
-        .cause("an election has just ended, or the members do not reach each other")
-        .remedy(remedy(differing))
+        let title = format!("the primary is {primary}, but {differing} names another one");
+        Finding::warn(Check::TopoPrimary, title)
+            .cause("an election has just ended, or the members do not reach each other")
+            .remedy(remedy(differing))
     } else if stale.is_empty() {
-        finding(Status::Ok, format!("the primary is {primary}"))
+        Finding::ok(Check::TopoPrimary, format!("the primary is {primary}"))
     } else {
-        finding(Status::Warn, format!("{stale} has another version of the configuration"))
+        let title = format!("{stale} has another version of the configuration");
+        Finding::warn(Check::TopoPrimary, title)
             .cause("the set was reconfigured, and the member does not reach the others")
             .remedy(remedy(stale))
     }
@@ -244,43 +238,35 @@ fn several(primaries: &BTreeMap<&ServerAddress, &Hello>) -> Finding {
         )
     });
     let names: Vec<_> = primaries.keys().map(ToString::to_string).collect();
-    Finding::new(
-        Check::TopoPrimary,
-        Status::Fail,
-        format!("{} servers call themselves primary", primaries.len()),
-    )
-    .evidence("primaries", each.collect::<Vec<_>>())
-    .cause("the set is partitioned, and the older primary has not noticed yet")
-    .remedy(format!(
-        "run the check again after 10 s: the one with the lower electionId steps down; if it does \
-         not, check the network between {}",
-        names.join(" and ")
-    ))
+    let title = format!("{} servers call themselves primary", primaries.len());
+    Finding::fail(Check::TopoPrimary, title)
+        .evidence("primaries", each.collect::<Vec<_>>())
+        .cause("the set is partitioned, and the older primary has not noticed yet")
+        .remedy(format!(
+            "run the check again after 10 s: the one with the lower electionId steps down; if it \
+             does not, check the network between {}",
+            names.join(" and ")
+        ))
 }
 
 fn without_primary(hellos: &[(&Host, &Hello)], seen: &Observation) -> Finding {
     let lost = seen.hosts.iter().filter(|host| host.greeting.is_none());
     let lost: Vec<_> = lost.map(|host| host.address.to_string()).collect();
     let named = hellos.iter().find_map(|(_, hello)| hello.primary.as_ref());
-    let count = hellos.len();
-    let finding = match named {
-        Some(named) => {
-            let title =
-                format!("the members know the primary {named}, but it does not answer here");
-            Finding::new(Check::TopoPrimary, Status::Fail, title)
-                .remedy(format!("let this machine reach {named}: see the finding about it"))
-        }
-        None => Finding::new(
-            Check::TopoPrimary,
-            Status::Fail,
-            format!("the set has no primary; {count} of {} members answer", seen.hosts.len()),
-        )
-        .cause("an election is going on, which takes about 12 s")
-        .cause("fewer than half of the voting members reach each other")
-        .remedy(match lost.first() {
-            Some(_) => format!("{AGAIN}, start {}", lost.join(", ")),
-            None => format!("{AGAIN}, look at rs.status() of {}", addresses(hellos, |_| true)),
-        }),
+    let finding = if let Some(named) = named {
+        let title = format!("the members know the primary {named}, but it does not answer here");
+        Finding::fail(Check::TopoPrimary, title)
+            .remedy(format!("let this machine reach {named}: see the finding about it"))
+    } else {
+        let (count, all) = (hellos.len(), seen.hosts.len());
+        let title = format!("the set has no primary; {count} of {all} members answer");
+        Finding::fail(Check::TopoPrimary, title)
+            .cause("an election is going on, which takes about 12 s")
+            .cause("fewer than half of the voting members reach each other")
+            .remedy(match lost.first() {
+                Some(_) => format!("{AGAIN}, start {}", lost.join(", ")),
+                None => format!("{AGAIN}, look at rs.status() of {}", addresses(hellos, |_| true)),
+            })
     };
     finding.evidence("silent", lost)
 }

@@ -22,29 +22,23 @@ pub(super) fn of(seen: &Observation) -> Vec<Finding> {
     let warnings = seen.warnings.iter();
     findings.extend(warnings.filter(|warning| !said(warning.option())).map(warn));
     let tls = seen.options.as_ref().and_then(|options| options.tls.as_ref());
-    if let Some(tls) =
-        tls.filter(|tls| tls.allow_invalid_certificates || tls.allow_invalid_hostnames)
-    {
-        let name = if tls.allow_invalid_certificates {
-            "tlsAllowInvalidCertificates"
-        } else {
-            "tlsAllowInvalidHostnames"
-        };
+    let lax = tls.and_then(|tls| match tls {
+        tls if tls.allow_invalid_certificates => Some("tlsAllowInvalidCertificates"),
+        tls => tls.allow_invalid_hostnames.then_some("tlsAllowInvalidHostnames"),
+    });
+    findings.extend(lax.map(|name| {
         let title = "certificates are not checked, so that another server can take the place";
-        findings.push(
-            Finding::new(Check::Uri, Status::Warn, title)
-                .about(name)
-                .remedy(format!("remove {name} or tlsInsecure, and set tlsCAFile")),
-        );
-    }
+        let remedy = format!("remove {name} or tlsInsecure, and set tlsCAFile");
+        Finding::warn(Check::Uri, title).about(name).remedy(remedy)
+    }));
     if findings.is_empty() {
-        findings.push(Finding::new(Check::Uri, Status::Ok, "the connection string is valid"));
+        findings.push(Finding::ok(Check::Uri, "the connection string is valid"));
     }
     findings
 }
 
 fn refusal(error: &ConfigError) -> Finding {
-    let finding = Finding::new(Check::Uri, Status::Fail, error.reason()).about(error.option());
+    let finding = Finding::fail(Check::Uri, error.reason()).about(error.option());
     let finding = match error.value() {
         "" => finding,
         value => finding.evidence("value", value),
@@ -60,8 +54,9 @@ fn refusal(error: &ConfigError) -> Finding {
 }
 
 fn warn(warning: &Warning) -> Finding {
-    let title = format!("{}; {}", warning.reason(), warning.consequence());
-    let finding = Finding::new(Check::Uri, Status::Warn, title).about(warning.option());
+    let finding =
+        Finding::warn(Check::Uri, format!("{}; {}", warning.reason(), warning.consequence()))
+            .about(warning.option());
     match suggestion(warning.option()) {
         Some(name) => finding.remedy(format!("did you mean {name}?")),
         None => finding.remedy("correct the option, or remove it"),
@@ -82,13 +77,11 @@ pub(super) fn records(srv: &Srv) -> Finding {
     };
     let errors = [srv.hosts.as_ref().err(), srv.texts.as_ref().err()];
     if let Some(error) = errors.into_iter().flatten().next() {
-        return finding(
-            Status::Fail,
-            format!("the name server gives no answer: {}", error.message()),
-        )
-        .cause("this machine has no name server, or it cannot be reached")
-        .cause("the name server refuses records of this kind, as some routers do")
-        .remedy(format!("check the name servers of this machine, {SEEDS}"));
+        let title = format!("the name server gives no answer: {}", error.message());
+        return finding(Status::Fail, title)
+            .cause("this machine has no name server, or it cannot be reached")
+            .cause("the name server refuses records of this kind, as some routers do")
+            .remedy(format!("check the name servers of this machine, {SEEDS}"));
     }
     if srv.hosts.iter().all(Vec::is_empty) {
         return finding(Status::Fail, "there is no SRV record of this name".to_owned())

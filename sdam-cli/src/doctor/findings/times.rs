@@ -6,7 +6,7 @@ use sdam_core::{hello::Hello, options::Options, read_preference::ReadMode, serve
 
 use crate::doctor::{
     check::Check,
-    finding::{Finding, Status},
+    finding::Finding,
     observation::{Greeting, Host},
 };
 
@@ -34,12 +34,14 @@ fn clock(host: &Host, greeting: &Greeting) -> Option<Finding> {
     let allowed = CLOCKS.saturating_add(u64::try_from(doubt.as_millis()).unwrap_or(u64::MAX));
     let finding = if difference.unsigned_abs() > allowed {
         let way = if difference > 0 { "ahead of" } else { "behind" };
-        let title = format!("the server's clock is {:.1} s {way} this machine's", seconds.abs());
-        Finding::new(Check::Clock, Status::Warn, title)
-            .cause("one of the two machines is not synchronized")
-            .remedy("check NTP on both (chronyc tracking, timedatectl)")
+        Finding::warn(
+            Check::Clock,
+            format!("the server's clock is {:.1} s {way} this machine's", seconds.abs()),
+        )
+        .cause("one of the two machines is not synchronized")
+        .remedy("check NTP on both (chronyc tracking, timedatectl)")
     } else {
-        Finding::new(Check::Clock, Status::Ok, "the clocks agree")
+        Finding::ok(Check::Clock, "the clocks agree")
     };
     Some(finding.about(&host.address).evidence("seconds", seconds))
 }
@@ -59,15 +61,17 @@ fn lags(greeted: &[(&Host, &Greeting)]) -> Vec<Finding> {
             let lag = newest - written(hello, ServerType::RsSecondary)?;
             let seconds = lag.max(0) as f64 / 1e3;
             let finding = if lag > LAG {
-                let title = format!("the secondary is {seconds:.0} s behind the primary");
-                Finding::new(Check::Lag, Status::Warn, title)
-                    .cause("it is overloaded, its link is slow, or it is delayed on purpose")
-                    .remedy(
-                        "look at rs.printSecondaryReplicationInfo(); reads that need newer data \
+                Finding::warn(
+                    Check::Lag,
+                    format!("the secondary is {seconds:.0} s behind the primary"),
+                )
+                .cause("it is overloaded, its link is slow, or it is delayed on purpose")
+                .remedy(
+                    "look at rs.printSecondaryReplicationInfo(); reads that need newer data \
                          can set maxStalenessSeconds",
-                    )
+                )
             } else {
-                Finding::new(Check::Lag, Status::Ok, "the secondary is up to date")
+                Finding::ok(Check::Lag, "the secondary is up to date")
             };
             Some(finding.about(&host.address).evidence("seconds", seconds))
         })
@@ -100,29 +104,27 @@ fn round_trips(greeted: &[(&Host, &Greeting)], options: &Options) -> Vec<Finding
             let slowest = greeting.round_trips.iter().max().copied().unwrap_or_default();
             let limit = options.connect_timeout;
             let finding = if let Some(limit) = limit.filter(|limit| *limit < slowest * 3) {
+                let (limit, slowest) = (limit.as_millis(), millis(slowest));
                 let title = format!(
-                    "connectTimeoutMS={} is less than three round trips of up to {}",
-                    limit.as_millis(),
-                    millis(slowest)
+                    "connectTimeoutMS={limit} is less than three round trips of up to {slowest}"
                 );
-                Finding::new(Check::Rtt, Status::Warn, title).remedy(
-                    "raise connectTimeoutMS, so that slow replies are not taken for failures",
-                )
+                let remedy =
+                    "raise connectTimeoutMS, so that slow replies are not taken for failures";
+                Finding::warn(Check::Rtt, title).remedy(remedy)
             } else if let Some(window) = far {
                 let title = format!(
                     "the server is never chosen: {} is outside the window of {}",
                     millis(average),
                     millis(window)
                 );
-                let needed = average.saturating_sub(fastest.unwrap_or_default());
-                Finding::new(Check::Rtt, Status::Warn, title)
+                let needed = average.saturating_sub(fastest.unwrap_or_default()).as_millis() + 1;
+                Finding::warn(Check::Rtt, title)
                     .cause("the server is farther away than the others, or its link is slow")
                     .remedy(format!(
-                        "nothing if that is intended; localThresholdMS={} would include it",
-                        needed.as_millis() + 1
+                        "nothing if that is intended; localThresholdMS={needed} would include it"
                     ))
             } else {
-                Finding::new(Check::Rtt, Status::Ok, millis(average))
+                Finding::ok(Check::Rtt, millis(average))
             };
             let ms = |time: Duration| time.as_secs_f64() * 1e3;
             let least = greeting.round_trips.iter().min().copied().unwrap_or_default();
