@@ -72,25 +72,13 @@ async fn configured(
     limits: &Limits,
     seen: &mut Observation,
 ) -> Option<Options> {
-    let string = match ConnectionString::parse(uri) {
-        Ok(string) => string,
-        Err(error) => {
-            seen.config = Some(error);
-            return None;
-        }
-    };
+    let string = ConnectionString::parse(uri).map_err(|error| seen.config = Some(error)).ok()?;
     seen.warnings = string.warnings().to_vec();
     let string = match string.srv().cloned() {
         Some(srv) => records::look_up(string, &srv, &runtime.backend, limits, seen).await?,
         None => string,
     };
-    match string.into_options() {
-        Ok(options) => Some(options),
-        Err(error) => {
-            seen.config = Some(error);
-            None
-        }
-    }
+    string.into_options().map_err(|error| seen.config = Some(error)).ok()
 }
 
 /// Checks all seeds concurrently, and every other member as soon as a server names it.

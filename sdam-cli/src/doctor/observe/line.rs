@@ -98,8 +98,7 @@ impl<'l> Line<'l> {
             let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
             kept.insert(server.clone(), describe(session));
         });
-        let layers = layers(target, options, options.tls.as_ref(), &provider)?;
-        let transport = with_layers(runtime, layers)?;
+        let transport = transport(target, options, runtime, options.tls.as_ref(), &provider)?;
         let environment = Environment::default();
         let metadata = ClientMetadata::new("sdam", env!("CARGO_PKG_VERSION"), &environment)
             .and_then(|metadata| metadata.with_application(NAME))?;
@@ -136,29 +135,25 @@ impl<'l> Line<'l> {
         let mut any = TlsOptions::default();
         any.allow_invalid_certificates = true;
         let tls = self.options.tls.is_none().then_some(&any);
-        let layers = layers(self.target, self.options, tls, &Rustls::ring())?;
-        with_layers(self.runtime, layers)
+        transport(self.target, self.options, self.runtime, tls, &Rustls::ring())
     }
 }
 
-fn layers(
+/// Returns the runtime's transport with the layers of a client, but with these TLS settings.
+fn transport(
     target: &Target,
     options: &Options,
+    runtime: &Runtime,
     tls: Option<&TlsOptions>,
     provider: &Rustls,
-) -> Result<Layers, ConfigError> {
+) -> Result<Arc<dyn Transport>, ConfigError> {
     let mut layers = Layers::default();
     if let Some(table) = &target.translate {
         layers.translate = Some(Arc::new(table.clone()));
     }
     layers.proxy.clone_from(&options.proxy);
     layers.tls = tls.map(|tls| provider.tls(tls)).transpose()?;
-    Ok(layers)
-}
-
-fn with_layers(runtime: &Runtime, layers: Layers) -> Result<Arc<dyn Transport>, ConfigError> {
-    let transport = &runtime.backend.transport;
-    transport.with_layers(layers).ok_or_else(|| {
+    runtime.backend.transport.with_layers(layers).ok_or_else(|| {
         ConfigError::new("tls", "", "this transport has no layers", "take another one")
     })
 }

@@ -43,10 +43,9 @@ pub(super) async fn look_up(
         }
         _ => None,
     };
-    let (string, refused) = match resolved {
-        Some(Ok(string)) => (Some(string), None),
-        Some(Err(error)) => (None, Some(error)),
-        None => (None, None),
+    let (string, refused) = match resolved.transpose() {
+        Ok(string) => (string, None),
+        Err(error) => (None, Some(error)),
     };
     seen.srv = Some(Srv {
         host: srv.host.to_string(),
