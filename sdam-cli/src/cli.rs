@@ -153,64 +153,55 @@ impl Cli {
             Ok(chosen) => chosen,
             Err(failure) => return Exit::of(failure.report(&mut io::stderr())),
         };
-        let watch = |mut arguments: watch::Arguments| {
-            arguments.log = log::config();
-            arguments.screen = watch::has_screen();
-            if arguments.from.is_some() && !arguments.wants_screen() {
-                let program = watch::run(&arguments, console(), pending());
-                return Exit::of(exit::run_to_end(program));
-            }
-            Exit::of(exit::run(|console| async move {
-                if arguments.wants_screen() {
-                    // The full screen handles the other signals itself.
-                    watch::run(&arguments, console, exit::interrupted()).await
+        Exit::of(match chosen {
+            Command::Watch(mut arguments) => {
+                arguments.log = log::config();
+                arguments.screen = watch::has_screen();
+                if arguments.from.is_some() && !arguments.wants_screen() {
+                    exit::run_to_end(watch::run(&arguments, console(), pending()))
                 } else {
-                    watch::run(&arguments, console, stopped_or_abandoned()).await
+                    exit::run(|console| async move {
+                        if arguments.wants_screen() {
+                            // The full screen handles the other signals itself.
+                            watch::run(&arguments, console, exit::interrupted()).await
+                        } else {
+                            watch::run(&arguments, console, stopped_or_abandoned()).await
+                        }
+                    })
                 }
-            }))
-        };
-        match chosen {
-            Command::Watch(arguments) => watch(arguments),
-            Command::Doctor(arguments) => {
-                Exit::of(exit::run_to_end(async move { doctor::run(&arguments, console()).await }))
             }
-            Command::Explain(arguments) => {
-                Exit::of(exit::run_to_end(async move { explain::run(&arguments, console()).await }))
-            }
+            Command::Doctor(arguments) => exit::run_to_end(doctor::run(&arguments, console())),
+            Command::Explain(arguments) => exit::run_to_end(explain::run(&arguments, console())),
             #[cfg(feature = "export")]
             Command::Export(mut arguments) => {
                 arguments.log = log::config();
                 arguments.otel = export::otel_variables();
-                Exit::of(exit::serve(|console| async move {
+                exit::serve(|console| async move {
                     let crate::console::Console { output, remarks, .. } = console;
                     export::run(&arguments, output, remarks, exit::stopped()).await
-                }))
+                })
             }
             #[cfg(feature = "proxy")]
-            Command::Proxy(arguments) => Exit::of(exit::serve(|console| async move {
+            Command::Proxy(arguments) => exit::serve(|console| async move {
                 proxy::run(&arguments, console, proxy::signals()).await
-            })),
-            Command::Serve(arguments) => Exit::of(exit::run(|console| async move {
+            }),
+            Command::Serve(arguments) => exit::run(|console| async move {
                 serve::run(&arguments, console, input::lines()?, stopped_or_abandoned()).await
-            })),
-            Command::Sim(arguments) => Exit::of(sim::run(&arguments, console())),
-            Command::Replay(arguments) => {
-                Exit::of(replay::run(&arguments, standard_output(), io::stderr()))
-            }
+            }),
+            Command::Sim(arguments) => sim::run(&arguments, console()),
+            Command::Replay(arguments) => replay::run(&arguments, standard_output(), io::stderr()),
             Command::Compare(arguments) => {
-                Exit::of(compare::run(&arguments, standard_output(), io::stderr()))
+                compare::run(&arguments, standard_output(), io::stderr())
             }
-            Command::Report(arguments) => {
-                Exit::of(report::run(&arguments, standard_output(), io::stderr()))
-            }
+            Command::Report(arguments) => report::run(&arguments, standard_output(), io::stderr()),
             // Render into memory first, because the generators panic if the reader closes the pipe.
             Command::Completions { shell } => {
                 let mut text = Vec::new();
                 clap_complete::generate(shell, &mut command(), "sdam", &mut text);
-                exit::print(&text)
+                Ok(exit::print(&text))
             }
-            Command::Man(arguments) => Exit::of(man::run(&arguments, command())),
-        }
+            Command::Man(arguments) => man::run(&arguments, command()),
+        })
     }
 }
 
