@@ -1,18 +1,15 @@
 //! The command line of `export`.
 
-use std::{
-    collections::BTreeMap,
-    env,
-    net::{Ipv4Addr, SocketAddr},
-    path::PathBuf,
-    time::Duration,
-};
+use std::{collections::BTreeMap, env, net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::Args;
 use sdam_events::log::LogConfig;
 
 use super::targets::check_name;
-use crate::{target::Target, values::listen_address};
+use crate::{
+    target::Target,
+    values::{defaults, listen_address},
+};
 
 /// The end of the help text.
 const AFTER: &str = "\
@@ -73,7 +70,8 @@ pub struct Arguments {
     #[arg(long, value_name = "NAME", value_parser = name, conflicts_with = "targets")]
     pub name: Option<String>,
     /// Address to serve at; port 0 chooses a free one.
-    #[arg(long, value_name = "IP:PORT", value_parser = listen_address, default_value_t = LISTEN)]
+    // The Prometheus project has assigned this port to MongoDB exporters.
+    #[arg(long, value_name = "IP:PORT", value_parser = listen_address, default_value = "127.0.0.1:9216")]
     pub listen: SocketAddr,
     /// Also push the metrics, changes and failovers to an OpenTelemetry collector, by OTLP over HTTP.
     ///
@@ -93,24 +91,15 @@ pub struct Arguments {
     #[arg(skip)]
     pub otel: BTreeMap<String, String>,
     /// The time that the program waits for the collector when it ends.
-    #[arg(skip = FLUSH)]
+    #[arg(skip = Duration::from_secs(2))]
     pub flush: Duration,
     /// The interval between step-downs of a simulated deployment's primary.
-    #[arg(skip = FAILOVER_PERIOD)]
+    #[arg(skip = Duration::from_secs(30))]
     pub failover_period: Duration,
     /// The log configuration, which is not part of the command line.
     #[arg(skip)]
     pub log: LogConfig,
 }
-
-/// The port that the Prometheus project has assigned to MongoDB exporters.
-const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9216);
-
-/// The default of [`Arguments::flush`].
-const FLUSH: Duration = Duration::from_secs(2);
-
-/// The default of [`Arguments::failover_period`].
-const FAILOVER_PERIOD: Duration = Duration::from_secs(30);
 
 /// Returns the OTEL_* variables of the process. Empty ones count as missing.
 pub fn otel_variables() -> BTreeMap<String, String> {
@@ -121,19 +110,9 @@ pub fn otel_variables() -> BTreeMap<String, String> {
 }
 
 impl Default for Arguments {
-    /// Returns the defaults of an empty command line.
+    /// Returns the arguments of an empty command line.
     fn default() -> Self {
-        Self {
-            target: Target::default(),
-            targets: None,
-            name: None,
-            listen: LISTEN,
-            otlp: None,
-            otel: BTreeMap::new(),
-            flush: FLUSH,
-            failover_period: FAILOVER_PERIOD,
-            log: LogConfig::default(),
-        }
+        defaults()
     }
 }
 

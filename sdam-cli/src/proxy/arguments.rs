@@ -16,7 +16,7 @@ use sdam_core::{
 use crate::{
     explain::{mode, tags},
     target::Target,
-    values::{listen_address, seconds, whole},
+    values::{defaults, listen_address, seconds, whole},
 };
 
 /// The end of the help text.
@@ -80,7 +80,7 @@ pub struct Arguments {
     /// The deployment.
     pub target: Target,
     /// Address at which clients reach the primary; port 0 chooses a free one.
-    #[arg(long, value_name = "IP:PORT", value_parser = listen_address, default_value_t = LISTEN)]
+    #[arg(long, value_name = "IP:PORT", value_parser = listen_address, default_value = "127.0.0.1:27117")]
     pub listen: SocketAddr,
     /// Address at which clients reach a member by --read and --tags [default: 127.0.0.1:27118 with
     /// --read or --tags, else none].
@@ -109,7 +109,7 @@ pub struct Arguments {
     /// file descriptors.
     #[arg(
         long, value_name = "N", value_parser = whole::<usize>(1..=1_000_000),
-        default_value_t = MAX_CONNECTIONS
+        default_value_t = 1000
     )]
     pub max_connections: usize,
     /// Maximum number of concurrent connections from one address [default: none].
@@ -167,12 +167,8 @@ impl Advertised {
     }
 }
 
-/// The default of [`Arguments::listen`].
-const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 27117);
 /// The default of [`Arguments::listen_read`].
 const LISTEN_READ: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 27118);
-/// The default of [`Arguments::max_connections`].
-const MAX_CONNECTIONS: usize = 1000;
 
 impl Arguments {
     /// Returns the address to listen on for reads, and their read preference; `default` is the
@@ -190,25 +186,8 @@ impl Arguments {
 }
 
 impl Default for Arguments {
-    /// Returns the defaults of an empty command line.
+    /// Returns the arguments of an empty command line.
     fn default() -> Self {
-        Self {
-            target: Target::default(),
-            listen: LISTEN,
-            listen_read: None,
-            read: None,
-            tags: Vec::new(),
-            advertise: None,
-            wait: None,
-            drain: None,
-            max_connections: MAX_CONNECTIONS,
-            max_per_client: None,
-            idle: None,
-            reuse_port: false,
-            status: None,
-            tls_passthrough: false,
-            lend_certificate: false,
-            json: false,
-        }
+        defaults()
     }
 }
