@@ -29,8 +29,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// A deployment with its metrics and, once its hosts are known, its topology.
 pub(super) struct Deployment {
-    named: Named,
-    numbers: Numbers,
+    /// The name and the connection string.
+    pub(super) named: Named,
+    numbers: Arc<Numbers>,
     sinks: Vec<Arc<dyn EventSink>>,
     watched: OnceCell<Watched>,
     /// The reason why there is no topology yet, after the first failed look-up.
@@ -49,7 +50,7 @@ pub(super) struct Watched {
 
 impl Deployment {
     /// Combines the parts of a deployment; events go to `numbers` and `sinks`.
-    pub(super) fn new(named: Named, numbers: Numbers, sinks: Vec<Arc<dyn EventSink>>) -> Self {
+    pub(super) fn new(named: Named, numbers: Arc<Numbers>, sinks: Vec<Arc<dyn EventSink>>) -> Self {
         Self {
             named,
             numbers,
@@ -59,26 +60,6 @@ impl Deployment {
             looked_up: Notify::new(),
             removed: Notify::new(),
         }
-    }
-
-    /// Returns the name and the connection string.
-    pub(super) fn named(&self) -> &Named {
-        &self.named
-    }
-
-    /// Returns whether this is the only deployment, which requests need not name.
-    pub(super) fn is_only(&self) -> bool {
-        self.named.is_only()
-    }
-
-    /// Returns the name; the only deployment may have none.
-    pub(super) fn name(&self) -> Option<&str> {
-        self.named.name.as_deref()
-    }
-
-    /// Returns whether the deployment is simulated.
-    pub(super) fn is_simulated(&self) -> bool {
-        self.named.is_simulated
     }
 
     /// Returns the topology, or the reason why there is none yet.
@@ -113,7 +94,7 @@ impl Deployment {
     /// `remark` is called with the topology's warnings, with the first error, and when the errors
     /// end.
     async fn start(&self, target: &Target, runtime: &Runtime, remark: impl Fn(&dyn Display)) {
-        let name = self.name().map_or(String::new(), |name| format!("{name}: "));
+        let name = self.named.name.as_ref().map_or(String::new(), |name| format!("{name}: "));
         let mut pause = FIRST_PAUSE;
         loop {
             match self.try_start(target, runtime).await {
@@ -149,7 +130,10 @@ impl Deployment {
             builder = builder.sink(Arc::clone(sink));
         }
         // The last sink, so that all others already have what its page shows.
-        builder.sink(self.numbers.clone()).start(runtime.clone()).map_err(|error| error.to_string())
+        builder
+            .sink(Arc::clone(&self.numbers))
+            .start(runtime.clone())
+            .map_err(|error| error.to_string())
     }
 
     /// Waits until the deployment's state is known, for at most `limit`.

@@ -105,8 +105,7 @@ impl Fleet {
     /// Returns whether the deployments are those of `targets`.
     fn watches(&self, targets: &[Named]) -> bool {
         let all = self.pages.deployments.borrow();
-        all.len() == targets.len()
-            && all.iter().zip(targets).all(|(it, named)| it.named().is(named))
+        all.len() == targets.len() && all.iter().zip(targets).all(|(it, named)| it.named.is(named))
     }
 
     /// Replaces the deployments by `targets`. Those that are the same stay; removed ones end.
@@ -118,7 +117,7 @@ impl Fleet {
         let mut change =
             Change { stopped: self.pages.deployments.borrow().clone(), ..Change::default() };
         let same =
-            |old: &[Rc<Deployment>], named: &Named| old.iter().position(|it| it.named().is(named));
+            |old: &[Rc<Deployment>], named: &Named| old.iter().position(|it| it.named.is(named));
         for named in targets.iter().filter(|named| same(&change.stopped, named).is_none()) {
             named.check(&self.target, &self.runtime)?;
         }

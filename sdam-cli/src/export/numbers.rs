@@ -29,10 +29,7 @@ const SUMS: [&str; 2] =
 ///
 /// A program usually installs one shared recorder with [`metrics::set_global_recorder`]. This
 /// recorder is local, so that several exporters can run independently in one process.
-#[derive(Clone)]
-pub(super) struct Numbers(Arc<Inner>);
-
-struct Inner {
+pub(super) struct Numbers {
     recorder: Registry,
     sink: MetricsSink,
     clock: Arc<dyn Clock>,
@@ -40,7 +37,7 @@ struct Inner {
 
 impl Numbers {
     /// Creates the metrics of a deployment, all with these labels.
-    pub(super) fn new(labels: &[(&str, String)], clock: &Arc<dyn Clock>) -> Self {
+    pub(super) fn new(labels: &[(&str, String)], clock: &Arc<dyn Clock>) -> Arc<Self> {
         let recorder = Registry::new(labels);
         with_local_recorder(&recorder, || {
             describe();
@@ -57,19 +54,18 @@ impl Numbers {
             let _ = histogram!("sdam_failover_duration_min_seconds");
             gauge!("sdam_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
         });
-        let numbers =
-            Self(Arc::new(Inner { recorder, sink: MetricsSink::new(), clock: Arc::clone(clock) }));
+        let numbers = Self { recorder, sink: MetricsSink::new(), clock: Arc::clone(clock) };
         // The labels are the same before the hosts of a deployment are known.
         let empty = Arc::<TopologyDescription>::default();
         let kind =
             EventKind::TopologyDescriptionChanged { previous: Arc::clone(&empty), new: empty };
         numbers.emit(&Event::new(0, clock.now(), ObjectId::default(), kind));
-        numbers
+        Arc::new(numbers)
     }
 
     /// Returns the metrics. Without a topology, they describe a deployment that does not answer.
     pub(super) fn page(&self, topology: Option<&Topology>) -> Page {
-        let Inner { sink, clock, recorder } = &*self.0;
+        let Self { sink, clock, recorder } = self;
         let snapshot = topology.map(Topology::snapshot);
         let empty = TopologyDescription::default();
         let description = snapshot.as_ref().map_or(&empty, |it| it.description());
@@ -108,11 +104,11 @@ impl Numbers {
 
 impl EventSink for Numbers {
     fn emit(&self, event: &Event) {
-        with_local_recorder(&self.0.recorder, || self.0.sink.emit(event));
+        with_local_recorder(&self.recorder, || self.sink.emit(event));
     }
 
     fn interest(&self) -> Interest {
-        self.0.sink.interest()
+        self.sink.interest()
     }
 }
 
@@ -160,7 +156,7 @@ mod tests {
             EventKind::TopologyDescriptionChanged { previous: Arc::default(), new: new.into() };
         numbers.emit(&Event::new(1, clock.now(), ObjectId::default(), kind));
         let series = r#"sdam_server_type{deployment="orders",server_address="a",server_port="1",type="Standalone"} 1"#;
-        let registered = || numbers.0.recorder.page().to_string();
+        let registered = || numbers.recorder.page().to_string();
         assert!(registered().contains(series), "{}", registered());
         // Without a topology, there are no servers.
         let page = numbers.page(None).to_string();

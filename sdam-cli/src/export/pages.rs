@@ -111,11 +111,12 @@ impl Pages {
         match (parameters.find(|(name, _)| *name == "target"), &**self.deployments.borrow()) {
             (Some((_, wanted)), deployments) => {
                 let mut found = deployments.iter();
-                let found = found.find(|deployment| deployment.name() == Some(wanted));
+                let found =
+                    found.find(|deployment| deployment.named.name.as_deref() == Some(wanted));
                 let said = "no deployment has this name in the file of --targets";
                 found.cloned().ok_or_else(|| Refusal(StatusCode::NOT_FOUND, said.to_owned()))
             }
-            (None, [only]) if only.is_only() => Ok(Rc::clone(only)),
+            (None, [only]) if only.named.is_only() => Ok(Rc::clone(only)),
             (None, _) => Err(bad("the parameter target is missing: the name of a deployment")),
         }
     }
@@ -155,7 +156,7 @@ fn topology(deployment: &Deployment) -> Response<String> {
             json
         }
     };
-    if deployment.is_simulated() {
+    if deployment.named.is_simulated {
         json["simulated"] = true.into();
     }
     http::typed(StatusCode::OK, "application/json", format!("{}\n", json_line(&json)))
