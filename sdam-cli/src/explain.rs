@@ -7,9 +7,10 @@ mod table;
 mod tests;
 
 use std::{
+    cell::{Cell, RefCell},
     collections::BTreeMap,
     io::{self, Write},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -160,7 +161,7 @@ impl Session {
     ) -> io::Result<Exit> {
         let servers = self.topology.snapshot().description().servers().to_vec();
         let idle = servers.iter().map(|server| (server.address.clone(), Share::default()));
-        let load = Load { left: Mutex::new(rounds), shares: Mutex::new(idle.collect()) };
+        let load = Load { left: Cell::new(rounds), shares: RefCell::new(idle.collect()) };
         let began = Instant::now();
         let tasks = (0..TASKS).map(|_| load.task(&self.topology, &self.criteria));
         let outcomes = join_all(tasks).await;
@@ -168,20 +169,12 @@ impl Session {
             return fail(error, console);
         }
         let took = began.elapsed();
-        writeln!(
-            console.output,
-            "\n{}",
-            console.palette.paint(
-                Tone::Strong,
-                format!(
-                    "{rounds} selections by {TASKS} tasks, each of which keeps a server for {}",
-                    table::millis(OPERATION)
-                ),
-            )
-        )?;
-        let shares = load.shares.into_inner();
-        let shares = shares.unwrap_or_else(PoisonError::into_inner);
-        let table = table::distribution(console.palette, &shares, rounds);
+        let operation = table::millis(OPERATION);
+        let headline = format!(
+            "{rounds} selections by {TASKS} tasks, each of which keeps a server for {operation}"
+        );
+        writeln!(console.output, "\n{}", console.palette.paint(Tone::Strong, headline))?;
+        let table = table::distribution(console.palette, &load.shares.into_inner(), rounds);
         write!(console.output, "{table}")?;
         writeln!(console.output, "  in {}", table::millis(took))?;
         Ok(Exit::SUCCESS)
@@ -190,13 +183,14 @@ impl Session {
 
 /// The number of remaining selections, which tasks share, and the results.
 struct Load {
-    left: Mutex<u32>,
-    shares: Mutex<BTreeMap<ServerAddress, Share>>,
+    left: Cell<u32>,
+    shares: RefCell<BTreeMap<ServerAddress, Share>>,
 }
 
 impl Load {
     async fn task(&self, topology: &Topology, criteria: &Criteria) -> Result<(), SelectionError> {
-        while self.take() {
+        while let Some(left) = self.left.get().checked_sub(1) {
+            self.left.set(left);
             let selected = topology.select(criteria).await?;
             self.change(selected.address(), |share| {
                 share.selections += 1;
@@ -209,17 +203,8 @@ impl Load {
         Ok(())
     }
 
-    /// Takes one of the remaining selections; returns false if none is left.
-    fn take(&self) -> bool {
-        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_left = *left > 0;
-        *left = left.saturating_sub(1);
-        is_left
-    }
-
     fn change(&self, server: &ServerAddress, change: impl FnOnce(&mut Share)) {
-        let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
-        change(shares.entry(server.clone()).or_default());
+        change(self.shares.borrow_mut().entry(server.clone()).or_default());
     }
 }
 
