@@ -4,10 +4,10 @@ use std::{fmt::Write as _, path::Path};
 
 use crate::{file_error::cannot_read, input};
 
-/// Reads a connection string; `name` is that of the option and the file. White space around it is
-/// left out.
-pub(crate) fn read_uri(name: &str, path: &Path) -> Result<String, String> {
-    let text = input::read_text(path).map_err(|error| cannot_read(name, &error))?;
+/// Reads a connection string from the file of `option`. White space around it is left out.
+pub(crate) fn read_uri(option: &str, path: &Path) -> Result<String, String> {
+    let name = format!("{option} {}", path.display());
+    let text = input::read_text(path).map_err(|error| cannot_read(&name, &error))?;
     match text.trim() {
         "" => {
             Err(format!("{name}: it is empty; it needs a line such as mongodb://localhost:27017"))
@@ -16,10 +16,11 @@ pub(crate) fn read_uri(name: &str, path: &Path) -> Result<String, String> {
     }
 }
 
-/// Adds the password in the file `path` to the connection string `uri`, which must contain a user
-/// name. The password is not encoded; only one line break at its end is left out.
-pub(crate) fn add_password(uri: &str, name: &str, path: &Path) -> Result<String, String> {
-    let text = input::read_text(path).map_err(|error| cannot_read(name, &error))?;
+/// Adds the password in the file of `option` to the connection string `uri`, which must contain a
+/// user name. The password is not encoded; only one line break at its end is left out.
+pub(crate) fn add_password(uri: &str, option: &str, path: &Path) -> Result<String, String> {
+    let name = format!("{option} {}", path.display());
+    let text = input::read_text(path).map_err(|error| cannot_read(&name, &error))?;
     let password = text.strip_suffix('\n').unwrap_or(&text);
     let password = password.strip_suffix('\r').unwrap_or(password);
     if password.is_empty() {
@@ -67,7 +68,7 @@ mod tests {
 
     fn file(content: &str) -> (tempfile::TempDir, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("secret");
+        let path = folder.path().join("file");
         fs::write(&path, content).unwrap();
         (folder, path)
     }
@@ -96,8 +97,9 @@ mod tests {
     fn errors_name_the_file_and_the_remedy_and_show_no_password() {
         let check = |uri: &str, content: &str, remedy: &str| {
             let (_folder, path) = file(content);
-            let said = add_password(uri, "the file", &path).unwrap_err();
-            assert!(said.starts_with("the file: "), "{said}");
+            let said = add_password(uri, "--file", &path).unwrap_err();
+            let start = format!("--file {}: ", path.display());
+            assert!(said.starts_with(&start), "{said}");
             assert!(said.contains(remedy) && !said.contains("secret"), "{said}");
         };
         check("mongodb://u@a", "", "write the password");
@@ -106,11 +108,10 @@ mod tests {
         check("mongodb://u:secret@a", "secret", "remove one of the two");
         check("mongodb://u:@a", "secret", "remove one of the two");
         let (folder, _) = file("");
-        for said in [
-            add_password("mongodb://u@a", "f", &folder.path().join("none")),
-            read_uri("f", &folder.path().join("none")),
-        ] {
-            assert_eq!(said.unwrap_err(), "f: there is no such file; check its name and folder");
+        let none = folder.path().join("none");
+        for said in [add_password("mongodb://u@a", "f", &none), read_uri("f", &none)] {
+            let missing = "there is no such file; check its name and folder";
+            assert_eq!(said.unwrap_err(), format!("f {}: {missing}", none.display()));
         }
     }
 }

@@ -93,13 +93,13 @@ impl Target {
                 ));
             }
             (Some(uri), None) => Ok(uri.clone()),
-            (_, Some(path)) => secret::read_uri(&format!("--uri-file {}", path.display()), path),
+            (_, Some(path)) => secret::read_uri("--uri-file", path),
         };
         let uri = uri.map_err(Failure::config)?;
         match &self.password_file {
             Some(path) => {
-                let name = format!("--password-file {}", path.display());
-                secret::add_password(&uri, &name, path).map(Some).map_err(Failure::config)
+                let uri = secret::add_password(&uri, "--password-file", path);
+                uri.map(Some).map_err(Failure::config)
             }
             None => Ok(Some(uri)),
         }

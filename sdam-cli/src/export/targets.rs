@@ -171,26 +171,16 @@ fn uri(settings: &DeTable<'_>, folder: &Path) -> Result<String, String> {
             ));
         }
     }
-    let named = |setting: &str, file: &str| {
-        let path = folder.join(file);
-        (format!("{setting} {}", path.display()), path)
-    };
     let uri = match (uri, uri_file) {
         (Some(uri), None) => uri.to_owned(),
-        (None, Some(file)) => {
-            let (name, path) = named("uriFile", file);
-            secret::read_uri(&name, &path)?
-        }
+        (None, Some(file)) => secret::read_uri("uriFile", &folder.join(file))?,
         (None, None) => return Err(format!("uri or uriFile is missing; add one: {EXAMPLE_FILE}")),
         (Some(_), Some(_)) => {
             return Err("uri and uriFile exclude each other; remove one".to_owned());
         }
     };
     match password_file {
-        Some(file) => {
-            let (name, path) = named("passwordFile", file);
-            secret::add_password(&uri, &name, &path)
-        }
+        Some(file) => secret::add_password(&uri, "passwordFile", &folder.join(file)),
         None => Ok(uri),
     }
 }
