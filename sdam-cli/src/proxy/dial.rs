@@ -66,7 +66,8 @@ impl Way {
         let transport = backend.transport.with_layers(layers).ok_or_else(none)?;
         let deadline = limit.map(|limit| backend.clock.now() + limit);
         transport.connect(&self.context.address, deadline).await?;
-        slot.take().ok_or_else(none)
+        let mut stream = slot.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        stream.take().ok_or_else(none)
     }
 
     /// Reports a connection error to the topology.
@@ -80,13 +81,6 @@ impl Way {
 struct Slot {
     tls: Option<Arc<dyn Tls>>,
     stream: Mutex<Option<Box<dyn ByteStream>>>,
-}
-
-impl Slot {
-    fn take(&self) -> Option<Box<dyn ByteStream>> {
-        let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
-        stream.take()
-    }
 }
 
 #[async_trait]

@@ -84,12 +84,8 @@ pub(super) enum Served {
     OnlyDiscovered,
 }
 
-/// A stream to a member. The selection counts as an operation until it is dropped.
-struct Found {
-    selected: SelectedServer<Way>,
-    tenure: Tenure,
-    stream: Box<dyn ByteStream>,
-}
+/// A selected member, and a stream to it. The selection counts as an operation until it is dropped.
+type Found = (SelectedServer<Way>, Tenure, Box<dyn ByteStream>);
 
 impl Port {
     /// Relays a connection of a client on `host` to a member until one of them closes it, the
@@ -129,7 +125,7 @@ impl Port {
             () = pin!(left(&mut client, &mut up).fuse()) => return Ok(Served::Relayed),
         };
         drop(waiting);
-        let Found { selected, tenure, stream } = found;
+        let (selected, tenure, stream) = found;
         let holds = (self.topology.clone(), tenure.clone());
         let counts = (Arc::clone(&self.meters), Visit::new(Arc::clone(&self.visitors), host));
         let mut relay = Relay::new((client, up), stream, holds, counts, self.exchange.clone());
@@ -164,7 +160,7 @@ impl Port {
             let error = match opened {
                 Ok(stream) => {
                     let tenure = tenure.clone();
-                    return Ok(Found { selected, tenure, stream });
+                    return Ok((selected, tenure, stream));
                 }
                 Err(error) => error,
             };

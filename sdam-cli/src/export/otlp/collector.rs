@@ -5,7 +5,6 @@ use std::{
     fmt,
     io::{self, Write},
     iter,
-    path::PathBuf,
     time::Duration,
 };
 
@@ -30,7 +29,7 @@ use rustls::{
 };
 use tokio::time::timeout;
 
-use super::settings::{ClientFiles, Destination};
+use super::settings::{Destination, File};
 
 /// The maximum number of bytes to read of an answer.
 const MAX_ANSWER: usize = 64 * 1024;
@@ -136,7 +135,7 @@ fn tls(destination: &Destination) -> Result<ClientConfig, String> {
         })?,
         None => builder.with_root_certificates(RootCertStore::empty()),
     };
-    let Some(ClientFiles { certificate, key }) = &destination.client else {
+    let Some((certificate, key)) = &destination.client else {
         return Ok(builder.with_no_client_auth());
     };
     let own_key = PrivateKeyDer::from_pem_file(&key.1);
@@ -146,15 +145,12 @@ fn tls(destination: &Destination) -> Result<ClientConfig, String> {
         .map_err(|error| unreadable(key, &error, "the key of the certificate"))
 }
 
-/// A variable and the file that it names.
-type Named = (String, PathBuf);
-
-fn unreadable((name, path): &Named, said: &dyn fmt::Display, wanted: &str) -> String {
+fn unreadable((name, path): &File, said: &dyn fmt::Display, wanted: &str) -> String {
     format!("{name} is `{}`: {said}; it needs a file with {wanted} in PEM", path.display())
 }
 
 /// Returns the certificates of a file; at least one.
-fn certificates(file: &Named) -> Result<Vec<CertificateDer<'static>>, String> {
+fn certificates(file: &File) -> Result<Vec<CertificateDer<'static>>, String> {
     let failed = |said: &dyn fmt::Display| unreadable(file, said, "certificates");
     let found = CertificateDer::pem_file_iter(&file.1).map_err(|error| failed(&error))?;
     let found: Vec<_> = found.collect::<Result<_, _>>().map_err(|error| failed(&error))?;
@@ -164,7 +160,7 @@ fn certificates(file: &Named) -> Result<Vec<CertificateDer<'static>>, String> {
     Ok(found)
 }
 
-fn authorities(file: &Named) -> Result<RootCertStore, String> {
+fn authorities(file: &File) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(file)? {
         roots.add(certificate).map_err(|error| unreadable(file, &error, "certificates"))?;

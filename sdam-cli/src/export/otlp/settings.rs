@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, time::Duration};
 use hyper::Uri;
 use sdam_core::names;
 
-pub(super) use self::destination::{ClientFiles, Destination};
+pub(super) use self::destination::{Destination, File};
 use self::values::{millis, pairs, shown, url};
 
 /// The variables that this module reads.

@@ -12,6 +12,9 @@ use super::{
 /// The default of OTEL_EXPORTER_OTLP_TIMEOUT.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
 
+/// The variable that names a file, and the path.
+pub(in super::super) type File = (String, PathBuf);
+
 /// The collector of one kind of telemetry (OpenTelemetry Protocol Exporter: "Configuration
 /// Options").
 #[derive(Debug, PartialEq, Eq)]
@@ -22,16 +25,10 @@ pub(in super::super) struct Destination {
     pub(in super::super) timeout: Duration,
     /// True if the messages are compressed with gzip.
     pub(in super::super) is_compressed: bool,
-    /// The variable and the file with the authorities for the collector's certificate.
-    pub(in super::super) authorities: Option<(String, PathBuf)>,
-    pub(in super::super) client: Option<ClientFiles>,
-}
-
-/// The certificate that the collector may ask for. Each file comes with the name of its variable.
-#[derive(Debug, PartialEq, Eq)]
-pub(in super::super) struct ClientFiles {
-    pub(in super::super) certificate: (String, PathBuf),
-    pub(in super::super) key: (String, PathBuf),
+    /// The authorities for the collector's certificate.
+    pub(in super::super) authorities: Option<File>,
+    /// The certificate that the collector may ask for, and its key.
+    pub(in super::super) client: Option<(File, File)>,
 }
 
 impl Destination {
@@ -64,7 +61,7 @@ impl Destination {
         };
         let file = |word| read(word).map(|(name, path)| (name, PathBuf::from(path)));
         let client = match (file("CLIENT_CERTIFICATE"), file("CLIENT_KEY")) {
-            (Some(certificate), Some(key)) => Some(ClientFiles { certificate, key }),
+            (Some(certificate), Some(key)) => Some((certificate, key)),
             (None, None) => None,
             (Some((name, _)), None) | (None, Some((name, _))) => {
                 return Err(format!(

@@ -93,7 +93,7 @@ fn variables_of_one_kind_override_those_for_all() {
     assert_eq!([metrics, logs, traces].map(file), ["/all.pem", "/logs.pem", "/all.pem"]);
     let client = |to: &Destination| {
         let files = to.client.as_ref().unwrap();
-        [&files.certificate, &files.key].map(|(_, path)| path.display().to_string())
+        [&files.0, &files.1].map(|(_, path)| path.display().to_string())
     };
     assert_eq!(client(logs), ["/own.pem", "/key.pem"]);
     assert_eq!(client(traces), ["/client.pem", "/key.pem"]);
