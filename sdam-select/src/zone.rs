@@ -52,9 +52,8 @@ impl ZoneAffinity {
 
     /// Prefers servers for which `is_local` returns true, for example by address.
     ///
-    /// `is_local` is called up to three times for each suitable server, on the thread of the
-    /// selection, without holding a lock. It should be quick, and always return the same for the
-    /// same server.
+    /// `is_local` is called several times for each server, on the thread of the selection, without
+    /// holding a lock. It should be quick, and always return the same for the same server.
     pub fn by(is_local: impl Fn(&ServerDescription) -> bool + Send + Sync + 'static) -> Self {
         Self::of(Zone::Function(IsLocal(Arc::new(is_local))))
     }
@@ -72,7 +71,7 @@ impl ZoneAffinity {
     }
 
     /// Sets the share of all clients that are in this client's zone, from 0 to 1, which limits the
-    /// load of the servers there.
+    /// load of the servers there. 0, the default, means that it is unknown and there is no limit.
     ///
     /// If most clients are in a zone with few servers, the latter would have most of the load.
     /// Knowing the share, each client chooses servers of other zones for some of its selections, so
