@@ -1,7 +1,8 @@
-//! Round trips of 50 connections through `sdam proxy`, beside a relay that only copies bytes.
+//! Measures the round trips of 50 connections through `sdam proxy`, and through a relay that only
+//! copies bytes.
 //!
-//! Server, clients and each relay have one thread each, and the relays take turns, so that all are
-//! slowed down alike by other work on this machine.
+//! The server, the clients and each relay run on separate threads. The relays take turns, so that
+//! other work on the machine slows both down equally.
 
 #![expect(clippy::unwrap_used, reason = "a panic fails the benchmark")]
 
@@ -55,7 +56,7 @@ fn main() {
     println!("bench: proxy/50_connections/proxy_over_bare {:.2} ratio", proxied / bare);
 }
 
-/// Serves each connection to the returned address, on a thread of its own.
+/// Calls `serve` for each connection, on a new thread. Returns the address to connect to.
 fn listen<F: Future<Output = io::Result<()>> + Send + 'static>(
     serve: impl Fn(TcpStream) -> F + Send + 'static,
 ) -> SocketAddr {
@@ -67,7 +68,7 @@ fn listen<F: Future<Output = io::Result<()>> + Send + 'static>(
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
                 stream.set_nodelay(true).unwrap();
-                // It ends with an error when a connection is closed.
+                // The task ends with an error when a connection is closed.
                 tokio::spawn(serve(stream));
             }
         });
@@ -81,7 +82,7 @@ async fn copy(mut client: TcpStream, server: SocketAddr) -> io::Result<()> {
     copy_bidirectional(&mut client, &mut server).await.map(drop)
 }
 
-/// Answers as a standalone server that does nothing.
+/// Answers a client's commands, as an idle standalone server would.
 async fn answer(mut client: TcpStream) -> io::Result<()> {
     loop {
         let request = receive(&mut client).await?;
@@ -109,7 +110,7 @@ async fn receive(stream: &mut TcpStream) -> io::Result<WireMessage> {
     Ok(WireMessage::decode(bytes).unwrap())
 }
 
-/// Starts the program on a thread of its own, until the process ends.
+/// Starts the proxy on a new thread, where it runs until the process ends. Returns its address.
 fn start_proxy(server: SocketAddr) -> SocketAddr {
     let mut arguments = Arguments::default();
     arguments.listen = ([127, 0, 0, 1], 0).into();
@@ -126,7 +127,7 @@ fn start_proxy(server: SocketAddr) -> SocketAddr {
     address.split_once('/').unwrap().0.parse().unwrap()
 }
 
-/// Returns the round trips in a second of all connections through `relay`.
+/// Returns the number of round trips per second on all connections through `relay`.
 fn rate(relay: SocketAddr) -> f64 {
     let body = &*doc! { "ping": 1, "$db": "admin" }.to_vec().unwrap();
     let ping = OpMsg { body, ..OpMsg::default() }.encode().unwrap();
@@ -138,7 +139,7 @@ fn rate(relay: SocketAddr) -> f64 {
             stream.write_all(ping.as_bytes()).await.unwrap();
             receive(&mut stream).await.unwrap();
         };
-        // Connects to the server.
+        // The first exchange connects to the server.
         exchange().await;
         let start = Instant::now();
         while start.elapsed() < TURN {

@@ -1,4 +1,4 @@
-//! Formats durations for people.
+//! Formats durations for display.
 
 use std::time::Duration;
 

@@ -46,7 +46,7 @@ impl Exit {
     /// An error unrelated to the deployment, such as writing the output.
     pub const FAILED: Self = Self(4);
 
-    /// Creates the exit code of a program that a signal ended: `code` is 128 plus the signal's
+    /// Creates the exit code of a program that a signal ended, from `code`: 128 plus the signal's
     /// number.
     #[cfg(feature = "tui")]
     pub(crate) fn signalled(code: u8) -> Self {
@@ -92,8 +92,8 @@ where
     Ok(exit)
 }
 
-/// Runs `program` like [`run`], for a program that serves clients until it is stopped. Its exit
-/// code does not depend on whether its output is read.
+/// Runs a `program` that serves clients until it is stopped. Otherwise like [`run`], but the exit
+/// code does not depend on whether the output is read.
 #[cfg(any(feature = "export", feature = "proxy"))]
 pub(crate) fn serve<F>(program: impl FnOnce(Console<Output, Output>) -> F) -> io::Result<Exit>
 where
@@ -108,7 +108,8 @@ where
     result
 }
 
-/// Runs `program` like [`run`], for one that ends by itself and may block until its output is read.
+/// Runs a `program` that ends by itself. Otherwise like [`run`], but may block until its output is
+/// read.
 pub(crate) fn run_to_end(program: impl Future<Output = io::Result<Exit>>) -> io::Result<Exit> {
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let result = runtime.block_on(program);

@@ -152,7 +152,7 @@ impl Exporter {
             () = pin!(show.fuse()) => {}
             () = pin!(pushed.fuse()) => {}
         }
-        // After the topologies are closed, their state would be reported as outages.
+        // Once the topologies are closed, their state would be reported as an outage.
         if let Some(push) = push {
             push.flush(arguments.flush, &pages.metrics(), &remark).await;
         }
@@ -160,7 +160,7 @@ impl Exporter {
     }
 }
 
-/// Calls `act` repeatedly, first after one `period`.
+/// Calls `act` after each `period`, without end.
 async fn every(period: Duration, act: impl Fn()) {
     let mut ticks = interval(period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -57,7 +57,7 @@ const TIMEOUT: Duration = Duration::from_secs(15);
 const GRACE: Duration = Duration::from_secs(2);
 /// The pause after a failed accept, for instance when no file descriptors are left.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
-/// The maximum number of bytes of a request's body to read, so that the client gets the answer.
+/// The maximum number of bytes of a request's body that are read and discarded.
 const MAX_BODY_LENGTH: usize = 64 * 1024;
 
 /// The path of the liveness check. It is answered even if too many requests are being answered,

@@ -14,7 +14,7 @@ use futures::{
     executor::block_on,
 };
 
-/// The maximum length of a line, in bytes: that of a line in a recording.
+/// The maximum length of a line, in bytes. It is the same as for a line in a recording.
 const MAX_LINE: u64 = 128 << 20;
 /// The maximum length of a text file, in bytes.
 const MAX_TEXT: u64 = 4 << 20;
@@ -44,7 +44,7 @@ pub(crate) fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
 ///
 /// # Errors
 ///
-/// If the file cannot be opened, and as [`read_line`].
+/// If the file cannot be opened, or if [`read_line`] fails.
 pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
     let (mut source, mut bytes) = (open(path)?, Vec::new());
     for line in 1.. {
@@ -124,7 +124,7 @@ fn read_lines(mut lines: Sender<String>) {
     }
 }
 
-/// Returns whether standard input is a terminal whose foreground process group is another one.
+/// Returns whether standard input is a terminal that currently belongs to another process group.
 #[cfg(unix)]
 fn is_in_background() -> bool {
     let user = rustix::termios::tcgetpgrp(io::stdin());

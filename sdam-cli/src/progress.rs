@@ -22,17 +22,17 @@ impl Progress {
         Self { bar }
     }
 
-    /// Shows nothing.
+    /// Creates a progress that is never shown.
     pub(crate) fn hidden() -> Self {
         Self { bar: ProgressBar::hidden() }
     }
 
-    /// Counts what is read.
+    /// Wraps `reader`, and counts the bytes that are read.
     pub(crate) fn wrap_read<R: BufRead>(&self, reader: R) -> impl BufRead + use<R> {
         self.bar.wrap_read(reader)
     }
 
-    /// Counts one more.
+    /// Counts one more unit of work.
     pub(crate) fn increase(&self) {
         self.bar.inc(1);
     }
@@ -42,13 +42,13 @@ impl Progress {
         self.bar.suspend(print)
     }
 
-    /// Removes it from the terminal.
+    /// Removes the progress from the terminal.
     pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
     }
 }
 
-/// Nothing is shown.
+/// A substitute that shows nothing.
 #[cfg(not(feature = "tui"))]
 impl Progress {
     pub(crate) fn new(_: u64, _: &str, _: String) -> Self {

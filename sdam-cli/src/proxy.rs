@@ -1,8 +1,8 @@
 //! `proxy`: one address for the primary of a deployment, and one for reads.
 //!
-//! Bytes are relayed unchanged, so any driver and any authentication works. Clients must not
-//! discover the members, so they connect with `directConnection=true`, or `--advertise` changes the
-//! replies to hello.
+//! Bytes are relayed unchanged, so any driver and any authentication works. To keep clients from
+//! discovering the members, either they connect with `directConnection=true`, or `--advertise`
+//! changes the replies to hello.
 
 mod arguments;
 mod dial;
@@ -106,7 +106,7 @@ pub fn signals() -> impl Stream<Item = ()> {
     futures::stream::repeat(()).then(|()| crate::exit::interrupted())
 }
 
-/// The listening ports and the topology.
+/// The listeners of the proxy, and the topology.
 struct Proxy {
     topology: Topology<Way>,
     ports: Vec<(TcpListener, Port)>,
@@ -200,7 +200,7 @@ impl Proxy {
         Ok(proxy)
     }
 
-    /// Prints the addresses, and tells the supervisor that clients are served.
+    /// Prints the addresses, and tells the supervisor that the proxy is serving clients.
     fn announce<O: Write, R: Write>(&self, notices: &mut Notices<O, R>) -> io::Result<()> {
         for warning in &self.warnings {
             notices.warning(warning);
@@ -313,13 +313,13 @@ fn client_uri(
     }
 }
 
-/// Becomes ready when the sender is dropped.
+/// Resolves when the sender is dropped.
 async fn is_dropped(stopped: Shared<oneshot::Receiver<()>>) {
-    // The sender sends nothing.
+    // The sender never sends a value.
     let _ = stopped.await;
 }
 
-/// Returns the TLS layer of connections to members; `None` if bytes are relayed unchanged.
+/// Returns the TLS layer for connections to members; `None` if bytes are relayed unchanged.
 fn layer(
     arguments: &Arguments,
     options: &Options,

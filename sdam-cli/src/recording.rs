@@ -47,9 +47,9 @@ pub struct Recording {
     /// (`EventKind::Input`) and the measured round-trip times (`EventKind::RttMeasured`). A
     /// selection contains the description at its moment.
     pub events: Vec<Event>,
-    /// The number of the line of each event.
+    /// The line number of each event.
     pub lines: Vec<u64>,
-    /// The marks of the user, each with the number of its line.
+    /// The marks of the user, each with its line number.
     pub notes: Vec<(u64, Note)>,
     /// The reason why the end of the file was not used.
     pub defect: Option<String>,
@@ -138,7 +138,7 @@ impl Recording {
         self.events.last().map(|event| event.at).unwrap_or_default()
     }
 
-    /// Returns how long the recording lasts.
+    /// Returns the duration of the recording.
     pub fn span(&self) -> Duration {
         self.end().since(self.start())
     }
@@ -150,8 +150,8 @@ impl Recording {
     }
 }
 
-/// Creates the file of a new recording, for --record, which only its owner can read. Does not
-/// overwrite an existing file, but writes to an empty one, a pipe or a device.
+/// Creates the file of a new recording, for --record, which only its owner can read. Never
+/// overwrites a file, but accepts an empty one, a pipe or a device.
 pub(crate) fn create(path: &Path) -> Result<File, Failure> {
     let mut options = File::options();
     options.read(true).write(true);

@@ -197,7 +197,7 @@ impl Replay {
     }
 
     fn start(&mut self, options: &Options) -> Vec<String> {
-        // Events are discarded, so the topology id does not matter.
+        // Nothing reads the events, so the topology id does not matter.
         let mut topology = TopologyMachine::new(options);
         // There are no pools and no monitors, so commands to them are dropped, here and below.
         drop(topology.handle(self.now, Input::Open));

@@ -55,7 +55,7 @@ pub struct Arguments {
 
 /// Serves the deployment that `arguments` describe until `stop` is ready or a command ends it.
 ///
-/// The scenario runs first, then the `commands`.
+/// The scenario runs first, followed by the `commands`.
 ///
 /// Must be called within a tokio runtime with timers.
 ///
@@ -145,7 +145,7 @@ enum Next {
 }
 
 impl<O: Write> Session<O> {
-    /// Executes each line of `script` at its time.
+    /// Executes each line of `script` at its scheduled time.
     async fn play(&mut self, script: &Script) -> io::Result<Next> {
         let start = Instant::now();
         for line in &script.lines {

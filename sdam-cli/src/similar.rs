@@ -8,8 +8,8 @@ pub(crate) fn closest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) 
         (distance, known)
     });
     let (distance, known) = candidates.min()?;
-    // Permit one wrong letter plus one for every six, but not all letters. A word that is known is
-    // not a misspelling.
+    // Permit one wrong letter, plus one for every six letters, but never all of them. A known word
+    // is not a misspelling.
     let most = (1 + word.len() / 6).min(word.len().saturating_sub(1));
     (1..=most).contains(&distance).then_some(known)
 }

@@ -1,8 +1,8 @@
 //! Notifies the supervisor of this process, such as systemd (`Type=notify`), and takes over the
 //! sockets that it passes.
 //!
-//! Without a supervisor, that is without the variables `NOTIFY_SOCKET` and `LISTEN_FDS`, there is
-//! nothing to do.
+//! Without a supervisor, which sets the variables `NOTIFY_SOCKET` and `LISTEN_FDS`, these functions
+//! do nothing.
 
 #[cfg(feature = "proxy")]
 use std::net::TcpListener;
@@ -10,13 +10,13 @@ use std::net::TcpListener;
 #[cfg(feature = "proxy")]
 use crate::failure::Failure;
 
-/// Reports that clients are served from now on.
+/// Reports that the program is ready to serve clients.
 pub(crate) fn ready() {
     #[cfg(target_os = "linux")]
     notify(sd_notify::NotifyState::Ready);
 }
 
-/// Reports that the program ends as soon as it has served its current clients.
+/// Reports that the program will end once it has served its current clients.
 pub(crate) fn stopping() {
     #[cfg(target_os = "linux")]
     notify(sd_notify::NotifyState::Stopping);
@@ -24,12 +24,12 @@ pub(crate) fn stopping() {
 
 #[cfg(target_os = "linux")]
 fn notify(state: sd_notify::NotifyState<'_>) {
-    // If this fails, the supervisor notices by itself that the notification is missing.
+    // If this fails, the supervisor notices that the notification is missing.
     let _ = sd_notify::notify(&[state]);
 }
 
-/// Takes over the listening sockets for `options`, in this order; none without the variable
-/// `LISTEN_FDS`, or if it is meant for another process.
+/// Takes over the listening sockets for `options`, in this order. Returns none if `LISTEN_FDS` is
+/// not set, or is meant for another process.
 ///
 /// # Errors
 ///

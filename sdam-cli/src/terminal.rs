@@ -20,15 +20,15 @@ pub enum Palette {
 /// The meaning of a piece of text, which decides its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
-    /// No emphasis.
+    /// Text without emphasis.
     Normal,
-    /// Emphasis.
+    /// Emphasized text.
     Strong,
     /// Unchanged information.
     Faint,
     /// A good state.
     Good,
-    /// Partly usable.
+    /// A state that is only partly usable.
     Fair,
     /// A transient state.
     Doubtful,

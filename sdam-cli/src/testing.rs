@@ -23,7 +23,7 @@ pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     runtime.block_on(future)
 }
 
-/// Runs a program without colours. Returns its output, its remarks and its result.
+/// Runs a program without colours. Returns its output, remarks and result.
 pub(crate) fn capture<T>(
     run: impl FnOnce(Console<&mut Vec<u8>, &mut Vec<u8>>) -> T,
 ) -> (String, String, T) {

@@ -195,7 +195,7 @@ impl Session {
     }
 }
 
-/// Runs the program given by `--on-change` and rotates the recording, and never returns.
+/// Runs the program given by `--on-change`, and rotates the recording. Never returns.
 async fn aside(
     changes: Option<(UnboundedReceiver<Arc<TopologyDescription>>, String)>,
     parts: Option<&Parts>,

@@ -35,14 +35,14 @@ fn read(path: &str) -> String {
     fs::read_to_string(deploy().join(path)).unwrap()
 }
 
-/// Runs the program with a file of targets while `scrape` runs with its address.
+/// Runs the program with a file of targets, and calls `scrape` with its address.
 fn with_exporter(targets: &str, scrape: impl FnOnce(&str)) {
     let said = with_arguments(Arguments::default(), targets, scrape);
     assert_eq!(said, "");
 }
 
-/// Runs the program with these arguments and a file of targets while `scrape` runs with its
-/// address. Returns its remarks.
+/// Runs the program with these arguments and a file of targets, and calls `scrape` with its
+/// address. Returns the remarks.
 fn with_arguments(mut arguments: Arguments, targets: &str, scrape: impl FnOnce(&str)) -> String {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(targets.as_bytes()).unwrap();
@@ -178,7 +178,7 @@ fn prometheus_follows_a_failover() {
     });
 }
 
-/// Returns the configuration with both jobs, of which the second one is a comment.
+/// Returns the configuration with both jobs, the second of which is commented out in the file.
 fn with_probes(configuration: &str) -> String {
     let (first, second) = configuration.split_once("\n  #\n").unwrap();
     let second = second.lines().map(|line| line.replacen("  # ", "  ", 1) + "\n");

@@ -13,8 +13,8 @@ const MARGIN: f64 = 12.0;
 /// The picture in the README.
 const PICTURE: &str = "../docs/images/watch.svg";
 
-/// The settings for a picture of the screen. The README's has five members, a minute of history and
-/// a slow election, unlike the test's.
+/// The settings for a picture of the screen. Unlike the test, the README's picture shows five
+/// members, a minute of history and a slow election.
 struct Scene {
     members: usize,
     election_timeout: Duration,

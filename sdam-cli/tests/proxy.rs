@@ -83,7 +83,7 @@ impl Running {
     }
 
     fn finish(self) {
-        // The clients are gone, so the program waits for nothing.
+        // The clients are gone, so the program does not wait.
         self.signals.unbounded_send(()).unwrap();
         let exit = self.thread.join().unwrap();
         assert_eq!(exit.unwrap(), Exit::SUCCESS);
@@ -116,8 +116,8 @@ impl Writer {
         writer
     }
 
-    /// Waits until a document sent from now on is acknowledged. Returns the longest time without an
-    /// acknowledgement since the last call.
+    /// Waits until a document sent after this call is acknowledged. Returns the longest time
+    /// without an acknowledgement since the last call.
     fn gap(&mut self) -> String {
         writeln!(self.input).unwrap();
         let line = self.printed.next().unwrap().unwrap();
@@ -141,8 +141,9 @@ fn assert_closed(result: &Result<(), Error>) {
     assert!(result.as_ref().err().is_some_and(is_closed), "{result:?}");
 }
 
-/// Stops the old primary while it has idle connections and one in the middle of an insert. All are
-/// closed once there is another primary, and nothing reaches the old one after it continues.
+/// Stops the old primary while it has idle connections and one in the middle of an insert. All of
+/// them are closed once another primary is known, and nothing reaches the old one when it
+/// continues.
 fn pause(set: &ReplicaSet, program: &Running, mut others_write: impl FnMut()) {
     let address = program.address();
     let connect = || Client::connect_with_timeout(address, TIMEOUT).unwrap();
@@ -201,7 +202,7 @@ fn no_acknowledged_write_is_lost_when_the_primary_steps_down_is_stopped_and_is_k
     arguments.target = Target::new(&uri);
     let program = Running::start(arguments.clone());
     program.next_primary();
-    // PyMongo sees a mongos there.
+    // PyMongo sees a mongos at the proxy's address.
     arguments.advertise = Some("localhost".parse().unwrap());
     let advertised = Running::start(arguments);
     let writer = |uri: &str, name, concern| Writer::start(python().unwrap(), uri, name, concern);
@@ -217,7 +218,7 @@ fn no_acknowledged_write_is_lost_when_the_primary_steps_down_is_stopped_and_is_k
     let old = set.step_down().unwrap();
     program.next_primary();
     gaps("step-down");
-    // It may be re-elected at once.
+    // Allow the old primary to be re-elected at once.
     let unfreeze = doc! { "replSetFreeze": 0 };
     set.member(old).run_command("admin", unfreeze).unwrap();
     pause(&set, &program, || gaps("pause"));
@@ -239,7 +240,7 @@ fn no_acknowledged_write_is_lost_when_the_primary_steps_down_is_stopped_and_is_k
     advertised.finish();
 }
 
-/// The client sends a session and, with reads, `$readPreference`, as it would to a mongos.
+/// The client sends sessions, and `$readPreference` with each read, as it would to a mongos.
 #[test]
 fn real_members_accept_what_a_client_sends_that_sees_a_mongos() {
     let Some(set) =
@@ -263,7 +264,7 @@ fn real_members_accept_what_a_client_sends_that_sees_a_mongos() {
         writer.run(&client::Command::write("test", &insert)).await.unwrap();
         let find = doc! { "find": "c", "readConcern": { "level": "majority" } }.to_vec().unwrap();
         reader.run(&client::Command::read("test", &find)).await.unwrap();
-        // It is a secondary, as a read of mode primary shows.
+        // The member is a secondary, as a read in mode primary shows.
         let primary = Criteria::read(ReadPreference::new(ReadMode::Primary)).unwrap();
         let error = reader.run(&client::Command::read("test", &find).with_criteria(primary)).await;
         let error = error.unwrap_err().to_string();
@@ -299,7 +300,7 @@ fn the_proxy_speaks_tls_with_members_unless_clients_do() {
         (options, reply.map(|reply| reply.get_bool("isWritablePrimary").unwrap()).ok())
     };
     assert_eq!(check(false), ("directConnection=true".to_owned(), Some(true)));
-    // The server refuses a client that does not use TLS.
+    // A server that requires TLS refuses a client without it.
     assert_eq!(check(true), ("directConnection=true&tls=true".to_owned(), None));
 }
 

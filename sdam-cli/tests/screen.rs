@@ -307,7 +307,8 @@ fn programs_without_a_screen_leave_the_terminal_as_it_was() {
         return;
     };
     let set = set();
-    // Each program has its own listener, because connections of an ended one may still wait.
+    // Each program has its own listener, because a shared one could still hold connections of a
+    // program that has ended.
     let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
     let [doctor, explain] = listeners.each_ref().map(|own| own.local_addr().unwrap());
     // Wait for the prompt, because anything typed earlier would become the program's input.

@@ -88,7 +88,7 @@ fn page(command: &clap::Command) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Renders the end of the help text: fills paragraphs, and keeps indented lines as they are.
+/// Renders the end of the help text. Fills paragraphs, but keeps indented lines unchanged.
 fn notes_section(page: &mut impl Write, notes: &str) -> io::Result<()> {
     writeln!(page, ".SH NOTES")?;
     let mut is_indented = false;

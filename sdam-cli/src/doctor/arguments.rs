@@ -106,8 +106,8 @@ impl CheckId {
     }
 }
 
-/// The minimum severity for a non-zero exit. The exit codes for an invalid connection string and
-/// for a check that could not be made do not depend on it.
+/// The minimum severity for a non-zero exit. It does not affect the exit codes for an invalid
+/// connection string and for a check that could not be made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum FailOn {
     /// A warning or a failure.

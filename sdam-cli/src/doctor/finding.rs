@@ -43,7 +43,7 @@ pub(super) struct Finding {
     /// The finding in one sentence, without a full stop.
     pub(super) title: String,
     pub(super) evidence: Vec<(&'static str, Value)>,
-    /// Probable causes; more than one if they cannot be told apart from here.
+    /// The probable causes; several if they cannot be told apart from here.
     pub(super) causes: Vec<String>,
     pub(super) remedies: Vec<String>,
     /// The name of the finding to fix first, if the check was skipped.

@@ -102,7 +102,7 @@ fn login(login: &Login, credential: &Credential) -> Finding {
         .remedy("check the credentials and authMechanism, and the log of the server")
 }
 
-/// Returns the finding that the server requires a login, although there are no credentials.
+/// Returns the finding that the server requires a login, but there are no credentials.
 fn demanded(login: &Login) -> Finding {
     let server = &login.server;
     Finding::fail(Check::Auth, "the server demands a login, and there is no user")

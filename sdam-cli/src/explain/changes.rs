@@ -14,7 +14,8 @@ use sdam_select::{
     settings::Settings,
 };
 
-/// The maximum number of steps: changes of mode, staleness, tags and latency, and a final check.
+/// The maximum number of steps. Each step changes the mode, staleness, tags or latency; the last
+/// one only checks the result.
 const STEPS: usize = 5;
 
 /// Returns the change that would make each available but rejected server eligible, if one exists.

@@ -12,7 +12,7 @@ use crate::terminal::{Palette, Tone, WIDTH, columns, wrap};
 
 /// The width of the mark before a server's address.
 const MARK: usize = 2;
-/// The width of `RSSecondary`, the longest type that can be selected; most other types fit, too.
+/// The width of `RSSecondary`, the longest type that can be selected. Most other types fit, too.
 const TYPE: usize = 11;
 /// The width of `999.99 ms`.
 const RTT: usize = 9;

@@ -34,11 +34,11 @@ pub(super) struct Deployment {
     numbers: Arc<Numbers>,
     sinks: Vec<Arc<dyn EventSink>>,
     watched: OnceCell<Watched>,
-    /// The reason why there is no topology yet, after the first failed look-up.
+    /// The reason why there is no topology yet; set when a look-up has failed.
     reason: RefCell<Option<String>>,
     /// Notified when a look-up has ended.
     looked_up: Notify,
-    /// Notified when the deployment is to be watched no longer.
+    /// Notified when the deployment is no longer to be watched.
     removed: Notify,
 }
 
@@ -62,7 +62,7 @@ impl Deployment {
         }
     }
 
-    /// Returns the topology, or the reason why there is none yet.
+    /// Returns the topology, or the reason why it does not exist yet.
     pub(super) fn watched(&self) -> Result<&Watched, String> {
         self.watched.get().ok_or_else(|| {
             let reason = self.reason.borrow();
@@ -70,7 +70,8 @@ impl Deployment {
         })
     }
 
-    /// Watches the deployment until it is removed. `remark` is called as by `start`.
+    /// Watches the deployment until it is removed. Calls `remark` in the same cases as
+    /// [`start`](Self::start).
     pub(super) async fn run(
         &self,
         target: &Target,
@@ -84,15 +85,15 @@ impl Deployment {
         self.close().await;
     }
 
-    /// Ends [`run`](Self::run).
+    /// Causes [`run`](Self::run) to end.
     pub(super) fn remove(&self) {
         self.removed.notify_one();
     }
 
     /// Looks up the hosts of a `mongodb+srv` string until that succeeds, and starts the topology.
     ///
-    /// `remark` is called with the topology's warnings, with the first error, and when the errors
-    /// end.
+    /// Calls `remark` with the first error, when a look-up succeeds after an error, and with each
+    /// warning of the topology.
     async fn start(&self, target: &Target, runtime: &Runtime, remark: impl Fn(&dyn Display)) {
         let name = self.named.name.as_ref().map_or(String::new(), |name| format!("{name}: "));
         let mut pause = FIRST_PAUSE;
@@ -129,7 +130,7 @@ impl Deployment {
         for sink in &self.sinks {
             builder = builder.sink(Arc::clone(sink));
         }
-        // The last sink, so that all others already have what its page shows.
+        // This sink comes last, so that the other sinks already know what its page shows.
         builder
             .sink(Arc::clone(&self.numbers))
             .start(runtime.clone())
@@ -151,7 +152,7 @@ impl Deployment {
                 let _ = watched.topology.wait_for(ready, limit).await;
             }
         };
-        // Without a result in time, the deployment counts as down.
+        // A deployment that was not checked in time counts as down.
         let _ = timeout(limit, checks).await;
     }
 

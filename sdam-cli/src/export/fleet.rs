@@ -20,7 +20,7 @@ use super::{
 };
 use crate::target::Target;
 
-/// The deployments, and what all of them share.
+/// All watched deployments, and the state that they share.
 pub(super) struct Fleet {
     pub(super) target: Target,
     pub(super) runtime: Runtime,
@@ -38,14 +38,14 @@ pub(super) struct Change {
 }
 
 impl Fleet {
-    /// Watches the deployments, and those that the file names later, for ever.
+    /// Watches the deployments, including those that are added to the file later. Never returns.
     ///
-    /// `remark` is called with what deployments tell, and with the outcome when the file has
-    /// changed.
+    /// Calls `remark` with the remarks of each deployment, and with the outcome of each change to
+    /// the file.
     pub(super) async fn run(&self, source: Option<Source>, remark: &impl Fn(&dyn Display)) {
         let (start, started) = unbounded();
         for deployment in &*self.pages.deployments.borrow() {
-            // The receiver is below.
+            // Sending cannot fail, because the receiver still exists.
             let _ = start.unbounded_send(Rc::clone(deployment));
         }
         let watched = started.for_each_concurrent(None, |deployment: Rc<Deployment>| async move {
@@ -59,7 +59,7 @@ impl Fleet {
         join(watched, followed).await;
     }
 
-    /// Applies each change of the file.
+    /// Applies each change to the file. Never returns.
     async fn follow(
         &self,
         mut source: Source,
@@ -67,7 +67,7 @@ impl Fleet {
         start: &UnboundedSender<Rc<Deployment>>,
         remark: &impl Fn(&dyn Display),
     ) {
-        // The last error, which is reported once.
+        // The last error. It is reported only once.
         let mut trouble = None;
         loop {
             let (targets, is_asked) = source.next().await;
@@ -86,7 +86,7 @@ impl Fleet {
                         ));
                     }
                     for deployment in started {
-                        // The receiver lives as long as this future.
+                        // Sending cannot fail, because the receiver lives as long as this future.
                         let _ = start.unbounded_send(deployment);
                     }
                 }
@@ -102,17 +102,17 @@ impl Fleet {
         }
     }
 
-    /// Returns whether the deployments are those of `targets`.
+    /// Returns whether the watched deployments are exactly `targets`.
     fn watches(&self, targets: &[Named]) -> bool {
         let all = self.pages.deployments.borrow();
         all.len() == targets.len() && all.iter().zip(targets).all(|(it, named)| it.named.is(named))
     }
 
-    /// Replaces the deployments by `targets`. Those that are the same stay; removed ones end.
+    /// Replaces the deployments with `targets`. Unchanged deployments continue; missing ones end.
     ///
     /// # Errors
     ///
-    /// If the connection string of a new one is invalid. Then nothing is changed.
+    /// If the connection string of a new deployment is invalid. In that case, nothing is changed.
     pub(super) fn change_to(&self, targets: Vec<Named>) -> Result<Change, String> {
         let mut change =
             Change { stopped: self.pages.deployments.borrow().clone(), ..Change::default() };
@@ -148,7 +148,7 @@ impl Fleet {
         Deployment::new(named, numbers, self.log.iter().cloned().chain(records).collect())
     }
 
-    /// Ends all deployments.
+    /// Closes all deployments.
     pub(super) async fn close(&self) {
         let all = self.pages.deployments.take();
         join_all(all.iter().map(|it| it.close())).await;

@@ -21,14 +21,15 @@ use crate::page::{Kind, Page, Registry};
 /// The lag of secondaries.
 const LAG: &str = "sdam_server_lag_seconds";
 
-/// The metrics that are counters for Prometheus, but are no integers.
+/// The metrics that Prometheus treats as counters although they are not integers.
 const SUMS: [&str; 2] =
     ["sdam_time_without_primary_seconds", "sdam_time_without_primary_min_seconds"];
 
 /// The metrics of one deployment, and the sink that converts its events into metrics.
 ///
-/// A program usually installs one shared recorder with [`metrics::set_global_recorder`]. This
-/// recorder is local, so that several exporters can run independently in one process.
+/// Programs usually install one recorder for the whole process, with
+/// [`metrics::set_global_recorder`]. This one is local, so that several exporters can run
+/// independently in a process.
 pub(super) struct Numbers {
     recorder: Registry,
     sink: MetricsSink,
@@ -36,7 +37,7 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
-    /// Creates the metrics of a deployment, all with these labels.
+    /// Creates the metrics of a deployment. All of them have these labels.
     pub(super) fn new(labels: &[(&str, String)], clock: &Arc<dyn Clock>) -> Arc<Self> {
         let recorder = Registry::new(labels);
         with_local_recorder(&recorder, || {
@@ -48,14 +49,14 @@ impl Numbers {
                 "Lag of a secondary behind the primary, as old as the last checks."
             );
             describe_gauge!("sdam_build_info", "1, with the version of this program.");
-            // If the first failover created its metrics, queries would not see it.
+            // Create these metrics now, because a query sees no increase in a series that is new.
             counter!("sdam_failovers_total").absolute(0);
             let _ = histogram!("sdam_failover_duration_seconds");
             let _ = histogram!("sdam_failover_duration_min_seconds");
             gauge!("sdam_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
         });
         let numbers = Self { recorder, sink: MetricsSink::new(), clock: Arc::clone(clock) };
-        // The labels are the same before the hosts of a deployment are known.
+        // Emit an empty description, so that the same series exist before the hosts are known.
         let empty = Arc::<TopologyDescription>::default();
         let kind =
             EventKind::TopologyDescriptionChanged { previous: Arc::clone(&empty), new: empty };
@@ -84,7 +85,7 @@ impl Numbers {
             let has_primary = description.primary().is_some();
             gauge!("sdam_primary_known").set(u8::from(has_primary));
         });
-        // A series that stays at zero would cause an alert that never ends.
+        // A series that stayed at zero would cause an alert that never ends.
         recorder.retain(|key| {
             let is_secondary = |server: &ServerDescription| {
                 server.server_type == ServerType::RsSecondary || key.name() != LAG
@@ -120,7 +121,7 @@ fn labels(server: &ServerDescription) -> Vec<Label> {
     [host].into_iter().chain(port).collect()
 }
 
-/// Returns whether `key` is about no server, or about one in the topology that has the metric.
+/// Returns whether `key` does not concern a server, or concerns a current server with this metric.
 fn is_current(
     key: &Key,
     topology: &TopologyDescription,

@@ -37,14 +37,14 @@ use self::{
 
 use crate::page::Page;
 
-/// The time that records wait for others to be sent with them.
+/// The time that a record waits for others that can be sent with it.
 const DELAY: Duration = Duration::from_secs(1);
 /// The longest pause between attempts to send records.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// The connections to the collectors, and the waiting records.
+/// The connections to the collectors, and the queued records.
 pub(super) struct Push {
-    /// The enabled kinds.
+    /// The collectors for each enabled kind of telemetry.
     collectors: BTreeMap<Signal, Collector>,
     /// The interval at which metrics are pushed.
     interval: Duration,
@@ -52,16 +52,16 @@ pub(super) struct Push {
     queue: Arc<Queue>,
     /// The start time of the counters.
     start: SystemTime,
-    /// The reported problems that have not ended.
+    /// The problems that were reported and still exist.
     troubles: RefCell<BTreeSet<Place>>,
 }
 
-/// The subject of a problem: each is reported when it begins and when it ends.
+/// The subject of a problem. The beginning and the end of each problem are reported.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
     /// A host that does not answer.
     Host(String),
-    /// A path that is refused.
+    /// A path that the collector refuses.
     Path(Signal),
 }
 
@@ -95,8 +95,8 @@ impl Push {
         Arc::new(Records::new(labels, backend, Arc::clone(&self.queue)))
     }
 
-    /// Pushes metrics at their interval, and records soon after they are created, for ever.
-    /// `remark` is called when a problem begins and when it ends.
+    /// Pushes metrics at their interval, and records soon after they are created. Never returns.
+    /// Calls `remark` when a problem begins and when it ends.
     ///
     /// # Cancel safety
     ///
@@ -115,7 +115,7 @@ impl Push {
                 sleep(pause).await;
                 self.push_logs(&remark).await;
                 self.push_spans(&remark).await;
-                // The remaining records wait for the collector.
+                // Records that could not be sent stay in the queue.
                 let is_done = self.queue.is_empty();
                 pause = if is_done { DELAY } else { (pause * 2).min(LONGEST_PAUSE) };
             }
@@ -123,7 +123,7 @@ impl Push {
         futures::future::join(metrics, records).await;
     }
 
-    /// Pushes everything once more, within `limit`.
+    /// Pushes all metrics and records a last time, within `limit`.
     pub(super) async fn flush(&self, limit: Duration, page: &Page, remark: impl Fn(&dyn Display)) {
         let all = join3(
             self.push_metrics(page, &remark),
@@ -139,7 +139,7 @@ impl Push {
     async fn push_metrics(&self, page: &Page, remark: impl Fn(&dyn Display)) {
         let span = Span { start: nanos(self.start), end: nanos(SystemTime::now()) };
         let body = || self.sender.metrics(metrics::convert(page, span));
-        // Undelivered metrics are part of the next push.
+        // Metrics that were not delivered are part of the next push.
         self.push(Signal::Metrics, body, remark).await;
     }
 

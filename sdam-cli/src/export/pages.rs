@@ -38,7 +38,7 @@ const INDEX: &str = "\
 const SCRAPE_TIMEOUT: &str = "x-prometheus-scrape-timeout-seconds";
 /// The time limit of a probe without such a header, which is Prometheus' default.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The maximum part of a time limit to reserve for sending the answer.
+/// The maximum part of a time limit that is reserved for sending the answer.
 const OFFSET: Duration = Duration::from_millis(500);
 
 /// The status and text of the answer to an invalid request.
@@ -46,7 +46,7 @@ struct Refusal(StatusCode, String);
 
 /// The pages of all deployments.
 pub(super) struct Pages {
-    /// Sorted by name.
+    /// The deployments, sorted by name.
     pub(super) deployments: RefCell<Vec<Rc<Deployment>>>,
     /// The metrics of the file of `--targets`, if there is one.
     pub(super) outcomes: Option<Outcomes>,
@@ -103,8 +103,8 @@ impl Pages {
         Ok(page(watched, snapshot.description()))
     }
 
-    /// Returns the deployment that a request names. Only names in the file of targets are accepted,
-    /// so a request cannot make this program connect elsewhere.
+    /// Returns the deployment that a request names. It must be in the file of targets, so that a
+    /// request cannot make this program connect elsewhere.
     fn requested(&self, request: &Parts, known: &[&str]) -> Result<Rc<Deployment>, Refusal> {
         others(request, known)?;
         let mut parameters = http::parameters(request);
@@ -122,8 +122,8 @@ impl Pages {
     }
 }
 
-/// Refuses parameters that have no effect. Prometheus sends parameters only if configured to, so
-/// their sender expects an effect.
+/// Refuses unknown parameters. Prometheus sends only parameters that a user has configured, and
+/// that user expects an effect.
 fn others(request: &Parts, known: &[&str]) -> Result<(), Refusal> {
     match http::parameters(request).find(|(name, _)| !known.contains(name)) {
         Some((name, _)) => Err(bad(format!("there is no parameter {name}"))),
@@ -143,7 +143,7 @@ fn patience(headers: &HeaderMap) -> Duration {
     limit.saturating_sub(OFFSET.min(limit / 2))
 }
 
-/// Returns the topology; if there is none yet, an empty one with the reason.
+/// Returns the topology. If none exists yet, returns an empty one with the reason.
 fn topology(deployment: &Deployment) -> Response<String> {
     let mut json = match deployment.watched() {
         Ok(watched) => {
@@ -168,7 +168,7 @@ fn health(
     settings: &Settings,
     wanted: &Wanted,
 ) -> Response<String> {
-    // Selects nothing: a health request is not an operation and must not be counted as one.
+    // Nothing is selected, because a health request must not be counted as an operation.
     let explanation = explain(topology, settings, &wanted.criteria);
     let lags: Vec<_> = explanation
         .eligible()
@@ -273,7 +273,7 @@ mod tests {
         };
         check(ReadMode::Secondary, 40, StatusCode::OK);
         check(ReadMode::Secondary, 39, StatusCode::SERVICE_UNAVAILABLE);
-        // The primary does not lag.
+        // The primary has no lag.
         check(ReadMode::SecondaryPreferred, 39, StatusCode::SERVICE_UNAVAILABLE);
         check(ReadMode::Primary, 0, StatusCode::OK);
     }

@@ -1,4 +1,4 @@
-//! The file of `--targets`, which is read again when it changes and at SIGHUP.
+//! The file of `--targets`, which is read again after a change and on SIGHUP.
 
 use std::{
     fmt, fs,
@@ -22,18 +22,18 @@ use crate::{
 /// The interval at which the file is read.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// A file whose changes are noticed.
+/// A file that is watched for changes.
 pub(super) struct Source {
     path: PathBuf,
     clock: Arc<dyn Clock>,
     hangups: Box<dyn FusedStream<Item = ()> + Unpin>,
-    /// The last contents, or what is wrong with them.
+    /// The last contents, or the error in them.
     seen: Result<Vec<Named>, String>,
 }
 
 impl Source {
     /// Follows the file `path`, which contains `targets`; `None` if it can be read only once, such
-    /// as a pipe. SIGHUP does not end the process from now on.
+    /// as a pipe. From now on, SIGHUP does not end the process.
     pub(super) fn of(path: &Path, targets: &[Named], clock: &Arc<dyn Clock>) -> Option<Self> {
         fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
         Some(Self {
@@ -44,12 +44,12 @@ impl Source {
         })
     }
 
-    /// Returns what the file contains after at most two seconds, or when SIGHUP asks for it, which
-    /// is the second value.
+    /// Waits for the next reading, and returns the contents of the file and whether SIGHUP
+    /// requested it. A change is returned after at most two seconds.
     ///
-    /// Contents are read, because metadata need not change with them: the clocks of file systems
-    /// are coarse. They are returned once they were read twice, because a file that is written in
-    /// place lacks its end for a moment.
+    /// The contents are compared, because a file system with a coarse clock may not update the
+    /// metadata. A change is returned only after two equal readings, because a file that is being
+    /// rewritten is incomplete for a moment.
     pub(super) async fn next(&mut self) -> (Result<Vec<Named>, String>, bool) {
         loop {
             let pause = self.clock.sleep_until(self.clock.now() + PERIOD);
@@ -58,7 +58,7 @@ impl Source {
                 () = pin!(pause.fuse()) => false,
             };
             let path = self.path.clone();
-            // The file may be on a network that does not answer.
+            // Read on another thread, because the file may be on a network that does not answer.
             let found = spawn_blocking(move || targets::read(&path)).await;
             let found = found.unwrap_or_else(|error| Err(error.to_string()));
             let is_settled = found == self.seen;
@@ -70,18 +70,18 @@ impl Source {
     }
 }
 
-/// Names the file.
+/// Displays the option with the path of the file.
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "--targets {}", self.path.display())
     }
 }
 
-/// The metrics of the last reload, with Prometheus' own names for them.
+/// The metrics of the last reload, which have Prometheus' own names.
 pub(super) struct Outcomes(Registry);
 
 impl Outcomes {
-    /// Creates the metrics after the first reading.
+    /// Creates the metrics after the file was read for the first time.
     pub(super) fn new(clock: &dyn Clock) -> Self {
         let registry = Registry::new(&[]);
         with_local_recorder(&registry, || {
@@ -93,7 +93,7 @@ impl Outcomes {
         outcomes
     }
 
-    /// Sets the outcome of a reading.
+    /// Stores the outcome of reading the file.
     pub(super) fn set(&self, is_successful: bool, clock: &dyn Clock) {
         with_local_recorder(&self.0, || {
             gauge!(SUCCESSFUL).set(u8::from(is_successful));

@@ -1,5 +1,5 @@
-//! The deployments of a command line: their names, their connection strings, and the origin of
-//! these.
+//! The deployments of a command line, with their names and connection strings, and the source of
+//! each string.
 
 use std::{path::Path, time::Duration};
 
@@ -18,14 +18,14 @@ use crate::{
 /// An example line of the file.
 const EXAMPLE: &str = "orders = \"mongodb://db-0.example.com/?replicaSet=rs0\"";
 
-/// The same with a secret that is not in the file.
+/// An example line that names a file with a secret.
 const EXAMPLE_FILE: &str =
     "orders = { uri = \"mongodb://sdam@db-0.example.com/\", passwordFile = \"orders-password\" }";
 
 /// One deployment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Named {
-    /// The name; the only deployment of a command line without a file may have none.
+    /// The name; `None` is allowed only for the single deployment of a command line.
     pub(super) name: Option<String>,
     /// The connection string.
     pub(super) uri: String,
@@ -36,29 +36,29 @@ pub(super) struct Named {
 }
 
 impl Named {
-    /// Creates the only deployment, which may be simulated.
+    /// Creates the single deployment of a command line, which may be simulated.
     pub(super) fn only(name: Option<String>, uri: String, is_simulated: bool) -> Self {
         Self { name, uri, is_simulated, origin: None }
     }
 
-    /// Returns whether this is the only deployment, which requests need not name.
+    /// Returns whether this is the only deployment, so that requests need not name it.
     pub(super) fn is_only(&self) -> bool {
         self.origin.is_none()
     }
 
-    /// Returns the labels of all output about the deployment.
+    /// Returns the labels that all output about the deployment has.
     pub(super) fn labels(&self) -> Vec<(&'static str, String)> {
         let name = self.name.clone().map(|name| ("deployment", name));
         let simulated = self.is_simulated.then(|| ("simulated", "true".to_owned()));
         name.into_iter().chain(simulated).collect()
     }
 
-    /// Returns whether this is the same deployment as `other`, wherever it is named.
+    /// Returns whether `other` has the same name and connection string.
     pub(super) fn is(&self, other: &Self) -> bool {
         (&self.name, &self.uri) == (&other.name, &other.uri)
     }
 
-    /// Finds errors in the connection string that need no look-up, and in the files that it names.
+    /// Finds errors in the connection string and in the files that it names, without a look-up.
     /// Performs no other I/O.
     pub(super) fn check(&self, target: &Target, runtime: &Runtime) -> Result<(), String> {
         let string = ConnectionString::parse(&self.uri).and_then(as_if_resolved);
@@ -83,7 +83,7 @@ pub(super) fn check_name(name: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Adds plausible records to a `mongodb+srv` string.
+/// Adds plausible DNS records to a `mongodb+srv` string.
 fn as_if_resolved(string: ConnectionString) -> Result<ConnectionString, ConfigError> {
     let Some(srv) = string.srv() else {
         return Ok(string);
@@ -97,15 +97,15 @@ fn as_if_resolved(string: ConnectionString) -> Result<ConnectionString, ConfigEr
 ///
 /// # Errors
 ///
-/// If the file, or one that it names, cannot be read or is invalid. The error names the file, the
-/// line and the deployment, but shows no connection string.
+/// If the file, or a file that it names, cannot be read or is invalid. The error names the file,
+/// the line and the deployment, but never shows a connection string.
 pub(super) fn read(path: &Path) -> Result<Vec<Named>, String> {
     let file = format!("--targets {}", path.display());
     let text = input::read_text(path).map_err(|error| cannot_read(&file, &error))?;
     parse(&text, &file, path.parent().unwrap_or(Path::new("")))
 }
 
-/// Reads the deployments of `text`; `file` is its name. Files that it names are in `folder`.
+/// Reads the deployments in `text`, the contents of `file`. Paths in it are relative to `folder`.
 fn parse(text: &str, file: &str, folder: &Path) -> Result<Vec<Named>, String> {
     let line = |at: usize| {
         let before = text.get(..at).unwrap_or_default();
@@ -148,7 +148,7 @@ fn parse(text: &str, file: &str, folder: &Path) -> Result<Vec<Named>, String> {
     Ok(found)
 }
 
-/// Returns the connection string of a deployment with settings.
+/// Returns the connection string of a deployment whose value is a table of settings.
 fn uri(settings: &DeTable<'_>, folder: &Path) -> Result<String, String> {
     let [mut uri, mut uri_file, mut password_file] = [None; 3];
     for (key, value) in settings {

@@ -33,7 +33,7 @@ pub(super) struct Running {
     pub(super) remarks: mpsc::Receiver<String>,
     interrupt: oneshot::Sender<()>,
     thread: thread::JoinHandle<Exit>,
-    /// The file of targets, which the program follows.
+    /// The file of targets that the program follows.
     targets: Option<NamedTempFile>,
 }
 
@@ -42,7 +42,7 @@ impl Running {
         Self::start_with(Arguments { target: Target::new(uri), ..Arguments::default() })
     }
 
-    /// Watches the deployments of a file.
+    /// Watches the deployments of a file of targets.
     fn start_many(targets: &str) -> Self {
         let mut file = NamedTempFile::new().unwrap();
         file.write_all(targets.as_bytes()).unwrap();
@@ -98,7 +98,7 @@ impl Running {
         }
     }
 
-    /// Interrupts the program. No remark may be left.
+    /// Interrupts the program. Fails if there is an unread remark.
     pub(super) fn finish(self) {
         self.interrupt.send(()).unwrap();
         assert_eq!(self.thread.join().unwrap(), Exit::SUCCESS);
@@ -204,7 +204,7 @@ fn the_metrics_page_has_the_text_format_of_prometheus() {
     set.step_down().unwrap();
     let page = loop {
         let (_, page) = program.get("/metrics");
-        // A page can be written while the metrics of one event are set.
+        // The page may be requested while the metrics of an event are being set.
         let last = [
             "sdam_failovers_total 1\n",
             "sdam_failover_duration_seconds_count 1\n",
@@ -238,7 +238,7 @@ fn lint(page: &str) {
     }
 }
 
-/// Errors of connection strings and of files of targets are the same in every subcommand.
+/// Tests in `tests/commands` cover the errors in connection strings for every subcommand.
 #[test]
 fn an_authority_that_is_missing_and_a_taken_address_end_the_program() {
     let check = |uri: &str, listen: SocketAddr, exit: Exit, said: &str| {

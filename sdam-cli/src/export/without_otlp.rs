@@ -10,12 +10,12 @@ use sdam_events::sink::EventSink;
 
 use crate::page::Page;
 
-/// A push that cannot exist.
+/// A push, which cannot exist in this build.
 pub(super) struct Push(Infallible);
 
 impl Push {
-    /// Refuses the option `--otlp`. Variables alone are ignored, because they may be meant for
-    /// other programs.
+    /// Refuses the option `--otlp`. Ignores the variables, because they may be meant for other
+    /// programs.
     pub(super) fn new(
         option: Option<&str>,
         _: &BTreeMap<String, String>,

@@ -13,7 +13,7 @@ use super::{MAX_ANSWERS, MAX_IDLE};
 /// The open connections.
 #[derive(Debug, Default)]
 pub(super) struct Crowd {
-    /// The connections whose request has not arrived completely, oldest first.
+    /// The connections whose request is not complete yet, oldest first.
     idle: RefCell<VecDeque<(u64, oneshot::Sender<()>)>>,
     entered: Cell<u64>,
     /// The number of requests that are being answered.

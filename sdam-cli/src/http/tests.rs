@@ -13,8 +13,8 @@ use super::*;
 /// The path of a page that waits until the test notifies it.
 const SLOW: &str = "/slow";
 
-/// Runs a client against a server whose pages show the path and the parameters. The clock advances
-/// whenever there is nothing else to do.
+/// Calls `client` with the address of a server whose pages show the path and the parameters. The
+/// clock advances whenever all tasks are waiting.
 fn with_server<T>(client: impl AsyncFnOnce(SocketAddr) -> T) -> T {
     with(true, &Notify::new(), client)
 }

@@ -5,7 +5,7 @@ use std::{
 
 use super::*;
 
-/// A writer that forwards its input, and waits for a permit before each piece.
+/// A writer that forwards its input, and waits for a permit before each write.
 struct Gated {
     words: Receiver<()>,
     pieces: Sender<Vec<u8>>,

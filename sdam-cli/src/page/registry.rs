@@ -15,7 +15,8 @@ use metrics::{
 
 use super::{Distribution, Kind, Metric, Page, Series, Value};
 
-/// Upper bounds of the duration buckets, in seconds: from a round trip to a slow failover.
+/// Upper bounds of the duration buckets, in seconds. They range from a round trip to a slow
+/// failover.
 const BUCKETS: &[f64] = &[0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 30.0, 60.0];
 
 /// The metrics of one subject, such as a deployment.

@@ -1,8 +1,8 @@
 //! Connections to members as streams of bytes.
 //!
-//! A transport returns connections that carry complete messages. The TLS layer gets the stream
-//! below them, after address translation and the connection through a proxy, so a special layer
-//! captures the stream.
+//! A transport returns connections that carry complete messages. Only the TLS layer gets the
+//! underlying stream, after address translation and a connection through a proxy. Therefore a
+//! special TLS layer captures the stream.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},

@@ -7,9 +7,9 @@ use super::{mask::Mask, message::Message};
 pub(super) struct Exchange {
     requests: Message,
     replies: Message,
-    /// The number of requests without a complete reply.
+    /// The number of requests whose reply is not complete yet.
     outstanding: u64,
-    /// True if the last reply announced another one without a request.
+    /// True if the last reply announced another one that needs no request.
     streams: bool,
     /// True if a request other than hello was sent.
     commands: bool,
@@ -18,12 +18,12 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
-    /// Creates the state before the first message, with hello replies that are changed.
+    /// Creates the state of a new connection whose hello replies are changed.
     pub(super) fn masked() -> Self {
         Self { mask: Some(Mask::default()), ..Self::default() }
     }
 
-    /// Takes bytes that are sent to the member. Returns false if they are no messages.
+    /// Processes bytes that are sent to the member. Returns false if they are not valid messages.
     pub(super) fn send(&mut self, bytes: &[u8]) -> bool {
         let Self { requests, outstanding, streams, commands, mask, .. } = self;
         requests.take(bytes, |_, message| {
@@ -42,7 +42,7 @@ impl Exchange {
         })
     }
 
-    /// Takes bytes that the member has sent. Returns false if they are no messages.
+    /// Processes bytes that the member has sent. Returns false if they are not valid messages.
     pub(super) fn receive(&mut self, bytes: &[u8]) -> bool {
         let Self { replies, outstanding, streams, mask, .. } = self;
         let mut mask = mask.as_mut().and_then(|mask| mask.begins().then_some(mask));
@@ -65,13 +65,13 @@ impl Exchange {
         self.commands
     }
 
-    /// Returns whether the client sees the members as they are.
+    /// Returns whether the client sees the members' own hello replies.
     pub(super) fn shows_members(&self) -> bool {
         self.mask.is_none()
     }
 
-    /// Returns what the client gets instead of the bytes that were last received, if they are
-    /// changed.
+    /// Returns the bytes to send to the client instead of those last received; `None` if they are
+    /// unchanged.
     pub(super) fn instead(&mut self) -> Option<Vec<u8>> {
         self.mask.as_mut()?.instead()
     }
@@ -81,7 +81,7 @@ impl Exchange {
         self.requests.is_empty()
     }
 
-    /// Returns whether nothing is cut off if the connection is closed now.
+    /// Returns whether closing the connection now would cut nothing off.
     pub(super) fn is_complete(&self) -> bool {
         let is_answered = self.outstanding == 0 || self.streams;
         self.is_between_requests() && self.replies.is_empty() && is_answered

@@ -12,7 +12,7 @@ use super::port::Port;
 
 /// The pause after a failed accept, for instance when no file descriptors are left.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
-/// The maximum number of connections that wait to be accepted, as for other listeners.
+/// The maximum number of connections that wait to be accepted. It is the default of tokio.
 const BACKLOG: u32 = 1024;
 
 /// Listens on `address`, which other proxies may share.

@@ -1,8 +1,9 @@
-//! Hello replies of the members of a replica set, changed into those of a mongos (`--advertise`).
+//! Changes hello replies of replica set members into those of a mongos (`--advertise`).
 //!
-//! A client that believes in a mongos discovers no members, so all its connections come through the
-//! proxy. It sends retryable writes, sessions and transactions as before, and `$readPreference`
-//! with each read of another mode than primary, which members accept.
+//! A client that believes it is connected to a mongos does not discover members, so all its
+//! connections go through the proxy. It sends retryable writes, sessions and transactions as
+//! before. With each read in a mode other than primary it sends `$readPreference`, which members
+//! accept.
 
 use std::mem;
 
@@ -11,12 +12,12 @@ use sdam::transport::wire::{OpCode, OpMsg, OpReply, WireMessage};
 
 use super::message::Message;
 
-/// The fields of a replica set, which no mongos sends, and `topologyVersion`.
+/// The fields that a mongos never sends, and `topologyVersion`.
 ///
-/// A mongos may send the latter, but it names the process of one member: with it, monitors would
-/// keep a second connection and ask that member for its changes, of which they could learn nothing.
-/// Without it they ask regularly, and notice a new primary because the proxy closes their
-/// connection.
+/// A mongos may send `topologyVersion`, but here it would identify the process of one member.
+/// Monitors would then open a second connection and wait for changes of that member, which tell
+/// them nothing. Without the field, they poll, and notice a new primary because the proxy closes
+/// their connection.
 const HIDDEN: [&str; 18] = [
     "arbiterOnly",
     "arbiters",
@@ -38,31 +39,31 @@ const HIDDEN: [&str; 18] = [
     "topologyVersion",
 ];
 
-/// The hellos of a connection, and the replies in progress.
+/// The hello requests of a connection, and the replies in progress.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Mask {
-    /// The ids of the requests without a complete reply.
+    /// The ids of the hello requests whose reply is not complete yet.
     ids: Vec<i32>,
-    /// The bytes of a message that is, or may be, a reply to one of them.
+    /// The bytes of a message that is, or may be, a reply to one of these requests.
     held: Vec<u8>,
-    /// The bytes for the client; `None` for those that were received.
+    /// The bytes to send to the client; `None` to send the received bytes.
     instead: Option<Vec<u8>>,
 }
 
 impl Mask {
-    /// Expects the reply to the hello with this request id.
+    /// Records that a hello request with this id was sent.
     pub(super) fn asked(&mut self, id: i32) {
         self.ids.push(id);
     }
 
-    /// Returns whether the next bytes of the member have to be taken.
+    /// Returns whether the next bytes from the member must be passed to [`Self::take`].
     pub(super) fn begins(&mut self) -> bool {
         let is_due = !self.ids.is_empty() || !self.held.is_empty();
         self.instead = is_due.then(Vec::new);
         is_due
     }
 
-    /// Takes a piece of a message of the member.
+    /// Processes a piece of a message from the member.
     pub(super) fn take(&mut self, piece: &[u8], message: &Message) {
         let out = self.instead.get_or_insert_default();
         self.held.extend_from_slice(piece);
@@ -79,26 +80,25 @@ impl Mask {
             return;
         };
         if message.more_to_come() {
-            // The next reply of a stream answers this one.
+            // The next reply in a stream names this reply as its request.
             *asked = message.request_id();
         } else {
             self.ids.retain(|asked| *asked != id);
         }
-        // A reply that is malformed is refused by the client, too.
+        // Pass on a malformed reply: the client refuses it, too.
         out.extend(masked(&held).map_or(held, WireMessage::into_bytes));
     }
 
-    /// Returns what the client gets instead of the bytes that were taken since [`Self::begins`].
+    /// Returns the bytes to send to the client instead of those processed since [`Self::begins`].
     pub(super) fn instead(&mut self) -> Option<Vec<u8>> {
         self.instead.take()
     }
 }
 
-/// Returns the reply as a mongos would send it; `None` if it is not that of a member of a replica
-/// set.
+/// Returns the reply as a mongos would send it; `None` if the sender is not a replica set member.
 ///
-/// Compression, authentication and the limits are the client's affair with the member, so they
-/// stay: hello and its reply are never compressed.
+/// The fields for compression, authentication and limits are kept, because they concern the client
+/// and the member. Hello and its reply are never compressed.
 fn masked(reply: &[u8]) -> Option<WireMessage> {
     let reply = WireMessage::decode(reply.to_vec()).ok()?;
     let mut body = Document::from_reader(reply.body()).ok()?;
@@ -167,7 +167,7 @@ mod tests {
             let mut exchange = Exchange::masked();
             assert!(exchange.send(&requests[0]) && exchange.receive(&reply[..40]));
             assert_eq!(exchange.instead(), None);
-            // The hello comes while a reply is in transit.
+            // The second hello is sent while a reply is in transit.
             assert!(exchange.send(&requests[1..].concat()));
             let mut client = Vec::new();
             for piece in [&reply[40..], &replies.concat()].concat().chunks(size) {

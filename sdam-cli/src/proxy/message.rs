@@ -1,11 +1,11 @@
-//! The beginning of a message in relayed bytes: its ids, its length, and whether it is hello.
+//! The beginning of a message in relayed bytes, which contains its ids, its length and the command.
 
-/// The bytes at the beginning of a message that are looked at: the header, the flags, and the name
-/// of a command to `admin`.
+/// The number of bytes kept from the beginning of a message. They contain the header, the flags,
+/// and the name of a command to `admin`.
 const HEAD: usize = 64;
-/// The length of a header, which is the least length of a message.
+/// The length of a header, which is also the minimum length of a message.
 const HEADER: usize = 16;
-/// The greatest length of a message that a member accepts, and some.
+/// The maximum length of a message, which is above the limit of every member.
 const MOST: usize = 64 << 20;
 
 /// The operation codes of messages without a reply: update, insert, delete and killCursors.
@@ -14,16 +14,16 @@ const OP_QUERY: i32 = 2004;
 const OP_MSG: i32 = 2013;
 /// The names of the command hello.
 const HELLOS: [&[u8]; 3] = [b"hello", b"isMaster", b"ismaster"];
-/// The flag of an `OP_MSG` that another message follows it: no reply to a request, or another
-/// reply.
+/// The flag of an `OP_MSG` that is followed by another message. A request with it has no reply; a
+/// reply with it is followed by another reply.
 const MORE_TO_COME: u32 = 1 << 1;
 
-/// The current message of one direction, as far as it is known.
+/// The current message in one direction, as far as it has been received.
 #[derive(Clone, Debug)]
 pub(super) struct Message {
-    /// Its first bytes; those that are not known yet are 0.
+    /// The first bytes of the message; those not received yet are 0.
     head: [u8; HEAD],
-    /// The number of bytes so far.
+    /// The number of bytes received so far.
     at: usize,
 }
 
@@ -34,7 +34,7 @@ impl Default for Message {
 }
 
 impl Message {
-    /// Takes the next bytes, and passes each piece of a message to `each`. Returns false if the
+    /// Processes the next bytes, and passes each piece of a message to `each`. Returns false if the
     /// length of a message is impossible.
     pub(super) fn take(&mut self, mut bytes: &[u8], mut each: impl FnMut(&[u8], &Self)) -> bool {
         while !bytes.is_empty() {
@@ -56,12 +56,12 @@ impl Message {
         true
     }
 
-    /// Returns whether no byte of it is known.
+    /// Returns whether no byte of the message has been received.
     pub(super) fn is_empty(&self) -> bool {
         self.at == 0
     }
 
-    /// Returns whether all of it is known.
+    /// Returns whether the whole message has been received.
     pub(super) fn is_complete(&self) -> bool {
         self.at > 4 && self.at == self.length()
     }
@@ -74,7 +74,7 @@ impl Message {
         self.word(4)
     }
 
-    /// Returns the id of the request that this message answers, if it is known yet.
+    /// Returns the id of the request that this message answers, if it has been received.
     pub(super) fn response_to(&self) -> Option<i32> {
         (self.at >= 12).then(|| self.word(8))
     }
@@ -91,8 +91,8 @@ impl Message {
     /// Returns whether this is a hello, which clients must not compress (OP_COMPRESSED).
     pub(super) fn is_hello(&self) -> bool {
         let rest = self.head.get(HEADER + size_of::<u32>()..).unwrap_or_default();
-        // An OP_MSG begins with the kind of its first section, an OP_QUERY with its collection and
-        // two numbers.
+        // In an OP_MSG, the kind of the first section precedes the document; in an OP_QUERY, the
+        // name of the collection and two numbers do.
         let document = match self.code() {
             OP_MSG if rest.first() == Some(&0) => rest.get(1..),
             OP_QUERY => {
@@ -101,7 +101,8 @@ impl Message {
             }
             _ => None,
         };
-        // The length of the document, and the type of its first field, whose name is the command.
+        // Skip the length of the document and the type of its first field, whose name is the
+        // command.
         let name = document.and_then(|document| document.get(5..)).unwrap_or_default();
         name.split(|byte| *byte == 0).next().is_some_and(|name| HELLOS.contains(&name))
     }

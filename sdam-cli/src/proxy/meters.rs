@@ -19,26 +19,26 @@ names! {
         Full = "full",
         /// Too many connections of the same client are open.
         PerClient = "per_client",
-        /// It sent nothing.
+        /// The client sent nothing.
         Silent = "silent",
-        /// There was no member in time.
+        /// No member was available in time.
         NoMember = "no_member",
-        /// A bug of this program.
+        /// The program has a bug.
         Bug = "bug",
     }
 }
 
-/// A client that was refused, with the words for people.
+/// The reason why a client was refused, and its description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refused(pub(super) Refusal, pub(super) String);
 
-/// The counters.
+/// The metrics of the proxy.
 pub(super) struct Meters {
     registry: Registry,
     handles: Handles,
 }
 
-/// The counters of busy paths, which are looked up once.
+/// The metrics of frequent events, which are looked up only once.
 struct Handles {
     accepted: Counter,
     open: Gauge,

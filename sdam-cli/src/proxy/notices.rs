@@ -20,8 +20,8 @@ type Primary = (ServerAddress, Role);
 
 /// The outputs, and the last printed primary.
 ///
-/// A notice that cannot be written is dropped, because clients must not depend on its reader. The
-/// next one that can be written is preceded by the number of dropped ones.
+/// A notice that cannot be written is dropped, so that clients do not depend on its reader. The
+/// next successful one is preceded by the number of dropped notices.
 #[derive(Debug)]
 pub(super) struct Notices<O, R> {
     output: O,
@@ -149,7 +149,7 @@ impl<O: Write, R: Write> Notices<O, R> {
 mod tests {
     use super::*;
 
-    /// A disk that is full for a while.
+    /// A writer that behaves like a disk that is temporarily full.
     struct Flaky {
         failures: usize,
         text: String,

@@ -10,7 +10,7 @@ use futures::io::{AsyncRead, AsyncWrite};
 use sdam_runtime_tokio::TokioStream;
 use tokio::net::TcpStream;
 
-/// The size of a buffer: several common messages, or a part of a long one.
+/// The size of a buffer, which holds several typical messages or a part of a long one.
 const CAPACITY: usize = 32 << 10;
 
 /// The buffer of one direction. All of it is written before more is read.
@@ -27,17 +27,17 @@ impl Pipe {
         Self { buffer: vec![0; CAPACITY].into(), start: 0, end: 0, unflushed: false }
     }
 
-    /// Returns whether everything read so far is written.
+    /// Returns whether everything read so far has been written.
     pub(super) fn is_empty(&self) -> bool {
         self.start == self.end
     }
 
-    /// Returns the bytes that are not written yet.
+    /// Returns the bytes that have not been written yet.
     pub(super) fn bytes(&self) -> &[u8] {
         self.buffer.get(self.start..self.end).unwrap_or_default()
     }
 
-    /// Replaces the bytes that are not written yet.
+    /// Replaces the bytes that have not been written yet.
     pub(super) fn replace(&mut self, bytes: &[u8]) {
         (self.start, self.end) = (0, bytes.len());
         match self.buffer.get_mut(..bytes.len()) {

@@ -78,9 +78,9 @@ impl Limits {
 /// The way in which a client was served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Served {
-    /// Any but the other.
+    /// The client was served in another way.
     Relayed,
-    /// It learned the names of members, sent nothing but hello, and left.
+    /// The client learned the names of members, sent nothing but hello, and left.
     OnlyDiscovered,
 }
 
@@ -93,18 +93,18 @@ impl Port {
     ///
     /// # Errors
     ///
-    /// The reason why the client was refused: there was no member in time.
+    /// Returns the reason why the client was refused.
     pub(super) async fn serve(
         &self,
         (client, host): (TcpStream, IpAddr),
         stopped: impl Future<Output = ()>,
     ) -> Result<Served, Refused> {
-        // No delay, and keep-alive probes, because an idle client may disappear silently. A failure
-        // costs nothing else.
+        // Disable Nagle's algorithm and enable keep-alive probes, because an idle client may
+        // disappear silently. Failing to do so is harmless.
         let _ = tune_tcp(&client, None);
         let (mut client, mut up) = (TokioStream(client), Pipe::new());
         let mut stopped = pin!(stopped.fuse());
-        // A silent client takes no connection of a member.
+        // Connect to a member only for a client that has sent something.
         select_biased! {
             () = stopped => return Ok(Served::Relayed),
             has_left = pin!(first(&mut client, &mut up).fuse()) => if has_left {
@@ -121,7 +121,7 @@ impl Port {
             found = pin!(self.find().fuse()) => {
                 found.map_err(|why| Refused(Refusal::NoMember, why))?
             }
-            // Its request must not be executed after it has given up.
+            // The request of a client that has given up must not be executed.
             () = pin!(left(&mut client, &mut up).fuse()) => return Ok(Served::Relayed),
         };
         drop(waiting);
@@ -195,18 +195,18 @@ impl Port {
         };
         let error = ErrorReport::new(selected.generation(), Error::network(stage, message));
         selected.pool().report(&error);
-        // The report ends the current check, and the next one would be late if no client is
-        // waiting.
+        // The report ends the current check. Unless a client is waiting, the next one would come
+        // late.
         self.topology.request_check();
     }
 }
 
-/// Waits for the first bytes of a client. Returns whether it has left without any.
+/// Waits for the first bytes of a client. Returns whether the client left without sending any.
 async fn first(client: &mut Client, up: &mut Pipe) -> bool {
     !matches!(poll_fn(|cx| up.poll_fill(cx, client)).await, Ok(1..))
 }
 
-/// Reads the bytes that a waiting client sends, until it closes its connection.
+/// Reads what a waiting client sends, until it closes its connection.
 async fn left(client: &mut Client, up: &mut Pipe) {
     while !first(client, up).await {}
 }

@@ -29,9 +29,9 @@ const SETTLE: Duration = Duration::from_millis(100);
 /// The reason why a relayed connection ended.
 #[derive(Debug)]
 pub(super) enum End {
-    /// The client closed it.
+    /// The client closed the connection.
     Client,
-    /// The member closed it, or it broke.
+    /// The member closed the connection, or an error broke it.
     Member(Option<io::Error>),
     /// The member lost its role.
     Lost,
@@ -42,10 +42,10 @@ pub(super) enum End {
 }
 
 impl End {
-    /// All names.
+    /// The names of all reasons.
     pub(super) const NAMES: [&str; 5] = ["client", "member", "lost", "stopped", "idle"];
 
-    /// Returns the name in metrics.
+    /// Returns the name of the reason in metrics.
     pub(super) const fn name(&self) -> &'static str {
         Self::NAMES[match self {
             Self::Client => 0,
@@ -68,21 +68,21 @@ pub(super) struct Relay {
     tenure: Tenure,
     meters: Arc<Meters>,
     visit: Visit,
-    /// When the member got the request whose reply is outstanding.
+    /// The time when the member got the request whose reply is outstanding.
     asked: Option<Instant>,
-    /// The messages; `None` if they cannot be told apart.
+    /// The state of the messages; `None` if they cannot be told apart.
     exchange: Option<Exchange>,
-    /// True if the member received the last bytes.
+    /// True if the last bytes were sent to the member.
     awaits: bool,
     /// The time when the member last sent something.
     heard: Option<Instant>,
     sending: Sending,
-    /// When something was last sent.
+    /// The time when something was last sent in either direction.
     active: Instant,
 }
 
-/// The bytes that the client may still send to the member. Unless it is all, the connection is
-/// closed as soon as nothing is cut off.
+/// The bytes that may still be sent to the member. Unless all may be sent, the connection is closed
+/// as soon as that cuts nothing off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sending {
     All,
@@ -90,7 +90,7 @@ enum Sending {
     Request,
     /// Nothing, because the member has lost its role.
     Nothing,
-    /// Nothing, because the client has closed its side, which the member is told.
+    /// Nothing, because the client has closed its side. This is passed on to the member.
     Closed,
 }
 
@@ -125,7 +125,7 @@ impl Relay {
         relay
     }
 
-    /// Returns whether the member has answered.
+    /// Returns whether the member has sent anything.
     pub(super) fn has_answered(&self) -> bool {
         self.heard.is_some()
     }
@@ -138,7 +138,7 @@ impl Relay {
             && self.tenure.names_members()
     }
 
-    /// Follows the messages in the bytes that were last read from the client.
+    /// Processes the messages in the bytes that were last read from the client.
     fn follow_sent(&mut self) {
         let bytes = self.up.bytes();
         self.exchange.take_if(|exchange| !exchange.send(bytes));
@@ -152,12 +152,12 @@ impl Relay {
         self.exchange.as_ref().map_or(self.awaits, Exchange::awaits)
     }
 
-    /// Relays until one side closes the connection, or until `lost` or `stopped`, after which a
-    /// reply may take the given time.
+    /// Relays until one side closes the connection, or until `lost` or `stopped` is ready. After
+    /// that, a reply in progress may take the given time.
     ///
     /// Also closes a connection on which nothing was sent for the time `idle`, unless a reply is
-    /// outstanding. After the loss of the role, the member is sent nothing more; after `stopped`,
-    /// no further request.
+    /// outstanding. After `lost`, nothing more is sent to the member; after `stopped`, no new
+    /// request.
     pub(super) async fn run(
         &mut self,
         (lost, patience): (impl Future<Output = ()>, Duration),
@@ -201,8 +201,8 @@ impl Relay {
         }
     }
 
-    /// Returns when to check again whether a connection to be closed by `limit` is idle; `None` if
-    /// it is, or if the limit has passed.
+    /// Returns when to check again whether a connection that must close by `limit` is idle; `None`
+    /// if it is idle, or if the limit has passed.
     fn due(&self, limit: Instant) -> Option<Instant> {
         let now = Instant::now();
         if now >= limit {
@@ -224,8 +224,8 @@ impl Relay {
         (now < due).then_some(due)
     }
 
-    /// Relays what it can. Ready with `None` if the connection was to be closed by the proxy, and
-    /// is complete.
+    /// Relays as much as possible. Ready with `None` if the proxy has to close the connection and
+    /// now may do so.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<End>> {
         if let Poll::Ready(end) = self.poll_down(cx) {
             return Poll::Ready(Some(end));
@@ -238,10 +238,9 @@ impl Relay {
         if is_over { Poll::Ready(has_left()) } else { Poll::Pending }
     }
 
-    /// Returns whether nothing is cut off if the connection is closed now; false if that is not
-    /// known.
+    /// Returns whether closing the connection now would cut nothing off; false if that is unknown.
     fn is_complete(&self) -> bool {
-        // What is left of a request is not forwarded after the loss of the role.
+        // The rest of a request is not forwarded after the member has lost its role.
         let is_sent = self.sending == Sending::Nothing || self.up.is_empty();
         is_sent && self.down.is_empty() && self.exchange.as_ref().is_some_and(Exchange::is_complete)
     }
@@ -280,7 +279,7 @@ impl Relay {
     fn poll_up(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         loop {
             if self.sending == Sending::Closed {
-                // Polled again until it is closed; closing it twice has no effect.
+                // This repeats until the stream is closed. Closing it twice has no effect.
                 let _ = Pin::new(&mut self.member).poll_close(cx);
                 return Poll::Pending;
             }
@@ -294,7 +293,7 @@ impl Relay {
                 }
                 match ready!(self.up.poll_fill(cx, &mut self.client)) {
                     Ok(0) if self.awaits() => {
-                        // The client may still read.
+                        // The client may still read the reply.
                         self.sending = Sending::Closed;
                         continue;
                     }
@@ -303,8 +302,8 @@ impl Relay {
                 }
                 self.follow_sent();
             }
-            // Checked before every write, so that the member gets nothing after its loss is known,
-            // even if this task has not been woken yet.
+            // Check the role before every write, so that the member gets nothing once its loss is
+            // known, even if this task has not been woken yet.
             let may_send = matches!(self.sending, Sending::All | Sending::Request);
             if !may_send || !self.tenure.holds(&self.topology.snapshot()) {
                 return Poll::Ready(End::Lost);

@@ -1,4 +1,4 @@
-//! The relayed connections, and the limits of their number.
+//! The relayed connections, and limits on their number.
 
 use std::{
     collections::HashMap,
@@ -14,13 +14,13 @@ use super::{
     port::Served,
 };
 
-/// The descriptors of the program itself: its ports, and the checks of the members.
+/// The number of descriptors for the program itself: its listeners and its checks of the members.
 const OWN_DESCRIPTORS: u64 = 64;
 
-/// The relayed connections. Dropping it closes them.
+/// The relayed connections. Dropping the value closes them.
 #[derive(Debug)]
 pub(super) struct Relays {
-    /// Each may end with the reason why its client was refused.
+    /// The tasks of the connections. A task may end with the reason why its client was refused.
     tasks: JoinSet<Result<Served, Refused>>,
     clients: HashMap<task::Id, SocketAddr>,
     max: usize,
@@ -40,7 +40,7 @@ impl Relays {
         }
     }
 
-    /// Lowers the maximum to what the limit of open files admits; returns a warning if it does.
+    /// Lowers the maximum to fit the limit on open files. Returns a warning if this changes it.
     pub(super) fn adapt_to(&mut self, limit: u64) -> Option<String> {
         let left = limit - OWN_DESCRIPTORS.min(limit / 2);
         let most = usize::try_from(left / 2).unwrap_or(usize::MAX);

@@ -14,7 +14,7 @@ const INDEX: &str = "\
 /-/healthy   200 while this program runs
 ";
 
-/// The subject of the pages.
+/// The proxy that the pages describe.
 pub(super) struct Status<'p> {
     pub(super) topology: &'p Topology<Way>,
     /// The criteria of each port.

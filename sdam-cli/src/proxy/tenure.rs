@@ -5,8 +5,8 @@ use sdam::{ObjectId, SelectedServer, ServerDescription, ServerId, ServerType, Sn
 
 use super::dial::Way;
 
-/// The role of a member at the time of a selection. It ends when the role changes, at an error, and
-/// for a primary at the next election, even if the same member wins it.
+/// The role of a member at the time of a selection. The tenure ends when the role changes or an
+/// error occurs. For a primary, it also ends at the next election, even if the same member wins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Tenure {
     server: ServerId,
@@ -30,7 +30,7 @@ impl Tenure {
         (role.0 == selected.server_type()).then_some(Self { server, role })
     }
 
-    /// Returns whether the member is still known to have the same role.
+    /// Returns whether the member still has the same role, as far as is known.
     pub(super) fn holds(&self, snapshot: &Snapshot) -> bool {
         let server = snapshot.description().server_by_id(self.server);
         !snapshot.is_closed() && server.is_some_and(|server| role(server) == self.role)

@@ -1,4 +1,4 @@
-//! Complete runs of the program with simulated deployments whose members record what they receive.
+//! Runs the complete program with simulated deployments whose members record what they receive.
 
 mod advertise;
 mod harness;
@@ -24,7 +24,7 @@ fn connections_to_a_primary_that_steps_down_are_closed_and_new_ones_reach_the_ne
     set.step_down().unwrap();
     for client in &mut clients {
         client.assert_closed();
-        // The proxy has closed its side, so the kernel answers.
+        // The proxy has closed its side, so only the kernel answers.
         client.send("late", None);
     }
     let mut next = Client::connect(&program.uris[0]);
@@ -51,7 +51,7 @@ fn a_client_waits_while_a_killed_primary_is_replaced() {
     client.hello("before");
     set.kill(sdam_sim::Target::Primary).unwrap();
     client.assert_closed();
-    // The connection ends with the member, possibly before the proxy notices.
+    // The connection to the member ends, possibly before the proxy notices the change.
     program.loses(&old);
     let mut next = Client::connect(&program.uris[0]);
     let reply = next.hello("after");
@@ -123,7 +123,7 @@ fn a_draining_connection_gets_the_reply_in_progress_and_sends_nothing() {
     let mut idle = Client::connect(&program.uris[0]);
     let version = waiting.hello("waiting");
     idle.hello("idle");
-    // Answered at the step-down.
+    // The member answers when it steps down.
     waiting.send("awaited", Some(version.get_document("topologyVersion").unwrap()));
     set.wait_for("awaited");
     set.step_down().unwrap();
@@ -175,7 +175,7 @@ fn connections_for_reads_spread_by_their_number_and_end_when_the_member_becomes_
         let own = readers.iter().filter(|(me, _)| *me == readers[0].0);
         own.count()
     };
-    // A member that becomes known later gets the next connections until both have the same number.
+    // A member that becomes known later gets the next connections until both have equally many.
     while readers.len() < 10 || of_first(&readers) * 2 != readers.len() {
         let mut client = Client::connect(&program.uris[1]);
         let me = client.hello("read").get_str("me").unwrap().to_owned();
@@ -228,7 +228,7 @@ fn the_first_signal_waits_for_replies_and_the_second_does_not() {
     assert_eq!(program.join(), Exit::SUCCESS);
 }
 
-/// Returns a client whose request "second" gets the beginning of its reply only.
+/// Returns a client that has received only the beginning of the reply to "second".
 fn stopped_reply() -> (Deployment, Running, Client) {
     let set = Deployment::start(Builder::replica_set(1));
     let program = Running::start(set.arguments());
@@ -247,7 +247,7 @@ fn a_reply_that_pauses_is_not_cut_and_no_further_request_is_sent() {
     program.signal();
     program.remark("stopping: ", &[]);
     client.send("third", None);
-    // Longer than the silence after which an encrypted reply counts as complete.
+    // The pause is longer than the silence after which an encrypted reply counts as complete.
     client.receive_stopped(Duration::from_millis(300), || set.stop_reply(None));
     client.assert_closed();
     assert!(set.receivers("third").is_empty());
@@ -366,7 +366,7 @@ fn the_proxy_counts_its_connections_and_knows_its_health() {
     assert_eq!(value("sdam_proxy_first_byte_seconds_count"), 1);
     assert!(value("sdam_proxy_bytes_total{to=\"member\"}") > 50);
     assert!(value("sdam_proxy_bytes_total{to=\"client\"}") > 50);
-    // A client that closes its side while a reply is outstanding has left.
+    // A client that closes its side while a reply is outstanding counts as gone.
     set.stop_reply(Some("leaving"));
     client.send("leaving", None);
     set.wait_for("leaving");
@@ -386,7 +386,7 @@ fn the_proxy_counts_its_connections_and_knows_its_health() {
     assert!(reply.starts_with("HTTP/1.1 503 ") && reply.contains("is not"), "{reply}");
     let page = get("/metrics");
     assert!(page.contains("\nsdam_proxy_ended_total{by=\"lost\"} 1\n"), "{page}");
-    // The connection is closed before it is counted as such.
+    // The connection is closed before it is counted as closed.
     while !get("/metrics").contains("\nsdam_proxy_connections 0\n") {}
     program.finish();
 }
@@ -411,7 +411,7 @@ fn a_proxy_is_replaced_by_a_new_one_on_the_same_port() {
     new.primary();
     old.signal();
     old.remark("stopping: waiting for the replies of 1 connections", &[]);
-    // From here on, only the new one accepts clients.
+    // From now on, only the new proxy accepts clients.
     for number in 0..20 {
         let marker = format!("new-{number}");
         Client::connect(&new.uris[0]).hello(&marker);

@@ -1,8 +1,8 @@
-//! Clients that say hello and leave: drivers that discover the members, and connect to them past
-//! the proxy.
+//! Detects clients that send hello and leave. Their drivers have discovered the members, and
+//! connect to them directly, past the proxy.
 //!
-//! The monitor of a driver in direct-connection mode says nothing else either, so a host counts
-//! only if none of its connections has ever sent a command.
+//! The monitor of a driver in direct-connection mode also sends nothing else. A host therefore
+//! counts only if none of its connections has ever sent a command.
 
 use std::{
     collections::HashSet,
@@ -13,7 +13,7 @@ use std::{
 /// The maximum number of hosts that are remembered.
 const MOST: usize = 10_000;
 
-/// The hosts that have sent a command; `None` once they need not be known any more.
+/// The hosts that have sent a command; `None` once this is no longer needed.
 #[derive(Debug)]
 pub(super) struct Visitors(Mutex<Option<HashSet<IpAddr>>>);
 
@@ -22,7 +22,8 @@ impl Visitors {
         Arc::new(Self(Mutex::new(Some(HashSet::new()))))
     }
 
-    /// Remembers that `host` has sent a command. If it is one too many, nothing is told any more.
+    /// Records that `host` has sent a command. Above the maximum, the hosts are forgotten and
+    /// nothing is reported any more.
     fn uses(&self, host: IpAddr) {
         let mut hosts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(hosts) = hosts.as_mut() {
@@ -31,7 +32,7 @@ impl Visitors {
         hosts.take_if(|hosts| hosts.len() > MOST);
     }
 
-    /// Returns whether to tell that a client on `host` said hello and left; true only once.
+    /// Returns whether to report that a client on `host` sent hello and left. True at most once.
     pub(super) fn left(&self, host: IpAddr) -> bool {
         let mut hosts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         hosts.take_if(|hosts| !hosts.contains(&host)).is_some()
@@ -51,7 +52,7 @@ impl Visit {
         Self { visitors, host, uses: false }
     }
 
-    /// Notes that the client has sent a command other than hello.
+    /// Records that the client has sent a command other than hello.
     pub(super) fn uses(&mut self) {
         if !self.uses {
             self.uses = true;

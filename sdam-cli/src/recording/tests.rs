@@ -24,7 +24,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Starts a client at the place `vantage`, where the wall clock is fast by `skew`.
+    /// Starts a client at the vantage point `vantage`, where the wall clock is fast by `skew`.
     pub(crate) fn start(sim: &Sim, vantage: &str, skew: Duration) -> Self {
         let wall = UNIX_EPOCH + WALL + skew + Duration::from_nanos(sim.now().as_nanos());
         Self::of(&sim.uri(), sim.runtime(), wall, vantage)

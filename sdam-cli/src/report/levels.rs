@@ -1,8 +1,8 @@
-//! Levels of detail: summaries of a lane for when the page is zoomed out.
+//! Levels of detail: summaries of a lane, which are shown when the page is zoomed out.
 //!
 //! A level divides the span of the recording into equal buckets, whose number is a power of two. A
 //! bucket holds the number of heartbeats, the range of the round-trip times, and the worst state,
-//! so that even the shortest loss is visible at every zoom level. Empty buckets are left out.
+//! so that even the shortest loss is visible at every zoom level. Empty buckets are omitted.
 
 use super::{
     columns::Column,

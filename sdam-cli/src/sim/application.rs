@@ -48,7 +48,7 @@ pub(super) async fn write(
 }
 
 impl Writes {
-    /// Includes the write that is in progress at `now`, the end of the simulation.
+    /// Includes the write in progress at `now`, when the simulation ends.
     pub(super) fn at_the_end(mut self, now: Instant) -> Self {
         self.measure(now, false);
         self

@@ -210,7 +210,7 @@ impl Outcome {
     }
 }
 
-/// Describes the longest write and the first failed one.
+/// Describes the longest write and the first failed write.
 fn tell(writes: &Writes) -> Vec<String> {
     let Longest { began, took, has_ended } = writes.longest;
     let took = short(took);

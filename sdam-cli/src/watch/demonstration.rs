@@ -39,7 +39,7 @@ impl Demonstration {
         self.set.uri()
     }
 
-    /// Steps the primary down and waits until `topology` knows the new one; sends a note on each
+    /// Steps the primary down and waits until `topology` knows the new one. Sends a note about each
     /// step.
     pub(super) async fn run(
         &self,

@@ -20,7 +20,7 @@ use crate::{
     terminal::json_line,
 };
 
-/// The time limit of one run.
+/// The time limit of each run.
 pub(super) const LIMIT: Duration = Duration::from_secs(10);
 
 /// Runs `program` in the shell for the first description that arrives, and whenever the type of the

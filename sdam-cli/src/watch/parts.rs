@@ -1,8 +1,8 @@
 //! A recording in numbered files of limited length.
 //!
-//! A replay needs every input of a client from its start, so a file that can be replayed alone
-//! contains the start of a client. Each part is therefore recorded by a client of its own, which
-//! starts before the one of the previous part ends.
+//! A replay needs every input of a client from its start, so each file must contain the start of a
+//! client. Therefore a separate client records each part. It starts before the client of the
+//! previous part ends.
 
 use std::{
     cell::RefCell,
@@ -27,7 +27,7 @@ use crate::{failure::Failure, file_error::cannot_write};
 
 /// The interval at which the length of the current part is checked.
 const PERIOD: Duration = Duration::from_millis(500);
-/// The longest time that two clients run, if not all servers answer the new one.
+/// The maximum time that both clients run while servers have not answered the new one.
 const OVERLAP: Duration = Duration::from_secs(10);
 
 /// The clients that record the parts.
@@ -35,13 +35,13 @@ pub(super) struct Parts {
     runtime: Runtime,
     options: Options,
     arguments: Arguments,
-    /// The path of `--record`, whose file name gets numbers.
+    /// The path of `--record`; each part adds its number to the file name.
     path: PathBuf,
     limit: u64,
     notes: UnboundedSender<String>,
     /// The current part.
     pub(super) recorder: Recorder,
-    /// The running clients, of which the last one records the current part.
+    /// The running clients. The last one records the current part.
     clients: RefCell<Vec<Topology>>,
 }
 
@@ -67,11 +67,11 @@ impl Parts {
         })
     }
 
-    /// Begins a new part whenever the current one is longer than the limit or cannot be written,
-    /// for ever.
+    /// Begins a new part whenever the current one exceeds the limit or cannot be written. Never
+    /// returns.
     ///
-    /// If that fails, the current part goes on, and it is tried again. Of the parts that have
-    /// ended, only one is kept.
+    /// If a new part cannot begin, the current one continues, and the attempt is repeated. Only one
+    /// of the completed parts is kept.
     pub(super) async fn rotate(&self) {
         let clock = &self.runtime.backend.clock;
         let (mut previous, mut told, mut limit) = (None::<Ended>, None, self.limit);
@@ -107,7 +107,7 @@ impl Parts {
             let _ = client.wait_for(known, OVERLAP).await;
             let ended = self.clients.borrow_mut().remove(0);
             ended.close().await;
-            // Before an older part is removed, this one must survive a loss of power.
+            // This part must be safe on disk before an older one is removed.
             let tape = old.tape.clone();
             let _ = spawn_blocking(move || tape.sync()).await;
             let ended = Ended { path: old.path, length: old.tape.length() };
@@ -119,7 +119,7 @@ impl Parts {
                 self.tell(cannot_write(path.display(), &error));
             }
             self.tell(format!("recording goes on in {}", recorded.name()));
-            // If the start of a client is longer than the limit, parts would contain nothing else.
+            // If the start of a client exceeded the limit, every part would contain nothing else.
             limit = self.limit.max(2 * recorded.tape.length());
         }
     }
@@ -144,8 +144,9 @@ struct Ended {
 }
 
 impl Ended {
-    /// Returns the part to keep and the one to remove: the previous one, unless this one is shorter
-    /// because it could not be written. On a full disk, a series of such parts would replace it.
+    /// Returns the part to keep and the one to remove. Keeps the newer one, unless it is shorter
+    /// because it could not be written: on a full disk, a series of such parts would replace the
+    /// older one.
     fn or(self, previous: Option<Self>, is_cut: bool) -> (Self, Option<Self>) {
         match previous {
             Some(previous) if is_cut && self.length < previous.length => (previous, Some(self)),
@@ -170,7 +171,7 @@ fn begin(
     Ok((recorded, client))
 }
 
-/// Returns the path of a part: that of `rec.jsonl` is `rec.1.jsonl`.
+/// Returns the path of a part, such as `rec.1.jsonl` for `rec.jsonl`.
 fn part(path: &Path, number: u64) -> PathBuf {
     let [before, after] = affixes(path);
     let mut name = before;
@@ -192,7 +193,7 @@ fn last(path: &Path) -> u64 {
     numbers.max().unwrap_or(0)
 }
 
-/// Returns what stands before and after the number in the names of parts.
+/// Returns the text before and after the number in the file names of parts.
 fn affixes(path: &Path) -> [OsString; 2] {
     let mut before = path.file_stem().unwrap_or_default().to_owned();
     before.push(".");

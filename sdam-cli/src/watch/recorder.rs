@@ -20,7 +20,7 @@ use crate::{
     recording::{cannot_record, create},
 };
 
-/// The current recording, which all users of the value see.
+/// The current recording, which is shared by all users of the value.
 pub(super) type Recorder = Rc<RefCell<Recorded>>;
 
 /// A recording that is being written.
@@ -28,7 +28,7 @@ pub(super) type Recorder = Rc<RefCell<Recorded>>;
 pub(super) struct Recorded {
     pub(super) tape: Tape,
     pub(super) sink: Arc<RecordSink<Tape>>,
-    /// `None` if it is temporary.
+    /// The path of the file; `None` if the recording is temporary.
     pub(super) path: Option<PathBuf>,
 }
 
@@ -37,7 +37,7 @@ impl Recorded {
     ///
     /// # Errors
     ///
-    /// If it cannot be written; then there is no new file.
+    /// If the file cannot be written. In that case, it is removed.
     pub(super) fn begin(
         path: &Path,
         (options, arguments, clock): (&Options, &Arguments, &dyn Clock),
@@ -45,7 +45,7 @@ impl Recorded {
     ) -> Result<Self, Failure> {
         let tape = Tape::of(create(path)?, notes.clone());
         Self::on(tape, Some(path), (options, arguments, clock)).inspect_err(|_| {
-            // It may be a device.
+            // Do not remove a device.
             if fs::metadata(path).is_ok_and(|it| it.is_file()) {
                 let _ = fs::remove_file(path);
             }

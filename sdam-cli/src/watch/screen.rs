@@ -223,7 +223,8 @@ fn changes<'t>(
     servers.map(|server| (change(server), &**server)).collect()
 }
 
-/// Returns the servers removed since `previous`; without `previous`, all that `new` remembers.
+/// Returns the servers removed since `previous`. Without `previous`, returns all removed servers
+/// that `new` remembers.
 fn left<'t>(
     previous: Option<&'t TopologyDescription>,
     new: &'t TopologyDescription,

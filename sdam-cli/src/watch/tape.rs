@@ -27,12 +27,12 @@ struct Shared {
     length: AtomicU64,
     limit: u64,
     has_stopped: AtomicBool,
-    /// Receives the reason why writing has failed.
+    /// The channel for the reason why writing has failed.
     notes: UnboundedSender<String>,
 }
 
 impl Tape {
-    /// Takes the empty `file`, which must be readable and writable.
+    /// Creates a tape from the empty `file`, which must be readable and writable.
     pub(super) fn of(file: File, notes: UnboundedSender<String>) -> Self {
         Self::new(file, u64::MAX, notes)
     }
@@ -53,17 +53,17 @@ impl Tape {
         }))
     }
 
-    /// Returns the number of bytes.
+    /// Returns the number of bytes written.
     pub(super) fn length(&self) -> u64 {
         self.0.length.load(Ordering::Relaxed)
     }
 
-    /// Returns whether writing has failed or has reached the limit, so that the rest is missing.
+    /// Returns whether the recording is incomplete, because writing failed or reached the limit.
     pub(super) fn has_stopped(&self) -> bool {
         self.0.has_stopped.load(Ordering::Relaxed)
     }
 
-    /// Waits until everything is on the disk.
+    /// Waits until all bytes are on the disk.
     pub(super) fn sync(&self) -> io::Result<()> {
         let file = self.lock().get_ref().try_clone()?;
         file.sync_data()
@@ -81,7 +81,7 @@ impl Tape {
         Ok(())
     }
 
-    /// Tells the user at once if writing fails for the first time.
+    /// Tells the user at once when writing fails for the first time.
     fn checked<T>(&self, written: io::Result<T>) -> io::Result<T> {
         if let Err(error) = &written
             && !self.0.has_stopped.swap(true, Ordering::Relaxed)
@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(tape.save(&second).unwrap(), tape.length());
         assert_eq!(fs::read(&first).unwrap(), b"one ");
         assert_eq!(fs::read(&second).unwrap(), [&b"one "[..], &*much].concat());
-        // An existing file is kept.
+        // An existing file is not overwritten.
         let error = tape.save(&first).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
     }

@@ -107,7 +107,7 @@ fn once_without_replies_it_is_neither_readable_nor_writable() {
     assert_eq!(remarks, "warning: no server has answered in time\n");
 }
 
-/// `--once` does not wait for the timeout: the only server was removed, so none is left to answer.
+/// The only server was removed, so `--once` does not wait for the timeout.
 #[test]
 fn once_with_a_wrong_set_name_it_is_neither_readable_nor_writable() {
     let set = ReplicaSet::start(1).unwrap();

@@ -69,9 +69,8 @@ impl fmt::Display for Access {
 /// changes.
 ///
 /// True if every server has answered or failed and at least one has answered, so that no other
-/// member can turn out to be the primary. If no server has answered, they may be about to start;
-/// the timeout limits the wait. Also true without servers, because a topology without servers never
-/// gets one again.
+/// member can turn out to be the primary. If no server has answered, they may still be starting;
+/// the timeout limits the wait. Also true without servers, because an empty topology stays empty.
 pub fn is_known(topology: &TopologyDescription) -> bool {
     let servers = topology.servers();
     let answered = servers.iter().any(|server| server.server_type.is_available());

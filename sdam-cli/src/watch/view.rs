@@ -65,7 +65,8 @@ impl<O: Write, R: Write> View<O, R> {
         self
     }
 
-    /// Uses the virtual time of `clock` for notes. Requires [`beginning`](Self::beginning).
+    /// Uses the virtual time of `clock` for notes. Requires a call of
+    /// [`beginning`](Self::beginning).
     pub(crate) fn on(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = Some(clock);
         self

@@ -5,7 +5,7 @@ use std::{future::Future, io};
 use super::setup::Setup;
 use crate::exit::Exit;
 
-/// Refuses a screen, which no command line requests then.
+/// Fails, because no command line can request the full screen in this build.
 pub(super) async fn run(_: Setup, _: impl Future<Output = ()>) -> io::Result<Exit> {
     Err(io::Error::other("this program was built without the feature tui"))
 }

@@ -19,7 +19,7 @@ use super::program::{Ended, Room, Running, TIMEOUT};
 /// descriptors 3 and 4, as systemd does.
 fn activate(room: &Room, variables: &str, sockets: [&dyn AsFd; 2], arguments: &str) -> Running {
     let [first, second] = sockets.map(|socket| socket.as_fd().try_clone_to_owned().unwrap());
-    // Inherited by the shell.
+    // Allow the shell to inherit the descriptor.
     fcntl_setfd(&second, FdFlags::empty()).unwrap();
     let script = format!(
         "{variables} exec sdam proxy --demo --listen 127.0.0.1:0 {arguments} 4<&{} 3<&0",
@@ -48,12 +48,12 @@ fn sockets_that_are_handed_over_serve_one_process_after_another() {
     assert!(connect(1).hello().unwrap().get_bool("secondary").unwrap());
     old.signal(Signal::TERM);
     assert_eq!(old.end().code, 0);
-    // Not refused, although no process is there.
+    // The connection is not refused, although no process accepts it.
     let mut waiting = connect(0);
     let new = start();
     assert!(waiting.hello().unwrap().get_bool("isWritablePrimary").unwrap());
 
-    // Both serve until one is stopped, and an exchange in progress is finished.
+    // Both proxies serve until one is stopped, which first finishes an exchange in progress.
     let next = start();
     new.signal(Signal::TERM);
     assert_eq!(new.end().code, 0);

@@ -1,4 +1,4 @@
-//! Recordings in parts: `watch --record-max`.
+//! Tests recordings in parts: `watch --record-max`.
 
 use std::{fs, thread};
 
@@ -22,7 +22,7 @@ impl Recorded {
         Self::start_with("64K", "")
     }
 
-    /// Starts the program after these commands of a shell.
+    /// Starts the program after running these shell commands.
     fn start_with(limit: &str, before: &str) -> Self {
         let (set, room) = (ReplicaSet::start(3).unwrap(), Room::new());
         fs::create_dir(room.path().join("folder")).unwrap();
@@ -34,7 +34,7 @@ impl Recorded {
         Self { set, room, running, changes: 0 }
     }
 
-    /// Changes the set, which is recorded, until the program tells this.
+    /// Changes the set until the program prints this text. The changes are recorded.
     fn until(&mut self, told: &str) {
         loop {
             self.changes += 1;
@@ -60,7 +60,7 @@ impl Recorded {
         running.end()
     }
 
-    /// Checks that a part can be replayed alone and describes the set. Returns it.
+    /// Checks that a part can be replayed alone and describes the set. Returns the recording.
     fn replay(&self, number: usize) -> Recording {
         let name = format!("folder/rec.{number}.jsonl");
         let ended = self.room.run(&["replay", "--trace", &name]);
@@ -102,7 +102,7 @@ fn each_of_the_last_two_parts_is_a_recording_even_if_the_program_is_killed() {
     let length = fs::metadata(test.room.path().join("folder/rec.3.jsonl")).unwrap().len();
     assert!(length > 64 << 10, "{length}");
 
-    // Another start keeps what there is.
+    // Another start keeps the existing files.
     let words = ["watch", "--record", "folder/rec.jsonl", "--record-max", "1G", test.set.uri()];
     let mut next = Running::start(&mut test.room.sdam(&words));
     next.wait_for("was Unknown");
@@ -136,7 +136,7 @@ fn a_part_that_cannot_be_begun_is_told_and_the_last_one_goes_on() {
 
 #[test]
 fn a_part_that_cannot_be_written_is_told_and_another_one_is_begun() {
-    // Longer files are refused, as by a full disk.
+    // The limit makes longer writes fail, as on a full disk.
     let mut test = Recorded::start_with("1M", "trap '' XFSZ; ulimit -f 96;");
     test.until("the recording has stopped at ");
     test.until("recording goes on in folder/rec.2.jsonl");

@@ -1,4 +1,4 @@
-//! A program that is told by SIGHUP to read its file of targets.
+//! Tests that a program reads its file of targets again on SIGHUP.
 
 use rustix::process::Signal;
 use sdam_sim::serve::Builder;
@@ -13,7 +13,7 @@ fn the_targets_are_read_at_once_when_a_signal_asks_and_the_outcome_is_told() {
     room.write("targets.toml", &valid);
     let command = "exec sdam export --targets targets.toml --listen 127.0.0.1:0 2>&1";
     let mut running = Running::start(room.command("sh").args(["-c", command]));
-    // The signal is handled from the first line on.
+    // The signal is handled once the first line is printed.
     running.wait_for("http://");
     running.signal(Signal::HUP);
     running.wait_for("--targets targets.toml was read again: 0 started, 0 stopped, 1 unchanged");

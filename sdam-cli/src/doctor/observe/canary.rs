@@ -1,4 +1,4 @@
-//! The write test: inserts a document as an application would, and deletes it again.
+//! The write test, which inserts a document as an application would, and then deletes it.
 
 use std::time::{Duration, Instant};
 

@@ -166,8 +166,8 @@ impl Line<'_> {
         self.options.tls.is_none() || self.greet(&mut *connection, 1).await.is_ok()
     }
 
-    /// Authenticates at `host` if it is the first host where that is possible. Without credentials,
-    /// checks whether the host requires a login.
+    /// Authenticates with `host`, unless it holds no data or a login has already begun. Without
+    /// credentials, checks whether the host requires a login.
     async fn login(&self, host: &Host) -> Option<Login> {
         let hello = &host.greeting.as_ref()?.hello;
         let holds_data = !matches!(

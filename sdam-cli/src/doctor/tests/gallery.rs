@@ -1,4 +1,4 @@
-//! Tests with deployments that have one fault each, and with healthy deployments.
+//! Tests with deployments that have a single fault, and with healthy deployments.
 
 use std::{
     io::{Read as _, Write as _},

@@ -31,10 +31,10 @@ use tokio::time::timeout;
 
 use super::settings::{Destination, File};
 
-/// The maximum number of bytes to read of an answer.
+/// The maximum number of bytes of an answer that are read.
 const MAX_ANSWER: usize = 64 * 1024;
 
-/// A client of the collector. It reuses its connections.
+/// A client of the collector, which reuses its connections.
 pub(super) struct Collector {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     pub(super) endpoint: Uri,
@@ -48,7 +48,7 @@ pub(super) struct Collector {
 pub(super) enum Trouble {
     /// There was no answer.
     Unreachable(String),
-    /// The answer is a transient error.
+    /// The answer reports a transient error.
     Busy(String),
     /// The collector will never accept this request.
     Refused(String),
@@ -62,7 +62,7 @@ impl fmt::Display for Trouble {
 }
 
 impl Collector {
-    /// Creates the client. Nothing connects before the first request.
+    /// Creates the client. It does not connect before the first request.
     ///
     /// # Errors
     ///
@@ -93,7 +93,7 @@ impl Collector {
     ///
     /// # Cancel safety
     ///
-    /// If it is dropped, it is unknown whether the collector processed the request.
+    /// If the future is dropped, it is unknown whether the collector processed the request.
     pub(super) async fn send(&self, body: Vec<u8>) -> Result<(), Trouble> {
         let body = if self.is_compressed { gzip(&body) } else { Ok(body) };
         let body = body.map_err(|error| Trouble::Refused(error.to_string()))?;
@@ -105,7 +105,7 @@ impl Collector {
             let answer = self.client.request(request).await.map_err(|error| unreachable(&error))?;
             let status = answer.status();
             let body = Limited::new(answer.into_body(), MAX_ANSWER).collect().await;
-            // Only the status matters; the rest may be lost.
+            // Only the status matters, so an incomplete body is accepted.
             let body = body.map_or(Bytes::new(), Collected::to_bytes);
             judge(status, &body)
         };
@@ -121,7 +121,8 @@ fn gzip(body: &[u8]) -> io::Result<Vec<u8>> {
     encoder.finish()
 }
 
-/// Returns the TLS settings, with the authorities of the file, or of the system if TLS is needed.
+/// Returns the TLS settings, with the authorities from the file, or else from the system if TLS is
+/// used.
 fn tls(destination: &Destination) -> Result<ClientConfig, String> {
     let builder = ClientConfig::builder_with_provider(ring::default_provider().into());
     let builder =
@@ -149,7 +150,7 @@ fn unreadable((name, path): &File, said: &dyn fmt::Display, wanted: &str) -> Str
     format!("{name} is `{}`: {said}; it needs a file with {wanted} in PEM", path.display())
 }
 
-/// Returns the certificates of a file; at least one.
+/// Returns the certificates in a file, which must contain at least one.
 fn certificates(file: &File) -> Result<Vec<CertificateDer<'static>>, String> {
     let failed = |said: &dyn fmt::Display| unreadable(file, said, "certificates");
     let found = CertificateDer::pem_file_iter(&file.1).map_err(|error| failed(&error))?;

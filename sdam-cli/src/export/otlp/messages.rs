@@ -23,7 +23,7 @@ pub(super) fn attribute(name: &str, value: impl Into<String>) -> KeyValue {
     KeyValue { key: name.to_owned(), value: Some(text(value)), ..KeyValue::default() }
 }
 
-/// Creates a value.
+/// Creates a string value.
 pub(super) fn text(value: impl Into<String>) -> AnyValue {
     let value = Some(Value::StringValue(value.into()));
     AnyValue { value }
@@ -35,7 +35,7 @@ pub(super) fn nanos(time: SystemTime) -> u64 {
     since.as_nanos() as u64
 }
 
-/// The sender of all messages.
+/// The sender of all messages, as OTLP describes it.
 pub(super) struct Sender {
     resource: Option<Resource>,
     scope: Option<InstrumentationScope>,

@@ -22,16 +22,16 @@ struct State {
     spans: Waiting<Span>,
 }
 
-/// Records of one kind.
+/// The queued records of one kind.
 struct Waiting<T> {
     records: Vec<T>,
     /// The total number of records that have left the queue.
     left: u64,
-    /// The number of those that were dropped because the queue was full.
+    /// The number of these records that were dropped because the queue was full.
     lost: u64,
 }
 
-/// A copy of the waiting records, and their position in the queue.
+/// A copy of the queued records, and their position in the queue.
 pub(super) struct Batch<T> {
     pub(super) records: Vec<T>,
     from: u64,
@@ -56,7 +56,7 @@ impl<T: Clone> Waiting<T> {
         Batch { records: self.records.clone(), from: self.left }
     }
 
-    /// Removes a batch, some of whose records may have been dropped meanwhile.
+    /// Removes a batch. Some of its records may have been dropped in the meantime.
     fn remove(&mut self, batch: &Batch<T>) {
         let end = batch.from + batch.records.len() as u64;
         let sent = end.saturating_sub(self.left);
@@ -78,7 +78,7 @@ impl Queue {
         self.filled.notify_one();
     }
 
-    /// Waits until there is something to send.
+    /// Waits until the queue contains a record.
     pub(super) async fn filled(&self) {
         while self.is_empty() {
             self.filled.notified().await;

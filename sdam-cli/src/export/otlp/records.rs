@@ -106,7 +106,7 @@ impl Records {
         }
     }
 
-    /// Creates the log record of a server's new type; `None` if the type is unchanged.
+    /// Creates the log record for a new server type; `None` if the type is unchanged.
     fn server(
         &self,
         time: u64,
@@ -130,7 +130,7 @@ impl Records {
         Some(self.log(time, "sdam.server.changed", severity, &body, attributes))
     }
 
-    /// Creates the log record of a fact; `None` if the server's record already says the same.
+    /// Creates the log record for a fact; `None` if a server's record already states it.
     fn fact(&self, time: u64, fact: &Fact) -> Option<LogRecord> {
         let (name, severity, attributes) = match fact {
             Fact::PrimaryChanged { old, new, .. } => (
@@ -220,7 +220,7 @@ impl EventSink for Records {
         if let EventKind::TopologyDescriptionChanged { new, .. } = &event.kind
             && **new == TopologyDescription::default()
         {
-            // The end of the client is no outage of the deployment.
+            // The end of the client is not an outage of the deployment.
             return;
         }
         let wall = Wall(self.clock.now(), SystemTime::now());

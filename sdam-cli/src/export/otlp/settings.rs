@@ -23,7 +23,7 @@ const ATTRIBUTES: &str = "OTEL_RESOURCE_ATTRIBUTES";
 const EVERY: &str = "OTEL_METRIC_EXPORT_INTERVAL";
 
 names! {
-    /// A kind of telemetry, with its name in paths and, in upper case, in variables.
+    /// A kind of telemetry. Its name is part of paths and, in upper case, of variables.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     pub(super) enum Signal {
         Metrics = "metrics",
@@ -35,7 +35,7 @@ names! {
 /// The destinations and the settings of pushes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Settings {
-    /// The enabled kinds.
+    /// The collectors of the enabled kinds.
     pub(super) destinations: BTreeMap<Signal, Destination>,
     /// The attributes of this program, including its name.
     pub(super) resource: BTreeMap<String, String>,

@@ -1,4 +1,4 @@
-//! The complete program with a collector that decodes all it receives.
+//! Runs the complete program with a collector that decodes everything it receives.
 
 use std::{
     collections::BTreeSet,
@@ -161,7 +161,7 @@ fn receive(stream: &mut BufReader<Box<dyn Stream>>) -> Option<Received> {
     Some(Received { head, body })
 }
 
-/// Returns the arguments that push to this URL.
+/// Returns the arguments for pushing to this URL.
 fn pushing(uri: &str, url: &str, variables: &[(&str, &str)]) -> Arguments {
     let pairs = variables.iter().map(|(name, value)| (format!("OTEL_{name}"), (*value).to_owned()));
     Arguments {
@@ -303,7 +303,7 @@ fn a_failover_arrives_as_log_records_and_as_a_span() {
     program.finish();
 }
 
-/// A deployment that the file of targets names no longer is closed while others are pushed.
+/// A deployment that is removed from the file of targets is closed while others are still pushed.
 #[test]
 fn the_end_of_a_client_is_no_outage() {
     let sim = simulation();
@@ -371,7 +371,7 @@ fn the_end_of_the_program_sends_what_is_left() {
 #[test]
 fn a_collector_that_does_not_answer_is_reported_once_and_again_when_it_does() {
     let server = Builder::standalone().start().unwrap();
-    // An open port without answers. A closed port could be taken by another test.
+    // An open port that never answers. Another test could open a closed port.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", silent.local_addr().unwrap());
     let variables = [("METRIC_EXPORT_INTERVAL", "20"), ("EXPORTER_OTLP_TIMEOUT", "500")];
@@ -385,13 +385,13 @@ fn a_collector_that_does_not_answer_is_reported_once_and_again_when_it_does() {
     let ended = program.remarks.recv().unwrap();
     assert!(ended.starts_with("OTLP: "), "{ended}");
     assert!(ended.contains(" again"), "{ended}");
-    // The earlier records were kept.
+    // The earlier records were not lost.
     let logs = fake.logs();
     assert!(logs.iter().any(|it| it.event_name == "sdam.server.changed"), "{logs:?}");
     program.finish();
 }
 
-/// Runs an action with a place for remarks, and returns the remarks.
+/// Calls `action` with a function that collects remarks, and returns the remarks.
 fn remarks_of(action: impl AsyncFnOnce(&dyn Fn(&dyn Display))) -> Vec<String> {
     let remarks = RefCell::new(Vec::new());
     let remark = |words: &dyn Display| remarks.borrow_mut().push(words.to_string());
@@ -431,7 +431,7 @@ fn refused_records_are_dropped_and_busy_collectors_are_asked_again() {
     check("404 Not Found", vec![], true, "/v1/logs does not take logs: it answers 404 Not Found");
 }
 
-/// The clock is virtual, so the limit passes as soon as everything waits for it.
+/// The clock is virtual, so the time limit passes as soon as all tasks are waiting.
 #[test]
 fn a_silent_collector_delays_the_end_by_the_limit_at_most() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();

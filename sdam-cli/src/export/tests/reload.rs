@@ -1,4 +1,4 @@
-//! A file of targets that changes while the program runs.
+//! Tests a file of targets that changes while the program is running.
 
 use std::{fs, path::PathBuf};
 
@@ -64,11 +64,11 @@ fn a_changed_file_starts_and_stops_deployments_and_the_others_go_on() {
     }
     let before = test.metric(TIMESTAMP);
 
-    // A line above the others moves them, which is no change of them.
+    // A new line at the beginning moves the other lines, which does not count as a change.
     test.replace(&format!("# Shop\nadded = '{}'\n{kept}moved = '{}'\n", new.uri(), new.uri()));
     let said = "--targets /targets.toml was read again: 2 started, 2 stopped, 1 unchanged";
     assert_eq!(test.remark(), said);
-    // Its topology is the same, because it never was without a primary.
+    // The topology is still the same one, because it was never without a primary.
     assert_eq!(test.program.get("/healthz?target=kept").0, 200);
     assert_eq!(test.metric(counter), "1");
     assert_eq!(test.metric("sdam_up{deployment=\"kept\"}"), "1");
@@ -112,7 +112,7 @@ fn an_invalid_file_changes_nothing_until_it_is_corrected() {
         "line 2: c: `directConnection`",
     );
     check("", "it names no deployment");
-    // Each error is told once, and the correction.
+    // Each error is reported once, and so is the correction.
     test.replace(&valid);
     let said = "--targets /targets.toml was read again: 0 started, 0 stopped, 1 unchanged";
     assert_eq!(test.remark(), said);
@@ -120,7 +120,7 @@ fn an_invalid_file_changes_nothing_until_it_is_corrected() {
     test.program.finish();
 }
 
-/// The kubelet replaces the link `..data`, so neither the file nor its folder is written.
+/// The kubelet replaces the link `..data`, but writes neither to the file nor to its folder.
 #[cfg(unix)]
 #[test]
 fn the_links_of_a_kubernetes_volume_are_followed_and_so_are_secrets_in_it() {

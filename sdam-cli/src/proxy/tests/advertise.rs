@@ -1,4 +1,4 @@
-//! Clients of a proxy with `--advertise`, which see one mongos.
+//! Tests clients of a proxy with `--advertise`, which see a single mongos.
 
 use bson::{Document, doc};
 use sdam::{
@@ -69,7 +69,7 @@ fn a_driver_that_leaves_for_the_members_is_told_once_with_the_remedy() {
         let topology = Topology::builder(address).unwrap();
         let topology = topology.start(sdam::runtime::tokio().unwrap()).unwrap();
         let mut snapshots = topology.watch();
-        // It learns the names of the members, and leaves.
+        // The client learns the names of the members, and leaves.
         while !snapshots.next().await.unwrap().description().topology_type().is_replica_set() {}
         topology.close().await;
     };
@@ -151,7 +151,7 @@ fn each_form_of_hello_is_answered_as_by_a_mongos_and_a_stream_as_well() {
         client.send_message(request);
         check(&client.receive().unwrap());
     }
-    // All at once, with a command between them.
+    // All requests are sent at once, with a command between them.
     let ping = doc! { "ping": 1, "$db": "admin" }.to_vec().unwrap();
     let ping = OpMsg { request_id: 9, body: &ping, ..OpMsg::default() }.encode().unwrap();
     for request in [&requests[0], &ping, &requests[3], &requests[1]] {
@@ -161,7 +161,7 @@ fn each_form_of_hello_is_answered_as_by_a_mongos_and_a_stream_as_well() {
         let reply = client.receive().unwrap();
         if is_hello { check(&reply) } else { assert!(!reply.contains_key("msg"), "{reply}") }
     }
-    // A client that has seen the topology version of a member.
+    // This client has seen the topology version of a member.
     let mut streaming = hello("hello");
     streaming.insert("topologyVersion", version.clone());
     streaming.insert("maxAwaitTimeMS", 1);
@@ -186,7 +186,7 @@ fn other_deployments_are_shown_as_they_are() {
         let advertised = Running::start(arguments);
         let [first, second] = [&plain, &advertised].map(|program| {
             let mut reply = Client::connect(&program.uris[0]).hello("shown");
-            // These differ with each connection.
+            // These fields differ between connections.
             for name in ["localTime", "connectionId", "lastWrite"] {
                 reply.remove(name);
             }

@@ -33,7 +33,7 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// Forwards a part of a reply. If it is to stop, waits after the first bytes.
+    /// Forwards a part of a reply. If the reply is to stop, waits after its first bytes.
     fn forward(&self, number: usize, to: &mut TcpStream, bytes: &[u8]) -> io::Result<()> {
         let is_stopped = |marker: &mut Option<String>| {
             let connections = self.connections.lock().unwrap();
@@ -95,7 +95,7 @@ impl Deployment {
         &self.members[member].0
     }
 
-    /// Returns the primary's own reply to hello.
+    /// Returns the hello reply of the primary itself.
     pub(super) fn hello_of_primary(&self) -> Document {
         let primary = self.primary().unwrap().unwrap();
         let (_, place) = &self.places()[usize::from(primary.0)];
@@ -119,7 +119,7 @@ impl Deployment {
         }
     }
 
-    /// Stops the next reply on the connection of `marker` after 30 bytes, until it is `None`.
+    /// Stops the next reply on the connection of `marker` after 30 bytes; `None` lets it continue.
     pub(super) fn stop_reply(&self, marker: Option<&str>) {
         for (_, record, _) in &self.members {
             *record.stopped.lock().unwrap() = marker.map(str::to_owned);
@@ -318,7 +318,7 @@ impl Client {
         let _ = self.stream.write_all(message.as_bytes());
     }
 
-    /// Checks that nothing arrives, and that the connection stays open.
+    /// Checks that nothing arrives for this time, and that the connection stays open.
     pub(super) fn is_open_for(&mut self, time: Duration) {
         self.stream.set_read_timeout(Some(time)).unwrap();
         let silence = self.stream.read(&mut [0]).unwrap_err();
@@ -337,7 +337,8 @@ impl Client {
         self.receive_rest(&length)
     }
 
-    /// Receives a reply that stops after 30 bytes, for at least this time, until `release`.
+    /// Receives a reply that stops after 30 bytes. Checks that it stays so for this time, and
+    /// completes after `release`.
     pub(super) fn receive_stopped(&mut self, time: Duration, release: impl FnOnce()) -> Document {
         let mut head = [0; 30];
         self.stream.read_exact(&mut head).unwrap();

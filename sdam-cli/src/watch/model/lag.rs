@@ -7,8 +7,8 @@ use sdam_core::{
     time::Instant,
 };
 
-/// The time for which a secondary may lack a known write without counting as lagging. After an
-/// election, the new primary's first write is much newer than the old primary's last one.
+/// The time that a secondary may lack a known write before it counts as lagging. After an election,
+/// the new primary's first write is much newer than the old primary's last one.
 pub(super) const GRACE: Duration = Duration::from_secs(3);
 
 /// The maximum number of writes to keep.

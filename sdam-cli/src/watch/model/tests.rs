@@ -70,12 +70,12 @@ impl Script {
         self
     }
 
-    /// Lets the server answer a check.
+    /// Simulates an answer of the server to a check.
     pub(in crate::watch) fn answers(self, host: &str, role: Role, rtt: u64) -> Self {
         self.answers_with(host, role, rtt, &doc! {})
     }
 
-    /// Lets the server answer a check with these additional fields.
+    /// Simulates an answer to a check, with these additional fields.
     pub(in crate::watch) fn answers_with(
         mut self,
         host: &str,
@@ -144,7 +144,7 @@ impl Script {
         self
     }
 
-    /// Lets a check of the server fail.
+    /// Simulates a failed check of the server.
     pub(in crate::watch) fn fails(mut self, host: &str, message: &str) -> Self {
         let address = ServerAddress::parse(host).unwrap();
         let stage = if message.contains("refused") { Stage::Connect } else { Stage::Hello };

@@ -12,7 +12,7 @@ use super::{
 /// The default of OTEL_EXPORTER_OTLP_TIMEOUT.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The variable that names a file, and the path.
+/// The variable that names a file, and the file's path.
 pub(in super::super) type File = (String, PathBuf);
 
 /// The collector of one kind of telemetry (OpenTelemetry Protocol Exporter: "Configuration
@@ -25,14 +25,14 @@ pub(in super::super) struct Destination {
     pub(in super::super) timeout: Duration,
     /// True if the messages are compressed with gzip.
     pub(in super::super) is_compressed: bool,
-    /// The authorities for the collector's certificate.
+    /// The authorities that must have signed the collector's certificate.
     pub(in super::super) authorities: Option<File>,
-    /// The certificate that the collector may ask for, and its key.
+    /// The certificate to show to the collector on request, and its key.
     pub(in super::super) client: Option<(File, File)>,
 }
 
 impl Destination {
-    /// Reads the variables of `signal`, each of which overrides the one for all kinds.
+    /// Reads the variables of `signal`. Each overrides the general variable for all kinds.
     pub(super) fn new(
         signal: Signal,
         endpoint: Uri,

@@ -43,8 +43,8 @@ pub(super) fn millis(name: &str, text: &str, default: Duration) -> Result<Durati
     }
 }
 
-/// Parses a list such as `a=b,c=d` with percent-encoded values. The error shows no value, because
-/// it may be secret.
+/// Parses a list such as `a=b,c=d` with percent-encoded values. Errors do not show the values,
+/// which may be secret.
 pub(super) fn pairs(
     name: &str,
     text: &str,

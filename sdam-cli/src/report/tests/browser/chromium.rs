@@ -22,8 +22,8 @@ const NAMES: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 /// The time limit for an answer from the browser, on a machine under load.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The protocol uses the file descriptors 3 and 4. The browser ends when this process closes them,
-/// and the shell then removes its folder.
+/// The shell command that starts the browser. The protocol uses the file descriptors 3 and 4. The
+/// browser ends when this process closes them, and the shell then removes its folder.
 const SHELL: &str =
     r#"exec 3<&0 4>&1 </dev/null >/dev/null 2>&1; folder=$1; shift; "$@"; rm -rf "$folder""#;
 
