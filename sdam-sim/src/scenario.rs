@@ -46,7 +46,8 @@ use crate::{
 /// milliseconds (`250ms`) from the start. Empty lines are skipped, and `#` begins a comment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scenario {
-    /// The steps, each with its time from the start. Steps with the same time are taken in order.
+    /// The steps, each with its time from the start. Steps with the same time are performed in
+    /// order.
     pub steps: Vec<(Duration, Step)>,
 }
 
@@ -73,7 +74,7 @@ pub struct FailedStep {
 }
 
 impl Scenario {
-    /// Takes the steps at their times on the clock of `sim`. Returns the steps that were not
+    /// Performs the steps at their times on the clock of `sim`. Returns the steps that were not
     /// possible. For example, there may be no primary to kill if an earlier step was removed, or in
     /// a different deployment.
     ///
@@ -105,7 +106,7 @@ impl Scenario {
 }
 
 impl Step {
-    /// Takes the step immediately.
+    /// Performs the step immediately.
     ///
     /// # Errors
     ///

@@ -165,7 +165,7 @@ impl Deployment {
         }
     }
 
-    /// Begins to serve `request`.
+    /// Begins serving `request`.
     fn begin(&mut self, id: ConnectionId, mut request: Request) {
         let Some(connection) = self.connections.get_mut(&id) else {
             return;

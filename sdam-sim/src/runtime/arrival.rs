@@ -42,7 +42,7 @@ impl SimState {
                             }
                             Err(Unreached::Nowhere) => Err(Refusal::HostUnreachable),
                             Err(Unreached::Refused) => Err(Refusal::ConnectionRefused),
-                            // The proxy waits for the server, which is silent.
+                            // The proxy waits, because the server is silent.
                             Err(Unreached::Silent) => continue,
                         }
                     };

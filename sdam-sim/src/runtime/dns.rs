@@ -1,4 +1,4 @@
-//! The simulated DNS: records for seed lists, addresses of hosts, and faults in looking them up.
+//! The simulated DNS: records for seed lists, addresses of hosts, and faults in look-ups.
 
 use std::{collections::BTreeMap, io, sync::Arc, time::Duration};
 

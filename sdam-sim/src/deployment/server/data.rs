@@ -1,4 +1,4 @@
-//! Reads and writes of documents, as far as clients of the simulation need them.
+//! Reads and writes of documents, limited to the features that clients of the simulation need.
 
 use bson::{Bson, Document, doc};
 

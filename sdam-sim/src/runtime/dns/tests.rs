@@ -1,4 +1,4 @@
-//! Tests of look-ups of records and hosts, and of faults in them.
+//! Tests of DNS look-ups of records and hosts, with and without faults.
 
 use futures::future::{Either, select};
 use sdam_transport::resolve::Resolver;
