@@ -45,8 +45,8 @@ pub trait Dial: Send + Sync + Debug + 'static {
     /// Dropping the future abandons the attempt.
     async fn dial(&self, target: &DialTarget, options: DialOptions) -> io::Result<Self::Stream>;
 
-    /// Returns the addresses of `host`, most preferred first. Runtimes without a resolver use
-    /// [`system::lookup_ip`](crate::system::lookup_ip).
+    /// Returns the addresses of `host`, the most preferred one first. Runtimes without a resolver
+    /// use [`system::lookup_ip`](crate::system::lookup_ip).
     ///
     /// # Cancel safety
     ///

@@ -108,7 +108,7 @@ impl<S: ByteStream> Framed<S> {
             self.fill(Header::LENGTH, "header").await?;
         };
         let (length, limit) = (header.message_length(), self.max_message_size);
-        // Checked before allocating: the bytes may be the greeting of another protocol.
+        // Check this before allocating, because the bytes may be the greeting of another protocol.
         if length > limit {
             let declared = length;
             return Err(invalid(WireError::LengthAboveLimit { declared, limit }));

@@ -39,7 +39,7 @@ struct State {
     /// True if the next timer polled on a jumping clock is pending at that poll.
     held: bool,
     last_sleeper: u64,
-    /// Ordered by deadline, then by creation.
+    /// The wakers of pending timers, ordered by deadline and then by creation.
     sleepers: BTreeMap<(Instant, u64), Waker>,
 }
 

@@ -145,7 +145,7 @@ impl WireMessage {
 
     /// Returns the collection of an OP_QUERY, such as `admin.$cmd`; otherwise `None`.
     pub fn collection(&self) -> Option<&str> {
-        // Validated as UTF-8 when the message was created.
+        // The collection was validated as UTF-8 when the message was created.
         let collection = std::str::from_utf8(self.slice(&self.layout.collection)).ok();
         collection.filter(|_| self.op_code() == OpCode::Query)
     }

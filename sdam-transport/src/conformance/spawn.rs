@@ -77,7 +77,7 @@ pub(super) async fn a_panic_ends_only_its_task(runtime: Runtime, run: Run) -> Ou
     run.step("waiting for a task that has panicked to be dropped");
     runtime.spawner.spawn(Task::new("panicking", async move {
         let _guard = guard;
-        // Unlike `panic!`, does not call the panic hook.
+        // Unlike `panic!`, this does not call the panic hook.
         panic::resume_unwind(Box::new("a task under test panics"));
     }));
     // The wait ends when the guard is dropped, because nothing is sent.

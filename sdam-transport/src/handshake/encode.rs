@@ -46,7 +46,7 @@ pub(super) fn encode(metadata: &ClientMetadata) -> Box<[u8]> {
 struct Plan {
     environment: Detail,
     os: Detail,
-    /// Empty if omitted.
+    /// The platform; empty if omitted.
     platform: String,
     /// The number of libraries, including the driver.
     libraries: usize,

@@ -58,7 +58,8 @@ impl PoolContext {
         authenticator: Option<&dyn Authenticator>,
         timeout: Option<Duration>,
     ) -> Result<Established, Error> {
-        // Unwind safety: the connection, the only inconsistent state, is dropped.
+        // This is unwind safe, because the connection, the only state that may be inconsistent, is
+        // dropped.
         let attempt = AssertUnwindSafe(self.attempt(authenticator, timeout));
         let outcome = attempt.catch_unwind().await;
         outcome.unwrap_or_else(|payload| Err(panicked(panic::text(&*payload))))

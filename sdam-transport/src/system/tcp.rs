@@ -64,7 +64,8 @@ fn keep_alive(socket: &SockRef<'_>) -> TcpKeepalive {
         .with_retries(probes.map_or(PROBES, |own| own.min(PROBES)))
 }
 
-/// Sets what the system supports. Its current values cannot be read, or not all can be set.
+/// Sets the values that the system supports. Its current values cannot be read, or not all can be
+/// set.
 #[cfg(not(any(
     target_os = "android",
     target_os = "freebsd",

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// `{}` and `{"": {}}`: the codec checks only lengths.
+/// The documents `{}` and `{"": {}}`. The codec checks only their lengths.
 const EMPTY: &[u8] = &[5, 0, 0, 0, 0];
 const NESTED: &[u8] = &[12, 0, 0, 0, 3, 0, 5, 0, 0, 0, 0, 0];
 

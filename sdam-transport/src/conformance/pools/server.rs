@@ -203,7 +203,7 @@ struct Socket {
     server: Server,
     number: usize,
     service: Option<ObjectId>,
-    /// `Some` until hello is answered.
+    /// The attempt to open the connection; `None` once hello is answered.
     opening: Option<Opening>,
     request: Option<WireMessage>,
 }
