@@ -253,8 +253,8 @@ impl EventQueue {
         let mut delivered = 0;
         loop {
             let stopped = self.deliver(sink, usize::MAX, &mut delivered);
-            // Another consumer may have returned 0 because this one was busy, so the events of that
-            // consumer may require another round.
+            // Another consumer may have returned 0 because this one was busy. Its events may
+            // require another round.
             if stopped != Stopped::Empty || self.depth() == 0 {
                 return delivered;
             }

@@ -87,7 +87,7 @@
 //!
 //! # Earlier versions
 //!
-//! Versions 2 to 4 contain the inputs of the topology only: an input `Checked` has the reply of the
+//! Versions 2 to 4 contain only the inputs of the topology: an input `Checked` has the reply of the
 //! server's latest `ServerHeartbeatSucceeded`, and heartbeats are not replayed. Version 4
 //! introduced `time`, and version 3 `epoch` and `vantage`.
 

@@ -1,8 +1,8 @@
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
 /// The difference of two counters, each with one writer at a time: producers add under the lock,
-/// the consumer subtracts. So neither needs an atomic read-modify-write operation, which costs a
-/// producer several times as much as a load and a store.
+/// the consumer subtracts. Therefore neither needs an atomic read-modify-write operation, which
+/// costs a producer several times as much as a load and a store.
 #[derive(Debug, Default)]
 pub(super) struct Gauge {
     added: AtomicUsize,
@@ -10,12 +10,12 @@ pub(super) struct Gauge {
 }
 
 impl Gauge {
-    /// Called under the lock of the queue.
+    /// Adds to the difference. Called under the lock of the queue.
     pub(super) fn add(&self, count: usize) {
         advance(&self.added, count);
     }
 
-    /// Called by the consumer, for what it knows to have been added.
+    /// Subtracts a number that is known to have been added. Called by the consumer.
     pub(super) fn subtract(&self, count: usize) {
         advance(&self.subtracted, count);
     }

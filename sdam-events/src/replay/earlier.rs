@@ -1,4 +1,4 @@
-//! Recordings of versions 2 to 4, which contain the inputs of the topology only.
+//! Recordings of versions 2 to 4, which contain only the inputs of the topology.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

@@ -6,7 +6,7 @@ pub fn sink_fn<F: Fn(&Event) + Send + Sync + 'static>(function: F) -> SinkFn<F> 
     SinkFn { function, interest: Interest::SDAM }
 }
 
-/// A closure as a sink, made by [`sink_fn`].
+/// A sink that calls a closure, created by [`sink_fn`].
 pub struct SinkFn<F> {
     function: F,
     interest: Interest,

@@ -29,7 +29,7 @@ impl SinkPanicked {
 
 /// Calls the sink and catches its panic.
 pub(crate) fn call(sink: &dyn EventSink, event: &Event) -> Result<(), SinkPanicked> {
-    // Unwind safe: a sink that has panicked is not called again, so its broken state is never used.
+    // This is unwind safe, because a sink that has panicked is not called again.
     catch_unwind(AssertUnwindSafe(|| sink.emit(event)))
         .map_err(|payload| SinkPanicked { seq: event.seq, message: panic_message(payload) })
 }

@@ -19,12 +19,12 @@ use super::Mutex;
 pub struct AtomicWaker(Mutex<Option<Waker>>);
 
 impl AtomicWaker {
-    /// Creates a place for a waker, without one.
+    /// Creates a value without a registered waker.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Replaces the registered waker by `waker`.
+    /// Replaces the registered waker with `waker`.
     pub fn register(&self, waker: &Waker) {
         drop(self.exchange(Some(waker.clone())));
     }
