@@ -155,7 +155,8 @@ impl Inner {
         reason: Option<ConnectionClosedReason>,
     ) {
         for member in members {
-            // Unwind safety: the connection, the only inconsistent state, is dropped.
+            // This is unwind safe, because the connection, the only state that may be inconsistent,
+            // is dropped.
             let closing = AssertUnwindSafe(|| self.close_member(member, reason));
             // The panic hook has already reported the panic.
             let _ = catch_unwind(closing);

@@ -82,7 +82,8 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// As [`check_out`](Self::check_out); a [timeout](Error::is_timeout) at the deadline.
+    /// The errors of [`check_out`](Self::check_out), or a [timeout](Error::is_timeout) at the
+    /// deadline.
     ///
     /// # Cancel safety
     ///

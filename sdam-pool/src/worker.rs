@@ -77,7 +77,8 @@ impl Worker {
 
 /// Runs an attempt; a panic ends only the attempt.
 fn guarded(attempt: impl Future<Output = ()> + Send + 'static) -> BoxFuture<'static, ()> {
-    // Unwind safety: the attempt and its connection, the only inconsistent state, are dropped.
+    // This is unwind safe, because the attempt and its connection, the only state that may be
+    // inconsistent, are dropped.
     AssertUnwindSafe(attempt).catch_unwind().map(drop).boxed()
 }
 
