@@ -103,7 +103,7 @@ fn choose_by_latency<'t>(
 ///
 /// # Errors
 ///
-/// As [`choose`].
+/// The errors of [`choose`].
 pub fn suitable<'t>(
     topology: &'t TopologyDescription,
     settings: &Settings,
@@ -114,8 +114,8 @@ pub fn suitable<'t>(
 }
 
 /// Returns the servers of `suitable` in the client's zone, if there are any, or else all. With a
-/// [client share](ZoneAffinity::with_client_share), the random bits decide whether these or those
-/// of other zones are returned.
+/// [client share](ZoneAffinity::with_client_share), the random bits decide between these servers
+/// and those of other zones.
 pub fn zone_part<'t>(
     suitable: &Candidates<'t>,
     affinity: &ZoneAffinity,

@@ -175,7 +175,7 @@ impl<'p> ReadPreferenceDocument<'p> {
     ///
     /// # Errors
     ///
-    /// As [`append_to`](Self::append_to).
+    /// The errors of [`append_to`](Self::append_to).
     pub fn modify_query(&self, query: &[u8]) -> Result<Vec<u8>, MalformedDocument> {
         // A document begins with its length and the type of its first field.
         let first_key = query.get(5..).unwrap_or_default();

@@ -12,9 +12,10 @@ const MAX_LOAD: f64 = 1.25;
 /// a zone is faster, and often free.
 ///
 /// A selection first determines the suitable servers: by type, staleness, tags, deprioritized
-/// addresses and selectors. If some of them are in the client's zone, it chooses among these only,
-/// else among all. The latency window is applied afterwards; on its own, its 15 ms usually include
-/// the other zones of a region. A write to a replica set still goes to the primary.
+/// addresses and selectors. If some of them are in the client's zone, it chooses only among these,
+/// otherwise among all. The latency window is applied afterwards. On its own, a window of 15 ms
+/// usually includes the other zones of a region. A write to a replica set still goes to the
+/// primary.
 ///
 /// ```
 /// use sdam_select::{settings::Settings, zone::ZoneAffinity};
@@ -73,9 +74,9 @@ impl ZoneAffinity {
     /// Sets the share of all clients that are in this client's zone, from 0 to 1, which limits the
     /// load of the servers there. 0, the default, means that it is unknown and there is no limit.
     ///
-    /// If most clients are in a zone with few servers, the latter would have most of the load.
-    /// Knowing the share, each client chooses servers of other zones for some of its selections, so
-    /// that the local ones have at most 1.25 times the mean load from clients of their zone.
+    /// If most clients are in a zone with few servers, those servers would get most of the load. A
+    /// client that knows the share chooses servers of other zones for some of its selections, so
+    /// that the local servers have at most 1.25 times the mean load from clients of their zone.
     ///
     /// # Errors
     ///
@@ -107,7 +108,7 @@ impl ZoneAffinity {
         }
     }
 
-    /// Divides the suitable servers.
+    /// Divides the suitable servers by zone.
     pub(crate) fn divide<'s>(
         &self,
         suitable: impl Iterator<Item = &'s ServerDescription>,
