@@ -1,8 +1,7 @@
 //! Notifies the supervisor of this process, such as systemd (`Type=notify`), and takes over the
 //! sockets that it passes.
 //!
-//! Without a supervisor, which sets the variables `NOTIFY_SOCKET` and `LISTEN_FDS`, these functions
-//! do nothing.
+//! Does nothing without a supervisor, which sets the variables `NOTIFY_SOCKET` and `LISTEN_FDS`.
 
 #[cfg(feature = "proxy")]
 use std::net::TcpListener;

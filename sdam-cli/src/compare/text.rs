@@ -28,7 +28,7 @@ pub(super) fn no_overlap(clients: &[Client]) -> String {
     format!("the recordings have no time in common: {}; record at the same time", spans.join(", "))
 }
 
-/// Writes the comparison as text for people.
+/// Writes the comparison as human-readable text.
 pub(super) fn write(comparison: &Comparison, out: &mut impl Write) -> io::Result<()> {
     verdict(comparison, out)?;
     writeln!(out)?;

@@ -156,7 +156,6 @@ impl Deployment {
         let _ = timeout(limit, checks).await;
     }
 
-    /// Returns the metrics.
     pub(super) fn metrics(&self) -> Page {
         self.numbers.page(self.watched.get().map(|watched| &watched.topology))
     }

@@ -302,7 +302,7 @@ impl Screen {
                 Ok(length) => format!("saved {} ({})", path.display(), bytes(length)),
                 Err(error) => format!("cannot save {}: {error}", path.display()),
             };
-            // The screen may have been closed meanwhile.
+            // The screen may have been closed in the meantime.
             let _ = sender.unbounded_send(words);
         };
         if let Err(error) = thread::Builder::new().name("save".to_owned()).spawn(save) {

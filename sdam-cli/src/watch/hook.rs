@@ -26,8 +26,8 @@ pub(super) const LIMIT: Duration = Duration::from_secs(10);
 /// Runs `program` in the shell for the first description that arrives, and whenever the type of the
 /// topology, the primary, or the possibility of writes changes. Sends failures to `notes`.
 ///
-/// Only one run takes place at a time: changes that arrive meanwhile lead to one further run, with
-/// the newest state.
+/// Only one run takes place at a time. Changes that arrive during a run lead to one further run,
+/// with the newest state.
 pub(super) async fn run(
     program: String,
     mut changes: UnboundedReceiver<Arc<TopologyDescription>>,

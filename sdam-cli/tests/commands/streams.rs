@@ -1,4 +1,4 @@
-//! Tests that errors of standard input name it, and that servers go on without standard streams.
+//! Tests that errors of standard input name it, and that servers continue without standard streams.
 
 use std::{io::Read, net::TcpStream, process::Stdio};
 

@@ -16,7 +16,7 @@ pub(crate) enum Output {
     Long,
     /// The output is always short.
     Short,
-    /// The program prints a line, and goes on until it is interrupted.
+    /// The program prints a line, and continues until it is interrupted.
     Endless,
 }
 

@@ -18,7 +18,6 @@ use opentelemetry_proto::tonic::{
 };
 use prost::Message;
 
-/// Creates an attribute.
 pub(super) fn attribute(name: &str, value: impl Into<String>) -> KeyValue {
     KeyValue { key: name.to_owned(), value: Some(text(value)), ..KeyValue::default() }
 }
@@ -55,7 +54,6 @@ impl Sender {
         }
     }
 
-    /// Encodes metrics.
     pub(super) fn metrics(&self, metrics: Vec<Metric>) -> Vec<u8> {
         let scope_metrics =
             vec![ScopeMetrics { scope: self.scope.clone(), metrics, ..ScopeMetrics::default() }];
@@ -67,7 +65,6 @@ impl Sender {
         ExportMetricsServiceRequest { resource_metrics }.encode_to_vec()
     }
 
-    /// Encodes log records.
     pub(super) fn logs(&self, log_records: Vec<LogRecord>) -> Vec<u8> {
         let scope_logs =
             vec![ScopeLogs { scope: self.scope.clone(), log_records, ..ScopeLogs::default() }];
@@ -79,7 +76,6 @@ impl Sender {
         ExportLogsServiceRequest { resource_logs }.encode_to_vec()
     }
 
-    /// Encodes spans.
     pub(super) fn spans(&self, spans: Vec<Span>) -> Vec<u8> {
         let scope_spans =
             vec![ScopeSpans { scope: self.scope.clone(), spans, ..ScopeSpans::default() }];

@@ -66,13 +66,11 @@ impl<T: Clone> Waiting<T> {
 }
 
 impl Queue {
-    /// Adds log records.
     pub(super) fn logs(&self, records: impl IntoIterator<Item = LogRecord>) {
         self.lock().logs.add(records);
         self.filled.notify_one();
     }
 
-    /// Adds spans.
     pub(super) fn spans(&self, records: impl IntoIterator<Item = Span>) {
         self.lock().spans.add(records);
         self.filled.notify_one();

@@ -255,7 +255,7 @@ fn metrics_arrive_with_the_names_labels_and_values_of_the_page() {
     let mut page = series_of_page(&program.get("/metrics").1);
     let (resource, metrics) = loop {
         let (resource, metrics) = fake.metrics();
-        // A server's first check may have ended meanwhile.
+        // A server's first check may have ended in the meantime.
         let after = series_of_page(&program.get("/metrics").1);
         if series_of_metrics(&metrics) == page {
             break (resource, metrics);

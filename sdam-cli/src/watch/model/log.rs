@@ -29,7 +29,6 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Adds an entry.
     pub(crate) fn add(
         &mut self,
         at: Instant,

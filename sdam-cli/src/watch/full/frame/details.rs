@@ -155,7 +155,7 @@ fn replication(model: &Model, server: &Server) -> Option<Fact> {
     Some(("lag", tone, words))
 }
 
-/// Lists what the server says about itself.
+/// Lists the properties that the server reports.
 fn identity(server: &Server) -> Vec<Fact> {
     let description = &server.description;
     let mut facts = Vec::new();

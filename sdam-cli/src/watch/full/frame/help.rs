@@ -33,7 +33,6 @@ const MEANINGS: &[(&str, &str)] = &[
 /// The width of the keys.
 const KEY: usize = 15;
 
-/// Draws the help.
 pub(super) fn help(canvas: &mut Canvas<'_>, area: Rect) {
     events::heading(canvas, line(area, 0), "help: any key closes it");
     let body = rest(area, 1, area.height.saturating_sub(1));
