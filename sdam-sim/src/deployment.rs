@@ -313,7 +313,6 @@ impl Deployment {
         }
     }
 
-    /// Starts the process of `member`.
     fn start_process(&mut self, member: MemberId) {
         let process = Process::start(&mut self.rng);
         let startup = self.timing.startup;

@@ -61,7 +61,6 @@ impl Timers {
         self.0.entry(timer).or_insert(at);
     }
 
-    /// Cancels `timer`.
     pub(crate) fn cancel(&mut self, timer: Timer) {
         self.0.remove(&timer);
     }

@@ -158,7 +158,6 @@ impl Deployment {
         }
     }
 
-    /// Installs `config` on `member`.
     pub(super) fn install(&mut self, member: MemberId, config: Arc<SetConfig>) {
         let entry = config.member(&self.member(member).address);
         let electable = entry.is_some_and(MemberConfig::is_electable);

@@ -144,7 +144,6 @@ fn key(name: &str) -> Box<str> {
     name.trim_end_matches('.').to_ascii_lowercase().into()
 }
 
-/// The state of the DNS.
 #[derive(Debug, Default)]
 pub(super) struct DnsState {
     srv: BTreeMap<Box<str>, SrvRecords>,

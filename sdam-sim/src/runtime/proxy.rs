@@ -74,7 +74,6 @@ impl Proxies<'_> {
 /// The proxies, keyed by address.
 pub(super) type ProxyStates = BTreeMap<ServerAddress, ProxyState>;
 
-/// The state of a proxy.
 #[derive(Clone, Debug)]
 pub(super) struct ProxyState {
     pub(super) login: Option<(Box<str>, Box<str>)>,
