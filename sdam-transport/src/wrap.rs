@@ -43,7 +43,7 @@ pub struct Wrapped {
 }
 
 impl Wrapped {
-    /// Wraps `inner` with `wrap`.
+    /// Creates a transport that opens the connections of `inner` through `wrap`.
     pub fn new(inner: Arc<dyn Transport>, wrap: impl Wrap) -> Self {
         let wrap = Arc::new(wrap);
         Self { inner, wrap }

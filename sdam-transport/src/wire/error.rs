@@ -34,7 +34,7 @@ pub enum WireError {
     LengthAboveLimit {
         /// The declared length.
         declared: usize,
-        /// The limit.
+        /// The receiver's limit.
         limit: usize,
     },
     /// The declared length differs from the message's length.

@@ -108,7 +108,6 @@ impl Server {
         self.change(|state| state.service = Some(service));
     }
 
-    /// Returns whether this socket is open.
     pub(super) fn is_open(&self, socket: usize) -> bool {
         self.state().sockets.get(socket) == Some(&true)
     }

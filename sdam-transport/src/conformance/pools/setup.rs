@@ -151,7 +151,6 @@ impl<U: PoolUser> Setup<U> {
         self.settle();
     }
 
-    /// Closes the pool.
     pub(super) fn close(&mut self) {
         self.lock.hold(|| self.pool.close());
         self.settle();
@@ -268,7 +267,6 @@ impl<U: PoolUser> Setup<U> {
         Ok(socket)
     }
 
-    /// Checks in a connection.
     pub(super) fn check_in(&mut self, connection: U::Connection) {
         self.check_in_at_once(connection);
         self.settle();
