@@ -63,7 +63,7 @@ pub enum Fact {
     ServerLost {
         /// The time when the change was noticed.
         at: Instant,
-        /// The server.
+        /// The address of the lost server.
         address: ServerAddress,
         /// The number of times that this server has been lost, including this one.
         losses: u64,

@@ -51,7 +51,7 @@ pub struct Transition {
     pub seq: u64,
     /// The time of the event.
     pub at: Instant,
-    /// The change.
+    /// The change that was recorded.
     pub change: Change,
     /// The cause of the change.
     pub cause: Cause,
@@ -69,14 +69,14 @@ pub enum Change {
     ServerAdded(ServerAddress),
     /// A server left.
     ServerRemoved {
-        /// The server.
+        /// The address of the removed server.
         address: ServerAddress,
         /// The reason why the server was removed.
         reason: DepartureReason,
     },
     /// A server's description has changed.
     Server {
-        /// The server.
+        /// The address of the server.
         address: ServerAddress,
         /// The previous server type.
         old: ServerType,
@@ -89,7 +89,7 @@ pub enum Change {
         old: TopologyType,
         /// The new topology type.
         new: TopologyType,
-        /// The new primary.
+        /// The primary after the change.
         primary: Option<ServerAddress>,
     },
     /// A pool was marked ready, so it may open connections.

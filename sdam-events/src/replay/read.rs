@@ -83,7 +83,7 @@ pub(super) struct SelectionLine {
     duration: Option<u64>,
 }
 
-/// Reads the header line. Returns the version, too.
+/// Reads the header line. Also returns the version.
 pub(super) fn header(text: &str) -> Result<(u32, Options, Origin), Box<str>> {
     #[derive(Deserialize)]
     struct Format {
