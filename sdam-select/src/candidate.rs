@@ -13,7 +13,7 @@ pub struct Candidate<'t> {
     /// The index of the server in [`TopologyDescription::servers`], for per-server data in the same
     /// order.
     pub index: usize,
-    /// The server.
+    /// The server's description.
     pub server: &'t Arc<ServerDescription>,
 }
 

@@ -41,21 +41,21 @@ pub enum Diagnosis {
     },
     /// Host names cannot be resolved on this host.
     Unresolvable {
-        /// The servers.
+        /// The servers whose host names cannot be resolved.
         addresses: Vec<ServerAddress>,
         /// True if the addresses come from the replica set's own configuration.
         advertised: bool,
     },
     /// No server accepts connections.
     NothingReachable {
-        /// The servers.
+        /// The servers that do not accept connections.
         addresses: Vec<ServerAddress>,
         /// True if the attempts timed out, as behind a firewall; false if they were refused.
         timed_out: bool,
     },
     /// Some members accept no connections, but others do.
     Unreachable {
-        /// The members.
+        /// The members that do not accept connections.
         addresses: Vec<ServerAddress>,
         /// True if the addresses come from the replica set's own configuration.
         advertised: bool,
@@ -72,7 +72,7 @@ pub enum Diagnosis {
     },
     /// Servers accept connections but close them without answering: they may require TLS.
     TlsExpected {
-        /// The servers.
+        /// The servers that close connections.
         addresses: Vec<ServerAddress>,
     },
     /// Servers answer hello with something other than a MongoDB reply: another service listens
@@ -83,9 +83,9 @@ pub enum Diagnosis {
     },
     /// A server rejects the credentials.
     AuthenticationFailed {
-        /// The server.
+        /// The server that rejects the credentials.
         address: ServerAddress,
-        /// The error.
+        /// The error that the server returned.
         error: Error,
     },
     /// A member's own address differs from the address to which the client connected.
@@ -112,7 +112,7 @@ pub enum Diagnosis {
     /// The topology is `Single`, so writes go to its only server, which is of a type that refuses
     /// them.
     RefusesWrites {
-        /// The server.
+        /// The server that refuses writes.
         address: ServerAddress,
         /// The server's type.
         server_type: ServerType,

@@ -22,11 +22,11 @@ use crate::{
 
 /// The result of selection for every server of a topology.
 ///
-/// `{}` prints one line for logs and error messages; `{:#}` prints one line per server for people.
+/// `{}` prints one line for logs and error messages; `{:#}` prints one line per server.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Explanation {
-    /// The operation.
+    /// The operation for which a server was selected.
     pub operation: Operation,
     /// The type of the topology.
     pub topology_type: TopologyType,
@@ -100,12 +100,12 @@ pub enum Rejection {
     Stale {
         /// The estimated staleness.
         staleness: Duration,
-        /// The limit.
+        /// The limit of the read preference.
         limit: Duration,
     },
     /// There is a staleness limit, and the server's staleness is unknown.
     StalenessUnknown {
-        /// The limit.
+        /// The limit of the read preference.
         limit: Duration,
     },
     /// The server lacks a tag.

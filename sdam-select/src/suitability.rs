@@ -131,7 +131,6 @@ impl<'a> Suitability<'a> {
         suitability
     }
 
-    /// Returns whether `server` is suitable.
     pub(crate) fn is_suitable(&self, server: &ServerDescription) -> bool {
         self.types.contains(server.server_type)
             && self.is_fresh(server)
