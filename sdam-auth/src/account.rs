@@ -1,4 +1,4 @@
-//! The user as which connections authenticate.
+//! The user that connections authenticate as.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::{
     shared::Shared,
 };
 
-/// The user as which connections authenticate, with a mechanism.
+/// The user that connections authenticate as, with a mechanism.
 ///
 /// Caches the keys derived from the password, so that only the first connection spends the time to
 /// derive them. Its `Debug` output contains no secret. Cheap to clone; clones share the keys.
@@ -28,7 +28,7 @@ use crate::{
 /// [`MAX_ITERATIONS`](crate::scram::MAX_ITERATIONS), before it has proved its identity. Keys are
 /// therefore derived in slices of less than a tenth of a millisecond. Between slices, the executor
 /// runs other tasks, and the time limit of the connection is checked. If the connection is dropped
-/// meanwhile, the derivation ends and its intermediate result is discarded.
+/// in between, the derivation ends and its intermediate result is discarded.
 #[derive(Clone)]
 pub struct Account {
     method: Method,

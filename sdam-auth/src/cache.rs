@@ -4,8 +4,8 @@ use std::{collections::VecDeque, sync::Arc};
 
 use crate::scram::{Keys, Mechanism};
 
-/// The maximum number of cached keys. A user has one salt for each mechanism, and new ones after a
-/// password change.
+/// The maximum number of cached keys. A user has one salt for each mechanism, and gets new ones
+/// after a password change.
 const CAPACITY: usize = 8;
 
 /// The inputs of a key derivation, except the account's password.

@@ -61,7 +61,7 @@ impl ScramConversation {
         if self.is_negotiated && !reply::supports(hello, Mechanism::ScramSha256.name())? {
             self.mechanism = Mechanism::ScramSha1;
         }
-        // The same nonce is never sent twice.
+        // Create a new nonce, because a nonce must never be sent twice.
         self.first = ClientFirst::new(&self.shared.user.name, &nonce(&self.entropy)?);
         Ok(self.shared.send(|command| self.write_start(command)))
     }

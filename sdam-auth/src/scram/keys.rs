@@ -18,7 +18,7 @@ type Bytes = Zeroizing<Vec<u8>>;
 impl Keys {
     /// Derives the keys from the [prepared](Mechanism::prepare) secret. The computation takes a few
     /// milliseconds, in proportion to `iterations`; for [`MAX_ITERATIONS`](super::MAX_ITERATIONS),
-    /// about a second. An [`Account`](crate::Account) lets other tasks run meanwhile.
+    /// about a second. An [`Account`](crate::Account) lets other tasks run in the meantime.
     pub fn derive(mechanism: Mechanism, secret: &str, salt: &[u8], iterations: u32) -> Self {
         let mut derivation = Derivation::new(mechanism, secret, salt, iterations);
         loop {
