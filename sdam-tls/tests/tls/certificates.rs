@@ -98,8 +98,8 @@ pub(crate) struct Issued {
 }
 
 impl Issued {
-    /// Creates a self-signed certificate: with the rights of an authority, as OpenSSL does by
-    /// default, or of a server only.
+    /// Creates a self-signed certificate, with the rights of an authority (as OpenSSL does by
+    /// default) or only of a server.
     pub(crate) fn self_signed(
         hosts: &[&str],
         is_ca: IsCa,

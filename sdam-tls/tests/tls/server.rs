@@ -134,7 +134,7 @@ impl Wire {
         Arc::clone(&self.seen)
     }
 
-    /// Lets the server process `bytes`.
+    /// Passes `bytes` from the client to the server.
     fn feed(&mut self, mut bytes: &[u8]) {
         let rejects = matches!(self.peer, Peer::Rejecting(_));
         let (Peer::Tls(session) | Peer::Rejecting(session)) = &mut self.peer else {
