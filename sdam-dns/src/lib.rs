@@ -6,7 +6,7 @@
 //! exists between look-ups, which are normally at least a minute apart.
 //!
 //! Nothing is cached: a name server answers each look-up, and the system's configuration is read
-//! anew, because it changes when a machine joins another network.
+//! again, because it changes when a machine joins another network.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -88,7 +88,7 @@ impl DnsResolver {
         let thread = thread::Builder::new().name("sdam-dns".into());
         let thread = thread.spawn(move || {
             if let Some(outcome) = query.run(sender.cancellation()) {
-                // The future may have been dropped meanwhile.
+                // The future may have been dropped in the meantime.
                 let _ = sender.send(outcome);
             }
         });
