@@ -278,9 +278,9 @@ impl Corpus {
     }
 }
 
-/// Files of which PyMongo has outdated versions. In one test, a connection is closed before the
-/// pool is cleared, an order that the specification has since corrected. In another, a cursor
-/// returns its connection after an error from `getMore`.
+/// The files that are outdated in PyMongo. In one test, a connection is closed before the pool is
+/// cleared, an order that the specification has since corrected. In another, a cursor returns its
+/// connection after an error from `getMore`.
 const OUTDATED: [&str; 4] = [
     "connection_logging/connection-logging.json",
     "connection_monitoring/pool-create-min-size-error.json",

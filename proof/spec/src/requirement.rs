@@ -36,7 +36,7 @@ pub struct Environment {
     pub authentication: bool,
 }
 
-/// An element of `runOnRequirements`, of which one must be met.
+/// An element of `runOnRequirements`. At least one element must be met.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(crate) struct Requirement {

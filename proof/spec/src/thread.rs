@@ -19,7 +19,6 @@ pub(crate) struct Thread<E> {
 }
 
 impl<E: Send + 'static> Thread<E> {
-    /// Starts a thread.
     pub(crate) fn start(runtime: &Runtime) -> Self {
         let (jobs, mut queue) = mpsc::unbounded::<BoxFuture<'static, Result<(), E>>>();
         let (sender, end) = oneshot::channel();

@@ -128,7 +128,6 @@ impl Owner {
         Ok(Self { server: server.id(), pool, topology })
     }
 
-    /// Returns the pool.
     pub(super) fn pool(&self) -> Pool {
         self.pool.clone()
     }

@@ -51,7 +51,6 @@ impl<'t> Runner<'t> {
         }
     }
 
-    /// Creates entities.
     pub(super) async fn create(&mut self, entities: &[Entity]) -> Result<(), String> {
         for entity in entities {
             match entity {
