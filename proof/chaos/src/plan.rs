@@ -80,15 +80,15 @@ pub enum Ending {
 /// Everything that a seed determines. Two plans with the same seed are equal.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The seed.
+    /// The seed that determines this plan.
     pub seed: u64,
     /// The kind of faults.
     pub kind: Kind,
     /// The kind of deployment.
     pub shape: Shape,
-    /// The deployment.
+    /// The deployment to simulate.
     pub blueprint: Blueprint,
-    /// The faults.
+    /// The faults to inject.
     pub scenario: Scenario,
     /// The client's route to the deployment.
     pub access: Access,

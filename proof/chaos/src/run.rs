@@ -62,7 +62,7 @@ pub struct Stats {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Failure {
-    /// The violation.
+    /// The first violation.
     pub violation: Violation,
     /// The events published before the violation.
     pub events: Vec<Event>,

@@ -1,5 +1,5 @@
-//! Tests of detectors: they measure how soon a silent primary is marked Unknown, and whether a
-//! server that is not silent ever is.
+//! Tests of detectors. They measure how soon a silent primary is marked Unknown, and whether any
+//! other server is ever marked.
 //!
 //! Each seed draws a replica set, a network and applications. For a minute, hosts stall, segments
 //! are lost and retransmitted, and servers reply twenty times slower. Then the primary becomes
@@ -248,7 +248,7 @@ fn draw_latency(rng: &mut Rng) -> Latency {
     Latency { min, spread, chunked: false }
 }
 
-/// Runs operations one after another. For some, the server takes seconds.
+/// Runs operations one after another. Some of them take the server several seconds.
 async fn operate(topology: Topology, clock: Arc<dyn sdam_transport::clock::Clock>, mut rng: Rng) {
     let ping = rawdoc! { "ping": 1, "$db": "admin" };
     let limit = Some(Duration::from_secs(20));

@@ -90,7 +90,6 @@ impl Access {
     }
 }
 
-/// Returns the address of the proxy.
 pub(super) fn proxy() -> ServerAddress {
     ServerAddress::new("proxy", 1080)
 }
