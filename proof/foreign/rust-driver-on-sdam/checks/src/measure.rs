@@ -64,7 +64,6 @@ pub fn serve(words: &[String]) -> Result<()> {
     server::run(Kind::named(kind)?, members.parse()?)
 }
 
-/// Prints a figure.
 fn print(figure: &str, unit: &str, value: f64) -> Result<()> {
     // More digits would suggest a precision that the value does not have.
     let value = (value * 1000.0).round() / 1000.0;

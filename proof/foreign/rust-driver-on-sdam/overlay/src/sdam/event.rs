@@ -32,7 +32,7 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// Returns `None` if no handler would receive the events.
+    /// Creates the converter; `None` if no handler would receive the events.
     pub(crate) fn new(
         options: Arc<ClientOptions>,
         clock: Arc<dyn Clock>,

@@ -98,7 +98,6 @@ impl TopologyWatcher {
         Arc::clone(&view.1)
     }
 
-    /// Returns the latest state.
     pub(crate) fn peek_latest(&self) -> TopologyState {
         let mut description = (*self.view()).clone();
         description.cluster_time = self.cluster_time();
