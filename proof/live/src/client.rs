@@ -62,7 +62,7 @@ impl Client {
 
     /// Runs a command and returns its reply.
     ///
-    /// [`Error::Command`] for a reply with `ok: 0`. After any other error the connection is
+    /// Returns [`Error::Command`] if the reply has `ok: 0`. After any other error the connection is
     /// unusable.
     pub fn run_command(&mut self, database: &str, command: Document) -> Result<Document, Error> {
         let name = command.keys().next().cloned().unwrap_or_default();

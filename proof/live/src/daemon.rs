@@ -1,4 +1,4 @@
-//! Servers, each of which is one process on a loopback port.
+//! Servers that each run as one process on a loopback port.
 
 use std::fs;
 use std::net::SocketAddr;

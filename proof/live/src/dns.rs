@@ -14,8 +14,8 @@ use crate::daemon::Daemon;
 use crate::debian::Package;
 use crate::error::Error;
 
-/// The control socket is relative to the working directory, because the system limits its path to
-/// 108 bytes.
+/// The directory of the control socket. It is the working directory, under a short name, because
+/// the system limits the path of a socket to 108 bytes.
 const DIRECTORY: &str = "/proc/self/cwd";
 
 /// A DNS server on a loopback port, over UDP and TCP. It is authoritative for the root zone: names

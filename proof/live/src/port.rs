@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::error::Error;
 
-/// The range is below the ephemeral ports of operating systems; otherwise an outgoing connection
-/// could take the port of a server that is temporarily down.
+/// The first port of the range, which is below the ephemeral ports of operating systems. Otherwise,
+/// an outgoing connection could take the port of a server that is temporarily down.
 const FIRST: u16 = 15_000;
 const COUNT: u16 = 16_000;
 

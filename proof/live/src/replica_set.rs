@@ -70,7 +70,7 @@ impl ReplicaSet {
         self.members.len()
     }
 
-    /// Returns a member.
+    /// Returns the member with this index.
     ///
     /// # Panics
     /// If there is no such member.

@@ -63,7 +63,7 @@ impl Record {
         self
     }
 
-    /// Returns the type.
+    /// Returns the type of the record.
     pub fn record_type(&self) -> RecordType {
         self.kind
     }
