@@ -174,7 +174,7 @@ impl World {
     }
 
     /// Extends the deadline of the server's check after the host was suspended, because a reply may
-    /// have arrived meanwhile.
+    /// have arrived in the meantime.
     pub(crate) fn extend(&mut self, server: ServerId) {
         let (now, heartbeat) = (self.now, self.start.heartbeat());
         self.double(server, |watch| {

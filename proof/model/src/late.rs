@@ -12,7 +12,7 @@ use sdam_core::{
 use crate::{oracle::ensure, start::Call, watch::Connection, world::World};
 
 impl World {
-    /// Checks that the deployment ignores answers to no request, answers on closed connections, and
+    /// Checks that the deployment ignores unrequested answers, answers on closed connections, and
     /// inputs for removed servers.
     pub(crate) fn check_late_answers(&mut self, call: Call, gone: &[ConnId]) -> Result<(), String> {
         let unasked = call.about.and_then(|server| self.watch_of(server));
