@@ -22,7 +22,7 @@ pub struct Server {
 /// Computes the BSON document of a reply; `None` breaks the connection instead.
 pub type Reply = Arc<dyn Fn(&Request) -> Option<Vec<u8>> + Send + Sync>;
 
-/// A request that is to be answered.
+/// A request that needs an answer.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The name of the command.
