@@ -31,8 +31,8 @@ fn main() -> Result<()> {
 
 /// Inserts a document before, right after and some time after `step_down`. Returns the outcomes.
 fn run(uri: &str, step_down: impl Fn() -> Result<()>) -> Result<[Result<ServerAddress>; 3]> {
-    // Opens no connection yet. By default, a selection fails after one scan; with this option, it
-    // keeps scanning until `serverSelectionTimeoutMS` has passed.
+    // This opens no connection yet. By default, a selection fails after one scan; with this option,
+    // it keeps scanning until `serverSelectionTimeoutMS` has passed.
     let mut topology = BlockingTopology::builder(uri)?
         .options(|options| options.server_selection_try_once = Some(false))
         .blocking()?;

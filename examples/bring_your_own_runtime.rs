@@ -50,7 +50,7 @@ impl Dial for Sockets {
             return Err(target.unsupported());
         };
         let (opened, socket) = oneshot::channel();
-        // If the caller has dropped its future, the socket is dropped here and thereby closed.
+        // If the caller has dropped its future, dropping the socket here closes it.
         thread::Builder::new().spawn(move || drop(opened.send(TcpStream::connect(address))))?;
         let socket = socket.await.map_err(io::Error::other)??;
         system::tune_tcp(&socket, options.user_timeout)?;

@@ -29,7 +29,8 @@ struct Counts {
 }
 
 impl EventSink for Counters {
-    /// Called by one task, without holding the topology's lock: a slow sink only delays events.
+    /// Counts the event. One task calls this without holding the topology's lock, so a slow sink
+    /// only delays events.
     fn emit(&self, event: &Event) {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match &event.kind {
@@ -50,7 +51,7 @@ impl EventSink for Counters {
         }
     }
 
-    /// The events that the sink receives; other events are not even built.
+    /// Returns the events that the sink receives. Other events are not even built.
     fn interest(&self) -> Interest {
         Interest::HEARTBEATS.union(Interest::DESCRIPTIONS)
     }

@@ -31,8 +31,8 @@ async fn watch(uri: &str, step_down: impl Fn() -> Result<()>) -> Result<Vec<Serv
     let mut snapshots = topology.watch();
     let mut previous = Arc::new(TopologyDescription::default());
     let mut primaries = Vec::new();
-    // Begins with the current snapshot, skips snapshots while the reader is slow, and ends when the
-    // topology is closed.
+    // The stream begins with the current snapshot, skips snapshots while the reader is slow, and
+    // ends when the topology is closed.
     while let Some(snapshot) = snapshots.next().await {
         let description = snapshot.description();
         for change in changes(&previous, description) {

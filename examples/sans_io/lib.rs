@@ -50,7 +50,7 @@ impl Client {
         limit: time::Duration,
     ) -> io::Result<Arc<ServerDescription>> {
         let end = self.now() + limit;
-        // Handle everything that has arrived since the last call first.
+        // First handle everything that has arrived since the last call.
         self.turn(self.now())?;
         loop {
             let (topology, random) = (self.deployment.description(), self.rng.next_u64());
