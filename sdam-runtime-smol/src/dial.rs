@@ -1,4 +1,4 @@
-//! The dialer: connect and host name look-up.
+//! The dialer, which connects sockets and looks up host names.
 
 #[cfg(not(unix))]
 use std::net::TcpStream as UnixStream;
