@@ -98,6 +98,7 @@ impl TopologyWatcher {
         Arc::clone(&view.1)
     }
 
+    /// Returns the latest state without marking it as observed.
     pub(crate) fn peek_latest(&self) -> TopologyState {
         let mut description = (*self.view()).clone();
         description.cluster_time = self.cluster_time();
