@@ -70,7 +70,7 @@ fn encode(message: &WireMessage) -> WireMessage {
 struct Parts<'a> {
     op_code: OpCode,
     request_id: i32,
-    /// `None` for an OP_QUERY, whose `responseTo` is ignored.
+    /// The `responseTo`; `None` for an OP_QUERY, in which it is ignored.
     response_to: Option<i32>,
     flags: [bool; 4],
     query_flags: Option<u32>,

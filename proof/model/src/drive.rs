@@ -19,7 +19,7 @@ use crate::{
     world::World,
 };
 
-/// If a timer fires this late or later, the host counts as stalled.
+/// The minimum lateness of a timer for which the host counts as stalled.
 const STALL: Duration = Duration::from_millis(500);
 
 /// The number of replies that a server sends without a pause. It is one more than the client reads.

@@ -148,7 +148,7 @@ impl Options {
     }
 }
 
-/// For each component, the minimum severity of observed log messages.
+/// The minimum severity of observed log messages for each component.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct LogLevels {
