@@ -144,7 +144,7 @@ mod tests {
             assert!(exchange.send(&request));
             assert!(exchange.is_complete());
         }
-        // Exhaust, of a streaming monitor.
+        // A streaming monitor allows several replies to its hello.
         assert!(exchange.send(&message(OP_MSG, 1 << 16, 40)));
         let reply = message(OP_MSG, MORE_TO_COME, 50);
         for _ in 0..2 {

@@ -359,7 +359,7 @@ impl Model {
         self.servers.values()
     }
 
-    /// Returns the stopwatch of failovers.
+    /// Returns the stopwatch for failovers.
     pub(crate) fn stopwatch(&self) -> &Stopwatch {
         &self.stopwatch
     }
