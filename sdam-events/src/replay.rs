@@ -206,7 +206,7 @@ struct Replayer {
 
 /// The machine that repeats the recorded inputs.
 enum Machine {
-    /// `None` until the first input.
+    /// A complete deployment; `None` until the first input.
     Deployment(Option<Box<Deployment>>),
     Topology(Box<Unmonitored>),
 }
