@@ -71,12 +71,12 @@ pub struct ExplainedServer {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Verdict {
-    /// Suitable and in the latency window, so it may be chosen.
+    /// The server is suitable and in the latency window, so it may be chosen.
     Eligible {
         /// The server's average round-trip time.
         average: Option<Duration>,
     },
-    /// Not suitable, or not in the latency window.
+    /// The server is not suitable, or not in the latency window.
     Rejected(Rejection),
     /// The criteria were refused before any server was considered.
     NotConsidered,
