@@ -105,7 +105,7 @@ impl Blackhole {
 pub(crate) fn vanish(peer: &TcpStream) -> io::Result<bool> {
     #[cfg(any(target_os = "android", target_os = "linux"))]
     {
-        // A filter with one instruction, which returns 0, the number of bytes to keep.
+        // The filter's only instruction returns 0, so the system keeps no byte of a packet.
         let nothing = SockFilter::new(0x06, 0, 0, 0);
         SockRef::from(peer).attach_filter(&[nothing])?;
         Ok(true)

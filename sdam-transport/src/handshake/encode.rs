@@ -28,7 +28,8 @@ pub(super) fn encode(metadata: &ClientMetadata) -> Box<[u8]> {
     while document.len() > ClientMetadata::MAX_LENGTH {
         if plan.platform.is_empty() {
             if plan.libraries <= 1 {
-                // Unreachable: the driver's own strings are limited so that they always fit.
+                // This is unreachable, because the driver's own strings are limited so that they
+                // always fit.
                 break;
             }
             plan.libraries -= 1;

@@ -136,7 +136,7 @@ struct Attempt<'n> {
     generation: Generation,
     /// The counted connection to a service behind a load balancer.
     service: Option<ServiceConnection>,
-    /// `None` until hello is answered.
+    /// The server's maximum wire version; `None` until hello is answered.
     max_wire_version: Option<i32>,
 }
 

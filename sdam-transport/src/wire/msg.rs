@@ -20,9 +20,10 @@ pub struct OpMsg<'a> {
     pub request_id: i32,
     /// The request id that this message answers, 0 in a request.
     pub response_to: i32,
-    /// In a reply: another reply follows without a request. In a request: no reply is expected.
+    /// True if another reply follows this one without a request, or if this request expects no
+    /// reply.
     pub more_to_come: bool,
-    /// In a request: a stream of replies is allowed.
+    /// True if this request allows a stream of replies.
     pub exhaust_allowed: bool,
     /// True to append a checksum.
     pub checksum: bool,

@@ -20,7 +20,7 @@ use crate::pool::{PoolHost, ServiceConnection};
 pub(super) struct Host {
     state: Mutex<State>,
     lock: Arc<TopologyLock>,
-    /// Called within each report, because a topology may then call the pool.
+    /// The function that each report calls, because a topology may call the pool at that point.
     reaction: Mutex<Option<Reaction>>,
     balanced: bool,
 }
