@@ -73,9 +73,9 @@ const TOOL: &[&str] = &[
 /// The crates without I/O. They are `no_std`, so the compiler ensures this.
 const PURE: &[&str] = &["sdam-core", "sdam-select"];
 
-/// Builds, each with crates that must not be in its dependency tree. Single-threaded mode is for
-/// programs without a runtime. Only the program `sdam` may depend on OpenTelemetry, and only if its
-/// OpenTelemetry feature is enabled. An exporter in a container needs no terminal library.
+/// The builds, each with the crates that must not be in its dependency tree. Single-threaded mode
+/// is for programs without a runtime. Only the program `sdam` may depend on OpenTelemetry, and only
+/// if its OpenTelemetry feature is enabled. An exporter in a container needs no terminal library.
 const ABSENT: &[(&[&str], &[&str])] = &[
     (&["--package", "sdam"], &["async-std", "monoio"]),
     (&["--package", "sdam", "--all-features"], TOOL),

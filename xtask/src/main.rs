@@ -65,9 +65,9 @@ enum Subcommand {
     Features,
     /// Test the simulated deployment with other MongoDB drivers.
     ///
-    /// Each serves deployments with `sdam serve`, and follows failovers, writes and reads. A failed
-    /// check makes the command fail. A driver that cannot be fetched is skipped with a warning;
-    /// SDAM_FOREIGN_REQUIRED=1 makes that a failure.
+    /// Each driver uses deployments of `sdam serve`, and its test follows failovers, writes and
+    /// reads. A failed check makes the command fail. A driver that cannot be fetched is skipped
+    /// with a warning; SDAM_FOREIGN_REQUIRED=1 makes that a failure.
     Foreign {
         #[command(subcommand)]
         client: foreign::Client,
@@ -154,13 +154,13 @@ enum Subcommand {
     SpecTest(spec_test::Options),
     /// Search the states of small deployments for one that breaks an invariant.
     ///
-    /// Drives the machine of a deployment: every step of several alphabets in every state that one or
-    /// three servers can reach, breadth first. Elections, members and errors are searched by whole
-    /// checks, one server by all single inputs to the end, and three servers by single inputs to a
-    /// limit: connections, replies, failures, pushes, timers, operations. A load balancer has two
-    /// services with up to two connections each. Time moves to the next
-    /// deadline only, and servers that are due together are tried in every order. Prints how many
-    /// states there are. A state that breaks an invariant ends the search with a shortest history that
+    /// Drives the machine of a deployment: takes every step of several alphabets in every state
+    /// that one or three servers can reach, breadth first. Elections, members and errors are
+    /// searched with whole checks. One server is searched completely with single inputs, and three
+    /// servers up to a limit, with connections, replies, failures, pushes, timers and operations. A
+    /// load balancer has two services with up to two connections each. Time advances only to the
+    /// next deadline, and servers that are due together are tried in every order. Prints the number
+    /// of states. A state that breaks an invariant ends the search, with a shortest history that
     /// leads to it.
     States(states::Options),
     /// Run all tests.

@@ -12,8 +12,8 @@ pub(crate) struct Options {
     /// "membership, direct", "one server", silence, detection, trial, inline, "inline, two", balanced, "balanced,
     /// inline", srv or "three servers".
     name: Option<String>,
-    /// Search until this number of states is known; among those of three servers if no search is
-    /// named. Five million take some minutes and a quarter of a gigabyte.
+    /// Stop when this number of states is known. Without a named search, this limits the one with
+    /// three servers. Five million states take some minutes and a quarter of a gigabyte.
     #[arg(long)]
     states: Option<usize>,
 }
