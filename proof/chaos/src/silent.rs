@@ -110,7 +110,7 @@ impl EventSink for Losses {
     }
 }
 
-/// Runs the test of `seed`.
+/// Runs the test that `seed` determines.
 ///
 /// # Panics
 ///

@@ -1,4 +1,4 @@
-//! Arbitrary histories of inputs: none breaks an invariant of a deployment.
+//! Checks that no history of inputs breaks an invariant of a deployment.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! Requests and messages in any order: the exchange accepts exactly the outstanding reply, and
-//! nothing more after any other message.
+//! Checks requests and messages in any order: the exchange accepts exactly the outstanding reply,
+//! and nothing more after any other message.
 #![no_main]
 
 use std::time::Duration;

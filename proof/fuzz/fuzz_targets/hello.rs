@@ -1,5 +1,5 @@
-//! Arbitrary replies: the parsers for hello and for errors agree with a simple reading of the same
-//! document, and the parsed values are ordered and bounded.
+//! Checks arbitrary replies: the parsers for hello and for errors agree with a simple reading of
+//! the same document, and the parsed values are ordered and bounded.
 #![no_main]
 
 #[path = "../../../sdam-core/tests/hello/reference.rs"]

@@ -1,5 +1,5 @@
-//! Arbitrary connection strings: hosts are normalized, options match the string, and no password is
-//! ever displayed.
+//! Checks arbitrary connection strings: hosts are normalized, options match the string, and no
+//! password is ever displayed.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! Arbitrary messages: decoding keeps every byte, and encoding the parts again yields a message
-//! with the same parts.
+//! Checks arbitrary messages: decoding keeps every byte, and encoding the parts again yields a
+//! message with the same parts.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -33,17 +33,17 @@ const NAMES: [&str; 4] = ["localhost", "127.0.0.1", "::1", "*.sdam.example"];
 pub enum ServerCertificate {
     /// Valid for `localhost`, the loopback addresses and every name in the domain `sdam.example`.
     Valid,
-    /// Valid in 2020.
+    /// A certificate that was valid only in 2020.
     Expired,
-    /// Valid in 2048.
+    /// A certificate that is valid only in 2048.
     NotYetValid,
-    /// Valid only for `other.example`.
+    /// A certificate for the name `other.example` only.
     WrongName,
-    /// Issued by another authority.
+    /// A certificate from another authority.
     UnknownIssuer,
-    /// Self-signed.
+    /// A self-signed certificate.
     SelfSigned,
-    /// Revoked by the authority.
+    /// A certificate that the authority has revoked.
     Revoked,
 }
 

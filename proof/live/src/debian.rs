@@ -12,7 +12,8 @@ use crate::error::Unavailable;
 use crate::fetch::{cannot, publish, run, staging};
 use crate::workdir::target_dir;
 
-/// Downloads a package and its dependencies. Nothing is installed, so no privileges are needed.
+/// The arguments that download a package and its dependencies. Nothing is installed, so no
+/// privileges are needed.
 const DOWNLOAD: &str = "install --yes --quiet --download-only --no-install-recommends \
     -o Debug::NoLocking=true -o Acquire::http::Timeout=20";
 

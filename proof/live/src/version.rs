@@ -13,13 +13,13 @@ pub struct Version {
 }
 
 impl Version {
-    /// MongoDB 4.2, wire version 8: without the streaming protocol.
+    /// MongoDB 4.2 (wire version 8), which lacks the streaming protocol.
     pub const V4_2: Self = Self::new(4, 2);
-    /// MongoDB 4.4, wire version 9: the first with awaitable hello.
+    /// MongoDB 4.4 (wire version 9), the first version with awaitable hello.
     pub const V4_4: Self = Self::new(4, 4);
-    /// MongoDB 5.0, wire version 13.
+    /// MongoDB 5.0 (wire version 13).
     pub const V5_0: Self = Self::new(5, 0);
-    /// MongoDB 6.0, wire version 17.
+    /// MongoDB 6.0 (wire version 17).
     pub const V6_0: Self = Self::new(6, 0);
 
     /// The series that can be downloaded, oldest first.

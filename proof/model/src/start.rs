@@ -65,7 +65,7 @@ impl Start {
     /// The minimum time that the detector waits for an answer.
     pub(crate) const FLOOR: Duration = Duration::from_secs(1);
 
-    /// `minHeartbeatFrequencyMS`.
+    /// The value of `minHeartbeatFrequencyMS`.
     pub(crate) const MINIMUM: Duration = Duration::from_millis(500);
 
     /// Returns `heartbeatFrequencyMS`. A tenth of it, the maximum jitter of round-trip

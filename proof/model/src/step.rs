@@ -166,7 +166,7 @@ pub struct Link {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
 pub enum Kind {
-    /// Checks.
+    /// Checks of the member.
     Check,
     /// Measurements of the round-trip time.
     Ping,

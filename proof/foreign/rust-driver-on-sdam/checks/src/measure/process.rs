@@ -1,4 +1,4 @@
-//! The resource usage of this process: allocations, processor time, sleeps of its threads.
+//! Measures the resources that this process uses: allocations, processor time, sleeps of threads.
 
 use std::{alloc::System, fs, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Selection: the driver's criteria, servers and errors around the framework's algorithm.
+//! Wraps the framework's selection algorithm in the driver's criteria, servers and errors.
 
 #[cfg(test)]
 mod test;
@@ -35,9 +35,9 @@ const DEFAULT_LOCAL_THRESHOLD: Duration = Duration::from_millis(15);
 /// A selected server. It counts as one operation in progress until it is dropped.
 #[derive(Debug)]
 pub(crate) enum SelectedServer {
-    /// Selected by the topology, which counts the operation.
+    /// A server selected by the topology, which counts the operation.
     Counted(::sdam::SelectedServer<Arc<Server>>),
-    /// Selected from a description only.
+    /// A server selected from a description only.
     Plain(Arc<Server>),
 }
 
