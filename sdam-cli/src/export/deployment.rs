@@ -1,4 +1,4 @@
-//! One deployment: the start of its topology, and its state before that.
+//! A watched deployment, whose topology starts once its hosts are known.
 
 use std::{
     cell::{OnceCell, RefCell},

@@ -1,4 +1,4 @@
-//! One listening address: the members that its clients reach, and the time they wait for one.
+//! A listening address, which connects its clients with members that meet certain criteria.
 
 use std::{
     future::{Future, poll_fn},

@@ -1,4 +1,4 @@
-//! One relayed connection: bytes in both directions while the member keeps its role.
+//! Relays bytes in both directions of a connection while the member keeps its role.
 
 use std::{
     future::{Future, pending, poll_fn},

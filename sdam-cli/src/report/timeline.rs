@@ -17,7 +17,8 @@ use crate::recording::Recording;
 
 mod builder;
 
-/// A longer pause without records is a gap, unless such pauses are usual in the recording.
+/// The longest pause without records that is never a gap. Longer pauses are gaps, unless they are
+/// usual in the recording.
 const GAP: u64 = 30_000_000_000;
 
 /// The state of a server or of the topology, from the best to the worst.

@@ -20,7 +20,7 @@ use crate::doctor::{
     observation::{Greeting, Host, Reached, TlsSession},
 };
 
-/// Certificates that expire within this many days cause a warning.
+/// The remaining days of validity below which a certificate causes a warning.
 const EXPIRES_SOON: i64 = 30;
 
 /// Returns the findings about one server, in order; steps after the first failure are skipped.
