@@ -32,7 +32,7 @@ enum Processes {
     Replicas(SetConfig),
 }
 
-/// 2024-01-01. This date makes simulated runs recognizable.
+/// The start of 2024 in UTC, a date that makes simulated runs recognizable.
 const EPOCH_MILLIS: i64 = 1_704_067_200_000;
 
 impl Blueprint {

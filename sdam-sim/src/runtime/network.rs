@@ -48,9 +48,9 @@ impl Latency {
 /// The direction of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// From the program to a server.
+    /// A frame that the program sends to a server.
     ToServer,
-    /// From a server to the program.
+    /// A frame that a server sends to the program.
     ToClient,
 }
 
