@@ -31,7 +31,7 @@ pub(crate) struct Suitability<'a> {
 /// The effective tag set.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum TagFilter<'a> {
-    /// Tags are not restricted.
+    /// Any tags are accepted.
     Any,
     /// The first tag set that matches at least one candidate.
     Set(&'a TagSet),
