@@ -213,7 +213,8 @@ fn invalid(error: WireError) -> Error {
 }
 
 const STAGE: Stage = Stage::Hello;
-/// Twice the length of a typical hello reply, so that one read usually gets all of it.
+/// The minimum length of a read: twice a typical hello reply, so that one read usually gets all of
+/// it.
 const READ_AHEAD: usize = 2 << 10;
 /// The maximum length of one read: memory grows with the bytes received, not with the announced
 /// length.

@@ -60,7 +60,7 @@ fn every_suite_panics_with_the_broken_rule() {
     panics(&outliving, "connects_after_shutdown_end: ");
 }
 
-/// Each check, the fault of a runtime that breaks its rule but no earlier one, and the message.
+/// Each check with a fault that breaks its rule but no earlier one, and the expected message.
 const BROKEN: &[(&str, Fault, &str)] = &[
     ("now_never_goes_backwards", Fault::ClockGoesBack, "`now` returned"),
     ("past_deadlines_are_ready_at_once", Fault::TimersYieldFirst, "is pending at"),
