@@ -14,8 +14,8 @@ pub(super) struct Deployment {
     version: Version,
 }
 
-/// Limits the lifetime of transactions to three seconds, because a transaction that a test leaves
-/// open blocks the next test.
+/// The arguments that limit the lifetime of transactions to three seconds, because a transaction
+/// that a test leaves open blocks the next test.
 const PARAMETERS: [&str; 2] = ["--setParameter", "transactionLifetimeLimitSeconds=3"];
 
 impl Deployment {
