@@ -48,9 +48,9 @@ pub struct Request {
 /// The purpose of a selection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Reading in this mode.
+    /// A read in this mode.
     Read(ReadMode),
-    /// Writing.
+    /// A write.
     Write,
 }
 
