@@ -160,7 +160,8 @@ impl ReplicaSet {
             }
             // A member that stepped down recently does not run for election until it is unfrozen.
             self.members[index].run_command("admin", doc! { "replSetFreeze": 0 })?;
-            // The election is checked above; the command fails until the set is ready for it.
+            // The result of the election is checked above. The command fails until the set is
+            // ready.
             self.members[index].run_command("admin", doc! { "replSetStepUp": 1 })?;
             Ok(None)
         })

@@ -29,7 +29,7 @@ pub(crate) struct StepOracle<'w> {
     access: Access,
     /// The snapshot version and the number of pool calls at the last check.
     checked: Option<(u64, usize)>,
-    /// The current second of virtual time, and the number of polls in it.
+    /// The current second of virtual time. `polls` counts the polls during this second.
     second: u64,
     polls: u64,
     max_tasks: u64,

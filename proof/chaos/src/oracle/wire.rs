@@ -66,7 +66,7 @@ pub(crate) fn check_stages(plan: &Plan, events: &[Event]) -> Result<(), Violatio
     Ok(())
 }
 
-/// The start of the first fault of each kind.
+/// The times at which the first fault of each kind begins.
 struct Beginnings {
     look_ups: Option<Instant>,
     certificates: Option<Instant>,

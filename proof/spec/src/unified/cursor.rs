@@ -106,8 +106,8 @@ impl Cursor {
         Ok(self.batch.pop_front())
     }
 
-    /// Closes the cursor on the server and checks in its connection. The time limit is `timeout`,
-    /// or else the cursor's, which starts again.
+    /// Closes the cursor on the server and checks in its connection. The time limit is `timeout`
+    /// or, if it is `None`, the cursor's full time limit.
     pub(super) async fn close(mut self, timeout: Option<Duration>) {
         if self.id != 0 && !self.is_broken {
             let body = doc! { "killCursors": &self.collection, "cursors": [self.id] };

@@ -10,7 +10,8 @@ use crate::fields::read;
 pub(super) enum Kind {
     /// A read with the read preference of its collection. It may be retried.
     Read,
-    /// A read from the primary, which has a complete list. It may be retried.
+    /// A list of databases, collections or indexes, which is read from the primary. It may be
+    /// retried.
     List,
     /// A write of single documents. It may be retried.
     Single,
