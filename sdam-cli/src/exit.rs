@@ -126,7 +126,7 @@ pub async fn interrupted() {
     }
 }
 
-/// Resolves on Ctrl-C or SIGTERM. If a signal cannot be handled, it ends the process as usual.
+/// Resolves on Ctrl-C or SIGTERM. A signal that cannot be handled ends the process as usual.
 ///
 /// Must be awaited within a tokio runtime with I/O.
 pub async fn stopped() {

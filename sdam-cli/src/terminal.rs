@@ -17,7 +17,7 @@ pub enum Palette {
     Ansi,
 }
 
-/// The meaning of a piece of text, which decides its colour.
+/// The meaning of a text, which determines its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
     /// Text without emphasis.

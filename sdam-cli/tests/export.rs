@@ -185,7 +185,7 @@ fn with_probes(configuration: &str) -> String {
     format!("{first}\n{}", second.collect::<String>())
 }
 
-/// Repeats a request until the answer contains this text.
+/// Repeats a request until the answer contains `text`.
 fn get_until(address: &str, target: &str, text: &str) -> String {
     let start = Instant::now();
     loop {

@@ -11,9 +11,9 @@ use super::{
 };
 use crate::exit::Exit;
 
-/// The maximum number of items in a list of evidence.
+/// The maximum number of items in a list that is evidence.
 const MAX_LISTED: usize = 32;
-/// The maximum length of a string of evidence, in characters.
+/// The maximum length of a string that is evidence, in characters.
 const MAX_LENGTH: usize = 1_000;
 
 names! {

@@ -71,7 +71,7 @@ impl Arguments {
     }
 }
 
-/// Returns the parser of the mode of a read preference.
+/// Returns a parser for read preference modes.
 pub(crate) fn mode() -> impl TypedValueParser<Value = ReadMode> {
     PossibleValuesParser::new(ReadMode::ALL.iter().map(|mode| mode.as_str()))
         .try_map(|name| ReadMode::parse(&name).ok_or("there is no such mode"))

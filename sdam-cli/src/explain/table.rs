@@ -16,7 +16,7 @@ const MARK: usize = 2;
 const TYPE: usize = 11;
 /// The width of `999.99 ms`.
 const RTT: usize = 9;
-/// The width of a bar of 100 %, in columns.
+/// The width of a bar that represents 100 %, in columns.
 const BAR: usize = 25;
 
 /// Formats the criteria, the selected server, and the others with the reasons for their rejection.

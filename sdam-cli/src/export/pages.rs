@@ -48,7 +48,7 @@ struct Refusal(StatusCode, String);
 pub(super) struct Pages {
     /// The deployments, sorted by name.
     pub(super) deployments: RefCell<Vec<Rc<Deployment>>>,
-    /// The metrics of the file of `--targets`, if there is one.
+    /// The metrics about the `--targets` file, if there is one.
     pub(super) outcomes: Option<Outcomes>,
 }
 

@@ -42,7 +42,7 @@ impl Running {
         Self::start_with(Arguments { target: Target::new(uri), ..Arguments::default() })
     }
 
-    /// Watches the deployments of a file of targets.
+    /// Watches the deployments in a targets file with this text.
     fn start_many(targets: &str) -> Self {
         let mut file = NamedTempFile::new().unwrap();
         file.write_all(targets.as_bytes()).unwrap();
@@ -261,7 +261,7 @@ fn an_authority_that_is_missing_and_a_taken_address_end_the_program() {
     check("mongodb://a", taken, Exit::FAILED, &said);
 }
 
-/// Returns the names of the labels of each metric.
+/// Returns the label names of each metric.
 fn labels(page: &str) -> BTreeMap<&str, BTreeSet<&str>> {
     let mut found = BTreeMap::<_, BTreeSet<_>>::new();
     let samples = page.lines().filter(|line| !line.starts_with('#') && !line.is_empty());

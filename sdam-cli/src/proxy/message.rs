@@ -1,7 +1,7 @@
 //! The beginning of a message in relayed bytes, which contains its ids, its length and the command.
 
-/// The number of bytes kept from the beginning of a message. They contain the header, the flags,
-/// and the name of a command to `admin`.
+/// The number of bytes kept from the beginning of a message: enough for the header, the flags, and
+/// the name of a command to `admin`.
 const HEAD: usize = 64;
 /// The length of a header, which is also the minimum length of a message.
 const HEADER: usize = 16;

@@ -156,8 +156,8 @@ impl Relay {
     /// that, a reply in progress may take the given time.
     ///
     /// Also closes a connection on which nothing was sent for the time `idle`, unless a reply is
-    /// outstanding. After `lost`, nothing more is sent to the member; after `stopped`, no new
-    /// request.
+    /// outstanding. After `lost`, nothing is sent to the member; after `stopped`, no new request is
+    /// sent.
     pub(super) async fn run(
         &mut self,
         (lost, patience): (impl Future<Output = ()>, Duration),

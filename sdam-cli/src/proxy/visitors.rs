@@ -22,8 +22,8 @@ impl Visitors {
         Arc::new(Self(Mutex::new(Some(HashSet::new()))))
     }
 
-    /// Records that `host` has sent a command. Above the maximum, the hosts are forgotten and
-    /// nothing is reported any more.
+    /// Records that `host` has sent a command. If there are too many hosts, forgets them all and
+    /// reports nothing from then on.
     fn uses(&self, host: IpAddr) {
         let mut hosts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(hosts) = hosts.as_mut() {
@@ -32,7 +32,8 @@ impl Visitors {
         hosts.take_if(|hosts| hosts.len() > MOST);
     }
 
-    /// Returns whether to report that a client on `host` sent hello and left. True at most once.
+    /// Returns whether to report that a client on `host` sent hello and left. This is true at most
+    /// once.
     pub(super) fn left(&self, host: IpAddr) -> bool {
         let mut hosts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         hosts.take_if(|hosts| !hosts.contains(&host)).is_some()

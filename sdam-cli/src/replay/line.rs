@@ -17,7 +17,7 @@ use super::application_error::ApplicationError;
 pub(super) enum Step {
     /// The options of the client.
     Start(Box<Options>),
-    /// The result of a check of the server at this address.
+    /// The result of checking the server at this address.
     Check(ServerAddress, Box<Result<Hello, Error>>),
     /// An application error, in the format of the specification's tests.
     Report(ApplicationError),

@@ -10,11 +10,11 @@ use super::{
     timeline::{Lane, Row, State},
 };
 
-/// The levels, as base-2 logarithms of their numbers of buckets. The first level has more buckets
-/// than a screen has pixels.
+/// The base-2 logarithm of each level's number of buckets. The first level has more buckets than a
+/// screen has pixels.
 const BITS: [u32; 3] = [12, 14, 16];
 
-/// The summary of one part of the recording's span.
+/// A summary of one part of the recorded time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Bucket {
     pub(super) index: u64,

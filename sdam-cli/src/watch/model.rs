@@ -45,9 +45,9 @@ pub(crate) use self::{
 use super::{screen, verdict::Access};
 use crate::terminal::Tone;
 
-/// The period over which losses of servers are counted.
+/// The period over which server losses are counted.
 pub(super) const FLAP_PERIOD: Duration = Duration::from_secs(60 * 60);
-/// The maximum number of losses of servers to keep.
+/// The maximum number of server losses to keep.
 const FLAPS: usize = 10_000;
 
 /// The state of a deployment according to its monitors.
@@ -59,7 +59,7 @@ pub(crate) struct Model {
     servers: BTreeMap<ServerAddress, Server>,
     stopwatch: Stopwatch,
     log: Log,
-    /// The losses of servers and changes of the primary, oldest first.
+    /// The server losses and primary changes, oldest first.
     flaps: VecDeque<(Instant, ServerAddress)>,
     writes: Writes,
     opened: Option<Instant>,

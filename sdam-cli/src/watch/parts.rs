@@ -119,7 +119,8 @@ impl Parts {
                 self.tell(cannot_write(path.display(), &error));
             }
             self.tell(format!("recording goes on in {}", recorded.name()));
-            // If the start of a client exceeded the limit, every part would contain nothing else.
+            // The start of a client may be longer than the limit. Then every part would contain
+            // only the start.
             limit = self.limit.max(2 * recorded.tape.length());
         }
     }

@@ -151,7 +151,7 @@ impl Line<'_> {
     async fn is_reverse(&self, address: &ServerAddress, error: &Error) -> bool {
         let stage = if self.options.tls.is_some() { Stage::Tls } else { Stage::Hello };
         // During the TLS handshake, a timeout may mean that the server does not use TLS and reads
-        // the handshake as the beginning of a long message. At other times, it means nothing.
+        // the handshake as the beginning of a long message. In other phases, it proves nothing.
         let is_silent = error.kind() == ErrorKind::Timeout && stage == Stage::Hello;
         if error.stage() != stage || error.kind() == ErrorKind::Command || is_silent {
             return false;

@@ -31,7 +31,7 @@ use tokio::time::timeout;
 
 use super::settings::{Destination, File};
 
-/// The maximum number of bytes of an answer that are read.
+/// The maximum number of bytes to read from an answer.
 const MAX_ANSWER: usize = 64 * 1024;
 
 /// A client of the collector, which reuses its connections.

@@ -6,7 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use opentelemetry_proto::tonic::{logs::v1::LogRecord, trace::v1::Span};
 use tokio::sync::Notify;
 
-/// The maximum number of queued log records and of queued spans. The oldest are dropped first.
+/// The maximum number of queued log records, and also of queued spans. The oldest are dropped
+/// first.
 const CAPACITY: usize = 2048;
 
 /// Log records and spans in the order of their events.

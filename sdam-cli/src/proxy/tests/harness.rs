@@ -252,8 +252,8 @@ impl Running {
         self.remark("primary: ", &[])["primary: ".len()..].to_owned()
     }
 
-    /// Waits until the proxy knows that `old` is no longer the primary; no other change may come
-    /// first.
+    /// Waits until the proxy knows that `old` is no longer the primary. This must be the next
+    /// change.
     pub(super) fn loses(&self, old: &str) {
         let change = self.remark("", &[]);
         assert!(change.ends_with(&format!(", before {old}")), "{change}");

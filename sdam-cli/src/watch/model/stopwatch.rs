@@ -65,7 +65,7 @@ impl Stopwatch {
         }
     }
 
-    /// Handles the end of a check of the server.
+    /// Handles the end of a check of `server`.
     pub(super) fn checked(&mut self, at: Instant, server: &ServerAddress) {
         if let Some(run) = &mut self.current
             && run.unchecked.remove(server)

@@ -92,7 +92,7 @@ const SETS: &[&[Column]] = &[
     &[Column::State, Column::For, Column::Rtt],
 ];
 
-/// The width of the mark of the selected server.
+/// The width of the mark for the selected server.
 const MARK: u16 = 2;
 /// The minimum widths of the columns for long addresses and for long reasons.
 const NAME: u16 = 20;
