@@ -20,7 +20,7 @@ pub struct FailCommand {
     pub commands: Vec<String>,
     /// Restricts the fail point to connections whose client metadata has this application name.
     pub app_name: Option<String>,
-    /// The time for which the command is blocked before anything else happens.
+    /// The time for which the command is blocked before it has any other effect.
     pub block: Option<Duration>,
     /// True if the server closes the connection instead of replying.
     pub close_connection: bool,

@@ -128,7 +128,7 @@ impl CommandError {
         labels.any(|label| label == "SystemOverloadedError")
     }
 
-    /// Returns the fields of the error of a single write.
+    /// Returns the error fields of a single write.
     pub(crate) fn write_error(&self) -> Document {
         let mut error = doc! { "code": self.code, "errmsg": &self.message };
         error.extend((*self.details).clone());

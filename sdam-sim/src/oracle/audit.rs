@@ -32,7 +32,7 @@ struct Server {
     commands: Vec<PoolCall>,
 }
 
-/// The state of the audit of one record.
+/// The audit state of one record.
 #[derive(Default)]
 struct Audit {
     at: Instant,

@@ -53,7 +53,7 @@ impl Deployment {
         Ok(reply)
     }
 
-    /// Performs one of the writes. Returns the reply to it.
+    /// Performs one of the writes and returns its reply.
     fn bulk_operation(
         &mut self,
         namespaces: &[&Document],
