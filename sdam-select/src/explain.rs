@@ -20,7 +20,7 @@ use crate::{
     zone::Part,
 };
 
-/// The result of selection for every server of a topology.
+/// The result of selection for each server of a topology.
 ///
 /// `{}` prints one line for logs and error messages; `{:#}` prints one line per server.
 #[derive(Clone, Debug, PartialEq)]
@@ -132,7 +132,7 @@ pub enum Rejection {
     },
 }
 
-/// Explains the result of selection for every server of `topology`.
+/// Explains the result of selection for each server of `topology`.
 ///
 /// Calls the selectors once, as selection does.
 pub fn explain(

@@ -54,7 +54,7 @@ impl ZoneAffinity {
     /// Prefers servers for which `is_local` returns true, for example by address.
     ///
     /// `is_local` is called several times for each server, on the thread of the selection, without
-    /// holding a lock. It should be quick, and always return the same for the same server.
+    /// holding a lock. It should be quick, and always return the same value for the same server.
     pub fn by(is_local: impl Fn(&ServerDescription) -> bool + Send + Sync + 'static) -> Self {
         Self::of(Zone::Function(IsLocal(Arc::new(is_local))))
     }

@@ -206,7 +206,7 @@ fn fmt_proxy_failures(f: &mut fmt::Formatter<'_>, failures: &[Failure]) -> fmt::
     }
 }
 
-/// Prints `what` failed, the preposition and the servers, grouping servers with the same cause.
+/// Prints `what` failed and on which servers, which are grouped by cause.
 fn fmt_by_cause(
     f: &mut fmt::Formatter<'_>,
     [what, preposition]: [&str; 2],
