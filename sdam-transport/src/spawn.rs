@@ -30,7 +30,7 @@ pub trait Spawner: Send + Sync + Debug + 'static {
     fn spawn(&self, task: Task);
 }
 
-/// A [`Spawner`] that calls a function, which has to keep the contract.
+/// A [`Spawner`] that calls a function. The function has to keep the contract.
 pub struct SpawnBy<F> {
     /// The name of the runtime, for debugging.
     pub runtime: &'static str,

@@ -31,8 +31,8 @@ pub trait Wrap: Send + Sync + Debug + 'static {
     ) -> Result<Box<dyn Connection>, Error>;
 }
 
-/// A transport around another one that keeps its features: translation, proxies and TLS become
-/// layers of the inner transport, and the wrapper stays around them.
+/// A transport that wraps another one and keeps its features: translation, proxies and TLS become
+/// layers of the inner transport, inside the wrapper.
 ///
 /// In contrast, a type that implements [`Transport`] itself and forwards only `connect` has no
 /// layers, so a topology whose options need one refuses to start.

@@ -198,8 +198,8 @@ fn keep_alive_timer(local: SocketAddr, remote: SocketAddr) -> Option<Duration> {
     })
 }
 
-/// Finds the timer of this socket in the contents of `/proc/net/tcp`. Returns `None` if the socket
-/// is not listed or has no probe timer.
+/// Finds the timer of a socket in the text of `/proc/net/tcp`. Returns `None` if the socket is not
+/// listed or has no probe timer.
 fn listed_timer(sockets: &str, local: SocketAddr, remote: SocketAddr) -> Option<Duration> {
     let ends = [table_entry(local)?, table_entry(remote)?];
     let mut rows = sockets.lines().map(|line| line.split_whitespace());

@@ -256,7 +256,7 @@ fn every_rule_is_broken_by_some_double() {
     assert_eq!(checks, broken);
 }
 
-/// Returns the bullets of the contract of `name` from the source of its trait, each on one line.
+/// Returns the list items of a contract from the source of the trait `name`, each on one line.
 fn contract(name: &str) -> Vec<String> {
     let source = match name {
         "Clock" => include_str!("../clock.rs"),
