@@ -51,7 +51,6 @@ pub(crate) fn place(service: u8) -> usize {
     usize::from(service % SERVICES)
 }
 
-/// Returns the `serviceId` of the service.
 pub(crate) fn id(service: u8) -> ObjectId {
     ObjectId::from_bytes([service % SERVICES + 1; 12])
 }

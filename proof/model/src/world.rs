@@ -26,7 +26,6 @@ pub struct World {
     pub(crate) start: Start,
     /// The test doubles of each server, sorted by server id.
     pub(crate) watches: Vec<Watch>,
-    /// The published description.
     pub(crate) published: Arc<TopologyDescription>,
     /// The description that results from the events.
     pub(crate) reported: Arc<TopologyDescription>,

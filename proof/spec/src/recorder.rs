@@ -18,7 +18,6 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// Creates a recorder of the events in `stream`.
     pub(crate) fn new(stream: EventStream) -> Self {
         Self { stream, events: Vec::new() }
     }

@@ -21,7 +21,6 @@ pub(super) struct Deployed {
 }
 
 impl Deployed {
-    /// Returns the address of a process.
     pub(super) fn address(&self, process: u64) -> ServerAddress {
         match self.shape {
             Shape::Sharded => mongos(process),
