@@ -145,7 +145,6 @@ pub fn typed(
     response
 }
 
-/// Creates a page of metrics.
 pub(crate) fn metrics(page: &Page) -> Response<String> {
     let content_type = "text/plain; version=0.0.4; charset=utf-8";
     typed(StatusCode::OK, content_type, page.to_string())

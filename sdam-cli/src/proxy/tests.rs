@@ -386,7 +386,7 @@ fn the_proxy_counts_its_connections_and_knows_its_health() {
     assert!(reply.starts_with("HTTP/1.1 503 ") && reply.contains("is not"), "{reply}");
     let page = get("/metrics");
     assert!(page.contains("\nsdam_proxy_ended_total{by=\"lost\"} 1\n"), "{page}");
-    // The connection is closed before it is counted as closed.
+    // The count changes only after the connection is closed.
     while !get("/metrics").contains("\nsdam_proxy_connections 0\n") {}
     program.finish();
 }

@@ -183,7 +183,6 @@ fn set_change(previous: &TopologyDescription, new: &TopologyDescription) -> Opti
     (!changes.is_empty()).then(|| changes.join("; "))
 }
 
-/// Describes the changes of a server.
 fn server_change(previous: &ServerDescription, new: &ServerDescription) -> String {
     let error = |of: &ServerDescription| of.error.as_ref().map(|error| format!("{error:#}"));
     if previous.server_type != new.server_type {

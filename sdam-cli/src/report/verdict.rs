@@ -10,7 +10,6 @@ use crate::{
     failover::{cause, range},
 };
 
-/// The severity of a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Severity {
     Good,

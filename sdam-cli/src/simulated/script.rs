@@ -21,7 +21,6 @@ pub(crate) struct Script {
     pub(crate) lines: Vec<Line>,
 }
 
-/// A line of a script.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Line {
     /// The line number, from 1.

@@ -70,7 +70,6 @@ impl Room {
         command
     }
 
-    /// Runs the program to its end.
     pub(crate) fn run(&self, arguments: &[impl AsRef<OsStr>]) -> Ended {
         Running::start(&mut self.sdam(arguments)).end()
     }

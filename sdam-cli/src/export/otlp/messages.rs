@@ -22,7 +22,6 @@ pub(super) fn attribute(name: &str, value: impl Into<String>) -> KeyValue {
     KeyValue { key: name.to_owned(), value: Some(text(value)), ..KeyValue::default() }
 }
 
-/// Creates a string value.
 pub(super) fn text(value: impl Into<String>) -> AnyValue {
     let value = Some(Value::StringValue(value.into()));
     AnyValue { value }

@@ -84,7 +84,6 @@ impl Records {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Creates a log record.
     fn log(
         &self,
         time: u64,

@@ -119,7 +119,8 @@ impl Deployment {
         }
     }
 
-    /// Stops the next reply on the connection of `marker` after 30 bytes; `None` lets it continue.
+    /// Stops the next reply on the connection that sent `marker` after 30 bytes; `None` lets it
+    /// continue.
     pub(super) fn stop_reply(&self, marker: Option<&str>) {
         for (_, record, _) in &self.members {
             *record.stopped.lock().unwrap() = marker.map(str::to_owned);
