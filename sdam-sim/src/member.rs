@@ -39,7 +39,6 @@ pub(crate) enum Kind {
     Replica(Box<Replica>),
 }
 
-/// The state of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProcessState {
     Up,
