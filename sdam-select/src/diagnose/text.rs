@@ -224,7 +224,6 @@ fn fmt_by_cause(
     Ok(())
 }
 
-/// A server and its error.
 type Failure = (ServerAddress, Error);
 
 /// Returns the prefix that states the origin of the addresses that follow.
