@@ -1,6 +1,5 @@
 //! A DER reader.
 
-/// A DER value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Value<'a> {
     pub(crate) tag: u8,

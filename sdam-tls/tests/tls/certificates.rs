@@ -28,7 +28,6 @@ use sdam_tls::{
 };
 use sdam_transport::tls::{Tls, TlsProvider};
 
-/// A certificate authority.
 pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
