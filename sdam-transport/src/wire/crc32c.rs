@@ -1,6 +1,5 @@
 //! CRC-32C (Castagnoli), the checksum of OP_MSG.
 
-/// Returns the checksum of `bytes`.
 pub(super) fn checksum(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, |crc, byte| (crc >> 8) ^ TABLE[usize::from(crc as u8 ^ byte)])
 }

@@ -15,7 +15,6 @@ fn message(request_id: i32, response_to: i32, op_code: i32, rest: &[u8]) -> Vec<
     bytes
 }
 
-/// Returns an OP_MSG with `flags` and `sections`.
 fn op_msg(flags: u32, sections: &[&[u8]]) -> Vec<u8> {
     message(7, 5, 2013, &[&flags.to_le_bytes(), &sections.concat()[..]].concat())
 }

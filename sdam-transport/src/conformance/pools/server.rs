@@ -35,7 +35,7 @@ pub(super) enum Gate {
     Broken,
 }
 
-/// Sets a gate of the server.
+/// A function that sets one of a server's gates.
 pub(super) type SetGate = fn(&Server, Gate);
 
 /// A message that is not a valid reply to a command.

@@ -145,7 +145,6 @@ impl<U: PoolUser> Setup<U> {
         self.lock.hold(|| self.pool.clear(&clear));
     }
 
-    /// Clears the pool.
     pub(super) fn clear(&mut self) {
         self.clear_at_once(false, None);
         self.settle();

@@ -33,7 +33,6 @@ pub(super) struct Attempt<T> {
 }
 
 impl Executor {
-    /// Returns the spawner for pools.
     pub(super) fn spawner(&self) -> Arc<dyn Spawner> {
         Arc::new(self.new.clone())
     }
