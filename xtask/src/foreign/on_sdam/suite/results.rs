@@ -22,7 +22,6 @@ names! {
     }
 }
 
-/// The result of one test.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub(super) struct TestResult {
     pub(super) outcome: Outcome,
