@@ -47,7 +47,8 @@ struct Shared {
 struct State {
     /// The error of check-outs; `None` while the pool is ready.
     refusal: Option<Error>,
-    /// The generations of the last clear of the pool, and of each service behind a load balancer.
+    /// The generation after the last clear: of the pool, and of each service behind a load
+    /// balancer.
     cleared: BTreeMap<Option<ObjectId>, Generation>,
     idle: Vec<Established>,
 }
