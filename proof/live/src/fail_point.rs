@@ -40,7 +40,7 @@ impl FailCommand {
         self.with("appName", name)
     }
 
-    /// Answers with this error code.
+    /// Makes the server answer with this error code.
     pub fn error_code(self, code: i32) -> Self {
         self.with("errorCode", code)
     }
@@ -51,7 +51,7 @@ impl FailCommand {
         self.with("errorLabels", labels)
     }
 
-    /// Closes the connection instead of answering.
+    /// Makes the server close the connection instead of answering.
     pub fn close_connection(self) -> Self {
         self.with("closeConnection", true)
     }

@@ -52,7 +52,7 @@ struct State {
 #[derive(Debug)]
 struct Port {
     server: Server,
-    /// Connections to an earlier process are broken.
+    /// The number of the current process. Connections to an earlier process are broken.
     process: u64,
     answered: Vec<Instant>,
 }
