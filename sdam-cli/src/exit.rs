@@ -37,7 +37,7 @@ impl Exit {
     pub const NEITHER: Self = Self(2);
     /// `doctor`: the worst finding is a warning.
     pub const WARNINGS: Self = Self(1);
-    /// `doctor`: there is a failure.
+    /// `doctor`: the worst finding is a failure.
     pub const FAILURES: Self = Self(2);
     /// `explain`: no server was selected.
     pub const NO_SERVER: Self = Self(2);

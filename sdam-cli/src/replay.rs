@@ -158,7 +158,7 @@ pub struct Replay {
     now: Instant,
 }
 
-/// The result of a line.
+/// The result of processing a line.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Answer {

@@ -123,7 +123,7 @@ impl Push {
         futures::future::join(metrics, records).await;
     }
 
-    /// Pushes all metrics and records a last time, within `limit`.
+    /// Pushes all metrics and records one last time, within `limit`.
     pub(super) async fn flush(&self, limit: Duration, page: &Page, remark: impl Fn(&dyn Display)) {
         let all = join3(
             self.push_metrics(page, &remark),
