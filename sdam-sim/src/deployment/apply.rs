@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl Deployment {
-    /// Applies `action`.
+    /// Performs `action` at the time `now`.
     pub fn apply(&mut self, now: Instant, action: &Action) -> Result<Outputs, ActionError> {
         self.now = now;
         self.act(action)?;
