@@ -67,7 +67,7 @@ pub struct ExplainedServer {
     pub silent_for: Option<Duration>,
 }
 
-/// The verdict of selection on a server.
+/// The result of selection for one server.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Verdict {
