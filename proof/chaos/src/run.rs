@@ -1,4 +1,4 @@
-//! One run: a simulated deployment and a client, checked by the oracles.
+//! One run of a client in a simulated deployment, checked by the oracles.
 
 mod scan;
 

@@ -1,4 +1,4 @@
-//! A monitoring server: Prometheus.
+//! A Prometheus server.
 
 use std::fs;
 use std::io::{Read, Write};
