@@ -1,4 +1,4 @@
-//! Secrets that files contain: connection strings and passwords.
+//! Reads connection strings and passwords from files.
 
 use std::{fmt::Write as _, path::Path};
 

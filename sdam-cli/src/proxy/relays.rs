@@ -25,7 +25,7 @@ pub(super) struct Relays {
     clients: HashMap<task::Id, SocketAddr>,
     max: usize,
     max_per_client: Option<usize>,
-    /// The remedy for a full proxy.
+    /// The remedy if too many connections are open.
     bottleneck: &'static str,
 }
 

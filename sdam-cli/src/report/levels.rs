@@ -1,4 +1,4 @@
-//! Levels of detail: summaries of a lane, which are shown when the page is zoomed out.
+//! Levels of detail, which are summaries of a lane that are shown when the page is zoomed out.
 //!
 //! A level divides the span of the recording into equal buckets, whose number is a power of two. A
 //! bucket holds the number of heartbeats, the range of the round-trip times, and the worst state,

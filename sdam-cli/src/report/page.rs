@@ -1,4 +1,4 @@
-//! The page: one HTML file with its style, its script and its data.
+//! The report as a single HTML file with its style, its script and its data.
 //!
 //! The verdict is static HTML, so it is visible without scripts and in print. The content security
 //! policy forbids all requests, and all scripts except the page's own.

@@ -1,4 +1,4 @@
-//! The recording of a session: one file, or the current one of several.
+//! The file in which a session is recorded, or the current one of several.
 
 use std::{
     cell::RefCell,

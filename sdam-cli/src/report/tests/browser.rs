@@ -1,4 +1,4 @@
-//! Tests the page in a browser: headless Chromium, if it is installed.
+//! Tests the page in headless Chromium, if it is installed.
 
 mod chromium;
 

@@ -1,4 +1,4 @@
-//! The state of the terminal: raw mode, alternate screen, cursor, and their restoration.
+//! Sets and restores the modes of the terminal: raw mode, alternate screen and cursor.
 
 use std::{
     io,

@@ -1,4 +1,4 @@
-//! The help: keys and symbols.
+//! The help page, which explains keys and symbols.
 
 use ratatui::layout::Rect;
 
