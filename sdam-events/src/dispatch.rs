@@ -1,4 +1,4 @@
-//! The dispatcher: delivers events from the queue to the sink, with no lock held.
+//! Delivers events from the queue to the sink, with no lock held.
 
 use std::{
     future::Future,

@@ -1,4 +1,4 @@
-//! Replay of recordings: checks that the recorded inputs have the recorded outputs.
+//! Replays recordings, and checks that the recorded inputs have the recorded outputs.
 //!
 //! ```no_run
 //! use std::{fs::File, io::BufReader};

@@ -1,4 +1,4 @@
-//! Load shedding: drops events while the sink cannot keep up.
+//! Drops events while the sink cannot keep up (load shedding).
 
 use std::{collections::BTreeSet, mem, sync::atomic::Ordering};
 
