@@ -1,4 +1,4 @@
-//! Checks connections out: takes an idle one, opens one or waits.
+//! Checks connections out, by taking an idle one, opening one or waiting.
 
 use std::{future::poll_fn, sync::Arc, time::Duration};
 

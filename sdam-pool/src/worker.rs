@@ -1,4 +1,4 @@
-//! The background task of a pool: opens and closes connections.
+//! The background task of a pool, which opens and closes connections.
 
 use std::{
     future::poll_fn,
