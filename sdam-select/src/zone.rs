@@ -1,4 +1,4 @@
-//! Zone affinity: a preference for servers in the client's own zone.
+//! Zone affinity, a preference for servers in the client's own zone.
 
 use alloc::{boxed::Box, format, sync::Arc};
 
