@@ -1,4 +1,4 @@
-//! Files named in options: the accepted contents, and the errors for other contents.
+//! Tests of files named in options: the accepted contents, and the errors for other contents.
 
 use rcgen::KeyPair;
 use sdam_core::options::{ConfigError, Options, TlsOptions};

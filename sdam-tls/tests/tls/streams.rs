@@ -1,4 +1,4 @@
-//! The encrypted stream: data, its end, rejected clients, deadlines.
+//! Tests of the encrypted stream: data, its end, rejected clients, deadlines.
 
 use std::{io, sync::Arc};
 
