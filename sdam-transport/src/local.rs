@@ -38,7 +38,7 @@ pub struct Jobs {
     jobs: mpsc::UnboundedReceiver<Job>,
 }
 
-/// A function that creates its future on the thread where the future must stay.
+/// A function that creates a future on the thread that runs the [`Jobs`].
 type Job = Box<dyn FnOnce() -> LocalBoxFuture<'static, ()> + Send>;
 
 /// Returns a sender of work and its receiver.

@@ -241,7 +241,8 @@ impl<U: PoolUser> Setup<U> {
         attempt
     }
 
-    /// Runs a successful command and returns the socket on which it arrived.
+    /// Runs a command, which must succeed, and returns the number of the socket on which it
+    /// arrived.
     pub(super) fn socket_of(
         &mut self,
         connection: U::Connection,
