@@ -1,4 +1,4 @@
-//! One connection: connects, sends requests, and reads replies as OP_MSG.
+//! A connection that sends requests and reads replies as OP_MSG.
 
 use std::{
     io::{self, Read, Write},
