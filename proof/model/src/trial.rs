@@ -113,7 +113,7 @@ impl World {
     }
 
     /// Returns false if the probed server should have a timer that fires soon, but has none. It
-    /// should have one if several answers are late and all waits were usual.
+    /// should have one if several answers are late and no wait was longer than usual.
     fn proceeds(&self, own: &Watch, asked: Instant) -> bool {
         let silent = self.silent_since(own).filter(|since| *since <= self.now).count();
         let is_witnessed = self.witness(own.id) > Some(asked);
