@@ -78,7 +78,7 @@ impl Limits {
 /// The way in which a client was served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Served {
-    /// The client was served in another way.
+    /// Any other case, such as a client that sent a command.
     Relayed,
     /// The client learned the names of members, sent nothing but hello, and left.
     OnlyDiscovered,
