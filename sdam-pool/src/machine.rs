@@ -67,7 +67,7 @@ pub(crate) struct Machine<C> {
     armed: Option<Instant>,
     opened: u64,
     closed: u64,
-    /// The actions left to the caller by the calls since the lock was last released.
+    /// The actions to perform after the lock is released.
     pub(crate) after: After<C>,
 }
 
