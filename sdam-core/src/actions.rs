@@ -5,7 +5,7 @@ use core::{iter, slice};
 use smallvec::SmallVec;
 
 /// Actions in the order in which they must run.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 #[must_use = "actions carry commands to connections and pools"]
 pub struct Actions<T>(SmallVec<[T; 8]>);
 

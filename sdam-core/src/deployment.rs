@@ -295,6 +295,11 @@ impl Deployment {
         self.topology.generation(server, service)
     }
 
+    /// Returns whether the server's pool is ready according to the outputs returned so far.
+    pub fn is_pool_ready(&self, server: ServerId) -> bool {
+        self.topology.is_pool_ready(server)
+    }
+
     /// Returns the failure detector; `None` in inline mode, or if none is configured.
     pub fn detector(&self) -> Option<Detector> {
         self.evidence.detector()
@@ -303,6 +308,11 @@ impl Deployment {
     /// Returns the server's round-trip times, as measured by its checks and pings.
     pub fn rtt(&self, server: ServerId) -> Option<Rtt> {
         self.server(server)?.rtt.rtt()
+    }
+
+    /// Returns whether the topology is open.
+    pub fn is_open(&self) -> bool {
+        self.topology.is_open()
     }
 
     /// Returns whether the topology was closed.

@@ -108,7 +108,13 @@ impl Generation {
     /// Returns the generation after one more clear.
     #[must_use]
     pub const fn next(self) -> Self {
-        Self(self.0.saturating_add(1))
+        self.after(1)
+    }
+
+    /// Returns the generation after so many more clears.
+    #[must_use]
+    pub const fn after(self, clears: u64) -> Self {
+        Self(self.0.saturating_add(clears))
     }
 }
 

@@ -15,6 +15,7 @@ mod tests;
 
 use alloc::{sync::Arc, vec::Vec};
 
+pub(crate) use self::open_close::closing;
 use self::services::Services;
 pub use self::{
     effects::{Effect, Effects},
@@ -122,6 +123,11 @@ impl TopologyMachine {
         &self.description
     }
 
+    /// Returns whether the topology is open.
+    pub fn is_open(&self) -> bool {
+        self.phase == LifePhase::Open
+    }
+
     /// Returns whether the topology was closed.
     pub fn is_closed(&self) -> bool {
         self.phase == LifePhase::Closed
@@ -135,6 +141,11 @@ impl TopologyMachine {
             None => pool.generation,
             Some(service) => pool.services.generation(service),
         })
+    }
+
+    /// Returns whether the server's pool is ready according to the effects returned so far.
+    pub fn is_pool_ready(&self, server: ServerId) -> bool {
+        self.pool(server).is_some_and(|pool| pool.ready)
     }
 
     /// Returns whether the server's type is known, from any source.

@@ -8,6 +8,7 @@ use crate::{
     topology_type::TopologyType, uri_options::DriverOptions, wire_versions::WireVersions,
 };
 
+mod alike;
 mod credential;
 mod deviations;
 mod security;
@@ -56,7 +57,7 @@ pub const DEFAULT_SCAN_FREQUENCY: Duration = Duration::from_secs(60);
 ///
 /// Code has precedence over the connection string, which has precedence over a TXT record; see
 /// [`uri`](crate::uri#precedence).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Options {
     /// The seeds, in the given order; duplicates are ignored.

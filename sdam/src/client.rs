@@ -168,7 +168,7 @@ impl Client {
             operation.needs_number |= !failure.error.is_retryable_overload();
             criteria = criteria.after(&server, &failure.error);
             drop(server);
-            let Some(backoff) = retry.failed(failure, shared.random().0) else {
+            let Some(backoff) = retry.failed(failure, shared.common.random().0) else {
                 return retry.give_up(is_late);
             };
             let now = shared.now();
@@ -177,7 +177,7 @@ impl Client {
                 return retry.give_up(limit.has_passed(now));
             }
             if !backoff.is_zero() {
-                shared.backend.clock.sleep_until(next).await;
+                shared.common.backend.clock.sleep_until(next).await;
             }
         }
     }
@@ -211,7 +211,7 @@ impl Client {
     /// Call it again if the future was dropped, or drop every clone of the client.
     pub async fn close(&self) {
         let patience = self.topology().shared().now() + Self::END_SESSIONS_PATIENCE;
-        let clock = Arc::clone(&self.topology().shared().backend.clock);
+        let clock = Arc::clone(&self.topology().shared().common.backend.clock);
         // Driver Sessions: errors from `endSessions` are ignored.
         let _ = race::deadline(&*clock, Some(patience), self.end_sessions()).await;
         self.topology().close().await;
@@ -255,7 +255,7 @@ impl Client {
     /// (Client Side Operations Timeout: "Server Selection").
     fn check_out_by(&self, limit: Limit) -> Option<Instant> {
         let shared = self.topology().shared();
-        limit.check_out_by(shared.now(), shared.options.server_selection_timeout)
+        limit.check_out_by(shared.now(), shared.common.options.server_selection_timeout)
     }
 
     fn sessions(&self) -> MutexGuard<'_, SessionPool> {
@@ -281,7 +281,7 @@ impl Client {
     }
 
     fn driver(&self) -> &DriverOptions {
-        &self.topology().shared().options.driver
+        &self.topology().shared().common.options.driver
     }
 
     fn next_operation(&self) -> i64 {

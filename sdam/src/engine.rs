@@ -1,9 +1,12 @@
 //! The engine of one topology: passes inputs to the state machine and carries out its outputs.
 //!
+//! The engine of a handle on a shared deployment follows the outputs of the deployment's engine.
+//!
 //! The engine has no lock of its own: both kinds of topology hold it in
 //! [`Shared`](crate::topology::shared::Shared), under a lock.
 
 pub(crate) mod failures;
+pub(crate) mod follower;
 pub(crate) mod orders;
 pub(crate) mod panic;
 pub(crate) mod pending;
@@ -16,6 +19,7 @@ use std::{
     sync::{Arc, Weak},
 };
 
+use sdam_core::view::View;
 use sdam_core::{
     address::ServerAddress,
     deployment::{Deployment, Input, Output, Outputs, Timer},
@@ -30,31 +34,52 @@ use sdam_core::{
 use sdam_events::queue::EventQueue;
 use sdam_transport::{
     pool::{PoolContext, PoolHandle, PoolHost},
-    runtime::Backend,
-    spawn::{Spawner, Task},
+    spawn::Task,
 };
 use smallvec::SmallVec;
 
 use self::{
+    follower::Batch,
     orders::Order,
     panic::DeferredPanic,
     pools::CreatePool,
     server::Server,
     snapshot::{Published, Snapshot},
 };
+use crate::common::Common;
 
-/// The mutable state of a topology: the deployment machine, the servers and their pools.
+/// The mutable state of a topology: the state machine, the servers and their pools.
 #[derive(Debug)]
 pub(crate) struct Engine {
-    deployment: Deployment,
+    machine: Machine,
     servers: BTreeMap<ServerId, Arc<Server>>,
     pools: Arc<dyn CreatePool>,
     /// The topology to which pools report.
     host: Weak<dyn PoolHost>,
-    backend: Backend,
-    spawner: Option<Arc<dyn Spawner>>,
+    common: Arc<Common>,
     events: Arc<EventQueue>,
     version: u64,
+    feed: Feed,
+    /// True if a server of a handle was separated from the deployment's and is not published yet.
+    separated: bool,
+}
+
+/// The state machine of a topology.
+#[derive(Debug)]
+pub(crate) enum Machine {
+    Deployment(Box<Deployment>),
+    /// For a handle on a shared deployment.
+    View(View),
+}
+
+/// The connection between the engine of a shared deployment and those of its handles.
+#[derive(Debug)]
+enum Feed {
+    None,
+    /// The outputs that handles have not followed yet.
+    Source(Vec<Batch>),
+    /// The deployment's servers, as far as this handle has followed it.
+    Follower(Arc<[Arc<Server>]>),
 }
 
 /// The work that remains after the engine is unlocked.
@@ -76,58 +101,80 @@ pub(crate) struct AfterUnlock {
 
 impl Engine {
     pub(crate) fn new(
-        deployment: Deployment,
+        machine: Machine,
         pools: Arc<dyn CreatePool>,
         host: Weak<dyn PoolHost>,
         events: Arc<EventQueue>,
-        (backend, spawner): (Backend, Option<Arc<dyn Spawner>>),
+        common: Arc<Common>,
     ) -> Self {
         Self {
-            deployment,
+            machine,
             servers: BTreeMap::new(),
             pools,
             host,
-            backend,
-            spawner,
+            common,
             events,
             version: 0,
+            feed: Feed::None,
+            separated: false,
         }
+    }
+
+    /// Collects outputs for the handles of a shared deployment from now on.
+    pub(crate) fn feed_followers(&mut self) {
+        self.feed = Feed::Source(Vec::new());
     }
 
     /// Returns the initial snapshot, without servers.
     pub(crate) fn snapshot(&self) -> Snapshot {
         Snapshot {
             version: 0,
-            description: Arc::clone(self.deployment.description()),
+            description: Arc::clone(self.description()),
             servers: Arc::default(),
             closed: false,
         }
     }
 
-    pub(crate) fn deployment(&self) -> &Deployment {
-        &self.deployment
+    /// Returns the deployment; `None` for a handle on a shared one.
+    pub(crate) fn deployment(&self) -> Option<&Deployment> {
+        match &self.machine {
+            Machine::Deployment(deployment) => Some(deployment),
+            Machine::View(_) => None,
+        }
     }
 
-    /// Passes an input to the machine and carries out its outputs. All outputs run, even if a pool
-    /// panics.
+    fn description(&self) -> &Arc<TopologyDescription> {
+        match &self.machine {
+            Machine::Deployment(deployment) => deployment.description(),
+            Machine::View(view) => view.description(),
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        match &self.machine {
+            Machine::Deployment(deployment) => deployment.is_closed(),
+            Machine::View(view) => view.is_closed(),
+        }
+    }
+
+    /// Passes an input to the deployment and carries out its outputs. All outputs run, even if a
+    /// pool panics.
     pub(crate) fn handle(
         &mut self,
         now: Instant,
         input: Input,
         published: &Published,
     ) -> AfterUnlock {
+        let Machine::Deployment(deployment) = &mut self.machine else {
+            return AfterUnlock::default();
+        };
         let played = match input {
             Input::Played { server, .. } => Some(server),
             _ => None,
         };
         let subject = subject(&input);
-        let outputs = self.deployment.handle(now, input);
-        let failed = outputs.iter().find_map(|output| match output {
-            Output::Emit(EventKind::ServerHeartbeatFailed { heartbeat, .. }) => {
-                Some(heartbeat.server)
-            }
-            _ => None,
-        });
+        let outputs = deployment.handle(now, input);
+        let failed = failed_check(&outputs);
         let after = self.run(now, outputs, published);
         if let Some(server) = failed.or(played) {
             self.note_failure(now, server);
@@ -138,7 +185,7 @@ impl Engine {
         after
     }
 
-    /// Passes an error reported by an operation or a pool to the machine, and carries out the
+    /// Passes an error reported by an operation or a pool to the deployment, and carries out the
     /// outputs.
     pub(crate) fn handle_error(
         &mut self,
@@ -147,18 +194,36 @@ impl Engine {
         error: &ErrorReport,
         published: &Published,
     ) -> (ErrorOutcome, AfterUnlock) {
-        let (outcome, outputs) = self.deployment.handle_error(now, server, error);
+        let Machine::Deployment(deployment) = &mut self.machine else {
+            return (ErrorOutcome::UnknownServer, AfterUnlock::default());
+        };
+        let (outcome, outputs) = deployment.handle_error(now, server, error);
         let after = self.run(now, outputs, published);
         self.note_silence(server);
         (outcome, after)
     }
 
+    /// Closes the topology.
+    pub(crate) fn close_all(&mut self, now: Instant, published: &Published) -> AfterUnlock {
+        match &mut self.machine {
+            Machine::Deployment(_) => self.handle(now, Input::Close, published),
+            Machine::View(view) => {
+                let outputs = view.close();
+                self.run(now, outputs, published)
+            }
+        }
+    }
+
     /// Carries out outputs in order.
     fn run(&mut self, now: Instant, outputs: Outputs, published: &Published) -> AfterUnlock {
         let mut after = AfterUnlock::default();
-        let moved = outputs
-            .iter()
-            .any(|output| matches!(output, Output::OpenServer { .. } | Output::CloseServer { .. }));
+        let batch = match self.feed {
+            Feed::Source(_) => Batch::of(now, &outputs),
+            Feed::None | Feed::Follower(_) => None,
+        };
+        let moves =
+            |output| matches!(output, &Output::OpenServer { .. } | &Output::CloseServer { .. });
+        let relisted = std::mem::take(&mut self.separated) || outputs.iter().any(moves);
         for output in outputs {
             match output {
                 Output::Connect { conn, deadline } => {
@@ -176,15 +241,13 @@ impl Engine {
                 }
                 Output::Wake { server } => {
                     if let Some(server) = self.servers.get(&server) {
-                        server.orders.look();
+                        server.watched.orders.look();
                         after.wake(server);
                     }
                 }
                 Output::OpenServer { server, address, monitored } => {
                     let server = self.open(server, address, &mut after);
-                    if monitored {
-                        after.opened.push(server);
-                    }
+                    after.opened.extend(server.filter(|_| monitored));
                 }
                 Output::CloseServer { server } => self.close(server, &mut after),
                 Output::PoolReady { server } => self.ready(now, server, &mut after),
@@ -192,7 +255,7 @@ impl Engine {
                     self.clear(now, server, &clear, &mut after.panic);
                 }
                 Output::Publish(description) => {
-                    let next = self.next_snapshot(description, moved, published);
+                    let next = self.next_snapshot(description, relisted, published);
                     after.replaced.push(published.swap(next));
                 }
                 Output::Emit(event) => self.emit(now, event, published),
@@ -202,12 +265,15 @@ impl Engine {
                 | Output::Finish(_) => after.asked = Some(output),
             }
         }
+        if let (Some(batch), Feed::Source(batches)) = (batch, &mut self.feed) {
+            batches.push(batch.with_servers(Arc::clone(&published.load().servers)));
+        }
         after
     }
 
     fn order(&self, server: ServerId, order: Order, after: &mut AfterUnlock) {
         if let Some(server) = self.servers.get(&server) {
-            server.orders.push(order);
+            server.watched.orders.push(order);
             after.wake(server);
         }
     }
@@ -218,7 +284,7 @@ impl Engine {
         self.with(server, |server| {
             let mut failures = server.failures();
             if failures.first.is_some()
-                && let Some(own) = self.deployment.description().server_by_id(server.id())
+                && let Some(own) = self.description().server_by_id(server.id())
                 && own.error.is_some()
                 && own.last_update_time == Some(now)
             {
@@ -229,8 +295,8 @@ impl Engine {
 
     /// Updates the evidence that a server no longer answers.
     fn note_silence(&self, server: ServerId) {
-        if let Some(silence) = self.deployment.silence(server) {
-            self.with(server, |server| server.set_silence(silence));
+        if let Some(silence) = self.deployment().and_then(|deployment| deployment.silence(server)) {
+            self.with(server, |server| server.watched.set_silence(silence));
         }
     }
 
@@ -245,8 +311,10 @@ impl Engine {
             if let Some(pool) = server.core.pool() {
                 after.panic.catch(|| pool.close());
             }
-            server.orders.end();
-            after.wake(&server);
+            if let Machine::Deployment(_) = self.machine {
+                server.watched.orders.end();
+                after.wake(&server);
+            }
         }
     }
 
@@ -255,12 +323,12 @@ impl Engine {
         id: ServerId,
         address: ServerAddress,
         after: &mut AfterUnlock,
-    ) -> Arc<Server> {
-        let server = Arc::new(Server::new(id, address));
+    ) -> Option<Arc<Server>> {
+        let server = Arc::new(self.new_server(id, address)?);
         // If the pool factory panics, the server is checked nevertheless.
         after.panic.catch(|| self.pool(&server, &mut after.tasks));
         self.servers.insert(id, Arc::clone(&server));
-        server
+        Some(server)
     }
 
     /// Returns the pool of `server`; creates it if there is none, and adds its task to `tasks`.
@@ -271,50 +339,54 @@ impl Engine {
                 server.id(),
                 server.core.address.clone(),
                 server.generation(),
-                self.backend.clone(),
+                self.common.backend.clone(),
             );
             let events = Arc::clone(&self.events);
-            let context = context.with_events(events).with_spawner(self.spawner.clone());
-            let context = match self.deployment.detector() {
-                Some(detector) => context.with_detector(detector, server.asked()),
+            let context = context.with_events(events).with_spawner(self.common.spawner.clone());
+            let detector =
+                self.deployment().map_or(self.common.config.detector, Deployment::detector);
+            let context = match detector {
+                Some(detector) => context.with_detector(detector, server.watched.asked()),
                 None => context,
             };
             let pool = self.pools.create_pool(context);
-            if self.spawner.is_some() {
+            if self.common.spawner.is_some() {
                 tasks.extend(pool.background());
             }
             pool
         })
     }
 
-    fn ready(&self, now: Instant, server: ServerId, after: &mut AfterUnlock) {
-        let Some(server) = self.servers.get(&server) else {
+    fn ready(&self, now: Instant, id: ServerId, after: &mut AfterUnlock) {
+        let own = self.servers.get(&id);
+        let pool = own.and_then(|own| after.panic.catch(|| self.pool(own, &mut after.tasks)));
+        let Some(server) = own.or_else(|| self.shared(id)) else {
             return;
         };
-        let pool = after.panic.catch(|| self.pool(server, &mut after.tasks));
         // CMAP: "PoolReady" comes before the events of the connections that the pool then opens.
         self.events.push_with(now, EventName::PoolReady, || {
             let address = server.core.address.clone();
-            EventKind::PoolReady { server: server.id(), address }
+            EventKind::PoolReady { server: id, address }
         });
         if let Some(pool) = pool {
             after.panic.catch(|| pool.ready());
         }
     }
 
-    fn clear(&self, now: Instant, server: ServerId, clear: &PoolClear, panic: &mut DeferredPanic) {
-        let Some(server) = self.servers.get(&server) else {
+    fn clear(&self, now: Instant, id: ServerId, clear: &PoolClear, panic: &mut DeferredPanic) {
+        let own = self.servers.get(&id);
+        let Some(server) = own.or_else(|| self.shared(id)) else {
             return;
         };
-        if clear.service_id.is_none() {
-            server.set_generation(clear.generation);
+        if let Some(own) = own.filter(|_| clear.service_id.is_none()) {
+            own.set_generation(clear.generation);
         }
         // F-66: the event of the clear precedes those of the connections that it closes.
         self.events.push_with(now, EventName::PoolCleared, || {
             let address = server.core.address.clone();
-            EventKind::PoolCleared { server: server.id(), address, clear: clear.clone() }
+            EventKind::PoolCleared { server: id, address, clear: clear.clone() }
         });
-        if let Some(pool) = server.core.pool() {
+        if let Some(pool) = own.and_then(|own| own.core.pool()) {
             panic.catch(|| pool.clear(clear));
         }
     }
@@ -341,23 +413,29 @@ impl Engine {
     fn next_snapshot(
         &mut self,
         description: Arc<TopologyDescription>,
-        moved: bool,
+        relisted: bool,
         published: &Published,
     ) -> Snapshot {
         self.version += 1;
-        let servers = if moved {
-            let of = |id| self.servers.get(&id).cloned();
-            description.servers().iter().filter_map(|server| of(server.id)).collect()
+        let servers = if relisted {
+            let of = |id| self.servers.get(&id).or_else(|| self.shared(id)).cloned();
+            match &self.feed {
+                Feed::Follower(servers) if self.servers.is_empty() => Arc::clone(servers),
+                _ => description.servers().iter().filter_map(|server| of(server.id)).collect(),
+            }
         } else {
             Arc::clone(&published.load().servers)
         };
-        Snapshot {
-            version: self.version,
-            description,
-            servers,
-            closed: self.deployment.is_closed(),
-        }
+        Snapshot { version: self.version, description, servers, closed: self.is_closed() }
     }
+}
+
+/// Returns the server whose check has failed.
+fn failed_check(outputs: &Outputs) -> Option<ServerId> {
+    outputs.iter().find_map(|output| match output {
+        Output::Emit(EventKind::ServerHeartbeatFailed { heartbeat, .. }) => Some(heartbeat.server),
+        _ => None,
+    })
 }
 
 /// Returns the server whose evidence of silence the input may change.

@@ -111,7 +111,10 @@
 
 #[cfg(feature = "client")]
 pub mod client;
+mod common;
 mod engine;
+mod lane;
+mod metadata;
 #[cfg(all(test, sdam_loom))]
 mod models;
 mod monitor;
@@ -187,7 +190,7 @@ pub use self::{
     },
     single_threaded::{ScanConnection, ScanTopology},
     srv::resolve,
-    topology::{KnownServer, Topology, TopologyBuilder, TopologyWatch, WeakTopology},
+    topology::{Deployments, KnownServer, Topology, TopologyBuilder, TopologyWatch, WeakTopology},
 };
 
 /// Types and state machines of server discovery and monitoring.

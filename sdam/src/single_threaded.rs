@@ -108,7 +108,7 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         settings.selector = prepared.selector.take();
         let sink = prepared.sink.take();
         let background = Background::Caller(Mutex::new(DeferredPanic::default()));
-        let shared = Shared::new(prepared, settings, backend, background);
+        let shared = Shared::new(prepared, settings, (backend, None), background, false);
         let mut scanner = Scanner { shared, members: BTreeMap::new(), sink, authenticator };
         scanner.shared.handle(Input::Open);
         scanner.shared.publish_warnings();
@@ -147,7 +147,7 @@ impl<P: PoolHandle> ScanTopology<P> {
         &mut self,
         criteria: &Criteria,
     ) -> Result<SelectedServer<P>, SelectionError> {
-        let limit = self.scanner.shared.limit;
+        let limit = Limit::configured(&self.scanner.shared.common.options);
         let selected = self.scanner.select(criteria, limit).await?;
         Ok(SelectedServer::new(selected))
     }
@@ -222,7 +222,7 @@ impl<P: PoolHandle> ScanTopology<P> {
     /// balancer.
     pub fn is_stale(&self) -> bool {
         let shared = &self.scanner.shared;
-        shared.read(|deployment| deployment.is_stale(shared.now()))
+        shared.read(|deployment| deployment.is_stale(shared.now())).is_some_and(|stale| stale)
     }
 
     /// Returns the time at which the last scan ended, on the clock of the `Backend`.
@@ -243,14 +243,14 @@ impl<P: PoolHandle> ScanTopology<P> {
 
     /// Returns the options that the topology was started with.
     pub fn options(&self) -> &Options {
-        &self.scanner.shared.options
+        &self.scanner.shared.common.options
     }
 
     /// Returns the configuration warnings: workarounds for the connection string, and options
     /// without effect on a single-threaded client. Each was also
     /// [published](sdam_core::event::EventKind::ConfigWarning) when the topology opened.
     pub fn warnings(&self) -> &[Warning] {
-        &self.scanner.shared.warnings
+        &self.scanner.shared.common.warnings
     }
 
     /// Returns the first message of a new connection, with the client metadata, the declared API
@@ -268,7 +268,7 @@ impl<P: PoolHandle> ScanTopology<P> {
     /// If one of the library's strings contains a `|`, or the metadata is a [driver's
     /// document](TopologyBuilder::client_document); the metadata is then unchanged.
     pub fn append_metadata(&self, library: DriverInfo) -> Result<bool, ConfigError> {
-        self.scanner.shared.metadata.append(library)
+        self.scanner.shared.common.metadata.append(library)
     }
 
     /// Closes all connections and publishes the last events. Dropping the topology does the same.
@@ -340,7 +340,7 @@ impl Scanner {
     fn follow(&mut self) {
         for server in self.shared.published.load().servers.iter() {
             let new = || Member::new(Arc::clone(server));
-            if !server.orders.is_ended() {
+            if !server.watched.orders.is_ended() {
                 self.members.entry(server.id()).or_insert_with(new);
             }
         }
@@ -353,7 +353,7 @@ impl Scanner {
     }
 
     fn last_scan(&self) -> Option<Instant> {
-        self.shared.read(Deployment::last_scan)
+        self.shared.read(Deployment::last_scan).flatten()
     }
 
     fn is_closed(&self) -> bool {

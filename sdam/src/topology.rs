@@ -1,14 +1,15 @@
 //! The topology handle for applications.
 
 mod builder;
+mod deployments;
 mod layers;
 mod lock;
-mod metadata;
 mod polling;
 mod select;
 mod server_task;
 mod servers;
 pub(crate) mod shared;
+mod sharing;
 mod tasks;
 mod watch;
 
@@ -36,7 +37,9 @@ use sdam_transport::pool::{NoPools, PoolHandle, PoolHost as _, ServiceConnection
 use sdam_transport::runtime::Backend;
 
 use self::shared::{Background, Shared};
-pub use self::{builder::TopologyBuilder, servers::KnownServer, watch::TopologyWatch};
+pub use self::{
+    builder::TopologyBuilder, deployments::Deployments, servers::KnownServer, watch::TopologyWatch,
+};
 use crate::{
     engine::snapshot::{Snapshot, SnapshotGuard},
     select::{Limit, error::SelectionError, selected::SelectedServer},
@@ -157,7 +160,7 @@ impl<P: PoolHandle> Topology<P> {
     /// May be dropped at any time without side effects.
     pub async fn select(&self, criteria: &Criteria) -> Result<SelectedServer<P>, SelectionError> {
         let shared = self.shared();
-        let selected = shared.select(criteria, shared.limit).await?;
+        let selected = shared.select(criteria, Limit::configured(&shared.common.options)).await?;
         Ok(SelectedServer::new(selected))
     }
 
@@ -178,7 +181,7 @@ impl<P: PoolHandle> Topology<P> {
         timeout: Duration,
     ) -> Result<SelectedServer<P>, SelectionError> {
         let shared = self.shared();
-        let limit = Limit::of_call(&shared.options, timeout);
+        let limit = Limit::of_call(&shared.common.options, timeout);
         Ok(SelectedServer::new(shared.select(criteria, limit).await?))
     }
 
@@ -266,19 +269,19 @@ impl<P: PoolHandle> Topology<P> {
 
     /// Returns the topology's id, which all its events carry.
     pub fn id(&self) -> ObjectId {
-        self.shared().events.topology()
+        self.shared().id
     }
 
     /// Returns the options that the topology was started with.
     pub fn options(&self) -> &Options {
-        &self.shared().options
+        &self.shared().common.options
     }
 
     /// Returns the configuration warnings: workarounds for the connection string, and options
     /// without effect on a client with background monitors. Each was also
     /// [published](sdam_core::event::EventKind::ConfigWarning) when the topology opened.
     pub fn warnings(&self) -> &[Warning] {
-        &self.shared().warnings
+        &self.shared().common.warnings
     }
 }
 
@@ -379,7 +382,7 @@ impl<P: PoolHandle> Topology<P> {
     /// If one of the library's strings contains a `|`, or the metadata is a [driver's
     /// document](TopologyBuilder::client_document); the metadata is then unchanged.
     pub fn append_metadata(&self, library: DriverInfo) -> Result<bool, ConfigError> {
-        self.shared().metadata.append(library)
+        self.shared().append_metadata(library)
     }
 }
 
@@ -419,7 +422,7 @@ impl<P: PoolHandle> Topology<P> {
         tasks.monitors.finished().await;
         let patience = || {
             let end = shared.now() + Topology::<NoPools>::DELIVERY_PATIENCE;
-            shared.backend.clock.sleep_until(end)
+            shared.common.backend.clock.sleep_until(end)
         };
         let rest = future::join(tasks.dispatchers.finished(), tasks.pools.finished());
         let is_late = matches!(future::select(pin!(rest), patience()).await, Either::Right(_));
@@ -427,6 +430,7 @@ impl<P: PoolHandle> Topology<P> {
         if is_late && shared.events.close() {
             future::select(pin!(tasks.dispatchers.finished()), patience()).await;
         }
+        shared.monitors_finished().await;
     }
 }
 

@@ -76,31 +76,12 @@ impl TopologyMachine {
         });
     }
 
-    /// Closes the topology (J-20).
+    /// Closes the topology.
     pub(super) fn close(&mut self) -> Effects {
         self.phase = LifePhase::Closed;
         let previous = core::mem::take(&mut self.description);
         self.pools.clear();
-        let mut effects = Effects::default();
-        effects.push(Effect::Publish(Arc::clone(&self.description)));
-        for server in &previous.servers {
-            let address = server.address.clone();
-            effects.push(Effect::Emit(EventKind::ServerClosed {
-                server: server.id,
-                address,
-                reason: DepartureReason::Closed,
-            }));
-        }
-        effects.push(Effect::Emit(EventKind::TopologyDescriptionChanged {
-            previous: Arc::clone(&previous),
-            new: Arc::clone(&self.description),
-        }));
-        // Closing pools also publish events, and TopologyClosed must be the last event (J-13).
-        for server in &previous.servers {
-            effects.push(Effect::CloseServer { server: server.id });
-        }
-        effects.push(Effect::Emit(EventKind::TopologyClosed));
-        effects
+        closing(&previous, &self.description)
     }
 
     /// Applies new hosts (Polling SRV Records for mongos Discovery): removes servers that are no
@@ -117,4 +98,32 @@ impl TopologyMachine {
         }
         self.commit(transition, None, Consequences::default())
     }
+}
+
+/// Returns the effects of closing a topology (J-20), whose description changes from `previous` to
+/// the empty `new`.
+pub(crate) fn closing(
+    previous: &Arc<TopologyDescription>,
+    new: &Arc<TopologyDescription>,
+) -> Effects {
+    let mut effects = Effects::default();
+    effects.push(Effect::Publish(Arc::clone(new)));
+    for server in &previous.servers {
+        let address = server.address.clone();
+        effects.push(Effect::Emit(EventKind::ServerClosed {
+            server: server.id,
+            address,
+            reason: DepartureReason::Closed,
+        }));
+    }
+    effects.push(Effect::Emit(EventKind::TopologyDescriptionChanged {
+        previous: Arc::clone(previous),
+        new: Arc::clone(new),
+    }));
+    // Closing pools also publish events, and TopologyClosed must be the last event (J-13).
+    for server in &previous.servers {
+        effects.push(Effect::CloseServer { server: server.id });
+    }
+    effects.push(Effect::Emit(EventKind::TopologyClosed));
+    effects
 }

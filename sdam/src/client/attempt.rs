@@ -181,7 +181,7 @@ impl<'c> Operation<'c> {
         let balanced = server.server_type() == ServerType::LoadBalancer;
         let minutes = u64::try_from(minutes).unwrap_or_default();
         let timeout = (!balanced).then(|| Duration::from_secs(60 * minutes));
-        let random = || self.client.topology().shared().backend.unique_bytes();
+        let random = || self.client.topology().shared().common.backend.unique_bytes();
         let now = self.now();
         let mut session = self.client.sessions().acquire(now, timeout, random);
         self.lease = Some(Lease {

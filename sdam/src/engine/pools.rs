@@ -1,17 +1,27 @@
 //! Type erasure for pools, so that the engine compiles once for all pool types.
 
-use std::{any::Any, fmt::Debug};
+use std::{
+    any::{Any, TypeId},
+    fmt::Debug,
+};
 
-use sdam_transport::pool::{PoolContext, PoolFactory, PoolHandle};
+use sdam_transport::pool::{NoPools, PoolContext, PoolFactory, PoolHandle};
 
 /// A [`PoolFactory`] for pools of any type.
 pub(crate) trait CreatePool: Send + Sync + Debug {
     fn create_pool(&self, context: PoolContext) -> Box<dyn PoolHandle>;
+
+    /// Returns whether the factory is [`NoPools`].
+    fn is_none(&self) -> bool;
 }
 
 impl<F: PoolFactory> CreatePool for F {
     fn create_pool(&self, context: PoolContext) -> Box<dyn PoolHandle> {
         Box::new(self.create(context))
+    }
+
+    fn is_none(&self) -> bool {
+        TypeId::of::<F>() == TypeId::of::<NoPools>()
     }
 }
 

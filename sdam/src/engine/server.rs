@@ -1,9 +1,6 @@
 //! One server of a running topology: its pool, its operations in progress and its orders.
 
-use std::{
-    hash::{Hash, Hasher},
-    sync::{Arc, OnceLock, PoisonError},
-};
+use std::sync::{Arc, OnceLock, PoisonError};
 
 use sdam_core::{
     address::ServerAddress,
@@ -28,8 +25,16 @@ pub(crate) struct Server {
     /// The operation counters. A lane's reference count, less one for this field, is the number of
     /// operations in progress that it counts.
     lanes: [CountedArc<Lane>; LANES],
-    pub(crate) orders: Orders,
     failures: Mutex<ServerFailures>,
+    /// The pool's generation. Written under the topology lock.
+    generation: AtomicU64,
+    pub(crate) watched: Arc<Watched>,
+}
+
+/// The part of a server that belongs to its monitor, for all handles of a deployment.
+#[derive(Debug, Default)]
+pub(crate) struct Watched {
+    pub(crate) orders: Orders,
     silence: Mutex<Silence>,
     /// True if `silence` suggests that the server has failed, for readers that take no lock.
     suspected: AtomicBool,
@@ -37,8 +42,6 @@ pub(crate) struct Server {
     /// whether the server still answers.
     asked: Arc<std::sync::atomic::AtomicBool>,
     abandoned: AtomicBool,
-    /// The pool's generation. Written under the topology lock.
-    generation: AtomicU64,
 }
 
 /// The part of a server that a [`SelectedServer`](crate::SelectedServer) keeps alive.
@@ -66,17 +69,25 @@ pub(crate) struct Lane {
 
 impl Server {
     pub(crate) fn new(id: ServerId, address: ServerAddress) -> Self {
+        Self::of(id, address, Arc::default())
+    }
+
+    /// Returns the state of the same server for a handle that shares its monitor.
+    pub(crate) fn following(&self) -> Self {
+        let core = &self.core;
+        let server = Self::of(core.id, core.address.clone(), Arc::clone(&self.watched));
+        server.set_generation(self.generation());
+        server
+    }
+
+    fn of(id: ServerId, address: ServerAddress, watched: Arc<Watched>) -> Self {
         let core = Arc::new(ServerCore { id, address, pool: OnceLock::new() });
         Self {
             lanes: std::array::from_fn(|_| CountedArc::new(Lane { server: Arc::clone(&core) })),
             core,
-            orders: Orders::default(),
             failures: Mutex::default(),
-            silence: Mutex::default(),
-            suspected: AtomicBool::new(false),
-            asked: Arc::default(),
-            abandoned: AtomicBool::new(false),
             generation: AtomicU64::new(Generation::FIRST.as_u64()),
+            watched,
         }
     }
 
@@ -118,7 +129,9 @@ impl Server {
     pub(crate) fn failures(&self) -> MutexGuard<'_, ServerFailures> {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
+impl Watched {
     /// Returns the evidence that the server no longer answers.
     pub(crate) fn silence(&self) -> Silence {
         *self.silence.lock().unwrap_or_else(PoisonError::into_inner)
@@ -152,55 +165,9 @@ impl Server {
     }
 }
 
-/// Returns a number that is constant for each thread and rarely shared by two threads.
-///
-/// It decides which counter is used, and has no influence on selection. It is cached in a
-/// thread-local, because reading the thread id would take a quarter of the time of a selection.
-pub(crate) fn lane_of_thread() -> usize {
-    thread_local! {
-        static LANE: usize = {
-            let mut hasher = ThreadNumber(0);
-            std::thread::current().id().hash(&mut hasher);
-            hasher.0 as usize
-        };
-    }
-    LANE.try_with(|lane| *lane).unwrap_or_default()
-}
-
-/// A hasher that extracts a thread's number from its opaque id.
-struct ThreadNumber(u64);
-
-impl Hasher for ThreadNumber {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
-        }
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        self.0 ^= number;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn each_thread_has_its_own_constant_lane_number() {
-        let numbers = || [lane_of_thread(), lane_of_thread()];
-        let threads: Vec<_> = (0..4).map(|_| std::thread::spawn(numbers)).collect();
-        let mut seen: Vec<_> =
-            threads.into_iter().map(|thread| thread.join().unwrap()).chain([numbers()]).collect();
-        assert!(seen.iter().all(|[first, second]| first == second));
-        seen.sort_unstable();
-        seen.dedup();
-        assert_eq!(seen.len(), 5, "{seen:?}");
-    }
 
     #[test]
     fn held_operations_are_counted_on_every_lane() {

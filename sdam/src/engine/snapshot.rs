@@ -10,7 +10,10 @@ use sdam_core::{
 };
 
 use super::{failures::ServerFailures, pending::PendingSelections, server::Server};
-use crate::sync::{ArcSwap, Event, Guard};
+use crate::sync::{
+    ArcSwap, Event, Guard,
+    atomic::{Ordering, fence},
+};
 
 /// The consistent, immutable state of a topology at one moment.
 #[derive(Clone)]
@@ -42,7 +45,7 @@ impl Snapshot {
     /// not closed, so that every server stays Unknown. False behind a load balancer, which has no
     /// task.
     pub(crate) fn is_abandoned(&self) -> bool {
-        !self.servers.is_empty() && self.servers.iter().all(|server| server.is_abandoned())
+        !self.servers.is_empty() && self.servers.iter().all(|server| server.watched.is_abandoned())
     }
 
     /// Returns the servers, in the order of the description.
@@ -66,7 +69,7 @@ impl Snapshot {
 
     /// Returns whether the server at this index is suspected to have failed.
     pub(crate) fn is_suspected(&self, index: usize) -> bool {
-        self.servers.get(index).is_some_and(|server| server.is_suspected())
+        self.servers.get(index).is_some_and(|server| server.watched.is_suspected())
     }
 
     /// Returns the number of operations in progress on the server at this index.
@@ -102,7 +105,7 @@ impl<'s> ServerState<'s> {
     /// Returns the current evidence that the server no longer answers. Empty behind a load
     /// balancer, which is not checked.
     pub fn silence(&self) -> Silence {
-        self.server.map(|server| server.silence()).unwrap_or_default()
+        self.server.map(|server| server.watched.silence()).unwrap_or_default()
     }
 }
 
@@ -136,6 +139,16 @@ impl Published {
 
     pub(crate) fn load_full(&self) -> Arc<Snapshot> {
         self.snapshot.load_full()
+    }
+
+    /// Wakes the readers that wait for the next publication.
+    pub(crate) fn announce(&self) {
+        // The first notification allocates, and most handles never have a reader. The fence has its
+        // counterpart in `listen`: a reader that is not counted here sees the new snapshot.
+        fence(Ordering::SeqCst);
+        if self.changed.total_listeners() > 0 {
+            self.changed.notify(usize::MAX);
+        }
     }
 
     /// Replaces the snapshot and returns the previous one, so that the caller can free it after

@@ -34,11 +34,14 @@ impl Scanner {
         if !self.lacks_authentication(server) {
             return Ok(());
         }
-        let (clock, deadline) = (Arc::clone(&self.shared.backend.clock), self.reply_deadline());
+        let (clock, deadline) =
+            (Arc::clone(&self.shared.common.backend.clock), self.reply_deadline());
         // Every server that has users accepts the legacy hello; behind a load balancer, `hello` is
         // mandatory.
-        let hello =
-            HelloRequest::poll(self.is_balancer(server), self.shared.config.server_api.clone());
+        let hello = HelloRequest::poll(
+            self.is_balancer(server),
+            self.shared.common.config.server_api.clone(),
+        );
         let max_wire_version = self.max_wire_version(server);
         let Some(member) = self.members.get_mut(&server) else {
             return Ok(());
@@ -73,7 +76,7 @@ impl Scanner {
     /// Returns an error if the connection string has a user and the connection is not
     /// authenticated.
     pub(super) fn check_authentication(&mut self, server: ServerId) -> Result<(), Error> {
-        if self.shared.options.credential.is_none() || !self.lacks_authentication(server) {
+        if self.shared.common.options.credential.is_none() || !self.lacks_authentication(server) {
             return Ok(());
         }
         Err(Error::new(

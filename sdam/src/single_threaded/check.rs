@@ -25,7 +25,7 @@ impl Scanner {
             Some(member) => &mut member.connection,
             None => &mut none,
         };
-        let clock = &*self.shared.backend.clock;
+        let clock = &*self.shared.common.backend.clock;
         let answer = connection.answer(clock, deadline).await;
         if let (Some(answer), Some(member)) = (answer, running)
             && let Some(conn) = member.conn
@@ -52,12 +52,12 @@ impl Scanner {
 
     async fn ping(&mut self, server: ServerId) -> Result<(), Error> {
         let deadline = self.reply_deadline();
-        let ping = ping(self.shared.options.server_api.as_ref());
+        let ping = ping(self.shared.common.options.server_api.as_ref());
         let member = self.members.get_mut(&server).ok_or_else(gone)?;
         if !member.connection.is_busy() {
             member.connection.command(ping, deadline);
         }
-        let clock = &*self.shared.backend.clock;
+        let clock = &*self.shared.common.backend.clock;
         match member.connection.answer(clock, deadline).await {
             Some(Answer::Reply(_) | Answer::Connected) => {
                 member.used = clock.now();
@@ -91,7 +91,7 @@ impl Scanner {
     async fn greet_balancer(&mut self, server: ServerId) -> Result<(), Error> {
         let deadline = self.reply_deadline();
         let shared = &self.shared;
-        let clock = &*shared.backend.clock;
+        let clock = &*shared.common.backend.clock;
         let member = self.members.get_mut(&server).ok_or_else(gone)?;
         // An attempt suspended by an earlier call is not continued.
         member.disconnect();
@@ -126,17 +126,17 @@ impl Scanner {
 
     /// Returns the deadline for the reply to a request sent now.
     pub(super) fn reply_deadline(&self) -> Option<Instant> {
-        let limit = self.shared.config.connect_timeout?;
+        let limit = self.shared.common.config.connect_timeout?;
         Some(self.now() + limit)
     }
 
     fn too_late(&self, stage: Stage) -> Error {
-        let limit = self.shared.config.connect_timeout.unwrap_or_default();
+        let limit = self.shared.common.config.connect_timeout.unwrap_or_default();
         Error::new(ErrorKind::Timeout, stage, format!("no answer within {limit:?}"))
     }
 
     pub(super) fn is_balancer(&self, server: ServerId) -> bool {
-        self.shared.options.load_balanced && self.members.contains_key(&server)
+        self.shared.common.options.load_balanced && self.members.contains_key(&server)
     }
 
     /// Returns whether the connection to `server` is open and usable.

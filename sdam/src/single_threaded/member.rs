@@ -56,7 +56,7 @@ impl Member {
     /// Carries out the orders for the connection, and closes it if its service was cleared. Returns
     /// whether the server is still in the topology.
     pub(super) fn follow(&mut self, shared: &Shared) -> bool {
-        let news = self.server.orders.take();
+        let news = self.server.watched.orders.take();
         for order in news.orders {
             match order {
                 Order::Connect { conn, deadline } => {
@@ -64,7 +64,7 @@ impl Member {
                     shared.connect(&self.server, &mut self.connection, deadline);
                 }
                 Order::Send { request, deadline, .. } => {
-                    let request = shared.metadata.renew(request);
+                    let request = shared.common.metadata.renew(request);
                     self.connection.send(request, deadline);
                 }
                 Order::Read { deadline, .. } => self.connection.read_next(deadline),

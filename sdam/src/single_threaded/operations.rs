@@ -87,7 +87,7 @@ impl<P: PoolHandle> ScanTopology<P> {
         command: &[u8],
         timeout: Option<Duration>,
     ) -> Result<CommandReply, Error> {
-        let clock = Arc::clone(&self.scanner.shared.backend.clock);
+        let clock = Arc::clone(&self.scanner.shared.common.backend.clock);
         let deadline = timeout.map(|timeout| clock.now() + timeout);
         let connected = self.scanner.connect(server).await;
         self.scanner.deliver();

@@ -45,7 +45,7 @@ impl Scanner {
         self.prepare();
         // Cloned because the events outlive the mutable borrows of `self` below.
         let shared = Arc::clone(&self.shared);
-        let try_once = shared.options.server_selection_try_once.unwrap_or(true);
+        let try_once = shared.common.options.server_selection_try_once.unwrap_or(true);
         let events = SelectionEvents::begin(shared.selection_context(), criteria);
         let mut reported = Reported {
             deadline: (!try_once).then(|| events.started + limit.timeout),
@@ -114,9 +114,9 @@ impl Scanner {
         &mut self,
         criteria: &Criteria,
     ) -> Result<(Option<ServerId>, Option<Duration>), SelectionError> {
-        let (random, _) = self.shared.random();
+        let (random, _) = self.shared.common.random();
         let snapshot = self.snapshot();
-        let settings = &self.shared.settings;
+        let settings = &self.shared.common.settings;
         // There is only one operation at a time, so operation counts are irrelevant.
         let chosen = choose(&snapshot.description, settings, criteria, |_| 0, random)
             .map_err(SelectionError::InvalidCriteria)?;
@@ -129,9 +129,9 @@ impl Scanner {
     fn selected(&self, server: ServerId, criteria: &Criteria) -> Option<Selected> {
         let topology = &self.snapshot().description;
         let description = topology.server_by_id(server)?;
-        let (_, lane) = self.shared.random();
+        let (_, lane) = self.shared.common.random();
         let server = &self.members.get(&server)?.server;
-        let settings = &self.shared.settings;
+        let settings = &self.shared.common.settings;
         Selected::new(server, description, topology, settings, criteria, lane)
     }
 
@@ -151,7 +151,7 @@ impl Scanner {
             ScanFailure::Timeout => limit,
             ScanFailure::TriedOnce => Limit { source: LimitSource::TryOnce, ..limit },
         };
-        let settings = &self.shared.settings;
+        let settings = &self.shared.common.settings;
         // The history is added after the events of this call are delivered.
         SelectionError::Timeout(limit.timed_out(&snapshot, settings, criteria, started, self.now()))
     }

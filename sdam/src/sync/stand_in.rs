@@ -97,6 +97,10 @@ impl Event {
         notified.into_values().flatten().for_each(Waker::wake);
     }
 
+    pub(crate) fn total_listeners(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).waiting.len()
+    }
+
     pub(crate) fn listen(&self) -> EventListener {
         let mut listeners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let place = listeners.next;

@@ -25,30 +25,32 @@ use sdam_transport::{
     handshake::{ClientMetadata, Environment},
     layers::Translate,
     runtime::{Backend, Runtime},
-    spawn::Task,
+    spawn::{Spawner, Task},
 };
 
 use super::{
     Topology, layers,
-    metadata::{DriverDocument, Metadata, MetadataHandshake},
     shared::{Background, Shared, TaskSet},
-    tasks::Tasks,
 };
-use crate::engine::pools::CreatePool;
+use crate::{
+    common::{Common, Counters},
+    engine::pools::CreatePool,
+    metadata::{DriverDocument, Metadata, MetadataHandshake},
+};
 
 /// Builds a topology from options, pools, sinks, a selector and client metadata.
 #[must_use = "no server is monitored until the topology is started"]
 pub struct TopologyBuilder<P = NoPools> {
-    options: Options,
-    pools: Arc<dyn CreatePool>,
+    pub(super) options: Options,
+    pub(super) pools: Arc<dyn CreatePool>,
     pool: PhantomData<fn() -> P>,
     sinks: Vec<Arc<dyn EventSink>>,
-    zone_affinity: Option<ZoneAffinity>,
-    selector: Option<Arc<dyn Selector>>,
-    metadata: Option<Metadata>,
-    history: Option<Arc<History>>,
-    id: Option<ObjectId>,
-    translate: Option<Arc<dyn Translate>>,
+    pub(super) zone_affinity: Option<ZoneAffinity>,
+    pub(super) selector: Option<Arc<dyn Selector>>,
+    pub(super) metadata: Option<Metadata>,
+    pub(super) history: Option<Arc<History>>,
+    pub(super) id: Option<ObjectId>,
+    pub(super) translate: Option<Arc<dyn Translate>>,
     pub(crate) authenticator: Option<Arc<dyn Authenticator>>,
 }
 
@@ -175,28 +177,29 @@ impl<P: PoolHandle> TopologyBuilder<P> {
     /// If the options contradict each other or require TLS or a proxy that `runtime` does not
     /// support, or if the client metadata is invalid.
     pub fn start(self, runtime: Runtime) -> Result<Topology<P>, ConfigError> {
-        let Runtime { mut backend, spawner, .. } = runtime;
-        let mut prepared = self.prepare(&mut backend, Options::multi_threaded_warnings)?;
-        let mut settings = Settings::new(&prepared.options);
-        settings.zone_affinity = prepared.zone_affinity.take();
-        settings.selector = prepared.selector.take();
-        let sink = prepared.sink.take();
-        let tasks = TaskSet {
-            spawner,
-            monitors: Tasks::default(),
-            pools: Tasks::default(),
-            dispatchers: Tasks::default(),
-        };
-        let shared = Shared::new(prepared, settings, backend, Background::Tasks(tasks));
+        let (shared, sink) = self.assemble(runtime, false)?;
         if let Some(sink) = sink {
             dispatch(&shared, sink);
         }
         // If a pool panics below, dropping this handle closes the topology.
         let topology = Topology::new(Arc::clone(&shared));
-        shared.handle(Input::Open);
-        shared.publish_warnings();
-        shared.poll_srv();
+        shared.open();
         Ok(topology)
+    }
+
+    /// Assembles a topology that watches its deployment; for other handles if `is_shared`.
+    pub(super) fn assemble(
+        self,
+        runtime: Runtime,
+        is_shared: bool,
+    ) -> Result<Assembled, ConfigError> {
+        let Runtime { mut backend, spawner, .. } = runtime;
+        let mut prepared = self.prepare(&mut backend, Options::multi_threaded_warnings)?;
+        let sink = prepared.sink.take();
+        let settings = prepared.settings();
+        let background = Background::Tasks(TaskSet::default());
+        let runtime = (backend, Some(spawner));
+        Ok((Shared::new(prepared, settings, runtime, background, is_shared), sink))
     }
 
     /// Validates the options, prepares the parts that both kinds of topology start with, and adds
@@ -207,6 +210,7 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         backend: &mut Backend,
         warnings: fn(&Options) -> Vec<Warning>,
     ) -> Result<Prepared, ConfigError> {
+        let sink = self.take_sink();
         let options = self.options;
         options.validate()?;
         backend.transport = layers::transport(backend, &options, self.translate)?;
@@ -220,18 +224,7 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         let metadata = MetadataHandshake::new(metadata, &options)?;
         let config = MonitorConfig::new(&options, metadata.handshake(), metadata.is_faas());
         let rng = Rng::new(backend.next_seed());
-        let topology = self.id.unwrap_or_else(|| ObjectId::from_bytes(backend.unique_bytes()));
-        if let Some(history) = &self.history {
-            self.sinks.push(history.clone());
-        }
-        let sink: Option<Arc<dyn EventSink>> = match self.sinks.len() {
-            0 => None,
-            1 => self.sinks.into_iter().next(),
-            _ => Some(Arc::new(Fanout::from_iter(self.sinks))),
-        };
-        let interest = sink.as_ref().map_or(Interest::NONE, EventSink::interest);
-        let clock = Arc::clone(&backend.clock);
-        let wall = move || clock.wall();
+        let id = self.id.unwrap_or_else(|| ObjectId::from_bytes(backend.unique_bytes()));
         Ok(Prepared {
             warnings: warnings(&options),
             options,
@@ -239,13 +232,39 @@ impl<P: PoolHandle> TopologyBuilder<P> {
             config,
             metadata,
             pools: self.pools,
-            events: Arc::new(EventQueue::new(topology, interest).with_wall(wall)),
+            events: queue(id, sink.as_ref(), backend),
             sink,
             history: self.history,
             zone_affinity: self.zone_affinity,
             selector: self.selector,
         })
     }
+
+    /// Takes the sinks, together with the history, as one.
+    pub(super) fn take_sink(&mut self) -> Option<Arc<dyn EventSink>> {
+        let mut sinks = std::mem::take(&mut self.sinks);
+        if let Some(history) = &self.history {
+            sinks.push(history.clone());
+        }
+        match sinks.len() {
+            0 | 1 => sinks.pop(),
+            _ => Some(Arc::new(Fanout::from_iter(sinks))),
+        }
+    }
+}
+
+/// A topology that is not open yet, and its sinks.
+pub(super) type Assembled = (Arc<Shared>, Option<Arc<dyn EventSink>>);
+
+/// Creates the event queue of the topology with this id.
+pub(super) fn queue(
+    id: ObjectId,
+    sink: Option<&Arc<dyn EventSink>>,
+    backend: &Backend,
+) -> Arc<EventQueue> {
+    let interest = sink.map_or(Interest::NONE, EventSink::interest);
+    let clock = Arc::clone(&backend.clock);
+    Arc::new(EventQueue::new(id, interest).with_wall(move || clock.wall()))
 }
 
 /// The validated parts that a topology starts with.
@@ -263,11 +282,46 @@ pub(crate) struct Prepared {
     pub(crate) warnings: Vec<Warning>,
 }
 
+impl Prepared {
+    /// Makes these parts unchanging.
+    pub(super) fn common(
+        mut self,
+        settings: Settings,
+        (backend, spawner): (Backend, Option<Arc<dyn Spawner>>),
+    ) -> Common {
+        Common {
+            backend,
+            spawner,
+            settings,
+            options: self.options,
+            warnings: self.warnings,
+            config: Arc::new(self.config),
+            metadata: self.metadata,
+            counters: Counters::new(self.rng.next_u64()),
+        }
+    }
+
+    /// Takes the settings of selections in a topology with background monitors.
+    pub(super) fn settings(&mut self) -> Settings {
+        let mut settings = Settings::new(&self.options);
+        settings.zone_affinity = self.zone_affinity.take();
+        settings.selector = self.selector.take();
+        settings
+    }
+}
+
 impl Shared {
+    /// Opens a topology that watches its deployment.
+    pub(super) fn open(self: &Arc<Self>) {
+        self.handle(Input::Open);
+        self.publish_warnings();
+        self.poll_srv();
+    }
+
     /// Publishes the configuration warnings of a topology that has just opened.
     pub(crate) fn publish_warnings(&self) {
         let now = self.now();
-        for warning in &self.warnings {
+        for warning in &self.common.warnings {
             self.events.push_with(now, EventName::ConfigWarning, || {
                 EventKind::ConfigWarning(Arc::new(warning.clone()))
             });
@@ -276,7 +330,7 @@ impl Shared {
 }
 
 /// Starts the task that delivers events.
-fn dispatch(shared: &Arc<Shared>, sink: Arc<dyn EventSink>) {
+pub(super) fn dispatch(shared: &Arc<Shared>, sink: Arc<dyn EventSink>) {
     let Background::Tasks(tasks) = &shared.background else {
         return;
     };
@@ -287,7 +341,7 @@ fn dispatch(shared: &Arc<Shared>, sink: Arc<dyn EventSink>) {
         let _guard = guard;
         dispatcher.await;
     };
-    tasks.spawner.spawn(Task::new("sdam-events", task));
+    shared.spawn(Task::new("sdam-events", task));
 }
 
 /// A guard that marks the dispatcher as ended when its task ends or is dropped.

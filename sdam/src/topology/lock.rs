@@ -1,9 +1,10 @@
 //! The topology lock: a mutex that detects reentrant calls by connection pools.
 
+#[cfg(debug_assertions)]
+use std::thread;
 use std::{
     ops::{Deref, DerefMut},
     sync::PoisonError,
-    thread::{self, ThreadId},
 };
 
 use crate::sync::{Mutex, MutexGuard};
@@ -15,33 +16,54 @@ use crate::sync::{Mutex, MutexGuard};
 #[derive(Debug, Default)]
 pub(super) struct Lock<T> {
     value: Mutex<T>,
-    /// The thread that holds the lock; empty in release builds.
-    holder: Mutex<Option<ThreadId>>,
+    holder: Holder,
 }
 
 /// The guard of a held [`Lock`].
 #[derive(Debug)]
 pub(super) struct LockGuard<'l, T> {
     value: MutexGuard<'l, T>,
-    holder: &'l Mutex<Option<ThreadId>>,
+    holder: &'l Holder,
+}
+
+/// The thread that holds the lock, recorded in debug builds only.
+#[derive(Debug, Default)]
+struct Holder {
+    #[cfg(debug_assertions)]
+    thread: Mutex<Option<thread::ThreadId>>,
+}
+
+impl Holder {
+    fn is_this_thread(&self) -> bool {
+        #[cfg(debug_assertions)]
+        return *lock(&self.thread) == Some(thread::current().id());
+        #[cfg(not(debug_assertions))]
+        false
+    }
+
+    fn set(&self, is_held: bool) {
+        #[cfg(debug_assertions)]
+        {
+            *lock(&self.thread) = is_held.then(|| thread::current().id());
+        }
+        #[cfg(not(debug_assertions))]
+        let _ = is_held;
+    }
 }
 
 impl<T> Lock<T> {
     pub(super) fn new(value: T) -> Self {
-        Self { value: Mutex::new(value), holder: Mutex::default() }
+        Self { value: Mutex::new(value), holder: Holder::default() }
     }
 
     pub(super) fn lock(&self) -> LockGuard<'_, T> {
-        let own = cfg!(debug_assertions).then(|| thread::current().id());
         assert!(
-            own.is_none() || *lock(&self.holder) != own,
+            !self.holder.is_this_thread(),
             "a connection pool called back into the topology from `create`, `ready`, `clear` or \
              `close`, which run while the topology is locked; make the call from a task of the pool instead",
         );
         let value = lock(&self.value);
-        if own.is_some() {
-            *lock(&self.holder) = own;
-        }
+        self.holder.set(true);
         LockGuard { value, holder: &self.holder }
     }
 }
@@ -66,9 +88,7 @@ impl<T> DerefMut for LockGuard<'_, T> {
 
 impl<T> Drop for LockGuard<'_, T> {
     fn drop(&mut self) {
-        if cfg!(debug_assertions) {
-            *lock(self.holder) = None;
-        }
+        self.holder.set(false);
     }
 }
 

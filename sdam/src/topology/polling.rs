@@ -19,8 +19,13 @@ impl Shared {
         let Some(Output::LookUp { name, deadline }) = output else {
             return None;
         };
-        let timeout = self.options.connect_timeout;
-        let lookup = Lookup::new(&self.backend, self.backend.resolver.as_ref()?, timeout, deadline);
+        let timeout = self.common.options.connect_timeout;
+        let lookup = Lookup::new(
+            &self.common.backend,
+            self.common.backend.resolver.as_ref()?,
+            timeout,
+            deadline,
+        );
         Some(Input::LookedUp(lookup.srv(&name).await))
     }
 }
@@ -51,7 +56,7 @@ impl SrvTask {
 
     async fn poll(&self) {
         while let Some(next) = self.0.deadline(Timer::Srv) {
-            self.0.backend.clock.sleep_until(next).await;
+            self.0.common.backend.clock.sleep_until(next).await;
             let (timer, wanted) = (Timer::Srv, false);
             let output = self.0.ask(Input::Due { timer, wanted });
             if let Some(input) = self.0.look_up(output).await {

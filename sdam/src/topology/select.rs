@@ -7,7 +7,7 @@ use sdam_core::{event::EventName, time::Instant};
 use sdam_events::sink::Interest;
 use sdam_select::criteria::Criteria;
 
-use super::shared::Shared;
+use super::{shared::Shared, sharing::Sharing};
 use crate::{
     engine::snapshot::Snapshot,
     select::{
@@ -25,7 +25,7 @@ impl Shared {
         criteria: &Criteria,
     ) -> Result<Option<Selected>, SelectionError> {
         let snapshot = self.published.load();
-        select_from(&snapshot, &self.settings, criteria, self.random())
+        select_from(&snapshot, &self.common.settings, criteria, self.common.random())
     }
 
     /// Selects a server, waiting for up to `limit` if necessary (Server Selection: "Multi-threaded
@@ -64,16 +64,20 @@ impl Shared {
             self.request_checks();
             return Err(self.timed_out(criteria, limit, events.started));
         }
-        let max_waiters = self.options.max_waiters;
+        let max_waiters = self.common.options.max_waiters;
         let Some((_guard, first)) = self.waiters.enter(max_waiters) else {
             return Err(SelectionError::TooManyWaiters { limit: max_waiters });
         };
         let deadline = events.started + limit.timeout;
+        let base = match &self.sharing {
+            Sharing::Handle(base) => base.waiters.enter(usize::MAX),
+            Sharing::Alone | Sharing::Watched(_) => None,
+        };
         events.waiting(Some(deadline.since(self.now())));
-        if first {
+        if base.as_ref().map_or(first, |(_, first)| *first) {
             self.announce_waiters();
         }
-        let mut expiry = self.backend.clock.sleep_until(deadline);
+        let mut expiry = self.common.backend.clock.sleep_until(deadline);
         loop {
             // Listens before it reads the snapshot, so that no change in between is missed.
             let changed = self.published.changed.listen();
@@ -93,7 +97,8 @@ impl Shared {
 
     fn timed_out(&self, criteria: &Criteria, limit: Limit, started: Instant) -> SelectionError {
         let snapshot = self.published.load_full();
-        let mut timeout = limit.timed_out(&snapshot, &self.settings, criteria, started, self.now());
+        let mut timeout =
+            limit.timed_out(&snapshot, &self.common.settings, criteria, started, self.now());
         if let Some(history) = &self.history {
             timeout.history = history.transitions();
         }
@@ -107,7 +112,7 @@ impl Shared {
         deadline: Option<Instant>,
     ) -> Option<T> {
         let mut expiry = match deadline {
-            Some(deadline) => self.backend.clock.sleep_until(deadline),
+            Some(deadline) => self.common.backend.clock.sleep_until(deadline),
             None => futures::future::pending().boxed(),
         };
         loop {

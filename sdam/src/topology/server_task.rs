@@ -82,9 +82,9 @@ impl ServerTask {
         timer: &mut DeadlineTimer,
         deadline: Option<Instant>,
     ) -> Next {
-        let clock = &*self.shared.backend.clock;
+        let clock = &*self.shared.common.backend.clock;
         poll_fn(|cx| {
-            if let Poll::Ready(news) = self.server.orders.poll(cx) {
+            if let Poll::Ready(news) = self.server.watched.orders.poll(cx) {
                 return Poll::Ready(Next::News(news));
             }
             if let Poll::Ready((conn, answer)) = links.poll(|| clock.now(), cx) {
@@ -114,7 +114,7 @@ impl ServerTask {
                 shared.connect(&self.server, connection, deadline);
             }),
             Order::Send { conn, request, deadline } => links.on(conn, |connection| {
-                connection.send(shared.metadata.renew(request), deadline);
+                connection.send(shared.common.metadata.renew(request), deadline);
             }),
             Order::Read { conn, deadline } => {
                 links.on(conn, |connection| connection.read_next(deadline));
@@ -131,7 +131,7 @@ impl Drop for ServerTask {
     fn drop(&mut self) {
         if !self.is_finished {
             // Must come first, so that readers woken below see that the task is gone.
-            self.server.abandon();
+            self.server.watched.abandon();
             self.shared.deserted(self.server.id());
             self.shared.wake_readers();
         }

@@ -2,11 +2,7 @@
 //! published snapshot.
 
 use std::{
-    future::Future,
-    sync::{
-        Arc, PoisonError, Weak,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, OnceLock, PoisonError, Weak},
     time::Duration,
 };
 
@@ -15,38 +11,35 @@ use sdam_core::{
     error::{Error, ErrorOutcome},
     hello::{HelloReply, HelloRequest},
     ids::{Generation, ObjectId, ServerId},
-    monitor::MonitorConfig,
-    options::{Options, Warning},
+    options::ConfigError,
     report::ErrorReport,
-    rng::mix,
     time::Instant,
+    view::Verdict,
 };
 use sdam_events::{history::History, queue::EventQueue, sink::Interest};
 use sdam_select::{criteria::Criteria, explain::Explanation, settings::Settings};
 use sdam_transport::pool::{PoolHost, ServiceConnection};
 use sdam_transport::{
+    handshake::DriverInfo,
     runtime::Backend,
     spawn::{Spawner, Task},
 };
 
 use super::{
-    builder::Prepared, lock::Lock, metadata::MetadataHandshake, polling::SrvTask,
-    server_task::ServerTask, tasks::Tasks,
+    builder::Prepared, lock::Lock, polling::SrvTask, server_task::ServerTask, sharing::Sharing,
+    tasks::Tasks,
 };
 use crate::{
+    common::Common,
     engine::{
-        AfterUnlock, Engine,
-        panic::DeferredPanic,
-        server::{Server, lane_of_thread},
-        snapshot::Published,
+        AfterUnlock, Engine, Machine, follower::Batch, panic::DeferredPanic, pools::CreatePool,
+        server::Server, snapshot::Published,
     },
+    metadata::MetadataHandshake,
     monitor::connection::MonitorConnection,
-    select::{Limit, events::SelectionContext, explain_from, waiters::Waiters},
+    select::{events::SelectionContext, explain_from, waiters::Waiters},
     sync::{Mutex, MutexGuard},
 };
-
-/// The number of counters from which random numbers are derived.
-const LANES: usize = 4;
 
 /// The state of a topology of either kind.
 #[derive(Debug)]
@@ -55,18 +48,14 @@ pub(crate) struct Shared {
     pub(crate) published: Published,
     pub(crate) waiters: Waiters,
     pub(crate) events: Arc<EventQueue>,
-    pub(crate) backend: Backend,
     pub(crate) background: Background,
-    pub(crate) settings: Settings,
-    /// The default selection timeout.
-    pub(crate) limit: Limit,
     /// The recent transitions, for selection errors, if enabled.
     pub(crate) history: Option<Arc<History>>,
-    pub(crate) options: Options,
-    pub(crate) warnings: Vec<Warning>,
-    pub(crate) config: Arc<MonitorConfig>,
-    pub(crate) metadata: MetadataHandshake,
-    random: [Random; LANES],
+    pub(crate) common: Arc<Common>,
+    pub(crate) id: ObjectId,
+    pub(crate) sharing: Sharing,
+    /// The metadata of a handle that has changed it, although it shares `common`.
+    metadata: OnceLock<Box<MetadataHandshake>>,
 }
 
 /// The kind of topology: it decides who runs the checks, and where pools' panics are re-raised.
@@ -81,9 +70,8 @@ pub(crate) enum Background {
 }
 
 /// The tasks of a topology.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct TaskSet {
-    pub(crate) spawner: Arc<dyn Spawner>,
     pub(crate) monitors: Tasks,
     pub(crate) pools: Tasks,
     pub(crate) dispatchers: Tasks,
@@ -98,81 +86,75 @@ impl Background {
     }
 }
 
-/// A counter from which random numbers are derived, aligned to its own cache lines.
-#[derive(Debug)]
-#[repr(align(128))]
-struct Random(AtomicU64);
-
 impl Shared {
+    /// Creates the state of a topology that watches a deployment; for other handles, too, if
+    /// `is_shared`.
     pub(crate) fn new(
-        prepared: Prepared,
+        mut prepared: Prepared,
         settings: Settings,
-        backend: Backend,
+        runtime: (Backend, Option<Arc<dyn Spawner>>),
         background: Background,
+        is_shared: bool,
     ) -> Arc<Self> {
-        let Prepared {
-            options, config, metadata, mut rng, pools, events, history, warnings, ..
-        } = prepared;
-        // All counters start with the same seed, so a thread draws the same numbers from any lane.
-        let seed = rng.next_u64();
-        let config = Arc::new(config);
-        let mut deployment = Deployment::new(&options, Arc::clone(&config), rng.fork());
-        if events.wants_any(Interest::INPUTS) {
+        let own =
+            (Arc::clone(&prepared.pools), Arc::clone(&prepared.events), prepared.history.clone());
+        let rng = prepared.rng.fork();
+        let common = prepared.common(settings, runtime);
+        let mut deployment = Deployment::new(&common.options, Arc::clone(&common.config), rng);
+        if own.1.wants_any(Interest::INPUTS) {
             deployment = deployment.with_recorded_inputs();
         }
         if let Background::Caller(_) = background {
-            deployment = deployment.with_scans(&options);
+            deployment = deployment.with_scans(&common.options);
         }
         // Without a resolver, the topology does not poll the SRV record, but a driver may.
-        if backend.resolver.is_some() {
-            deployment = deployment.with_srv_polling(&options);
+        if common.backend.resolver.is_some() {
+            deployment = deployment.with_srv_polling(&common.options);
         }
+        let sharing = if is_shared { Sharing::Watched(Box::default()) } else { Sharing::Alone };
+        let machine = Machine::Deployment(Box::new(deployment));
+        let id = own.1.topology();
+        Self::assemble(machine, own, background, (Arc::new(common), id, sharing))
+    }
+
+    pub(super) fn assemble(
+        machine: Machine,
+        (pools, events, history): (Arc<dyn CreatePool>, Arc<EventQueue>, Option<Arc<History>>),
+        background: Background,
+        (common, id, sharing): (Arc<Common>, ObjectId, Sharing),
+    ) -> Arc<Self> {
         Arc::new_cyclic(|host: &Weak<Self>| {
             let host = Weak::clone(host) as Weak<dyn PoolHost>;
-            let spawner = background.tasks().map(|tasks| Arc::clone(&tasks.spawner));
-            let runtime = (backend.clone(), spawner);
-            let engine = Engine::new(deployment, pools, host, Arc::clone(&events), runtime);
+            let mut engine =
+                Engine::new(machine, pools, host, Arc::clone(&events), Arc::clone(&common));
+            if let Sharing::Watched(_) = sharing {
+                engine.feed_followers();
+            }
             Self {
                 published: Published::new(engine.snapshot()),
                 engine: Lock::new(engine),
                 waiters: Waiters::default(),
                 events,
-                backend,
                 background,
-                settings,
-                limit: Limit::configured(&options),
                 history,
-                options,
-                warnings,
-                config,
-                metadata,
-                random: std::array::from_fn(|_| Random(AtomicU64::new(seed))),
+                common,
+                id,
+                sharing,
+                metadata: OnceLock::new(),
             }
         })
     }
 
     pub(crate) fn now(&self) -> Instant {
-        self.backend.clock.now()
-    }
-
-    /// Returns 64 random bits and the lane of the calling thread.
-    pub(crate) fn random(&self) -> (u64, usize) {
-        let lane = lane_of_thread() % LANES;
-        let [first, ..] = &self.random;
-        let counter = &self.random.get(lane).unwrap_or(first).0;
-        // This is deliberately not one atomic step, which would take longer. Two threads of one
-        // lane may draw the same number, which is harmless.
-        let state = counter.load(Ordering::Relaxed);
-        counter.store(state.wrapping_add(0x9E37_79B9_7F4A_7C15), Ordering::Relaxed);
-        (mix(state), lane)
+        self.common.backend.clock.now()
     }
 
     pub(crate) fn selection_context(&self) -> SelectionContext<'_> {
         SelectionContext {
             published: &self.published,
             events: &self.events,
-            clock: &*self.backend.clock,
-            settings: &self.settings,
+            clock: &*self.common.backend.clock,
+            settings: &self.common.settings,
         }
     }
 
@@ -180,12 +162,21 @@ impl Shared {
     pub(crate) fn explain(&self, criteria: &Criteria) -> Explanation {
         // No snapshot guard is held while the application's selectors run.
         let snapshot = self.published.load_full();
-        explain_from(&snapshot, &self.settings, criteria, self.now())
+        explain_from(&snapshot, &self.common.settings, criteria, self.now())
     }
 
-    /// Passes an input to the engine. All outputs have run on return, even if a pool panics.
+    /// Returns the topology that watches the deployment: this one, unless it is a handle.
+    pub(crate) fn watching(self: &Arc<Self>) -> &Arc<Self> {
+        match &self.sharing {
+            Sharing::Handle(base) => base,
+            Sharing::Alone | Sharing::Watched(_) => self,
+        }
+    }
+
+    /// Passes an input to the deployment. All outputs have run on return, even if a pool panics.
     pub(crate) fn handle(self: &Arc<Self>, input: Input) {
-        self.change(|engine, now| ((), engine.handle(now, input, &self.published)));
+        let base = self.watching();
+        base.change(|engine, now| ((), engine.handle(now, input, &base.published)));
     }
 
     /// Passes an input to the engine, and returns the output that the caller has to carry out.
@@ -206,33 +197,53 @@ impl Shared {
         self.handle(Input::Played { server, outcome: outcome.map(HelloReply::parse), rtt });
     }
 
-    /// Reads the state of the deployment. Locks the engine.
-    pub(crate) fn read<T>(&self, read: impl FnOnce(&Deployment) -> T) -> T {
-        read(self.engine.lock().deployment())
+    /// Reads the state of the deployment; returns `None` for a handle on a shared one. Locks the
+    /// engine.
+    pub(crate) fn read<T>(&self, read: impl FnOnce(&Deployment) -> T) -> Option<T> {
+        self.engine.lock().deployment().map(read)
     }
 
     /// Starts the task that polls the SRV record, if the topology polls one.
     pub(crate) fn poll_srv(self: &Arc<Self>) {
         if let Some(task) = SrvTask::new(self) {
-            self.spawn("sdam-srv", task.run());
+            self.spawn(Task::new("sdam-srv", task.run()));
         }
     }
 
-    /// Closes the topology; tasks end soon after.
+    /// Closes the topology; tasks end soon after. The last handle on a deployment closes that, too.
     pub(crate) fn shut_down(self: &Arc<Self>) {
         let mut panic = DeferredPanic::default();
-        panic.catch(|| self.handle(Input::Close));
+        panic.catch(|| {
+            self.change(|engine, now| ((), engine.close_all(now, &self.published)));
+        });
         if self.background.tasks().is_some_and(|tasks| tasks.monitors.close()) {
             self.events.monitors_ended();
         }
+        if let Sharing::Handle(base) = &self.sharing
+            && let Sharing::Watched(followers) = &base.sharing
+            && followers.leave(self)
+        {
+            panic.catch(|| base.shut_down());
+        }
         panic.resume();
+    }
+
+    /// Waits until the monitors have ended, if this was the last handle on a deployment.
+    pub(super) async fn monitors_finished(&self) {
+        if let Sharing::Handle(base) = &self.sharing
+            && let Sharing::Watched(followers) = &base.sharing
+            && followers.is_closed()
+            && let Background::Tasks(tasks) = &base.background
+        {
+            tasks.monitors.finished().await;
+        }
     }
 
     /// Requests a check of every server.
     pub(crate) fn request_checks(&self) {
         for server in self.published.load().servers.iter() {
-            server.orders.check();
-            server.orders.wake();
+            server.watched.orders.check();
+            server.watched.orders.wake();
         }
     }
 
@@ -240,8 +251,8 @@ impl Shared {
     /// advanced it.
     pub(crate) fn announce_waiters(&self) {
         for server in self.published.load().servers.iter() {
-            server.orders.look();
-            server.orders.wake();
+            server.watched.orders.look();
+            server.watched.orders.wake();
         }
     }
 
@@ -284,41 +295,97 @@ impl Shared {
             }
             Background::Caller(_) => Vec::new(),
         };
-        let pools: Vec<_> = after.tasks.into_iter().map(|task| self.pool_task(task)).collect();
+        let pools = self.count(after.tasks);
         drop(engine);
         if !after.replaced.is_empty() {
             self.wake_readers();
         }
         for server in after.woken {
             if own != Some(server.id()) {
-                server.orders.wake();
+                server.watched.orders.wake();
             }
         }
         for server in servers {
-            self.spawn("sdam-monitor", server.run());
+            self.spawn(Task::new("sdam-monitor", server.run()));
         }
-        for (name, task) in pools {
-            self.spawn(name, task);
+        self.spawn_all(pools);
+        if let Sharing::Watched(followers) = &self.sharing {
+            followers.deliver(self);
         }
         (answer, after.panic)
     }
 
-    /// Counts a pool's task until it ends or is dropped.
-    fn pool_task(self: &Arc<Self>, task: Task) -> (&'static str, impl Future<Output = ()> + use<>) {
+    /// Counts the tasks of new pools, each until it ends or is dropped.
+    fn count(self: &Arc<Self>, tasks: Vec<Task>) -> Vec<Task> {
+        tasks.into_iter().map(|task| self.pool_task(task)).collect()
+    }
+
+    fn pool_task(self: &Arc<Self>, task: Task) -> Task {
         if let Background::Tasks(tasks) = &self.background {
             tasks.pools.begin();
         }
         let counted = PoolTask(Arc::clone(self));
-        let name = task.name();
-        (name, async move {
+        Task::new(task.name(), async move {
             task.await;
             drop(counted);
         })
     }
 
-    fn spawn(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
-        if let Background::Tasks(tasks) = &self.background {
-            tasks.spawner.spawn(Task::new(name, task));
+    pub(super) fn spawn_all(&self, tasks: Vec<Task>) {
+        for task in tasks {
+            self.spawn(task);
+        }
+    }
+
+    pub(super) fn spawn(&self, task: Task) {
+        if let Some(spawner) = &self.common.spawner {
+            spawner.spawn(task);
+        }
+    }
+}
+
+/// Methods of handles on a shared deployment.
+impl Shared {
+    /// Takes the batches that handles have to follow.
+    pub(super) fn take_batches(&self) -> Vec<Batch> {
+        self.engine.lock().take_batches()
+    }
+
+    /// Opens the view of a new handle. Returns the tasks of its pools, and the batches that older
+    /// handles have not followed yet, because the view contains them.
+    pub(super) fn open_view(self: &Arc<Self>, base: &Self) -> (Vec<Task>, Vec<Batch>) {
+        let (opening, batches) = {
+            let mut engine = base.engine.lock();
+            let servers = Arc::clone(&base.published.load().servers);
+            (engine.opening(&self.common.options, servers), engine.take_batches())
+        };
+        let mut engine = self.engine.lock();
+        let after = engine.open_view(self.now(), opening, &self.published);
+        (self.count(after.tasks), batches)
+    }
+
+    /// Follows one call of the deployment. Returns the tasks of new pools; the caller spawns them,
+    /// and wakes the readers.
+    pub(super) fn follow(self: &Arc<Self>, batch: &Batch) -> Vec<Task> {
+        let mut engine = self.engine.lock();
+        let after = engine.follow(batch, &self.published);
+        self.count(after.tasks)
+    }
+
+    /// Returns the generation of the deployment's pools that corresponds to `own`.
+    fn to_base(&self, server: ServerId, own: Generation) -> Generation {
+        let engine = self.engine.lock();
+        engine.view().and_then(|view| view.to_base(server, own)).unwrap_or_default()
+    }
+
+    /// Appends a library to the metadata of this handle's connections.
+    pub(super) fn append_metadata(&self, library: DriverInfo) -> Result<bool, ConfigError> {
+        match self.sharing {
+            Sharing::Handle(_) => self
+                .metadata
+                .get_or_init(|| Box::new(self.common.metadata.copied()))
+                .append(library),
+            Sharing::Alone | Sharing::Watched(_) => self.common.metadata.append(library),
         }
     }
 }
@@ -357,7 +424,7 @@ impl Shared {
 
     /// Returns when the timer is due.
     pub(crate) fn deadline(&self, timer: Timer) -> Option<Instant> {
-        self.read(|deployment| deployment.deadline_of(timer, self.waiters.any()))
+        self.read(|deployment| deployment.deadline_of(timer, self.waiters.any())).flatten()
     }
 
     /// Ends the checks of a server whose task was dropped.
@@ -373,7 +440,8 @@ impl Shared {
             let after = engine.handle(now, input(), &self.published);
             let timer = Timer::Server(server);
             let wanted = self.waiters.any();
-            (engine.deployment().deadline_of(timer, wanted), after)
+            let deadline = engine.deployment().and_then(|own| own.deadline_of(timer, wanted));
+            (deadline, after)
         });
         deadline
     }
@@ -385,8 +453,8 @@ impl Shared {
         connection: &mut MonitorConnection,
         deadline: Option<Instant>,
     ) {
-        let limit = self.options.max_hello_size;
-        connection.connect(&self.backend, limit, &server.core.address, deadline);
+        let limit = self.common.options.max_hello_size;
+        connection.connect(&self.common.backend, limit, &server.core.address, deadline);
     }
 
     /// Counts a task that is about to be spawned.
@@ -406,13 +474,27 @@ impl Shared {
 
     /// Wakes the readers of the snapshot.
     pub(super) fn wake_readers(&self) {
-        self.published.changed.notify(usize::MAX);
+        self.published.announce();
     }
 }
 
 impl PoolHost for Shared {
     fn handle_error(self: Arc<Self>, server: ServerId, error: &ErrorReport) -> ErrorOutcome {
-        self.change(|engine, now| engine.handle_error(now, server, error, &self.published))
+        let Sharing::Handle(base) = &self.sharing else {
+            return self
+                .change(|engine, now| engine.handle_error(now, server, error, &self.published));
+        };
+        let current = (error, base.generation(server, None));
+        let verdict =
+            self.change(|engine, now| engine.judge(now, server, current, &self.published));
+        match verdict {
+            Verdict::Own(outcome) => outcome,
+            Verdict::Shared(generation) => {
+                let mut error = error.clone();
+                error.generation = generation;
+                Arc::clone(base).handle_error(server, &error)
+            }
+        }
     }
 
     fn handle_handshake(
@@ -421,14 +503,19 @@ impl PoolHost for Shared {
         generation: Generation,
         reply: &[u8],
     ) -> Result<Option<ServiceConnection>, Error> {
+        if let Sharing::Handle(base) = &self.sharing {
+            let generation = self.to_base(server, generation);
+            return Arc::clone(base).handle_handshake(server, generation, reply);
+        }
         let reply = HelloReply::parse(reply);
         let hello = reply.hello.as_ref().map_err(Error::clone)?;
-        let balanced = self.options.load_balanced;
+        let balanced = self.common.options.load_balanced;
         let service = balanced.then(|| hello.load_balanced_service()).transpose()?;
         let current = self.change(|engine, now| {
             let input = Input::Handshake { server, generation, reply };
             let after = engine.handle(now, input, &self.published);
-            (engine.deployment().generation(server, service), after)
+            let current = engine.deployment().and_then(|own| own.generation(server, service));
+            (current, after)
         });
         Ok(service
             .zip(current)
@@ -452,14 +539,25 @@ impl PoolHost for Shared {
     }
 
     fn generation(&self, server: ServerId, service: Option<ObjectId>) -> Option<Generation> {
-        self.read(|deployment| deployment.generation(server, service))
+        match &self.sharing {
+            Sharing::Handle(base) => {
+                let generation = base.generation(server, service)?;
+                let engine = self.engine.lock();
+                engine.view().map(|view| view.generation(server, generation))
+            }
+            Sharing::Alone | Sharing::Watched(_) => {
+                self.read(|deployment| deployment.generation(server, service)).flatten()
+            }
+        }
     }
 
     fn hello(&self) -> HelloRequest {
+        let config = &self.common.config;
+        let metadata = self.metadata.get().map_or(&self.common.metadata, |own| own);
         HelloRequest::handshake(
-            self.metadata.handshake(),
-            self.config.server_api.clone(),
-            self.config.handshake_opcode,
+            metadata.handshake(),
+            config.server_api.clone(),
+            config.handshake_opcode,
         )
     }
 }

@@ -11,6 +11,7 @@ mod monitoring;
 mod own_pool;
 mod recordings;
 mod selection;
+mod shared;
 mod single_threaded;
 mod srv;
 

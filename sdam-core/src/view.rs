@@ -1,0 +1,411 @@
+//! The view that one of several handles has of a deployment they share.
+
+#[cfg(test)]
+mod tests;
+
+use alloc::{boxed::Box, sync::Arc};
+
+use smallvec::SmallVec;
+
+use crate::{
+    deployment::{Deployment, Output, Outputs},
+    error::{ErrorKind, ErrorOutcome, Stage},
+    event::EventKind,
+    ids::{Generation, ServerId},
+    machine::{Effect, closing},
+    options::Options,
+    pool::PoolClear,
+    report::ErrorReport,
+    server::ServerDescription,
+    time::Instant,
+    topology::{TopologyDescription, TopologyType},
+};
+
+/// The view that one handle has of a [`Deployment`] watched for several handles.
+///
+/// It follows the deployment's outputs, and returns those for the handle's own pools, readers and
+/// sinks. It differs from the deployment only where the handle itself is to blame: if a server
+/// refuses the handle's hello or its user, then the server becomes Unknown in this view and its
+/// pool is cleared, until the server next answers anyone's hello. All other errors are
+/// [passed on](Verdict::Shared) to the deployment, and so concern every view.
+///
+/// Because of its own clears, each view has its own generations.
+///
+/// # Contract
+///
+/// - The caller passes the outputs of all calls of the deployment since [`open`](Self::open), in
+///   order.
+/// - The caller performs all outputs of a call in order, before those of the next call.
+#[derive(Debug, Default)]
+pub struct View {
+    /// The deployment's description, as far as it was followed.
+    base: Arc<TopologyDescription>,
+    /// The deployment's description without the servers lost.
+    description: Arc<TopologyDescription>,
+    /// The servers whose pools this view has cleared itself.
+    own: Box<[Own]>,
+    /// The servers of which the view has seen no heartbeat begin: one may have begun earlier.
+    unseen: Box<[ServerId]>,
+    is_closed: bool,
+}
+
+/// The state of a server whose pool this view has cleared itself.
+#[derive(Debug)]
+struct Own {
+    server: ServerId,
+    /// The number of clears beyond those of the deployment.
+    clears: u64,
+    /// The time of the last own clear, if the pool has not become ready since.
+    paused: Option<Instant>,
+    /// The description of the server, if the view has lost it and the deployment has not.
+    lost: Option<Arc<ServerDescription>>,
+}
+
+/// The decision about an error that an operation or a pool of a handle has reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The error concerns only this view.
+    Own(ErrorOutcome),
+    /// The error concerns all views: pass the report to [`Deployment::handle_error`], with this
+    /// generation.
+    Shared(Generation),
+}
+
+impl View {
+    /// Opens a view of a deployment with these options, in its current state. The outputs tell the
+    /// handle's sinks the same story as if each server had just answered for the first time.
+    pub fn open(deployment: &Deployment, options: &Options) -> (Self, Outputs) {
+        let base = Arc::clone(deployment.description());
+        if !deployment.is_open() {
+            let is_closed = deployment.is_closed();
+            return (Self { is_closed, ..Self::default() }, Outputs::default());
+        }
+        let mut initial = TopologyDescription {
+            topology_type: options.topology_type(),
+            set_name: options.replica_set.clone(),
+            ..TopologyDescription::default()
+        };
+        let mut out = Outputs::default();
+        out.emit(EventKind::TopologyOpening);
+        for server in base.servers() {
+            let (server, address) = (server.id, server.address.clone());
+            initial.servers.push(Arc::new(ServerDescription::unknown(server, address.clone())));
+            out.push(Output::OpenServer { server, address, monitored: false });
+        }
+        for server in base.servers().iter().map(|server| server.id) {
+            if deployment.is_pool_ready(server) {
+                out.push(Output::PoolReady { server });
+            }
+        }
+        out.push(Output::Publish(Arc::clone(&base)));
+        let initial = Arc::new(initial);
+        let new = Arc::clone(&initial);
+        out.emit(EventKind::TopologyDescriptionChanged { previous: Arc::default(), new });
+        for server in base.servers() {
+            let address = server.address.clone();
+            out.emit(EventKind::ServerOpening { server: server.id, address });
+        }
+        for (previous, new) in initial.servers().iter().zip(base.servers()) {
+            emit_server_change(previous, new, &mut out);
+        }
+        emit_topology_change(&initial, &base, &mut out);
+        let description = Arc::clone(&base);
+        let unseen = base.servers().iter().map(|server| server.id).collect();
+        (Self { base, description, unseen, ..Self::default() }, out)
+    }
+
+    /// Follows the outputs of one call of the deployment.
+    pub fn follow(&mut self, outputs: &Outputs) -> Outputs {
+        let mut out = Outputs::default();
+        if self.is_closed {
+            return out;
+        }
+        // While a server is lost, its events and those of the topology are the view's own.
+        let lost: SmallVec<[ServerId; 2]> = self.lost().map(|own| own.server).collect();
+        let before = (!lost.is_empty()).then(|| Arc::clone(&self.description));
+        let mut unannounced = before.as_ref();
+        for output in outputs {
+            match output {
+                Output::OpenServer { server, address, .. } => {
+                    let (server, address) = (*server, address.clone());
+                    out.push(Output::OpenServer { server, address, monitored: false });
+                }
+                Output::CloseServer { server } => {
+                    self.forget(*server);
+                    out.push(Output::CloseServer { server: *server });
+                }
+                Output::PoolReady { server } => {
+                    self.with(*server, Own::recover);
+                    out.push(Output::PoolReady { server: *server });
+                }
+                Output::PoolClear { server, clear } => {
+                    let mut clear = clear.clone();
+                    clear.generation = self.generation(*server, clear.generation);
+                    clear.was_paused |= self.own(*server).is_some_and(|own| own.paused.is_some());
+                    out.push(Output::PoolClear { server: *server, clear });
+                }
+                Output::Publish(base) => {
+                    self.base = Arc::clone(base);
+                    self.recover(&mut out);
+                    self.install(&mut out);
+                    for server in &lost {
+                        self.emit_change_of(*server, before.as_deref(), &mut out);
+                    }
+                }
+                Output::Emit(EventKind::ServerDescriptionChanged { new, .. })
+                    if lost.contains(&new.id) => {}
+                Output::Emit(EventKind::TopologyDescriptionChanged { .. })
+                    if unannounced.is_some() =>
+                {
+                    if let Some(before) = unannounced.take() {
+                        emit_topology_change(before, &self.description, &mut out);
+                    }
+                }
+                Output::Emit(event) if self.began_earlier(event) => {}
+                Output::Emit(event) => {
+                    self.is_closed |= matches!(event, EventKind::TopologyClosed);
+                    out.emit(event.clone());
+                }
+                Output::Connect { .. }
+                | Output::Send { .. }
+                | Output::Read { .. }
+                | Output::Disconnect { .. }
+                | Output::Wake { .. }
+                | Output::LookUp { .. }
+                | Output::Choose
+                | Output::Probe { .. }
+                | Output::Finish(_) => {}
+            }
+        }
+        if let Some(before) = unannounced {
+            emit_topology_change(before, &self.description, &mut out);
+        }
+        out
+    }
+
+    /// Decides about an error of an operation or a pool of this handle on `server`. `generation` is
+    /// the deployment's generation of the server's pool, `None` if the server has left.
+    pub fn handle_error(
+        &mut self,
+        now: Instant,
+        server: ServerId,
+        report: &ErrorReport,
+        generation: Option<Generation>,
+    ) -> (Verdict, Outputs) {
+        let ignored = |outcome| (Verdict::Own(outcome), Outputs::default());
+        let current = self.description.server_by_id(server).filter(|_| !self.is_closed);
+        let (Some(current), Some(generation)) = (current.map(Arc::clone), generation) else {
+            return ignored(ErrorOutcome::UnknownServer);
+        };
+        let Some(theirs) = self.to_base(server, report.generation) else {
+            return ignored(ErrorOutcome::Stale);
+        };
+        if !concerns_handle(report) {
+            return (Verdict::Shared(theirs), Outputs::default());
+        }
+        if theirs < generation || current.is_newer_than_error(report.error.topology_version()) {
+            return ignored(ErrorOutcome::Stale);
+        }
+        let cause = report.error.clone().without_context();
+        let address = current.address.clone();
+        let lost = Arc::new(ServerDescription::failed(server, address, cause.clone(), now));
+        let (clears, was_paused) = self.lose(now, lost);
+        let mut clear = PoolClear::new(generation.after(clears), cause);
+        clear.was_paused = was_paused;
+        let before = Arc::clone(&self.description);
+        let mut out = Outputs::default();
+        self.install(&mut out);
+        self.emit_change_of(server, Some(&before), &mut out);
+        emit_topology_change(&before, &self.description, &mut out);
+        out.push(Output::PoolClear { server, clear });
+        (Verdict::Own(ErrorOutcome::Cleared), out)
+    }
+
+    /// Closes the view.
+    pub fn close(&mut self) -> Outputs {
+        let mut out = Outputs::default();
+        if core::mem::replace(&mut self.is_closed, true) {
+            return out;
+        }
+        self.base = Arc::default();
+        let previous = core::mem::take(&mut self.description);
+        for effect in closing(&previous, &self.description) {
+            match effect {
+                Effect::Publish(description) => out.push(Output::Publish(description)),
+                Effect::CloseServer { server } => out.push(Output::CloseServer { server }),
+                Effect::Emit(event) => out.emit(event),
+                _ => {}
+            }
+        }
+        out
+    }
+
+    /// Returns the current description.
+    pub fn description(&self) -> &Arc<TopologyDescription> {
+        &self.description
+    }
+
+    /// Returns whether the view or the deployment was closed.
+    pub fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
+    /// Returns this view's generation that corresponds to `generation` of the deployment.
+    pub fn generation(&self, server: ServerId, generation: Generation) -> Generation {
+        generation.after(self.clears(server))
+    }
+
+    /// Returns the deployment's generation that corresponds to `own`; `None` if the view's own
+    /// clears have made `own` stale for certain.
+    pub fn to_base(&self, server: ServerId, own: Generation) -> Option<Generation> {
+        own.as_u64().checked_sub(self.clears(server)).map(Generation::from_u64)
+    }
+
+    fn clears(&self, server: ServerId) -> u64 {
+        self.own(server).map_or(0, |own| own.clears)
+    }
+
+    fn own(&self, server: ServerId) -> Option<&Own> {
+        self.own.iter().find(|own| own.server == server)
+    }
+
+    fn with(&mut self, server: ServerId, act: impl FnOnce(&mut Own)) {
+        if let Some(own) = self.own.iter_mut().find(|own| own.server == server) {
+            act(own);
+        }
+    }
+
+    fn lost(&self) -> impl Iterator<Item = &Own> {
+        self.own.iter().filter(|own| own.lost.is_some())
+    }
+
+    fn forget(&mut self, server: ServerId) {
+        if self.own(server).is_some() {
+            let all = core::mem::take(&mut self.own).into_vec();
+            self.own = all.into_iter().filter(|own| own.server != server).collect();
+        }
+    }
+
+    /// Counts an own clear of the pool of `lost`, and returns their number, and whether the pool
+    /// was already paused by one.
+    fn lose(&mut self, now: Instant, lost: Arc<ServerDescription>) -> (u64, bool) {
+        let server = lost.id;
+        let was_paused = self.own(server).is_some_and(|own| own.paused.is_some());
+        let clears = self.clears(server) + 1;
+        self.forget(server);
+        let mut all = core::mem::take(&mut self.own).into_vec();
+        all.push(Own { server, clears, paused: Some(now), lost: Some(lost) });
+        self.own = all.into();
+        (clears, was_paused)
+    }
+
+    /// Ends the losses that the deployment's new description has overtaken. Marks the pools ready
+    /// whose servers have answered since.
+    fn recover(&mut self, out: &mut Outputs) {
+        let single = self.base.topology_type() == TopologyType::Single;
+        for own in &mut self.own {
+            let base = self.base.server_by_id(own.server);
+            let Some(known) = base.filter(|base| base.server_type.is_available()) else {
+                own.lost = None;
+                continue;
+            };
+            if own.paused.is_some_and(|paused| known.last_update_time > Some(paused)) {
+                own.lost = None;
+                if single || known.server_type.is_data_bearing() {
+                    own.recover();
+                    out.push(Output::PoolReady { server: own.server });
+                }
+            }
+        }
+    }
+
+    /// Returns whether the event ends a heartbeat that began before the view was opened.
+    fn began_earlier(&mut self, event: &EventKind) -> bool {
+        match event {
+            _ if self.unseen.is_empty() => false,
+            EventKind::ServerHeartbeatStarted(heartbeat) => {
+                let others = |server: &&ServerId| **server != heartbeat.server;
+                self.unseen = self.unseen.iter().filter(others).copied().collect();
+                false
+            }
+            EventKind::ServerHeartbeatSucceeded { heartbeat, .. }
+            | EventKind::ServerHeartbeatFailed { heartbeat, .. } => {
+                self.unseen.contains(&heartbeat.server)
+            }
+            _ => false,
+        }
+    }
+
+    /// Publishes the deployment's description without the servers lost.
+    fn install(&mut self, out: &mut Outputs) {
+        self.description = if self.lost().next().is_none() {
+            Arc::clone(&self.base)
+        } else {
+            let mut next = TopologyDescription::clone(&self.base);
+            for lost in self.own.iter().filter_map(|own| own.lost.as_ref()) {
+                next.put(Arc::clone(lost));
+            }
+            if next.topology_type == TopologyType::ReplicaSetWithPrimary && next.primary().is_none()
+            {
+                next.topology_type = TopologyType::ReplicaSetNoPrimary;
+            }
+            next.refresh_session_timeout();
+            Arc::new(next)
+        };
+        out.push(Output::Publish(Arc::clone(&self.description)));
+    }
+
+    /// Emits the change of one server since `before`, unless it has left.
+    fn emit_change_of(
+        &self,
+        server: ServerId,
+        before: Option<&TopologyDescription>,
+        out: &mut Outputs,
+    ) {
+        let previous = before.and_then(|before| before.server_by_id(server));
+        if let (Some(previous), Some(new)) = (previous, self.description.server_by_id(server)) {
+            emit_server_change(previous, new, out);
+        }
+    }
+}
+
+impl Own {
+    fn recover(&mut self) {
+        self.paused = None;
+        self.lost = None;
+    }
+}
+
+/// Returns whether an error is the fault of the handle: the server is reachable, and refuses the
+/// handle's hello or its user.
+fn concerns_handle(report: &ErrorReport) -> bool {
+    let error = &report.error;
+    let refused = match error.stage() {
+        Stage::Hello => error.kind() == ErrorKind::Command,
+        Stage::Auth => !matches!(error.kind(), ErrorKind::Network | ErrorKind::Timeout),
+        _ => false,
+    };
+    refused && error.state_change().is_none() && !error.is_overload()
+}
+
+fn emit_server_change(
+    previous: &Arc<ServerDescription>,
+    new: &Arc<ServerDescription>,
+    out: &mut Outputs,
+) {
+    if previous != new {
+        let (previous, new) = (Arc::clone(previous), Arc::clone(new));
+        out.emit(EventKind::ServerDescriptionChanged { previous, new });
+    }
+}
+
+fn emit_topology_change(
+    previous: &Arc<TopologyDescription>,
+    new: &Arc<TopologyDescription>,
+    out: &mut Outputs,
+) {
+    if previous != new {
+        let (previous, new) = (Arc::clone(previous), Arc::clone(new));
+        out.emit(EventKind::TopologyDescriptionChanged { previous, new });
+    }
+}

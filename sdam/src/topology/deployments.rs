@@ -1,0 +1,181 @@
+//! Shared monitoring of deployments.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use sdam_core::{
+    ids::ObjectId,
+    options::{ConfigError, Options},
+    view::View,
+};
+use sdam_transport::{layers::Translate, pool::PoolHandle, runtime::Runtime};
+
+use super::{
+    Topology, TopologyBuilder,
+    builder::{Assembled, dispatch, queue},
+    shared::{Background, Shared, TaskSet},
+    sharing::{Place, Sharing},
+};
+use crate::{engine::Machine, metadata::Metadata};
+
+/// Deployments of which each is watched only once, however many handles there are.
+///
+/// [`open`](Self::open) returns a [`Topology`] with pools, selection settings, sinks and an
+/// application name of its own. Handles share the monitors of a deployment if these would be the
+/// same: same seeds, set name, TLS files, proxy, [translation](TopologyBuilder::translate) and
+/// monitoring options ([`Options::watches_alike`]). The name of a replica set alone never suffices.
+/// The first handle's builder determines the metadata that monitors send. The last handle that is
+/// closed or dropped ends the monitoring.
+///
+/// A server is known to a new handle at once, if it is known to others. No handle disturbs
+/// another: closing it, a panic of its pools, and errors of its user or its hello have no effect on
+/// other handles. Every other error that a handle reports, such as a broken connection, concerns
+/// all of them.
+///
+/// Differences from a topology that watches its deployment alone:
+///
+/// - While the pools of a handle are called, its snapshot is locked, but not that of others. A slow
+///   pool delays all handles.
+/// - A pool's panic is not re-raised in the thread that reported an error or opened a handle.
+/// - Handles without pools count their operations together.
+/// - Sinks do not receive [`Input`](sdam_core::event::EventKind::Input) and
+///   [`RttMeasured`](sdam_core::event::EventKind::RttMeasured).
+/// - Behind a load balancer nothing is monitored, so nothing is shared.
+///
+/// ```no_run
+/// # #[cfg(feature = "runtime-tokio")]
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use sdam::{Deployments, Topology};
+///
+/// let deployments = Deployments::new(sdam::runtime::tokio()?);
+/// let uri = "mongodb://db-0.example.com/?replicaSet=rs0";
+/// let orders = deployments.open(Topology::builder(&format!("{uri}&appName=orders"))?)?;
+/// let stock = deployments.open(Topology::builder(&format!("{uri}&appName=stock"))?)?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Deployments {
+    runtime: Runtime,
+    watched: Arc<Mutex<Vec<Watched>>>,
+}
+
+/// A deployment that is watched.
+#[derive(Debug)]
+struct Watched {
+    base: Weak<Shared>,
+    translate: Option<Arc<dyn Translate>>,
+    /// True if the first handle's builder had metadata of its own, which others must not send.
+    has_metadata: bool,
+}
+
+impl Watched {
+    /// Returns a place on the deployment, if the handle that the builder describes would watch it
+    /// in the same way, and its last handle has not left.
+    fn reserve<P>(&self, builder: &TopologyBuilder<P>) -> Option<Place> {
+        let base = self.base.upgrade()?;
+        let same_translation = match (&self.translate, &builder.translate) {
+            (Some(own), Some(other)) => Arc::ptr_eq(own, other),
+            (None, None) => true,
+            _ => false,
+        };
+        if !same_translation || !base.common.options.watches_alike(&builder.options) {
+            return None;
+        }
+        Place::reserve(base)
+    }
+}
+
+impl Deployments {
+    /// Creates an empty collection, whose handles all use `runtime`.
+    pub fn new(runtime: Runtime) -> Self {
+        Self { runtime, watched: Arc::default() }
+    }
+
+    /// Opens a handle on the deployment that the builder's options describe, and begins to watch
+    /// it if it is not watched yet. Performs no I/O itself and does not wait.
+    ///
+    /// # Errors
+    ///
+    /// As [`TopologyBuilder::start`].
+    pub fn open<P: PoolHandle>(
+        &self,
+        builder: TopologyBuilder<P>,
+    ) -> Result<Topology<P>, ConfigError> {
+        if builder.options.load_balanced {
+            return builder.start(self.runtime.clone());
+        }
+        builder.options.validate()?;
+        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        watched.retain(|own| own.base.strong_count() > 0);
+        let known = watched
+            .iter()
+            .find_map(|own| own.reserve(&builder).map(|place| (place, own.has_metadata)));
+        let is_new = known.is_none();
+        let (place, has_metadata) = if let Some(known) = known {
+            known
+        } else {
+            let (base, _) = builder.watcher().assemble(self.runtime.clone(), true)?;
+            let has_metadata = builder.metadata.is_some();
+            let translate = builder.translate.clone();
+            watched.push(Watched { base: Arc::downgrade(&base), translate, has_metadata });
+            (Place::first(base), has_metadata)
+        };
+        let (handle, sink) = builder.handle(&place, has_metadata, self.runtime.clone())?;
+        if let Some(sink) = sink {
+            dispatch(&handle, sink);
+        }
+        let topology = Topology::new(Arc::clone(&handle));
+        place.take(&handle);
+        if is_new {
+            place.base().open();
+        }
+        handle.publish_warnings();
+        Ok(topology)
+    }
+}
+
+impl<P: PoolHandle> TopologyBuilder<P> {
+    /// Returns a builder for the topology that watches the deployment of this one.
+    fn watcher(&self) -> TopologyBuilder {
+        let mut watcher = TopologyBuilder::new(self.options.clone());
+        watcher.translate.clone_from(&self.translate);
+        watcher.metadata = self.metadata.as_ref().map(Metadata::copied);
+        watcher
+    }
+
+    /// Assembles a handle, which is not open yet. It shares what it has in common with the
+    /// deployment, unless that was started with metadata of its own (`has_metadata`).
+    fn handle(
+        mut self,
+        place: &Place,
+        has_metadata: bool,
+        runtime: Runtime,
+    ) -> Result<Assembled, ConfigError> {
+        let base = place.base();
+        let Runtime { mut backend, spawner, .. } = runtime;
+        let id = self.id.unwrap_or_else(|| ObjectId::from_bytes(backend.unique_bytes()));
+        let sink = self.take_sink();
+        let events = match &sink {
+            Some(_) => queue(id, sink.as_ref(), &backend),
+            // Without a sink, no queue keeps any event.
+            None => Arc::clone(&base.events),
+        };
+        let own = (Arc::clone(&self.pools), events, self.history.clone());
+        let is_plain = self.metadata.is_none()
+            && !has_metadata
+            && self.zone_affinity.is_none()
+            && self.selector.is_none()
+            && self.options == base.common.options;
+        let common = if is_plain {
+            Arc::clone(&base.common)
+        } else {
+            let mut prepared = self.prepare(&mut backend, Options::multi_threaded_warnings)?;
+            let settings = prepared.settings();
+            Arc::new(prepared.common(settings, (backend, Some(spawner))))
+        };
+        let machine = Machine::View(View::default());
+        let background = Background::Tasks(TaskSet::default());
+        let sharing = Sharing::Handle(Arc::clone(base));
+        Ok((Shared::assemble(machine, own, background, (common, id, sharing)), sink))
+    }
+}
