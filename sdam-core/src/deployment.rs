@@ -26,6 +26,7 @@ use crate::{
     machine::{self, TopologyMachine},
     monitor::{Check, MonitorConfig, Reply, Trip, Waiting},
     options::{Detector, HandshakeOpcode, Options, Srv},
+    pool::PoolState,
     report::ErrorReport,
     rng::Rng,
     scan::Scans,
@@ -295,9 +296,10 @@ impl Deployment {
         self.topology.generation(server, service)
     }
 
-    /// Returns whether the server's pool is ready according to the outputs returned so far.
-    pub fn is_pool_ready(&self, server: ServerId) -> bool {
-        self.topology.is_pool_ready(server)
+    /// Returns the state of the server's pool according to the outputs returned so far. `None` if
+    /// the server has left the topology.
+    pub fn pool_state(&self, server: ServerId) -> Option<PoolState> {
+        self.topology.pool_state(server)
     }
 
     /// Returns the failure detector; `None` in inline mode, or if none is configured.

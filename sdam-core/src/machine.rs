@@ -27,6 +27,7 @@ use crate::{
     hello::Hello,
     ids::{Generation, ObjectId, ServerId},
     options::Options,
+    pool::PoolState,
     server::{Rtt, ServerDescription},
     time::Instant,
     topology::{TopologyDescription, TopologyType},
@@ -143,9 +144,11 @@ impl TopologyMachine {
         })
     }
 
-    /// Returns whether the server's pool is ready according to the effects returned so far.
-    pub fn is_pool_ready(&self, server: ServerId) -> bool {
-        self.pool(server).is_some_and(|pool| pool.ready)
+    /// Returns the state of the server's pool according to the effects returned so far. `None` if
+    /// the server has left the topology.
+    pub fn pool_state(&self, server: ServerId) -> Option<PoolState> {
+        let pool = self.pool(server)?;
+        Some(PoolState { generation: pool.generation, is_ready: pool.ready })
     }
 
     /// Returns whether the server's type is known, from any source.

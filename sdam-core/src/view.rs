@@ -14,7 +14,7 @@ use crate::{
     ids::{Generation, ServerId},
     machine::{Effect, closing},
     options::Options,
-    pool::PoolClear,
+    pool::{PoolClear, PoolState},
     report::ErrorReport,
     server::ServerDescription,
     time::Instant,
@@ -93,7 +93,7 @@ impl View {
             out.push(Output::OpenServer { server, address, monitored: false });
         }
         for server in base.servers().iter().map(|server| server.id) {
-            if deployment.is_pool_ready(server) {
+            if deployment.pool_state(server).is_some_and(|pool| pool.is_ready) {
                 out.push(Output::PoolReady { server });
             }
         }
@@ -183,18 +183,18 @@ impl View {
         out
     }
 
-    /// Decides about an error of an operation or a pool of this handle on `server`. `generation` is
-    /// the deployment's generation of the server's pool, `None` if the server has left.
+    /// Decides about an error of an operation or a pool of this handle on `server`. `pool` is the
+    /// [state of the pool](Deployment::pool_state) in the deployment.
     pub fn handle_error(
         &mut self,
         now: Instant,
         server: ServerId,
         report: &ErrorReport,
-        generation: Option<Generation>,
+        pool: Option<PoolState>,
     ) -> (Verdict, Outputs) {
         let ignored = |outcome| (Verdict::Own(outcome), Outputs::default());
         let current = self.description.server_by_id(server).filter(|_| !self.is_closed);
-        let (Some(current), Some(generation)) = (current.map(Arc::clone), generation) else {
+        let (Some(current), Some(pool)) = (current.map(Arc::clone), pool) else {
             return ignored(ErrorOutcome::UnknownServer);
         };
         let Some(theirs) = self.to_base(server, report.generation) else {
@@ -203,15 +203,16 @@ impl View {
         if !concerns_handle(report) {
             return (Verdict::Shared(theirs), Outputs::default());
         }
-        if theirs < generation || current.is_newer_than_error(report.error.topology_version()) {
+        if theirs < pool.generation || current.is_newer_than_error(report.error.topology_version())
+        {
             return ignored(ErrorOutcome::Stale);
         }
         let cause = report.error.clone().without_context();
         let address = current.address.clone();
         let lost = Arc::new(ServerDescription::failed(server, address, cause.clone(), now));
         let (clears, was_paused) = self.lose(now, lost);
-        let mut clear = PoolClear::new(generation.after(clears), cause);
-        clear.was_paused = was_paused;
+        let mut clear = PoolClear::new(pool.generation.after(clears), cause);
+        clear.was_paused = was_paused || !pool.is_ready;
         let before = Arc::clone(&self.description);
         let mut out = Outputs::default();
         self.install(&mut out);

@@ -6,8 +6,9 @@ use sdam_core::{
     address::ServerAddress,
     deployment::{Output, Outputs},
     error::ErrorOutcome,
-    ids::{Generation, ServerId},
+    ids::ServerId,
     options::Options,
+    pool::PoolState,
     report::ErrorReport,
     time::Instant,
     view::{Verdict, View},
@@ -106,19 +107,19 @@ impl Engine {
         after
     }
 
-    /// Decides about an error reported by an operation or a pool of the handle. `generation` is
-    /// that of the deployment's pool.
+    /// Decides about an error reported by an operation or a pool of the handle. `pool` is the state
+    /// of the pool in the deployment.
     pub(crate) fn judge(
         &mut self,
         now: Instant,
         server: ServerId,
-        (error, generation): (&ErrorReport, Option<Generation>),
+        (error, pool): (&ErrorReport, Option<PoolState>),
         published: &Published,
     ) -> (Verdict, AfterUnlock) {
         let Machine::View(view) = &mut self.machine else {
             return (Verdict::Own(ErrorOutcome::UnknownServer), AfterUnlock::default());
         };
-        let (verdict, outputs) = view.handle_error(now, server, error, generation);
+        let (verdict, outputs) = view.handle_error(now, server, error, pool);
         if !outputs.is_empty() {
             self.separate(server);
         }

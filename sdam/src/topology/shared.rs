@@ -484,9 +484,9 @@ impl PoolHost for Shared {
             return self
                 .change(|engine, now| engine.handle_error(now, server, error, &self.published));
         };
-        let current = (error, base.generation(server, None));
+        let pool = base.read(|deployment| deployment.pool_state(server)).flatten();
         let verdict =
-            self.change(|engine, now| engine.judge(now, server, current, &self.published));
+            self.change(|engine, now| engine.judge(now, server, (error, pool), &self.published));
         match verdict {
             Verdict::Own(outcome) => outcome,
             Verdict::Shared(generation) => {
