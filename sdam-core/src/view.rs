@@ -74,7 +74,7 @@ pub enum Verdict {
 impl View {
     /// Opens a view of a deployment with these options, in its current state. The outputs tell the
     /// handle's sinks the same story as if each server had just answered for the first time.
-    pub fn open(deployment: &Deployment, options: &Options) -> (Self, Outputs) {
+    pub fn open(now: Instant, deployment: &Deployment, options: &Options) -> (Self, Outputs) {
         let base = Arc::clone(deployment.description());
         if !deployment.is_open() {
             let is_closed = deployment.is_closed();
@@ -109,6 +109,7 @@ impl View {
             emit_server_change(previous, new, &mut out);
         }
         emit_topology_change(&initial, &base, &mut out);
+        out.extend(deployment.suspicions(now).map(Output::Emit));
         let description = Arc::clone(&base);
         let unseen = base.servers().iter().map(|server| server.id).collect();
         (Self { base, description, unseen, ..Self::default() }, out)
@@ -222,11 +223,17 @@ impl View {
         (Verdict::Own(ErrorOutcome::Cleared), out)
     }
 
-    /// Closes the view.
-    pub fn close(&mut self) -> Outputs {
+    /// Closes the view of a deployment that goes on for other handles. `interrupted` contains the
+    /// ends of [heartbeats and suspicions](Deployment::interrupted).
+    pub fn close(&mut self, interrupted: impl IntoIterator<Item = EventKind>) -> Outputs {
         let mut out = Outputs::default();
         if core::mem::replace(&mut self.is_closed, true) {
             return out;
+        }
+        for event in interrupted {
+            if !self.began_earlier(&event) {
+                out.emit(event);
+            }
         }
         self.base = Arc::default();
         let previous = core::mem::take(&mut self.description);

@@ -203,17 +203,6 @@ impl Engine {
         (outcome, after)
     }
 
-    /// Closes the topology.
-    pub(crate) fn close_all(&mut self, now: Instant, published: &Published) -> AfterUnlock {
-        match &mut self.machine {
-            Machine::Deployment(_) => self.handle(now, Input::Close, published),
-            Machine::View(view) => {
-                let outputs = view.close();
-                self.run(now, outputs, published)
-            }
-        }
-    }
-
     /// Carries out outputs in order.
     fn run(&mut self, now: Instant, outputs: Outputs, published: &Published) -> AfterUnlock {
         let mut after = AfterUnlock::default();

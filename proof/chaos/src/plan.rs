@@ -98,6 +98,8 @@ pub struct Plan {
     pub ending: Ending,
     /// The options of the client's connection pools; `None` if its pools open no connections.
     pub pool: Option<PoolOptions>,
+    /// True if the client shares its monitors with another handle, which keeps failing.
+    pub is_shared: bool,
     client: Client,
 }
 
@@ -143,6 +145,7 @@ impl Plan {
                 _ => Ending::Close,
             },
             pool,
+            is_shared: is_shared(seed, kind, deployed.shape),
             client,
         }
     }
@@ -214,6 +217,13 @@ fn pool_options(seed: u64, shape: Shape) -> Option<PoolOptions> {
     Some(options)
 }
 
+/// Draws whether the client shares its monitors. It is independent of the other choices, so that a
+/// seed's faults stay the same.
+fn is_shared(seed: u64, kind: Kind, shape: Shape) -> bool {
+    let mut rng = Rng::new(seed ^ 0x5A2E).fork();
+    kind != Kind::Scan && shape != Shape::LoadBalanced && rng.below(4) == 0
+}
+
 impl Client {
     fn draw(rng: &mut Rng) -> Self {
         let millis = |rng: &mut Rng, of: &[u64]| Duration::from_millis(pick(rng, of));
@@ -239,8 +249,9 @@ impl fmt::Display for Plan {
         let client = &self.client;
         write!(
             f,
-            "{:?}, {}heartbeat {:?}, connect timeout {:?}, {:?}, {}{}load {}, {:?}",
+            "{:?}, {}{}heartbeat {:?}, connect timeout {:?}, {:?}, {}{}load {}, {:?}",
             self.shape,
+            if self.is_shared { "shared, " } else { "" },
             self.access,
             client.heartbeat,
             client.connect_timeout,

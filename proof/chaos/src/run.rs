@@ -1,5 +1,6 @@
 //! One run of a client in a simulated deployment, checked by the oracles.
 
+mod companion;
 mod scan;
 
 use std::{
@@ -13,7 +14,7 @@ use std::{
 };
 
 use futures::future::{Either, join, select};
-use sdam::SelectionError;
+use sdam::{Deployments, SelectionError};
 use sdam_core::{
     event::Event, options::Options, rng::Rng, time::Instant, topology::TopologyDescription,
 };
@@ -25,6 +26,7 @@ use sdam_sim::{
 };
 use sdam_transport::handshake::{ClientMetadata, Environment};
 
+use self::companion::Companion;
 use crate::record::{Topology, TopologyBuilder, lock};
 use crate::{
     load,
@@ -142,7 +144,7 @@ fn run_in_simulation(plan: &Plan, record: &Arc<RunRecord>) -> Result<Stats, Viol
     if plan.kind == Kind::Scan {
         sim.block_on(scan::run_client(plan, &sim, record, options.clone()))?;
     } else {
-        let mut check = StepOracle::new(&sim, record, plan.access);
+        let mut check = StepOracle::new(&sim, record, plan);
         let work = run_client(plan, &sim, record, options.clone());
         sim.block_on_watching(work, |step| check.observe(step))?;
     }
@@ -163,8 +165,11 @@ fn run_in_simulation(plan: &Plan, record: &Arc<RunRecord>) -> Result<Stats, Viol
     pooled::check_events(&events, lock(&record.counts).unended)?;
     pooled::check_end(record, sim.now())?;
     elections::check(&events)?;
-    cadence::check(&events, &options, plan.kind == Kind::Scan)?;
-    replayed::check(&options, &events)?;
+    if !plan.is_shared {
+        // A server that only this handle has lost is not checked sooner, and no inputs are recorded.
+        cadence::check(&events, &options, plan.kind == Kind::Scan)?;
+        replayed::check(&options, &events)?;
+    }
     let traffic = sim.network().traffic();
     let mut counts = *lock(&record.counts);
     (counts.encrypted, counts.proxied) = (traffic.encrypted, traffic.proxied);
@@ -196,7 +201,13 @@ async fn run_client(
     record: &Arc<RunRecord>,
     options: Options,
 ) -> Result<(), Violation> {
-    let topology = start(plan, sim, record, options)?;
+    let deployments = plan.is_shared.then(|| Deployments::new(sim.runtime()));
+    let open = |deployments| Companion::open(deployments, options.clone());
+    let companion = deployments.as_ref().map(open).transpose()?;
+    let topology = start(plan, sim, record, options, deployments.as_ref())?;
+    if let Some(companion) = &companion {
+        companion.fail(sim);
+    }
     let span = plan.scenario.duration() + Duration::from_secs(2);
     let until = sim.now() + span;
     if plan.load {
@@ -211,7 +222,7 @@ async fn run_client(
             Either::Left((_, moment)) => moment.await,
             Either::Right(_) => {}
         }
-        return finish(plan, sim, record, topology).await;
+        return end(plan, sim, record, (topology, companion)).await;
     } else {
         faults.await
     };
@@ -220,8 +231,36 @@ async fn run_client(
         record.note(format!("step was not possible: {refused}"));
     }
     clock.sleep_until(until).await;
+    if let Some(companion) = &companion {
+        companion.recover();
+    }
     converge(plan, sim, record, &topology).await?;
-    finish(plan, sim, record, topology).await
+    if let Some(companion) = &companion {
+        companion.verify(sim, topology.snapshot().description())?;
+    }
+    end(plan, sim, record, (topology, companion)).await
+}
+
+/// Ends the client, and its companion before or after it.
+async fn end(
+    plan: &Plan,
+    sim: &Sim,
+    record: &Arc<RunRecord>,
+    (topology, companion): (Topology, Option<Companion>),
+) -> Result<(), Violation> {
+    match companion {
+        // When the client is dropped, all tasks have to end.
+        Some(companion) if plan.ending == Ending::Drop || plan.seed.is_multiple_of(2) => {
+            companion.close(sim).await;
+            finish(plan, sim, record, topology).await
+        }
+        Some(companion) => {
+            let finished = finish(plan, sim, record, topology).await;
+            companion.close(sim).await;
+            finished
+        }
+        None => finish(plan, sim, record, topology).await,
+    }
 }
 
 fn start(
@@ -229,12 +268,16 @@ fn start(
     sim: &Sim,
     record: &Arc<RunRecord>,
     options: Options,
+    deployments: Option<&Deployments>,
 ) -> Result<Topology, Violation> {
     let pools = plan.pool.clone().map(|own| Pools::new(&options)?.with_options(own));
     let pools = pools.transpose().map_err(|error| setup_failure(&error))?;
-    let topology = builder(record, options, pools)?
-        .start(sim.runtime())
-        .map_err(|error| setup_failure(&error))?;
+    let builder = builder(record, options, pools)?;
+    let topology = match deployments {
+        Some(deployments) => deployments.open(builder),
+        None => builder.start(sim.runtime()),
+    };
+    let topology = topology.map_err(|error| setup_failure(&error))?;
     record.attach(topology.clone());
     Ok(topology)
 }

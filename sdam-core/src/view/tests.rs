@@ -104,7 +104,7 @@ struct World {
     handles: Vec<Handle>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Step {
     Open,
     Close(usize),
@@ -163,7 +163,7 @@ impl World {
     }
 
     fn open(&mut self) {
-        let (view, outputs) = View::open(&self.deployment, &self.options);
+        let (view, outputs) = View::open(self.now, &self.deployment, &self.options);
         let mut handle = Handle { view, ..Handle::default() };
         handle.run(outputs, |server| self.deployment.generation(server, None));
         self.handles.push(handle);
@@ -236,7 +236,8 @@ impl World {
             Step::Open => self.open(),
             Step::Close(handle) => {
                 let index = handle % self.handles.len();
-                let outputs = self.handles[index].view.close();
+                let interrupted = self.deployment.interrupted(self.now);
+                let outputs = self.handles[index].view.close(interrupted);
                 self.handles[index].run(outputs, |_| None);
             }
             Step::Check(server, outcome) => {

@@ -6,6 +6,7 @@ use sdam_core::{
     address::ServerAddress,
     deployment::{Output, Outputs},
     error::ErrorOutcome,
+    event::EventKind,
     ids::ServerId,
     options::Options,
     pool::PoolState,
@@ -70,10 +71,11 @@ impl Engine {
     /// servers.
     pub(crate) fn opening(
         &self,
+        now: Instant,
         options: &Options,
         servers: Arc<[Arc<Server>]>,
     ) -> Option<Opening> {
-        let (view, outputs) = View::open(self.deployment()?, options);
+        let (view, outputs) = View::open(now, self.deployment()?, options);
         Some(Opening { view, outputs, servers })
     }
 
@@ -105,6 +107,25 @@ impl Engine {
             self.note_failure(batch.now, server);
         }
         after
+    }
+
+    /// Returns the ends of running heartbeats, for a handle that is closed now.
+    pub(crate) fn interrupted(&self, now: Instant) -> Vec<EventKind> {
+        self.deployment().map(|own| own.interrupted(now)).unwrap_or_default()
+    }
+
+    /// Closes the view of the handle.
+    pub(crate) fn close_view(
+        &mut self,
+        now: Instant,
+        interrupted: Vec<EventKind>,
+        published: &Published,
+    ) -> AfterUnlock {
+        let Machine::View(view) = &mut self.machine else {
+            return AfterUnlock::default();
+        };
+        let outputs = view.close(interrupted);
+        self.run(now, outputs, published)
     }
 
     /// Decides about an error reported by an operation or a pool of the handle. `pool` is the state

@@ -26,7 +26,11 @@ use sdam_transport::{
 };
 
 use super::{
-    builder::Prepared, lock::Lock, polling::SrvTask, server_task::ServerTask, sharing::Sharing,
+    builder::Prepared,
+    lock::Lock,
+    polling::SrvTask,
+    server_task::ServerTask,
+    sharing::{Sharing, leave},
     tasks::Tasks,
 };
 use crate::{
@@ -213,17 +217,22 @@ impl Shared {
     /// Closes the topology; tasks end soon after. The last handle on a deployment closes that, too.
     pub(crate) fn shut_down(self: &Arc<Self>) {
         let mut panic = DeferredPanic::default();
-        panic.catch(|| {
-            self.change(|engine, now| ((), engine.close_all(now, &self.published)));
-        });
+        let is_last = match &self.sharing {
+            Sharing::Handle(base) => {
+                let (is_last, own) = leave(base, self);
+                panic.merge(own);
+                is_last
+            }
+            Sharing::Alone | Sharing::Watched(_) => {
+                panic.catch(|| self.handle(Input::Close));
+                false
+            }
+        };
         if self.background.tasks().is_some_and(|tasks| tasks.monitors.close()) {
             self.events.monitors_ended();
         }
-        if let Sharing::Handle(base) = &self.sharing
-            && let Sharing::Watched(followers) = &base.sharing
-            && followers.leave(self)
-        {
-            panic.catch(|| base.shut_down());
+        if is_last {
+            panic.catch(|| self.watching().shut_down());
         }
         panic.resume();
     }
@@ -354,13 +363,14 @@ impl Shared {
     /// Opens the view of a new handle. Returns the tasks of its pools, and the batches that older
     /// handles have not followed yet, because the view contains them.
     pub(super) fn open_view(self: &Arc<Self>, base: &Self) -> (Vec<Task>, Vec<Batch>) {
+        let now = self.now();
         let (opening, batches) = {
             let mut engine = base.engine.lock();
             let servers = Arc::clone(&base.published.load().servers);
-            (engine.opening(&self.common.options, servers), engine.take_batches())
+            (engine.opening(now, &self.common.options, servers), engine.take_batches())
         };
         let mut engine = self.engine.lock();
-        let after = engine.open_view(self.now(), opening, &self.published);
+        let after = engine.open_view(now, opening, &self.published);
         (self.count(after.tasks), batches)
     }
 
@@ -372,10 +382,28 @@ impl Shared {
         self.count(after.tasks)
     }
 
-    /// Returns the generation of the deployment's pools that corresponds to `own`.
-    fn to_base(&self, server: ServerId, own: Generation) -> Generation {
+    /// Closes the view of this handle. Returns the tasks of its last pools and a pool's panic, and
+    /// the batches that the other handles have not followed yet.
+    pub(super) fn close_view(
+        self: &Arc<Self>,
+        base: &Self,
+    ) -> (Vec<Task>, DeferredPanic, Vec<Batch>) {
+        let now = self.now();
+        let (interrupted, batches) = {
+            let mut engine = base.engine.lock();
+            (engine.interrupted(now), engine.take_batches())
+        };
+        let mut engine = self.engine.lock();
+        let followed = batches.iter().flat_map(|batch| engine.follow(batch, &self.published).tasks);
+        let tasks = self.count(followed.collect());
+        (tasks, engine.close_view(now, interrupted, &self.published).panic, batches)
+    }
+
+    /// Returns the generation of the deployment's pools that corresponds to `own`; `None` if `own`
+    /// is stale.
+    fn to_base(&self, server: ServerId, own: Generation) -> Option<Generation> {
         let engine = self.engine.lock();
-        engine.view().and_then(|view| view.to_base(server, own)).unwrap_or_default()
+        engine.view().and_then(|view| view.to_base(server, own))
     }
 
     /// Appends a library to the metadata of this handle's connections.
@@ -504,7 +532,9 @@ impl PoolHost for Shared {
         reply: &[u8],
     ) -> Result<Option<ServiceConnection>, Error> {
         if let Sharing::Handle(base) = &self.sharing {
-            let generation = self.to_base(server, generation);
+            let Some(generation) = self.to_base(server, generation) else {
+                return HelloReply::parse(reply).hello.map(|_| None);
+            };
             return Arc::clone(base).handle_handshake(server, generation, reply);
         }
         let reply = HelloReply::parse(reply);

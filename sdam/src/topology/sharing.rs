@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sdam_transport::spawn::Task;
 
 use super::{lock::Lock, shared::Shared};
-use crate::engine::follower::Batch;
+use crate::engine::{follower::Batch, panic::DeferredPanic};
 
 /// The part that a topology has in shared monitoring.
 #[derive(Debug)]
@@ -57,13 +57,23 @@ impl Followers {
         drop(handles);
         finish(rest);
     }
+}
 
-    /// Removes a handle. Returns true if it was the last one: the deployment has to be closed.
-    pub(super) fn leave(&self, handle: &Arc<Shared>) -> bool {
-        let mut handles = self.0.lock();
-        handles.open.retain(|other| !Arc::ptr_eq(other, handle));
-        handles.ends()
-    }
+/// Closes a handle and removes it. Returns whether it was the last one, so that the deployment that
+/// `base` watches has to be closed, and the panic of a pool.
+pub(super) fn leave(base: &Shared, handle: &Arc<Shared>) -> (bool, DeferredPanic) {
+    let Sharing::Watched(followers) = &base.sharing else {
+        return (false, DeferredPanic::default());
+    };
+    let mut handles = followers.0.lock();
+    handles.open.retain(|other| !Arc::ptr_eq(other, handle));
+    let (tasks, panic, batches) = handle.close_view(base);
+    let mut rest = follow(&handles.open, &batches);
+    rest.push((Arc::clone(handle), tasks));
+    let is_last = handles.ends();
+    drop(handles);
+    finish(rest);
+    (is_last, panic)
 }
 
 /// A place for a new handle, which keeps the deployment open.

@@ -13,7 +13,7 @@ use sdam_sim::{
 use super::{pooled, wire};
 use crate::{
     load::TASK_TIMERS,
-    plan::Access,
+    plan::{Access, Plan},
     record::{RunRecord, Topology, Waiting, lock},
 };
 
@@ -27,6 +27,8 @@ pub(crate) struct StepOracle<'w> {
     sim: &'w Sim,
     record: &'w RunRecord,
     access: Access,
+    /// The number of tasks that use other handles on the deployment.
+    companions: usize,
     /// The snapshot version and the number of pool calls at the last check.
     checked: Option<(u64, usize)>,
     /// The current second of virtual time. `polls` counts the polls during this second.
@@ -36,8 +38,9 @@ pub(crate) struct StepOracle<'w> {
 }
 
 impl<'w> StepOracle<'w> {
-    pub(crate) fn new(sim: &'w Sim, record: &'w RunRecord, access: Access) -> Self {
-        Self { sim, record, access, checked: None, second: 0, polls: 0, max_tasks: 0 }
+    pub(crate) fn new(sim: &'w Sim, record: &'w RunRecord, plan: &Plan) -> Self {
+        let (access, companions) = (plan.access, usize::from(plan.is_shared));
+        Self { sim, record, access, companions, checked: None, second: 0, polls: 0, max_tasks: 0 }
     }
 
     pub(crate) fn observe(&mut self, step: SchedulerStep) {
@@ -91,6 +94,10 @@ impl<'w> StepOracle<'w> {
     /// to end.
     fn check_leaks(&self, topology: &Topology) {
         let servers = topology.snapshot().description().servers().len();
+        if self.companions > 0 && servers == 0 {
+            // Closed, but another handle still watches the deployment.
+            return;
+        }
         let load = self.record.load_alive();
         let pools = lock(&self.record.connecting).clone();
         let mut pooled = (0, 0, 0);
@@ -108,14 +115,14 @@ impl<'w> StepOracle<'w> {
         // detector also adds a timer to each command on a pooled connection.
         let judged = usize::from(topology.options().detector.is_some());
         let polling = usize::from(self.access.srv);
-        let tasks = (self.sim.tasks(), servers + pools + 1 + polling + load);
+        let tasks = (self.sim.tasks(), servers + pools + 1 + polling + load + self.companions);
         let connections = (self.sim.connections(), (2 + judged) * servers + opened);
         let timers = (
             self.sim.timers(),
             ((2 + judged) * TIMERS - 1) * servers
                 + pools
                 + TIMERS * (pending + polling)
-                + TASK_TIMERS * (load + 1)
+                + TASK_TIMERS * (load + 1 + self.companions)
                 + judged * (pending + load),
         );
         for (what, oracle, (there, max)) in [

@@ -1,0 +1,87 @@
+//! A second handle on the client's deployment, whose own failures must not concern the client.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use sdam::{Deployments, ErrorReport, Topology};
+use sdam_core::{error::Error, options::Options, topology::TopologyDescription};
+use sdam_sim::{
+    oracle::{Oracle, Violation},
+    runtime::Sim,
+};
+use sdam_transport::spawn::Task;
+
+use super::setup_failure;
+
+/// The interval between two failed authentications of the companion.
+const INTERVAL: Duration = Duration::from_millis(700);
+
+/// A handle without pools and sinks that keeps failing to authenticate.
+pub(super) struct Companion {
+    handle: Topology,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Companion {
+    /// Opens the companion of a client with these options.
+    pub(super) fn open(deployments: &Deployments, options: Options) -> Result<Self, Violation> {
+        let builder = sdam::TopologyBuilder::new(options.with_app_name("companion"));
+        let handle = deployments.open(builder).map_err(|error| setup_failure(&error))?;
+        Ok(Self { handle, is_over: Arc::default() })
+    }
+
+    /// Reports failed authentications on each known server in turn, until
+    /// [`recover`](Self::recover).
+    pub(super) fn fail(&self, sim: &Sim) {
+        let runtime = sim.runtime();
+        let (handle, is_over) = (self.handle.downgrade(), Arc::clone(&self.is_over));
+        let clock = Arc::clone(&runtime.backend.clock);
+        runtime.spawner.spawn(Task::new("companion", async move {
+            for round in 0_usize.. {
+                clock.sleep_until(clock.now() + INTERVAL).await;
+                let Some(handle) = handle.upgrade().filter(|_| !is_over.load(Ordering::Relaxed))
+                else {
+                    return;
+                };
+                let snapshot = handle.snapshot();
+                let servers = snapshot.description().servers();
+                let known = servers.iter().filter(|server| server.server_type.is_available());
+                let Some(server) = known.cycle().nth(round % servers.len().max(1)) else {
+                    continue;
+                };
+                if let Some(generation) = handle.generation(server.id, None) {
+                    let report = ErrorReport::new(generation, Error::auth("wrong password"));
+                    handle.handle_error(server.id, &report);
+                }
+            }
+        }));
+    }
+
+    /// Ends the failures.
+    pub(super) fn recover(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+
+    /// Checks that nothing remains of the failures once every server has been checked again.
+    pub(super) fn verify(&self, sim: &Sim, client: &TopologyDescription) -> Result<(), Violation> {
+        let snapshot = self.handle.snapshot();
+        let own = snapshot.description();
+        if **own == *client {
+            return Ok(());
+        }
+        let message = format!("a handle believes {own}, another one of its deployment {client}");
+        Err(Oracle::Convergence.violated(sim.now(), message))
+    }
+
+    /// Closes the handle, and waits until its task has ended.
+    pub(super) async fn close(self, sim: &Sim) {
+        self.recover();
+        self.handle.close().await;
+        sim.runtime().backend.clock.sleep_until(sim.now() + INTERVAL).await;
+    }
+}
