@@ -1,4 +1,4 @@
-//! The cost of one client, and of each of a hundred further clients.
+//! The cost of one client, and of each further client.
 
 use std::{
     future::Future,
@@ -13,12 +13,9 @@ use std::{
 };
 
 use futures::executor::block_on;
-use sdam::{Spawner, Task, Topology};
+use sdam::{Deployments, Spawner, Task, Topology};
 
 use crate::process::{cpu, memory, sockets, switches};
-
-/// The number of clients that are added to the first one.
-const FURTHER: usize = 100;
 
 /// The time before a measurement: one heartbeat and its checks, which fill and free buffers.
 const SETTLING: Duration = Duration::from_secs(11);
@@ -112,49 +109,83 @@ impl Work {
     }
 }
 
-/// Prints the cost of clients that monitor a set of `members` members.
-pub(crate) fn measure(uri: &str, members: usize, seconds: u64) {
-    let host =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let mut runtime = sdam_runtime_tokio::from_handle(host.handle().clone()).unwrap();
-    let counts = Arc::<Counts>::default();
-    runtime.spawner = Arc::new(CountingSpawner(runtime.spawner, Arc::clone(&counts)));
-    let per_server = if uri.contains("serverMonitoringMode=poll") { 1 } else { 2 };
-    let expected = members * per_server;
-    let others = sockets();
-    let empty = memory();
-    let mut clients = Vec::with_capacity(FURTHER + 1);
-    let mut add = |further: usize| {
-        for _ in 0..further {
-            let builder = Topology::builder(uri).unwrap();
-            clients.push(builder.start(runtime.clone()).unwrap());
+/// Whether clients share the monitors of their deployment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sharing {
+    No,
+    Yes,
+}
+
+impl Sharing {
+    /// Parses the number of further clients, with the suffix `-shared` if they share.
+    pub(crate) fn parse(further: &str) -> (Self, usize) {
+        match further.strip_suffix("-shared") {
+            Some(number) => (Self::Yes, number.parse().unwrap()),
+            None => (Self::No, further.parse().unwrap()),
         }
-        settle(&clients, members, others + expected * clients.len());
-    };
-    add(1);
-    let (one_memory, one_sockets) = (memory(), sockets());
-    let one_tasks = counts.alive.load(Ordering::Relaxed);
-    add(FURTHER);
-    let per_client = |all: f64, one: f64| (all - one) / FURTHER as f64;
-    let (tasks, open) = (counts.alive.load(Ordering::Relaxed), sockets());
-    let all_memory = memory();
-    let begin = (Instant::now(), Work::until_now(&counts));
-    thread::sleep(Duration::from_secs(seconds));
-    let end = (Instant::now(), Work::until_now(&counts));
-    let passed = end.0.duration_since(begin.0).as_secs_f64();
-    let rate = |end: f64, begin: f64| (end - begin) / passed / clients.len() as f64;
-    println!(
-        "{} {} {} {} {} {} {}",
-        one_memory - empty,
-        per_client(open as f64, one_sockets as f64),
-        per_client(tasks as f64, one_tasks as f64),
-        per_client(all_memory, one_memory),
-        rate(end.1.polls, begin.1.polls),
-        rate(end.1.switches, begin.1.switches),
-        rate(end.1.cpu, begin.1.cpu),
-    );
-    for client in &clients {
-        block_on(client.close());
+    }
+}
+
+/// A first client and further ones.
+pub(crate) struct Clients {
+    pub(crate) sharing: Sharing,
+    pub(crate) further: usize,
+    /// The number of members that each client monitors.
+    pub(crate) members: usize,
+}
+
+impl Clients {
+    /// Prints the cost of the clients.
+    pub(crate) fn measure(&self, uri: &str, seconds: u64) {
+        let host = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let mut runtime = sdam_runtime_tokio::from_handle(host.handle().clone()).unwrap();
+        let counts = Arc::<Counts>::default();
+        runtime.spawner = Arc::new(CountingSpawner(runtime.spawner, Arc::clone(&counts)));
+        let per_server = if uri.contains("serverMonitoringMode=poll") { 1 } else { 2 };
+        let deployments = Deployments::new(runtime.clone());
+        let others = sockets();
+        let empty = memory();
+        let mut clients = Vec::with_capacity(self.further + 1);
+        let mut add = |more: usize| {
+            for _ in 0..more {
+                let builder = Topology::builder(uri).unwrap();
+                clients.push(match self.sharing {
+                    Sharing::Yes => deployments.open(builder).unwrap(),
+                    Sharing::No => builder.start(runtime.clone()).unwrap(),
+                });
+            }
+            let watching = if self.sharing == Sharing::Yes { 1 } else { clients.len() };
+            settle(&clients, self.members, others + self.members * per_server * watching);
+        };
+        add(1);
+        let (one_memory, one_sockets) = (memory(), sockets());
+        let one_tasks = counts.alive.load(Ordering::Relaxed);
+        add(self.further);
+        let per_client = |all: f64, one: f64| (all - one) / self.further as f64;
+        let (tasks, open) = (counts.alive.load(Ordering::Relaxed), sockets());
+        let all_memory = memory();
+        let begin = (Instant::now(), Work::until_now(&counts));
+        thread::sleep(Duration::from_secs(seconds));
+        let end = (Instant::now(), Work::until_now(&counts));
+        let passed = end.0.duration_since(begin.0).as_secs_f64();
+        let rate = |end: f64, begin: f64| (end - begin) / passed / clients.len() as f64;
+        println!(
+            "{} {} {} {} {} {} {}",
+            one_memory - empty,
+            per_client(open as f64, one_sockets as f64),
+            per_client(tasks as f64, one_tasks as f64),
+            per_client(all_memory, one_memory),
+            rate(end.1.polls, begin.1.polls),
+            rate(end.1.switches, begin.1.switches),
+            rate(end.1.cpu, begin.1.cpu),
+        );
+        for client in &clients {
+            block_on(client.close());
+        }
     }
 }
 

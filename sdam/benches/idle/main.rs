@@ -22,8 +22,10 @@ fn main() {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[..] {
         ["serve", members] => process::serve(members.parse().unwrap()),
-        ["measure", uri, members, seconds] => {
-            clients::measure(uri, members.parse().unwrap(), seconds.parse().unwrap());
+        ["measure", uri, members, further, seconds] => {
+            let (sharing, further) = clients::Sharing::parse(further);
+            let clients = clients::Clients { sharing, further, members: members.parse().unwrap() };
+            clients.measure(uri, seconds.parse().unwrap());
         }
         _ => report::all(&words),
     }
@@ -51,9 +53,9 @@ mod report {
         }
         let window = if quick { QUICK_WINDOW } else { WINDOW };
         let (three, seven) = (Deployment::start(3), Deployment::start(7));
-        let streaming = three.measure("", 3, window);
-        let polling = three.measure("&serverMonitoringMode=poll", 3, window);
-        let wide = seven.measure("", 7, QUICK_WINDOW);
+        let streaming = three.measure("", 3, "100", window);
+        let polling = three.measure("&serverMonitoringMode=poll", 3, "100", window);
+        let wide = seven.measure("", 7, "100", QUICK_WINDOW);
         print("first_client_memory", streaming.first_memory, "KiB");
         for (mode, figures) in [("streaming", &streaming), ("polling", &polling)] {
             let Figures { sockets, tasks, memory, wakeups, switches, cpu, .. } = figures;
@@ -68,6 +70,17 @@ mod report {
         print("wakeups_per_client", streaming.wakeups, "per_s");
         let per_server = (wide.memory - streaming.memory) / 4.0;
         print("memory_per_further_server", per_server, "KiB");
+        let shared = three.measure("", 3, "1000-shared", window);
+        print("shared/sockets_per_further_client", shared.sockets, "sockets");
+        print("shared/tasks_per_further_client", shared.tasks, "tasks");
+        print("shared/memory_per_further_client", shared.memory, "KiB");
+        print("shared/wakeups_of_1001_clients", shared.wakeups * 1001.0, "per_s");
+        print("shared/cpu_of_1001_clients", shared.cpu * 1001.0, "us_per_s");
+        let fleet = three.measure("", 3, "1000", window);
+        print("fleet/memory_of_1000_deployments", fleet.memory * 1000.0 / 1024.0, "MiB");
+        print("fleet/tasks_of_1000_deployments", fleet.tasks * 1000.0, "tasks");
+        print("fleet/wakeups_of_1000_deployments", fleet.wakeups * 1000.0, "per_s");
+        print("fleet/cpu_of_1000_deployments", fleet.cpu * 1000.0, "us_per_s");
     }
 
     fn print(name: &str, value: f64, unit: &str) {

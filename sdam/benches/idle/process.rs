@@ -29,11 +29,19 @@ impl Deployment {
         Self { process, uri }
     }
 
-    /// Measures clients that monitor this deployment of `members` members for `seconds`.
-    pub(crate) fn measure(&self, options: &str, members: usize, seconds: u64) -> Figures {
+    /// Measures for `seconds` the clients that monitor this deployment of `members` members.
+    /// `further` is the number of clients besides the first, with the suffix `-shared` if they share
+    /// its monitors.
+    pub(crate) fn measure(
+        &self,
+        options: &str,
+        members: usize,
+        further: &str,
+        seconds: u64,
+    ) -> Figures {
         let uri = format!("{}{options}", self.uri);
         let (members, seconds) = (members.to_string(), seconds.to_string());
-        let output = this_program(&["measure", &uri, &members, &seconds])
+        let output = this_program(&["measure", &uri, &members, further, &seconds])
             .stderr(Stdio::inherit())
             .output()
             .unwrap();
