@@ -78,8 +78,8 @@ enum Feed {
     None,
     /// The outputs that handles have not followed yet.
     Source(Vec<Batch>),
-    /// The deployment's servers, as far as this handle has followed it.
-    Follower(Arc<[Arc<Server>]>),
+    /// The deployment's snapshot, as far as this handle has followed it.
+    Follower(Arc<Snapshot>),
 }
 
 /// The work that remains after the engine is unlocked.
@@ -118,6 +118,10 @@ impl Engine {
             feed: Feed::None,
             separated: false,
         }
+    }
+
+    pub(crate) fn pools(&self) -> Arc<dyn CreatePool> {
+        Arc::clone(&self.pools)
     }
 
     /// Collects outputs for the handles of a shared deployment from now on.
@@ -255,7 +259,7 @@ impl Engine {
             }
         }
         if let (Some(batch), Feed::Source(batches)) = (batch, &mut self.feed) {
-            batches.push(batch.with_servers(Arc::clone(&published.load().servers)));
+            batches.push(batch.with_snapshot(published.load_full()));
         }
         after
     }
@@ -404,18 +408,20 @@ impl Engine {
         description: Arc<TopologyDescription>,
         relisted: bool,
         published: &Published,
-    ) -> Snapshot {
+    ) -> Arc<Snapshot> {
+        if let Some(theirs) = self.snapshot_of(&description) {
+            self.version = theirs.version;
+            return theirs;
+        }
         self.version += 1;
         let servers = if relisted {
             let of = |id| self.servers.get(&id).or_else(|| self.shared(id)).cloned();
-            match &self.feed {
-                Feed::Follower(servers) if self.servers.is_empty() => Arc::clone(servers),
-                _ => description.servers().iter().filter_map(|server| of(server.id)).collect(),
-            }
+            description.servers().iter().filter_map(|server| of(server.id)).collect()
         } else {
             Arc::clone(&published.load().servers)
         };
-        Snapshot { version: self.version, description, servers, closed: self.is_closed() }
+        let closed = self.is_closed();
+        Arc::new(Snapshot { version: self.version, description, servers, closed })
     }
 }
 

@@ -12,11 +12,14 @@ use sdam_core::{
     pool::PoolState,
     report::ErrorReport,
     time::Instant,
+    topology::TopologyDescription,
     view::{Verdict, View},
 };
 
 use super::{
-    AfterUnlock, Engine, Feed, Machine, failed_check, server::Server, snapshot::Published,
+    AfterUnlock, Engine, Feed, Machine, failed_check,
+    server::Server,
+    snapshot::{Published, Snapshot},
 };
 
 /// The outputs of one call of a shared deployment, which its handles follow.
@@ -24,15 +27,15 @@ use super::{
 pub(crate) struct Batch {
     now: Instant,
     outputs: Outputs,
-    /// The deployment's servers after the call.
-    servers: Arc<[Arc<Server>]>,
+    /// The deployment's snapshot after the call.
+    snapshot: Option<Arc<Snapshot>>,
 }
 
 /// The view of a new handle, with its first outputs.
 pub(crate) struct Opening {
     view: View,
     outputs: Outputs,
-    servers: Arc<[Arc<Server>]>,
+    snapshot: Arc<Snapshot>,
 }
 
 impl Batch {
@@ -50,11 +53,11 @@ impl Batch {
             )
         };
         let mine = outputs.iter().any(concerns_handles);
-        mine.then(|| Self { now, outputs: outputs.clone(), servers: Arc::default() })
+        mine.then(|| Self { now, outputs: outputs.clone(), snapshot: None })
     }
 
-    pub(super) fn with_servers(self, servers: Arc<[Arc<Server>]>) -> Self {
-        Self { servers, ..self }
+    pub(super) fn with_snapshot(self, snapshot: Arc<Snapshot>) -> Self {
+        Self { snapshot: Some(snapshot), ..self }
     }
 }
 
@@ -67,16 +70,16 @@ impl Engine {
         }
     }
 
-    /// Prepares the view of a new handle with these options on the deployment, which has these
-    /// servers.
+    /// Prepares the view of a new handle with these options on the deployment, which has published
+    /// `snapshot`.
     pub(crate) fn opening(
         &self,
         now: Instant,
         options: &Options,
-        servers: Arc<[Arc<Server>]>,
+        snapshot: Arc<Snapshot>,
     ) -> Option<Opening> {
         let (view, outputs) = View::open(now, self.deployment()?, options);
-        Some(Opening { view, outputs, servers })
+        Some(Opening { view, outputs, snapshot })
     }
 
     /// Opens the prepared view in the engine of the handle.
@@ -86,11 +89,11 @@ impl Engine {
         opening: Option<Opening>,
         published: &Published,
     ) -> AfterUnlock {
-        let Some(Opening { view, outputs, servers }) = opening else {
+        let Some(Opening { view, outputs, snapshot }) = opening else {
             return AfterUnlock::default();
         };
         self.machine = Machine::View(view);
-        self.feed = Feed::Follower(servers);
+        self.feed = Feed::Follower(snapshot);
         self.run(now, outputs, published)
     }
 
@@ -99,7 +102,9 @@ impl Engine {
         let Machine::View(view) = &mut self.machine else {
             return AfterUnlock::default();
         };
-        self.feed = Feed::Follower(Arc::clone(&batch.servers));
+        if let Some(snapshot) = &batch.snapshot {
+            self.feed = Feed::Follower(Arc::clone(snapshot));
+        }
         let outputs = view.follow(&batch.outputs);
         let failed = failed_check(&outputs);
         let after = self.run(batch.now, outputs, published);
@@ -168,8 +173,26 @@ impl Engine {
     /// Returns the deployment's server, if this handle follows a deployment.
     pub(super) fn shared(&self, id: ServerId) -> Option<&Arc<Server>> {
         match &self.feed {
-            Feed::Follower(servers) => servers.iter().find(|server| server.id() == id),
+            Feed::Follower(theirs) => theirs.servers.iter().find(|server| server.id() == id),
             Feed::None | Feed::Source(_) => None,
+        }
+    }
+
+    /// Returns the deployment's snapshot if this handle can publish it instead of one of its own: it
+    /// has no state of its own for any server, and the description is the same.
+    pub(super) fn snapshot_of(
+        &self,
+        description: &Arc<TopologyDescription>,
+    ) -> Option<Arc<Snapshot>> {
+        match &self.feed {
+            Feed::Follower(theirs)
+                if self.servers.is_empty()
+                    && theirs.version > self.version
+                    && Arc::ptr_eq(&theirs.description, description) =>
+            {
+                Some(Arc::clone(theirs))
+            }
+            _ => None,
         }
     }
 

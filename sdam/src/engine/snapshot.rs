@@ -155,8 +155,8 @@ impl Published {
     /// unlocking the engine: freeing the description takes time proportional to the number of
     /// servers.
     #[must_use = "the previous snapshot is freed once the engine is unlocked"]
-    pub(crate) fn swap(&self, snapshot: Snapshot) -> Arc<Snapshot> {
-        self.snapshot.swap(Arc::new(snapshot))
+    pub(crate) fn swap(&self, snapshot: Arc<Snapshot>) -> Arc<Snapshot> {
+        self.snapshot.swap(snapshot)
     }
 }
 

@@ -160,7 +160,9 @@ impl<P: PoolHandle> TopologyBuilder<P> {
             // Without a sink, no queue keeps any event.
             None => Arc::clone(&base.events),
         };
-        let own = (Arc::clone(&self.pools), events, self.history.clone());
+        // The deployment has no pools, either.
+        let pools = if self.pools.is_none() { base.pools() } else { Arc::clone(&self.pools) };
+        let own = (pools, events, self.history.clone());
         let is_plain = self.metadata.is_none()
             && !has_metadata
             && self.zone_affinity.is_none()

@@ -366,8 +366,8 @@ impl Shared {
         let now = self.now();
         let (opening, batches) = {
             let mut engine = base.engine.lock();
-            let servers = Arc::clone(&base.published.load().servers);
-            (engine.opening(now, &self.common.options, servers), engine.take_batches())
+            let snapshot = base.published.load_full();
+            (engine.opening(now, &self.common.options, snapshot), engine.take_batches())
         };
         let mut engine = self.engine.lock();
         let after = engine.open_view(now, opening, &self.published);
@@ -397,6 +397,11 @@ impl Shared {
         let followed = batches.iter().flat_map(|batch| engine.follow(batch, &self.published).tasks);
         let tasks = self.count(followed.collect());
         (tasks, engine.close_view(now, interrupted, &self.published).panic, batches)
+    }
+
+    /// Returns the factory of the pools.
+    pub(super) fn pools(&self) -> Arc<dyn CreatePool> {
+        self.engine.lock().pools()
     }
 
     /// Returns the generation of the deployment's pools that corresponds to `own`; `None` if `own`
