@@ -3,7 +3,9 @@
 
 mod arguments;
 mod deployment;
+mod fetch;
 mod fleet;
+mod list;
 mod numbers;
 #[cfg_attr(not(feature = "otlp"), path = "export/without_otlp.rs")]
 mod otlp;
@@ -19,11 +21,16 @@ use std::{
     future::{Future, pending},
     io::{self, Write},
     pin::pin,
+    rc::Rc,
     sync::Arc,
     time::Duration,
 };
 
-use futures::{FutureExt, select_biased};
+use futures::{
+    FutureExt,
+    channel::mpsc::{UnboundedReceiver, unbounded},
+    select_biased,
+};
 use sdam_events::sink::EventSink;
 use sdam_sim::serve::ReplicaSet;
 use tokio::{
@@ -33,9 +40,9 @@ use tokio::{
 
 pub use self::arguments::{Arguments, otel_variables};
 use self::{
+    deployment::Deployment,
     fleet::Fleet,
     otlp::Push,
-    pages::Pages,
     reload::{Outcomes, Source},
     targets::Named,
 };
@@ -86,7 +93,9 @@ pub async fn run(
 /// The deployments and the listener for their pages.
 struct Exporter {
     fleet: Fleet,
-    /// The file of `--targets`, unless it can be read only once.
+    /// The deployments to watch.
+    started: UnboundedReceiver<Rc<Deployment>>,
+    /// The place of `--targets`, unless it can be read only once.
     source: Option<Source>,
     listener: TcpListener,
     /// The simulated deployment, if one was requested.
@@ -101,24 +110,33 @@ impl Exporter {
         let runtime = arguments.target.runtime()?;
         let clock = Arc::clone(&runtime.backend.clock);
         let (targets, source, simulated) = if let Some(path) = &arguments.targets {
-            let targets = targets::read(path).map_err(Failure::config)?;
-            let source = Source::of(path, &targets, &clock);
+            let opened = Source::open(path, arguments.refresh, &clock);
+            let (targets, source) = opened.map_err(Failure::config)?;
             (targets, source, None)
         } else {
             let (uri, simulated) = arguments.target.deployment(|| ReplicaSet::start(3))?;
             let only = Named::only(arguments.name.clone(), uri, simulated.is_some());
             (vec![only], None, simulated)
         };
-        let outcomes = source.as_ref().map(|_| Outcomes::new(&*clock));
-        let pages = Pages { deployments: RefCell::default(), outcomes };
+        let outcomes = source.as_ref().map(|source| Outcomes::new(source.is_read(), &*clock));
         let log = LogSink::open(arguments.log.clone()).map_err(Failure::other)?;
         let log = log.map(|log| Arc::new(log) as Arc<dyn EventSink>);
-        let fleet = Fleet { target: arguments.target.clone(), runtime, log, push, pages };
+        let (start, started) = unbounded();
+        let fleet = Fleet {
+            target: arguments.target.clone(),
+            runtime,
+            log,
+            push,
+            outcomes,
+            forget: arguments.forget,
+            members: RefCell::default(),
+            start,
+        };
         fleet.change_to(targets).map_err(Failure::config)?;
         let listener = TcpListener::bind(arguments.listen).await;
         let listener =
             listener.map_err(|error| Failure::listen("--listen", arguments.listen, &error))?;
-        Ok(Self { fleet, source, listener, simulated })
+        Ok(Self { fleet, started, source, listener, simulated })
     }
 
     /// Watches the deployments and serves their pages until `stop` is ready and all running
@@ -129,9 +147,9 @@ impl Exporter {
         remark: impl Fn(&dyn Display),
         stop: impl Future<Output = ()>,
     ) {
-        let Self { fleet, source, listener, simulated } = self;
-        let (pages, push) = (&fleet.pages, &fleet.push);
-        let answer = async |request: &_| pages.answer(request).await;
+        let Self { fleet, started, source, listener, simulated } = self;
+        let push = &fleet.push;
+        let answer = async |request: &_| pages::answer(&fleet, request);
         let served = http::serve(listener, answer, stop);
         let show = async {
             match simulated {
@@ -142,19 +160,19 @@ impl Exporter {
         };
         let pushed = async {
             match push {
-                Some(push) => push.run(|| pages.metrics(), &remark).await,
+                Some(push) => push.run(|| fleet.metrics(), &remark).await,
                 None => pending().await,
             }
         };
         select_biased! {
-            () = pin!(fleet.run(source, &remark).fuse()) => {}
+            () = pin!(fleet.run(started, source, &remark).fuse()) => {}
             () = pin!(served.fuse()) => {}
             () = pin!(show.fuse()) => {}
             () = pin!(pushed.fuse()) => {}
         }
         // Once the topologies are closed, their state would be reported as an outage.
         if let Some(push) = push {
-            push.flush(arguments.flush, &pages.metrics(), &remark).await;
+            push.flush(arguments.flush, &fleet.metrics(), &remark).await;
         }
         fleet.close().await;
     }

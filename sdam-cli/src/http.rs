@@ -6,6 +6,7 @@ mod crowd;
 mod tests;
 
 use std::{
+    borrow::Cow,
     convert::Infallible,
     future::{Future, pending, poll_fn},
     pin::{Pin, pin},
@@ -155,10 +156,9 @@ pub fn status(status: StatusCode) -> Response<String> {
     text(status, format!("{status}\n"))
 }
 
-/// Returns the names and values of a request's query, in order and undecoded.
-pub fn parameters(request: &Parts) -> impl Iterator<Item = (&str, &str)> {
-    let pairs = request.uri.query().unwrap_or_default().split('&');
-    pairs.filter(|pair| !pair.is_empty()).map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+/// Returns the names and values of a request's query, in order and decoded.
+pub fn parameters(request: &Parts) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
+    form_urlencoded::parse(request.uri.query().unwrap_or_default().as_bytes())
 }
 
 async fn respond<A>(request: Request<Incoming>, visit: &Visit<'_>, answer: &A) -> Response<String>

@@ -17,7 +17,7 @@ use futures::{
 /// The maximum length of a line, in bytes. It is the same as for a line in a recording.
 const MAX_LINE: u64 = 128 << 20;
 /// The maximum length of a text file, in bytes.
-const MAX_TEXT: u64 = 4 << 20;
+pub(crate) const MAX_TEXT: u64 = 4 << 20;
 
 /// The interval at which a background program checks whether it may read from its terminal.
 const BACKGROUND_POLL: Duration = Duration::from_secs(1);

@@ -12,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
     sync::mpsc,
     thread,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use futures::channel::oneshot;
@@ -23,7 +23,7 @@ use sdam_cli::{
 use sdam_core::options::Options;
 use sdam_live::{Dns, Prometheus, Record, or_skip};
 use sdam_sim::serve::{Builder, ReplicaSet};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use pieces::{Lines, TIMEOUT, block_on};
 
@@ -47,6 +47,11 @@ fn with_arguments(mut arguments: Arguments, targets: &str, scrape: impl FnOnce(&
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(targets.as_bytes()).unwrap();
     arguments.targets = Some(file.path().to_owned());
+    while_running(arguments, scrape)
+}
+
+/// Runs the program with these arguments while `scrape` runs with its address. Returns its remarks.
+fn while_running(mut arguments: Arguments, scrape: impl FnOnce(&str)) -> String {
     arguments.listen = "127.0.0.1:0".parse().unwrap();
     let (sender, lines) = mpsc::channel();
     let (interrupt, interrupted) = oneshot::channel::<()>();
@@ -169,6 +174,7 @@ fn prometheus_follows_a_failover() {
         let directory = deploy().join("prometheus");
         for arguments in [
             ["check", "config", "prometheus.yml"],
+            ["check", "config", "shards.yml"],
             ["check", "rules", "sdam.rules.yml"],
             ["test", "rules", "sdam.rules.test.yml"],
         ] {
@@ -178,7 +184,83 @@ fn prometheus_follows_a_failover() {
     });
 }
 
-/// Returns the configuration with both jobs, the second of which is commented out in the file.
+/// Returns the deployments on the page of an exporter.
+fn watched(address: &str) -> BTreeSet<String> {
+    let page = get(address, "/metrics");
+    let series = page.lines().filter_map(|line| line.strip_prefix("sdam_known{deployment=\""));
+    series.map(|series| series.split('"').next().unwrap().to_owned()).collect()
+}
+
+/// Waits until each deployment is watched by one of two exporters, and scraped once.
+fn wait_until_covered(prometheus: &Prometheus, exporters: [&str; 2], all: &BTreeSet<String>) {
+    let start = Instant::now();
+    loop {
+        let [one, other] = exporters.map(watched);
+        let is_shared = !one.is_empty() && !other.is_empty() && one.is_disjoint(&other);
+        if is_shared && one.union(&other).eq(all) {
+            break;
+        }
+        assert!(start.elapsed() < TIMEOUT, "{one:?} {other:?} {all:?}");
+        thread::yield_now();
+    }
+    let number = all.len();
+    let scraped = r#"count by (deployment) (sdam_up{job="sdam"} == 1) == 1"#;
+    wait_for(prometheus, &format!("count({scraped}) == {number}"));
+    wait_for(prometheus, &format!("count(sdam_up{{job=\"sdam\"}}) == {number}"));
+}
+
+#[test]
+fn two_exporters_share_a_list_and_cover_each_target_exactly_once() {
+    let server = Builder::standalone().start().unwrap();
+    let options = Options::parse(server.uri()).unwrap();
+    let seed = options.seeds[0].as_str();
+    let folder = tempfile::tempdir().unwrap();
+    let [file, new] = ["targets.json", "new"].map(|name| folder.path().join(name));
+    // Writes the list and returns its names, of which one consists of hosts.
+    let list = |names: &[&str]| {
+        let group =
+            |name| json!({ "targets": [seed], "labels": { "deployment": name, "team": "shop" } });
+        let mut groups: Vec<_> = names.iter().map(group).collect();
+        groups.push(json!({ "targets": [format!("mongodb://u:secret@{seed}/?appName=a")] }));
+        // Prometheus must not read a part of it.
+        fs::write(&new, Value::from(groups).to_string()).unwrap();
+        fs::rename(&new, &file).unwrap();
+        names.iter().copied().chain([seed]).map(str::to_owned).collect()
+    };
+    // Each exporter has some of these by their hashes.
+    let all = list(&["orders", "users", "stock", "billing", "offers"]);
+    let share = |exporters: [&str; 2]| {
+        let rules = deploy().join("prometheus/sdam.rules.yml");
+        let configuration = read("prometheus/shards.yml")
+            .replace("127.0.0.1:9216", exporters[0])
+            .replace("127.0.0.1:9217", exporters[1])
+            .replace("15s", "200ms")
+            .replace("/etc/sdam/targets.json", file.to_str().unwrap())
+            .replace("sdam.rules.yml", rules.to_str().unwrap());
+        let Some(prometheus) = or_skip(Prometheus::start(&configuration)).unwrap() else {
+            return;
+        };
+        wait_until_covered(&prometheus, exporters, &all);
+        for (query, number) in [
+            (r#"sdam_up{instance="users",deployment="users",team="shop"} == 1"#, 1),
+            (r#"sdam_config_last_reload_successful{job="sdam-exporter"} == 1"#, 2),
+            ("count(up == 1) == 8", 1),
+        ] {
+            assert_eq!(wait_for(&prometheus, query), number, "{query}");
+        }
+        // One deployment leaves and another one joins.
+        let all = list(&["orders", "users", "returns", "billing", "offers"]);
+        wait_until_covered(&prometheus, exporters, &all);
+    };
+    let mut arguments = Arguments::default();
+    arguments.targets = Some(file.clone());
+    arguments.forget = Some(Duration::from_secs(2));
+    while_running(arguments.clone(), |one| {
+        while_running(arguments, |other| share([one, other]));
+    });
+}
+
+/// Returns the configuration with both jobs, of which the second one is a comment.
 fn with_probes(configuration: &str) -> String {
     let (first, second) = configuration.split_once("\n  #\n").unwrap();
     let second = second.lines().map(|line| line.replacen("  # ", "  ", 1) + "\n");

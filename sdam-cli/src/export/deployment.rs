@@ -10,14 +10,10 @@ use std::{
 };
 
 use futures::{FutureExt, select_biased};
-use sdam::{Runtime, Snapshot, Topology};
-use sdam_core::{server::ServerDescription, topology::TopologyDescription};
+use sdam::{Runtime, Topology};
 use sdam_events::sink::EventSink;
 use sdam_select::settings::Settings;
-use tokio::{
-    sync::Notify,
-    time::{sleep, timeout},
-};
+use tokio::{sync::Notify, time::sleep};
 
 use super::{numbers::Numbers, targets::Named};
 use crate::{page::Page, target::Target};
@@ -36,9 +32,7 @@ pub(super) struct Deployment {
     watched: OnceCell<Watched>,
     /// The reason why there is no topology yet; set when a look-up has failed.
     reason: RefCell<Option<String>>,
-    /// Notified when a look-up has ended.
-    looked_up: Notify,
-    /// Notified when the deployment is no longer to be watched.
+    /// Notified when the deployment is to be watched no longer.
     removed: Notify,
 }
 
@@ -57,7 +51,6 @@ impl Deployment {
             sinks,
             watched: OnceCell::new(),
             reason: RefCell::new(None),
-            looked_up: Notify::new(),
             removed: Notify::new(),
         }
     }
@@ -108,15 +101,15 @@ impl Deployment {
                     }
                     let settings = Settings::new(topology.options());
                     let _ = self.watched.set(Watched { topology, settings });
-                    return self.looked_up.notify_waiters();
+                    return;
                 }
                 Err(error) => {
+                    self.numbers.set_known();
                     if self.reason.replace(Some(error.clone())).is_none() {
                         let limit = LONGEST_PAUSE.as_secs();
                         let again = format!("trying again, at least every {limit} s");
                         remark(&format_args!("warning: {name}{error}; {again}"));
                     }
-                    self.looked_up.notify_waiters();
                 }
             }
             sleep(pause).await;
@@ -137,25 +130,7 @@ impl Deployment {
             .map_err(|error| error.to_string())
     }
 
-    /// Waits until the deployment's state is known, for at most `limit`.
-    pub(super) async fn checked(&self, limit: Duration) {
-        let known = |topology: &TopologyDescription| {
-            let mut servers = topology.servers().iter();
-            topology.has_writable_server() || servers.all(|server| is_checked(server))
-        };
-        let ready = |snapshot: &Snapshot| known(snapshot.description()).then_some(());
-        let checks = async {
-            if self.watched.get().is_none() && self.reason.borrow().is_none() {
-                self.looked_up.notified().await;
-            }
-            if let Some(watched) = self.watched.get() {
-                let _ = watched.topology.wait_for(ready, limit).await;
-            }
-        };
-        // A deployment that was not checked in time counts as down.
-        let _ = timeout(limit, checks).await;
-    }
-
+    /// Returns the metrics.
     pub(super) fn metrics(&self) -> Page {
         self.numbers.page(self.watched.get().map(|watched| &watched.topology))
     }
@@ -166,9 +141,4 @@ impl Deployment {
             watched.topology.close().await;
         }
     }
-}
-
-/// Returns whether a check of the server has completed.
-fn is_checked(server: &ServerDescription) -> bool {
-    server.server_type.is_available() || server.error.is_some()
 }

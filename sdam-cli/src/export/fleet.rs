@@ -1,24 +1,24 @@
-//! The watched deployments, which follow the file of `--targets`.
+//! The deployments of `--targets`, or the only one, and which of them are watched.
 
-use std::{fmt::Display, rc::Rc, sync::Arc};
+use std::{cell::RefCell, collections::BTreeMap, fmt::Display, rc::Rc, sync::Arc, time::Duration};
 
 use futures::{
     StreamExt,
-    channel::mpsc::{UnboundedSender, unbounded},
-    future::{join, join_all},
+    channel::mpsc::{UnboundedReceiver, UnboundedSender},
+    future::{join_all, join3},
 };
 use sdam::Runtime;
+use sdam_core::time::Instant;
 use sdam_events::sink::EventSink;
 
 use super::{
     deployment::Deployment,
     numbers::Numbers,
     otlp::Push,
-    pages::Pages,
     reload::{Outcomes, Source},
     targets::Named,
 };
-use crate::target::Target;
+use crate::{page::Page, target::Target};
 
 /// All watched deployments, and the state that they share.
 pub(super) struct Fleet {
@@ -26,68 +26,103 @@ pub(super) struct Fleet {
     pub(super) runtime: Runtime,
     pub(super) log: Option<Arc<dyn EventSink>>,
     pub(super) push: Option<Push>,
-    pub(super) pages: Pages,
+    /// The metrics of `--targets`, if it is read again.
+    pub(super) outcomes: Option<Outcomes>,
+    /// The time for which a deployment is watched after a request has named it. Without it, every
+    /// deployment is watched.
+    pub(super) forget: Option<Duration>,
+    /// The deployments by name.
+    pub(super) members: RefCell<BTreeMap<Option<String>, Member>>,
+    /// The receiver is that of [`run`](Self::run).
+    pub(super) start: UnboundedSender<Rc<Deployment>>,
+}
+
+/// One deployment.
+pub(super) struct Member {
+    named: Named,
+    /// `None` while it is not watched.
+    deployment: Option<Rc<Deployment>>,
+    /// The time of the last request that named it.
+    asked: Instant,
 }
 
 /// The difference between two sets of deployments.
-#[derive(Default)]
 pub(super) struct Change {
-    started: Vec<Rc<Deployment>>,
-    stopped: Vec<Rc<Deployment>>,
+    added: usize,
+    removed: usize,
     unchanged: usize,
 }
 
 impl Fleet {
-    /// Watches the deployments, including those that are added to the file later. Never returns.
-    ///
-    /// Calls `remark` with the remarks of each deployment, and with the outcome of each change to
-    /// the file.
-    pub(super) async fn run(&self, source: Option<Source>, remark: &impl Fn(&dyn Display)) {
-        let (start, started) = unbounded();
-        for deployment in &*self.pages.deployments.borrow() {
-            // Sending cannot fail, because the receiver still exists.
-            let _ = start.unbounded_send(Rc::clone(deployment));
+    /// Returns the deployment with this name, which is watched from now on. This does not connect:
+    /// [`run`](Self::run) does.
+    pub(super) fn find(&self, name: &str) -> Option<Rc<Deployment>> {
+        let mut members = self.members.borrow_mut();
+        let member = members.get_mut(&Some(name.to_owned()))?;
+        member.asked = self.runtime.backend.clock.now();
+        let watch = || self.watch(member.named.clone());
+        Some(Rc::clone(member.deployment.get_or_insert_with(watch)))
+    }
+
+    /// Returns the only deployment, if the command line names one.
+    pub(super) fn only(&self) -> Option<Rc<Deployment>> {
+        let members = self.members.borrow();
+        members.values().find(|it| it.named.is_only())?.deployment.clone()
+    }
+
+    /// Returns the metrics of the watched deployments.
+    pub(super) fn metrics(&self) -> Page {
+        let mut page = self.outcomes.as_ref().map(Outcomes::page).unwrap_or_default();
+        for deployment in self.members.borrow().values().filter_map(|it| it.deployment.as_ref()) {
+            page.add(deployment.metrics());
         }
-        let watched = started.for_each_concurrent(None, |deployment: Rc<Deployment>| async move {
+        page
+    }
+
+    /// Watches the deployments in `started`, and follows `source`, for ever.
+    ///
+    /// `remark` is called with what deployments tell, and with the outcome when the targets have
+    /// changed.
+    pub(super) async fn run(
+        &self,
+        started: UnboundedReceiver<Rc<Deployment>>,
+        source: Option<Source>,
+        remark: &impl Fn(&dyn Display),
+    ) {
+        let watched = started.for_each_concurrent(None, |deployment| async move {
             deployment.run(&self.target, &self.runtime, remark).await;
         });
         let followed = async {
-            if let Some((source, outcomes)) = source.zip(self.pages.outcomes.as_ref()) {
-                self.follow(source, outcomes, &start, remark).await;
+            if let Some((source, outcomes)) = source.zip(self.outcomes.as_ref()) {
+                self.follow(source, outcomes, remark).await;
             }
         };
-        join(watched, followed).await;
+        join3(watched, followed, self.forget()).await;
     }
 
-    /// Applies each change to the file. Never returns.
+    /// Applies each change of the targets.
     async fn follow(
         &self,
         mut source: Source,
         outcomes: &Outcomes,
-        start: &UnboundedSender<Rc<Deployment>>,
         remark: &impl Fn(&dyn Display),
     ) {
-        // The last error. It is reported only once.
-        let mut trouble = None;
+        // The last error, which is reported once. Nothing is known before a URL is read.
+        let mut trouble = (!source.is_read()).then(String::new);
         loop {
             let (targets, is_asked) = source.next().await;
-            let is_same = targets.as_ref().is_ok_and(|targets| self.watches(targets));
+            let is_same = targets.as_ref().is_ok_and(|targets| self.has(targets));
             if is_same && !is_asked && trouble.is_none() {
                 continue;
             }
             let change = targets.and_then(|targets| self.change_to(targets));
             outcomes.set(change.is_ok(), &*self.runtime.backend.clock);
             match change {
-                Ok(Change { started, stopped, unchanged }) => {
-                    let (new, gone) = (started.len(), stopped.len());
-                    if is_asked || trouble.take().is_some() || new + gone > 0 {
+                Ok(Change { added, removed, unchanged }) => {
+                    if is_asked || trouble.take().is_some() || added + removed > 0 {
                         remark(&format_args!(
-                            "{source} was read again: {new} started, {gone} stopped, {unchanged} unchanged"
+                            "{source} was read: {added} added, {removed} removed, {unchanged} unchanged"
                         ));
-                    }
-                    for deployment in started {
-                        // Sending cannot fail, because the receiver lives as long as this future.
-                        let _ = start.unbounded_send(deployment);
                     }
                 }
                 Err(error) => {
@@ -102,55 +137,90 @@ impl Fleet {
         }
     }
 
-    /// Returns whether the watched deployments are exactly `targets`.
-    fn watches(&self, targets: &[Named]) -> bool {
-        let all = self.pages.deployments.borrow();
-        all.len() == targets.len() && all.iter().zip(targets).all(|(it, named)| it.named.is(named))
+    /// Stops to watch each deployment that no request has named for long.
+    async fn forget(&self) {
+        let Some(limit) = self.forget else {
+            return;
+        };
+        let clock = &self.runtime.backend.clock;
+        loop {
+            let oldest = {
+                let members = self.members.borrow();
+                members.values().filter(|it| it.deployment.is_some()).map(|it| it.asked).min()
+            };
+            clock.sleep_until(oldest.unwrap_or_else(|| clock.now()) + limit).await;
+            let now = clock.now();
+            for member in self.members.borrow_mut().values_mut() {
+                if member.asked + limit <= now
+                    && let Some(deployment) = member.deployment.take()
+                {
+                    deployment.remove();
+                }
+            }
+        }
     }
 
-    /// Replaces the deployments with `targets`. Unchanged deployments continue; missing ones end.
+    /// Returns whether the deployments are those of `targets`.
+    fn has(&self, targets: &[Named]) -> bool {
+        let members = self.members.borrow();
+        let is_same =
+            |named: &Named| members.get(&named.name).is_some_and(|old| old.named.is(named));
+        members.len() == targets.len() && targets.iter().all(is_same)
+    }
+
+    /// Replaces the deployments by `targets`. Those that are the same go on.
     ///
     /// # Errors
     ///
     /// If the connection string of a new deployment is invalid. In that case, nothing is changed.
     pub(super) fn change_to(&self, targets: Vec<Named>) -> Result<Change, String> {
-        let mut change =
-            Change { stopped: self.pages.deployments.borrow().clone(), ..Change::default() };
-        let same =
-            |old: &[Rc<Deployment>], named: &Named| old.iter().position(|it| it.named.is(named));
-        for named in targets.iter().filter(|named| same(&change.stopped, named).is_none()) {
-            named.check(&self.target, &self.runtime)?;
-        }
-        let mut all = Vec::new();
-        for named in targets {
-            if let Some(place) = same(&change.stopped, &named) {
-                all.push(change.stopped.swap_remove(place));
-                change.unchanged += 1;
-            } else {
-                let new = Rc::new(self.deployment(named));
-                change.started.push(Rc::clone(&new));
-                all.push(new);
+        for named in &targets {
+            let members = self.members.borrow();
+            if members.get(&named.name).is_none_or(|old| !old.named.is(named)) {
+                named.check(&self.target, &self.runtime)?;
             }
         }
-        for deployment in &change.stopped {
+        let now = self.runtime.backend.clock.now();
+        let (mut old, mut members, mut added) = (self.members.take(), BTreeMap::new(), 0);
+        for named in targets {
+            let name = named.name.clone();
+            let former = old.get(&name);
+            if former.is_some_and(|it| it.named.is(&named)) {
+                members.extend(old.remove_entry(&name));
+                continue;
+            }
+            added += 1;
+            let is_watched =
+                self.forget.is_none() || former.is_some_and(|it| it.deployment.is_some());
+            let asked = former.map_or(now, |it| it.asked);
+            let deployment = is_watched.then(|| self.watch(named.clone()));
+            members.insert(name, Member { named, deployment, asked });
+        }
+        for deployment in old.values().filter_map(|it| it.deployment.as_ref()) {
             deployment.remove();
         }
-        *self.pages.deployments.borrow_mut() = all;
+        let change = Change { added, removed: old.len(), unchanged: members.len() - added };
+        *self.members.borrow_mut() = members;
         Ok(change)
     }
 
-    /// Creates a deployment with its sinks.
-    fn deployment(&self, named: Named) -> Deployment {
+    /// Creates a deployment with its sinks, which [`run`](Self::run) watches.
+    fn watch(&self, named: Named) -> Rc<Deployment> {
         let backend = &self.runtime.backend;
         let labels = named.labels();
         let numbers = Numbers::new(&labels, &backend.clock);
         let records = self.push.iter().map(|push| push.sink(&labels, backend));
-        Deployment::new(named, numbers, self.log.iter().cloned().chain(records).collect())
+        let sinks = self.log.iter().cloned().chain(records).collect();
+        let deployment = Rc::new(Deployment::new(named, numbers, sinks));
+        // The receiver is dropped when the program ends.
+        let _ = self.start.unbounded_send(Rc::clone(&deployment));
+        deployment
     }
 
     /// Closes all deployments.
     pub(super) async fn close(&self) {
-        let all = self.pages.deployments.take();
-        join_all(all.iter().map(|it| it.close())).await;
+        let all = self.members.take();
+        let watched = all.values().filter_map(|it| it.deployment.as_ref());
+        join_all(watched.map(|it| it.close())).await;
     }
 }

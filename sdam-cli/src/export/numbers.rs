@@ -1,6 +1,9 @@
 //! The metrics of one deployment.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use metrics::{Key, Label, counter, describe_gauge, gauge, histogram, with_local_recorder};
 use sdam::{Topology, transport::clock::Clock};
@@ -18,6 +21,9 @@ use sdam_select::staleness::lag;
 
 use crate::page::{Kind, Page, Registry};
 
+/// The metric of a deployment whose first checks have not ended.
+const KNOWN: &str = "sdam_known";
+
 /// The lag of secondaries.
 const LAG: &str = "sdam_server_lag_seconds";
 
@@ -34,6 +40,8 @@ pub(super) struct Numbers {
     recorder: Registry,
     sink: MetricsSink,
     clock: Arc<dyn Clock>,
+    /// Set once the first checks, or the first look-up, have ended.
+    is_known: AtomicBool,
 }
 
 impl Numbers {
@@ -42,6 +50,10 @@ impl Numbers {
         let recorder = Registry::new(labels);
         with_local_recorder(&recorder, || {
             describe();
+            describe_gauge!(
+                KNOWN,
+                "1 once the first checks of the deployment have ended; before, it has no other metrics."
+            );
             describe_gauge!("sdam_up", "1 if a server of the deployment answers, else 0.");
             describe_gauge!("sdam_primary_known", "1 if a replica set's primary is known.");
             describe_gauge!(
@@ -55,8 +67,13 @@ impl Numbers {
             let _ = histogram!("sdam_failover_duration_min_seconds");
             gauge!("sdam_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
         });
-        let numbers = Self { recorder, sink: MetricsSink::new(), clock: Arc::clone(clock) };
-        // Emit an empty description, so that the same series exist before the hosts are known.
+        let numbers = Self {
+            recorder,
+            sink: MetricsSink::new(),
+            clock: Arc::clone(clock),
+            is_known: AtomicBool::new(false),
+        };
+        // The labels are the same before the hosts of a deployment are known.
         let empty = Arc::<TopologyDescription>::default();
         let kind =
             EventKind::TopologyDescriptionChanged { previous: Arc::clone(&empty), new: empty };
@@ -64,9 +81,16 @@ impl Numbers {
         Arc::new(numbers)
     }
 
+    /// Marks the state of the deployment as known.
+    pub(super) fn set_known(&self) {
+        self.is_known.store(true, Ordering::Release);
+    }
+
     /// Returns the metrics. Without a topology, they describe a deployment that does not answer.
+    /// One that is not known yet must not look like one that is down.
     pub(super) fn page(&self, topology: Option<&Topology>) -> Page {
-        let Self { sink, clock, recorder } = self;
+        let Self { sink, clock, recorder, is_known } = self;
+        let is_known = is_known.load(Ordering::Acquire);
         let snapshot = topology.map(Topology::snapshot);
         let empty = TopologyDescription::default();
         let description = snapshot.as_ref().map_or(&empty, |it| it.description());
@@ -84,6 +108,7 @@ impl Numbers {
             }
             let has_primary = description.primary().is_some();
             gauge!("sdam_primary_known").set(u8::from(has_primary));
+            gauge!(KNOWN).set(u8::from(is_known));
         });
         // A series that stayed at zero would cause an alert that never ends.
         recorder.retain(|key| {
@@ -93,6 +118,7 @@ impl Numbers {
             is_current(key, description, is_secondary)
         });
         let mut page = recorder.page();
+        page.0.retain(|name, _| is_known || name == KNOWN);
         for name in SUMS {
             if let Some(mut metric) = page.0.remove(name) {
                 metric.kind = Kind::Counter;
@@ -106,6 +132,11 @@ impl Numbers {
 impl EventSink for Numbers {
     fn emit(&self, event: &Event) {
         with_local_recorder(&self.recorder, || self.sink.emit(event));
+        if let EventKind::TopologyDescriptionChanged { new, .. } = &event.kind
+            && is_checked(new)
+        {
+            self.set_known();
+        }
     }
 
     fn interest(&self) -> Interest {
@@ -114,6 +145,14 @@ impl EventSink for Numbers {
 }
 
 sdam_core::opaque!(Numbers);
+
+/// Returns whether every server has been checked, or there is one for writes.
+fn is_checked(topology: &TopologyDescription) -> bool {
+    let mut servers = topology.servers().iter();
+    topology.has_writable_server()
+        || servers.len() > 0
+            && servers.all(|server| server.server_type.is_available() || server.error.is_some())
+}
 
 fn labels(server: &ServerDescription) -> Vec<Label> {
     let host = Label::new("server.address", server.address.host().to_owned());

@@ -1,8 +1,8 @@
 //! The pages, and the deployment that each request names.
 
-use std::{cell::RefCell, fmt::Display, rc::Rc, time::Duration};
+use std::{borrow::Cow, fmt::Display, rc::Rc, time::Duration};
 
-use hyper::{HeaderMap, Response, StatusCode, http::request::Parts};
+use hyper::{Response, StatusCode, http::request::Parts};
 use sdam_core::{
     read_preference::{ReadMode, ReadPreference, TagSet},
     topology::TopologyDescription,
@@ -11,19 +11,18 @@ use sdam_select::{criteria::Criteria, explain::explain, settings::Settings, stal
 
 use super::{
     deployment::{Deployment, Watched},
-    reload::Outcomes,
+    fleet::Fleet,
 };
 use crate::{
     http,
     json::{self, RoundTrips},
-    page::Page,
     terminal::json_line,
     values::seconds,
 };
 
 const INDEX: &str = "\
 /metrics       metrics, in the text format of Prometheus
-/probe         the same of one deployment; waits for the first checks of it
+/probe         the same of one deployment
 /topology      the description of the topology, as JSON
 /healthz       200 if the deployment can be written to, else 503 and the reason
 /healthz?read=MODE&tags=NAME:VALUE,...&maxLag=SECONDS
@@ -34,98 +33,67 @@ const INDEX: &str = "\
 /-/healthy     200 while this program runs
 ";
 
-/// The header with Prometheus' time limit, in seconds.
-const SCRAPE_TIMEOUT: &str = "x-prometheus-scrape-timeout-seconds";
-/// The time limit of a probe without such a header, which is Prometheus' default.
-const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The maximum part of a time limit that is reserved for sending the answer.
-const OFFSET: Duration = Duration::from_millis(500);
-
 /// The status and text of the answer to an invalid request.
 struct Refusal(StatusCode, String);
 
-/// The pages of all deployments.
-pub(super) struct Pages {
-    /// The deployments, sorted by name.
-    pub(super) deployments: RefCell<Vec<Rc<Deployment>>>,
-    /// The metrics about the `--targets` file, if there is one.
-    pub(super) outcomes: Option<Outcomes>,
+/// Returns the requested page.
+pub(super) fn answer(fleet: &Fleet, request: &Parts) -> Response<String> {
+    let page = match request.uri.path() {
+        "/" => others(request, &[]).map(|()| http::text(StatusCode::OK, INDEX)),
+        http::HEALTHY => others(request, &[]).map(|()| http::text(StatusCode::OK, "ok\n")),
+        "/metrics" => others(request, &[]).map(|()| http::metrics(&fleet.metrics())),
+        "/probe" => requested(fleet, request, &["target"]).map(|it| http::metrics(&it.metrics())),
+        "/topology" => requested(fleet, request, &["target"]).map(|it| topology(&it)),
+        "/healthz" => Wanted::of(request).and_then(|wanted| {
+            let known = ["target", "read", "tags", "maxLag"];
+            described(fleet, request, &known, |watched, topology| {
+                health(topology, &watched.settings, &wanted)
+            })
+        }),
+        "/primary" => described(fleet, request, &["target"], |_, topology| primary(topology)),
+        _ => Ok(http::status(StatusCode::NOT_FOUND)),
+    };
+    page.unwrap_or_else(|Refusal(status, said)| http::text(status, format!("{said}\n")))
 }
 
-impl Pages {
-    /// Returns the requested page.
-    pub(super) async fn answer(&self, request: &Parts) -> Response<String> {
-        let page = match request.uri.path() {
-            "/" => others(request, &[]).map(|()| http::text(StatusCode::OK, INDEX)),
-            http::HEALTHY => others(request, &[]).map(|()| http::text(StatusCode::OK, "ok\n")),
-            "/metrics" => others(request, &[]).map(|()| http::metrics(&self.metrics())),
-            "/probe" => match self.requested(request, &["target"]) {
-                Ok(deployment) => {
-                    deployment.checked(patience(&request.headers)).await;
-                    Ok(http::metrics(&deployment.metrics()))
-                }
-                Err(refusal) => Err(refusal),
-            },
-            "/topology" => self.requested(request, &["target"]).map(|it| topology(&it)),
-            "/healthz" => Wanted::of(request).and_then(|wanted| {
-                self.described(
-                    request,
-                    &["target", "read", "tags", "maxLag"],
-                    |watched, topology| health(topology, &watched.settings, &wanted),
-                )
-            }),
-            "/primary" => self.described(request, &["target"], |_, topology| primary(topology)),
-            _ => Ok(http::status(StatusCode::NOT_FOUND)),
-        };
-        page.unwrap_or_else(|Refusal(status, said)| http::text(status, format!("{said}\n")))
-    }
+/// Returns a page about the topology of the requested deployment, if it has one yet.
+fn described(
+    fleet: &Fleet,
+    request: &Parts,
+    known: &[&str],
+    page: impl FnOnce(&Watched, &TopologyDescription) -> Response<String>,
+) -> Result<Response<String>, Refusal> {
+    let deployment = requested(fleet, request, known)?;
+    let watched =
+        deployment.watched().map_err(|why| Refusal(StatusCode::SERVICE_UNAVAILABLE, why))?;
+    let snapshot = watched.topology.snapshot();
+    Ok(page(watched, snapshot.description()))
+}
 
-    /// Returns the metrics of all deployments.
-    pub(super) fn metrics(&self) -> Page {
-        let mut page = self.outcomes.as_ref().map(Outcomes::page).unwrap_or_default();
-        for deployment in &*self.deployments.borrow() {
-            page.add(deployment.metrics());
-        }
-        page
+/// Returns the deployment that a request names. Only names of `--targets` are accepted, so a request
+/// cannot make this program connect elsewhere.
+fn requested(fleet: &Fleet, request: &Parts, known: &[&str]) -> Result<Rc<Deployment>, Refusal> {
+    others(request, known)?;
+    match parameter(request, "target") {
+        Some(wanted) => fleet.find(&wanted).ok_or_else(|| {
+            let said = "no deployment of --targets has this name";
+            Refusal(StatusCode::NOT_FOUND, said.to_owned())
+        }),
+        None => fleet
+            .only()
+            .ok_or_else(|| bad("the parameter target is missing: the name of a deployment")),
     }
+}
 
-    /// Returns a page about the topology of the requested deployment, if it has one yet.
-    fn described(
-        &self,
-        request: &Parts,
-        known: &[&str],
-        page: impl FnOnce(&Watched, &TopologyDescription) -> Response<String>,
-    ) -> Result<Response<String>, Refusal> {
-        let deployment = self.requested(request, known)?;
-        let watched =
-            deployment.watched().map_err(|why| Refusal(StatusCode::SERVICE_UNAVAILABLE, why))?;
-        let snapshot = watched.topology.snapshot();
-        Ok(page(watched, snapshot.description()))
-    }
-
-    /// Returns the deployment that a request names. It must be in the file of targets, so that a
-    /// request cannot make this program connect elsewhere.
-    fn requested(&self, request: &Parts, known: &[&str]) -> Result<Rc<Deployment>, Refusal> {
-        others(request, known)?;
-        let mut parameters = http::parameters(request);
-        match (parameters.find(|(name, _)| *name == "target"), &**self.deployments.borrow()) {
-            (Some((_, wanted)), deployments) => {
-                let mut found = deployments.iter();
-                let found =
-                    found.find(|deployment| deployment.named.name.as_deref() == Some(wanted));
-                let said = "no deployment has this name in the file of --targets";
-                found.cloned().ok_or_else(|| Refusal(StatusCode::NOT_FOUND, said.to_owned()))
-            }
-            (None, [only]) if only.named.is_only() => Ok(Rc::clone(only)),
-            (None, _) => Err(bad("the parameter target is missing: the name of a deployment")),
-        }
-    }
+/// Returns the value of a parameter.
+fn parameter<'r>(request: &'r Parts, wanted: &str) -> Option<Cow<'r, str>> {
+    http::parameters(request).find(|(name, _)| name == wanted).map(|(_, value)| value)
 }
 
 /// Refuses unknown parameters. Prometheus sends only parameters that a user has configured, and
 /// that user expects an effect.
 fn others(request: &Parts, known: &[&str]) -> Result<(), Refusal> {
-    match http::parameters(request).find(|(name, _)| !known.contains(name)) {
+    match http::parameters(request).find(|(name, _)| !known.contains(&&**name)) {
         Some((name, _)) => Err(bad(format!("there is no parameter {name}"))),
         None => Ok(()),
     }
@@ -135,15 +103,7 @@ fn bad(said: impl Display) -> Refusal {
     Refusal(StatusCode::BAD_REQUEST, said.to_string())
 }
 
-/// Returns how long a probe may wait, which is less than Prometheus waits.
-fn patience(headers: &HeaderMap) -> Duration {
-    let seconds = headers.get(SCRAPE_TIMEOUT).and_then(|value| value.to_str().ok()?.parse().ok());
-    let limit = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    let limit = limit.unwrap_or(DEFAULT_TIMEOUT).min(DEFAULT_TIMEOUT);
-    limit.saturating_sub(OFFSET.min(limit / 2))
-}
-
-/// Returns the topology. If none exists yet, returns an empty one with the reason.
+/// Returns the topology; if there is none yet, an empty one with the reason.
 fn topology(deployment: &Deployment) -> Response<String> {
     let mut json = match deployment.watched() {
         Ok(watched) => {
@@ -197,17 +157,14 @@ struct Wanted {
 
 impl Wanted {
     fn of(request: &Parts) -> Result<Self, Refusal> {
-        let parameter = |wanted| {
-            let mut parameters = http::parameters(request);
-            parameters.find(|(name, _)| *name == wanted).map(|(_, value)| value)
-        };
+        let parameter = |wanted| parameter(request, wanted);
         let Some(mode) = parameter("read") else {
             return match parameter("tags").or(parameter("maxLag")) {
                 Some(_) => Err(bad("tags and maxLag need read: the mode of a read preference")),
                 None => Ok(Self { criteria: Criteria::write(), max_lag: None }),
             };
         };
-        let mode = ReadMode::parse(mode)
+        let mode = ReadMode::parse(&mode)
             .ok_or_else(|| bad(format!("{mode} is not a read preference mode")))?;
         let mut preference = ReadPreference::new(mode);
         if let Some(text) = parameter("tags") {
@@ -217,7 +174,7 @@ impl Wanted {
                 .ok_or_else(|| bad("tags: it needs names and values, for example dc:ny,rack:1"))?;
             preference = preference.with_tag_sets(vec![tags]);
         }
-        let max_lag = parameter("maxLag").map(seconds).transpose();
+        let max_lag = parameter("maxLag").map(|text| seconds(&text)).transpose();
         Ok(Self {
             criteria: Criteria::read(preference).map_err(bad)?,
             max_lag: max_lag.map_err(|said| bad(format!("maxLag: {said}")))?,
@@ -276,24 +233,5 @@ mod tests {
         // The primary has no lag.
         check(ReadMode::SecondaryPreferred, 39, StatusCode::SERVICE_UNAVAILABLE);
         check(ReadMode::Primary, 0, StatusCode::OK);
-    }
-
-    #[test]
-    fn probes_end_before_the_time_limit_of_prometheus() {
-        let check = |header: Option<&'static str>, expected: Duration| {
-            let mut headers = HeaderMap::new();
-            headers.extend(header.map(|value| {
-                let name = hyper::header::HeaderName::from_static(SCRAPE_TIMEOUT);
-                (name, hyper::header::HeaderValue::from_static(value))
-            }));
-            assert_eq!(patience(&headers), expected, "{header:?}");
-        };
-        check(None, Duration::from_millis(9_500));
-        check(Some("0.4"), Duration::from_millis(200));
-        check(Some("1"), Duration::from_millis(500));
-        check(Some("2"), Duration::from_millis(1_500));
-        check(Some("60"), Duration::from_millis(9_500));
-        check(Some("-1"), Duration::from_millis(9_500));
-        check(Some("soon"), Duration::from_millis(9_500));
     }
 }

@@ -1,4 +1,4 @@
-//! The file of `--targets`, which is read again after a change and on SIGHUP.
+//! The file or URL of `--targets`, which is read again and again, and at SIGHUP.
 
 use std::{
     fmt, fs,
@@ -9,59 +9,107 @@ use std::{
 };
 
 use futures::{FutureExt, StreamExt, select_biased, stream::FusedStream};
+use hyper::Uri;
 use metrics::{describe_gauge, gauge, with_local_recorder};
 use sdam::transport::clock::Clock;
 use tokio::task::spawn_blocking;
 
-use super::targets::{self, Named};
+use super::{
+    fetch, list,
+    targets::{self, Named},
+};
 use crate::{
     exit,
+    file_error::cannot_read,
+    input,
     page::{Page, Registry},
+    target::shown_url,
 };
 
-/// The interval at which the file is read.
+/// The interval at which a file is read.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// A file that is watched for changes.
+/// The targets, whose changes are noticed.
 pub(super) struct Source {
-    path: PathBuf,
+    place: Place,
     clock: Arc<dyn Clock>,
     hangups: Box<dyn FusedStream<Item = ()> + Unpin>,
-    /// The last contents, or the error in them.
+    /// The time until the next reading, and the interval of those after it.
+    pause: (Duration, Duration),
+    /// The last contents, or what is wrong with them.
     seen: Result<Vec<Named>, String>,
 }
 
+enum Place {
+    File(PathBuf),
+    Url(Uri),
+}
+
 impl Source {
-    /// Follows the file `path`, which contains `targets`; `None` if it can be read only once, such
-    /// as a pipe. From now on, SIGHUP does not end the process.
-    pub(super) fn of(path: &Path, targets: &[Named], clock: &Arc<dyn Clock>) -> Option<Self> {
-        fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
-        Some(Self {
-            path: path.to_owned(),
+    /// Reads the file `path`. A URL is not read before [`next`](Self::next), and then at intervals
+    /// of `refresh`; a file that can be read only once, such as a pipe, is no source. SIGHUP does
+    /// not end the process from now on.
+    ///
+    /// # Errors
+    ///
+    /// If the file, or one that it names, cannot be read or is invalid. The error names the file,
+    /// the place in it and the deployment, but shows no connection string.
+    pub(super) fn open(
+        path: &Path,
+        refresh: Duration,
+        clock: &Arc<dyn Clock>,
+    ) -> Result<(Vec<Named>, Option<Self>), String> {
+        let follow = |place, pause, targets: &[_]| Self {
+            place,
             clock: Arc::clone(clock),
             hangups: Box::new(exit::hangups()),
+            pause,
             seen: Ok(targets.to_vec()),
-        })
+        };
+        if let Some(url) = path.to_str().filter(|path| path.contains("://")) {
+            let place = Place::Url(fetch::url(url)?);
+            return Ok((Vec::new(), Some(follow(place, (Duration::ZERO, refresh), &[]))));
+        }
+        let targets = read(path)?;
+        let is_file = fs::metadata(path).is_ok_and(|it| it.is_file());
+        let source =
+            is_file.then(|| follow(Place::File(path.to_owned()), (PERIOD, PERIOD), &targets));
+        Ok((targets, source))
     }
 
-    /// Waits for the next reading, and returns the contents of the file and whether SIGHUP
-    /// requested it. A change is returned after at most two seconds.
+    /// Returns `false` before the first reading of a URL.
+    pub(super) fn is_read(&self) -> bool {
+        !self.pause.0.is_zero()
+    }
+
+    /// Returns the targets after the interval, or when SIGHUP asks for them, which is the second
+    /// value.
     ///
-    /// The contents are compared, because a file system with a coarse clock may not update the
-    /// metadata. A change is returned only after two equal readings, because a file that is being
-    /// rewritten is incomplete for a moment.
+    /// Contents of files are read, because metadata need not change with them: the clocks of file
+    /// systems are coarse. They are returned once they were read twice, because a file that is
+    /// written in place lacks its end for a moment.
     pub(super) async fn next(&mut self) -> (Result<Vec<Named>, String>, bool) {
         loop {
-            let pause = self.clock.sleep_until(self.clock.now() + PERIOD);
+            let pause = self.clock.sleep_until(self.clock.now() + self.pause.0);
             let is_asked = select_biased! {
                 () = self.hangups.select_next_some() => true,
                 () = pin!(pause.fuse()) => false,
             };
-            let path = self.path.clone();
-            // Read on another thread, because the file may be on a network that does not answer.
-            let found = spawn_blocking(move || targets::read(&path)).await;
-            let found = found.unwrap_or_else(|error| Err(error.to_string()));
-            let is_settled = found == self.seen;
+            self.pause.0 = self.pause.1;
+            let (found, is_whole) = match &self.place {
+                Place::File(path) => {
+                    let path = path.clone();
+                    // The file may be on a network that does not answer.
+                    let found = spawn_blocking(move || read(&path)).await;
+                    (found.unwrap_or_else(|error| Err(error.to_string())), false)
+                }
+                Place::Url(url) => {
+                    let text = fetch::get(url).await;
+                    let text = text.map_err(|said| format!("{self}: {said}"));
+                    (text.and_then(|text| list::parse(&text, &self.to_string())), true)
+                }
+            };
+            let is_settled = is_whole || found == self.seen;
             self.seen = found;
             if is_asked || is_settled {
                 return (self.seen.clone(), is_asked);
@@ -70,26 +118,39 @@ impl Source {
     }
 }
 
-/// Displays the option with the path of the file.
+/// Reads a file: a list in JSON if its name ends with `.json`, else TOML.
+fn read(path: &Path) -> Result<Vec<Named>, String> {
+    let file = format!("--targets {}", path.display());
+    let text = input::read_text(path).map_err(|error| cannot_read(&file, &error))?;
+    if path.extension().is_some_and(|extension| extension == "json") {
+        return list::parse(&text, &file);
+    }
+    targets::parse(&text, &file, path.parent().unwrap_or(Path::new("")))
+}
+
+/// Names the file or the URL.
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "--targets {}", self.path.display())
+        match &self.place {
+            Place::File(path) => write!(f, "--targets {}", path.display()),
+            Place::Url(url) => write!(f, "--targets {}", shown_url(&url.to_string())),
+        }
     }
 }
 
-/// The metrics of the last reload, which have Prometheus' own names.
+/// The metrics of the last reading, with Prometheus' own names for them.
 pub(super) struct Outcomes(Registry);
 
 impl Outcomes {
-    /// Creates the metrics after the file was read for the first time.
-    pub(super) fn new(clock: &dyn Clock) -> Self {
+    /// Creates the metrics; `is_read` if the targets have been read.
+    pub(super) fn new(is_read: bool, clock: &dyn Clock) -> Self {
         let registry = Registry::new(&[]);
         with_local_recorder(&registry, || {
-            describe_gauge!(SUCCESSFUL, "1 if the file of --targets is in use as it is, else 0.");
+            describe_gauge!(SUCCESSFUL, "1 if the targets are those of --targets, else 0.");
             describe_gauge!(TIMESTAMP, "Time of the last successful reload of --targets.");
         });
         let outcomes = Self(registry);
-        outcomes.set(true, clock);
+        outcomes.set(is_read, clock);
         outcomes
     }
 

@@ -10,8 +10,7 @@ use sdam_core::{
 use toml::de::{DeTable, DeValue};
 
 use crate::{
-    file_error::cannot_read,
-    input, secret,
+    secret,
     target::{Target, redact},
 };
 
@@ -31,7 +30,7 @@ pub(super) struct Named {
     pub(super) uri: String,
     /// True if the deployment is simulated.
     pub(super) is_simulated: bool,
-    /// The origin of the connection string: the file, the line and the name.
+    /// The origin of the connection string: the file or URL, and the place in it.
     origin: Option<String>,
 }
 
@@ -41,7 +40,12 @@ impl Named {
         Self { name, uri, is_simulated, origin: None }
     }
 
-    /// Returns whether this is the only deployment, so that requests need not name it.
+    /// Creates one of the deployments at `origin`.
+    pub(super) fn new(name: &str, uri: String, origin: String) -> Self {
+        Self { name: Some(name.to_owned()), uri, is_simulated: false, origin: Some(origin) }
+    }
+
+    /// Returns whether this is the only deployment, which requests need not name.
     pub(super) fn is_only(&self) -> bool {
         self.origin.is_none()
     }
@@ -67,10 +71,12 @@ impl Named {
             let scanned = target.builder(options).scan(runtime.backend.clone());
             scanned.map(drop).map_err(|error| error.to_string())
         });
-        scanned.map_err(|error| match &self.origin {
-            Some(origin) => format!("{origin}: {error}"),
-            None => error,
-        })
+        scanned.map_err(|error| self.with_origin(&error))
+    }
+
+    /// Returns an error with the origin before it.
+    pub(super) fn with_origin(&self, error: &str) -> String {
+        self.origin.as_ref().map_or(error.to_owned(), |origin| format!("{origin}: {error}"))
     }
 }
 
@@ -93,20 +99,14 @@ fn as_if_resolved(string: ConnectionString) -> Result<ConnectionString, ConfigEr
     string.resolved(&records, &[], &mut Rng::new(0))
 }
 
-/// Reads the deployments of the file of `--targets`, in TOML, sorted by name.
+/// Reads the deployments of `text`, in TOML, sorted by name; `file` is its name. Files that it names
+/// are in `folder`.
 ///
 /// # Errors
 ///
-/// If the file, or a file that it names, cannot be read or is invalid. The error names the file,
-/// the line and the deployment, but never shows a connection string.
-pub(super) fn read(path: &Path) -> Result<Vec<Named>, String> {
-    let file = format!("--targets {}", path.display());
-    let text = input::read_text(path).map_err(|error| cannot_read(&file, &error))?;
-    parse(&text, &file, path.parent().unwrap_or(Path::new("")))
-}
-
-/// Reads the deployments in `text`, the contents of `file`. Paths in it are relative to `folder`.
-fn parse(text: &str, file: &str, folder: &Path) -> Result<Vec<Named>, String> {
+/// If the text is invalid, or a file that it names cannot be read. The error names the file, the
+/// line and the deployment, but shows no connection string.
+pub(super) fn parse(text: &str, file: &str, folder: &Path) -> Result<Vec<Named>, String> {
     let line = |at: usize| {
         let before = text.get(..at).unwrap_or_default();
         before.matches('\n').count() + 1
@@ -134,12 +134,7 @@ fn parse(text: &str, file: &str, folder: &Path) -> Result<Vec<Named>, String> {
                 return Err(format!("{origin}: the value is of type {found}, {said}: {EXAMPLE}"));
             }
         };
-        found.push(Named {
-            name: Some(name.clone().into_owned()),
-            uri,
-            is_simulated: false,
-            origin: Some(origin),
-        });
+        found.push(Named::new(name, uri, origin));
     }
     if found.is_empty() {
         return Err(format!("{file}: it names no deployment; add lines such as {EXAMPLE}"));
@@ -197,11 +192,8 @@ mod tests {
     #[test]
     fn a_file_names_deployments() {
         let text = "# The shop.\norders = 'mongodb://a/'\n\"users.eu\" = \"mongodb://b/\"\n";
-        let named = |name: &str, uri: &str, line| Named {
-            name: Some(name.to_owned()),
-            uri: uri.to_owned(),
-            is_simulated: false,
-            origin: Some(format!("f: line {line}: {name}")),
+        let named = |name: &str, uri: &str, line| {
+            Named::new(name, uri.to_owned(), format!("f: line {line}: {name}"))
         };
         assert_eq!(
             parse(text, "f", Path::new("")),

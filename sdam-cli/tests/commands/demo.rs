@@ -109,11 +109,15 @@ fn metrics_and_the_topology_say_that_the_deployment_is_simulated() {
         let first = running.line();
         let address = first.split_whitespace().next().unwrap();
         let address = address.strip_prefix("http://").unwrap();
-        let page = get(address, "/metrics");
+        let page = loop {
+            let page = get(address, "/metrics");
+            if page.contains("\nsdam_up") {
+                break page;
+            }
+        };
         let mut samples = page.lines().filter(|line| line.starts_with("sdam_"));
         let label = |line: &str| line.contains("simulated=\"true\"");
         assert!(samples.all(|line| label(line) == is_simulated), "{page}");
-        assert!(page.contains("\nsdam_up"), "{page}");
         let topology = get(address, "/topology");
         let label = topology.contains("\"simulated\":true");
         assert_eq!(label, is_simulated, "{topology}");

@@ -16,7 +16,7 @@ fn the_targets_are_read_at_once_when_a_signal_asks_and_the_outcome_is_told() {
     // The signal is handled once the first line is printed.
     running.wait_for("http://");
     running.signal(Signal::HUP);
-    running.wait_for("--targets targets.toml was read again: 0 started, 0 stopped, 1 unchanged");
+    running.wait_for("--targets targets.toml was read: 0 added, 0 removed, 1 unchanged");
     room.write("targets.toml", format!("{valid}b = 1\n"));
     running.signal(Signal::HUP);
     running.wait_for("warning: --targets targets.toml: line 2: b: the value is of type integer");

@@ -11,7 +11,8 @@ use hyper::Uri;
 use sdam_core::names;
 
 pub(super) use self::destination::{Destination, File};
-use self::values::{millis, pairs, shown, url};
+use self::values::{millis, pairs, url};
+use crate::target::shown_url;
 
 /// The variables that this module reads.
 type Variables = BTreeMap<String, String>;
@@ -80,12 +81,14 @@ fn endpoints(option: Option<&str>, variables: &Variables) -> Result<BTreeMap<Sig
     let read = |name: &str| match variables.get(name) {
         Some(text) => match url(text) {
             Ok(url) => Ok(Some(url)),
-            Err(error) => Err(format!("{name} is `{}`: {error}", shown(text))),
+            Err(error) => Err(format!("{name} is `{}`: {error}", shown_url(text))),
         },
         None => Ok(None),
     };
     let base = match option {
-        Some(text) => Some(url(text).map_err(|error| format!("--otlp {}: {error}", shown(text)))?),
+        Some(text) => {
+            Some(url(text).map_err(|error| format!("--otlp {}: {error}", shown_url(text)))?)
+        }
         None if is_on(variables, "OTEL_SDK_DISABLED") => return Ok(BTreeMap::new()),
         None => read("OTEL_EXPORTER_OTLP_ENDPOINT")?,
     };

@@ -66,7 +66,7 @@ fn a_changed_file_starts_and_stops_deployments_and_the_others_go_on() {
 
     // A new line at the beginning moves the other lines, which does not count as a change.
     test.replace(&format!("# Shop\nadded = '{}'\n{kept}moved = '{}'\n", new.uri(), new.uri()));
-    let said = "--targets /targets.toml was read again: 2 started, 2 stopped, 1 unchanged";
+    let said = "--targets /targets.toml was read: 2 added, 2 removed, 1 unchanged";
     assert_eq!(test.remark(), said);
     // The topology is still the same one, because it was never without a primary.
     assert_eq!(test.program.get("/healthz?target=kept").0, 200);
@@ -114,7 +114,7 @@ fn an_invalid_file_changes_nothing_until_it_is_corrected() {
     check("", "it names no deployment");
     // Each error is reported once, and so is the correction.
     test.replace(&valid);
-    let said = "--targets /targets.toml was read again: 0 started, 0 stopped, 1 unchanged";
+    let said = "--targets /targets.toml was read: 0 added, 0 removed, 1 unchanged";
     assert_eq!(test.remark(), said);
     assert_eq!(test.metric(SUCCESSFUL), "1");
     test.program.finish();
@@ -143,7 +143,7 @@ fn the_links_of_a_kubernetes_volume_are_followed_and_so_are_secrets_in_it() {
         symlink(format!("..data/{name}"), path(name)).unwrap();
     }
     let program = follow(path("targets.toml"));
-    let changed = "--targets /targets.toml was read again: 1 started, 1 stopped, 0 unchanged";
+    let changed = "--targets /targets.toml was read: 1 added, 1 removed, 0 unchanged";
     let check = |version: &str, name: &str, password: &str, said: &str| {
         publish(version, name, password);
         assert_eq!(remark(&program, &folder), said);

@@ -7,8 +7,6 @@ use hyper::{
     header::{HeaderName, HeaderValue},
 };
 
-use crate::target::redact;
-
 /// Parses the URL of a collector.
 pub(super) fn url(text: &str) -> Result<Uri, String> {
     let url = Uri::from_str(text.trim_end_matches('/')).ok();
@@ -21,15 +19,6 @@ pub(super) fn url(text: &str) -> Result<Uri, String> {
         return Err(format!("{needs}, without user and query; {remedy}"));
     }
     Ok(url)
-}
-
-/// Hides the possibly secret parts of a URL: user, password and query.
-pub(super) fn shown(url: &str) -> String {
-    let shown = redact(url);
-    match shown.split_once('?') {
-        Some((before, _)) => format!("{before}?***"),
-        None => shown,
-    }
 }
 
 /// Parses the number of milliseconds of the variable `name`.
