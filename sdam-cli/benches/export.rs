@@ -1,0 +1,69 @@
+//! The time of the page `/metrics` of `sdam export` with 1,000 deployments of three members each.
+//!
+//! The members are ports of loopback at which no server listens, so that only the page is measured.
+
+#![expect(clippy::unwrap_used, reason = "a panic fails the benchmark")]
+
+#[path = "../tests/pieces/mod.rs"]
+mod pieces;
+
+use std::{
+    fmt::Write as _,
+    fs,
+    future::pending,
+    io::{self, Read, Write},
+    net::TcpStream,
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use sdam_cli::export::{Arguments, run};
+
+use pieces::{Lines, TIMEOUT, block_on};
+
+const DEPLOYMENTS: usize = 1000;
+const ROUNDS: usize = 9;
+
+fn main() {
+    // `cargo xtask bench` passes its filter last.
+    let filter = std::env::args().skip(1).last().unwrap_or_default();
+    if !filter.starts_with('-') && !"export/1000_deployments".contains(&filter) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("targets.toml");
+    let targets = (0..DEPLOYMENTS).fold(String::new(), |mut targets, number| {
+        let uri = "mongodb://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3/?replicaSet=rs0";
+        writeln!(targets, "shop-{number} = '{uri}'").unwrap();
+        targets
+    });
+    fs::write(&file, targets).unwrap();
+    let mut arguments = Arguments::default();
+    arguments.targets = Some(file);
+    arguments.listen = ([127, 0, 0, 1], 0).into();
+    let (lines, output) = mpsc::channel();
+    thread::spawn(move || block_on(run(&arguments, Lines::new(lines), io::stderr(), pending())));
+    let url = output.recv_timeout(TIMEOUT).unwrap();
+    let address = url.strip_prefix("http://").unwrap();
+    let start = Instant::now();
+    while page(address).0.matches("\nsdam_up{").count() < DEPLOYMENTS {
+        assert!(start.elapsed() < TIMEOUT, "the first checks have not ended");
+    }
+    let mut pages: Vec<_> = (0..ROUNDS).map(|_| page(address)).collect();
+    pages.sort_by_key(|(_, time)| *time);
+    let (page, time) = &pages[ROUNDS / 2];
+    let millis = time.as_secs_f64() * 1000.0;
+    println!("bench: export/1000_deployments/page {millis:.1} ms");
+    println!("bench: export/1000_deployments/lines {} lines", page.lines().count());
+}
+
+/// Returns the page, and the time until its end was received.
+fn page(address: &str) -> (String, Duration) {
+    let start = Instant::now();
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    let mut page = String::new();
+    stream.read_to_string(&mut page).unwrap();
+    (page, start.elapsed())
+}
