@@ -290,3 +290,27 @@ fn selections_of_a_waiting_handle_bring_checks_forward() {
         waiting.close().await;
     });
 }
+
+#[cfg(feature = "client")]
+#[test]
+fn clients_share_monitors_and_have_pools_of_their_own() {
+    use bson::doc;
+    use sdam::client::{Client, Command};
+
+    let sim = simulation(9);
+    let deployments = deployments(&sim);
+    let ping = doc! { "ping": 1 }.to_vec().unwrap();
+    sim.block_on(async {
+        let open = || Client::builder(&sim.uri()).unwrap().open(&deployments).unwrap();
+        let clients = [open(), open()];
+        for client in &clients {
+            client.run(&Command::new("admin", &ping)).await.unwrap();
+        }
+        sim.run_for(Duration::from_secs(30));
+        assert_eq!(sim.connections(), 6 + 2, "the monitors' and one of each client's pool");
+        for client in &clients {
+            client.close().await;
+        }
+        assert_eq!((sim.connections(), sim.tasks()), (0, 0));
+    });
+}

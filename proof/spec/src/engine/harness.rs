@@ -58,9 +58,13 @@ impl<'h> Harness<'h> {
         let backend = Backend::new(clock, Arc::new(self.servers.clone()), 1);
         let spawner = self.activity.watch(Arc::clone(&self.host.spawner));
         let builder = builder(options, &self.pools)?;
-        let topology = build(builder)
-            .start(Runtime::new(backend, Arc::new(spawner)))
-            .map_err(|error| error.to_string())?;
+        let runtime = Runtime::new(backend, Arc::new(spawner));
+        let topology = if self.host.is_shared {
+            ::sdam::Deployments::new(runtime).open(build(builder))
+        } else {
+            build(builder).start(runtime)
+        };
+        let topology = topology.map_err(|error| error.to_string())?;
         self.settle();
         Ok(topology)
     }
