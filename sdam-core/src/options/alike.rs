@@ -1,4 +1,4 @@
-//! Whether two handles can share the monitoring of a deployment.
+//! The comparison that decides which handles share the monitors of a deployment.
 
 use super::Options;
 

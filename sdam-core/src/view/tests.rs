@@ -30,7 +30,7 @@ fn hello(server_type: ServerType) -> Hello {
     }
 }
 
-/// What a handle knows from the outputs that it has carried out.
+/// The knowledge of a handle, from the outputs that it has carried out.
 #[derive(Default)]
 struct Handle {
     view: View,
