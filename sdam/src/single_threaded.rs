@@ -37,6 +37,7 @@ use crate::{
     sync::Mutex,
     topology::{
         TopologyBuilder,
+        builder::Layering,
         shared::{Background, Shared},
     },
 };
@@ -99,7 +100,8 @@ impl<P: PoolHandle> TopologyBuilder<P> {
     /// If the options contradict each other.
     pub fn scan(mut self, mut backend: Backend) -> Result<ScanTopology<P>, ConfigError> {
         let authenticator = self.authenticator.take();
-        let mut prepared = self.prepare(&mut backend, Options::single_threaded_warnings)?;
+        let mut prepared =
+            self.prepare(&mut backend, Layering::Needed, Options::single_threaded_warnings)?;
         // H-16: no streaming, because between calls, streamed replies would not be read.
         prepared.config.streaming = false;
         prepared.config.heartbeat_frequency = prepared.options.scan_frequency();

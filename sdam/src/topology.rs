@@ -1,6 +1,6 @@
 //! The topology handle for applications.
 
-mod builder;
+pub(crate) mod builder;
 mod deployments;
 mod layers;
 mod lock;

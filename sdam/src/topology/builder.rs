@@ -194,7 +194,8 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         is_shared: bool,
     ) -> Result<Assembled, ConfigError> {
         let Runtime { mut backend, spawner, .. } = runtime;
-        let mut prepared = self.prepare(&mut backend, Options::multi_threaded_warnings)?;
+        let warnings = Options::multi_threaded_warnings;
+        let mut prepared = self.prepare(&mut backend, Layering::Needed, warnings)?;
         let sink = prepared.sink.take();
         let settings = prepared.settings();
         let background = Background::Tasks(TaskSet::default());
@@ -203,17 +204,21 @@ impl<P: PoolHandle> TopologyBuilder<P> {
     }
 
     /// Validates the options, prepares the parts that both kinds of topology start with, and adds
-    /// layers to the transport of `backend`. `warnings` returns the warnings for the kind of
+    /// the needed layers to the transport of `backend`. `warnings` returns the warnings for the kind of
     /// topology.
     pub(crate) fn prepare(
         mut self,
         backend: &mut Backend,
+        layering: Layering,
         warnings: fn(&Options) -> Vec<Warning>,
     ) -> Result<Prepared, ConfigError> {
         let sink = self.take_sink();
         let options = self.options;
         options.validate()?;
-        backend.transport = layers::transport(backend, &options, self.translate)?;
+        if let Layering::Needed = layering {
+            layers::require_certificate(backend, &options)?;
+            backend.transport = layers::transport(backend, &options, self.translate)?;
+        }
         let metadata = if let Some(metadata) = self.metadata {
             metadata
         } else {
@@ -265,6 +270,15 @@ pub(super) fn queue(
     let interest = sink.map_or(Interest::NONE, EventSink::interest);
     let clock = Arc::clone(&backend.clock);
     Arc::new(EventQueue::new(id, interest).with_wall(move || clock.wall()))
+}
+
+/// The state of a transport's layers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Layering {
+    /// The layers that the options require have to be added.
+    Needed,
+    /// The transport is that of a topology with the same requirements.
+    Done,
 }
 
 /// The validated parts that a topology starts with.

@@ -7,11 +7,16 @@ use sdam_core::{
     options::{ConfigError, Options},
     view::View,
 };
-use sdam_transport::{layers::Translate, pool::PoolHandle, runtime::Runtime};
+use sdam_transport::{
+    layers::Translate,
+    pool::PoolHandle,
+    runtime::{Backend, Runtime},
+};
 
 use super::{
     Topology, TopologyBuilder,
-    builder::{Assembled, dispatch, queue},
+    builder::{Assembled, Layering, dispatch, queue},
+    layers,
     shared::{Background, Shared, TaskSet},
     sharing::{Place, Sharing},
 };
@@ -120,17 +125,23 @@ impl Deployments {
             watched.push(Watched { base: Arc::downgrade(&base), translate, has_metadata });
             (Place::first(base), has_metadata)
         };
-        let (handle, sink) = builder.handle(&place, has_metadata, self.runtime.clone())?;
-        if let Some(sink) = sink {
-            dispatch(&handle, sink);
-        }
-        let topology = Topology::new(Arc::clone(&handle));
-        place.take(&handle);
+        // Pools are called below.
+        drop(watched);
+        let opened =
+            builder.handle(&place, has_metadata, &self.runtime.backend).map(|(handle, sink)| {
+                if let Some(sink) = sink {
+                    dispatch(&handle, sink);
+                }
+                place.take(&handle);
+                handle
+            });
         if is_new {
+            // Others may have a handle already, even if this one failed.
             place.base().open();
         }
+        let handle = opened?;
         handle.publish_warnings();
-        Ok(topology)
+        Ok(Topology::new(handle))
     }
 }
 
@@ -149,10 +160,12 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         mut self,
         place: &Place,
         has_metadata: bool,
-        runtime: Runtime,
+        runtime: &Backend,
     ) -> Result<Assembled, ConfigError> {
         let base = place.base();
-        let Runtime { mut backend, spawner, .. } = runtime;
+        layers::require_certificate(runtime, &self.options)?;
+        // Connections of this handle need the same layers as those of the monitors.
+        let mut backend = base.common.backend.clone();
         let id = self.id.unwrap_or_else(|| ObjectId::from_bytes(backend.unique_bytes()));
         let sink = self.take_sink();
         let events = match &sink {
@@ -171,9 +184,11 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         let common = if is_plain {
             Arc::clone(&base.common)
         } else {
-            let mut prepared = self.prepare(&mut backend, Options::multi_threaded_warnings)?;
+            let warnings = Options::multi_threaded_warnings;
+            let mut prepared = self.prepare(&mut backend, Layering::Done, warnings)?;
             let settings = prepared.settings();
-            Arc::new(prepared.common(settings, (backend, Some(spawner))))
+            let spawner = base.common.spawner.clone();
+            Arc::new(prepared.common(settings, (backend, spawner)))
         };
         let machine = Machine::View(View::default());
         let background = Background::Tasks(TaskSet::default());

@@ -14,8 +14,7 @@ use sdam_transport::{
 /// # Errors
 ///
 /// If the runtime has no TLS, or its transport does not support a required layer: connecting in
-/// plain text, or without the proxy, would violate the user's security settings. Also if
-/// MONGODB-X509 is used without a client certificate, because every server would refuse the user.
+/// plain text, or without the proxy, would violate the user's security settings.
 pub(super) fn transport(
     backend: &Backend,
     options: &Options,
@@ -46,14 +45,26 @@ pub(super) fn transport(
         let provider = backend.tls.as_ref().ok_or_else(|| refusal("tls", "true", LIBRARY))?;
         let mut layers = Layers::default();
         layers.tls = Some(provider.tls(tls)?);
-        if is_x509(options) && !provider.has_client_certificate(tls) {
-            return Err(refusal("tlsCertificateKeyFile", "", CERTIFICATE));
-        }
         add(layers, refusal("tls", "true", TLS))?;
-    } else if is_x509(options) && !guards.tls {
-        return Err(refusal("authMechanism", X509, PLAIN_TEXT));
     }
     Ok(transport)
+}
+
+/// Checks that users who are authenticated by the client's certificate have one, because every
+/// server would refuse them otherwise.
+pub(super) fn require_certificate(backend: &Backend, options: &Options) -> Result<(), ConfigError> {
+    if !is_x509(options) || backend.transport.guards().tls {
+        return Ok(());
+    }
+    let Some(tls) = &options.tls else {
+        return Err(refusal("authMechanism", X509, PLAIN_TEXT));
+    };
+    let provider = backend.tls.as_ref().ok_or_else(|| refusal("tls", "true", LIBRARY))?;
+    if provider.has_client_certificate(tls) {
+        Ok(())
+    } else {
+        Err(refusal("tlsCertificateKeyFile", "", CERTIFICATE))
+    }
 }
 
 /// Returns whether users are authenticated by the client's certificate.

@@ -314,3 +314,21 @@ fn clients_share_monitors_and_have_pools_of_their_own() {
         assert_eq!((sim.connections(), sim.tasks()), (0, 0));
     });
 }
+
+#[test]
+fn a_handle_that_fails_leaves_no_monitor_behind() {
+    let sim = simulation(10);
+    let deployments = deployments(&sim);
+    let uri = format!("{}&authMechanism=MONGODB-X509", sim.uri());
+    let refused = deployments.open(builder(&uri)).unwrap_err().to_string();
+    assert!(refused.contains("tlsCertificateKeyFile"), "{refused}");
+    let shared = open(&sim, &deployments, "");
+    sim.block_on(async {
+        discovered(&shared).await;
+        assert!(deployments.open(builder(&uri)).is_err(), "also beside another handle");
+        sim.run_for(Duration::from_secs(30));
+        assert_eq!(sim.connections(), 6);
+        shared.close().await;
+        assert_eq!((sim.connections(), sim.tasks()), (0, 0));
+    });
+}
