@@ -46,6 +46,8 @@ pub struct View {
     own: Box<[Own]>,
     /// The servers of which the view has seen no heartbeat begin: one may have begun earlier.
     unseen: Box<[ServerId]>,
+    /// The servers suspected according to the events, and since when.
+    suspected: Box<[(ServerId, Instant)]>,
     is_closed: bool,
 }
 
@@ -109,14 +111,17 @@ impl View {
             emit_server_change(previous, new, &mut out);
         }
         emit_topology_change(&initial, &base, &mut out);
-        out.extend(deployment.suspicions(now).map(Output::Emit));
         let description = Arc::clone(&base);
         let unseen = base.servers().iter().map(|server| server.id).collect();
-        (Self { base, description, unseen, ..Self::default() }, out)
+        let mut view = Self { base, description, unseen, ..Self::default() };
+        for event in deployment.suspicions(now) {
+            view.emit(now, &event, &[], &mut out);
+        }
+        (view, out)
     }
 
-    /// Follows the outputs of one call of the deployment.
-    pub fn follow(&mut self, outputs: &Outputs) -> Outputs {
+    /// Follows the outputs of one call of the deployment at `now`.
+    pub fn follow(&mut self, now: Instant, outputs: &Outputs) -> Outputs {
         let mut out = Outputs::default();
         if self.is_closed {
             return out;
@@ -162,11 +167,7 @@ impl View {
                         emit_topology_change(before, &self.description, &mut out);
                     }
                 }
-                Output::Emit(event) if self.began_earlier(event) => {}
-                Output::Emit(event) => {
-                    self.is_closed |= matches!(event, EventKind::TopologyClosed);
-                    out.emit(event.clone());
-                }
+                Output::Emit(event) => self.emit(now, event, &lost, &mut out),
                 Output::Connect { .. }
                 | Output::Send { .. }
                 | Output::Read { .. }
@@ -219,6 +220,7 @@ impl View {
         self.install(&mut out);
         self.emit_change_of(server, Some(&before), &mut out);
         emit_topology_change(&before, &self.description, &mut out);
+        self.end_suspicion(now, &current, &mut out);
         out.push(Output::PoolClear { server, clear });
         (Verdict::Own(ErrorOutcome::Cleared), out)
     }
@@ -231,9 +233,7 @@ impl View {
             return out;
         }
         for event in interrupted {
-            if !self.began_earlier(&event) {
-                out.emit(event);
-            }
+            self.emit(Instant::EPOCH, &event, &[], &mut out);
         }
         self.base = Arc::default();
         let previous = core::mem::take(&mut self.description);
@@ -325,6 +325,48 @@ impl View {
                 }
             }
         }
+    }
+
+    /// Emits an event of the deployment, unless it ends something that did not begin for this view.
+    /// The servers `lost` are not suspected.
+    fn emit(&mut self, now: Instant, event: &EventKind, lost: &[ServerId], out: &mut Outputs) {
+        let is_whole = match event {
+            EventKind::ServerSuspected { server, .. } => {
+                let begins = !lost.contains(server);
+                if begins {
+                    let others = self.suspected.iter().copied();
+                    self.suspected = others.chain([(*server, now)]).collect();
+                }
+                begins
+            }
+            EventKind::ServerSuspicionEnded { server, .. } => {
+                self.clear_suspicion(*server).is_some()
+            }
+            _ => !self.began_earlier(event),
+        };
+        if is_whole {
+            self.is_closed |= matches!(event, EventKind::TopologyClosed);
+            out.emit(event.clone());
+        }
+    }
+
+    /// Ends the suspicion of a server that this view has lost.
+    fn end_suspicion(&mut self, now: Instant, lost: &ServerDescription, out: &mut Outputs) {
+        if let Some(since) = self.clear_suspicion(lost.id) {
+            out.emit(EventKind::ServerSuspicionEnded {
+                server: lost.id,
+                address: lost.address.clone(),
+                duration: now.since(since),
+                answered: false,
+            });
+        }
+    }
+
+    /// Removes a server from those suspected, and returns since when it was.
+    fn clear_suspicion(&mut self, server: ServerId) -> Option<Instant> {
+        let (_, since) = *self.suspected.iter().find(|(own, _)| *own == server)?;
+        self.suspected = self.suspected.iter().copied().filter(|(own, _)| *own != server).collect();
+        Some(since)
     }
 
     /// Returns whether the event ends a heartbeat that began before the view was opened.

@@ -176,7 +176,7 @@ impl World {
             }
         }
         for handle in &mut self.handles {
-            let own = handle.view.follow(outputs);
+            let own = handle.view.follow(self.now, outputs);
             handle.run(own, |_| None);
         }
     }

@@ -105,7 +105,7 @@ impl Engine {
         if let Some(snapshot) = &batch.snapshot {
             self.feed = Feed::Follower(Arc::clone(snapshot));
         }
-        let outputs = view.follow(&batch.outputs);
+        let outputs = view.follow(batch.now, &batch.outputs);
         let failed = failed_check(&outputs);
         let after = self.run(batch.now, outputs, published);
         if let Some(server) = failed {
