@@ -1,5 +1,6 @@
 //! The view that one of several handles has of a deployment they share.
 
+mod events;
 #[cfg(test)]
 mod tests;
 
@@ -7,6 +8,7 @@ use alloc::{boxed::Box, sync::Arc};
 
 use smallvec::SmallVec;
 
+use self::events::{emit_server_change, emit_topology_change};
 use crate::{
     deployment::{Deployment, Output, Outputs},
     error::{ErrorKind, ErrorOutcome, Stage},
@@ -327,65 +329,6 @@ impl View {
         }
     }
 
-    /// Emits an event of the deployment, unless it ends something that did not begin for this view.
-    /// The servers `lost` are not suspected.
-    fn emit(&mut self, now: Instant, event: &EventKind, lost: &[ServerId], out: &mut Outputs) {
-        let is_whole = match event {
-            EventKind::ServerSuspected { server, .. } => {
-                let begins = !lost.contains(server);
-                if begins {
-                    let others = self.suspected.iter().copied();
-                    self.suspected = others.chain([(*server, now)]).collect();
-                }
-                begins
-            }
-            EventKind::ServerSuspicionEnded { server, .. } => {
-                self.clear_suspicion(*server).is_some()
-            }
-            _ => !self.began_earlier(event),
-        };
-        if is_whole {
-            self.is_closed |= matches!(event, EventKind::TopologyClosed);
-            out.emit(event.clone());
-        }
-    }
-
-    /// Ends the suspicion of a server that this view has lost.
-    fn end_suspicion(&mut self, now: Instant, lost: &ServerDescription, out: &mut Outputs) {
-        if let Some(since) = self.clear_suspicion(lost.id) {
-            out.emit(EventKind::ServerSuspicionEnded {
-                server: lost.id,
-                address: lost.address.clone(),
-                duration: now.since(since),
-                answered: false,
-            });
-        }
-    }
-
-    /// Removes a server from those suspected, and returns since when it was.
-    fn clear_suspicion(&mut self, server: ServerId) -> Option<Instant> {
-        let (_, since) = *self.suspected.iter().find(|(own, _)| *own == server)?;
-        self.suspected = self.suspected.iter().copied().filter(|(own, _)| *own != server).collect();
-        Some(since)
-    }
-
-    /// Returns whether the event ends a heartbeat that began before the view was opened.
-    fn began_earlier(&mut self, event: &EventKind) -> bool {
-        match event {
-            _ if self.unseen.is_empty() => false,
-            EventKind::ServerHeartbeatStarted(heartbeat) => {
-                let others = |server: &&ServerId| **server != heartbeat.server;
-                self.unseen = self.unseen.iter().filter(others).copied().collect();
-                false
-            }
-            EventKind::ServerHeartbeatSucceeded { heartbeat, .. }
-            | EventKind::ServerHeartbeatFailed { heartbeat, .. } => {
-                self.unseen.contains(&heartbeat.server)
-            }
-            _ => false,
-        }
-    }
-
     /// Publishes the deployment's description without the servers lost.
     fn install(&mut self, out: &mut Outputs) {
         self.description = if self.lost().next().is_none() {
@@ -436,26 +379,4 @@ fn concerns_handle(report: &ErrorReport) -> bool {
         _ => false,
     };
     refused && error.state_change().is_none() && !error.is_overload()
-}
-
-fn emit_server_change(
-    previous: &Arc<ServerDescription>,
-    new: &Arc<ServerDescription>,
-    out: &mut Outputs,
-) {
-    if previous != new {
-        let (previous, new) = (Arc::clone(previous), Arc::clone(new));
-        out.emit(EventKind::ServerDescriptionChanged { previous, new });
-    }
-}
-
-fn emit_topology_change(
-    previous: &Arc<TopologyDescription>,
-    new: &Arc<TopologyDescription>,
-    out: &mut Outputs,
-) {
-    if previous != new {
-        let (previous, new) = (Arc::clone(previous), Arc::clone(new));
-        out.emit(EventKind::TopologyDescriptionChanged { previous, new });
-    }
 }

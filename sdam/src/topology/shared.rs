@@ -1,6 +1,8 @@
 //! The state shared by handles, tasks and pools. Writers lock the engine; readers load the
 //! published snapshot.
 
+mod handle;
+
 use std::{
     sync::{Arc, OnceLock, PoisonError, Weak},
     time::Duration,
@@ -11,7 +13,6 @@ use sdam_core::{
     error::{Error, ErrorOutcome},
     hello::{HelloReply, HelloRequest},
     ids::{Generation, ObjectId, ServerId},
-    options::ConfigError,
     report::ErrorReport,
     time::Instant,
     view::Verdict,
@@ -20,7 +21,6 @@ use sdam_events::{history::History, queue::EventQueue, sink::Interest};
 use sdam_select::{criteria::Criteria, explain::Explanation, settings::Settings};
 use sdam_transport::pool::{PoolHost, ServiceConnection};
 use sdam_transport::{
-    handshake::DriverInfo,
     runtime::Backend,
     spawn::{Spawner, Task},
 };
@@ -36,8 +36,8 @@ use super::{
 use crate::{
     common::Common,
     engine::{
-        AfterUnlock, Engine, Machine, follower::Batch, panic::DeferredPanic, pools::CreatePool,
-        server::Server, snapshot::Published,
+        AfterUnlock, Engine, Machine, panic::DeferredPanic, pools::CreatePool, server::Server,
+        snapshot::Published,
     },
     metadata::MetadataHandshake,
     monitor::connection::MonitorConnection,
@@ -237,17 +237,6 @@ impl Shared {
         panic.resume();
     }
 
-    /// Waits until the monitors have ended, if this was the last handle on a deployment.
-    pub(super) async fn monitors_finished(&self) {
-        if let Sharing::Handle(base) = &self.sharing
-            && let Sharing::Watched(followers) = &base.sharing
-            && followers.is_closed()
-            && let Background::Tasks(tasks) = &base.background
-        {
-            tasks.monitors.finished().await;
-        }
-    }
-
     /// Requests a check of every server.
     pub(crate) fn request_checks(&self) {
         for server in self.published.load().servers.iter() {
@@ -349,76 +338,6 @@ impl Shared {
     pub(super) fn spawn(&self, task: Task) {
         if let Some(spawner) = &self.common.spawner {
             spawner.spawn(task);
-        }
-    }
-}
-
-/// Methods of handles on a shared deployment.
-impl Shared {
-    /// Takes the batches that handles have to follow.
-    pub(super) fn take_batches(&self) -> Vec<Batch> {
-        self.engine.lock().take_batches()
-    }
-
-    /// Opens the view of a new handle. Returns the tasks of its pools, and the batches that older
-    /// handles have not followed yet, because the view contains them.
-    pub(super) fn open_view(self: &Arc<Self>, base: &Self) -> (Vec<Task>, Vec<Batch>) {
-        let now = self.now();
-        let (opening, batches) = {
-            let mut engine = base.engine.lock();
-            let snapshot = base.published.load_full();
-            (engine.opening(now, &self.common.options, snapshot), engine.take_batches())
-        };
-        let mut engine = self.engine.lock();
-        let after = engine.open_view(now, opening, &self.published);
-        (self.count(after.tasks), batches)
-    }
-
-    /// Follows one call of the deployment. Returns the tasks of new pools; the caller spawns them,
-    /// and wakes the readers.
-    pub(super) fn follow(self: &Arc<Self>, batch: &Batch) -> Vec<Task> {
-        let mut engine = self.engine.lock();
-        let after = engine.follow(batch, &self.published);
-        self.count(after.tasks)
-    }
-
-    /// Closes the view of this handle. Returns the tasks of its last pools and a pool's panic, and
-    /// the batches that the other handles have not followed yet.
-    pub(super) fn close_view(
-        self: &Arc<Self>,
-        base: &Self,
-    ) -> (Vec<Task>, DeferredPanic, Vec<Batch>) {
-        let now = self.now();
-        let (interrupted, batches) = {
-            let mut engine = base.engine.lock();
-            (engine.interrupted(now), engine.take_batches())
-        };
-        let mut engine = self.engine.lock();
-        let followed = batches.iter().flat_map(|batch| engine.follow(batch, &self.published).tasks);
-        let tasks = self.count(followed.collect());
-        (tasks, engine.close_view(now, interrupted, &self.published).panic, batches)
-    }
-
-    /// Returns the factory of the pools.
-    pub(super) fn pools(&self) -> Arc<dyn CreatePool> {
-        self.engine.lock().pools()
-    }
-
-    /// Returns the generation of the deployment's pools that corresponds to `own`; `None` if `own`
-    /// is stale.
-    fn to_base(&self, server: ServerId, own: Generation) -> Option<Generation> {
-        let engine = self.engine.lock();
-        engine.view().and_then(|view| view.to_base(server, own))
-    }
-
-    /// Appends a library to the metadata of this handle's connections.
-    pub(super) fn append_metadata(&self, library: DriverInfo) -> Result<bool, ConfigError> {
-        match self.sharing {
-            Sharing::Handle(_) => self
-                .metadata
-                .get_or_init(|| Box::new(self.common.metadata.copied()))
-                .append(library),
-            Sharing::Alone | Sharing::Watched(_) => self.common.metadata.append(library),
         }
     }
 }
