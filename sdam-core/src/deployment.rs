@@ -162,6 +162,7 @@ impl Deployment {
             handshake_opcode: HandshakeOpcode::default(),
             retry_before_unknown: setup.retry_before_unknown,
             detector: setup.detector,
+            start_spread: setup.start_spread,
         };
         options.srv.clone_from(&setup.srv);
         options.connect_timeout = setup.connect_timeout;
@@ -336,6 +337,7 @@ impl Deployment {
             streaming: self.config.streaming,
             retry_before_unknown: self.config.retry_before_unknown,
             detector: self.config.detector,
+            start_spread: self.config.start_spread,
             scans: self.inline.as_ref().map(|own| own.scans.setup()),
             max_hosts: self.max_hosts,
             srv: self.srv.as_deref().map(SrvPolling::srv),
@@ -362,6 +364,17 @@ impl Deployment {
             srv.open(now);
         }
         self.apply(now, machine::Input::Open, out);
+        self.spread(now);
+    }
+
+    /// Spreads the first checks of the seeds.
+    fn spread(&mut self, now: Instant) {
+        let spread = self.config.start_spread.as_nanos().try_into().unwrap_or(u64::MAX);
+        if spread > 0 && self.inline.is_none() {
+            for server in &mut self.servers {
+                server.check.postpone(now + Duration::from_nanos(self.rng.below(spread)));
+            }
+        }
     }
 
     fn fire(&mut self, now: Instant, timer: Timer, wanted: bool, out: &mut Outputs) {

@@ -296,6 +296,12 @@ pub struct Setup {
     /// The strategy for giving up on silent servers.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub detector: Option<Detector>,
+    /// The time over which the first checks of the seeds are spread.
+    #[cfg_attr(
+        feature = "serde",
+        serde(default, with = "crate::encoding::nanos", skip_serializing_if = "Duration::is_zero")
+    )]
+    pub start_spread: Duration,
     /// The options of scans, in inline mode.
     pub scans: Option<ScanSetup>,
     /// `srvMaxHosts`.

@@ -49,6 +49,8 @@ pub struct MonitorConfig {
     pub retry_before_unknown: bool,
     /// The strategy for giving up on silent servers; `None` to wait for the time limit of checks.
     pub detector: Option<Detector>,
+    /// The time over which the first checks of the seeds are spread.
+    pub start_spread: Duration,
 }
 
 impl MonitorConfig {
@@ -69,6 +71,7 @@ impl MonitorConfig {
             handshake_opcode: options.handshake_opcode,
             retry_before_unknown: options.deviations.retry_before_unknown,
             detector: options.detector,
+            start_spread: options.start_spread,
         }
     }
 }

@@ -144,6 +144,11 @@ pub struct Options {
     /// It has an effect on Linux and Android only. No connection string contains it.
     #[doc(alias = "TCP_USER_TIMEOUT")]
     pub tcp_user_timeout: Option<Duration>,
+    /// The time over which the first checks of the seeds are spread at random, so that many
+    /// topologies that start together do not connect together; zero, the default, for none. A
+    /// selection that waits is never delayed: it brings the checks forward. No connection string
+    /// contains it, and single-threaded clients ignore it.
+    pub start_spread: Duration,
     /// The strategy for giving up on a silent server before the time limit of its checks; `None`,
     /// the default, waits for that limit. No connection string contains it.
     pub detector: Option<Detector>,
@@ -194,6 +199,7 @@ impl Options {
             tls: None,
             proxy: None,
             tcp_user_timeout: None,
+            start_spread: Duration::ZERO,
             detector: None,
             avoid_suspected: false,
             driver: DriverOptions::default(),

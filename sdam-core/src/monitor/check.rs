@@ -95,12 +95,19 @@ impl Check {
             config,
             server,
             address,
-            state: State::Idle(Idle::at_once(Instant::EPOCH)),
+            state: State::Idle(Idle::first(Instant::EPOCH)),
             connection: None,
             connections: 0,
             withheld: false,
             streaming: false,
             pace: Pace::default(),
+        }
+    }
+
+    /// Postpones the first check, unless it is requested.
+    pub(crate) fn postpone(&mut self, until: Instant) {
+        if let State::Idle(Idle { is_first: true, .. }) = self.state {
+            self.state = State::Idle(Idle::first(until));
         }
     }
 
@@ -253,7 +260,7 @@ impl Check {
     pub(crate) fn earliest(&self) -> Option<Instant> {
         match &self.state {
             State::Idle(idle) => {
-                let earliest = idle.ended + self.config.min_heartbeat_frequency;
+                let earliest = self.config.earliest(*idle);
                 (earliest < idle.until).then_some(earliest)
             }
             State::Running(_) | State::Done => None,

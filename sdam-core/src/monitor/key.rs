@@ -32,8 +32,7 @@ impl Check {
 
     fn write_idle(&self, now: Instant, idle: &Idle, hasher: &mut impl Hasher) {
         idle.until.since(now).hash(hasher);
-        let earliest = idle.ended + self.config.min_heartbeat_frequency;
-        earliest.since(now).hash(hasher);
+        self.config.earliest(*idle).since(now).hash(hasher);
         // If no wait follows a check, a cancellation starts one that counts from the end of the
         // check.
         let ended = (idle.is_at_once() && self.connection.is_some()).then(|| now.since(idle.ended));

@@ -26,6 +26,8 @@ pub(super) struct Idle {
     pub(super) ended: Instant,
     /// The time at which the next check begins.
     pub(super) until: Instant,
+    /// True if there has been no check yet.
+    pub(super) is_first: bool,
 }
 
 /// A running check. The start event of its heartbeat has been emitted, so an end event must follow.

@@ -31,18 +31,24 @@ impl MonitorConfig {
 
     /// Returns the normal wait after a check that ended at `ended`.
     pub(super) fn pause(&self, ended: Instant) -> Idle {
-        Idle { ended, until: ended + self.wait() }
+        Idle { ended, until: ended + self.wait(), is_first: false }
     }
 
     /// Returns the minimum wait after a check that ended at `now`.
     pub(super) fn soon(&self, now: Instant) -> Idle {
-        Idle { ended: now, until: now + self.min_heartbeat_frequency }
+        Idle { ended: now, until: now + self.min_heartbeat_frequency, is_first: false }
+    }
+
+    /// Returns when a requested check may begin: the first one at once.
+    pub(super) fn earliest(&self, idle: Idle) -> Instant {
+        let wait = if idle.is_first { Duration::ZERO } else { self.min_heartbeat_frequency };
+        idle.ended + wait
     }
 
     /// Returns the wait `idle`, shortened because a check was requested at `now` (Server
     /// Monitoring: "minHeartbeatFrequencyMS").
     pub(super) fn hastened(&self, idle: Idle, now: Instant) -> Idle {
-        let earliest = now.max(idle.ended + self.min_heartbeat_frequency);
+        let earliest = now.max(self.earliest(idle));
         Idle { until: idle.until.min(earliest), ..idle }
     }
 }
@@ -81,9 +87,14 @@ impl Trip {
 }
 
 impl Idle {
+    /// Returns the wait for the first check.
+    pub(super) fn first(until: Instant) -> Self {
+        Self { ended: Instant::EPOCH, until, is_first: true }
+    }
+
     /// Returns an empty wait after a check that ended at `now`.
     pub(super) fn at_once(now: Instant) -> Self {
-        Self { ended: now, until: now }
+        Self { ended: now, until: now, is_first: false }
     }
 
     /// Returns whether there is no wait at all.

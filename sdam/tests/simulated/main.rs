@@ -14,6 +14,7 @@ mod selection;
 mod shared;
 mod single_threaded;
 mod srv;
+mod starts;
 
 use sdam::{Event, ServerAddress, Snapshot};
 use sdam_events::channel::EventStream;

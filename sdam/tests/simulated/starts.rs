@@ -1,0 +1,53 @@
+//! Topologies that start together.
+
+use std::time::Duration;
+
+use sdam::{Criteria, Topology};
+use sdam_sim::runtime::Sim;
+
+use crate::{complete, simulation};
+
+const SPREAD: Duration = Duration::from_secs(10);
+
+fn start(sim: &Sim) -> Topology {
+    let builder = Topology::builder(&sim.uri()).unwrap();
+    let builder = builder.options(|options| options.start_spread = SPREAD);
+    builder.start(sim.runtime()).unwrap()
+}
+
+#[test]
+fn the_first_checks_of_many_topologies_are_spread() {
+    let sim = simulation(1);
+    sim.block_on(async {
+        let topologies: Vec<_> = (0..100).map(|_| start(&sim)).collect();
+        let mut connected = Vec::new();
+        for _ in 0..10 {
+            sim.run_for(SPREAD / 10);
+            connected.push(sim.connections());
+        }
+        for topology in &topologies {
+            assert!(complete(&topology.snapshot()).is_some());
+        }
+        // Each topology opens three connections for checks, and three that measure round trips.
+        for (second, pair) in [0].iter().chain(&connected).zip(&connected).enumerate() {
+            let new = pair.1 - pair.0;
+            assert!((20..100).contains(&new), "{new} connections in second {second}");
+        }
+        for topology in &topologies {
+            topology.close().await;
+        }
+    });
+}
+
+#[test]
+fn a_selection_is_never_delayed_by_the_spread() {
+    for seed in 0..50 {
+        let sim = simulation(seed);
+        sim.block_on(async {
+            let topology = start(&sim);
+            topology.select(&Criteria::write()).await.unwrap();
+            assert!(sim.now().as_nanos() < 10_000_000, "{:?}", sim.now());
+            topology.close().await;
+        });
+    }
+}
