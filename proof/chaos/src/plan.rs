@@ -19,6 +19,9 @@ use sdam_sim::{Blueprint, scenario::Scenario};
 /// has the field `version`.
 pub(crate) const COMMANDS: [&str; 2] = ["ping", "buildInfo"];
 
+/// The time over which some clients spread their first checks.
+const START_SPREAD: Duration = Duration::from_secs(2);
+
 pub(crate) use self::access::SRV_NAME;
 pub use self::access::{Access, ProxyUse};
 
@@ -165,6 +168,9 @@ impl Plan {
         // The detector is independent of the other choices, so that a seed's faults stay the same.
         options.detector = [None, None, Some(Detector::PROBING), Some(Detector::PHI_ACCRUAL)]
             [(self.seed % 4) as usize];
+        if Rng::new(self.seed ^ 0x59EA).fork().below(8) == 0 {
+            options.start_spread = START_SPREAD;
+        }
         match self.shape {
             Shape::ReplicaSet => {
                 if self.client.one_seed {

@@ -243,7 +243,7 @@ impl Cadence<'_> {
         let took = at.since(checks.since);
         let (limit, heartbeat) = (self.options.connect_timeout, self.options.monitor_frequency());
         let max = match checks.state {
-            State::New => Some(Duration::ZERO),
+            State::New => Some(self.options.start_spread),
             State::Running { awaited: false } => limit.map(|limit| 2 * limit),
             State::Running { awaited: true } => limit.map(|limit| limit + heartbeat),
             State::Succeeded | State::Lost { .. } | State::Failed => Some(heartbeat),
