@@ -6,6 +6,7 @@ mod inline;
 #[cfg(feature = "model")]
 mod key;
 mod patience;
+mod pause;
 mod server;
 mod silence;
 mod srv;
@@ -87,6 +88,8 @@ pub struct Deployment {
     seed: u64,
     /// True if inputs and measurements are emitted as events.
     records: bool,
+    /// True while monitoring is paused.
+    paused: bool,
     /// The state of inline mode; `None` for a client with background tasks.
     inline: Option<Box<Inline>>,
 }
@@ -105,6 +108,7 @@ impl Deployment {
             seed: rng.seed(),
             rng,
             records: false,
+            paused: false,
             inline: None,
         }
     }
@@ -201,6 +205,8 @@ impl Deployment {
             }
             Input::Failed { conn, at, error } => self.failed(now, (conn, at), error, out_mut),
             Input::Deserted { server } => self.deserted(now, server, out_mut),
+            Input::Pause => self.pause(now, out_mut),
+            Input::Resume => self.resume(now, out_mut),
             Input::CheckRequested { server } => {
                 let host = self.evidence.host;
                 self.with(server, |own| own.request_check(now, host, out_mut));
@@ -321,6 +327,11 @@ impl Deployment {
     /// Returns whether the topology was closed.
     pub fn is_closed(&self) -> bool {
         self.topology.is_closed()
+    }
+
+    /// Returns whether monitoring is paused.
+    pub fn is_paused(&self) -> bool {
+        self.paused
     }
 
     /// Emits an input as an event, if inputs are recorded and the topology is not closed.

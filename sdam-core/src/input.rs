@@ -79,6 +79,12 @@ pub enum Input {
         /// The server.
         server: ServerId,
     },
+    /// Monitoring pauses: connections are closed, heartbeats end, pools are cleared, and no timer is
+    /// due. The description stays as it is. Ignored in inline mode and behind a load balancer.
+    Pause,
+    /// Monitoring begins again, as if the topology had just been opened, but with the servers and
+    /// the elections that are known.
+    Resume,
     /// An immediate check of the server is requested.
     #[doc(alias = "requestImmediateCheck")]
     CheckRequested {

@@ -6,6 +6,7 @@ mod input;
 #[cfg(feature = "model")]
 mod key;
 mod open_close;
+mod pause;
 mod services;
 mod transition;
 mod update;
@@ -95,6 +96,8 @@ impl TopologyMachine {
         match input {
             Input::Open if self.phase == LifePhase::New => self.open(),
             Input::Close if is_open => self.close(),
+            Input::Pause if is_checked => self.pause(),
+            Input::Resume if is_checked => self.resume(now),
             Input::Checked { server, outcome, rtt } if is_checked => {
                 self.checked(now, server, outcome, rtt)
             }
@@ -113,9 +116,12 @@ impl TopologyMachine {
                 }
                 Effects::default()
             }
-            Input::Open | Input::Checked { .. } | Input::Hosts(_) | Input::MonitorDied { .. } => {
-                Effects::default()
-            }
+            Input::Open
+            | Input::Checked { .. }
+            | Input::Hosts(_)
+            | Input::MonitorDied { .. }
+            | Input::Pause
+            | Input::Resume => Effects::default(),
         }
     }
 

@@ -136,6 +136,7 @@ impl Engine {
             description: Arc::clone(self.description()),
             servers: Arc::default(),
             closed: false,
+            paused: false,
         }
     }
 
@@ -158,6 +159,14 @@ impl Engine {
         match &self.machine {
             Machine::Deployment(deployment) => deployment.is_closed(),
             Machine::View(view) => view.is_closed(),
+        }
+    }
+
+    fn is_paused(&self) -> bool {
+        match (&self.machine, &self.feed) {
+            (Machine::Deployment(deployment), _) => deployment.is_paused(),
+            (Machine::View(_), Feed::Follower(theirs)) => theirs.paused,
+            (Machine::View(_), Feed::None | Feed::Source(_)) => false,
         }
     }
 
@@ -420,8 +429,8 @@ impl Engine {
         } else {
             Arc::clone(&published.load().servers)
         };
-        let closed = self.is_closed();
-        Arc::new(Snapshot { version: self.version, description, servers, closed })
+        let (closed, paused) = (self.is_closed(), self.is_paused());
+        Arc::new(Snapshot { version: self.version, description, servers, closed, paused })
     }
 }
 

@@ -386,6 +386,27 @@ impl<P: PoolHandle> Topology<P> {
     }
 }
 
+/// Methods for pauses, for example while a function's process is frozen.
+impl<P: PoolHandle> Topology<P> {
+    /// Pauses monitoring: closes the connections of monitors and the idle ones of pools, and sets
+    /// no timer. Returns whether the topology is paused: it is not if it was closed, if it shares
+    /// its monitors with other handles of [`Deployments`], or if it is behind a load balancer, where
+    /// nothing is monitored.
+    ///
+    /// Readers keep the last snapshot, which [is marked](Snapshot::is_paused). Check-outs fail, and
+    /// [`try_select`](Self::try_select) finds no server. Each [`select`](Self::select) ends the
+    /// pause.
+    pub fn pause(&self) -> bool {
+        self.shared().pause()
+    }
+
+    /// Ends a [pause](Self::pause): every server is Unknown until it is checked, which begins at
+    /// once.
+    pub fn resume(&self) {
+        self.shared().resume_if_paused();
+    }
+}
+
 /// Methods for closing.
 impl<P: PoolHandle> Topology<P> {
     /// Returns a handle that does not keep monitoring alive.

@@ -103,6 +103,8 @@ pub struct Plan {
     pub pool: Option<PoolOptions>,
     /// True if the client shares its monitors with another handle, which keeps failing.
     pub is_shared: bool,
+    /// True if the client pauses its monitors again and again.
+    pub pauses: bool,
     client: Client,
 }
 
@@ -149,6 +151,7 @@ impl Plan {
             },
             pool,
             is_shared: is_shared(seed, kind, deployed.shape),
+            pauses: kind != Kind::Scan && Rng::new(seed ^ 0x9A5E).fork().below(8) == 0,
             client,
         }
     }
@@ -257,7 +260,11 @@ impl fmt::Display for Plan {
             f,
             "{:?}, {}{}heartbeat {:?}, connect timeout {:?}, {:?}, {}{}load {}, {:?}",
             self.shape,
-            if self.is_shared { "shared, " } else { "" },
+            match (self.is_shared, self.pauses) {
+                (true, _) => "shared, ",
+                (false, true) => "with pauses, ",
+                (false, false) => "",
+            },
             self.access,
             client.heartbeat,
             client.connect_timeout,

@@ -39,6 +39,10 @@ use crate::{
 /// The time for which the healed deployment is observed. It is longer than an election and a
 /// server's shutdown.
 const OBSERVATION: Duration = Duration::from_secs(16);
+/// The time from the end of a pause to the next one.
+const BETWEEN_PAUSES: Duration = Duration::from_secs(3);
+/// The duration of a pause.
+const PAUSE: Duration = Duration::from_millis(1500);
 /// The maximum virtual time that closing may take, excluding the wait for connections in use.
 const CLOSE_LIMIT: Duration = Duration::from_millis(1);
 
@@ -165,9 +169,12 @@ fn run_in_simulation(plan: &Plan, record: &Arc<RunRecord>) -> Result<Stats, Viol
     pooled::check_events(&events, lock(&record.counts).unended)?;
     pooled::check_end(record, sim.now())?;
     elections::check(&events)?;
-    if !plan.is_shared {
-        // A server that only this handle has lost is not checked sooner, and no inputs are recorded.
+    if !plan.is_shared && !plan.pauses {
+        // The next check begins when a pause is over, and a server that only this handle has lost
+        // is not checked sooner.
         cadence::check(&events, &options, plan.kind == Kind::Scan)?;
+    }
+    if !plan.is_shared {
         replayed::check(&options, &events)?;
     }
     let traffic = sim.network().traffic();
@@ -215,7 +222,7 @@ async fn run_client(
         load::start(plan, &topology, record, &sim.runtime(), until, rng);
     }
     let clock = sim.runtime().backend.clock;
-    let faults = plan.scenario.play(sim);
+    let faults = join(plan.scenario.play(sim), pause(plan, &topology, sim));
     let refused = if let Ending::Abrupt(after) = plan.ending {
         let moment = clock.sleep_until((sim.now() + after).min(until));
         match select(pin!(faults), moment).await {
@@ -224,7 +231,7 @@ async fn run_client(
         }
         return end(plan, sim, record, (topology, companion)).await;
     } else {
-        faults.await
+        faults.await.0
     };
     lock(&record.counts).faults += (plan.scenario.steps.len() - refused.len()) as u64;
     for refused in refused {
@@ -239,6 +246,20 @@ async fn run_client(
         companion.verify(sim, topology.snapshot().description())?;
     }
     end(plan, sim, record, (topology, companion)).await
+}
+
+/// Pauses and resumes the topology again and again, if the plan says so, for as long as there are
+/// faults.
+async fn pause(plan: &Plan, topology: &Topology, sim: &Sim) {
+    let clock = sim.runtime().backend.clock;
+    let until = clock.now() + plan.scenario.duration();
+    while plan.pauses && clock.now() < until {
+        clock.sleep_until(clock.now() + BETWEEN_PAUSES).await;
+        if topology.pause() {
+            clock.sleep_until(clock.now() + PAUSE).await;
+            topology.resume();
+        }
+    }
 }
 
 /// Ends the client, and its companion before or after it.

@@ -75,7 +75,11 @@ impl Deployment {
             match effect {
                 Effect::OpenServer { server, address, monitored } => {
                     if monitored {
-                        let new = Server::new(&self.config, server, address.clone(), self.slack);
+                        let mut new =
+                            Server::new(&self.config, server, address.clone(), self.slack);
+                        if self.paused {
+                            new.stop(now, out);
+                        }
                         let place = self.servers.partition_point(|other| other.id < server);
                         // Servers are large and seldom added.
                         self.servers.reserve_exact(1);

@@ -90,7 +90,7 @@ impl Deployment {
     /// Returns when the look-up timer is due; `None` while one is outstanding, and in inline mode.
     pub(super) fn next_look_up(&self) -> Option<Instant> {
         let srv = self.srv.as_ref().filter(|srv| !srv.is_outstanding)?;
-        srv.next.filter(|_| self.polls_srv() && self.inline.is_none())
+        srv.next.filter(|_| self.polls_srv() && self.inline.is_none() && !self.paused)
     }
 
     /// Returns whether the record has to be looked up, even if a look-up is outstanding: a caller

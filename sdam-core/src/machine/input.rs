@@ -58,6 +58,11 @@ pub enum Input<'a> {
         /// The id of the monitored server.
         server: ServerId,
     },
+    /// Monitoring pauses: clears every pool that is ready, and keeps the description.
+    Pause,
+    /// Monitoring begins again: every server is Unknown until it is checked. Ignored for a load
+    /// balancer, like `Pause`.
+    Resume,
     /// Closes the topology: removes every server, publishes the closing events and ignores all
     /// later inputs.
     Close,

@@ -104,6 +104,12 @@ impl Check {
         }
     }
 
+    /// Begins again after [`stop`](Self::stop): the next check is due at once.
+    pub(crate) fn restart(&mut self) {
+        self.withheld = false;
+        self.state = State::Idle(Idle::first(Instant::EPOCH));
+    }
+
     /// Postpones the first check, unless it is requested.
     pub(crate) fn postpone(&mut self, until: Instant) {
         if let State::Idle(Idle { is_first: true, .. }) = self.state {

@@ -108,6 +108,8 @@ struct World {
 enum Step {
     Open,
     Close(usize),
+    Pause,
+    Resume,
     Check(usize, Option<ServerType>),
     /// An error of a handle on a server, under the current generation or an older one.
     Fail(usize, usize, Failure, u64),
@@ -240,6 +242,11 @@ impl World {
                 let outputs = self.handles[index].view.close(interrupted);
                 self.handles[index].run(outputs, |_| None);
             }
+            Step::Pause | Step::Resume => {
+                let input = if let Step::Pause = step { Input::Pause } else { Input::Resume };
+                let outputs = self.deployment.handle(self.now, input);
+                self.follow(&outputs);
+            }
             Step::Check(server, outcome) => {
                 if let Some(server) = self.server(server) {
                     self.check(server, outcome);
@@ -265,7 +272,8 @@ impl World {
             let base = self.deployment.generation(*server, None).unwrap();
             assert_eq!(handle.view.generation(*server, base), *generation);
             let current = description.server_by_id(*server).unwrap();
-            assert!(*ready || !current.server_type.is_data_bearing(), "{description}");
+            let is_known = current.server_type.is_data_bearing() && !self.deployment.is_paused();
+            assert!(*ready || !is_known, "{description}");
         }
         if handle.view.own.is_empty() && !handle.is_over {
             assert_eq!(**description, *self.published);
@@ -291,6 +299,8 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         1 => Just(Step::Open),
         1 => any::<usize>().prop_map(Step::Close),
+        1 => Just(Step::Pause),
+        2 => Just(Step::Resume),
         6 => (any::<usize>(), outcome).prop_map(|(server, outcome)| Step::Check(server, outcome)),
         6 => (any::<usize>(), any::<usize>(), failure, 0..3_u64)
             .prop_map(|(handle, server, failure, age)| Step::Fail(handle, server, failure, age)),
@@ -308,6 +318,7 @@ proptest! {
         for step in steps {
             world.step(step);
         }
+        world.step(Step::Resume);
         // Once every member has answered again, nothing remains of a handle's own failures.
         world.now = world.now + Duration::from_millis(1);
         for name in MEMBERS {

@@ -267,7 +267,9 @@ impl Audit {
         }
         server.ready = false;
         server.clear_pending = false;
-        let description = server.description.as_ref();
+        // A pause clears pools of servers that are known, and no reader selects one then.
+        let is_pause = clear.cause.kind() == ErrorKind::Cancelled;
+        let description = server.description.as_ref().filter(|_| !is_pause);
         if description.is_some_and(|server| server.server_type.is_available()) {
             let message =
                 format!("F-64: the pool of server {id} is cleared, but the server is not Unknown");

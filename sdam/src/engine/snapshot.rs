@@ -23,6 +23,8 @@ pub struct Snapshot {
     /// The servers in the order of the description.
     pub(crate) servers: Arc<[Arc<Server>]>,
     pub(crate) closed: bool,
+    /// True while monitoring is paused.
+    pub(crate) paused: bool,
 }
 
 impl Snapshot {
@@ -39,6 +41,12 @@ impl Snapshot {
     /// Returns whether the topology was closed.
     pub fn is_closed(&self) -> bool {
         self.closed
+    }
+
+    /// Returns whether monitoring is [paused](crate::Topology::pause), so that the description is
+    /// stale.
+    pub fn is_paused(&self) -> bool {
+        self.paused
     }
 
     /// Returns whether the runtime has dropped the tasks of all servers although the topology was
@@ -112,7 +120,8 @@ impl<'s> ServerState<'s> {
 sdam_core::opaque!(Snapshot, |this|
     version: this.version,
     description: this.description,
-    closed: this.closed
+    closed: this.closed,
+    paused: this.paused
 );
 
 /// The part of a topology that is read without its lock.

@@ -55,7 +55,15 @@ impl SrvTask {
     }
 
     async fn poll(&self) {
-        while let Some(next) = self.0.deadline(Timer::Srv) {
+        loop {
+            let Some(next) = self.0.deadline(Timer::Srv) else {
+                if !self.0.published.load().paused {
+                    return;
+                }
+                let resumed = |snapshot: &Snapshot| (!snapshot.paused).then_some(());
+                self.0.wait_for(resumed, None).await;
+                continue;
+            };
             self.0.common.backend.clock.sleep_until(next).await;
             let (timer, wanted) = (Timer::Srv, false);
             let output = self.0.ask(Input::Due { timer, wanted });

@@ -1,6 +1,6 @@
 //! Server selection with background monitoring, which waits if no server is suitable.
 
-use std::pin::pin;
+use std::{pin::pin, sync::Arc};
 
 use futures::future::{BoxFuture, Either, FutureExt, select};
 use sdam_core::{event::EventName, time::Instant};
@@ -31,7 +31,7 @@ impl Shared {
     /// Selects a server, waiting for up to `limit` if necessary (Server Selection: "Multi-threaded
     /// or asynchronous server selection").
     pub(crate) async fn select(
-        &self,
+        self: &Arc<Self>,
         criteria: &Criteria,
         limit: Limit,
     ) -> Result<Selected, SelectionError> {
@@ -53,11 +53,12 @@ impl Shared {
     }
 
     async fn wait(
-        &self,
+        self: &Arc<Self>,
         criteria: &Criteria,
         limit: Limit,
         events: &SelectionEvents<'_>,
     ) -> Result<Selected, SelectionError> {
+        self.resume_if_paused();
         if limit.timeout.is_zero() {
             events.waiting(Some(limit.timeout));
             // Servers are checked soon even if callers select repeatedly without waiting.
@@ -84,6 +85,7 @@ impl Shared {
             if let Some(selected) = self.try_select(criteria)? {
                 return Ok(selected);
             }
+            self.resume_if_paused();
             if either(changed, &mut expiry).await {
                 continue;
             }

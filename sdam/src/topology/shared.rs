@@ -237,6 +237,25 @@ impl Shared {
         panic.resume();
     }
 
+    /// Pauses monitoring, unless other handles use the deployment. Returns whether it is paused.
+    pub(crate) fn pause(self: &Arc<Self>) -> bool {
+        let base = self.watching();
+        if let Sharing::Watched(followers) = &base.sharing
+            && !followers.is_only(self)
+        {
+            return false;
+        }
+        base.handle(Input::Pause);
+        self.published.load().paused
+    }
+
+    /// Resumes monitoring if it is paused.
+    pub(crate) fn resume_if_paused(self: &Arc<Self>) {
+        if self.published.load().paused {
+            self.handle(Input::Resume);
+        }
+    }
+
     /// Requests a check of every server.
     pub(crate) fn request_checks(&self) {
         for server in self.published.load().servers.iter() {

@@ -50,6 +50,12 @@ impl Followers {
         self.0.lock().closed
     }
 
+    /// Returns whether `handle` is the only open handle.
+    pub(super) fn is_only(&self, handle: &Arc<Shared>) -> bool {
+        let handles = self.0.lock();
+        handles.reserved == 0 && matches!(&*handles.open, [own] if Arc::ptr_eq(own, handle))
+    }
+
     /// Lets the handles follow what has happened to the deployment that `base` watches.
     pub(super) fn deliver(&self, base: &Shared) {
         let handles = self.0.lock();

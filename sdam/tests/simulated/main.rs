@@ -9,6 +9,7 @@ mod client;
 mod config;
 mod monitoring;
 mod own_pool;
+mod pauses;
 mod recordings;
 mod selection;
 mod shared;

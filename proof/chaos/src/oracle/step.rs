@@ -63,15 +63,18 @@ impl<'w> StepOracle<'w> {
     }
 
     fn check_publication(&mut self, topology: &Topology) {
-        let (version, description) = {
+        let (version, description, is_paused) = {
             let snapshot = topology.snapshot();
-            (snapshot.version(), Arc::clone(snapshot.description()))
+            (snapshot.version(), Arc::clone(snapshot.description()), snapshot.is_paused())
         };
         let state = (version, lock(&self.record.pools).calls.len());
         if self.checked.replace(state) == Some(state) {
             return;
         }
-        check_description(self.record, &description);
+        // During a pause, no server is selectable.
+        if !is_paused {
+            check_description(self.record, &description);
+        }
     }
 
     /// Checks that the number of polls in each second of virtual time is bounded.
