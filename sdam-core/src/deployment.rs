@@ -329,11 +329,6 @@ impl Deployment {
         self.topology.is_closed()
     }
 
-    /// Returns whether monitoring is paused.
-    pub fn is_paused(&self) -> bool {
-        self.paused
-    }
-
     /// Emits an input as an event, if inputs are recorded and the topology is not closed.
     fn record(&self, now: Instant, input: impl FnOnce() -> Input, out: &mut Outputs) {
         if !self.records || self.is_closed() {
@@ -376,16 +371,6 @@ impl Deployment {
         }
         self.apply(now, machine::Input::Open, out);
         self.spread(now);
-    }
-
-    /// Spreads the first checks of the seeds.
-    fn spread(&mut self, now: Instant) {
-        let spread = self.config.start_spread.as_nanos().try_into().unwrap_or(u64::MAX);
-        if spread > 0 && self.inline.is_none() {
-            for server in &mut self.servers {
-                server.check.postpone(now + Duration::from_nanos(self.rng.below(spread)));
-            }
-        }
     }
 
     fn fire(&mut self, now: Instant, timer: Timer, wanted: bool, out: &mut Outputs) {

@@ -1,4 +1,6 @@
-//! Pauses of monitoring.
+//! Starts and pauses of monitoring.
+
+use core::time::Duration;
 
 use super::Deployment;
 use crate::{
@@ -9,6 +11,21 @@ use crate::{
 };
 
 impl Deployment {
+    /// Returns whether monitoring is paused.
+    pub fn is_paused(&self) -> bool {
+        self.paused
+    }
+
+    /// Spreads the first checks of the seeds.
+    pub(super) fn spread(&mut self, now: Instant) {
+        let spread = self.config.start_spread.as_nanos().try_into().unwrap_or(u64::MAX);
+        if spread > 0 && self.inline.is_none() {
+            for server in &mut self.servers {
+                server.check.postpone(now + Duration::from_nanos(self.rng.below(spread)));
+            }
+        }
+    }
+
     /// Ends all heartbeats and closes all connections.
     pub(super) fn pause(&mut self, now: Instant, out: &mut Outputs) {
         let is_checked = self.description().topology_type() != TopologyType::LoadBalanced;
