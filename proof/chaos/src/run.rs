@@ -169,6 +169,7 @@ fn run_in_simulation(plan: &Plan, record: &Arc<RunRecord>) -> Result<Stats, Viol
     pooled::check_events(&events, lock(&record.counts).unended)?;
     pooled::check_end(record, sim.now())?;
     elections::check(&events)?;
+    companion::check(&events)?;
     if !plan.is_shared && !plan.pauses {
         // The next check begins when a pause is over, and a server that only this handle has lost
         // is not checked sooner.

@@ -9,7 +9,12 @@ use std::{
 };
 
 use sdam::{Deployments, ErrorReport, Topology};
-use sdam_core::{error::Error, options::Options, topology::TopologyDescription};
+use sdam_core::{
+    error::Error,
+    event::{Event, EventKind},
+    options::Options,
+    topology::TopologyDescription,
+};
 use sdam_sim::{
     oracle::{Oracle, Violation},
     runtime::Sim,
@@ -20,6 +25,22 @@ use super::setup_failure;
 
 /// The interval between two failed authentications of the companion.
 const INTERVAL: Duration = Duration::from_millis(700);
+
+/// The message of the companion's errors.
+const MESSAGE: &str = "the companion has a wrong password";
+
+/// Checks that no error of the companion reached the client.
+pub(super) fn check(events: &[Event]) -> Result<(), Violation> {
+    let reached = events.iter().find(|event| match &event.kind {
+        EventKind::ServerDescriptionChanged { new, .. } => {
+            new.error.as_ref().is_some_and(|error| error.message().contains(MESSAGE))
+        }
+        _ => false,
+    });
+    reached.map_or(Ok(()), |event| {
+        Err(Oracle::Errors.violated(event.at, "an error of another handle concerns the client"))
+    })
+}
 
 /// A handle without pools and sinks that keeps failing to authenticate.
 pub(super) struct Companion {
@@ -55,7 +76,7 @@ impl Companion {
                     continue;
                 };
                 if let Some(generation) = handle.generation(server.id, None) {
-                    let report = ErrorReport::new(generation, Error::auth("wrong password"));
+                    let report = ErrorReport::new(generation, Error::auth(MESSAGE));
                     handle.handle_error(server.id, &report);
                 }
             }
