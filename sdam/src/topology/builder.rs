@@ -297,11 +297,12 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    /// Makes these parts unchanging.
+    /// Makes these parts unchanging. Random numbers of selections are derived from `seed`.
     pub(super) fn common(
-        mut self,
+        self,
         settings: Settings,
         (backend, spawner): (Backend, Option<Arc<dyn Spawner>>),
+        seed: u64,
     ) -> Common {
         Common {
             backend,
@@ -311,7 +312,7 @@ impl Prepared {
             warnings: self.warnings,
             config: Arc::new(self.config),
             metadata: self.metadata,
-            counters: Counters::new(self.rng.next_u64()),
+            counters: Counters::new(seed),
         }
     }
 

@@ -40,7 +40,8 @@ use crate::{engine::Machine, metadata::Metadata};
 ///
 /// - While the pools of a handle are called, its snapshot is locked, but not that of others. A slow
 ///   pool delays all handles.
-/// - A pool's panic is not re-raised in the thread that reported an error or opened a handle.
+/// - A pool's panic is re-raised only in the thread that closes the handle, or that reports an error
+///   of the handle's own hello or user.
 /// - Handles without pools count their operations together.
 /// - Sinks do not receive [`Input`](sdam_core::event::EventKind::Input) and
 ///   [`RttMeasured`](sdam_core::event::EventKind::RttMeasured).
@@ -187,8 +188,9 @@ impl<P: PoolHandle> TopologyBuilder<P> {
             let warnings = Options::multi_threaded_warnings;
             let mut prepared = self.prepare(&mut backend, Layering::Done, warnings)?;
             let settings = prepared.settings();
-            let spawner = base.common.spawner.clone();
-            Arc::new(prepared.common(settings, (backend, spawner)))
+            let seed = prepared.rng.next_u64();
+            let runtime = (backend, base.common.spawner.clone());
+            Arc::new(prepared.common(settings, runtime, seed))
         };
         let machine = Machine::View(View::default());
         let background = Background::Tasks(TaskSet::default());

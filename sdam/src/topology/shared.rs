@@ -102,8 +102,9 @@ impl Shared {
     ) -> Arc<Self> {
         let own =
             (Arc::clone(&prepared.pools), Arc::clone(&prepared.events), prepared.history.clone());
+        let seed = prepared.rng.next_u64();
         let rng = prepared.rng.fork();
-        let common = prepared.common(settings, runtime);
+        let common = prepared.common(settings, runtime, seed);
         let mut deployment = Deployment::new(&common.options, Arc::clone(&common.config), rng);
         if own.1.wants_any(Interest::INPUTS) {
             deployment = deployment.with_recorded_inputs();

@@ -95,6 +95,26 @@ fn a_thousand_handles_share_the_sockets_and_tasks_of_one() {
 }
 
 #[test]
+fn a_further_handle_allocates_at_most_512_bytes() {
+    const HANDLES: usize = 500;
+    let sim = simulation(11);
+    let deployments = deployments(&sim);
+    sim.block_on(async {
+        let first = open(&sim, &deployments, "");
+        discovered(&first).await;
+        // The lists of handles are long enough from the beginning.
+        let mut handles: Vec<_> = (0..HANDLES).map(|_| open(&sim, &deployments, "")).collect();
+        handles.truncate(1);
+        let allocated = allocation_counter::measure(|| {
+            handles.extend((1..HANDLES).map(|_| open(&sim, &deployments, "")));
+            sim.run_for(Duration::from_secs(30));
+        });
+        let each = allocated.bytes_current / (HANDLES as i64 - 1);
+        assert!((200..=512).contains(&each), "{each} bytes");
+    });
+}
+
+#[test]
 fn handles_with_other_monitoring_options_have_monitors_of_their_own() {
     let sim = simulation(2);
     let deployments = deployments(&sim);
@@ -261,7 +281,7 @@ fn a_panic_of_a_pool_stays_with_its_handle() {
         assert_eq!(sound.handle_error(primary.id(), &report), ErrorOutcome::Cleared);
         discovered(&sound).await;
         discovered(&panicking).await;
-        // Only whoever drops the handle sees the panic of its pools.
+        // Dropping the handle re-raises the panic of its pools.
         let dropped = catch_unwind(AssertUnwindSafe(|| drop(panicking)));
         assert!(dropped.is_err());
         assert!(sound.try_select(&Criteria::write()).unwrap().is_some());
