@@ -149,6 +149,10 @@ pub struct Options {
     /// selection that waits is never delayed: it brings the checks forward. No connection string
     /// contains it, and single-threaded clients ignore it.
     pub start_spread: Duration,
+    /// True, the default, if pools may open a socket to each seed while a selection waits for the
+    /// first checks, so that the first operation does not wait for TCP and TLS again. Unused
+    /// sockets are closed after a second. No connection string contains it.
+    pub early_dial: bool,
     /// The strategy for giving up on a silent server before the time limit of its checks; `None`,
     /// the default, waits for that limit. No connection string contains it.
     pub detector: Option<Detector>,
@@ -200,6 +204,7 @@ impl Options {
             proxy: None,
             tcp_user_timeout: None,
             start_spread: Duration::ZERO,
+            early_dial: true,
             detector: None,
             avoid_suspected: false,
             driver: DriverOptions::default(),

@@ -103,7 +103,7 @@ impl Waiting<'_> {
 
     /// Opens a connection, unless another one is handed over first.
     async fn open(&self, ticket: Ticket, id: u64) -> Option<Result<Box<Member>, Error>> {
-        let opening = Box::pin(self.pool.open(id));
+        let opening = Box::pin(self.pool.open(id, None));
         match select(opening, Box::pin(poll(self.pool, ticket))).await {
             Either::Right((Step::Done(result), _)) => Some(result),
             Either::Left(_) | Either::Right((Step::Open(_), _)) => None,

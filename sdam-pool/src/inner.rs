@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use futures::future::{BoxFuture, FutureExt as _};
 use sdam_core::{
     event::{ConnectionClosedReason, ConnectionId, EventName},
     pool::{PoolClear, PoolOptions},
@@ -14,6 +15,7 @@ use sdam_core::{
 };
 use sdam_transport::{
     clock::Clock,
+    connect::Connection,
     pool::{Authenticator, Established, PoolContext},
 };
 
@@ -83,8 +85,12 @@ impl Inner {
 
     /// Opens the connection with number `id` and adds it to the pool. The attempt begins with the
     /// call and ends when the future ends or is dropped, even if it was never polled. The future
-    /// does not keep the pool alive.
-    pub(crate) fn open(self: &Arc<Self>, id: u64) -> impl Future<Output = ()> + Send + use<> {
+    /// does not keep the pool alive. Uses the socket `dialed` if there is one.
+    pub(crate) fn open(
+        self: &Arc<Self>,
+        id: u64,
+        dialed: Option<Box<dyn Connection>>,
+    ) -> impl Future<Output = ()> + Send + use<> {
         let mut attempt =
             Attempt { pool: Arc::downgrade(self), events: self.events.clone(), id, is_open: true };
         self.events.created(attempt.connection());
@@ -92,7 +98,8 @@ impl Inner {
             (self.context.clone(), self.settings.connect_timeout, self.clock().now());
         let authenticator = self.settings.authenticator.clone();
         async move {
-            let result = context.establish_with(authenticator.as_deref(), timeout).await;
+            let authenticator = authenticator.as_deref();
+            let result = context.establish_over(dialed, authenticator, timeout).await;
             match (result, attempt.pool.upgrade()) {
                 (Ok(established), Some(pool)) => {
                     attempt.end();
@@ -109,6 +116,13 @@ impl Inner {
                 }
             }
         }
+    }
+
+    /// Opens a socket before the pool is ready. Errors are ignored, because the monitor or the next
+    /// attempt will report its own.
+    pub(crate) fn dial_early(&self) -> BoxFuture<'static, Option<Box<dyn Connection>>> {
+        let (context, timeout) = (self.context.clone(), self.settings.connect_timeout);
+        async move { context.dial(timeout).await.ok() }.boxed()
     }
 
     fn add(&self, id: u64, established: Established, started: Instant) {
@@ -181,7 +195,7 @@ impl Inner {
                 Work::Close(members, reason) => self.close_members(members, reason),
                 // Check-outs notice the cancellation themselves.
                 Work::Cancel => {}
-                Work::Open(_) | Work::Wait(_) | Work::End => return,
+                Work::Dial | Work::DropEarly | Work::Open(_) | Work::Wait(_) | Work::End => return,
             }
         }
     }

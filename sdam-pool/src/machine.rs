@@ -5,6 +5,7 @@
 //! out after it has released the lock around the machine: tasks to wake and connections to close.
 
 mod attempts;
+mod early;
 mod services;
 #[cfg(all(test, not(sdam_loom)))]
 mod tests;
@@ -23,7 +24,7 @@ use sdam_core::{
 };
 use smallvec::SmallVec;
 
-use self::{attempts::Attempts, services::Services, waiters::Waiters};
+use self::{attempts::Attempts, early::Early, services::Services, waiters::Waiters};
 pub(crate) use self::{
     attempts::Failure,
     waiters::Ticket,
@@ -53,6 +54,7 @@ pub(crate) struct Machine<C> {
     pinned: Pinned,
     waiters: Waiters<C>,
     attempts: Attempts,
+    early: Early,
     services: Services,
     /// Connections to close that the worker has not yet taken.
     to_close: Vec<ToClose<C>>,
@@ -184,6 +186,7 @@ impl<C: Pooled> Machine<C> {
             in_use: 0,
             pinned: Pinned::default(),
             waiters: Waiters::new(),
+            early: Early::None,
             services: Services::default(),
             to_close: Vec::new(),
             interrupt: None,
@@ -220,6 +223,7 @@ impl<C: Pooled> Machine<C> {
             if let State::Paused(_) | State::Ready = self.state {
                 let cleared = Error::pool_cleared(&self.config.address, &clear.cause);
                 self.state = State::Paused(Some(cleared));
+                self.early.give_up();
                 self.close_idle(ConnectionClosedReason::Stale);
                 self.waiters.evict(self.eviction());
             }
@@ -244,6 +248,7 @@ impl<C: Pooled> Machine<C> {
             return None;
         }
         self.state = State::Closed;
+        self.early.give_up();
         self.waiters.evict(self.eviction());
         Some(self.take_idle())
     }

@@ -117,6 +117,10 @@ impl Pool {
 }
 
 impl PoolHandle for Pool {
+    fn prepare(&self) {
+        self.0.change(Machine::prepare);
+    }
+
     fn ready(&self) {
         self.0.change(Machine::ready);
     }

@@ -2,13 +2,14 @@
 
 use std::{
     future::poll_fn,
+    mem,
     panic::AssertUnwindSafe,
     sync::{Arc, Weak},
     task::{Context, Poll, ready},
 };
 
 use futures::future::{BoxFuture, FutureExt};
-use sdam_transport::clock::DeadlineTimer;
+use sdam_transport::{clock::DeadlineTimer, connect::Connection};
 
 use crate::{inner::Inner, machine::Work};
 
@@ -17,14 +18,25 @@ pub(crate) struct Worker {
     pool: Weak<Inner>,
     /// Attempts to open connections, at most `maxConnecting`.
     attempts: Vec<(u64, BoxFuture<'static, ()>)>,
+    early: Early,
     timer: DeadlineTimer,
     has_ended: bool,
+}
+
+/// The socket that is opened before the pool is ready.
+#[derive(Default)]
+enum Early {
+    #[default]
+    None,
+    Dialing(BoxFuture<'static, Option<Box<dyn Connection>>>),
+    Open(Box<dyn Connection>),
 }
 
 impl Worker {
     /// Creates the worker of `pool`, which it does not keep alive.
     pub(crate) fn new(pool: Weak<Inner>) -> Self {
-        Self { pool, attempts: Vec::new(), timer: DeadlineTimer::default(), has_ended: false }
+        let (attempts, timer) = (Vec::new(), DeadlineTimer::default());
+        Self { pool, attempts, early: Early::None, timer, has_ended: false }
     }
 
     /// Runs until the pool is closed or dropped.
@@ -46,11 +58,21 @@ impl Worker {
                 Work::Urgent(urgent) => pool.do_urgent(urgent),
                 Work::Cancel => self.drop_cancelled(&pool),
                 Work::Close(members, reason) => pool.close_members(members, reason),
-                Work::Open(id) => self.attempts.push((id, guarded(pool.open(id)))),
+                Work::Dial => self.early = Early::Dialing(pool.dial_early()),
+                Work::DropEarly => self.early = Early::None,
+                Work::Open(id) => {
+                    // A socket that is still being opened is slower than the monitor's by a round
+                    // trip or more, and is probably lost.
+                    let dialed = match mem::take(&mut self.early) {
+                        Early::Open(socket) => Some(socket),
+                        Early::None | Early::Dialing(_) => None,
+                    };
+                    self.attempts.push((id, guarded(pool.open(id, dialed))));
+                }
                 Work::Wait(deadline) => {
                     let clock = Arc::clone(&pool.context.backend.clock);
                     drop(pool);
-                    if !self.poll_attempts(cx) {
+                    if !self.poll_attempts(cx) && !self.poll_early(cx) {
                         ready!(self.timer.poll(&*clock, deadline, cx));
                     }
                 }
@@ -65,6 +87,23 @@ impl Worker {
     fn drop_cancelled(&mut self, pool: &Arc<Inner>) {
         let is_cancelled = |id| pool.core.with(|machine| machine.is_cancelled(id));
         self.attempts.retain(|(id, _)| !is_cancelled(*id));
+    }
+
+    /// Polls the early socket. Returns whether it has just been opened or has failed.
+    fn poll_early(&mut self, cx: &mut Context<'_>) -> bool {
+        let Early::Dialing(dialing) = &mut self.early else {
+            return false;
+        };
+        let Poll::Ready(socket) = dialing.poll_unpin(cx) else {
+            return false;
+        };
+        let is_open = socket.is_some();
+        self.early = socket.map_or(Early::None, Early::Open);
+        if let Some(pool) = self.pool.upgrade() {
+            let now = pool.clock().now();
+            pool.core.with(|machine| machine.dialed_early(is_open, now));
+        }
+        true
     }
 
     /// Polls all attempts, of which there are few. Returns whether one has ended.

@@ -32,7 +32,7 @@ use crate::spawn::Task;
 /// `create` is called while the topology is locked.
 /// It must return quickly, must not block, and must not call back into the topology.
 /// The pool starts paused with [`PoolContext::generation`] and opens no connection before
-/// [`PoolHandle::ready`].
+/// [`PoolHandle::ready`], except for one socket after [`PoolHandle::prepare`].
 ///
 /// A panic is re-raised in the calling thread after the remaining effects have run. The server is
 /// then monitored but never selected until a later `create` succeeds; `create` is called again
@@ -99,6 +99,14 @@ pub trait PoolFactory: Send + Sync + Debug + 'static {
 ///
 /// A panic is re-raised in the calling thread after the remaining effects have run.
 pub trait PoolHandle: Any + Send + Sync + Debug {
+    /// Announces that a selection waits for the first check of this server.
+    ///
+    /// Called before the first [`ready`](Self::ready), and only with
+    /// [`Options::early_dial`](sdam_core::options::Options::early_dial). The pool may open one
+    /// socket now, by [`PoolContext::dial`], and use it for its first connection, which saves the
+    /// round trips of TCP and TLS. It sends no hello before it is ready, and closes the socket when
+    /// it is cleared or closed, or if the socket remains unused. Further calls have no effect.
+    fn prepare(&self) {}
     /// Marks the pool ready to open connections; does nothing if it is ready already.
     fn ready(&self);
     /// Makes all connections of earlier generations stale, see [`PoolClear`].
@@ -150,6 +158,10 @@ macro_rules! forward_factory {
 macro_rules! forward_handle {
     ($($pointer:ty),*) => {$(
         impl<H: PoolHandle + ?Sized> PoolHandle for $pointer {
+            fn prepare(&self) {
+                (**self).prepare();
+            }
+
             fn ready(&self) {
                 (**self).ready();
             }

@@ -28,6 +28,7 @@ use sdam_core::{
     ids::ServerId,
     pool::PoolClear,
     report::ErrorReport,
+    server::ServerDescription,
     time::Instant,
     topology::TopologyDescription,
 };
@@ -375,6 +376,18 @@ impl Engine {
         }
     }
 
+    /// Prepares the pools of the servers whose first check is not finished.
+    pub(crate) fn prepare(&mut self) -> AfterUnlock {
+        let mut after = AfterUnlock::default();
+        for server in self.description().servers().iter().filter(|server| is_unchecked(server)) {
+            let pool = self.servers.get(&server.id).and_then(|own| own.core.pool());
+            if let Some(pool) = pool {
+                after.panic.catch(|| pool.prepare());
+            }
+        }
+        after
+    }
+
     fn clear(&self, now: Instant, id: ServerId, clear: &PoolClear, panic: &mut DeferredPanic) {
         let own = self.servers.get(&id);
         let Some(server) = own.or_else(|| self.shared(id)) else {
@@ -455,6 +468,11 @@ fn subject(input: &Input) -> Option<ServerId> {
         | Input::Error { server, .. } => Some(*server),
         _ => None,
     }
+}
+
+/// Returns whether the first check of a server is not finished.
+pub(crate) fn is_unchecked(server: &ServerDescription) -> bool {
+    server.last_update_time.is_none()
 }
 
 impl AfterUnlock {

@@ -174,6 +174,7 @@ impl Plan {
         if Rng::new(self.seed ^ 0x59EA).fork().below(8) == 0 {
             options.start_spread = START_SPREAD;
         }
+        options.early_dial = Rng::new(self.seed ^ 0xD1A1).fork().below(8) != 0;
         match self.shape {
             Shape::ReplicaSet => {
                 if self.client.one_seed {

@@ -52,6 +52,6 @@ fn an_attempt_that_is_dropped_before_its_first_poll_ends() {
         panic!("nothing is opened");
     };
     assert_eq!(pool.core.with(|machine| machine.stats().pending), 1);
-    drop(pool.open(id));
+    drop(pool.open(id, None));
     assert_eq!(pool.core.with(|machine| machine.stats().pending), 0);
 }

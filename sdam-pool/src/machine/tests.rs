@@ -71,8 +71,13 @@ enum Step {
     Fail(usize),
     Drop(usize),
     TimeOut(usize),
-    Clear { interrupt: bool },
+    Clear {
+        interrupt: bool,
+    },
     ClearService(usize),
+    Prepare,
+    /// The early socket is open, or could not be opened.
+    Dialed(bool),
     Ready,
     Pass,
     Close,
@@ -112,8 +117,16 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => Just(Step::Ready),
         2 => Just(Step::Pass),
     ];
-    (vec(one, 0..80), any::<bool>()).prop_map(|(mut steps, closes)| {
-        steps.insert(0, Step::Ready);
+    let early = prop_oneof![
+        Just(Step::Prepare),
+        any::<bool>().prop_map(Step::Dialed),
+        Just(Step::Clear { interrupt: false }),
+        Just(Step::Pass),
+        Just(Step::Close),
+    ];
+    let first = prop_oneof![3 => Just(Vec::new()), 1 => vec(early, 0..6)];
+    (vec(one, 0..80), any::<bool>(), first).prop_map(|(mut steps, closes, first)| {
+        steps.splice(0..0, first.into_iter().chain([Step::Ready]));
         steps.extend(closes.then_some(Step::Close));
         steps
     })
@@ -127,6 +140,8 @@ struct History {
     generation: Generation,
     services: BTreeMap<ObjectId, Generation>,
     worker: Arc<Task>,
+    /// The worker's timer.
+    timer: Option<Instant>,
     /// Check-outs without a result, oldest first.
     waiting: Vec<(Ticket, Arc<Task>)>,
     /// Attempts in progress, with the generations under which they began.
@@ -136,6 +151,10 @@ struct History {
     /// The number of check-outs that became overdue while they owned an attempt.
     overdue: usize,
     in_use: Vec<Connection>,
+    /// The early socket, and when it was opened.
+    early: Option<Option<Instant>>,
+    /// True if the pool was ready, cleared or closed.
+    begun: bool,
     ended: bool,
 }
 
@@ -159,11 +178,14 @@ impl History {
             generation: Generation::FIRST,
             services: BTreeMap::new(),
             worker: Task::woken(),
+            timer: None,
             waiting: Vec::new(),
             attempts: Vec::new(),
             own: BTreeMap::new(),
             overdue: 0,
             in_use: Vec::new(),
+            early: None,
+            begun: false,
             ended: false,
         }
     }
@@ -180,16 +202,35 @@ impl History {
             Step::Clear { interrupt } if !self.shape.load_balanced => self.clear(*interrupt),
             Step::ClearService(index) if self.shape.load_balanced => self.clear_service(*index),
             Step::Clear { .. } | Step::ClearService(_) => {}
+            Step::Prepare => {
+                self.machine.prepare();
+                self.finish();
+            }
+            Step::Dialed(is_open) => self.dialed(*is_open),
             Step::Ready => {
+                self.begun = true;
                 self.machine.ready();
                 self.finish();
             }
-            Step::Pass => self.now = self.now + Duration::from_secs(1),
+            Step::Pass => {
+                self.now = self.now + Duration::from_secs(1);
+                if self.timer.is_some_and(|at| at <= self.now) {
+                    self.worker.0.store(true, Ordering::Relaxed);
+                }
+            }
             Step::Close => self.close(),
         }
         let is_late = self.shape.lazy && !matches!(step, Step::Pass);
         self.run_tasks(is_late);
         self.check(is_late);
+    }
+
+    fn dialed(&mut self, is_open: bool) {
+        if self.early == Some(None) {
+            self.machine.dialed_early(is_open, self.now);
+            self.early = is_open.then_some(Some(self.now));
+            self.worker.0.store(true, Ordering::Relaxed);
+        }
     }
 
     fn check_out(&mut self) {
@@ -296,6 +337,7 @@ impl History {
     }
 
     fn clear(&mut self, interrupt: bool) {
+        self.begun = true;
         self.generation = Generation::from_u64(self.generation.as_u64() + 1);
         let cause = Error::new(ErrorKind::Network, Stage::Operation, "gone");
         let mut clear = PoolClear::new(self.generation, cause);
@@ -316,6 +358,7 @@ impl History {
     }
 
     fn close(&mut self) {
+        self.begun = true;
         if let Some(idle) = self.machine.close() {
             self.machine.close_later(idle);
             self.finish();
@@ -361,9 +404,18 @@ impl History {
                 Work::Urgent(Urgent::Interrupt(_)) | Work::Close(..) => {}
                 Work::Urgent(Urgent::Wake(wakers)) => wakers.into_iter().for_each(Waker::wake),
                 Work::Cancel => self.cancel_attempts(),
-                Work::Open(id) => self.begin(id),
+                Work::Dial => {
+                    assert!(self.early.is_none() && !self.begun && !self.shape.load_balanced);
+                    self.early = Some(None);
+                }
+                Work::DropEarly => assert!(self.early.take().is_some(), "there is no socket"),
+                Work::Open(id) => {
+                    self.early = None;
+                    self.begin(id);
+                }
                 Work::Wait(deadline) => {
                     assert!(deadline.is_none_or(|at| at > self.now), "a timer in the past");
+                    self.timer = deadline;
                     return;
                 }
                 Work::End => {
@@ -434,6 +486,11 @@ impl History {
     }
 
     fn check(&self, is_late: bool) {
+        if let Some(Some(opened)) = self.early {
+            assert!(opened + Duration::from_secs(1) > self.now, "an unused socket stays open");
+            let is_current = !self.ended && self.generation == Generation::FIRST;
+            assert!(is_current, "a socket of a pool that was cleared or closed stays open");
+        }
         let stats = self.machine.stats();
         let shape = self.shape;
         assert!(stats.pending <= shape.connecting as usize, "{stats:?}");

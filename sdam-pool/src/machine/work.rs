@@ -7,7 +7,7 @@ use std::{
 
 use sdam_core::{error::Error, event::ConnectionClosedReason, time::Instant};
 
-use super::{Interruption, Machine, Pooled, State, Ticket};
+use super::{Interruption, Machine, Pooled, State, Ticket, early::Early};
 
 /// The maximum number of connections or wakers that are taken under one lock.
 const BATCH: usize = 64;
@@ -21,7 +21,11 @@ pub(crate) enum Work<C> {
     Cancel,
     /// Close connections; `None` if their closed events are already published.
     Close(Vec<C>, Option<ConnectionClosedReason>),
-    /// Open the connection with this number.
+    /// Open a socket for the next attempt.
+    Dial,
+    /// Drop that socket.
+    DropEarly,
+    /// Open the connection with this number, over that socket if there is one.
     Open(u64),
     /// Wait until the worker is woken, or until this time.
     Wait(Option<Instant>),
@@ -61,7 +65,11 @@ impl<C: Pooled> Machine<C> {
         if let Some((connections, reason)) = self.take_to_close() {
             return Work::Close(connections, reason);
         }
+        if let Some(dials) = self.early.work(now) {
+            return if dials { Work::Dial } else { Work::DropEarly };
+        }
         if let Some(id) = self.begin_attempt(now) {
+            self.early = Early::None;
             return Work::Open(id);
         }
         if let (State::Closed, true) = (&self.state, self.attempts.is_empty()) {
@@ -251,6 +259,6 @@ impl<C: Pooled> Machine<C> {
         let limit = self.config.options.max_idle_time;
         let oldest = self.idle.front().map(|idle| idle.since);
         let expiry = oldest.zip(limit).map(|(since, limit)| since + limit);
-        [expiry, self.fill_due()].into_iter().flatten().min()
+        [expiry, self.fill_due(), self.early.expiry()].into_iter().flatten().min()
     }
 }

@@ -31,6 +31,8 @@ pub(crate) enum Fault {
     None,
     /// The pool is ready when it is created.
     StartsReady,
+    /// The pool is ready when it is prepared.
+    Hurries,
     /// The pool is never ready.
     IgnoresReady,
     /// Clears do not reach the pool.
@@ -145,6 +147,13 @@ impl PoolFactory for Factory {
 }
 
 impl PoolHandle for FaultyPool {
+    fn prepare(&self) {
+        match self.fault {
+            Fault::Hurries => self.inner.ready(),
+            _ => self.inner.prepare(),
+        }
+    }
+
     fn ready(&self) {
         let _lock = self.lock.lock().unwrap();
         if self.fault != Fault::IgnoresReady {

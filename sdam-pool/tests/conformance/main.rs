@@ -70,6 +70,11 @@ const BROKEN: &[(&str, Fault, &str)] = &[
         "1 connections are opened when checking out a connection from a pool that was never ready",
     ),
     (
+        "a_prepared_pool_opens_at_most_one_socket_and_sends_no_hello",
+        Fault::Hurries,
+        "a hello is sent before the pool is ready when preparing a pool",
+    ),
+    (
         "check_outs_from_a_paused_pool_fail",
         Fault::SwallowsPoolErrors,
         "nothing has happened for 1.5s when checking out a connection from a pool that was never",

@@ -275,6 +275,11 @@ fn checks<U: PoolUser>() -> Vec<Check<U>> {
         PoolHandle: "Makes all connections of earlier generations stale"
             => clearing::idle_connections_are_stale_after_a_clear
                 [connections_are_used_again, connections_with_unfinished_commands_are_not_reused],
+        PoolHandle: "It sends no hello before it is ready, and closes the socket when it is cleared \
+            or closed"
+            => opening::a_prepared_pool_opens_at_most_one_socket_and_sends_no_hello
+                [nothing_is_opened_before_the_pool_is_ready,
+                idle_connections_are_stale_after_a_clear],
         PoolHandle: "Makes all connections of earlier generations stale"
             => clearing::connections_in_use_are_stale_after_a_clear
                 [idle_connections_are_stale_after_a_clear],

@@ -17,7 +17,7 @@ use super::{
     authenticate::finish,
     connection::{NO_ANSWER, converse},
 };
-use crate::{panic, race, wire::Exchange};
+use crate::{connect::Connection, panic, race, wire::Exchange};
 
 impl PoolContext {
     /// Opens a connection without authentication; see [`establish_with`](Self::establish_with).
@@ -58,15 +58,40 @@ impl PoolContext {
         authenticator: Option<&dyn Authenticator>,
         timeout: Option<Duration>,
     ) -> Result<Established, Error> {
-        // This is unwind safe, because the connection, the only state that may be inconsistent, is
-        // dropped.
-        let attempt = AssertUnwindSafe(self.attempt(authenticator, timeout));
-        let outcome = attempt.catch_unwind().await;
-        outcome.unwrap_or_else(|payload| Err(panicked(panic::text(&*payload))))
+        self.establish_over(None, authenticator, timeout).await
+    }
+
+    /// As [`establish_with`](Self::establish_with), but uses the socket `dialed` if there is one.
+    pub async fn establish_over(
+        &self,
+        dialed: Option<Box<dyn Connection>>,
+        authenticator: Option<&dyn Authenticator>,
+        timeout: Option<Duration>,
+    ) -> Result<Established, Error> {
+        without_panic(self.attempt(dialed, authenticator, timeout)).await
+    }
+
+    /// Opens a socket to the server, including TLS, and sends nothing over it; see
+    /// [`PoolHandle::prepare`](super::PoolHandle::prepare).
+    ///
+    /// # Errors
+    ///
+    /// If the server could not be reached. The error is not reported to the topology.
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped at any time: the socket is closed.
+    pub async fn dial(&self, timeout: Option<Duration>) -> Result<Box<dyn Connection>, Error> {
+        let clock = &*self.backend.clock;
+        let deadline = timeout.map(|timeout| clock.now() + timeout);
+        let dialing = self.backend.transport.connect(&self.address, deadline);
+        let late = (Stage::Connect, NO_ANSWER);
+        without_panic(race::within(clock, deadline, late, dialing)).await
     }
 
     async fn attempt(
         &self,
+        dialed: Option<Box<dyn Connection>>,
         authenticator: Option<&dyn Authenticator>,
         timeout: Option<Duration>,
     ) -> Result<Established, Error> {
@@ -82,8 +107,13 @@ impl PoolContext {
             service: None,
             max_wire_version: None,
         };
-        let connecting = self.backend.transport.connect(&self.address, attempt.deadline);
-        let mut connection = attempt.step(Stage::Connect, connecting).await?;
+        let mut connection = match dialed {
+            Some(connection) => connection,
+            None => {
+                let connecting = self.backend.transport.connect(&self.address, attempt.deadline);
+                attempt.step(Stage::Connect, connecting).await?
+            }
+        };
         connection.set_deadline(attempt.deadline);
         let mut exchange = Exchange::new();
         let conversation = match authenticator {
@@ -197,7 +227,13 @@ fn gone() -> Error {
     Error::new(ErrorKind::Internal, Stage::Connect, text).with_outcome(ErrorOutcome::UnknownServer)
 }
 
-fn panicked(panic: &str) -> Error {
-    let text = format!("opening the connection panicked: {panic}");
-    Error::new(ErrorKind::Internal, Stage::Connect, text)
+/// Runs `opening`; its panic becomes an error.
+async fn without_panic<T>(opening: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    // This is unwind safe, because the connection, the only state that may be inconsistent, is
+    // dropped.
+    let outcome = AssertUnwindSafe(opening).catch_unwind().await;
+    outcome.unwrap_or_else(|payload| {
+        let text = format!("opening the connection panicked: {}", panic::text(&*payload));
+        Err(Error::new(ErrorKind::Internal, Stage::Connect, text))
+    })
 }

@@ -78,6 +78,9 @@ impl Shared {
         if base.as_ref().map_or(first, |(_, first)| *first) {
             self.announce_waiters();
         }
+        if first && self.common.options.early_dial {
+            self.prepare_pools();
+        }
         let mut expiry = self.common.backend.clock.sleep_until(deadline);
         loop {
             // Listens before it reads the snapshot, so that no change in between is missed.

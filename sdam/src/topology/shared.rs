@@ -36,8 +36,8 @@ use super::{
 use crate::{
     common::Common,
     engine::{
-        AfterUnlock, Engine, Machine, panic::DeferredPanic, pools::CreatePool, server::Server,
-        snapshot::Published,
+        AfterUnlock, Engine, Machine, is_unchecked, panic::DeferredPanic, pools::CreatePool,
+        server::Server, snapshot::Published,
     },
     metadata::MetadataHandshake,
     monitor::connection::MonitorConnection,
@@ -271,6 +271,16 @@ impl Shared {
         for server in self.published.load().servers.iter() {
             server.watched.orders.look();
             server.watched.orders.wake();
+        }
+    }
+
+    /// Prepares the pools of the servers whose first check is not finished, for a selection that
+    /// waits for it.
+    pub(crate) fn prepare_pools(self: &Arc<Self>) {
+        let unchecked =
+            self.published.load().description.servers().iter().any(|own| is_unchecked(own));
+        if unchecked {
+            self.change(|engine, _| ((), engine.prepare()));
         }
     }
 

@@ -7,6 +7,7 @@ mod authentication;
 #[cfg(feature = "client")]
 mod client;
 mod config;
+mod first_answer;
 mod monitoring;
 mod own_pool;
 mod pauses;

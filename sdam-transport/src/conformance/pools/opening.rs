@@ -22,6 +22,28 @@ pub(super) fn nothing_is_opened_before_the_pool_is_ready<U: PoolUser>(lab: &Lab<
     Ok(())
 }
 
+pub(super) fn a_prepared_pool_opens_at_most_one_socket_and_sends_no_hello<U: PoolUser>(
+    lab: &Lab<U>,
+) -> Outcome {
+    let mut setup = lab.paused("minPoolSize=1")?;
+    setup.step("preparing a pool");
+    setup.prepare();
+    setup.prepare();
+    let (attempts, hellos) = {
+        let state = setup.server.state();
+        (state.attempts, state.hellos_sent)
+    };
+    ensure!(attempts < 2, "{attempts} sockets are opened");
+    ensure!(hellos == 0, "a hello is sent before the pool is ready");
+    setup.step("clearing a pool that was prepared");
+    setup.clear();
+    setup.wait_until(|setup| setup.server.state().open() == 0)?;
+    setup.prepare();
+    let open = setup.server.state().open();
+    ensure!(open == 0, "a socket is opened after a clear");
+    Ok(())
+}
+
 pub(super) fn check_outs_from_a_paused_pool_fail<U: PoolUser>(lab: &Lab<U>) -> Outcome {
     // A paused pool refuses check-outs with a retryable error (F-68).
     let mut setup = lab.paused("")?;

@@ -69,6 +69,8 @@ pub(super) struct State {
     service: Option<ObjectId>,
     /// The number of connection attempts.
     pub(super) attempts: usize,
+    /// The number of hellos.
+    pub(super) hellos_sent: usize,
     /// The number of connections whose hello is not answered yet, and its maximum.
     pub(super) opening: usize,
     pub(super) most_opening: usize,
@@ -210,10 +212,14 @@ struct Socket {
 #[async_trait]
 impl Connection for Socket {
     async fn send(&mut self, message: WireMessage) -> Result<(), Error> {
-        if self.opening.is_none() {
-            let number = self.number;
-            self.server.change(|state| state.arrivals.push(number));
-        }
+        let (is_hello, number) = (self.opening.is_some(), self.number);
+        self.server.change(|state| {
+            if is_hello {
+                state.hellos_sent += 1;
+            } else {
+                state.arrivals.push(number);
+            }
+        });
         self.request = Some(message);
         Ok(())
     }

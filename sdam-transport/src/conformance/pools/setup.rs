@@ -130,6 +130,12 @@ impl<U: PoolUser> Setup<U> {
         self.run.step(doing);
     }
 
+    /// Prepares the pool as a topology does, and runs its tasks.
+    pub(super) fn prepare(&mut self) {
+        self.lock.hold(|| self.pool.prepare());
+        self.settle();
+    }
+
     /// Makes the pool ready as a topology does, and runs its tasks.
     pub(super) fn ready(&mut self) {
         self.lock.hold(|| self.pool.ready());
@@ -289,7 +295,7 @@ impl<U: PoolUser> Setup<U> {
     }
 
     /// Runs all tasks and waits for other threads until the condition holds.
-    fn wait_until(&mut self, condition: impl Fn(&Self) -> bool) -> Outcome {
+    pub(super) fn wait_until(&mut self, condition: impl Fn(&Self) -> bool) -> Outcome {
         let end = Instant::now() + self.patience;
         loop {
             self.settle();

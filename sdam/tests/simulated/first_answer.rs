@@ -1,0 +1,111 @@
+//! The time from the start of a client to its first answer, in round trips.
+
+use std::{sync::Arc, time::Duration};
+
+use bson::doc;
+use sdam::{Criteria, Options, Topology, TopologyBuilder};
+use sdam_auth::Account;
+use sdam_pool::{Pool, Pools};
+use sdam_sim::{
+    User,
+    runtime::{Latency, Sim},
+};
+
+use crate::{complete, replica_set, simulation};
+
+/// The time of a round trip.
+const ROUND_TRIP: Duration = Duration::from_millis(1);
+
+/// Returns a replica set with the user `ada`.
+fn world(seed: u64, encrypted: bool) -> Sim {
+    let sim = Sim::new(seed, &replica_set().user(User::new("ada", "pencil")));
+    let latency = Latency { min: ROUND_TRIP / 2, spread: Duration::ZERO, chunked: false };
+    sim.network().set_latency(latency);
+    if encrypted {
+        sim.tls().require();
+    }
+    sim
+}
+
+fn start(sim: &Sim, early: bool) -> Topology<Pool> {
+    let uri = sim.uri().replace("mongodb://", "mongodb://ada:pencil@");
+    let mut options = Options::parse(&uri).unwrap();
+    options.early_dial = early;
+    let account = Arc::new(Account::of(&options).unwrap().unwrap());
+    let pools = Pools::authenticated(&options, account).unwrap();
+    TopologyBuilder::new(options).pools(pools).start(sim.runtime()).unwrap()
+}
+
+async fn ping(topology: &Topology<Pool>) {
+    let primary = topology.select(&Criteria::write()).await.unwrap();
+    let mut connection = primary.pool().check_out().await.unwrap();
+    let ping = doc! { "ping": 1, "$db": "admin" }.to_vec().unwrap();
+    connection.run_command(&ping, None).await.unwrap();
+}
+
+/// Returns the number of round trips until the first ping is answered, rounded up.
+fn round_trips(encrypted: bool, early: bool) -> u128 {
+    let of = |seed| {
+        let sim = world(seed, encrypted);
+        let time = sim.block_on(async {
+            let topology = start(&sim, early);
+            ping(&topology).await;
+            let time = sim.now();
+            topology.close().await;
+            time
+        });
+        assert_eq!((sim.connections(), sim.tasks(), sim.timers()), (0, 0, 0));
+        u128::from(time.as_nanos()).div_ceil(ROUND_TRIP.as_nanos())
+    };
+    let mut trips: Vec<_> = (0..20).map(of).collect();
+    trips.dedup();
+    assert_eq!(trips.len(), 1, "{trips:?}");
+    trips[0]
+}
+
+#[test]
+fn the_first_ping_takes_as_many_round_trips_as_a_single_connection() {
+    // TCP, hello of the monitor, hello and SCRAM of the pool, ping; TLS adds one.
+    assert_eq!((round_trips(false, true), round_trips(true, true)), (5, 6));
+    assert_eq!((round_trips(false, false), round_trips(true, false)), (6, 8));
+}
+
+#[test]
+fn unused_early_sockets_are_closed_after_a_second() {
+    let sim = world(1, false);
+    sim.block_on(async {
+        let topology = start(&sim, true);
+        ping(&topology).await;
+        topology.wait_for(complete, Duration::from_secs(10)).await.unwrap();
+        // Checks, early sockets, one of which is in the pool.
+        let before = sim.connections();
+        sim.run_for(Duration::from_millis(1100));
+        assert_eq!(before - sim.connections(), 2);
+        topology.close().await;
+    });
+}
+
+#[test]
+fn nothing_is_dialed_early_unless_a_selection_waits_for_a_pool() {
+    for pools in [true, false] {
+        let sim = simulation(1);
+        sim.block_on(async {
+            let watched = || {
+                sim.run_for(Duration::from_millis(20));
+                // One connection for checks and one that measures round-trip times for each server.
+                assert_eq!(sim.network().traffic().direct, 6);
+            };
+            if pools {
+                let topology = start(&sim, true);
+                topology.wait_for(complete, Duration::from_secs(10)).await.unwrap();
+                watched();
+                topology.close().await;
+            } else {
+                let topology = Topology::builder(&sim.uri()).unwrap().start(sim.runtime()).unwrap();
+                topology.select(&Criteria::write()).await.unwrap();
+                watched();
+                topology.close().await;
+            }
+        });
+    }
+}
