@@ -167,6 +167,7 @@ impl Deployment {
             retry_before_unknown: setup.retry_before_unknown,
             detector: setup.detector,
             start_spread: setup.start_spread,
+            ping_delay: setup.ping_delay,
         };
         options.srv.clone_from(&setup.srv);
         options.connect_timeout = setup.connect_timeout;
@@ -344,6 +345,7 @@ impl Deployment {
             retry_before_unknown: self.config.retry_before_unknown,
             detector: self.config.detector,
             start_spread: self.config.start_spread,
+            ping_delay: self.config.ping_delay,
             scans: self.inline.as_ref().map(|own| own.scans.setup()),
             max_hosts: self.max_hosts,
             srv: self.srv.as_deref().map(SrvPolling::srv),

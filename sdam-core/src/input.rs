@@ -308,6 +308,12 @@ pub struct Setup {
         serde(default, with = "crate::encoding::nanos", skip_serializing_if = "Duration::is_zero")
     )]
     pub start_spread: Duration,
+    /// The time from the first awaited reply to the first measurement of the round-trip time.
+    #[cfg_attr(
+        feature = "serde",
+        serde(default, with = "crate::encoding::nanos", skip_serializing_if = "Duration::is_zero")
+    )]
+    pub ping_delay: Duration,
     /// The options of scans, in inline mode.
     pub scans: Option<ScanSetup>,
     /// `srvMaxHosts`.

@@ -51,7 +51,14 @@ pub struct MonitorConfig {
     pub detector: Option<Detector>,
     /// The time over which the first checks of the seeds are spread.
     pub start_spread: Duration,
+    /// The time from a server's first streaming check to the first measurement of its round-trip
+    /// time on a second connection, 500 ms outside tests. The first hello has yielded a sample, so
+    /// a program that runs only briefly needs no second connection.
+    pub ping_delay: Duration,
 }
+
+/// The default of [`MonitorConfig::ping_delay`].
+const PING_DELAY: Duration = Duration::from_millis(500);
 
 impl MonitorConfig {
     /// Creates the configuration of monitors that send `handshake`. `faas` is true if the program
@@ -72,6 +79,7 @@ impl MonitorConfig {
             retry_before_unknown: options.deviations.retry_before_unknown,
             detector: options.detector,
             start_spread: options.start_spread,
+            ping_delay: PING_DELAY,
         }
     }
 }

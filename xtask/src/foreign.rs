@@ -1,5 +1,6 @@
 //! `cargo xtask foreign`: tests third-party clients with the simulated deployment.
 
+mod first_answer;
 mod front_door;
 mod on_sdam;
 mod silence;
@@ -45,6 +46,11 @@ pub(crate) enum Client {
         #[arg(long, default_value_t = 1)]
         times: usize,
     },
+    /// The first answer of our client and of a single-threaded client of libmongoc, on a real replica
+    /// set.
+    ///
+    /// Needs a C compiler, `pkg-config` and libmongoc 1 with its headers.
+    FirstAnswer,
     /// `PyMongo` and our client with the same settings for TLS, seed lists and proxies, both
     /// correct and wrong ones.
     ///
@@ -67,6 +73,7 @@ pub(crate) fn run(client: &Client) -> Result<()> {
         Client::RustFigures => rust("rust-driver-figures", &["--release"], &sdam()?),
         Client::RustDriverOnSdam(options) => on_sdam::run(options),
         Client::Silence { times } => silence::run(*times),
+        Client::FirstAnswer => first_answer::run(),
         Client::FrontDoor { write } => front_door::run(*write),
     }
 }

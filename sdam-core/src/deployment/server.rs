@@ -68,7 +68,7 @@ impl Server {
     pub(super) fn proceed(&mut self, now: Instant, out: &mut Outputs) {
         self.check.proceed(now, out);
         if self.check.is_streaming() {
-            self.ping.start();
+            self.ping.start(now + self.ping.delay());
         } else {
             self.ping.stop(out);
         }

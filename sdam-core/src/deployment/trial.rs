@@ -137,7 +137,7 @@ impl Server {
         self.answers.trial.state = State::Probed { asked, at: now };
         // An earlier probe may be waiting for TCP to retransmit what was lost in an outage.
         self.probe.stop(out);
-        self.probe.start();
+        self.probe.start(now);
         let _ = self.probe.hasten(now, out);
     }
 

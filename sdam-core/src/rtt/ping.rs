@@ -69,11 +69,16 @@ impl Ping {
         Self { config, server, role, state, connection, connections: 0, slack, hastened: false }
     }
 
-    /// Makes the first measurement due at once, unless the measurements have already started.
-    pub(crate) fn start(&mut self) {
+    /// Makes the first measurement due at `first`, unless the measurements have already started.
+    pub(crate) fn start(&mut self, first: Instant) {
         if let State::Stopped = self.state {
-            self.state = State::Idle { from: Instant::EPOCH, until: Instant::EPOCH };
+            self.state = State::Idle { from: first, until: first };
         }
+    }
+
+    /// Returns the time from the start to the first measurement.
+    pub(crate) fn delay(&self) -> Duration {
+        self.config.ping_delay
     }
 
     /// Ends the measurement in progress, closes the connection and begins no other measurement.

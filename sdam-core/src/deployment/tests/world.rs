@@ -61,7 +61,8 @@ pub(super) fn standalone() -> Document {
 impl World {
     /// Creates a deployment that is not open, at 1000 ms.
     pub(super) fn new(options: &Options) -> Self {
-        let config = MonitorConfig::new(options, Arc::new(Handshake::new([])), false);
+        let mut config = MonitorConfig::new(options, Arc::new(Handshake::new([])), false);
+        config.ping_delay = Duration::ZERO;
         let deployment = Deployment::new(options, Arc::new(config), Rng::new(1));
         Self {
             deployment: deployment.with_srv_polling(options),

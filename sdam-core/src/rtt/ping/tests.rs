@@ -27,7 +27,7 @@ fn pings() -> Ping {
     let options = Options::new(Vec::new());
     let config = MonitorConfig::new(&options, Arc::new(Handshake::new([])), false);
     let mut ping = Ping::new(Arc::new(config), (ServerId::from_u64(1), Role::Ping), Duration::ZERO);
-    ping.start();
+    ping.start(Instant::EPOCH);
     ping
 }
 

@@ -1,0 +1,118 @@
+//! The time from the start of a client to its first primary, and to the answer to its first ping,
+//! on a real replica set whose primary is the seed.
+//!
+//! Each client is a process of its own. `cargo xtask foreign first-answer` adds a program to compare
+//! with.
+
+#![expect(clippy::unwrap_used, reason = "a panic fails the benchmark")]
+
+use std::{env, process::Command, time::Instant};
+
+use bson::doc;
+use sdam::{Criteria, client::Client, client::Command as Operation};
+use sdam_live::{MemberSpec, ReplicaSet, or_skip};
+
+/// The number of clients of each kind.
+const CLIENTS: usize = 60;
+
+/// Another program that prints both times of one client, in microseconds, for the connection string
+/// in its argument.
+const OTHER: &str = "SDAM_FIRST_ANSWER_OTHER";
+
+fn main() {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    if let ["client", early, uri] = words[..] {
+        client(uri, early == "early");
+        return;
+    }
+    let is_filter = |word: &&&str| !word.starts_with('-') && word.parse::<f64>().is_err();
+    let filter = words.iter().rev().find(is_filter).copied().unwrap_or("");
+    if !"first/".contains(filter) && !filter.starts_with("first/") {
+        return;
+    }
+    let Some(set) = or_skip(ReplicaSet::start(
+        None,
+        &[MemberSpec::default(), MemberSpec::default(), MemberSpec::default()],
+    ))
+    .unwrap() else {
+        return;
+    };
+    set.wait_until_settled().unwrap();
+    let primary = set.member(set.primary().unwrap()).host();
+    measure(&format!("mongodb://{primary}/?replicaSet={}", set.name()));
+}
+
+/// Measures clients of each kind by turns.
+fn measure(uri: &str) {
+    let own = env::current_exe().unwrap();
+    let own = |early: &str| {
+        let mut command = Command::new(&own);
+        command.args(["client", early]);
+        command
+    };
+    let other = env::var_os(OTHER);
+    let kinds = [("early", Some(own("early"))), ("late", Some(own("late")))];
+    let other = ("other", other.map(Command::new));
+    let mut kinds: Vec<_> = kinds
+        .into_iter()
+        .chain([other])
+        .filter_map(|(name, command)| Some((name, command?, Vec::new())))
+        .collect();
+    for (_, command, _) in &mut kinds {
+        command.arg(uri);
+    }
+    for _ in 0..CLIENTS {
+        for (name, command, times) in &mut kinds {
+            let output = command.output().unwrap();
+            assert!(output.status.success(), "{name}: {output:?}");
+            let text = String::from_utf8(output.stdout).unwrap();
+            let mut numbers = text.split_whitespace().map(|number| number.parse().unwrap());
+            let pair: (f64, f64) = (numbers.next().unwrap(), numbers.next().unwrap());
+            times.push(pair);
+        }
+    }
+    let medians: Vec<_> = kinds
+        .iter()
+        .map(|(name, _, times)| {
+            let medians = (median(times, |pair| pair.0), median(times, |pair| pair.1));
+            print(name, "primary", medians.0, "us");
+            print(name, "ping", medians.1, "us");
+            medians
+        })
+        .collect();
+    for ((name, ..), other) in kinds.iter().zip(&medians).skip(1) {
+        let ours = medians[0];
+        print(&format!("early_over_{name}"), "primary", ours.0 / other.0, "ratio");
+        print(&format!("early_over_{name}"), "ping", ours.1 / other.1, "ratio");
+    }
+}
+
+fn median(times: &[(f64, f64)], of: impl Fn(&(f64, f64)) -> f64) -> f64 {
+    let mut times: Vec<_> = times.iter().map(of).collect();
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+fn print(kind: &str, what: &str, value: f64, unit: &str) {
+    println!("bench: first/{kind}/{what} {value:.2} {unit}");
+}
+
+/// Starts a client, and prints its times in microseconds.
+fn client(uri: &str, early: bool) {
+    let ping = doc! { "ping": 1 }.to_vec().unwrap();
+    let ping = Operation::new("admin", bson::RawDocument::from_bytes(&ping).unwrap().as_bytes());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let started = Instant::now();
+        let builder = Client::builder(uri).unwrap();
+        let builder =
+            builder.topology(|topology| topology.options(|options| options.early_dial = early));
+        let client = builder.start(sdam::runtime::tokio().unwrap()).unwrap();
+        drop(client.topology().select(&Criteria::write()).await.unwrap());
+        let selected = started.elapsed();
+        client.run(&ping).await.unwrap();
+        println!("{} {}", selected.as_micros(), started.elapsed().as_micros());
+        client.close().await;
+    });
+}
