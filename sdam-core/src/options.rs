@@ -153,6 +153,11 @@ pub struct Options {
     /// first checks, so that the first operation does not wait for TCP and TLS again. Unused
     /// sockets are closed after a second. No connection string contains it.
     pub early_dial: bool,
+    /// The time without selections and operations after which a client with background monitoring
+    /// pauses; the next selection ends the pause. It is noticed up to one heartbeat later. `None`,
+    /// the default, never pauses. No connection string contains it, and it has no effect on handles
+    /// that share a deployment.
+    pub pause_after: Option<Duration>,
     /// The strategy for giving up on a silent server before the time limit of its checks; `None`,
     /// the default, waits for that limit. No connection string contains it.
     pub detector: Option<Detector>,
@@ -205,6 +210,7 @@ impl Options {
             tcp_user_timeout: None,
             start_spread: Duration::ZERO,
             early_dial: true,
+            pause_after: None,
             detector: None,
             avoid_suspected: false,
             driver: DriverOptions::default(),

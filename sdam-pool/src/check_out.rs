@@ -3,7 +3,10 @@
 use std::{future::poll_fn, sync::Arc, time::Duration};
 
 use futures::future::{Either, select};
-use sdam_core::{error::Error, time::Instant};
+use sdam_core::{
+    error::{Error, Stage},
+    time::Instant,
+};
 use sdam_transport::race;
 
 use crate::{
@@ -23,6 +26,9 @@ pub(crate) async fn run(
     pool: &Arc<Inner>,
     deadline: Option<Instant>,
 ) -> Result<PooledConnection, Error> {
+    if pool.context.is_forked() {
+        return Err(Error::forked(Stage::CheckOut).with_address(&pool.context.address));
+    }
     let events = pool.events.check_out_started();
     if pool.by_caller {
         pool.work_by_caller();

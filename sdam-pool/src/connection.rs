@@ -131,7 +131,13 @@ impl PooledConnection {
 
 impl Drop for PooledConnection {
     fn drop(&mut self) {
-        if let Some(member) = self.member.take() {
+        let Some(member) = self.member.take() else {
+            return;
+        };
+        if self.pool.context.is_forked() {
+            // The connection belongs to the parent, whose threads may hold the lock of the pool.
+            std::mem::forget(member);
+        } else {
             self.pool.check_in(member, self.pin);
         }
     }

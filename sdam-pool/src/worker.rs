@@ -50,6 +50,9 @@ impl Worker {
                 self.has_ended = true;
                 return Poll::Ready(());
             };
+            if pool.context.is_forked() {
+                return Poll::Pending;
+            }
             let now = pool.clock().now();
             let mut waker = Some(cx.waker().clone());
             let work = pool.core.with(|machine| machine.work(now, &mut waker));

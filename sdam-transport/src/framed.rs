@@ -21,6 +21,7 @@ use sdam_core::{
 use crate::{
     connect::Connection,
     error,
+    fork::Guarded,
     stream::ByteStream,
     wire::{Header, WireError, WireMessage},
 };
@@ -30,6 +31,8 @@ mod tests;
 
 /// A [`Connection`] over a [`ByteStream`].
 ///
+/// A child of the process that created it neither uses nor closes the stream.
+///
 /// The connection is marked as unusable while it sends or receives, and only success removes the
 /// mark. Once a future has failed or was dropped early, every later call fails, so cancellation can
 /// never make the middle of a message look like the start of the next.
@@ -37,7 +40,7 @@ mod tests;
 /// Errors have [`Stage::Hello`], which fits monitoring connections; users of other connections set
 /// the stage with [`Error::at`].
 pub struct Framed<S> {
-    stream: S,
+    stream: Guarded<S>,
     /// The reason why no operation may begin: one is in progress or was dropped, or one has failed.
     unusable: Option<Cow<'static, str>>,
     max_message_size: usize,
@@ -50,7 +53,7 @@ impl<S: ByteStream> Framed<S> {
     /// Creates a connection over `stream`, on which nothing has been read or written yet.
     pub fn new(stream: S) -> Self {
         Self {
-            stream,
+            stream: Guarded::new(stream),
             unusable: None,
             max_message_size: Hello::DEFAULT_MAX_MESSAGE_SIZE,
             target: None,
@@ -68,6 +71,9 @@ impl<S: ByteStream> Framed<S> {
     /// Begins an operation. Until it ends, the connection is unusable, with `dropped` as the
     /// reason.
     fn begin(&mut self, dropped: &'static str) -> Result<(), Error> {
+        if self.stream.is_forked() {
+            return Err(self.named(Error::forked(STAGE)));
+        }
         if let Some(reason) = &self.unusable {
             let message = format!("the connection is unusable, because {reason}");
             return Err(self.named(Error::network(STAGE, message)));
@@ -96,8 +102,8 @@ impl<S: ByteStream> Framed<S> {
             let message = format!("sending a message of {} bytes", bytes.len());
             error::from_io(STAGE, message, error)
         };
-        self.stream.write_all(bytes).await.map_err(failed)?;
-        self.stream.flush().await.map_err(failed)
+        self.stream.get().write_all(bytes).await.map_err(failed)?;
+        self.stream.get().flush().await.map_err(failed)
     }
 
     async fn read(&mut self) -> Result<WireMessage, Error> {
@@ -152,7 +158,7 @@ impl<S: ByteStream> Framed<S> {
     /// Waits for the first bytes of a message without allocating a buffer, because streaming
     /// connections spend most of their time here.
     async fn read_first(&mut self) -> io::Result<usize> {
-        let (stream, received) = (&mut self.stream, &mut self.received);
+        let (stream, received) = (self.stream.get(), &mut self.received);
         poll_fn(|cx| {
             let mut space = [0; READ_AHEAD];
             let read = ready!(Pin::new(&mut *stream).poll_read(cx, &mut space))?;
@@ -168,7 +174,7 @@ impl<S: ByteStream> Framed<S> {
         let room = missing.clamp(READ_AHEAD, MAX_READ);
         self.received.resize(filled + room, 0);
         let space = self.received.get_mut(filled..).unwrap_or_default();
-        let result = self.stream.read(space).await;
+        let result = self.stream.get().read(space).await;
         let read = result.as_ref().copied().unwrap_or_default();
         self.received.truncate(filled + read);
         result
@@ -194,7 +200,7 @@ impl<S: ByteStream> Connection for Framed<S> {
     }
 
     fn set_deadline(&mut self, deadline: Option<Instant>) {
-        self.stream.set_deadline(deadline);
+        self.stream.get().set_deadline(deadline);
     }
 }
 

@@ -11,7 +11,7 @@ use sdam_core::{
     rng::mix,
 };
 use sdam_select::settings::Settings;
-use sdam_transport::{runtime::Backend, spawn::Spawner};
+use sdam_transport::{fork::ForkGuard, runtime::Backend, spawn::Spawner};
 
 use crate::{lane::lane_of_thread, metadata::MetadataHandshake};
 
@@ -30,6 +30,8 @@ pub(crate) struct Common {
     pub(crate) config: Arc<MonitorConfig>,
     pub(crate) metadata: MetadataHandshake,
     pub(crate) counters: Counters,
+    /// Tells whether this process was forked from the one that started the topology.
+    pub(crate) fork: ForkGuard,
 }
 
 /// The counters from which random numbers are derived.
@@ -42,6 +44,12 @@ pub(crate) struct Counters([Counter; LANES]);
 struct Counter(AtomicU64);
 
 impl Counters {
+    /// Returns a number that changes with every random number that is drawn.
+    pub(crate) fn total(&self) -> u64 {
+        let values = self.0.iter().map(|counter| counter.0.load(Ordering::Relaxed));
+        values.fold(0, u64::wrapping_add)
+    }
+
     /// All counters start with the same seed, so a thread draws the same numbers from any lane.
     pub(crate) fn new(seed: u64) -> Self {
         Self(std::array::from_fn(|_| Counter(AtomicU64::new(seed))))

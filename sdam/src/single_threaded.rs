@@ -367,7 +367,7 @@ impl Scanner {
     }
 
     fn close(&mut self) {
-        if !self.is_closed() {
+        if !self.is_closed() && !self.shared.common.fork.is_forked() {
             self.tell(Input::Close);
             self.shared.events.close();
             self.deliver();

@@ -2,6 +2,7 @@
 
 pub(crate) mod builder;
 mod deployments;
+mod idle;
 mod layers;
 mod lock;
 mod polling;
@@ -440,6 +441,9 @@ impl<P: PoolHandle> Topology<P> {
         let Background::Tasks(tasks) = &shared.background else {
             return;
         };
+        if shared.common.fork.is_forked() {
+            return;
+        }
         tasks.monitors.finished().await;
         let patience = || {
             let end = shared.now() + Topology::<NoPools>::DELIVERY_PATIENCE;

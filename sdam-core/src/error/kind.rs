@@ -19,6 +19,8 @@ names! {
         /// [`Stage::Auth`](super::Stage::Auth), also: the client cannot authenticate, or rejects
         /// the server's reply.
         Command = "command",
+        /// This process was forked from the one that opened the connection or pool.
+        Forked = "forked",
         /// The server's monitor, or an attempt to connect, ended unexpectedly.
         Internal = "internal",
         /// A clear of the pool interrupted the connection, in use or being established

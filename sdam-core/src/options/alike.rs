@@ -21,6 +21,7 @@ impl Options {
         other.app_name.clone_from(&self.app_name);
         other.max_waiters = self.max_waiters;
         other.early_dial = self.early_dial;
+        other.pause_after = self.pause_after;
         other.credential.clone_from(&self.credential);
         other.avoid_suspected = self.avoid_suspected;
         other.driver = self.driver.clone();

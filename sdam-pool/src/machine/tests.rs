@@ -151,8 +151,10 @@ struct History {
     /// The number of check-outs that became overdue while they owned an attempt.
     overdue: usize,
     in_use: Vec<Connection>,
-    /// The early socket, and when it was opened.
-    early: Option<Option<Instant>>,
+    /// True if the worker has an early socket.
+    has_early: bool,
+    /// The time at which that socket was opened.
+    opened: Option<Instant>,
     /// True if the pool was ready, cleared or closed.
     begun: bool,
     ended: bool,
@@ -184,7 +186,8 @@ impl History {
             own: BTreeMap::new(),
             overdue: 0,
             in_use: Vec::new(),
-            early: None,
+            has_early: false,
+            opened: None,
             begun: false,
             ended: false,
         }
@@ -226,9 +229,10 @@ impl History {
     }
 
     fn dialed(&mut self, is_open: bool) {
-        if self.early == Some(None) {
+        if self.has_early && self.opened.is_none() {
             self.machine.dialed_early(is_open, self.now);
-            self.early = is_open.then_some(Some(self.now));
+            self.has_early = is_open;
+            self.opened = is_open.then_some(self.now);
             self.worker.0.store(true, Ordering::Relaxed);
         }
     }
@@ -405,12 +409,16 @@ impl History {
                 Work::Urgent(Urgent::Wake(wakers)) => wakers.into_iter().for_each(Waker::wake),
                 Work::Cancel => self.cancel_attempts(),
                 Work::Dial => {
-                    assert!(self.early.is_none() && !self.begun && !self.shape.load_balanced);
-                    self.early = Some(None);
+                    assert!(!self.has_early && !self.begun && !self.shape.load_balanced);
+                    self.has_early = true;
                 }
-                Work::DropEarly => assert!(self.early.take().is_some(), "there is no socket"),
+                Work::DropEarly => {
+                    assert!(mem::take(&mut self.has_early), "there is no socket");
+                    self.opened = None;
+                }
                 Work::Open(id) => {
-                    self.early = None;
+                    self.has_early = false;
+                    self.opened = None;
                     self.begin(id);
                 }
                 Work::Wait(deadline) => {
@@ -486,7 +494,7 @@ impl History {
     }
 
     fn check(&self, is_late: bool) {
-        if let Some(Some(opened)) = self.early {
+        if let Some(opened) = self.opened {
             assert!(opened + Duration::from_secs(1) > self.now, "an unused socket stays open");
             let is_current = !self.ended && self.generation == Generation::FIRST;
             assert!(is_current, "a socket of a pool that was cleared or closed stays open");

@@ -68,7 +68,8 @@ impl PoolContext {
         authenticator: Option<&dyn Authenticator>,
         timeout: Option<Duration>,
     ) -> Result<Established, Error> {
-        without_panic(self.attempt(dialed, authenticator, timeout)).await
+        // Boxed, because it is long and seldom, and the futures of pools contain it.
+        without_panic(Box::pin(self.attempt(dialed, authenticator, timeout))).await
     }
 
     /// Opens a socket to the server, including TLS, and sends nothing over it; see
@@ -107,12 +108,11 @@ impl PoolContext {
             service: None,
             max_wire_version: None,
         };
-        let mut connection = match dialed {
-            Some(connection) => connection,
-            None => {
-                let connecting = self.backend.transport.connect(&self.address, attempt.deadline);
-                attempt.step(Stage::Connect, connecting).await?
-            }
+        let mut connection = if let Some(dialed) = dialed {
+            dialed
+        } else {
+            let connecting = self.backend.transport.connect(&self.address, attempt.deadline);
+            attempt.step(Stage::Connect, connecting).await?
         };
         connection.set_deadline(attempt.deadline);
         let mut exchange = Exchange::new();

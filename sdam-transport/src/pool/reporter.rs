@@ -18,7 +18,7 @@ use sdam_core::{
     time::Instant,
 };
 
-use crate::{clock::Clock, race, runtime::Backend, spawn::Spawner};
+use crate::{clock::Clock, fork::ForkGuard, race, runtime::Backend, spawn::Spawner};
 
 /// The context of a new pool: its server, the runtime, and a handle to report errors to the
 /// topology.
@@ -55,7 +55,7 @@ impl PoolContext {
             server,
             address,
             generation: Generation::FIRST,
-            reporter: Reporter { server, host: None, trial: None },
+            reporter: Reporter { server, host: None, trial: None, fork: ForkGuard::current() },
             backend,
             spawner: None,
             events: Arc::new(NoEvents),
@@ -71,12 +71,9 @@ impl PoolContext {
         generation: Generation,
         backend: Backend,
     ) -> Self {
-        let host = Some(host);
-        Self {
-            generation,
-            reporter: Reporter { server, host, trial: None },
-            ..Self::detached(server, address, backend)
-        }
+        let mut context = Self { generation, ..Self::detached(server, address, backend) };
+        context.reporter.host = Some(host);
+        context
     }
 
     sdam_core::setters! {
@@ -92,6 +89,13 @@ impl PoolContext {
 
         /// Sets the destination of events.
         pub fn with_events(events: Arc<dyn Publish>) => events = events;
+    }
+
+    /// Returns whether this process was forked from the one that created the pool, to which all
+    /// connections belong. A pool then refuses check-outs by [`Error::forked`] and leaves its
+    /// connections alone.
+    pub fn is_forked(&self) -> bool {
+        self.reporter.fork.is_forked()
     }
 
     /// Sets the detector of the topology. `asked` is true while the detector asks whether the
@@ -120,6 +124,7 @@ pub struct Reporter {
     host: Option<Weak<dyn PoolHost>>,
     /// The time after which an answer is late, and whether the detector waits for an answer.
     trial: Option<(Duration, Arc<AtomicBool>)>,
+    fork: ForkGuard,
 }
 
 impl Reporter {
@@ -229,7 +234,9 @@ impl Reporter {
     }
 
     fn host(&self) -> Option<Arc<dyn PoolHost>> {
-        self.host.as_ref()?.upgrade()
+        // A thread of the parent may hold the topology's lock for ever in a child.
+        let host = self.host.as_ref().filter(|_| !self.fork.is_forked());
+        host?.upgrade()
     }
 }
 

@@ -22,6 +22,7 @@ use sdam_events::{
 use sdam_select::{candidate::Selector, settings::Settings, zone::ZoneAffinity};
 use sdam_transport::pool::{Authenticator, NoPools, PoolFactory, PoolHandle};
 use sdam_transport::{
+    fork::ForkGuard,
     handshake::{ClientMetadata, Environment},
     layers::Translate,
     runtime::{Backend, Runtime},
@@ -313,6 +314,7 @@ impl Prepared {
             config: Arc::new(self.config),
             metadata: self.metadata,
             counters: Counters::new(seed),
+            fork: ForkGuard::current(),
         }
     }
 

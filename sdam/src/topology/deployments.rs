@@ -8,6 +8,7 @@ use sdam_core::{
     view::View,
 };
 use sdam_transport::{
+    fork::ForkGuard,
     layers::Translate,
     pool::PoolHandle,
     runtime::{Backend, Runtime},
@@ -63,6 +64,7 @@ use crate::{engine::Machine, metadata::Metadata};
 pub struct Deployments {
     runtime: Runtime,
     watched: Arc<Mutex<Vec<Watched>>>,
+    fork: ForkGuard,
 }
 
 /// A deployment that is watched.
@@ -94,7 +96,7 @@ impl Watched {
 impl Deployments {
     /// Creates an empty collection, whose handles all use `runtime`.
     pub fn new(runtime: Runtime) -> Self {
-        Self { runtime, watched: Arc::default() }
+        Self { runtime, watched: Arc::default(), fork: ForkGuard::current() }
     }
 
     /// Opens a handle on the deployment that the builder's options describe, and begins to watch
@@ -102,11 +104,19 @@ impl Deployments {
     ///
     /// # Errors
     ///
-    /// As [`TopologyBuilder::start`].
+    /// As [`TopologyBuilder::start`]; also in a process that was forked since [`new`](Self::new).
     pub fn open<P: PoolHandle>(
         &self,
         builder: TopologyBuilder<P>,
     ) -> Result<Topology<P>, ConfigError> {
+        if self.fork.is_forked() {
+            return Err(ConfigError::new(
+                "Deployments",
+                "inherited by `fork`",
+                "its sockets and tasks belong to another process",
+                "create `Deployments` and a runtime in each process",
+            ));
+        }
         if builder.options.load_balanced {
             return builder.start(self.runtime.clone());
         }

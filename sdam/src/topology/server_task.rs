@@ -84,6 +84,10 @@ impl ServerTask {
     ) -> Next {
         let clock = &*self.shared.common.backend.clock;
         poll_fn(|cx| {
+            if self.shared.common.fork.is_forked() {
+                // The sockets belong to the parent, which may also hold the locks.
+                return Poll::Pending;
+            }
             if let Poll::Ready(news) = self.server.watched.orders.poll(cx) {
                 return Poll::Ready(Next::News(news));
             }

@@ -27,6 +27,7 @@ use sdam_transport::{
 
 use super::{
     builder::Prepared,
+    idle::IdlePause,
     lock::Lock,
     polling::SrvTask,
     server_task::ServerTask,
@@ -60,6 +61,8 @@ pub(crate) struct Shared {
     pub(crate) sharing: Sharing,
     /// The metadata of a handle that has changed it, although it shares `common`.
     metadata: OnceLock<Box<MetadataHandshake>>,
+    /// When the topology pauses by itself; `None` for never.
+    idle: Option<IdlePause>,
 }
 
 /// The kind of topology: it decides who runs the checks, and where pools' panics are re-raised.
@@ -128,6 +131,8 @@ impl Shared {
         background: Background,
         (common, id, sharing): (Arc<Common>, ObjectId, Sharing),
     ) -> Arc<Self> {
+        let after = common.options.pause_after.filter(|_| matches!(sharing, Sharing::Alone));
+        let idle = after.map(|after| IdlePause::new(after, common.backend.clock.now()));
         Arc::new_cyclic(|host: &Weak<Self>| {
             let host = Weak::clone(host) as Weak<dyn PoolHost>;
             let mut engine =
@@ -146,6 +151,7 @@ impl Shared {
                 id,
                 sharing,
                 metadata: OnceLock::new(),
+                idle,
             }
         })
     }
@@ -216,7 +222,12 @@ impl Shared {
     }
 
     /// Closes the topology; tasks end soon after. The last handle on a deployment closes that, too.
+    ///
+    /// Does nothing in a child of the process: the tasks and sockets are the parent's.
     pub(crate) fn shut_down(self: &Arc<Self>) {
+        if self.common.fork.is_forked() {
+            return;
+        }
         let mut panic = DeferredPanic::default();
         let is_last = match &self.sharing {
             Sharing::Handle(base) => {
@@ -425,7 +436,22 @@ impl Shared {
             let deadline = engine.deployment().and_then(|own| own.deadline_of(timer, wanted));
             (deadline, after)
         });
+        if self.is_unused() && self.pause() {
+            return self.deadline(Timer::Server(server));
+        }
         deadline
+    }
+
+    /// Returns whether nobody has used the topology for `Options::pause_after`.
+    fn is_unused(&self) -> bool {
+        let Some(idle) = &self.idle else {
+            return false;
+        };
+        let snapshot = self.published.load();
+        let in_use = self.waiters.any()
+            || snapshot.servers.iter().any(|server| server.operation_count() > 0);
+        let now = self.now();
+        !snapshot.paused && idle.is_due(now, self.common.counters.total(), in_use)
     }
 
     /// Starts to open a connection to `server`.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sdam::{Criteria, Deployments, EventName, Interest, Options, Topology};
+use sdam::{Criteria, Deployments, EventName, Interest, Options, Topology, TopologyBuilder};
 use sdam_events::channel::unbounded;
 use sdam_pool::{Pool, Pools};
 use sdam_sim::runtime::Sim;
@@ -72,6 +72,38 @@ fn a_thousand_pauses_end_as_fast_as_a_start() {
         topology.close().await;
     });
     assert_eq!((sim.connections(), sim.tasks(), sim.timers()), (0, 0, 0));
+}
+
+#[test]
+fn a_client_without_operations_pauses_by_itself_until_the_next_selection() {
+    let sim = simulation(5);
+    sim.block_on(async {
+        let second = Duration::from_secs(1);
+        let mut options = Options::parse(&sim.uri()).unwrap();
+        options.pause_after = Some(30 * second);
+        let pools = Pools::new(&options).unwrap();
+        let builder = TopologyBuilder::new(options).pools(pools);
+        let topology = builder.start(sim.runtime()).unwrap();
+        for _ in 0..3 {
+            for _ in 0..10 {
+                use_pool(&topology).await;
+                sim.run_for(10 * second);
+                assert!(!topology.snapshot().is_paused(), "it is used");
+            }
+            let operation = topology.select(&Criteria::write()).await.unwrap();
+            sim.run_for(60 * second);
+            assert!(!topology.snapshot().is_paused(), "an operation is in progress");
+            drop(operation);
+            sim.run_for(18 * second);
+            assert!(!topology.snapshot().is_paused(), "the last operation ended just now");
+            // 30 s, and up to a heartbeat and a tenth until a task wakes up.
+            sim.run_for(24 * second);
+            assert!(topology.snapshot().is_paused());
+            assert_eq!((sim.connections(), sim.timers()), (0, 0));
+        }
+        topology.close().await;
+        assert_eq!(sim.tasks(), 0);
+    });
 }
 
 #[test]

@@ -1,0 +1,33 @@
+//! The pause of a client that nobody uses.
+
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use sdam_core::time::Instant;
+
+/// Decides when a topology pauses by itself. It needs no timer, because servers' tasks ask it
+/// whenever they have woken up, at least once a heartbeat.
+#[derive(Debug)]
+pub(crate) struct IdlePause {
+    after: Duration,
+    /// The number of selections at some time, and the time at which it was first seen.
+    seen: Mutex<(u64, Instant)>,
+}
+
+impl IdlePause {
+    pub(crate) fn new(after: Duration, now: Instant) -> Self {
+        Self { after, seen: Mutex::new((0, now)) }
+    }
+
+    /// Returns whether no selection has begun for the time. `selections` changes with every
+    /// selection; `in_use` is true if operations are in progress or selections wait.
+    pub(crate) fn is_due(&self, now: Instant, selections: u64, in_use: bool) -> bool {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if in_use || seen.0 != selections {
+            *seen = (selections, now);
+        }
+        now.since(seen.1) >= self.after
+    }
+}
