@@ -8,8 +8,8 @@ use bson::{Document, doc, oid::ObjectId};
 use futures::{StreamExt, executor::block_on};
 use sdam::{
     Backend, Connection, Criteria, Error, ErrorKind, ErrorOutcome, ErrorReport, EventKind,
-    EventName, Generation, Instant, Runtime, SelectionError, ServerAddress, ServerType, Stage,
-    Topology, TopologyType, Transport,
+    EventName, Generation, Instant, Runtime, SelectionError, ServerAddress, ServerType, Snapshot,
+    Stage, Topology, TopologyType, Transport,
 };
 use sdam_events::channel::unbounded;
 use sdam_sim::serve::ReplicaSet;
@@ -76,7 +76,12 @@ fn after_the_runtime_has_shut_down_all_servers_are_unknown_and_close_returns() {
     let (set, host) = (ReplicaSet::start(3).unwrap(), tokio());
     let builder = Topology::builder(set.uri()).unwrap();
     let topology = builder.start(on(&host)).unwrap();
-    block_on(topology.select(&Criteria::write())).unwrap();
+    // A later reply of a secondary could make the primary a possible one again.
+    let known = |now: &Snapshot| {
+        let mut servers = now.description().servers().iter();
+        servers.all(|server| server.server_type.is_available()).then_some(())
+    };
+    block_on(topology.wait_for(known, PATIENCE)).unwrap();
     host.shutdown_timeout(PATIENCE);
     let snapshot = topology.snapshot();
     let servers = snapshot.description().servers();
