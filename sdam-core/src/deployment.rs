@@ -166,7 +166,7 @@ impl Deployment {
             handshake_opcode: HandshakeOpcode::default(),
             retry_before_unknown: setup.retry_before_unknown,
             detector: setup.detector,
-            start_spread: setup.start_spread,
+            spread: setup.spread,
             ping_delay: setup.ping_delay,
         };
         options.srv.clone_from(&setup.srv);
@@ -344,7 +344,7 @@ impl Deployment {
             streaming: self.config.streaming,
             retry_before_unknown: self.config.retry_before_unknown,
             detector: self.config.detector,
-            start_spread: self.config.start_spread,
+            spread: self.config.spread,
             ping_delay: self.config.ping_delay,
             scans: self.inline.as_ref().map(|own| own.scans.setup()),
             max_hosts: self.max_hosts,
@@ -532,8 +532,11 @@ impl Deployment {
     fn proceed(&mut self, now: Instant, server: ServerId, out: &mut Outputs) {
         if self.inline.is_some() {
             self.go_on(now, out);
-        } else if let Some(server) = self.server_mut(server) {
-            server.proceed(now, out);
+        } else {
+            let delay = self.random_delay();
+            if let Some(server) = self.server_mut(server) {
+                server.proceed(now, delay, out);
+            }
         }
     }
 

@@ -302,12 +302,13 @@ pub struct Setup {
     /// The strategy for giving up on silent servers.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub detector: Option<Detector>,
-    /// The time over which the first checks of the seeds are spread.
+    /// The time over which what no operation waits for is spread, see
+    /// [`Options::spread`](crate::options::Options::spread).
     #[cfg_attr(
         feature = "serde",
         serde(default, with = "crate::encoding::nanos", skip_serializing_if = "Duration::is_zero")
     )]
-    pub start_spread: Duration,
+    pub spread: Duration,
     /// The time from the first awaited reply to the first measurement of the round-trip time.
     #[cfg_attr(
         feature = "serde",

@@ -49,8 +49,9 @@ pub struct MonitorConfig {
     pub retry_before_unknown: bool,
     /// The strategy for giving up on silent servers; `None` to wait for the time limit of checks.
     pub detector: Option<Detector>,
-    /// The time over which the first checks of the seeds are spread.
-    pub start_spread: Duration,
+    /// The time over which what no operation waits for is spread, see
+    /// [`Options::spread`](crate::options::Options::spread).
+    pub spread: Duration,
     /// The time from a server's first streaming check to the first measurement of its round-trip
     /// time on a second connection, 500 ms outside tests. The first hello has yielded a sample, so
     /// a program that runs only briefly needs no second connection.
@@ -78,7 +79,7 @@ impl MonitorConfig {
             handshake_opcode: options.handshake_opcode,
             retry_before_unknown: options.deviations.retry_before_unknown,
             detector: options.detector,
-            start_spread: options.start_spread,
+            spread: options.spread,
             ping_delay: PING_DELAY,
         }
     }

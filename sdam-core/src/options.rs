@@ -144,11 +144,17 @@ pub struct Options {
     /// It has an effect on Linux and Android only. No connection string contains it.
     #[doc(alias = "TCP_USER_TIMEOUT")]
     pub tcp_user_timeout: Option<Duration>,
-    /// The time over which the first checks of the seeds are spread at random, so that many
-    /// topologies that start together do not connect together; zero, the default, for none. A
-    /// selection that waits is never delayed: it brings the checks forward. No connection string
-    /// contains it, and single-threaded clients ignore it.
-    pub start_spread: Duration,
+    /// The time over which a client spreads at random what no operation waits for, so that many
+    /// clients that start together, or lose a server together, do not connect together: the first
+    /// checks of the seeds, the check after a failed one, the first measurement of round-trip times
+    /// on a second connection, and the opening of `minPoolSize` connections. Zero, the default, for
+    /// none.
+    ///
+    /// No waiting operation is delayed: a selection that waits brings the checks forward, and a
+    /// check-out opens its connection at once. A good value is the number of clients divided by
+    /// the connections per second that a server accepts. No connection string contains it, and
+    /// single-threaded clients ignore it.
+    pub spread: Duration,
     /// True, the default, if pools may open a socket to each seed while a selection waits for the
     /// first checks, so that the first operation does not wait for TCP and TLS again. Unused
     /// sockets are closed after a second. No connection string contains it.
@@ -208,7 +214,7 @@ impl Options {
             tls: None,
             proxy: None,
             tcp_user_timeout: None,
-            start_spread: Duration::ZERO,
+            spread: Duration::ZERO,
             early_dial: true,
             pause_after: None,
             detector: None,

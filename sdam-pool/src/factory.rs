@@ -62,6 +62,7 @@ impl Pools {
         Ok(Self(Settings {
             options: PoolOptions::of(&options.driver)?,
             connect_timeout: options.connect_timeout,
+            spread: options.spread,
             load_balanced: options.load_balanced,
             authenticator,
         }))

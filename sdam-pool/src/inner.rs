@@ -11,6 +11,7 @@ use futures::future::{BoxFuture, FutureExt as _};
 use sdam_core::{
     event::{ConnectionClosedReason, ConnectionId, EventName},
     pool::{PoolClear, PoolOptions},
+    rng::Rng,
     time::Instant,
 };
 use sdam_transport::{
@@ -32,6 +33,7 @@ use crate::{
 pub(crate) struct Settings {
     pub(crate) options: PoolOptions,
     pub(crate) connect_timeout: Option<Duration>,
+    pub(crate) spread: Duration,
     pub(crate) load_balanced: bool,
     pub(crate) authenticator: Option<Arc<dyn Authenticator>>,
 }
@@ -223,6 +225,17 @@ impl Inner {
             Urgent::Interrupt(interruption) => self.interrupts.interrupt(interruption),
             Urgent::Wake(wakers) => wakers.into_iter().for_each(Waker::wake),
         }
+    }
+
+    /// Makes the pool ready. Connections for `minPoolSize` are opened after a random delay.
+    pub(crate) fn ready(&self) {
+        let spread = self.settings.spread.as_nanos().try_into().unwrap_or(u64::MAX);
+        let fill_at = (spread > 0).then(|| {
+            let now = self.clock().now();
+            let seed = self.context.seed ^ now.as_nanos();
+            now + Duration::from_nanos(Rng::new(seed).below(spread))
+        });
+        self.change(|machine| machine.ready(fill_at));
     }
 
     /// Makes all connections opened before the clear stale.

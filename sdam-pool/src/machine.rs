@@ -200,11 +200,12 @@ impl<C: Pooled> Machine<C> {
         }
     }
 
-    /// Allows connections to be opened (CMAP: "Marking a Connection Pool as Ready").
-    pub(crate) fn ready(&mut self) {
+    /// Allows connections to be opened (CMAP: "Marking a Connection Pool as Ready"), for
+    /// `minPoolSize` from `fill_at` on.
+    pub(crate) fn ready(&mut self, fill_at: Option<Instant>) {
         if let State::Paused(_) = self.state {
             self.state = State::Ready;
-            self.fill_at = None;
+            self.fill_at = fill_at;
             self.fill_failures = 0;
             self.start_attempts();
         }

@@ -53,7 +53,7 @@ fn pool(size: u32) -> Arc<Pool> {
         by_caller: false,
     };
     let pool = Core::new(Machine::new(config, OLD));
-    pool.change(Machine::ready);
+    pool.change(|machine| machine.ready(None));
     Arc::new(pool)
 }
 
@@ -185,7 +185,7 @@ fn no_check_out_is_lost_and_none_is_stale_when_the_pool_is_cleared_beside_it() {
         let worker = beside(&pool, move |pool| block_on(work(pool)));
         let clears = beside(&pool, move |pool| {
             clear(pool);
-            pool.change(Machine::ready);
+            pool.change(|machine| machine.ready(None));
         });
         check_in(&pool, connection);
         match block_on(obtain(&pool)) {

@@ -122,7 +122,7 @@ impl PoolHandle for Pool {
     }
 
     fn ready(&self) {
-        self.0.change(Machine::ready);
+        self.0.ready();
     }
 
     fn clear(&self, clear: &PoolClear) {

@@ -13,6 +13,7 @@ mod dial;
 mod dns;
 mod entropy;
 mod executor;
+mod limit;
 mod network;
 mod proxy;
 mod socket;
@@ -45,6 +46,7 @@ use self::{
 };
 pub use self::{
     dns::{Dns, DnsFault},
+    limit::DialLimit,
     network::{Direction, Frame, Latency, Verdict},
     proxy::{Proxies, ProxyFault},
     tls::{Certificate, TlsAcceptor, TlsFault, TlsMode, TlsServers, TlsSession},
@@ -345,6 +347,14 @@ impl Network<'_> {
     /// that have lost bytes stay dead.
     pub fn blackhole(&self, member: MemberId, blackhole: bool) {
         self.0.state().network.port_mut(member).blackhole = blackhole;
+    }
+
+    /// Sets the limit of every member on new connections; `None`, the default, for no limit. A proxy
+    /// is not limited.
+    pub fn limit_dials(&self, limit: Option<DialLimit>) {
+        let network = &mut self.0.state().network;
+        network.limit = limit;
+        network.limiters.clear();
     }
 
     /// Opens a port forwarder from `place` to `member`, such as a tunnel. The forwarder itself

@@ -1,6 +1,6 @@
 //! The timers of a deployment, in order of their deadlines.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sdam_core::time::Instant;
 
@@ -48,30 +48,41 @@ impl Timer {
 
 /// The deadlines, at most one for each [`Timer`].
 #[derive(Debug, Default)]
-pub(crate) struct Timers(BTreeMap<Timer, Instant>);
+pub(crate) struct Timers {
+    deadlines: BTreeMap<Timer, Instant>,
+    queue: BTreeSet<(Instant, Timer)>,
+}
 
 impl Timers {
     /// Sets or replaces the deadline of `timer`.
     pub(crate) fn set(&mut self, timer: Timer, at: Instant) {
-        self.0.insert(timer, at);
+        if let Some(before) = self.deadlines.insert(timer, at) {
+            self.queue.remove(&(before, timer));
+        }
+        self.queue.insert((at, timer));
     }
 
     /// Sets the deadline of `timer` if it has none.
     pub(crate) fn set_if_unset(&mut self, timer: Timer, at: Instant) {
-        self.0.entry(timer).or_insert(at);
+        if !self.deadlines.contains_key(&timer) {
+            self.set(timer, at);
+        }
     }
 
     pub(crate) fn cancel(&mut self, timer: Timer) {
-        self.0.remove(&timer);
+        if let Some(at) = self.deadlines.remove(&timer) {
+            self.queue.remove(&(at, timer));
+        }
     }
 
     /// Cancels all timers for which `stays` returns false.
     pub(crate) fn retain(&mut self, stays: impl Fn(Timer) -> bool) {
-        self.0.retain(|timer, _| stays(*timer));
+        self.deadlines.retain(|timer, _| stays(*timer));
+        self.queue.retain(|(_, timer)| stays(*timer));
     }
 
     /// Returns the next deadline and its timer.
     pub(crate) fn next(&self) -> Option<(Instant, Timer)> {
-        self.0.iter().map(|(timer, at)| (*at, *timer)).min()
+        self.queue.first().copied()
     }
 }

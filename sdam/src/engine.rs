@@ -345,7 +345,9 @@ impl Engine {
                 self.common.backend.clone(),
             );
             let events = Arc::clone(&self.events);
-            let context = context.with_events(events).with_spawner(self.common.spawner.clone());
+            let (seed, _) = self.common.random();
+            let context = context.with_events(events).with_seed(seed);
+            let context = context.with_spawner(self.common.spawner.clone());
             let detector =
                 self.deployment().map_or(self.common.config.detector, Deployment::detector);
             let context = match detector {

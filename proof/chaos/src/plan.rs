@@ -20,7 +20,7 @@ use sdam_sim::{Blueprint, scenario::Scenario};
 pub(crate) const COMMANDS: [&str; 2] = ["ping", "buildInfo"];
 
 /// The time over which some clients spread their first checks.
-const START_SPREAD: Duration = Duration::from_secs(2);
+const SPREAD: Duration = Duration::from_secs(2);
 
 pub(crate) use self::access::SRV_NAME;
 pub use self::access::{Access, ProxyUse};
@@ -172,7 +172,7 @@ impl Plan {
         options.detector = [None, None, Some(Detector::PROBING), Some(Detector::PHI_ACCRUAL)]
             [(self.seed % 4) as usize];
         if Rng::new(self.seed ^ 0x59EA).fork().below(8) == 0 {
-            options.start_spread = START_SPREAD;
+            options.spread = SPREAD;
         }
         options.early_dial = Rng::new(self.seed ^ 0xD1A1).fork().below(8) != 0;
         match self.shape {

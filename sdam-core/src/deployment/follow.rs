@@ -24,6 +24,12 @@ impl Deployment {
         if let Some(sample) = report.sample {
             self.measured(server, sample, out);
         }
+        if report.outcome.is_err() {
+            let delay = self.random_delay();
+            if let Some(own) = self.server_mut(server) {
+                own.check.delay(delay);
+            }
+        }
         let rtt = self.rtt(server);
         let input = match report.outcome {
             Err(error) if error.kind() == ErrorKind::Internal => {

@@ -16,12 +16,21 @@ impl Deployment {
         self.paused
     }
 
+    /// Returns a random delay for what no operation waits for, shorter than `Options::spread`.
+    pub(super) fn random_delay(&mut self) -> Duration {
+        let spread = self.config.spread.as_nanos().try_into().unwrap_or(u64::MAX);
+        if spread == 0 || self.inline.is_some() {
+            return Duration::ZERO;
+        }
+        Duration::from_nanos(self.rng.below(spread))
+    }
+
     /// Spreads the first checks of the seeds.
     pub(super) fn spread(&mut self, now: Instant) {
-        let spread = self.config.start_spread.as_nanos().try_into().unwrap_or(u64::MAX);
-        if spread > 0 && self.inline.is_none() {
-            for server in &mut self.servers {
-                server.check.postpone(now + Duration::from_nanos(self.rng.below(spread)));
+        for index in 0..self.servers.len() {
+            let delay = self.random_delay();
+            if let Some(server) = self.servers.get_mut(index).filter(|_| !delay.is_zero()) {
+                server.check.postpone(now + delay);
             }
         }
     }

@@ -64,11 +64,11 @@ impl Server {
     }
 
     /// Begins the check and the measurement that are due. A measurement that is due within its
-    /// slack also begins, which saves a wake-up.
-    pub(super) fn proceed(&mut self, now: Instant, out: &mut Outputs) {
+    /// slack also begins, which saves a wake-up. `delay` is that of the first measurement.
+    pub(super) fn proceed(&mut self, now: Instant, delay: Duration, out: &mut Outputs) {
         self.check.proceed(now, out);
         if self.check.is_streaming() {
-            self.ping.start(now + self.ping.delay());
+            self.ping.start(now + self.ping.delay() + delay);
         } else {
             self.ping.stop(out);
         }

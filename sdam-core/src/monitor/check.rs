@@ -1,7 +1,7 @@
 //! The checks of one server, as a part of a deployment.
 
 use alloc::sync::Arc;
-use core::mem;
+use core::{mem, time::Duration};
 
 use super::{
     MonitorConfig, Trip,
@@ -67,7 +67,7 @@ pub(crate) struct Check {
 #[derive(Debug)]
 pub(crate) struct Report {
     /// The round-trip time, if the check has measured it.
-    pub(crate) sample: Option<core::time::Duration>,
+    pub(crate) sample: Option<Duration>,
     /// The reply or the error.
     pub(crate) outcome: Result<Hello, Error>,
 }
@@ -114,6 +114,15 @@ impl Check {
     pub(crate) fn postpone(&mut self, until: Instant) {
         if let State::Idle(Idle { is_first: true, .. }) = self.state {
             self.state = State::Idle(Idle::first(until));
+        }
+    }
+
+    /// Delays the next check, unless it is due at once or is requested.
+    pub(crate) fn delay(&mut self, delay: Duration) {
+        if let State::Idle(idle) = &mut self.state
+            && !idle.is_at_once()
+        {
+            idle.until = idle.until + delay;
         }
     }
 

@@ -38,11 +38,12 @@ fn an_attempt_that_is_dropped_before_its_first_poll_ends() {
     let settings = Settings {
         options: PoolOptions::default(),
         connect_timeout: None,
+        spread: Duration::ZERO,
         load_balanced: false,
         authenticator: None,
     };
     let pool = Inner::new(context, &settings);
-    pool.change(Machine::ready);
+    pool.change(|machine| machine.ready(None));
     let (result, _) = pool.core.change(|machine| machine.check_out(None));
     let Ok(CheckOut::Wait(ticket)) = result else {
         panic!("there is a connection: {result:?}");

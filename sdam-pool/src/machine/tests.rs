@@ -212,7 +212,7 @@ impl History {
             Step::Dialed(is_open) => self.dialed(*is_open),
             Step::Ready => {
                 self.begun = true;
-                self.machine.ready();
+                self.machine.ready(None);
                 self.finish();
             }
             Step::Pass => {

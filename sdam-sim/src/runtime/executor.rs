@@ -1,7 +1,7 @@
 //! The scheduler, which chooses among ready tasks with a seeded random number generator.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     future::Future,
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -21,13 +21,15 @@ pub(super) struct Queue(Mutex<Ready>);
 struct Ready {
     /// Task ids in the order in which they became ready, without duplicates.
     order: Vec<u64>,
+    /// The same ids, to find duplicates.
+    present: BTreeSet<u64>,
     rng: Rng,
     last_id: u64,
 }
 
 impl Queue {
     pub(super) fn new(rng: Rng) -> Self {
-        Self(Mutex::new(Ready { order: Vec::new(), rng, last_id: 0 }))
+        Self(Mutex::new(Ready { order: Vec::new(), present: BTreeSet::new(), rng, last_id: 0 }))
     }
 
     /// Returns an id and a waker for the main future of `block_on`.
@@ -38,7 +40,7 @@ impl Queue {
 
     pub(super) fn wake(&self, task: u64) {
         let mut ready = self.lock();
-        if !ready.order.contains(&task) {
+        if ready.present.insert(task) {
             ready.order.push(task);
         }
     }
@@ -51,7 +53,9 @@ impl Queue {
             return None;
         }
         let index = ready.rng.below(count) as usize;
-        Some(ready.order.remove(index))
+        let task = ready.order.remove(index);
+        ready.present.remove(&task);
+        Some(task)
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -10,6 +10,7 @@ use sdam_core::{address::ServerAddress, rng::Rng, time::Instant};
 
 use super::{
     dns::DnsState,
+    limit::{DialLimit, Limiter},
     proxy::{ProxyFault, ProxyStates},
     socket::Socket,
     tls::TlsState,
@@ -100,6 +101,8 @@ pub(super) struct NetworkState {
     pub(super) proxies: ProxyStates,
     pub(super) traffic: Traffic,
     ports: BTreeMap<MemberId, PortState>,
+    pub(super) limit: Option<DialLimit>,
+    pub(super) limiters: BTreeMap<MemberId, Limiter>,
     /// The addresses of the port forwarders, and the servers to which they forward.
     pub(super) forwarders: BTreeMap<ServerAddress, MemberId>,
     pub(super) sockets: BTreeMap<u64, Socket>,
@@ -119,6 +122,8 @@ impl NetworkState {
             proxies: ProxyStates::new(),
             traffic: Traffic::default(),
             ports: BTreeMap::new(),
+            limit: None,
+            limiters: BTreeMap::new(),
             forwarders: BTreeMap::new(),
             sockets: BTreeMap::new(),
             by_connection: BTreeMap::new(),
@@ -131,6 +136,15 @@ impl NetworkState {
 
     pub(super) fn port(&self, member: MemberId) -> PortState {
         self.ports.get(&member).copied().unwrap_or_default()
+    }
+
+    /// Returns when the member begins to read from a new connection; `None` if it closes it.
+    pub(super) fn admit(&mut self, now: Instant, member: MemberId) -> Option<Instant> {
+        let Some(limit) = self.limit else {
+            return Some(now);
+        };
+        let limiter = self.limiters.entry(member).or_insert_with(|| Limiter::new(limit));
+        limiter.admit(now)
     }
 
     pub(super) fn port_mut(&mut self, member: MemberId) -> &mut PortState {

@@ -149,8 +149,19 @@ impl SimState {
         let reached = self.reach(address);
         self.network.traffic.direct += u64::from(reached != Err(Unreached::Nowhere));
         let server = reached?;
-        let id = self.network.add_socket(self.now(), None);
+        let now = self.now();
+        let id = self.network.add_socket(now, None);
         self.network.link(id, server);
+        let Some(turn) = self.network.admit(now, server.member) else {
+            self.network.traffic.refused += 1;
+            self.deployment.closed(server);
+            self.close_for_client(id);
+            return Ok(id);
+        };
+        self.network.traffic.delayed += u64::from(turn > now);
+        if let Some(socket) = self.network.sockets.get_mut(&id) {
+            socket.last_arrival[Direction::ToServer as usize] = turn;
+        }
         Ok(id)
     }
 

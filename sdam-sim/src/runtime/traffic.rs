@@ -21,6 +21,10 @@ use super::{
 pub struct Traffic {
     /// The number of connection attempts to servers without a proxy.
     pub direct: u64,
+    /// The number of connections that a server closed because of its limit.
+    pub refused: u64,
+    /// The number of connections that a server delayed because of its limit.
+    pub delayed: u64,
     /// The number of connection attempts to proxies.
     pub proxied: u64,
     /// The number of connections on which the program began with a TLS record, after the SOCKS5

@@ -46,6 +46,8 @@ pub struct PoolContext {
     /// Additional fields of the driver in the handshake, see
     /// [`with_hello_fields`](Self::with_hello_fields).
     pub hello_fields: Option<HelloFields>,
+    /// The seed of random choices, different for each pool.
+    pub seed: u64,
 }
 
 impl PoolContext {
@@ -60,6 +62,7 @@ impl PoolContext {
             spawner: None,
             events: Arc::new(NoEvents),
             hello_fields: None,
+            seed: server.as_u64(),
         }
     }
 
@@ -86,6 +89,9 @@ impl PoolContext {
         /// [`Established::hello_reply`](super::Established::hello_reply) returns the server's
         /// answer to them.
         pub fn with_hello_fields(fields: HelloFields) => hello_fields = Some(fields);
+
+        /// Sets the seed of random choices.
+        pub fn with_seed(seed: u64) => seed = seed;
 
         /// Sets the destination of events.
         pub fn with_events(events: Arc<dyn Publish>) => events = events;

@@ -8,6 +8,7 @@ mod authentication;
 mod client;
 mod config;
 mod first_answer;
+mod herds;
 mod monitoring;
 mod own_pool;
 mod pauses;

@@ -11,7 +11,7 @@ const SPREAD: Duration = Duration::from_secs(10);
 
 fn start(sim: &Sim) -> Topology {
     let builder = Topology::builder(&sim.uri()).unwrap();
-    let builder = builder.options(|options| options.start_spread = SPREAD);
+    let builder = builder.options(|options| options.spread = SPREAD);
     builder.start(sim.runtime()).unwrap()
 }
 

@@ -243,10 +243,11 @@ impl Cadence<'_> {
         let took = at.since(checks.since);
         let (limit, heartbeat) = (self.options.connect_timeout, self.options.monitor_frequency());
         let max = match checks.state {
-            State::New => Some(self.options.start_spread),
+            State::New => Some(self.options.spread),
             State::Running { awaited: false } => limit.map(|limit| 2 * limit),
             State::Running { awaited: true } => limit.map(|limit| limit + heartbeat),
-            State::Succeeded | State::Lost { .. } | State::Failed => Some(heartbeat),
+            State::Succeeded => Some(heartbeat),
+            State::Lost { .. } | State::Failed => Some(heartbeat + self.options.spread),
         };
         if max.is_some_and(|max| took > max) {
             return Err(format!("{:?} for {took:?}, allowed are {max:?}", checks.state));
