@@ -159,6 +159,7 @@ async fn faults(sim: &Sim, fault: Fault) {
             sim.kill(primary).unwrap();
             wait(20).await;
             sim.restart(primary).unwrap();
+            wait(40).await;
         }
         Fault::Rolling => {
             let primary = primary(sim);

@@ -24,7 +24,7 @@ impl Deployment {
         if let Some(sample) = report.sample {
             self.measured(server, sample, out);
         }
-        if report.outcome.is_err() {
+        if report.is_final {
             let delay = self.random_delay();
             if let Some(own) = self.server_mut(server) {
                 own.check.delay(delay);

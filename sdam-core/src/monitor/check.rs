@@ -70,6 +70,9 @@ pub(crate) struct Report {
     pub(crate) sample: Option<Duration>,
     /// The reply or the error.
     pub(crate) outcome: Result<Hello, Error>,
+    /// True after a failure that is not retried soon, so that the next check may be
+    /// [delayed](Check::delay).
+    pub(crate) is_final: bool,
 }
 
 /// A reply that has arrived on a connection.

@@ -117,7 +117,7 @@ impl Check {
             // Replies queued in the socket are old; a new connection yields the current state.
             self.disconnect(out);
         }
-        let report = Report { sample, outcome: Ok(hello) };
+        let report = Report { sample, outcome: Ok(hello), is_final: false };
         (State::Idle(idle), Some(report))
     }
 
@@ -163,7 +163,9 @@ impl Check {
             self.disconnect(out);
         }
         out.emit(check.failed(took, error.clone()));
-        let report = (!self.withheld).then_some(Report { sample: None, outcome: Err(error) });
+        let is_final = !retry && !panicked;
+        let report = Report { sample: None, outcome: Err(error), is_final };
+        let report = (!self.withheld).then_some(report);
         let idle = match retry {
             false if panicked => self.config.soon(now),
             false => self.config.pause(now),
@@ -211,7 +213,7 @@ impl Check {
         }
         self.disconnect(out);
         self.withheld = false;
-        Report { sample: None, outcome: Err(error) }
+        Report { sample: None, outcome: Err(error), is_final: false }
     }
 
     /// Cancels the running check and closes the connection, because operations found the server's

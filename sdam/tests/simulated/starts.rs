@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-use sdam::{Criteria, Topology};
-use sdam_sim::runtime::Sim;
+use sdam::{Criteria, Deployments, Topology};
+use sdam_sim::{
+    MemberId,
+    runtime::{DnsFault, Sim},
+};
 
 use crate::{complete, simulation};
 
@@ -50,4 +53,25 @@ fn a_selection_is_never_delayed_by_the_spread() {
             topology.close().await;
         });
     }
+}
+
+#[test]
+fn look_ups_and_servers_that_do_not_answer_delay_no_other_deployment() {
+    let sim = simulation(1);
+    sim.dns().set_fault("unknown", Some(DnsFault::Silence));
+    sim.dns().set_fault("slow", Some(DnsFault::Slow(Duration::from_secs(5))));
+    sim.network().blackhole(MemberId(2), true);
+    let deployments = Deployments::new(sim.runtime());
+    sim.block_on(async {
+        let open = |uri: &str| deployments.open(Topology::builder(uri).unwrap()).unwrap();
+        let dead = ["mongodb://unknown", "mongodb://slow", "mongodb://nowhere", "mongodb://c"];
+        let dead: Vec<_> = dead.iter().map(|uri| open(uri)).collect();
+        let alive = open(&sim.uri());
+        alive.select(&Criteria::write()).await.unwrap();
+        assert!(sim.now().as_nanos() < 10_000_000, "{:?}", sim.now());
+        for topology in dead.iter().chain([&alive]) {
+            topology.close().await;
+        }
+    });
+    assert_eq!((sim.connections(), sim.tasks()), (0, 0));
 }

@@ -246,8 +246,8 @@ impl Cadence<'_> {
             State::New => Some(self.options.spread),
             State::Running { awaited: false } => limit.map(|limit| 2 * limit),
             State::Running { awaited: true } => limit.map(|limit| limit + heartbeat),
-            State::Succeeded => Some(heartbeat),
-            State::Lost { .. } | State::Failed => Some(heartbeat + self.options.spread),
+            State::Succeeded | State::Lost { known: true } => Some(heartbeat),
+            State::Lost { known: false } | State::Failed => Some(heartbeat + self.options.spread),
         };
         if max.is_some_and(|max| took > max) {
             return Err(format!("{:?} for {took:?}, allowed are {max:?}", checks.state));
