@@ -108,7 +108,7 @@ fn client(uri: &str, early: bool) {
         let builder = Client::builder(uri).unwrap();
         let builder =
             builder.topology(|topology| topology.options(|options| options.early_dial = early));
-        let client = builder.start(sdam::runtime::tokio().unwrap()).unwrap();
+        let client = builder.start(sdam_runtime_tokio::current().unwrap()).unwrap();
         drop(client.topology().select(&Criteria::write()).await.unwrap());
         let selected = started.elapsed();
         client.run(&ping).await.unwrap();

@@ -28,6 +28,7 @@ use sdam_core::options::ServerMonitoringMode;
 use sdam_live::{Certificates, Mongod, ServerTls, or_skip};
 use sdam_pool::{Pool, PooledConnection, Pools};
 use sdam_sim::serve::ReplicaSet;
+use sdam_tls::Rustls;
 
 /// Held by each test, because a child would never get a lock that another test holds.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -148,7 +149,9 @@ impl Drop for Stop<'_> {
 }
 
 fn start(builder: TopologyBuilder<Pool>) -> Topology<Pool> {
-    builder.start(sdam::runtime::tokio().unwrap()).unwrap()
+    let mut runtime = sdam_runtime_tokio::current().unwrap();
+    runtime.backend = runtime.backend.with_tls(Arc::new(Rustls::ring()));
+    builder.start(runtime).unwrap()
 }
 
 /// Waits for a child to end.
