@@ -90,8 +90,10 @@ impl Start {
     pub(crate) fn deployment(self) -> Deployment {
         let options = self.options();
         let handshake = Arc::new(Handshake::default());
-        let config = Arc::new(MonitorConfig::new(&options, handshake, false));
-        let mut deployment = Deployment::new(&options, config, Rng::new(1));
+        let mut config = MonitorConfig::new(&options, handshake, false);
+        // Measurements are reached with fewer steps.
+        config.ping_delay = Duration::ZERO;
+        let mut deployment = Deployment::new(&options, Arc::new(config), Rng::new(1));
         if self.is_inline() {
             deployment = deployment.with_scans(&options);
         }

@@ -46,7 +46,8 @@ struct Client {
 impl Client {
     fn new(options: &Options) -> Self {
         let sink = RecordSink::new(Vec::new(), options).unwrap();
-        let config = MonitorConfig::new(options, Arc::new(Handshake::new([])), false);
+        let mut config = MonitorConfig::new(options, Arc::new(Handshake::new([])), false);
+        config.ping_delay = Duration::ZERO;
         let deployment = Deployment::new(options, Arc::new(config), Rng::new(9));
         Self {
             deployment: deployment.with_recorded_inputs(),
