@@ -28,6 +28,9 @@ const CLIENTS: usize = 1_000;
 /// The variable with the number of clients.
 const COUNT: &str = "SDAM_HERD";
 
+/// The variable with more options of the connection string.
+const OPTIONS: &str = "SDAM_HERD_OPTIONS";
+
 /// The time in which a server accepts all connections of all clients: the value of
 /// `Options::spread`, and the time over which operations begin after the fault.
 const TURN: Duration = Duration::from_secs(10);
@@ -81,7 +84,8 @@ fn herd(name: &str, count: usize, fault: Fault, spread: Duration) {
     }
     let before = sim.network().traffic();
     let mut began = sim.now();
-    let uri = format!("{}&minPoolSize=1&retryWrites=true", sim.uri());
+    let more = env::var(OPTIONS).unwrap_or_default();
+    let uri = format!("{}&minPoolSize=1&{more}", sim.uri());
     let clients: Vec<_> = (0..count)
         .map(|_| {
             let builder = Client::builder(&uri).unwrap();
