@@ -53,13 +53,13 @@ pub struct MonitorConfig {
     /// [`Options::spread`](crate::options::Options::spread).
     pub spread: Duration,
     /// The time from a server's first streaming check to the first measurement of its round-trip
-    /// time on a second connection, 500 ms outside tests. The first hello has yielded a sample, so
+    /// time on a second connection, 100 ms outside tests. The first hello has yielded a sample, so
     /// a program that runs only briefly needs no second connection.
     pub ping_delay: Duration,
 }
 
 /// The default of [`MonitorConfig::ping_delay`].
-const PING_DELAY: Duration = Duration::from_millis(500);
+const PING_DELAY: Duration = Duration::from_millis(100);
 
 impl MonitorConfig {
     /// Creates the configuration of monitors that send `handshake`. `faas` is true if the program
