@@ -132,6 +132,7 @@ async fn work(pool: &Pool) {
                     }
                 }
                 Work::Urgent(Urgent::Interrupt(_)) | Work::Close(..) => {}
+                Work::Dial | Work::DropEarly => {}
                 Work::Wait(_) => return Poll::Pending,
                 Work::End => return Poll::Ready(()),
             }
