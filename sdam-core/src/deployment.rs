@@ -9,6 +9,7 @@ mod patience;
 mod pause;
 mod server;
 mod silence;
+mod spread;
 mod srv;
 #[cfg(test)]
 mod tests;

@@ -302,7 +302,7 @@ pub struct Setup {
     /// The strategy for giving up on silent servers.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub detector: Option<Detector>,
-    /// The time over which what no operation waits for is spread, see
+    /// The maximum random delay of background connections, see
     /// [`Options::spread`](crate::options::Options::spread).
     #[cfg_attr(
         feature = "serde",

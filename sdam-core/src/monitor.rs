@@ -49,12 +49,12 @@ pub struct MonitorConfig {
     pub retry_before_unknown: bool,
     /// The strategy for giving up on silent servers; `None` to wait for the time limit of checks.
     pub detector: Option<Detector>,
-    /// The time over which what no operation waits for is spread, see
+    /// The maximum random delay of background connections, see
     /// [`Options::spread`](crate::options::Options::spread).
     pub spread: Duration,
     /// The time from a server's first streaming check to the first measurement of its round-trip
-    /// time on a second connection, 100 ms outside tests. The first hello has yielded a sample, so
-    /// a program that runs only briefly needs no second connection.
+    /// time on a second connection, 100 ms outside tests. The first hello has yielded a sample, and
+    /// the first operations get the time.
     pub ping_delay: Duration,
 }
 

@@ -144,11 +144,10 @@ pub struct Options {
     /// It has an effect on Linux and Android only. No connection string contains it.
     #[doc(alias = "TCP_USER_TIMEOUT")]
     pub tcp_user_timeout: Option<Duration>,
-    /// The time over which a client spreads at random what no operation waits for, so that many
-    /// clients that start together, or lose a server together, do not connect together: the first
-    /// checks of the seeds, the check after a failed one, the first measurement of round-trip times
-    /// on a second connection, and the opening of `minPoolSize` connections. Zero, the default, for
-    /// none.
+    /// The maximum random delay of background connections: first checks of the seeds, the check
+    /// after a failed one, the first measurement of round-trip times on a second connection, and
+    /// connections for `minPoolSize`. It keeps many clients that start together, or lose a server
+    /// together, from connecting at the same instant. Zero, the default, for no delay.
     ///
     /// No waiting operation is delayed: a selection that waits brings the checks forward, and a
     /// check-out opens its connection at once. A good value is the number of clients divided by
@@ -160,8 +159,9 @@ pub struct Options {
     /// sockets are closed after a second. No connection string contains it.
     pub early_dial: bool,
     /// The time without selections and operations after which a client with background monitoring
-    /// pauses; the next selection ends the pause. It is noticed up to one heartbeat later. `None`,
-    /// the default, never pauses. No connection string contains it, and it has no effect on handles
+    /// pauses, up to a heartbeat late; the next selection ends the pause. An operation that begins
+    /// while the pause begins may get a [retryable](crate::error::Error::is_retryable_pool) error of
+    /// its pool. `None`, the default, never pauses. No connection string contains it, and it has no effect on handles
     /// that share a deployment.
     pub pause_after: Option<Duration>,
     /// The strategy for giving up on a silent server before the time limit of its checks; `None`,

@@ -176,7 +176,7 @@ fn fork_often(times: usize, uri: &str, servers: &[SocketAddr]) {
     let is_over = AtomicBool::new(false);
     let (pool, topology) = (parent.server.pool().clone(), parent.topology.clone());
     let mut parent = Some(parent);
-    // Children inherit locks that these threads hold, and nobody will release them there.
+    // A child inherits the locks that these threads hold, without the threads: they stay locked.
     thread::scope(|scope| {
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
@@ -184,10 +184,10 @@ fn fork_often(times: usize, uri: &str, servers: &[SocketAddr]) {
             }
         });
         scope.spawn(|| {
-            let nobody = ServerId::from_u64(u64::MAX);
+            let unknown = ServerId::from_u64(u64::MAX);
             let error = ErrorReport::new(Generation::FIRST, Error::auth("nothing"));
             while !is_over.load(Ordering::Relaxed) {
-                topology.handle_error(nobody, &error);
+                topology.handle_error(unknown, &error);
             }
         });
         let _stop = Stop(&is_over);

@@ -1,6 +1,4 @@
-//! Starts and pauses of monitoring.
-
-use core::time::Duration;
+//! Pauses of monitoring.
 
 use super::Deployment;
 use crate::{
@@ -14,25 +12,6 @@ impl Deployment {
     /// Returns whether monitoring is paused.
     pub fn is_paused(&self) -> bool {
         self.paused
-    }
-
-    /// Returns a random delay for what no operation waits for, shorter than `Options::spread`.
-    pub(super) fn random_delay(&mut self) -> Duration {
-        let spread = self.config.spread.as_nanos().try_into().unwrap_or(u64::MAX);
-        if spread == 0 || self.inline.is_some() {
-            return Duration::ZERO;
-        }
-        Duration::from_nanos(self.rng.below(spread))
-    }
-
-    /// Spreads the first checks of the seeds.
-    pub(super) fn spread(&mut self, now: Instant) {
-        for index in 0..self.servers.len() {
-            let delay = self.random_delay();
-            if let Some(server) = self.servers.get_mut(index).filter(|_| !delay.is_zero()) {
-                server.check.postpone(now + delay);
-            }
-        }
     }
 
     /// Ends all heartbeats and closes all connections.

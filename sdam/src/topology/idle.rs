@@ -1,4 +1,4 @@
-//! The pause of a client that nobody uses.
+//! Automatic pause of an idle client.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -7,8 +7,8 @@ use std::{
 
 use sdam_core::time::Instant;
 
-/// Decides when a topology pauses by itself. It needs no timer, because servers' tasks ask it
-/// whenever they have woken up, at least once a heartbeat.
+/// Decides when an idle topology pauses. There is no timer: each server's task asks after every
+/// wake-up, at least once per heartbeat.
 #[derive(Debug)]
 pub(crate) struct IdlePause {
     after: Duration,

@@ -442,7 +442,7 @@ impl Shared {
         deadline
     }
 
-    /// Returns whether nobody has used the topology for `Options::pause_after`.
+    /// Returns whether the topology has been idle for `Options::pause_after`.
     fn is_unused(&self) -> bool {
         let Some(idle) = &self.idle else {
             return false;
