@@ -1,6 +1,7 @@
 //! Complete check-ups: the gallery of deployments, and the options of the command line.
 
 mod gallery;
+mod mended;
 mod remedies;
 mod servers;
 

@@ -18,6 +18,17 @@ use crate::doctor::{
 pub(super) fn of(seen: &Observation, deployment: &Deployment, options: &Options) -> Vec<Finding> {
     let hellos: Vec<_> = seen.hosts.iter().filter_map(greeted).collect();
     let mut findings: Vec<_> = deployment.diagnoses.iter().filter_map(kind).collect();
+    if options.load_balanced {
+        findings.extend(hellos.iter().filter_map(|(host, hello)| no_balancer(host, hello)));
+    }
+    let is_set = deployment.topology.topology_type().is_replica_set();
+    if is_set {
+        for stranger in hellos.iter().filter_map(|(host, hello)| stranger(host, hello)) {
+            // The client has the same finding, unless the primary's reply came first.
+            findings.retain(|own| own.subject != stranger.subject);
+            findings.push(stranger);
+        }
+    }
     let of_several = several_sets(&hellos);
     let is_one = of_several.is_none();
     if let Some(finding) = of_several {
@@ -32,7 +43,6 @@ pub(super) fn of(seen: &Observation, deployment: &Deployment, options: &Options)
     if options.direct_connection == Some(true) {
         findings.extend(hellos.iter().filter_map(|(host, hello)| direct(host, hello)));
     }
-    let is_set = deployment.topology.topology_type().is_replica_set();
     let has_members = hellos.iter().any(|(_, hello)| is_member(hello.server_type));
     if is_one && is_set && has_members && options.direct_connection != Some(true) {
         if !findings.iter().any(Finding::is_problem) {
@@ -79,6 +89,28 @@ fn several_sets(hellos: &[(&Host, &Hello)]) -> Option<Finding> {
                 seeds.join(",")
             )),
     )
+}
+
+/// Returns the finding about a server that `loadBalanced` takes for a load balancer.
+fn no_balancer(host: &Host, hello: &Hello) -> Option<Finding> {
+    let error = hello.load_balanced_service().err()?;
+    let title = format!("loadBalanced is set, but the server is a {}", hello.server_type);
+    let remedy =
+        "remove loadBalanced=true, or connect to the load balancer in front of the mongoses";
+    let finding = Finding::fail(Check::TopoKind, title).about(&host.address);
+    Some(finding.evidence("error", error.message()).remedy(remedy))
+}
+
+/// Returns the finding about a seed that is no member of a set, although others are or should be.
+fn stranger(host: &Host, hello: &Hello) -> Option<Finding> {
+    let is_stranger = matches!(hello.server_type, ServerType::Standalone | ServerType::Mongos);
+    (is_stranger && host.named_by.is_none()).then(|| {
+        let title = format!("the seed is a {}, and no part of a replica set", hello.server_type);
+        Finding::fail(Check::TopoKind, title).about(&host.address).remedy(format!(
+            "remove {} from the seeds; if it is the whole deployment, remove replicaSet",
+            host.address
+        ))
+    })
 }
 
 /// Returns the findings about servers that do not belong to the topology.

@@ -21,16 +21,6 @@ pub(super) fn of(seen: &Observation) -> Vec<Finding> {
     let said = |option: &str| seen.config.iter().any(|error| error.option() == option);
     let warnings = seen.warnings.iter();
     findings.extend(warnings.filter(|warning| !said(warning.option())).map(warn));
-    let tls = seen.options.as_ref().and_then(|options| options.tls.as_ref());
-    let lax = tls.and_then(|tls| match tls {
-        tls if tls.allow_invalid_certificates => Some("tlsAllowInvalidCertificates"),
-        tls => tls.allow_invalid_hostnames.then_some("tlsAllowInvalidHostnames"),
-    });
-    findings.extend(lax.map(|name| {
-        let title = "certificates are not checked, so that another server can take the place";
-        let remedy = format!("remove {name} or tlsInsecure, and set tlsCAFile");
-        Finding::warn(Check::Uri, title).about(name).remedy(remedy)
-    }));
     if findings.is_empty() {
         findings.push(Finding::ok(Check::Uri, "the connection string is valid"));
     }
@@ -57,9 +47,12 @@ fn warn(warning: &Warning) -> Finding {
     let finding =
         Finding::warn(Check::Uri, format!("{}; {}", warning.reason(), warning.consequence()))
             .about(warning.option());
-    match suggestion(warning.option()) {
-        Some(name) => finding.remedy(format!("did you mean {name}?")),
-        None => finding.remedy("correct the option, or remove it"),
+    match (suggestion(warning.option()), warning.option()) {
+        (Some(name), _) => finding.remedy(format!("did you mean {name}?")),
+        (None, lax @ ("tlsAllowInvalidCertificates" | "tlsAllowInvalidHostnames")) => {
+            finding.remedy(format!("remove {lax} or tlsInsecure, and set tlsCAFile"))
+        }
+        (None, _) => finding.remedy("correct the option, or remove it"),
     }
 }
 

@@ -26,11 +26,13 @@ fn a_healthy_set_has_no_finding() {
 }
 
 #[test]
-fn a_healthy_standalone_and_healthy_mongoses_have_no_finding() {
+fn a_healthy_standalone_and_healthy_mongoses_also_balanced_have_no_finding() {
     let server = Builder::standalone().start().unwrap();
     check(server.uri(), "none", Exit::SUCCESS, "");
     let cluster = Builder::sharded(2).start().unwrap();
     check(cluster.uri(), "none", Exit::SUCCESS, "");
+    let balancer = Builder::load_balanced(2).start().unwrap();
+    check(balancer.uri(), "none", Exit::SUCCESS, "");
 }
 
 #[test]

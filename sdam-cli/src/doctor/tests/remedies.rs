@@ -15,7 +15,12 @@ use super::{
 };
 
 /// Checks that `broken` has the problem `expected` with a remedy that contains `words`.
-fn advised(arguments: &Arguments, broken: &str, expected: &str, words: &str) -> Vec<String> {
+pub(super) fn advised(
+    arguments: &Arguments,
+    broken: &str,
+    expected: &str,
+    words: &str,
+) -> Vec<String> {
     let seen = observe(arguments, broken);
     let exit = match expected.rsplit_once(' ') {
         Some((_, "warn")) => Exit::WARNINGS,
@@ -30,12 +35,12 @@ fn advised(arguments: &Arguments, broken: &str, expected: &str, words: &str) -> 
 }
 
 /// Checks that the advice about `broken` contains `words`, and that `mended` has no problem.
-fn mended(broken: &str, expected: &str, words: &str, mended: &str) {
+pub(super) fn mended(broken: &str, expected: &str, words: &str, mended: &str) {
     let _ = advised(&arguments(), broken, expected, words);
     sound(mended);
 }
 
-fn sound(uri: &str) {
+pub(super) fn sound(uri: &str) {
     check(uri, "none", Exit::SUCCESS, "");
 }
 

@@ -164,7 +164,11 @@ pub(super) fn lagging(hosts: &[String], lag: i64) -> [Document; 2] {
     [second, first]
 }
 
-fn converse(mut stream: impl Read + Write, reply: &impl Fn() -> Document) -> io::Result<()> {
+/// Answers every command of a connection with `reply`.
+pub(super) fn converse(
+    mut stream: impl Read + Write,
+    reply: &impl Fn() -> Document,
+) -> io::Result<()> {
     loop {
         let mut length = [0; 4];
         stream.read_exact(&mut length)?;
