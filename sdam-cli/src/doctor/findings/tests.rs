@@ -127,6 +127,17 @@ fn a_lack_of_descriptors_is_not_blamed_on_the_network() {
     let found = connection::of(&host, &Options::parse("mongodb://127.0.0.1:1").unwrap());
     assert_eq!(problems(&found), [("tcp 127.0.0.1:1".to_owned(), Status::Error)]);
     assert!(found[0].remedies[0].contains("ulimit"), "{found:?}");
+
+    // An error of the check itself also explains why later checks are skipped.
+    let seen = Observation {
+        options: Some(Options::parse("mongodb://u:p@127.0.0.1:1").unwrap()),
+        hosts: vec![host],
+        ..Observation::default()
+    };
+    let findings = of(&seen);
+    let auth = findings.iter().find(|own| own.check == Check::Auth).unwrap();
+    let by = Some("tcp 127.0.0.1:1".to_owned());
+    assert_eq!((auth.status, &auth.blocked_by), (Status::Skip, &by));
 }
 
 #[test]

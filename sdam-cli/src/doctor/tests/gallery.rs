@@ -90,6 +90,12 @@ fn a_silent_host_is_not_waited_for() {
     check_with(&arguments, &uri, "hello fail", Exit::FAILURES, "does not answer");
     // The nominal limit is 1.08 s; the rest is for a machine under load.
     assert!(begun.elapsed() < Duration::from_secs(5));
+    // A deadline ends all steps, however long each of them could take.
+    arguments.timeout = Some(Duration::from_secs(60));
+    arguments.deadline = Some(Duration::from_millis(300));
+    let begun = Instant::now();
+    check_with(&arguments, &uri, "hello fail", Exit::FAILURES, "does not answer");
+    assert!(begun.elapsed() < Duration::from_secs(15));
 }
 
 #[test]
