@@ -10,11 +10,14 @@ pub(crate) use self::{
     display::{Word, seconds},
     parse::{parse_seconds, unexpected, value},
 };
-pub use crate::fail_command::{BadReply, FailCommand, Mode};
 use crate::{
     MemberId,
     config::{MemberConfig, SetConfig},
     version::ServerVersion,
+};
+pub use crate::{
+    fail_command::{BadReply, FailCommand, Mode},
+    impostor::Impostor,
 };
 
 /// A member, named directly or by its current role.
@@ -124,6 +127,9 @@ pub enum Action {
     Lag(Target, Duration),
     /// The member is restarted with another release.
     Upgrade(Target, ServerVersion),
+    /// Clients that connect to the member find another server, or the member again on `None`.
+    /// Their connections are closed.
+    Impostor(Target, Option<Impostor>),
 }
 
 /// A change to one member's entry in the configuration.
@@ -179,7 +185,11 @@ pub enum ActionError {
     /// The member has the wrong role.
     #[error("the role of member {0} does not allow it")]
     WrongRole(MemberId),
-    /// The configuration would have no electable member, or names an unknown process.
-    #[error("the configuration has no electable member, or names a process that does not exist")]
+    /// The configuration would have no electable member, names an unknown process, or gives a
+    /// priority to a member that must have none.
+    #[error(
+        "the configuration has no electable member, names a process that does not exist, or has a \
+         member that is hidden, delayed or does not vote and has a priority above 0"
+    )]
     InvalidConfig,
 }

@@ -138,4 +138,10 @@ impl MemberConfig {
     pub fn is_electable(&self) -> bool {
         self.priority > 0.0 && !self.arbiter
     }
+
+    /// Returns whether a set accepts the entry: members that are hidden, delayed or do not vote
+    /// have priority 0, as in all releases.
+    pub(crate) fn is_possible(&self) -> bool {
+        self.priority == 0.0 || (self.votes && !self.hidden && self.delay.is_zero())
+    }
 }

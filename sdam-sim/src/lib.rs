@@ -31,6 +31,7 @@ pub mod timing;
 pub mod version;
 
 mod fail_command;
+mod impostor;
 mod member;
 mod oplog;
 mod reply;

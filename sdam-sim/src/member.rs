@@ -6,6 +6,7 @@ use sdam_core::{address::ServerAddress, ids::ObjectId, rng::Rng, time::Instant};
 
 use crate::{
     MemberId,
+    action::Impostor,
     config::{MemberConfig, SetConfig},
     fail_command::FailCommand,
     oplog::Oplog,
@@ -29,6 +30,8 @@ pub(crate) struct Member {
     pub(crate) process: Process,
     /// True if the process streams replies to clients that allow it.
     pub(crate) exhaust: bool,
+    /// The server that answers clients in the member's place.
+    pub(crate) impostor: Option<Impostor>,
 }
 
 /// The kind of server.
@@ -157,6 +160,7 @@ impl Member {
             stalled: Vec::new(),
             process: Process::start(rng),
             exhaust: true,
+            impostor: None,
         }
     }
 

@@ -243,6 +243,7 @@ pub(crate) async fn wait_for(
                 );
             }
         }
+        Err(error) if request.may_fail_with(error) => {}
         Err(error) => record.violated(Oracle::Selection, error.to_string()),
     }
     outcome

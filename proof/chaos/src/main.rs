@@ -27,6 +27,9 @@ use sdam_core::options::Detector;
 /// The time within which a detector must mark half of the silent primaries Unknown.
 const SOON: Duration = Duration::from_secs(2);
 
+/// The number of seeds that have to reach every situation.
+const ENOUGH: u64 = 10_000;
+
 /// The number of concurrent runs.
 const THREADS: usize = 2;
 
@@ -149,7 +152,7 @@ fn run_seeds(arguments: &Arguments) -> io::Result<bool> {
     }
     if !arguments.probe {
         println!("{} regressions", kept.len());
-        totals.print(took);
+        passed &= totals.print(took) || arguments.kind != Kind::Random;
     }
     Ok(passed)
 }
@@ -275,9 +278,11 @@ impl Totals {
         sum.steps += stats.steps;
         sum.events += stats.events;
         sum.counts += stats.counts;
+        sum.coverage.unite(stats.coverage);
     }
 
-    fn print(&self, took: Duration) {
+    /// Prints the totals. Returns false if enough seeds have left a situation out.
+    fn print(&self, took: Duration) -> bool {
         let (seeds, sum) = *self.sums.lock().unwrap_or_else(PoisonError::into_inner);
         println!(
             "{seeds} seeds in {took:.1?}: {:.0} seeds per second, {:.1} virtual hours, {} steps, \
@@ -288,5 +293,12 @@ impl Totals {
             sum.events,
         );
         println!("{}", sum.counts);
+        println!("{}", sum.coverage);
+        let missing = sum.coverage.missing();
+        let is_complete = missing.is_empty() || seeds < ENOUGH;
+        for cell in &missing {
+            println!("    not reached: {cell}");
+        }
+        is_complete
     }
 }

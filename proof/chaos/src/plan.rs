@@ -105,6 +105,8 @@ pub struct Plan {
     pub is_shared: bool,
     /// True if the client pauses its monitors again and again.
     pub pauses: bool,
+    /// True if only a majority of the set is healed after the faults.
+    pub core_only: bool,
     client: Client,
 }
 
@@ -131,7 +133,14 @@ impl Plan {
         // same.
         let mut access_rng = Rng::new(seed ^ 0xACCE).fork();
         let access = Access::draw(deployed.shape, &mut access_rng);
-        let mut scenario = faults::scenario(kind, &deployed, access, &mut rng, &mut access_rng);
+        let mut scenario = faults::scenario(
+            kind,
+            &deployed,
+            access,
+            client.has_set_name,
+            &mut rng,
+            &mut access_rng,
+        );
         let pool = pool_options(seed, deployed.shape);
         if pool.is_some() {
             faults::add_bad_replies(seed, &deployed, &mut scenario);
@@ -152,6 +161,9 @@ impl Plan {
             pool,
             is_shared: is_shared(seed, kind, deployed.shape),
             pauses: kind != Kind::Scan && Rng::new(seed ^ 0x9A5E).fork().below(8) == 0,
+            core_only: deployed.shape == Shape::ReplicaSet
+                && kind != Kind::Scan
+                && Rng::new(seed ^ 0xC0DE).fork().below(3) == 0,
             client,
         }
     }
@@ -174,6 +186,8 @@ impl Plan {
         if Rng::new(self.seed ^ 0x59EA).fork().below(8) == 0 {
             options.spread = SPREAD;
         }
+        // This option has no effect but a warning, except in single-threaded clients.
+        options.server_selection_try_once = (self.seed % 8 == 3).then_some(true);
         options.early_dial = Rng::new(self.seed ^ 0xD1A1).fork().below(8) != 0;
         match self.shape {
             Shape::ReplicaSet => {
@@ -187,8 +201,11 @@ impl Plan {
             Shape::Direct => {
                 options.seeds = vec![first()];
                 options.direct_connection = Some(true);
-                options.replica_set = None;
+                if !self.client.has_set_name {
+                    options.replica_set = None;
+                }
             }
+            Shape::Standalone if self.client.one_seed => options.direct_connection = None,
             Shape::Sharded | Shape::Standalone | Shape::LoadBalanced => {}
         }
     }
@@ -259,7 +276,7 @@ impl fmt::Display for Plan {
         let client = &self.client;
         write!(
             f,
-            "{:?}, {}{}heartbeat {:?}, connect timeout {:?}, {:?}, {}{}load {}, {:?}",
+            "{:?}, {}{}heartbeat {:?}, connect timeout {:?}, {:?}, {}{}{}load {}, {:?}",
             self.shape,
             match (self.is_shared, self.pauses) {
                 (true, _) => "shared, ",
@@ -272,6 +289,7 @@ impl fmt::Display for Plan {
             client.mode,
             if client.one_seed { "one seed, " } else { "" },
             if client.has_set_name { "" } else { "no set name, " },
+            if self.core_only { "a majority is healed, " } else { "" },
             if self.load { "on" } else { "off" },
             self.ending,
         )

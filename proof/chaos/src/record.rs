@@ -23,7 +23,7 @@ use sdam_sim::oracle::{Oracle, PoolCall, PoolCalls, Violation};
 use sdam_transport::pool::{PoolContext, PoolFactory, PoolHandle};
 use sdam_transport::{clock::Clock, spawn::Task};
 
-use crate::{balanced::BalancedPool, request::SelectionRequest};
+use crate::{balanced::BalancedPool, coverage::Coverage, request::SelectionRequest};
 
 /// A topology with recording pools.
 pub(crate) type Topology = sdam::Topology<RecordingPool>;
@@ -56,6 +56,8 @@ pub(crate) struct RunRecord {
     /// The number of check-outs in progress.
     pub(crate) checking_out: AtomicUsize,
     pub(crate) counts: Mutex<Counts>,
+    /// The errors of applications.
+    pub(crate) errors: Mutex<Coverage>,
 }
 
 /// Declares the counts, each with a description.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use sdam::SelectionError;
 use sdam_core::{
     read_preference::{ReadMode, ReadPreference, TagSet},
     rng::Rng,
@@ -18,6 +19,8 @@ pub(crate) struct SelectionRequest {
     pub(crate) criteria: Criteria,
     /// The criteria by server type; `None` if suitability depends on more than server types.
     by_type: Option<TypeCriteria>,
+    /// True if a replica set has no server for it, whatever its state.
+    is_invalid: bool,
 }
 
 /// A selection whose result depends only on server types.
@@ -36,15 +39,18 @@ impl SelectionRequest {
             4..8 => Self::read(ReadPreference::new(mode), Some(TypeCriteria::Read(mode))),
             8 => Self::tagged(pick(rng, &["ny", "la"])),
             _ => {
-                let limit = Duration::from_secs(90 + rng.below(60));
+                let is_invalid = rng.below(8) == 0;
+                let seconds = if is_invalid { 10 } else { 90 };
+                let limit = Duration::from_secs(seconds + rng.below(60));
                 let preference = ReadPreference::new(ReadMode::Secondary).with_max_staleness(limit);
-                Self::read(preference, None)
+                Self { is_invalid, ..Self::read(preference, None) }
             }
         }
     }
 
     pub(crate) fn write() -> Self {
-        Self { criteria: Criteria::write(), by_type: Some(TypeCriteria::Write) }
+        let by_type = Some(TypeCriteria::Write);
+        Self { criteria: Criteria::write(), by_type, is_invalid: false }
     }
 
     /// Selects a server with this `dc` tag.
@@ -57,8 +63,18 @@ impl SelectionRequest {
     fn read(preference: ReadPreference, by_type: Option<TypeCriteria>) -> Self {
         // The preference is always valid. If it were not, only a simpler selection would be made.
         match Criteria::read(preference) {
-            Ok(criteria) => Self { criteria, by_type },
+            Ok(criteria) => Self { criteria, by_type, is_invalid: false },
             Err(_) => Self::write(),
+        }
+    }
+
+    /// Returns whether the selection may fail with this error, apart from a timeout or the end of
+    /// the topology.
+    pub(crate) fn may_fail_with(&self, error: &SelectionError) -> bool {
+        match error {
+            SelectionError::Incompatible { .. } => true,
+            SelectionError::InvalidCriteria(_) => self.is_invalid,
+            _ => false,
         }
     }
 

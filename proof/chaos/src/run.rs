@@ -1,6 +1,7 @@
 //! One run of a client in a simulated deployment, checked by the oracles.
 
 mod companion;
+mod core;
 mod scan;
 
 use std::{
@@ -16,7 +17,11 @@ use std::{
 use futures::future::{Either, join, select};
 use sdam::{Deployments, SelectionError};
 use sdam_core::{
-    event::Event, options::Options, rng::Rng, time::Instant, topology::TopologyDescription,
+    event::Event,
+    options::Options,
+    rng::Rng,
+    time::Instant,
+    topology::{TopologyDescription, TopologyType},
 };
 use sdam_pool::Pools;
 use sdam_sim::{
@@ -26,9 +31,10 @@ use sdam_sim::{
 };
 use sdam_transport::handshake::{ClientMetadata, Environment};
 
-use self::companion::Companion;
+use self::{companion::Companion, core::Lost};
 use crate::record::{Topology, TopologyBuilder, lock};
 use crate::{
+    coverage::Coverage,
     load,
     oracle::{cadence, elections, pooled, replayed, silence, step::StepOracle, truth::Truth, wire},
     plan::{Ending, Kind, Plan, SRV_NAME, Shape},
@@ -62,6 +68,8 @@ pub struct Stats {
     pub events: u64,
     /// Counts of the situations that the run exercised.
     pub counts: Counts,
+    /// The situations that the run reached.
+    pub coverage: Coverage,
 }
 
 /// A run that violated a rule.
@@ -183,6 +191,8 @@ fn run_in_simulation(plan: &Plan, record: &Arc<RunRecord>) -> Result<Stats, Viol
     (counts.encrypted, counts.proxied) = (traffic.encrypted, traffic.proxied);
     counts.suspicions = silence::check(&options, &events)?;
     counts.look_ups = sim.dns().lookups(SRV_NAME);
+    let mut coverage = Coverage::of(&events);
+    coverage.unite(*lock(&record.errors));
     Ok(Stats {
         virtual_time: sim.now().since(Instant::EPOCH),
         trace: sim.trace(),
@@ -190,6 +200,7 @@ fn run_in_simulation(plan: &Plan, record: &Arc<RunRecord>) -> Result<Stats, Viol
         steps: sim.steps(),
         events: events.len() as u64,
         counts,
+        coverage,
     })
 }
 
@@ -335,9 +346,10 @@ async fn converge(
         clock.sleep_until(sim.now() + Duration::from_millis(250)).await;
         convergence.observe();
         if convergence.is_over(topology.snapshot().description())? {
-            return Ok(());
+            break;
         }
     }
+    core::check_service(plan, sim, record, topology).await
 }
 
 /// The last phase of a run, in which the client must discover the true state within a time limit.
@@ -348,6 +360,8 @@ struct Convergence<'c> {
     limit: Duration,
     healed: Instant,
     truth: Truth,
+    /// The members that are not healed.
+    lost: Lost,
     /// The time at which the deployment last changed.
     since: Instant,
 }
@@ -357,15 +371,17 @@ impl<'c> Convergence<'c> {
     fn begin(plan: &'c Plan, sim: &'c Sim, record: &'c RunRecord, limit: Duration) -> Self {
         record.note("all faults are healed");
         heal(plan, sim);
+        let lost = Lost::choose(plan, sim);
         let healed = sim.now();
-        Self { plan, sim, record, limit, healed, truth: Truth::of(plan, sim), since: healed }
+        Self { plan, sim, record, limit, healed, truth: Truth::of(plan, sim), lost, since: healed }
     }
 
     /// Restarts members that have stopped, and updates the true state.
     fn observe(&mut self) {
-        restart_stopped(self.sim);
+        restart_stopped(self.sim, &self.lost);
         let present = Truth::of(self.plan, self.sim);
-        if present != self.truth || !Truth::is_settled(self.sim) {
+        let is_settled = Truth::is_settled(self.sim, |member| !self.lost.contains(member));
+        if present != self.truth || !is_settled {
             self.truth = present;
             self.since = self.sim.now();
         }
@@ -376,16 +392,30 @@ impl<'c> Convergence<'c> {
     fn is_over(&self, believed: &TopologyDescription) -> Result<bool, Violation> {
         let now = self.sim.now();
         let Some(difference) = self.truth.differs_from(believed) else {
-            return Ok(now.since(self.healed) >= OBSERVATION);
+            let is_served =
+                core::check_primary(self.plan, self.sim, believed.topology_type(), self.healed)?;
+            return Ok(is_served && now.since(self.healed) >= OBSERVATION);
         };
         if now.since(self.since) <= self.limit {
             return Ok(false);
         }
-        if self.truth.is_excused(believed, &lock(&self.record.events)) {
+        let is_excused = self.truth.is_excused(believed, &lock(&self.record.events));
+        if is_excused || self.is_misled(believed.topology_type()) {
             lock(&self.record.counts).excused += 1;
             return Ok(true);
         }
         Err(Oracle::Convergence.violated(now, difference))
+    }
+
+    /// Returns whether an impostor was the first server to answer, so that the client believes in
+    /// another kind of deployment for ever.
+    fn is_misled(&self, believed: TopologyType) -> bool {
+        let right = match self.plan.shape {
+            Shape::Sharded => TopologyType::Sharded,
+            Shape::Standalone => TopologyType::Single,
+            Shape::ReplicaSet | Shape::Direct | Shape::LoadBalanced => return false,
+        };
+        believed != TopologyType::Unknown && believed != right
     }
 }
 
@@ -401,6 +431,7 @@ fn heal(plan: &Plan, sim: &Sim) {
             Action::Thaw(target),
             Action::FailPoint(target, None),
             Action::Maintenance(target, false),
+            Action::Impostor(target, None),
             Action::Lag(target, Duration::ZERO),
         ] {
             // An action that is not possible is not needed.
@@ -408,13 +439,13 @@ fn heal(plan: &Plan, sim: &Sim) {
         }
     }
     let _ = sim.apply(&Action::Heal);
-    restart_stopped(sim);
+    restart_stopped(sim, &Lost::default());
 }
 
 /// Restarts processes that are not running, for example after a shutdown.
-fn restart_stopped(sim: &Sim) {
+fn restart_stopped(sim: &Sim, lost: &Lost) {
     for member in sim.status().members {
-        if !member.running {
+        if !member.running && !lost.contains(member.id) {
             let _ = sim.restart(member.id);
         }
     }

@@ -20,9 +20,12 @@ pub fn shrink(plan: &Plan, failure: Box<Failure>) -> (Plan, Box<Failure>) {
     let mut idle = plan.clone();
     idle.load = false;
     shrinker.accept(idle);
-    let mut direct = shrinker.plan.clone();
-    direct.access = Access::PLAIN;
-    shrinker.accept(direct);
+    // Without SRV records, a client does not recover from the same faults.
+    if !plan.access.srv {
+        let mut direct = shrinker.plan.clone();
+        direct.access = Access::PLAIN;
+        shrinker.accept(direct);
+    }
     let mut chunk = plan.scenario.steps.len().max(1);
     loop {
         let mut at = 0;

@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use super::{Action, Edit, FailCommand, HorizonPolicy, Mode, Target};
+use super::{Action, Edit, FailCommand, HorizonPolicy, Impostor, Mode, Target};
 use crate::config::MemberConfig;
 
 impl fmt::Display for Action {
@@ -57,6 +57,10 @@ impl fmt::Display for Action {
             }
             Self::Lag(target, lag) => write!(f, "lag {} {}", Word(*target), seconds(*lag)),
             Self::Upgrade(target, version) => write!(f, "upgrade {} {version}", Word(*target)),
+            Self::Impostor(target, kind) => {
+                let kind = kind.map_or("off", Impostor::as_str);
+                write!(f, "impostor {} {kind}", Word(*target))
+            }
         }
     }
 }

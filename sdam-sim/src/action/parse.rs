@@ -43,6 +43,8 @@ exhaust MEMBER on|off          the member streams, or sends one reply to each aw
 flood MEMBER SECONDS|off       the member reports a topology change at this interval
 lag MEMBER SECONDS             the member lags behind
 upgrade MEMBER VERSION         the member restarts with another release
+impostor MEMBER KIND|off       another server answers clients in its place: standalone, mongos,
+                               ghost, arbiter, hidden, renamed, other-set or other-primary
 MEMBER is a number from 0, `primary` or `secondary`.";
 }
 
@@ -109,6 +111,14 @@ impl<'a> Words<'a> {
             "flood" => Action::Flood(self.target()?, self.period()?),
             "lag" => Action::Lag(self.target()?, self.seconds()?),
             "upgrade" => Action::Upgrade(self.target()?, value("VERSION", self.word("VERSION")?)?),
+            "impostor" => {
+                let target = self.target()?;
+                let kind = match self.word("KIND")? {
+                    "off" => None,
+                    kind => Some(value("KIND", kind)?),
+                };
+                Action::Impostor(target, kind)
+            }
             word => return Err(unexpected("an action", word)),
         })
     }

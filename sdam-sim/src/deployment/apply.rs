@@ -87,6 +87,11 @@ impl Deployment {
                 self.member_mut(member).version = *version;
                 self.restart(member);
             }
+            Action::Impostor(target, kind) => {
+                let member = self.target(*target)?;
+                self.member_mut(member).impostor = *kind;
+                self.close_connections(member);
+            }
         }
         Ok(())
     }
@@ -272,7 +277,8 @@ impl Deployment {
         let known = config.members.iter().all(|entry| {
             self.member_at(&entry.address).is_some_and(|id| self.replica(id).is_some())
         });
-        if !known || !config.members.iter().any(MemberConfig::is_electable) {
+        let is_possible = config.members.iter().all(MemberConfig::is_possible);
+        if !known || !is_possible || !config.members.iter().any(MemberConfig::is_electable) {
             return Err(ActionError::InvalidConfig);
         }
         let jump = if force { 10_000 } else { 1 };

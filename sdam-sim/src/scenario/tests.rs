@@ -10,7 +10,7 @@ use sdam_transport::layers::Layers;
 use super::*;
 use crate::{
     Blueprint, MemberId,
-    action::{BadReply, Edit, FailCommand, HorizonPolicy, Mode, Target},
+    action::{BadReply, Edit, FailCommand, HorizonPolicy, Impostor, Mode, Target},
     config::{MemberConfig, SetConfig},
     runtime::{DnsFault, Latency, ProxyFault, TlsFault},
     version::ServerVersion,
@@ -90,6 +90,8 @@ fn every_step() -> Vec<Step> {
         ),
         Action::Lag(member(1), Duration::from_secs(90)),
         Action::Upgrade(member(1), ServerVersion::V6_0.patch(5)),
+        Action::Impostor(member(1), Some(Impostor::OtherSet)),
+        Action::Impostor(member(1), None),
     ];
     actions.into_iter().chain(replies()).map(Step::from).chain(every_fault()).collect()
 }

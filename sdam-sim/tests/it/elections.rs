@@ -210,10 +210,19 @@ fn a_primary_that_becomes_unelectable_or_is_removed_steps_down() {
 }
 
 #[test]
-fn a_configuration_without_electable_members_is_refused() {
+fn configurations_that_real_servers_refuse_are_refused() {
     let mut fixture = Fixture::replica_set(1);
     assert!(fixture.refuse("reconfig 0 priority=0").contains("no electable member"));
     assert!(fixture.refuse("remove 0").contains("no electable member"));
+    let mut fixture = Fixture::replica_set(3);
+    for change in ["hidden=true", "votes=false", "delay=10"] {
+        let refused = fixture.refuse(&format!("reconfig 1 {change}"));
+        assert!(refused.contains("has a priority above 0"), "{change}: {refused}");
+        fixture.run(&format!("reconfig 2 {change} priority=0"));
+        assert!(fixture.refuse("reconfig 2 priority=1").contains("has a priority above 0"));
+        fixture.run("reconfig 2 hidden=false votes=true delay=0");
+    }
+    let mut fixture = Fixture::replica_set(1);
     assert_eq!(fixture.hello(0).get_i32("setVersion").unwrap(), 1);
 }
 

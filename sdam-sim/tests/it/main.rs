@@ -13,6 +13,8 @@ mod faults;
 #[cfg(test)]
 mod framing;
 #[cfg(test)]
+mod impostors;
+#[cfg(test)]
 mod invariants;
 #[cfg(test)]
 #[cfg(test)]

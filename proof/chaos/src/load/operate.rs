@@ -49,6 +49,10 @@ impl Application {
     /// Selects servers, checks out connections and runs commands on them.
     pub(super) async fn operate(mut self, limit: Duration) {
         while self.goes_on([20, 500, 5000]).await {
+            if self.rng.below(16) == 0 {
+                self.try_any_pool(limit).await;
+                continue;
+            }
             let Some(selected) = self.one_selection(3000).await else {
                 continue;
             };
@@ -83,6 +87,14 @@ impl Application {
         }
     }
 
+    /// Checks out a connection of any pool, perhaps a paused or closed one, and returns it.
+    async fn try_any_pool(&mut self, limit: Duration) {
+        let pools = lock(&self.record.connecting).clone();
+        if let Some(pool) = pools.get(self.rng.below(pools.len().max(1) as u64) as usize) {
+            drop(self.check_out(pool, limit).await);
+        }
+    }
+
     /// Checks out a connection, or gives up before the pool's timeout.
     async fn check_out(&mut self, pool: &Pool, limit: Duration) -> Option<PooledConnection> {
         let began = self.clock.now();
@@ -98,6 +110,7 @@ impl Application {
             Either::Left((Ok(connection), _)) => Some(connection),
             Either::Left((Err(error), _)) => {
                 lock(&self.record.counts).refused += 1;
+                lock(&self.record.errors).error(&error);
                 self.record.note(format!("no connection: {error}"));
                 if error.kind() == ErrorKind::RuntimeShutDown {
                     self.record.violated(Oracle::Pools, error.to_string());
@@ -139,6 +152,7 @@ impl Application {
             }
             Some(Err(error)) => {
                 self.record.note(format!("{name} failed: {error}"));
+                lock(&self.record.errors).error(&error);
                 if error.kind() == ErrorKind::Protocol {
                     lock(&self.record.counts).bad_replies += 1;
                     let number = (server, connection.id().driver);

@@ -12,6 +12,7 @@ use sdam_core::{
     topology::{TopologyDescription, TopologyType},
 };
 use sdam_sim::{
+    MemberId,
     deployment::{MemberStatus, Role},
     runtime::Sim,
 };
@@ -86,10 +87,10 @@ impl Truth {
             .collect()
     }
 
-    /// Returns whether all servers are up. A client that knows only a server in shutdown cannot
-    /// discover the others.
-    pub(crate) fn is_settled(sim: &Sim) -> bool {
-        sim.status().members.iter().all(is_up)
+    /// Returns whether all servers that were `healed` are up. A client that knows only a server in
+    /// shutdown cannot discover the others.
+    pub(crate) fn is_settled(sim: &Sim, healed: impl Fn(MemberId) -> bool) -> bool {
+        sim.status().members.iter().all(|member| is_up(member) || !healed(member.id))
     }
 
     /// Returns the first difference between the client's description and the true state.

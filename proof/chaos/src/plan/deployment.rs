@@ -30,6 +30,8 @@ impl Deployed {
     }
 }
 
+/// The releases that are too old for the client.
+pub(super) const TOO_OLD: &[ServerVersion] = ServerVersion::SERIES.split_at(2).0;
 /// The releases that the client supports.
 pub(super) const VERSIONS: &[ServerVersion] = ServerVersion::SERIES.split_at(2).1;
 

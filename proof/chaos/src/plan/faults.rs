@@ -7,7 +7,7 @@ use std::time::Duration;
 use sdam_core::rng::Rng;
 use sdam_sim::{
     Action, MemberId,
-    action::{BadReply, Edit, FailCommand, HorizonPolicy, Mode, Target},
+    action::{BadReply, Edit, FailCommand, HorizonPolicy, Impostor, Mode, Target},
     runtime::{DnsFault, Latency},
     scenario::{NetFault, Scenario, Step},
 };
@@ -15,7 +15,7 @@ use sdam_sim::{
 use super::{
     COMMANDS, Kind, Shape,
     access::Access,
-    deployment::{Deployed, VERSIONS},
+    deployment::{Deployed, TOO_OLD, VERSIONS},
     pick,
 };
 
@@ -24,9 +24,11 @@ pub(super) fn scenario(
     kind: Kind,
     deployed: &Deployed,
     access: Access,
+    has_set_name: bool,
     rng: &mut Rng,
     access_rng: &mut Rng,
 ) -> Scenario {
+    let left_out = left_out(access_rng);
     let seconds = match rng.below(10) {
         0 => 120,
         1..4 => 15,
@@ -36,8 +38,10 @@ pub(super) fn scenario(
         Kind::Flapping => 15 + rng.below(25),
         _ => 1 + rng.below(10),
     };
+    let span = Duration::from_secs(seconds);
+    let impostors = impostors(deployed.shape, access, has_set_name);
     let mut generator =
-        FaultGenerator { rng, deployed, span: Duration::from_secs(seconds), steps: Vec::new() };
+        FaultGenerator { rng, deployed, span, left_out, impostors, steps: Vec::new() };
     if generator.rng.below(4) == 0 {
         generator.add_latency();
     }
@@ -64,6 +68,8 @@ pub(super) fn add_bad_replies(seed: u64, deployed: &Deployed, scenario: &mut Sce
         rng: &mut rng,
         deployed,
         span: Duration::from_secs(15),
+        left_out: 0,
+        impostors: &[],
         steps: std::mem::take(&mut scenario.steps),
     };
     for _ in 0..generator.rng.below(4) {
@@ -84,20 +90,59 @@ struct FaultGenerator<'m> {
     rng: &'m mut Rng,
     deployed: &'m Deployed,
     span: Duration,
+    /// The kinds of faults that this seed does not use, one bit each.
+    left_out: u64,
+    /// The impostors from which the client recovers.
+    impostors: &'static [Impostor],
     steps: Vec<(Duration, Step)>,
+}
+
+/// Returns the impostors from which the client recovers. A member of a set that the client expels is
+/// named again by the primary, and a mongos by the SRV records; without either, it stays away. A
+/// client without a set name believes the first server.
+fn impostors(shape: Shape, access: Access, has_set_name: bool) -> &'static [Impostor] {
+    use Impostor::{Arbiter, Ghost, Hidden, Mongos, OtherPrimary, OtherSet, Renamed, Standalone};
+
+    match shape {
+        Shape::ReplicaSet if has_set_name => {
+            &[Standalone, Mongos, Ghost, Arbiter, Hidden, Renamed, OtherSet]
+        }
+        Shape::ReplicaSet => &[Standalone, Ghost, Arbiter, Hidden, Renamed],
+        Shape::Direct | Shape::Standalone => Impostor::ALL,
+        Shape::Sharded if access.srv => {
+            &[Standalone, Ghost, Arbiter, Hidden, OtherSet, OtherPrimary]
+        }
+        Shape::Sharded | Shape::LoadBalanced => &[],
+    }
+}
+
+/// The number of attempts to draw a fault that is not left out.
+const ATTEMPTS: usize = 16;
+
+/// Draws the kinds of faults that a seed leaves out: none for every second seed, otherwise each one
+/// with a probability of a half. Without some faults, others get into states that they would
+/// otherwise prevent ("swarm testing").
+fn left_out(rng: &mut Rng) -> u64 {
+    if rng.below(2) == 0 { 0 } else { rng.below(1 << 12) }
 }
 
 impl FaultGenerator<'_> {
     fn any_fault(&mut self) {
         let is_set = matches!(self.deployed.shape, Shape::ReplicaSet | Shape::Direct);
-        match self.rng.below(if is_set { 11 } else { 6 }) {
+        let kinds = if is_set { 12 } else { 7 };
+        let mut draws = (0..ATTEMPTS).map(|_| self.rng.below(kinds));
+        let Some(kind) = draws.find(|kind| self.left_out >> kind & 1 == 0) else {
+            return;
+        };
+        match kind {
             0 | 1 => self.network(),
             2 | 3 => self.process(),
             4 => self.fail_point(),
             5 => self.replies(),
-            6 | 7 => self.failover(),
-            8 => self.partition(),
-            9 => self.membership(),
+            6 => self.impostor(),
+            7 | 8 => self.failover(),
+            9 => self.partition(),
+            10 => self.membership(),
             _ => self.tune(),
         }
     }
@@ -284,7 +329,7 @@ impl FaultGenerator<'_> {
 
     fn tune(&mut self) {
         let target = self.target();
-        match self.rng.below(7) {
+        match self.rng.below(8) {
             0 => {
                 let priority = self.rng.below(4) as f64;
                 let Some(member) = self.not_first() else {
@@ -309,12 +354,31 @@ impl FaultGenerator<'_> {
                 let tags = vec![("dc".to_owned(), pick(self.rng, &["ny", "la"]).to_owned())];
                 self.step(Action::Edit(target, vec![Edit::Tags(tags)]));
             }
+            6 => {
+                let (old, new) = (pick(self.rng, TOO_OLD), pick(self.rng, VERSIONS));
+                let member = Target::from(self.member());
+                self.temporary_fault(Action::Upgrade(member, old), Action::Upgrade(member, new));
+            }
             _ => {
                 let version = pick(self.rng, VERSIONS);
                 let member = self.member();
                 self.step(Action::Upgrade(member.into(), version));
             }
         }
+    }
+
+    /// Lets another server answer in a member's place, often from the beginning.
+    fn impostor(&mut self) {
+        let is_set = self.deployed.shape == Shape::ReplicaSet;
+        let member = if is_set { self.not_first() } else { Some(self.member()) };
+        let Some(member) = member.filter(|_| !self.impostors.is_empty()) else {
+            return;
+        };
+        let kind = pick(self.rng, self.impostors);
+        let begin = if self.rng.below(2) == 0 { Duration::ZERO } else { self.random_time() };
+        let end = begin + self.fault_duration();
+        self.steps.push((begin, Action::Impostor(member.into(), Some(kind)).into()));
+        self.steps.push((end, Action::Impostor(member.into(), None).into()));
     }
 
     /// Makes a member send replies to awaitable hellos singly, or without a pause.

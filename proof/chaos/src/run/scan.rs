@@ -95,6 +95,7 @@ impl Client<'_> {
                     self.record.violated(Oracle::Waiters, message);
                 }
             }
+            Err(error) if request.may_fail_with(&error) => {}
             Err(error) => self.record.violated(Oracle::Selection, error.to_string()),
         }
     }

@@ -7,6 +7,7 @@ use bson::{Binary, Bson, DateTime, Document, doc, oid::ObjectId, spec::BinarySub
 use super::{Connection, Task, encoded};
 use crate::{
     ConnectionId, Deployment, MemberId,
+    action::Impostor,
     config::{MemberConfig, SetConfig},
     deployment::{Role, election_id},
     member::{Kind, Member, ProcessState, Replica},
@@ -187,6 +188,11 @@ impl Deployment {
         let asks = flag(&request.body, "loadBalanced");
         if self.balanced && asks && own.version.supports_load_balancers() {
             reply.insert("serviceId", object_id(own.process.service_id));
+        }
+        if let Some(impostor) = own.impostor {
+            let config = own.replica().and_then(|replica| replica.config.as_ref());
+            let set = config.map_or(Impostor::SET, |config| &config.name);
+            impostor.answer(&mut reply, writable, set, own.address.as_str());
         }
         reply
     }

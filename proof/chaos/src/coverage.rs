@@ -1,0 +1,235 @@
+//! The situations that runs reached: cells of the transition table, events, errors and reasons.
+
+use std::fmt;
+
+use sdam_core::{
+    error::{Error, ErrorKind, Stage},
+    event::{
+        CheckOutFailure, ConnectionClosedReason, Event, EventKind, EventName, SelectionFailure,
+    },
+    hello::Hello,
+    server::ServerType,
+    topology::{DepartureReason, TopologyType},
+};
+
+/// The reasons why a server leaves a topology, in the order of [`DepartureReason`].
+const DEPARTURES: [&str; 7] = [
+    "closed",
+    "hosts changed",
+    "misnamed",
+    "not listed",
+    "one of several seeds",
+    "wrong set name",
+    "wrong type",
+];
+
+/// Defines the groups of cells. Each has a name and the names of its cells.
+macro_rules! groups {
+    ($($group:ident: $title:literal, $count:expr, $name:expr;)*) => {
+        #[derive(Clone, Copy)]
+        enum Group { $($group,)* }
+
+        impl Group {
+            const ALL: &'static [Self] = &[$(Self::$group,)*];
+
+            const fn title(self) -> &'static str {
+                match self { $(Self::$group => $title,)* }
+            }
+
+            /// The number of cells.
+            const fn count(self) -> usize {
+                match self { $(Self::$group => $count,)* }
+            }
+
+            fn name(self, index: usize) -> String {
+                let name: fn(usize) -> String = match self { $(Self::$group => $name,)* };
+                name(index)
+            }
+        }
+    };
+}
+
+groups! {
+    Transition: "transitions", TopologyType::ALL.len() * ServerType::ALL.len(), |index| {
+        let (topology, server) = (index / ServerType::ALL.len(), index % ServerType::ALL.len());
+        format!("{} + {}", TopologyType::ALL[topology], ServerType::ALL[server])
+    };
+    Event: "events", EventName::ALL.len(), |index| EventName::ALL[index].as_str().to_owned();
+    Error: "kinds of errors", ErrorKind::ALL.len(), |index| ErrorKind::ALL[index].to_string();
+    Stage: "stages of errors", Stage::ALL.len(), |index| Stage::ALL[index].to_string();
+    Departure: "departures of servers", DEPARTURES.len(), |index| DEPARTURES[index].to_owned();
+    Selection: "failures of selections", SelectionFailure::ALL.len(),
+        |index| SelectionFailure::ALL[index].to_string();
+    CheckOut: "failures of check-outs", CheckOutFailure::ALL.len(),
+        |index| CheckOutFailure::ALL[index].to_string();
+    Close: "reasons to close connections", ConnectionClosedReason::ALL.len(),
+        |index| ConnectionClosedReason::ALL[index].to_string();
+}
+
+/// The number of 64-bit words for one bit per cell.
+const WORDS: usize = 4;
+
+/// A set of cells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Coverage([u64; WORDS]);
+
+impl Coverage {
+    /// Returns the cells that the events of a run reached.
+    pub(crate) fn of(events: &[Event]) -> Self {
+        let mut reached = Self::default();
+        let mut topology = TopologyType::Unknown;
+        for event in events {
+            reached.insert(Group::Event, event.kind.name().index());
+            match &event.kind {
+                EventKind::TopologyDescriptionChanged { new, .. } => {
+                    topology = new.topology_type();
+                }
+                EventKind::ServerHeartbeatSucceeded { reply, .. } => {
+                    let answered = Hello::parse(reply).map(|hello| hello.server_type);
+                    reached.transition(topology, answered.unwrap_or(ServerType::Unknown));
+                }
+                EventKind::ServerHeartbeatFailed { failure, .. } => {
+                    reached.transition(topology, ServerType::Unknown);
+                    reached.error(failure);
+                }
+                EventKind::ServerDescriptionChanged { new, .. } => {
+                    reached.transition(topology, new.server_type);
+                    new.error.iter().for_each(|error| reached.error(error));
+                }
+                EventKind::ServerClosed { reason, .. } => {
+                    reached.insert(Group::Departure, departure(reason));
+                }
+                EventKind::SrvLookupFailed { failure, .. } => reached.error(failure),
+                EventKind::ServerSelectionFailed { reason, .. } => {
+                    reached.insert(Group::Selection, index(SelectionFailure::ALL, reason));
+                }
+                EventKind::ConnectionCheckOutFailed { reason, .. } => {
+                    reached.insert(Group::CheckOut, index(CheckOutFailure::ALL, reason));
+                }
+                EventKind::ConnectionClosed { reason, error, .. } => {
+                    reached.insert(Group::Close, index(ConnectionClosedReason::ALL, reason));
+                    error.iter().for_each(|error| reached.error(error));
+                }
+                _ => {}
+            }
+        }
+        reached
+    }
+
+    fn transition(&mut self, topology: TopologyType, server: ServerType) {
+        let row = index(TopologyType::ALL, &topology) * ServerType::ALL.len();
+        self.insert(Group::Transition, row + index(ServerType::ALL, &server));
+    }
+
+    /// Adds the kind and the stage of an error.
+    pub(crate) fn error(&mut self, error: &Error) {
+        self.insert(Group::Error, index(ErrorKind::ALL, &error.kind()));
+        self.insert(Group::Stage, index(Stage::ALL, &error.stage()));
+    }
+
+    fn insert(&mut self, group: Group, index: usize) {
+        let before = Group::ALL.iter().take(group as usize).map(|group| group.count());
+        let cell = before.sum::<usize>() + index;
+        self.0[cell / 64] |= 1 << (cell % 64);
+    }
+
+    fn contains(self, cell: usize) -> bool {
+        self.0[cell / 64] >> (cell % 64) & 1 == 1
+    }
+
+    /// Adds all cells of `other`.
+    pub fn unite(&mut self, other: Self) {
+        for (own, other) in self.0.iter_mut().zip(other.0) {
+            *own |= other;
+        }
+    }
+
+    /// Returns the cells that were not reached although a simulated deployment can have them.
+    pub fn missing(self) -> Vec<String> {
+        let cells = cells().enumerate();
+        let missing = cells.filter(|(cell, (_, name))| !self.contains(*cell) && !is_excluded(name));
+        missing.map(|(_, (group, name))| format!("{}: {name}", group.title())).collect()
+    }
+}
+
+fn cells() -> impl Iterator<Item = (Group, String)> {
+    let groups = Group::ALL.iter();
+    groups.flat_map(|group| (0..group.count()).map(|index| (*group, group.name(index))))
+}
+
+fn index<T: PartialEq>(all: &[T], one: &T) -> usize {
+    all.iter().position(|own| own == one).unwrap_or_default()
+}
+
+fn departure(reason: &DepartureReason) -> usize {
+    match reason {
+        DepartureReason::Closed => 0,
+        DepartureReason::HostsChanged => 1,
+        DepartureReason::Misnamed { .. } => 2,
+        DepartureReason::NotListed { .. } => 3,
+        DepartureReason::OneOfSeveralSeeds => 4,
+        DepartureReason::WrongSetName { .. } => 5,
+        // The enum may grow, and then this is the wrong name until the list above has another one.
+        _ => 6,
+    }
+}
+
+/// Returns whether no run can reach the cell.
+fn is_excluded(name: &str) -> bool {
+    if let Some((topology, server)) = name.split_once(" + ") {
+        // A load balancer is not checked, and no server is one otherwise. No reply makes a server
+        // a PossiblePrimary; a reply about it does, if there is no primary.
+        return match server {
+            "LoadBalancer" => topology != "LoadBalanced",
+            "PossiblePrimary" => topology != "ReplicaSetNoPrimary",
+            _ => topology == "LoadBalanced",
+        };
+    }
+    EXCLUDED.iter().any(|(cell, _)| *cell == name)
+}
+
+/// Cells that no run can reach, with the reason.
+const EXCLUDED: &[(&str, &str)] = &[
+    ("MembersIgnored", "needs more members than a set can have"),
+    ("EventsDropped", "the oracles need every event"),
+    ("CommandStarted", "published by drivers and by the client of `sdam`, which no run uses"),
+    ("CommandSucceeded", "as `CommandStarted`"),
+    ("CommandFailed", "as `CommandStarted`"),
+    ("forked", "a simulation is one process"),
+    ("internal", "a panic ends the run"),
+    ("invalid", "nothing invalid is configured or sent"),
+    ("selection", "an error of the client of `sdam`"),
+    ("selection_timeout", "an error of the client of `sdam`"),
+    ("time_limit", "an error of the client of `sdam`"),
+    ("runtime_shut_down", "the simulated runtime ends after its topologies"),
+    ("one of several seeds", "the servers of a set are never all standalone"),
+    ("too_many_waiters", "the limit is far above the number of applications"),
+];
+
+impl fmt::Display for Coverage {
+    /// Writes the number of reached cells of each group.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut first = 0;
+        for (place, group) in Group::ALL.iter().enumerate() {
+            let cells = first..first + group.count();
+            let reached = cells.filter(|cell| self.contains(*cell)).count();
+            first += group.count();
+            let comma = if place == 0 { "" } else { ", " };
+            write!(f, "{comma}{reached} of {} {}", group.count(), group.title())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_cell_has_a_bit_and_every_exclusion_a_cell() {
+        assert!(cells().count() <= 64 * WORDS);
+        for (excluded, _) in EXCLUDED {
+            assert!(cells().any(|(_, name)| name == *excluded), "{excluded}");
+        }
+    }
+}

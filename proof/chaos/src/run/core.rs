@@ -1,0 +1,139 @@
+//! The healthy core of a set: after the faults, some runs heal only a majority of the members.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use sdam_core::{rng::Rng, time::Instant, topology::TopologyType};
+use sdam_sim::{
+    Action, MemberId,
+    oracle::{Oracle, Violation},
+    runtime::Sim,
+};
+use sdam_transport::clock::Clock;
+
+use crate::{
+    load,
+    plan::{Plan, Shape, first, pick},
+    record::{RunRecord, Topology, lock},
+    request::SelectionRequest,
+};
+
+/// The time within which the core elects a primary: several election time-outs.
+const ELECTION: Duration = Duration::from_secs(90);
+/// The time within which a pool opens its minimum of connections.
+const FILLING: Duration = Duration::from_secs(10);
+
+/// The members that stay broken; all others are the core.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Lost(BTreeSet<MemberId>);
+
+impl Lost {
+    /// Breaks all members but a majority of the voting ones, which can elect a primary and contains
+    /// the first member, by which every client finds the set. Does nothing if the plan heals all.
+    pub(super) fn choose(plan: &Plan, sim: &Sim) -> Self {
+        let Some(config) = sim.config().filter(|_| plan.core_only) else {
+            return Self::default();
+        };
+        let mut rng = Rng::new(plan.seed ^ 0xC04E).fork();
+        let status = sim.status();
+        let mut entries: Vec<_> = config.members.iter().collect();
+        // The first member, then candidates, then other voters: the shortest prefix with a majority
+        // and a candidate is the core.
+        let first = first();
+        entries.sort_by_key(|own| (own.address != first, !own.is_electable(), !own.votes));
+        let voters = entries.iter().filter(|own| own.votes).count();
+        let (mut votes, mut has_candidate, mut core) = (0, false, BTreeSet::new());
+        for entry in entries {
+            if votes * 2 > voters && has_candidate {
+                break;
+            }
+            votes += usize::from(entry.votes);
+            has_candidate |= entry.is_electable();
+            core.insert(entry.address.clone());
+        }
+        let others = status.members.iter().filter(|member| !core.contains(&member.address));
+        let lost = others.map(|member| {
+            let target = member.id.into();
+            let ways: [&[Action]; 3] = [
+                &[Action::Kill(target)],
+                &[Action::Freeze(target)],
+                &[Action::Isolate(target), Action::CutOff(target)],
+            ];
+            for action in pick(&mut rng, &ways) {
+                // A process that is not in the set can only be killed, and one that does not run
+                // is lost already.
+                let _ = sim.apply(action);
+            }
+            member.id
+        });
+        Self(lost.collect())
+    }
+
+    pub(super) fn contains(&self, member: MemberId) -> bool {
+        self.0.contains(&member)
+    }
+}
+
+/// Returns a violation if the core has had enough time and the client still knows no primary.
+pub(super) fn check_primary(
+    plan: &Plan,
+    sim: &Sim,
+    topology: TopologyType,
+    healed: Instant,
+) -> Result<bool, Violation> {
+    let now = sim.now();
+    if !plan.core_only || topology == TopologyType::ReplicaSetWithPrimary {
+        return Ok(true);
+    }
+    if now.since(healed) < ELECTION {
+        return Ok(false);
+    }
+    let members = sim.status().members;
+    let message =
+        format!("there is no primary {ELECTION:?} after a majority was healed: {members:?}");
+    Err(Oracle::Convergence.violated(now, message))
+}
+
+/// Checks that a healed deployment serves: selections succeed, and pools fill up.
+pub(super) async fn check_service(
+    plan: &Plan,
+    sim: &Sim,
+    record: &RunRecord,
+    topology: &Topology,
+) -> Result<(), Violation> {
+    let clock = sim.runtime().backend.clock;
+    if plan.core_only {
+        let limit = Duration::from_secs(1);
+        let request = SelectionRequest::write();
+        if let Err(error) = load::wait_for(topology, record, &*clock, &request, limit).await {
+            let message = format!("after the faults, a selection for a write fails: {error}");
+            return Err(Oracle::Waiters.violated(sim.now(), message));
+        }
+    }
+    filled(sim, record, &*clock, plan.shape).await
+}
+
+/// Waits until every pool of a server that answers has its minimum of connections.
+async fn filled(
+    sim: &Sim,
+    record: &RunRecord,
+    clock: &dyn Clock,
+    shape: Shape,
+) -> Result<(), Violation> {
+    let until = sim.now() + FILLING;
+    loop {
+        let pools = lock(&record.connecting).clone();
+        let short = pools.iter().find(|pool| {
+            let stats = pool.stats();
+            let there = stats.idle + stats.in_use + stats.pending;
+            stats.is_ready && there < pool.options().min_pool_size as usize
+        });
+        let Some(short) = short.filter(|_| shape != Shape::LoadBalanced) else {
+            return Ok(());
+        };
+        if sim.now() >= until {
+            let message = format!("{short:?} has too few connections: {:?}", short.stats());
+            return Err(Oracle::Pools.violated(sim.now(), message));
+        }
+        clock.sleep_until(sim.now() + Duration::from_millis(100)).await;
+    }
+}

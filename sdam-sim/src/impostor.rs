@@ -1,0 +1,111 @@
+//! Servers that answer in a member's place, as if its address led to another deployment.
+
+use std::str::FromStr;
+
+use bson::{Document, doc};
+use sdam_core::names;
+
+names! {
+    /// The server that clients find at a member's address, although it should be the member.
+    ///
+    /// Its replies to hello have no topology version, so clients poll it. All other commands reach
+    /// the member itself.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub enum Impostor {
+        /// A server without a replica set, such as a member that was restarted without
+        /// `--replSet`.
+        Standalone = "standalone",
+        /// A mongos.
+        Mongos = "mongos",
+        /// A member that does not know its configuration yet.
+        Ghost = "ghost",
+        /// An arbiter of the set.
+        Arbiter = "arbiter",
+        /// A hidden member of the set.
+        Hidden = "hidden",
+        /// A secondary that is called by another name in the configuration.
+        Renamed = "renamed",
+        /// A secondary of another set.
+        OtherSet = "other-set",
+        /// The primary of another set.
+        OtherPrimary = "other-primary",
+    }
+}
+
+impl FromStr for Impostor {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let known = Self::ALL.iter().copied().find(|own| own.as_str() == name);
+        known.ok_or_else(|| {
+            let names: Vec<_> = Self::ALL.iter().map(|own| own.as_str()).collect();
+            format!("`{name}` is none of {}", names.join(", "))
+        })
+    }
+}
+
+/// The fields of a hello reply that say which server answers.
+const IDENTITY: [&str; 20] = [
+    "topologyVersion",
+    "isWritablePrimary",
+    "ismaster",
+    "msg",
+    "setName",
+    "setVersion",
+    "electionId",
+    "hosts",
+    "passives",
+    "arbiters",
+    "primary",
+    "me",
+    "secondary",
+    "arbiterOnly",
+    "passive",
+    "hidden",
+    "tags",
+    "lastWrite",
+    "isreplicaset",
+    "secondaryDelaySecs",
+];
+
+impl Impostor {
+    /// The name of the set of [`OtherSet`](Self::OtherSet) and [`OtherPrimary`](Self::OtherPrimary).
+    pub const SET: &str = "other";
+
+    /// Changes the reply of the member at `address`, of the set `set`, to the impostor's. The field
+    /// `writable` says whether a server accepts writes.
+    pub(crate) fn answer(self, reply: &mut Document, writable: &str, set: &str, address: &str) {
+        for field in IDENTITY {
+            reply.remove(field);
+        }
+        let is_writable = matches!(self, Self::Standalone | Self::Mongos | Self::OtherPrimary);
+        reply.insert(writable, is_writable);
+        match self {
+            Self::Standalone => return,
+            Self::Mongos => {
+                reply.insert("msg", "isdbgrid");
+                return;
+            }
+            Self::Ghost => {
+                reply.extend(doc! { "secondary": false, "isreplicaset": true });
+                return;
+            }
+            _ => {}
+        }
+        let set = if matches!(self, Self::OtherSet | Self::OtherPrimary) { Self::SET } else { set };
+        let me = if self == Self::Renamed { "renamed.test:27017" } else { address };
+        reply.extend(doc! {
+            "setName": set,
+            "setVersion": 1,
+            "hosts": [address],
+            "me": me,
+            "secondary": matches!(self, Self::Renamed | Self::OtherSet),
+        });
+        match self {
+            Self::Arbiter => drop(reply.insert("arbiterOnly", true)),
+            Self::Hidden => drop(reply.insert("hidden", true)),
+            _ => {}
+        }
+    }
+}
