@@ -94,7 +94,7 @@ impl Coverage {
                 }
                 EventKind::ServerDescriptionChanged { new, .. } => {
                     reached.transition(topology, new.server_type);
-                    new.error.iter().for_each(|error| reached.error(error));
+                    reached.optional(new.error.as_ref());
                 }
                 EventKind::ServerClosed { reason, .. } => {
                     reached.insert(Group::Departure, departure(reason));
@@ -108,7 +108,7 @@ impl Coverage {
                 }
                 EventKind::ConnectionClosed { reason, error, .. } => {
                     reached.insert(Group::Close, index(ConnectionClosedReason::ALL, reason));
-                    error.iter().for_each(|error| reached.error(error));
+                    reached.optional(error.as_ref());
                 }
                 _ => {}
             }
@@ -119,6 +119,12 @@ impl Coverage {
     fn transition(&mut self, topology: TopologyType, server: ServerType) {
         let row = index(TopologyType::ALL, &topology) * ServerType::ALL.len();
         self.insert(Group::Transition, row + index(ServerType::ALL, &server));
+    }
+
+    fn optional(&mut self, error: Option<&Error>) {
+        if let Some(error) = error {
+            self.error(error);
+        }
     }
 
     /// Adds the kind and the stage of an error.

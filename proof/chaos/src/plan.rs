@@ -105,8 +105,6 @@ pub struct Plan {
     pub is_shared: bool,
     /// True if the client pauses its monitors again and again.
     pub pauses: bool,
-    /// True if only a majority of the set is healed after the faults.
-    pub core_only: bool,
     client: Client,
 }
 
@@ -161,9 +159,6 @@ impl Plan {
             pool,
             is_shared: is_shared(seed, kind, deployed.shape),
             pauses: kind != Kind::Scan && Rng::new(seed ^ 0x9A5E).fork().below(8) == 0,
-            core_only: deployed.shape == Shape::ReplicaSet
-                && kind != Kind::Scan
-                && Rng::new(seed ^ 0xC0DE).fork().below(3) == 0,
             client,
         }
     }
@@ -208,6 +203,13 @@ impl Plan {
             Shape::Standalone if self.client.one_seed => options.direct_connection = None,
             Shape::Sharded | Shape::Standalone | Shape::LoadBalanced => {}
         }
+    }
+
+    /// Returns whether only a majority of the set is healed after the faults. This is independent of
+    /// the other choices, so that a seed's faults stay the same.
+    pub fn heals_a_majority(&self) -> bool {
+        let is_drawn = Rng::new(self.seed ^ 0xC0DE).fork().below(3) == 0;
+        is_drawn && self.shape == Shape::ReplicaSet && self.kind != Kind::Scan
     }
 
     /// Returns the maximum time the client needs to discover the deployment after it has settled:
@@ -289,7 +291,7 @@ impl fmt::Display for Plan {
             client.mode,
             if client.one_seed { "one seed, " } else { "" },
             if client.has_set_name { "" } else { "no set name, " },
-            if self.core_only { "a majority is healed, " } else { "" },
+            if self.heals_a_majority() { "a majority is healed, " } else { "" },
             if self.load { "on" } else { "off" },
             self.ending,
         )

@@ -30,7 +30,7 @@ impl Lost {
     /// Breaks all members but a majority of the voting ones, which can elect a primary and contains
     /// the first member, by which every client finds the set. Does nothing if the plan heals all.
     pub(super) fn choose(plan: &Plan, sim: &Sim) -> Self {
-        let Some(config) = sim.config().filter(|_| plan.core_only) else {
+        let Some(config) = sim.config().filter(|_| plan.heals_a_majority()) else {
             return Self::default();
         };
         let mut rng = Rng::new(plan.seed ^ 0xC04E).fork();
@@ -40,10 +40,10 @@ impl Lost {
         // and a candidate is the core.
         let first = first();
         entries.sort_by_key(|own| (own.address != first, !own.is_electable(), !own.votes));
-        let voters = entries.iter().filter(|own| own.votes).count();
+        let all = entries.iter().filter(|own| own.votes).count();
         let (mut votes, mut has_candidate, mut core) = (0, false, BTreeSet::new());
         for entry in entries {
-            if votes * 2 > voters && has_candidate {
+            if votes * 2 > all && has_candidate {
                 break;
             }
             votes += usize::from(entry.votes);
@@ -81,7 +81,7 @@ pub(super) fn check_primary(
     healed: Instant,
 ) -> Result<bool, Violation> {
     let now = sim.now();
-    if !plan.core_only || topology == TopologyType::ReplicaSetWithPrimary {
+    if !plan.heals_a_majority() || topology == TopologyType::ReplicaSetWithPrimary {
         return Ok(true);
     }
     if now.since(healed) < ELECTION {
@@ -101,7 +101,7 @@ pub(super) async fn check_service(
     topology: &Topology,
 ) -> Result<(), Violation> {
     let clock = sim.runtime().backend.clock;
-    if plan.core_only {
+    if plan.heals_a_majority() {
         let limit = Duration::from_secs(1);
         let request = SelectionRequest::write();
         if let Err(error) = load::wait_for(topology, record, &*clock, &request, limit).await {
