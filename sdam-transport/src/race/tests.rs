@@ -86,8 +86,8 @@ fn on_a_blocking_clock_a_race_blocks_until_the_future_is_woken_or_the_deadline()
 /// The scripted results and the log of a race's attempts.
 #[derive(Clone, Default)]
 struct Network {
-    begun: Rc<RefCell<Vec<char>>>,
-    dropped: Rc<RefCell<Vec<char>>>,
+    begun: Rc<RefCell<String>>,
+    dropped: Rc<RefCell<String>>,
     outcomes: Rc<RefCell<BTreeMap<char, Result<char, i32>>>>,
 }
 
@@ -109,151 +109,113 @@ impl Network {
             None => Poll::Pending,
         })
     }
-
-    fn settle(&self, name: char, outcome: Result<char, i32>) {
-        self.outcomes.borrow_mut().insert(name, outcome);
-    }
-
-    fn begun(&self) -> String {
-        self.begun.borrow().iter().collect()
-    }
 }
 
-/// Starts the race of `candidates` in `$network` on `$clock`, pinned as `$race`.
-macro_rules! race {
-    ($race:ident, $clock:ident, $network:ident, $deadline:expr, $candidates:expr) => {
-        let ($clock, $network) = (ManualClock::default(), Network::default());
-        let mut $race = pin!(happy_eyeballs(
-            &$clock,
-            ATTEMPT_DELAY,
-            $deadline,
-            $candidates.chars().collect(),
-            |name| $network.attempt(*name),
-        ));
-    };
+/// The milliseconds before a poll of a race, the attempts that end in that time, and the names of
+/// all attempts that have begun after the poll.
+type Step = (u64, &'static [(char, Result<char, i32>)], &'static str);
+
+type Outcome = Poll<Result<char, NoSuccess<char, i32>>>;
+
+/// Races `candidates` until `deadline`, in milliseconds. Only the last poll may be ready. Returns
+/// its result, and the attempts that were dropped before the race.
+#[track_caller]
+fn race(candidates: &str, deadline: Option<u64>, steps: &[Step]) -> (Outcome, String) {
+    let (clock, network) = (ManualClock::default(), Network::default());
+    let mut race = pin!(happy_eyeballs(
+        &clock,
+        ATTEMPT_DELAY,
+        deadline.map(Instant::from_millis),
+        candidates.chars().collect(),
+        |name| network.attempt(*name),
+    ));
+    let mut outcome = Poll::Pending;
+    for (millis, ended, begun) in steps {
+        assert!(outcome.is_pending(), "the race ended before {begun}");
+        clock.advance(Duration::from_millis(*millis));
+        network.outcomes.borrow_mut().extend(ended.iter().copied());
+        outcome = poll(&mut race);
+        assert_eq!(*network.begun.borrow(), *begun);
+    }
+    (outcome, network.dropped.borrow().clone())
+}
+
+#[track_caller]
+fn won(candidates: &str, deadline: Option<u64>, steps: &[Step], winner: char) {
+    let (outcome, _) = race(candidates, deadline, steps);
+    assert!(matches!(outcome, Poll::Ready(Ok(name)) if name == winner), "{outcome:?}");
+}
+
+#[track_caller]
+fn lost(candidates: &str, deadline: Option<u64>, steps: &[Step]) -> NoSuccess<char, i32> {
+    match race(candidates, deadline, steps).0 {
+        Poll::Ready(Err(lost)) => lost,
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]
 fn attempts_start_one_by_one_after_the_delay() {
-    race!(race, clock, network, None, "abc");
-    assert!(poll(&mut race).is_pending());
-    assert_eq!(network.begun(), "a");
-    clock.advance(Duration::from_millis(249));
-    assert!(poll(&mut race).is_pending());
-    assert_eq!(network.begun(), "a");
-    clock.advance(Duration::from_millis(1));
-    assert!(poll(&mut race).is_pending());
-    assert_eq!(network.begun(), "ab");
-    clock.advance(Duration::from_millis(250));
-    assert!(poll(&mut race).is_pending());
-    assert_eq!(network.begun(), "abc");
     // No attempt follows the last candidate's.
-    clock.advance(Duration::from_secs(10));
-    assert!(poll(&mut race).is_pending());
+    let steps: [Step; 5] =
+        [(0, &[], "a"), (249, &[], "a"), (1, &[], "ab"), (250, &[], "abc"), (10_000, &[], "abc")];
+    assert!(race("abc", None, &steps).0.is_pending());
 }
 
 #[test]
 fn the_first_success_wins_and_the_others_are_dropped() {
-    race!(race, clock, network, None, "abc");
-    assert!(poll(&mut race).is_pending());
-    clock.advance(Duration::from_millis(250));
-    assert!(poll(&mut race).is_pending());
-    network.settle('b', Ok('B'));
-    match poll(&mut race) {
-        Poll::Ready(Ok(winner)) => assert_eq!(winner, 'B'),
-        _ => panic!("b has answered"),
-    }
-    assert_eq!(network.begun(), "ab");
-    assert_eq!(network.dropped.borrow().len(), 2);
+    let steps: [Step; 3] = [(0, &[], "a"), (250, &[], "ab"), (0, &[('b', Ok('B'))], "ab")];
+    won("abc", None, &steps, 'B');
+    assert_eq!(race("abc", None, &steps).1.len(), 2);
 }
 
 #[test]
 fn of_simultaneous_successes_the_earlier_attempt_wins() {
-    race!(race, clock, network, None, "ab");
-    assert!(poll(&mut race).is_pending());
-    clock.advance(Duration::from_millis(250));
-    assert!(poll(&mut race).is_pending());
-    network.settle('b', Ok('B'));
-    network.settle('a', Ok('A'));
-    assert!(matches!(poll(&mut race), Poll::Ready(Ok('A'))));
+    let both = &[('b', Ok('B')), ('a', Ok('A'))];
+    won("ab", None, &[(0, &[], "a"), (250, &[], "ab"), (0, both, "ab")], 'A');
 }
 
 #[test]
 fn a_failure_starts_the_next_attempt_immediately() {
-    race!(race, clock, network, None, "abc");
-    network.settle('a', Err(1));
-    assert!(poll(&mut race).is_pending());
-    assert_eq!(network.begun(), "ab");
     // The delay counts from the start of the attempt.
-    clock.advance(Duration::from_millis(249));
-    assert!(poll(&mut race).is_pending());
-    assert_eq!(network.begun(), "ab");
-    clock.advance(Duration::from_millis(1));
-    assert!(poll(&mut race).is_pending());
-    assert_eq!(network.begun(), "abc");
+    let steps: [Step; 3] = [(0, &[('a', Err(1))], "ab"), (249, &[], "ab"), (1, &[], "abc")];
+    assert!(race("abc", None, &steps).0.is_pending());
 }
 
 #[test]
 fn a_late_failure_does_not_affect_running_attempts() {
-    race!(race, clock, network, None, "ab");
-    assert!(poll(&mut race).is_pending());
-    clock.advance(Duration::from_millis(250));
-    assert!(poll(&mut race).is_pending());
-    network.settle('a', Err(1));
-    assert!(poll(&mut race).is_pending());
-    network.settle('b', Ok('B'));
-    assert!(matches!(poll(&mut race), Poll::Ready(Ok('B'))));
+    let (first, second): (&[_], &[_]) = (&[('a', Err(1))], &[('b', Ok('B'))]);
+    let steps = [(0, &[][..], "a"), (250, &[], "ab"), (0, first, "ab"), (0, second, "ab")];
+    won("ab", None, &steps, 'B');
 }
 
 #[test]
 fn all_failures_are_reported_in_their_order() {
-    race!(race, clock, network, None, "ab");
-    assert!(poll(&mut race).is_pending());
-    clock.advance(Duration::from_millis(250));
-    assert!(poll(&mut race).is_pending());
-    network.settle('b', Err(2));
-    assert!(poll(&mut race).is_pending());
-    network.settle('a', Err(1));
-    let Poll::Ready(Err(lost)) = poll(&mut race) else {
-        panic!("both have failed");
-    };
+    let (first, second): (&[_], &[_]) = (&[('b', Err(2))], &[('a', Err(1))]);
+    let steps = [(0, &[][..], "a"), (250, &[], "ab"), (0, first, "ab"), (0, second, "ab")];
+    let lost = lost("ab", None, &steps);
     assert_eq!(lost.failed, [('b', 2), ('a', 1)]);
     assert!(!lost.is_timeout());
 }
 
 #[test]
 fn the_deadline_ends_the_race_with_the_state_of_every_attempt() {
-    let at_300 = Some(Instant::from_millis(300));
-    race!(race, clock, network, at_300, "abcd");
-    network.settle('a', Err(1));
-    assert!(poll(&mut race).is_pending());
-    clock.advance(Duration::from_millis(250));
-    assert!(poll(&mut race).is_pending());
-    clock.advance(Duration::from_millis(50));
-    let Poll::Ready(Err(lost)) = poll(&mut race) else {
-        panic!("the deadline has passed");
-    };
+    let steps: [Step; 3] = [(0, &[('a', Err(1))], "ab"), (250, &[], "abc"), (50, &[], "abc")];
+    let lost = lost("abcd", Some(300), &steps);
     assert_eq!(lost.failed, [('a', 1)]);
     assert_eq!((lost.running, lost.waiting), (vec!['b', 'c'], vec!['d']));
-    assert!(network.dropped.borrow().contains(&'b'));
+    assert!(race("abcd", Some(300), &steps).1.contains('b'));
 }
 
 #[test]
 fn a_ready_success_wins_over_a_passed_deadline() {
-    race!(race, clock, network, Some(Instant::EPOCH), "ab");
-    clock.advance(Duration::from_millis(1));
-    network.settle('a', Ok('A'));
-    assert!(matches!(poll(&mut race), Poll::Ready(Ok('A'))));
+    won("ab", Some(0), &[(1, &[('a', Ok('A'))], "a")], 'A');
 }
 
 #[test]
 fn a_race_without_candidates_fails() {
-    race!(race, _clock, network, None, "");
-    let Poll::Ready(Err(lost)) = poll(&mut race) else {
-        panic!("the race is not ready");
-    };
+    let lost = lost("", None, &[(0, &[], "")]);
     assert!(lost.failed.is_empty() && !lost.is_timeout());
-    assert_eq!(network.begun(), "");
 }
 
 #[test]

@@ -147,102 +147,78 @@ fn a_credential_is_offered_beside_no_authentication_and_sent_only_if_the_proxy_c
     }
 }
 
-#[test]
-fn a_refusal_names_proxy_target_and_cause() {
-    // An error names the proxy, the target and the cause (U-6).
-    let check = |code, cause: &str| {
-        let mut proxy = proxy(&[OPEN, (ASK, &[5, code, 0, 1, 0, 0, 0, 0, 0, 0])]);
-        let error = run(&mut proxy, &options(), "a").unwrap_err();
-        assert_eq!((error.kind(), error.stage()), (ErrorKind::Network, Stage::Proxy));
-        let expected =
-            format!("no connection to a:27017 through the SOCKS5 proxy bastion:1080: {cause}");
-        assert_eq!(error.message(), expected);
-    };
-    check(1, "the proxy reports a general failure");
-    check(2, "the proxy's rules do not allow this connection");
-    check(3, "the network cannot be reached from the proxy");
-    check(4, "the host cannot be reached from the proxy, or its name cannot be resolved there");
-    check(5, "the server refuses connections from the proxy");
-    check(6, "the TTL of a packet expired between the proxy and the server");
-    check(7, "the proxy does not support the command CONNECT");
-    check(8, "the proxy does not support host names");
-    check(99, "the proxy refuses with the unknown code 99");
+/// Checks the error of a handshake: its kind and cause, and that it names the proxy and `target`.
+#[track_caller]
+fn refused(
+    proxy: &mut Proxy,
+    options: &ProxyOptions,
+    target: &str,
+    (kind, cause): (ErrorKind, &str),
+) {
+    let error = run(proxy, options, target).unwrap_err();
+    assert_eq!((error.kind(), error.stage()), (kind, Stage::Proxy));
+    let target = ServerAddress::parse(target).unwrap();
+    let message =
+        format!("no connection to {target} through the SOCKS5 proxy bastion:1080: {cause}");
+    assert_eq!(error.message(), message);
 }
 
 #[test]
-fn a_refused_address_type_is_named() {
-    let check = |target: &str, request: &[u8], cause: &str| {
-        let mut proxy = proxy(&[OPEN, (request, &[5, 8])]);
-        let error = run(&mut proxy, &options(), target).unwrap_err();
-        assert!(error.message().ends_with(&format!(": {cause}")), "{error}");
+fn a_refusal_names_proxy_target_and_cause() {
+    // An error names the proxy, the target and the cause (U-6).
+    let check = |target: &str, request: &[u8], code, cause: &str| {
+        let script: &[(&[u8], &[u8])] = &[OPEN, (request, &[5, code, 0, 1, 0, 0, 0, 0, 0, 0])];
+        refused(&mut proxy(script), &options(), target, (ErrorKind::Network, cause));
     };
+    check("a", ASK, 1, "the proxy reports a general failure");
+    check("a", ASK, 2, "the proxy's rules do not allow this connection");
+    check("a", ASK, 3, "the network cannot be reached from the proxy");
+    let cause = "the host cannot be reached from the proxy, or its name cannot be resolved there";
+    check("a", ASK, 4, cause);
+    check("a", ASK, 5, "the server refuses connections from the proxy");
+    check("a", ASK, 6, "the TTL of a packet expired between the proxy and the server");
+    check("a", ASK, 7, "the proxy does not support the command CONNECT");
+    check("a", ASK, 8, "the proxy does not support host names");
     let ip_v4: &[u8] = &[5, 1, 0, 1, 1, 2, 3, 4, 0x69, 0x89];
-    check("1.2.3.4", ip_v4, "the proxy does not support IPv4 addresses");
+    check("1.2.3.4", ip_v4, 8, "the proxy does not support IPv4 addresses");
     let ip_v6 = [&[5, 1, 0, 4][..], &[0; 15], &[1, 0x69, 0x89]].concat();
-    check("[::1]", &ip_v6, "the proxy does not support IPv6 addresses");
-    check("a", ASK, "the proxy does not support host names");
+    check("[::1]", &ip_v6, 8, "the proxy does not support IPv6 addresses");
+    check("a", ASK, 99, "the proxy refuses with the unknown code 99");
 }
 
 #[test]
 fn a_failed_authentication_says_what_the_proxy_wants() {
     let check = |options: &ProxyOptions, script: &[(&[u8], &[u8])], kind, cause: &str| {
-        let error = run(&mut proxy(script), options, "a").unwrap_err();
-        assert_eq!((error.kind(), error.stage()), (kind, Stage::Proxy));
-        assert!(error.message().ends_with(&format!(": {cause}")), "{error}");
+        refused(&mut proxy(script), options, "a", (kind, cause));
     };
-    let network = ErrorKind::Network;
-    check(
-        &options(),
-        &[(&[5, 1, 0], &[5, 0xff])],
-        network,
-        "the proxy requires authentication: set proxyUsername and proxyPassword",
-    );
-    check(
-        &with_credential(),
-        &[(&[5, 2, 0, 2], &[5, 0xff])],
-        network,
-        "the proxy does not authenticate by user name and password",
-    );
-    check(
-        &with_credential(),
-        &[(&[5, 2, 0, 2], &[5, 2]), (LOGIN, &[1, 1])],
-        network,
-        "the proxy rejects proxyUsername and proxyPassword",
-    );
-    for (options, greeting, method) in
-        [(options(), &[5, 1, 0][..], 2), (with_credential(), &[5, 2, 0, 2], 1)]
-    {
-        check(
-            &options,
-            &[(greeting, &[5, method])],
-            ErrorKind::Protocol,
-            &format!("the proxy chose the authentication method {method}, which was not offered"),
-        );
-    }
+    let (network, protocol) = (ErrorKind::Network, ErrorKind::Protocol);
+    let (none, both): (&[u8], &[u8]) = (&[5, 1, 0], &[5, 2, 0, 2]);
+    let cause = "the proxy requires authentication: set proxyUsername and proxyPassword";
+    check(&options(), &[(none, &[5, 0xff])], network, cause);
+    let cause = "the proxy does not authenticate by user name and password";
+    check(&with_credential(), &[(both, &[5, 0xff])], network, cause);
+    let cause = "the proxy rejects proxyUsername and proxyPassword";
+    check(&with_credential(), &[(both, &[5, 2]), (LOGIN, &[1, 1])], network, cause);
+    let cause = "the proxy chose the authentication method 2, which was not offered";
+    check(&options(), &[(none, &[5, 2])], protocol, cause);
+    let cause = "the proxy chose the authentication method 1, which was not offered";
+    check(&with_credential(), &[(both, &[5, 1])], protocol, cause);
 }
 
 #[test]
 fn a_peer_that_is_no_socks5_server_is_named_by_its_answer() {
     // An error states that the peer is not a SOCKS5 server (U-6).
-    let check = |reply: &[u8], cause: &str| {
-        let mut proxy = proxy(&[(&[5, 1, 0], reply)]);
-        let error = run(&mut proxy, &options(), "a").unwrap_err();
-        assert_eq!((error.kind(), error.stage()), (ErrorKind::Protocol, Stage::Proxy));
-        assert!(error.message().ends_with(cause), "{error}");
+    let check = |script: &[_], cause: &str| {
+        refused(&mut proxy(script), &options(), "a", (ErrorKind::Protocol, cause));
     };
-    check(
-        b"HTTP/1.1 400 Bad Request\r\n",
-        "this is no SOCKS5 server, it answers as an HTTP server or HTTP proxy",
-    );
-    check(&[0, 91, 0, 0], "this is no SOCKS5 server, it answers as SOCKS4");
-    check(b"220 smtp", "this is no SOCKS5 server, its answer begins with the byte 50");
-    let mut proxy = proxy(&[OPEN, (ASK, &[5, 0, 0, 9, 9])]);
-    let error = run(&mut proxy, &options(), "a").unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Protocol);
-    assert!(
-        error.message().ends_with("the proxy's reply has an address of unknown type 9"),
-        "{error}"
-    );
+    let answer = |answer: &'static [u8]| [(OPEN.0, answer)];
+    let cause = "this is no SOCKS5 server, it answers as an HTTP server or HTTP proxy";
+    check(&answer(b"HTTP/1.1 400 Bad Request\r\n"), cause);
+    check(&answer(&[0, 91, 0, 0]), "this is no SOCKS5 server, it answers as SOCKS4");
+    let cause = "this is no SOCKS5 server, its answer begins with the byte 50";
+    check(&answer(b"220 smtp"), cause);
+    let cause = "the proxy's reply has an address of unknown type 9";
+    check(&[OPEN, (ASK, &[5, 0, 0, 9, 9])], cause);
 }
 
 #[test]
@@ -250,30 +226,24 @@ fn a_proxy_that_closes_breaks_or_is_silent_is_distinguished() {
     let login: (&[u8], &[u8]) = (&[5, 2, 0, 2], &[5, 2]);
     let check = |script: &[_], end, kind, cause: &str| {
         let mut proxy = Proxy { end, ..proxy(script) };
-        let error = run(&mut proxy, &with_credential(), "a").unwrap_err();
-        assert_eq!((error.kind(), error.stage()), (kind, Stage::Proxy));
-        assert!(error.message().ends_with(&format!(": {cause}")), "{error}");
+        refused(&mut proxy, &with_credential(), "a", (kind, cause));
     };
-    let closed = |part: &str| format!("the proxy closed the connection during {part}");
-    let network = ErrorKind::Network;
-    check(&[], None, network, &closed("the greeting"));
-    check(&[login], None, network, &closed("authentication"));
+    let (network, timeout) = (ErrorKind::Network, ErrorKind::Timeout);
     let asked = [login, (LOGIN, &[1, 0])];
-    check(&asked, None, network, &closed("the request to connect"));
     let half = [login, (LOGIN, &[1, 0]), (ASK, &[5, 0, 0, 1, 1])];
-    check(&half, None, network, &closed("the request to connect"));
-    check(
-        &[login],
-        Some(io::ErrorKind::ConnectionReset),
-        network,
-        "the connection to the proxy broke during authentication: connection reset",
-    );
-    check(
-        &asked,
-        Some(io::ErrorKind::TimedOut),
-        ErrorKind::Timeout,
-        "the proxy did not answer in time",
-    );
+    for (script, part) in [
+        (&[][..], "the greeting"),
+        (&[login], "authentication"),
+        (&asked, "the request to connect"),
+        (&half, "the request to connect"),
+    ] {
+        let cause = format!("the proxy closed the connection during {part}");
+        check(script, None, network, &cause);
+    }
+    let cause = "the connection to the proxy broke during authentication: connection reset";
+    check(&[login], Some(io::ErrorKind::ConnectionReset), network, cause);
+    let cause = "the proxy did not answer in time";
+    check(&asked, Some(io::ErrorKind::TimedOut), timeout, cause);
 }
 
 #[test]
@@ -281,8 +251,7 @@ fn what_the_protocol_cannot_express_is_refused_before_anything_is_sent() {
     // A name or credential that the protocol cannot express is refused (U-8).
     let check = |options: &ProxyOptions, target: &str, cause: &str| {
         let mut proxy = proxy(&[]);
-        let error = run(&mut proxy, options, target).unwrap_err();
-        assert!(error.message().ends_with(&format!(": {cause}")), "{error}");
+        refused(&mut proxy, options, target, (ErrorKind::Network, cause));
         assert!(proxy.sent.is_empty());
     };
     let name = format!("{}.example", "a".repeat(250));

@@ -117,13 +117,16 @@ fn request_ids_wrap_around_and_stay_positive() {
 }
 
 #[test]
-fn a_hello_is_framed_as_requested_o_2_o_3_f_30() {
-    let check = |hello: &HelloRequest, op_code, exhaust_allowed| {
-        let message = Exchange::new().hello(hello).unwrap();
+fn a_hello_is_framed_as_requested_and_streamed_only_if_it_allows_it_o_2_o_3_f_30_m_20() {
+    let check = |hello: &HelloRequest, op_code, exhaust_allowed: bool| {
+        let mut exchange = Exchange::new();
+        let message = exchange.hello(hello).unwrap();
         assert_eq!(message.op_code(), op_code);
         assert_eq!(message.exhaust_allowed(), exhaust_allowed);
         assert_eq!(message.body(), hello.encode());
         assert_eq!((message.request_id(), message.response_to()), (1, 0));
+        let refused = (!exhaust_allowed).then_some(WireError::UnexpectedMoreToCome);
+        assert_eq!(exchange.accept(&reply(70, 1, true)).err(), refused);
         message
     };
     let handshake = |opcode| HelloRequest::handshake(Arc::new(Handshake::new([])), None, opcode);
@@ -147,11 +150,4 @@ fn a_hello_is_framed_as_requested_o_2_o_3_f_30() {
         assert_eq!(exchange.hello(&refused), Err(WireError::NotInOpQuery));
         assert!(exchange.is_usable());
     }
-}
-
-#[test]
-fn replies_are_streamed_only_to_a_hello_that_allows_it_m_20() {
-    let mut exchange = Exchange::new();
-    exchange.hello(&HelloRequest::poll(true, None)).unwrap();
-    assert_eq!(exchange.accept(&reply(70, 1, true)), Err(WireError::UnexpectedMoreToCome));
 }
