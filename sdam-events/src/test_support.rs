@@ -9,8 +9,12 @@ use bson::raw::RawDocumentBuf;
 use sdam_core::{
     address::ServerAddress,
     error::{Error, ErrorKind, Stage},
-    event::{CommandInfo, ConnectionId, Event, EventKind, Heartbeat, Selection},
+    event::{
+        CheckOutFailure, CommandInfo, ConnectionClosedReason, ConnectionId, Event, EventKind,
+        Heartbeat, Selection, SelectionFailure,
+    },
     ids::{ObjectId, ServerId},
+    pool::PoolClear,
     server::{ServerDescription, ServerType},
     time::Instant,
     topology::TopologyDescription,
@@ -89,6 +93,79 @@ pub(crate) fn topology_changed(
 
 pub(crate) fn selection() -> Arc<Selection> {
     Arc::new(Selection::new("{ mode: primary }").with_operation("find", Some(42)))
+}
+
+/// Returns the event for the start of a selection.
+pub(crate) fn selects(selection: &Arc<Selection>) -> EventKind {
+    let (selection, description) = (Arc::clone(selection), Arc::default());
+    EventKind::ServerSelectionStarted { selection, description }
+}
+
+pub(crate) fn waits(selection: &Arc<Selection>, remaining: Option<Duration>) -> EventKind {
+    let (selection, description) = (Arc::clone(selection), Arc::default());
+    EventKind::ServerSelectionWaiting { selection, description, remaining }
+}
+
+/// Returns the event for the selection of `host1`.
+pub(crate) fn found(selection: &Arc<Selection>, duration: Duration) -> EventKind {
+    let (selection, description) = (Arc::clone(selection), Arc::default());
+    let (server, address) = server();
+    EventKind::ServerSelectionSucceeded { selection, description, server, address, duration }
+}
+
+pub(crate) fn not_found(
+    selection: &Arc<Selection>,
+    reason: SelectionFailure,
+    duration: Duration,
+) -> EventKind {
+    let (selection, description) = (Arc::clone(selection), Arc::default());
+    let failure = "no server".into();
+    EventKind::ServerSelectionFailed { selection, description, reason, failure, duration }
+}
+
+/// Returns the server of the events of pools.
+pub(crate) fn server() -> (ServerId, ServerAddress) {
+    (ServerId::from_u64(1), address("host1"))
+}
+
+pub(crate) fn pool_cleared(clear: PoolClear) -> EventKind {
+    let (server, address) = server();
+    EventKind::PoolCleared { server, address, clear }
+}
+
+pub(crate) fn created() -> EventKind {
+    let (server, address) = server();
+    EventKind::ConnectionCreated { server, address, connection: connection() }
+}
+
+pub(crate) fn ready(duration: Duration) -> EventKind {
+    let (server, address) = server();
+    EventKind::ConnectionReady { server, address, connection: connection(), duration }
+}
+
+pub(crate) fn closed(reason: ConnectionClosedReason, error: Option<Error>) -> EventKind {
+    let ((server, address), connection) = (server(), connection());
+    EventKind::ConnectionClosed { server, address, connection, reason, error }
+}
+
+pub(crate) fn check_out_started() -> EventKind {
+    let (server, address) = server();
+    EventKind::ConnectionCheckOutStarted { server, address }
+}
+
+pub(crate) fn check_out_failed(reason: CheckOutFailure, duration: Duration) -> EventKind {
+    let ((server, address), failure) = (server(), "refused".into());
+    EventKind::ConnectionCheckOutFailed { server, address, reason, failure, duration }
+}
+
+pub(crate) fn checked_out(duration: Duration) -> EventKind {
+    let (server, address) = server();
+    EventKind::ConnectionCheckedOut { server, address, connection: connection(), duration }
+}
+
+pub(crate) fn checked_in() -> EventKind {
+    let (server, address) = server();
+    EventKind::ConnectionCheckedIn { server, address, connection: connection() }
 }
 
 /// Returns the ids of a pooled connection.

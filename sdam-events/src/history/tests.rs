@@ -13,7 +13,9 @@ use super::{Cause, Change, History};
 use crate::{
     queue::EventQueue,
     sink::EventSink,
-    test_support::{TOPOLOGY, address, at, description, opening, started, topology_changed},
+    test_support::{
+        TOPOLOGY, address, at, description, opening, pool_cleared, started, topology_changed,
+    },
 };
 
 fn changed(new: ServerDescription) -> EventKind {
@@ -70,11 +72,7 @@ fn life() -> Vec<EventKind> {
         topology_changed(&unknown, &with),
         changed(broken),
         topology_changed(&with, &without),
-        EventKind::PoolCleared {
-            server: ServerId::from_u64(1),
-            address: address("host1"),
-            clear: PoolClear::new(Generation::from_u64(1), error()),
-        },
+        pool_cleared(PoolClear::new(Generation::from_u64(1), error())),
         opening(4),
         topology_changed(&without, &without),
         closed(1),

@@ -11,11 +11,8 @@ use ::metrics::{
 use bson::doc;
 use sdam_core::{
     error::{Error, ErrorKind, Stage},
-    event::{
-        CheckOutFailure, ConnectionClosedReason, ConnectionId, EventKind, Heartbeat, Selection,
-        SelectionFailure,
-    },
-    ids::{Generation, ServerId},
+    event::{CheckOutFailure, ConnectionClosedReason, EventKind, SelectionFailure},
+    ids::Generation,
     pool::PoolClear,
     server::{Rtt, ServerDescription, ServerType},
     topology::{TopologyDescription, TopologyType},
@@ -26,8 +23,9 @@ use crate::{
     queue::EventQueue,
     sink::{EventSink, Interest},
     test_support::{
-        TOPOLOGY, address, at, command, connection, description, failed, heartbeat, opening,
-        selection, started, succeeded, topology_changed,
+        TOPOLOGY, at, check_out_failed, checked_out, closed, command, created, description, failed,
+        found, heartbeat, not_found, opening, pool_cleared, ready, selection, started, succeeded,
+        topology_changed, waits,
     },
 };
 
@@ -169,12 +167,8 @@ fn replica_set(servers: Vec<ServerDescription>) -> TopologyDescription {
 
 #[test]
 fn heartbeats_are_counted_by_result_and_mode() {
-    let stream = Heartbeat::new(
-        ServerId::from_u64(1),
-        address("host1"),
-        ConnectionId { driver: 1, server: None },
-        true,
-    );
+    let mut stream = heartbeat(1);
+    stream.awaited = true;
     let events = vec![
         started(1),
         succeeded(1, &doc! {}),
@@ -307,7 +301,7 @@ fn pool_clears_are_counted_by_reason_but_not_those_of_paused_pools() {
         let error = Error::new(kind, Stage::Operation, "");
         let mut clear = PoolClear::new(Generation::from_u64(1), error);
         clear.was_paused = was_paused;
-        EventKind::PoolCleared { server: ServerId::from_u64(1), address: address("host1"), clear }
+        pool_cleared(clear)
     };
     let events = vec![
         clear(ErrorKind::Network, false),
@@ -320,35 +314,12 @@ fn pool_clears_are_counted_by_reason_but_not_those_of_paused_pools() {
     numbers.check("sdam_pool_clears_total{reason=command}", 1.0);
 }
 
-fn waiting(selection: &Arc<Selection>) -> EventKind {
-    EventKind::ServerSelectionWaiting {
-        selection: Arc::clone(selection),
-        description: Arc::default(),
-        remaining: None,
-    }
-}
-
-fn found(selection: &Arc<Selection>) -> EventKind {
-    EventKind::ServerSelectionSucceeded {
-        selection: Arc::clone(selection),
-        description: Arc::default(),
-        server: ServerId::from_u64(1),
-        address: address("host1"),
-        duration: Duration::from_millis(2),
-    }
-}
-
 #[test]
 fn selections_are_counted_by_result_and_waiting_ones_by_a_gauge() {
     let [quick, slow, late] = [selection(), selection(), selection()];
-    let timeout = EventKind::ServerSelectionFailed {
-        selection: Arc::clone(&late),
-        description: Arc::default(),
-        reason: SelectionFailure::Timeout,
-        failure: "".into(),
-        duration: Duration::from_secs(30),
-    };
-    let mut events = vec![found(&quick), waiting(&slow), waiting(&late)];
+    let found = |selection| found(selection, Duration::from_millis(2));
+    let timeout = not_found(&late, SelectionFailure::Timeout, Duration::from_secs(30));
+    let mut events = vec![found(&quick), waits(&slow, None), waits(&late, None)];
     let measured = |events| measure(&MetricsSink::new().with_selections(), events);
     measured(events.clone()).check("sdam_selection_waiters{}", 2.0);
     events.extend([found(&slow), timeout]);
@@ -367,7 +338,6 @@ fn selections_are_counted_by_result_and_waiting_ones_by_a_gauge() {
 
 #[test]
 fn connections_check_outs_and_commands_are_counted_by_result() {
-    let (server, host) = (ServerId::from_u64(1), address("a"));
     let duration = Duration::from_millis(500);
     let (info, _) = command(&doc! { "ping": 1 });
     let error = Error::new(ErrorKind::Network, Stage::Operation, "reset");
@@ -375,44 +345,16 @@ fn connections_check_outs_and_commands_are_counted_by_result() {
     let wanted = Interest::POOLS.union(Interest::COMMANDS);
     assert!(sink.interest().contains_all(wanted));
     assert!(MetricsSink::new().interest().intersection(Interest::OPERATIONS).is_empty());
-    let numbers = measure(
-        &sink,
-        vec![
-            EventKind::ConnectionCreated {
-                server,
-                address: host.clone(),
-                connection: connection(),
-            },
-            EventKind::ConnectionReady {
-                server,
-                address: host.clone(),
-                connection: connection(),
-                duration,
-            },
-            EventKind::ConnectionCheckedOut {
-                server,
-                address: host.clone(),
-                connection: connection(),
-                duration,
-            },
-            EventKind::ConnectionCheckOutFailed {
-                server,
-                address: host.clone(),
-                reason: CheckOutFailure::Timeout,
-                failure: "late".into(),
-                duration,
-            },
-            EventKind::ConnectionClosed {
-                server,
-                address: host,
-                connection: connection(),
-                reason: ConnectionClosedReason::Stale,
-                error: None,
-            },
-            info.succeeded(duration, &[]),
-            info.failed(duration, error),
-        ],
-    );
+    let events = vec![
+        created(),
+        ready(duration),
+        checked_out(duration),
+        check_out_failed(CheckOutFailure::Timeout, duration),
+        closed(ConnectionClosedReason::Stale, None),
+        info.succeeded(duration, &[]),
+        info.failed(duration, error),
+    ];
+    let numbers = measure(&sink, events);
     numbers.check("sdam_connections_created_total{}", 1.0);
     numbers.check("sdam_connection_establishment_seconds{}", 0.5);
     numbers.check("sdam_connections_closed_total{reason=stale}", 1.0);

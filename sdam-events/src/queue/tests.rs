@@ -3,7 +3,6 @@ use std::{sync::Arc, time::Duration};
 use sdam_core::{
     error::{Error, ErrorKind, Stage},
     event::{CheckOutFailure, ConnectionClosedReason, EventKind, EventName},
-    ids::ServerId,
 };
 
 mod shedding;
@@ -12,7 +11,8 @@ use super::{EventQueue, Publish};
 use crate::{
     sink::{EventSink, Interest},
     test_support::{
-        Recorder, TOPOLOGY, address, at, command, connection, failed, opening, started,
+        Recorder, TOPOLOGY, at, check_out_failed, check_out_started, checked_out, closed, command,
+        created, failed, opening, started,
     },
 };
 
@@ -69,37 +69,13 @@ fn the_topology_ends_after_operations_under_way_whose_ends_the_sink_receives() {
 
 /// Returns starts of heartbeats and operations, each with its end.
 fn operations() -> Vec<(EventKind, EventKind)> {
-    let (server, address) = (ServerId::from_u64(1), address("a"));
-    let created =
-        EventKind::ConnectionCreated { server, address: address.clone(), connection: connection() };
-    let closed = EventKind::ConnectionClosed {
-        server,
-        address: address.clone(),
-        connection: connection(),
-        reason: ConnectionClosedReason::PoolClosed,
-        error: None,
-    };
-    let check_out = EventKind::ConnectionCheckOutStarted { server, address: address.clone() };
-    let checked_out = EventKind::ConnectionCheckedOut {
-        server,
-        address: address.clone(),
-        connection: connection(),
-        duration: Duration::ZERO,
-    };
-    let check_out_failed = EventKind::ConnectionCheckOutFailed {
-        server,
-        address,
-        reason: CheckOutFailure::PoolClosed,
-        failure: "closed".into(),
-        duration: Duration::ZERO,
-    };
     let (command, document) = command(&bson::doc! { "ping": 1 });
     let error = Error::new(ErrorKind::Network, Stage::Operation, "broken");
     vec![
         (started(1), failed(1)),
-        (created, closed),
-        (check_out.clone(), checked_out),
-        (check_out, check_out_failed),
+        (created(), closed(ConnectionClosedReason::PoolClosed, None)),
+        (check_out_started(), checked_out(Duration::ZERO)),
+        (check_out_started(), check_out_failed(CheckOutFailure::PoolClosed, Duration::ZERO)),
         (command.started(&document), command.succeeded(Duration::ZERO, &document)),
         (command.started(&document), command.failed(Duration::ZERO, error)),
     ]

@@ -27,8 +27,9 @@ use super::RecordSink;
 use crate::{
     sink::{EventSink, Interest},
     test_support::{
-        address, command, connection, description, event, failed, opening, selection, started,
-        succeeded, topology_changed,
+        address, check_out_failed, checked_out, closed, command, description, event, failed,
+        not_found, opening, pool_cleared, selection, selects, server, started, succeeded,
+        topology_changed,
     },
 };
 
@@ -142,73 +143,43 @@ fn heartbeat_pool_and_selection_events_are_written_as_documented() {
         ),
     );
     check(
-        EventKind::PoolCleared {
-            server: ServerId::from_u64(1),
-            address: address("host1"),
-            clear: PoolClear::new(Generation::from_u64(2), error()),
-        },
+        pool_cleared(PoolClear::new(Generation::from_u64(2), error())),
         &format!(
             r#""event":"PoolCleared","server":1,"address":"host1:27017","generation":2,"serviceId":null,"interruptInUse":false,"wasPaused":false,"error":{ERROR}"#
         ),
     );
     check(
-        EventKind::ServerSelectionFailed {
-            selection: selection(),
-            description: Arc::default(),
-            reason: SelectionFailure::Timeout,
-            failure: "none".into(),
-            duration: Duration::from_nanos(9),
-        },
-        r#""event":"ServerSelectionFailed","selector":"{ mode: primary }","operation":"find","operationId":42,"reason":"timeout","failure":"none","duration":9"#,
+        not_found(&selection(), SelectionFailure::Timeout, Duration::from_nanos(9)),
+        r#""event":"ServerSelectionFailed","selector":"{ mode: primary }","operation":"find","operationId":42,"reason":"timeout","failure":"no server","duration":9"#,
     );
 }
 
 #[test]
 fn connection_and_command_events_are_written_with_the_fields_of_their_types() {
-    let (server, address) = (ServerId::from_u64(1), address("host1"));
+    let (server, address) = server();
+    let nine = Duration::from_nanos(9);
     let common = r#""server":1,"address":"host1:27017""#;
     let ids = r#""driverConnectionId":3,"serverConnectionId":4"#;
     check(
-        EventKind::PoolCreated {
-            server,
-            address: address.clone(),
-            options: Arc::new(PoolOptions::default()),
-        },
+        EventKind::PoolCreated { server, address, options: Arc::new(PoolOptions::default()) },
         &format!(
             r#""event":"PoolCreated",{common},"options":{{"maxPoolSize":100,"minPoolSize":0,"maxIdleTime":null,"maxConnecting":2,"waitQueueTimeout":null}}"#
         ),
     );
     check(
-        EventKind::ConnectionClosed {
-            server,
-            address: address.clone(),
-            connection: connection(),
-            reason: ConnectionClosedReason::PoolClosed,
-            error: Some(error()),
-        },
+        closed(ConnectionClosedReason::PoolClosed, Some(error())),
         &format!(
             r#""event":"ConnectionClosed",{common},{ids},"reason":"poolClosed","error":{ERROR}"#
         ),
     );
     check(
-        EventKind::ConnectionCheckOutFailed {
-            server,
-            address: address.clone(),
-            reason: CheckOutFailure::ConnectionError,
-            failure: "refused".into(),
-            duration: Duration::from_nanos(9),
-        },
+        check_out_failed(CheckOutFailure::ConnectionError, nine),
         &format!(
             r#""event":"ConnectionCheckOutFailed",{common},"reason":"connectionError","failure":"refused","duration":9"#
         ),
     );
     check(
-        EventKind::ConnectionCheckedOut {
-            server,
-            address,
-            connection: connection(),
-            duration: Duration::from_nanos(9),
-        },
+        checked_out(nine),
         &format!(r#""event":"ConnectionCheckedOut",{common},{ids},"duration":9"#),
     );
     let names = format!(
@@ -220,11 +191,11 @@ fn connection_and_command_events_are_written_with_the_fields_of_their_types() {
         &format!(r#""event":"CommandStarted",{names},"document":"DwAAABBwaW5nAAEAAAAA""#),
     );
     check(
-        info.succeeded(Duration::from_nanos(9), &[5, 0, 0, 0, 0]),
+        info.succeeded(nine, &[5, 0, 0, 0, 0]),
         &format!(r#""event":"CommandSucceeded",{names},"duration":9,"reply":"BQAAAAA=""#),
     );
     check(
-        info.failed(Duration::from_nanos(9), error()),
+        info.failed(nine, error()),
         &format!(r#""event":"CommandFailed",{names},"duration":9,"error":{ERROR}"#),
     );
 }
@@ -395,35 +366,10 @@ fn enumerations_are_written_as_as_str_returns_them() {
     check(ErrorKind::ALL, |kind| kind.as_str());
     check(Stage::ALL, |stage| stage.as_str());
     check(EventName::ALL, |name| name.as_str());
-    let types = [
-        TopologyType::Unknown,
-        TopologyType::Single,
-        TopologyType::ReplicaSetNoPrimary,
-        TopologyType::ReplicaSetWithPrimary,
-        TopologyType::Sharded,
-        TopologyType::LoadBalanced,
-    ];
-    check(&types, |topology| topology.as_str());
-    let failures = [
-        SelectionFailure::Timeout,
-        SelectionFailure::Incompatible,
-        SelectionFailure::InvalidCriteria,
-        SelectionFailure::TooManyWaiters,
-        SelectionFailure::Closed,
-        SelectionFailure::RuntimeShutDown,
-        SelectionFailure::Cancelled,
-    ];
-    check(&failures, |failure| failure.as_str());
-    let reasons = [
-        ConnectionClosedReason::Stale,
-        ConnectionClosedReason::Idle,
-        ConnectionClosedReason::Error,
-        ConnectionClosedReason::PoolClosed,
-    ];
-    check(&reasons, |reason| reason.as_str());
-    let failures =
-        [CheckOutFailure::Timeout, CheckOutFailure::PoolClosed, CheckOutFailure::ConnectionError];
-    check(&failures, |failure| failure.as_str());
+    check(TopologyType::ALL, |topology| topology.as_str());
+    check(SelectionFailure::ALL, |failure| failure.as_str());
+    check(ConnectionClosedReason::ALL, |reason| reason.as_str());
+    check(CheckOutFailure::ALL, |failure| failure.as_str());
 }
 
 #[test]
@@ -473,10 +419,7 @@ fn every_line_but_those_of_selections_is_flushed_at_once() {
     check((1, 1));
     sink.emit(&event(started(1)));
     check((2, 2));
-    sink.emit(&event(EventKind::ServerSelectionStarted {
-        selection: selection(),
-        description: Arc::default(),
-    }));
+    sink.emit(&event(selects(&selection())));
     check((3, 2));
     sink.emit(&event(failed(1)));
     check((4, 4));

@@ -9,7 +9,7 @@ use bson::{Document, doc};
 use sdam_core::{
     deployment::{ConnId, Deployment, Input, Output, Outputs, Role, Timer},
     error::{Error, ErrorKind, Stage},
-    event::{EventKind, Selection, SelectionFailure},
+    event::{EventKind, SelectionFailure},
     hello::{Handshake, Hello, HelloReply},
     ids::{Generation, ServerId},
     monitor::MonitorConfig,
@@ -25,7 +25,9 @@ use crate::{
     queue::EventQueue,
     record::{self, Origin, RecordSink},
     sink::{EventSink, Interest},
-    test_support::{Recorder, TOPOLOGY, address, at, event},
+    test_support::{
+        Recorder, TOPOLOGY, address, at, event, found, not_found, selection, selects, waits,
+    },
 };
 
 mod earlier;
@@ -289,31 +291,12 @@ fn selections_are_observed_with_the_description_at_that_moment() {
     client.connects(10, "a");
     client.answers(15, "a", &member("a", true));
     let (mut recording, _) = client.finish();
-    let selection = Arc::new(Selection::new("{ mode: primary }").with_operation("find", Some(4)));
+    let selection = selection();
     let kinds = [
-        EventKind::ServerSelectionStarted {
-            selection: Arc::clone(&selection),
-            description: Arc::default(),
-        },
-        EventKind::ServerSelectionWaiting {
-            selection: Arc::clone(&selection),
-            description: Arc::default(),
-            remaining: None,
-        },
-        EventKind::ServerSelectionSucceeded {
-            selection: Arc::clone(&selection),
-            description: Arc::default(),
-            server: ServerId::from_u64(1),
-            address: address("a"),
-            duration: Duration::from_millis(3),
-        },
-        EventKind::ServerSelectionFailed {
-            selection,
-            description: Arc::default(),
-            reason: SelectionFailure::TooManyWaiters,
-            failure: "full".into(),
-            duration: Duration::from_millis(4),
-        },
+        selects(&selection),
+        waits(&selection, None),
+        found(&selection, Duration::from_millis(3)),
+        not_found(&selection, SelectionFailure::TooManyWaiters, Duration::from_millis(4)),
     ];
     let lines: Vec<_> = kinds.map(|kind| text(&event(kind))).into();
     recording += &lines.join("\n");

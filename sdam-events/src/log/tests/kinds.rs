@@ -4,13 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use bson::doc;
 use sdam_core::{
-    address::ServerAddress,
     error::{Error, ErrorKind, Stage},
     event::{
         CheckOutFailure, ConnectionClosedReason, ConnectionId, EventKind, Heartbeat,
         SelectionFailure,
     },
-    ids::{Generation, ObjectId, ServerId},
+    ids::{Generation, ObjectId},
     options::{Options, Warning},
     pool::{PoolClear, PoolOptions},
     server::ServerType,
@@ -18,8 +17,9 @@ use sdam_core::{
 };
 
 use crate::test_support::{
-    address, command, connection, description, failed, opening, selection, started, succeeded,
-    topology_changed,
+    address, check_out_failed, check_out_started, checked_in, checked_out, closed, command,
+    created, description, failed, found, not_found, opening, pool_cleared, ready, selection,
+    selects, server, started, succeeded, topology_changed, waits,
 };
 
 /// Returns events of every kind that is logged, including each variant of their messages.
@@ -38,28 +38,21 @@ pub(crate) fn logged() -> Vec<EventKind> {
     all
 }
 
-fn server() -> ServerId {
-    ServerId::from_u64(1)
-}
-
-fn host() -> ServerAddress {
-    address("host1")
-}
-
 pub(super) fn reset() -> Error {
     Error::new(ErrorKind::Network, Stage::Operation, "reset")
 }
 
 fn topology() -> Vec<EventKind> {
+    let (server, host) = server();
     let closed = |text| EventKind::ServerClosed {
-        server: server(),
+        server,
         address: address(text),
         reason: DepartureReason::WrongSetName { found: Some("rs0".into()), wanted: "wrong".into() },
     };
     let sharded =
         TopologyDescription::new(TopologyType::Sharded, [description(1, ServerType::Mongos)]);
     let connection = ConnectionId { driver: 3, server: Some(77) };
-    let awaited = Heartbeat::new(server(), address("a"), connection, true);
+    let awaited = Heartbeat::new(server, address("a"), connection, true);
     let reply = doc! { "ok": 1.0, "id": bson::oid::ObjectId::from_bytes([1; 12]) };
     let obstacle = Obstacle::NamesDiffer {
         connected: address("localhost"),
@@ -80,7 +73,7 @@ fn topology() -> Vec<EventKind> {
         failed(1),
         EventKind::MembersIgnored { ignored: 3, limit: 10 },
         EventKind::TopologyEmptied,
-        EventKind::ServerUnusable { server: server(), address: address("mongo-0"), obstacle },
+        EventKind::ServerUnusable { server, address: address("mongo-0"), obstacle },
         EventKind::ConfigWarning(warning()),
         EventKind::SrvHostsIgnored {
             name: "_mongodb._tcp.db.example.com".into(),
@@ -94,13 +87,13 @@ fn topology() -> Vec<EventKind> {
         },
         EventKind::EventsDropped { total: 5 },
         EventKind::ServerSuspected {
-            server: server(),
-            address: host(),
+            server,
+            address: host.clone(),
             silence: Duration::from_micros(1500),
         },
         EventKind::ServerSuspicionEnded {
-            server: server(),
-            address: host(),
+            server,
+            address: host,
             duration: Duration::from_millis(20),
             answered: false,
         },
@@ -117,13 +110,14 @@ fn warning() -> Arc<Warning> {
 pub(super) fn cleared(service_id: Option<ObjectId>, was_paused: bool) -> EventKind {
     let mut clear = PoolClear::new(Generation::from_u64(1), reset());
     (clear.service_id, clear.was_paused) = (service_id, was_paused);
-    EventKind::PoolCleared { server: server(), address: host(), clear }
+    pool_cleared(clear)
 }
 
 fn pools() -> Vec<EventKind> {
+    let (server, address) = server();
     let created = |options| EventKind::PoolCreated {
-        server: server(),
-        address: host(),
+        server,
+        address: address.clone(),
         options: Arc::new(options),
     };
     let mut options = PoolOptions::default();
@@ -135,74 +129,41 @@ fn pools() -> Vec<EventKind> {
     vec![
         created(PoolOptions::default()),
         created(options),
-        EventKind::PoolReady { server: server(), address: host() },
+        EventKind::PoolReady { server, address: address.clone() },
         cleared(None, false),
         cleared(Some(ObjectId::from_bytes([2; 12])), false),
-        EventKind::PoolClosed { server: server(), address: host() },
+        EventKind::PoolClosed { server, address },
     ]
 }
 
 fn connections() -> Vec<EventKind> {
     use CheckOutFailure as Failure;
     use ConnectionClosedReason as Reason;
-    let (server, connection) = (server(), connection());
     let duration = Duration::from_micros(1500);
-    let mut all = vec![
-        EventKind::ConnectionCreated { server, address: host(), connection },
-        EventKind::ConnectionReady { server, address: host(), connection, duration },
-        EventKind::ConnectionCheckOutStarted { server, address: host() },
-        EventKind::ConnectionCheckedOut { server, address: host(), connection, duration },
-        EventKind::ConnectionCheckedIn { server, address: host(), connection },
-    ];
-    for (reason, error) in [
-        (Reason::Stale, None),
-        (Reason::Idle, None),
-        (Reason::Error, Some(reset())),
-        (Reason::PoolClosed, None),
-    ] {
-        all.push(EventKind::ConnectionClosed {
-            server,
-            address: host(),
-            connection,
-            reason,
-            error,
-        });
-    }
-    for reason in [Failure::Timeout, Failure::PoolClosed, Failure::ConnectionError] {
-        all.push(EventKind::ConnectionCheckOutFailed {
-            server,
-            address: host(),
-            reason,
-            failure: "refused".into(),
-            duration: Duration::from_millis(2),
-        });
-    }
-    all
+    let failed = |reason| check_out_failed(reason, Duration::from_millis(2));
+    vec![
+        created(),
+        ready(duration),
+        check_out_started(),
+        checked_out(duration),
+        checked_in(),
+        closed(Reason::Stale, None),
+        closed(Reason::Idle, None),
+        closed(Reason::Error, Some(reset())),
+        closed(Reason::PoolClosed, None),
+        failed(Failure::Timeout),
+        failed(Failure::PoolClosed),
+        failed(Failure::ConnectionError),
+    ]
 }
 
 fn selections() -> Vec<EventKind> {
-    let waiting = |remaining| EventKind::ServerSelectionWaiting {
-        selection: selection(),
-        description: Arc::default(),
-        remaining,
-    };
+    let selection = selection();
     vec![
-        EventKind::ServerSelectionStarted { selection: selection(), description: Arc::default() },
-        waiting(None),
-        waiting(Some(Duration::from_millis(20))),
-        EventKind::ServerSelectionSucceeded {
-            selection: selection(),
-            description: Arc::default(),
-            server: server(),
-            address: host(),
-            duration: Duration::ZERO,
-        },
-        EventKind::ServerSelectionFailed {
-            selection: selection(),
-            description: Arc::default(),
-            reason: SelectionFailure::Timeout,
-            failure: "no server".into(),
-            duration: Duration::ZERO,
-        },
+        selects(&selection),
+        waits(&selection, None),
+        waits(&selection, Some(Duration::from_millis(20))),
+        found(&selection, Duration::ZERO),
+        not_found(&selection, SelectionFailure::Timeout, Duration::ZERO),
     ]
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use sdam_core::{
     deployment::{Input, RecordedInput},
-    event::{Event, EventKind, EventName, Heartbeat},
+    event::{Event, EventKind, EventName},
     ids::ServerId,
     server::ServerType,
     srv::SrvRecords,
@@ -14,23 +14,17 @@ use super::super::{EventQueue, shed::weight};
 use crate::{
     sink::{EventSink, Interest},
     test_support::{
-        Recorder, TOPOLOGY, address, at, command, connection, description, failed, opening, started,
+        Recorder, TOPOLOGY, address, at, checked_in, command, created, description, failed,
+        heartbeat, opening, started,
     },
 };
 
 const SERVERS: u64 = 3;
 
-fn heartbeat(server: u64) -> Heartbeat {
-    let EventKind::ServerHeartbeatStarted(heartbeat) = started(server) else {
-        unreachable!();
-    };
-    heartbeat
-}
-
 fn succeeded(server: u64, size: usize) -> EventKind {
     EventKind::ServerHeartbeatSucceeded {
         heartbeat: heartbeat(server),
-        duration: std::time::Duration::ZERO,
+        duration: Duration::ZERO,
         reply: vec![0; size].into(),
     }
 }
@@ -146,22 +140,18 @@ fn new_selections_are_dropped_above_the_mark_until_half_is_delivered() {
 fn check_outs_are_dropped_above_the_mark_and_connections_are_not() {
     let queue = EventQueue::new(TOPOLOGY, Interest::ALL);
     flood(&queue);
-    let (server, host) = (ServerId::from_u64(1), address("a"));
     let push = |kind: EventKind| {
         let before = queue.depth();
         queue.push(at(200_000), kind);
         queue.depth() - before
     };
-    let checked_in =
-        EventKind::ConnectionCheckedIn { server, address: host.clone(), connection: connection() };
-    let created = EventKind::ConnectionCreated { server, address: host, connection: connection() };
-    assert_eq!(push(checked_in.clone()), 0);
-    assert_eq!(push(created), 1);
+    assert_eq!(push(checked_in()), 0);
+    assert_eq!(push(created()), 1);
     queue.drain_now(&Recorder::shared());
-    queue.push(at(200_001), checked_in.clone());
+    queue.push(at(200_001), checked_in());
     let sink = Recorder::shared();
     queue.drain_now(&sink);
-    assert_eq!(sink.events().last().unwrap().kind, checked_in);
+    assert_eq!(sink.events().last().unwrap().kind, checked_in());
 }
 
 #[test]
