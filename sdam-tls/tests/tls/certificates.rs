@@ -28,6 +28,8 @@ use sdam_tls::{
 };
 use sdam_transport::tls::{Tls, TlsProvider};
 
+pub(crate) type RevocationList = CertificateRevocationListDer<'static>;
+
 pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
@@ -62,11 +64,7 @@ impl Authority {
     }
 
     /// Issues a revocation list with one serial number.
-    pub(crate) fn revoke(
-        &self,
-        serial: u64,
-        next_update: i32,
-    ) -> CertificateRevocationListDer<'static> {
+    pub(crate) fn revoke(&self, serial: u64, next_update: i32) -> RevocationList {
         revoke(&self.0, serial, next_update)
     }
 
@@ -113,11 +111,7 @@ impl Issued {
     }
 
     /// Issues a revocation list with one serial number, signed by the certificate itself.
-    pub(crate) fn revoke(
-        &self,
-        serial: u64,
-        next_update: i32,
-    ) -> CertificateRevocationListDer<'static> {
+    pub(crate) fn revoke(&self, serial: u64, next_update: i32) -> RevocationList {
         revoke(&Issuer::new(params(&[]), &self.key), serial, next_update)
     }
 
@@ -142,11 +136,7 @@ impl Issued {
     }
 }
 
-fn revoke(
-    issuer: &Issuer<'_, impl SigningKey>,
-    serial: u64,
-    next_update: i32,
-) -> CertificateRevocationListDer<'static> {
+fn revoke(issuer: &Issuer<'_, impl SigningKey>, serial: u64, next_update: i32) -> RevocationList {
     let params = CertificateRevocationListParams {
         this_update: date_time_ymd(2024, 1, 1),
         next_update: date_time_ymd(next_update, 1, 1),

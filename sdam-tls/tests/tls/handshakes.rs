@@ -3,7 +3,10 @@
 use std::sync::{Arc, Mutex};
 
 use futures::executor::block_on;
-use rcgen::{BasicConstraints, ExtendedKeyUsagePurpose, IsCa, KeyUsagePurpose, date_time_ymd};
+use rcgen::{
+    BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, KeyUsagePurpose,
+    date_time_ymd,
+};
 use sdam_core::{
     address::ServerAddress,
     error::{Error, ErrorKind, Stage},
@@ -24,7 +27,7 @@ use sdam_transport::{
 };
 
 use crate::{
-    certificates::{Authority, File, Issued, SERIAL, crypto},
+    certificates::{Authority, File, Issued, RevocationList, SERIAL, crypto},
     server::{Peer, Wire, serve, serve_clients_of, serve_with},
 };
 
@@ -56,8 +59,7 @@ fn refused(
     let error = negotiate(tls, wire, host).unwrap_err();
     assert_eq!(error.message(), message);
     assert_eq!((error.kind(), error.stage()), (kind, Stage::Tls));
-    let found = error.source_as::<rustls::Error>().map(Reason::of);
-    assert_eq!(found, reason);
+    assert_eq!(reason_of(&error), reason);
     // Overload may break a connection, but does not cause certificate errors (I-10, I-11).
     let report = ErrorReport::new(Generation::FIRST, error);
     assert_eq!(report.error.is_overload(), kind != ErrorKind::Protocol);
@@ -71,10 +73,32 @@ fn untrusted(tls: &Arc<dyn Tls>, issued: &Issued, host: &str, reason: Reason, me
     refused(tls, wire, host, ErrorKind::Protocol, Some(reason), message);
 }
 
-fn options(change: impl FnOnce(&mut TlsOptions)) -> TlsOptions {
+fn reason_of(error: &Error) -> Option<Reason> {
+    error.source_as::<rustls::Error>().map(Reason::of)
+}
+
+/// Returns TLS of `provider` with changed options.
+pub(crate) fn with(provider: &Rustls, change: impl FnOnce(&mut TlsOptions)) -> Arc<dyn Tls> {
     let mut options = TlsOptions::default();
     change(&mut options);
-    options
+    provider.tls(&options).unwrap()
+}
+
+/// Returns TLS that trusts `authority` and presents the certificate `client`.
+pub(crate) fn presenting(client: &Issued, authority: &Authority) -> Arc<dyn Tls> {
+    let file = File::new(client.pem());
+    with(&authority.provider(), |it| it.certificate_key_file = Some(file.path().into()))
+}
+
+/// Returns TLS with this certificate as `tlsCAFile`.
+fn trusting(issued: &Issued) -> Arc<dyn Tls> {
+    let file = File::new(issued.pem());
+    with(&Rustls::ring(), |it| it.ca_file = Some(file.path().into()))
+}
+
+fn expire(params: &mut CertificateParams) {
+    params.not_before = date_time_ymd(2019, 1, 1);
+    params.not_after = date_time_ymd(2020, 2, 29);
 }
 
 #[test]
@@ -151,10 +175,7 @@ fn a_long_list_of_names_is_cut() {
 fn a_certificate_outside_its_validity_is_refused_with_the_date() {
     // A certificate must be valid at the time of the handshake (V-10).
     let authority = Authority::new("one");
-    let expired = authority.issue_with(&["a"], |params| {
-        params.not_before = date_time_ymd(2019, 1, 1);
-        params.not_after = date_time_ymd(2020, 2, 29);
-    });
+    let expired = authority.issue_with(&["a"], expire);
     let message = "the server's certificate expired on 2020-02-29; renew it, or correct the clock \
                    of this machine";
     untrusted(&authority.tls(), &expired, "a", Reason::Expired, message);
@@ -195,37 +216,48 @@ fn a_certificate_for_another_purpose_is_refused() {
     let error = negotiate(&authority.tls(), Wire::tls(&serve(&issued)), "a").unwrap_err();
     let start = "the server's certificate is not one of a server; ";
     assert!(error.message().starts_with(start), "{error}");
-    let reason = error.source_as::<rustls::Error>().map(Reason::of);
-    assert_eq!(reason, Some(Reason::Certificate));
+    assert_eq!(reason_of(&error), Some(Reason::Certificate));
+}
+
+/// Checks that revocation lists decide about `issued`, which `own` revokes. `provider` trusts it with
+/// these lists, and `change` sets further options.
+fn check_revocation(
+    issued: &Issued,
+    own: impl Fn(u64, i32) -> RevocationList,
+    provider: &Rustls,
+    change: impl Fn(&mut TlsOptions),
+    overdue: &str,
+) {
+    let tls = |list, disabled| {
+        with(&provider.clone().with_revocation_lists([list]), |it| {
+            change(it);
+            it.disable_certificate_revocation_check = disabled;
+        })
+    };
+    accepted(&tls(own(SERIAL + 1, 2999), false), issued, "a");
+    accepted(&tls(own(SERIAL + 1, 2049), false), issued, "a");
+    accepted(&tls(own(SERIAL, 2999), true), issued, "a");
+    let check = |list, message: &str| {
+        let message = format!("the server's certificate {message}");
+        untrusted(&tls(list, false), issued, "a", Reason::Revoked, &message);
+    };
+    check(own(SERIAL, 2999), "has been revoked; replace it");
+    let message = format!("is covered by a revocation list that {overdue}; renew the list");
+    check(own(SERIAL + 1, 2025), &message);
+    check(
+        Authority::new("other").revoke(SERIAL, 2999),
+        "is not covered by the revocation lists of this program; add the list of its authority",
+    );
 }
 
 #[test]
 fn revocation_lists_decide_unless_they_are_disabled() {
     // Revocation lists come from the application (V-21).
     let authority = Authority::new("one");
-    let issued = authority.issue(&["a"]);
-    let with = |list, disabled: bool| {
-        let options = options(|it| it.disable_certificate_revocation_check = disabled);
-        let provider = authority.provider().with_revocation_lists([list]);
-        provider.tls(&options).unwrap()
-    };
-    accepted(&with(authority.revoke(SERIAL + 1, 2999), false), &issued, "a");
-    accepted(&with(authority.revoke(SERIAL, 2999), true), &issued, "a");
-    let check = |list, message| {
-        untrusted(&with(list, false), &issued, "a", Reason::Revoked, message);
-    };
-    check(authority.revoke(SERIAL, 2999), "the server's certificate has been revoked; replace it");
-    check(
-        authority.revoke(SERIAL + 1, 2025),
-        "the server's certificate is covered by a revocation list that expired on 2025-01-01; \
-         renew the list",
-    );
-    check(
-        Authority::new("other").revoke(SERIAL, 2999),
-        "the server's certificate is not covered by the revocation lists of this program; add the \
-         list of its authority",
-    );
-    let provider = authority.provider().with_revocation_lists([b"junk".to_vec().into()]);
+    let own = |serial, next_update| authority.revoke(serial, next_update);
+    let provider = authority.provider();
+    check_revocation(&authority.issue(&["a"]), own, &provider, |_| {}, "expired on 2025-01-01");
+    let provider = provider.with_revocation_lists([b"junk".to_vec().into()]);
     let error = provider.tls(&TlsOptions::default()).unwrap_err();
     assert!(error.reason().starts_with("a revocation list of this program is not valid"));
 }
@@ -234,15 +266,11 @@ fn revocation_lists_decide_unless_they_are_disabled() {
 fn invalid_host_names_are_allowed_apart_from_all_else() {
     // The option disables only the check of the name (V-4).
     let authority = Authority::new("one");
-    let lax = options(|it| it.allow_invalid_hostnames = true);
-    let tls = authority.provider().tls(&lax).unwrap();
+    let tls = with(&authority.provider(), |it| it.allow_invalid_hostnames = true);
     accepted(&tls, &authority.issue(&["b"]), "a");
     accepted(&tls, &authority.issue(&["b"]), "127.0.0.1");
     accepted(&tls, &authority.issue(&[]), "/tmp/mongodb.sock");
-    let expired = authority.issue_with(&["b"], |params| {
-        params.not_before = date_time_ymd(2019, 1, 1);
-        params.not_after = date_time_ymd(2020, 2, 29);
-    });
+    let expired = authority.issue_with(&["b"], expire);
     for issued in [expired, Authority::new("other").issue(&["b"])] {
         negotiate(&tls, Wire::tls(&serve(&issued)), "a").unwrap_err();
     }
@@ -252,12 +280,8 @@ fn invalid_host_names_are_allowed_apart_from_all_else() {
 fn invalid_certificates_are_allowed_with_every_name() {
     // The option disables all checks of the certificate (V-4).
     let authority = Authority::new("one");
-    let lax = options(|it| it.allow_invalid_certificates = true);
-    let tls = authority.provider().tls(&lax).unwrap();
-    let expired = authority.issue_with(&["b"], |params| {
-        params.not_before = date_time_ymd(2019, 1, 1);
-        params.not_after = date_time_ymd(2020, 2, 29);
-    });
+    let tls = with(&authority.provider(), |it| it.allow_invalid_certificates = true);
+    let expired = authority.issue_with(&["b"], expire);
     for version in [&TLS12, &TLS13] {
         let wire = Wire::tls(&serve_with(&expired, None, &[version]));
         negotiate(&tls, wire, "a").unwrap();
@@ -278,42 +302,27 @@ fn a_path_has_no_name_that_can_be_checked() {
 
 #[test]
 fn a_self_signed_certificate_of_the_ca_file_is_that_of_a_server_too() {
-    let of_authority = IsCa::Ca(BasicConstraints::Unconstrained);
-    for is_ca in [of_authority, IsCa::ExplicitNoCa, IsCa::NoCa] {
+    for is_ca in [OF_AUTHORITY, IsCa::ExplicitNoCa, IsCa::NoCa] {
         let issued = Issued::self_signed(&["a"], is_ca, |_| {});
-        let file = File::new(issued.pem());
-        let set = options(|it| it.ca_file = Some(file.path().into()));
-        let tls = Rustls::ring().tls(&set).unwrap();
+        let tls = trusting(&issued);
         accepted(&tls, &issued, "a");
-        let wire = Wire::tls(&serve(&issued));
-        let error = negotiate(&tls, wire, "b").unwrap_err();
-        let reason = error.source_as::<rustls::Error>().map(Reason::of);
-        assert_eq!(reason, Some(Reason::WrongName));
+        let error = negotiate(&tls, Wire::tls(&serve(&issued)), "b").unwrap_err();
+        assert_eq!(reason_of(&error), Some(Reason::WrongName));
     }
-    let expired = Issued::self_signed(&["a"], of_authority, |params| {
-        params.not_after = date_time_ymd(2020, 12, 31);
-    });
-    let file = File::new(expired.pem());
-    let set = options(|it| it.ca_file = Some(file.path().into()));
-    let message = "the server's certificate expired on 2020-12-31; renew it, or correct the clock \
+    let expired = Issued::self_signed(&["a"], OF_AUTHORITY, expire);
+    let message = "the server's certificate expired on 2020-02-29; renew it, or correct the clock \
                    of this machine";
-    let tls = Rustls::ring().tls(&set).unwrap();
+    let tls = trusting(&expired);
     untrusted(&tls, &expired, "a", Reason::Expired, message);
     // A different certificate with the same name is not trusted.
-    let other = Issued::self_signed(&["a"], of_authority, |_| {});
+    let other = Issued::self_signed(&["a"], OF_AUTHORITY, |_| {});
     negotiate(&tls, Wire::tls(&serve(&other)), "a").unwrap_err();
 }
 
 #[test]
 fn a_self_signed_certificate_of_the_ca_file_has_to_be_one_for_servers() {
-    let tls = |issued: &Issued| {
-        let file = File::new(issued.pem());
-        let set = options(|it| it.ca_file = Some(file.path().into()));
-        Rustls::ring().tls(&set).unwrap()
-    };
     let with = |extended: &[ExtendedKeyUsagePurpose], usages: &[KeyUsagePurpose]| {
-        let of_authority = IsCa::Ca(BasicConstraints::Unconstrained);
-        Issued::self_signed(&["a"], of_authority, |params| {
+        Issued::self_signed(&["a"], OF_AUTHORITY, |params| {
             params.extended_key_usages = extended.to_vec();
             params.key_usages = usages.to_vec();
         })
@@ -325,57 +334,33 @@ fn a_self_signed_certificate_of_the_ca_file_has_to_be_one_for_servers() {
         [(&[][..], &[][..]), (&[client.clone(), server], &[]), (&[], &[certifying, signing])]
     {
         let issued = with(extended, usages);
-        accepted(&tls(&issued), &issued, "a");
+        accepted(&trusting(&issued), &issued, "a");
     }
     let message = "the server's certificate is not one of a server; issue it with the extended key \
                    usage `serverAuth`, and with `digitalSignature` if it has a key usage";
     for (extended, usages) in [(&[client][..], &[][..]), (&[], &[certifying])] {
         let issued = with(extended, usages);
-        untrusted(&tls(&issued), &issued, "a", Reason::Certificate, message);
+        untrusted(&trusting(&issued), &issued, "a", Reason::Certificate, message);
     }
 }
 
 #[test]
 fn revocation_lists_cover_a_self_signed_certificate_of_the_ca_file_too() {
-    let of_authority = IsCa::Ca(BasicConstraints::Unconstrained);
-    let issued = Issued::self_signed(&["a"], of_authority, |_| {});
+    let issued = Issued::self_signed(&["a"], OF_AUTHORITY, |_| {});
     let file = File::new(issued.pem());
-    let with = |list, disabled: bool| {
-        let options = options(|it| {
-            it.ca_file = Some(file.path().into());
-            it.disable_certificate_revocation_check = disabled;
-        });
-        let provider = Rustls::ring().with_revocation_lists([list]);
-        provider.tls(&options).unwrap()
-    };
-    accepted(&with(issued.revoke(SERIAL + 1, 2999), false), &issued, "a");
-    accepted(&with(issued.revoke(SERIAL + 1, 2049), false), &issued, "a");
-    accepted(&with(issued.revoke(SERIAL, 2999), true), &issued, "a");
-    let check = |list, reason, message| {
-        untrusted(&with(list, false), &issued, "a", reason, message);
-    };
-    check(
-        issued.revoke(SERIAL, 2999),
-        Reason::Revoked,
-        "the server's certificate has been revoked; replace it",
-    );
-    check(
-        issued.revoke(SERIAL + 1, 2025),
-        Reason::Revoked,
-        "the server's certificate is covered by a revocation list that has expired; renew the list",
-    );
-    check(
-        Authority::new("other").revoke(SERIAL, 2999),
-        Reason::Revoked,
-        "the server's certificate is not covered by the revocation lists of this program; add the \
-         list of its authority",
-    );
+    let trust = |it: &mut TlsOptions| it.ca_file = Some(file.path().into());
+    let own = |serial, next_update| issued.revoke(serial, next_update);
+    check_revocation(&issued, own, &Rustls::ring(), trust, "has expired");
     // A list whose issuer merely has the same name is from another authority.
-    let namesake = Issued::self_signed(&["a"], of_authority, |_| {});
-    let list = with(namesake.revoke(SERIAL + 1, 2999), false);
-    let error = negotiate(&list, Wire::tls(&serve(&issued)), "a").unwrap_err();
+    let namesake = Issued::self_signed(&["a"], OF_AUTHORITY, |_| {});
+    let list = namesake.revoke(SERIAL + 1, 2999);
+    let tls = with(&Rustls::ring().with_revocation_lists([list]), trust);
+    let error = negotiate(&tls, Wire::tls(&serve(&issued)), "a").unwrap_err();
     assert!(error.message().contains("not acceptable"), "{error}");
 }
+
+/// The rights of an authority, which OpenSSL gives to self-signed certificates.
+const OF_AUTHORITY: IsCa = IsCa::Ca(BasicConstraints::Unconstrained);
 
 #[test]
 fn an_answer_in_plain_text_is_named() {
@@ -438,13 +423,10 @@ fn a_client_certificate_that_tls_1_2_requires_is_missed_during_the_handshake() {
     let (authority, clients) = (Authority::new("one"), Authority::new("clients"));
     let config = serve_clients_of(&authority.issue(&["a"]), &clients, &TLS12);
     let error = negotiate(&authority.tls(), Wire::tls(&config), "a").unwrap_err();
-    let reason = error.source_as::<rustls::Error>().map(Reason::of);
     let expected = "the server requires a client certificate; set `tlsCertificateKeyFile`";
     assert_eq!(error.message(), expected);
-    assert_eq!(reason, Some(Reason::ClientCertificate));
-    let file = File::new(clients.issue(&["client"]).pem());
-    let set = options(|it| it.certificate_key_file = Some(file.path().into()));
-    let tls = authority.provider().tls(&set).unwrap();
+    assert_eq!(reason_of(&error), Some(Reason::ClientCertificate));
+    let tls = presenting(&clients.issue(&["client"]), &authority);
     negotiate(&tls, Wire::tls(&config), "a").unwrap();
 }
 
@@ -485,7 +467,8 @@ fn a_finished_configuration_decides_alone() {
     assert!(!provider.has_client_certificate(&none));
     let tls = provider.tls(&TlsOptions::default()).unwrap();
     accepted(&tls, &authority.issue(&["a"]), "a");
-    let insecure = options(|it| it.allow_invalid_hostnames = true);
+    let mut insecure = TlsOptions::default();
+    insecure.allow_invalid_hostnames = true;
     let error = provider.tls(&insecure).unwrap_err();
     assert_eq!(error.option(), "tlsAllowInvalidHostnames");
     assert_eq!(error.remedy(), "remove the option, or set it in the program");

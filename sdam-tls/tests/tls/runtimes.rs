@@ -3,15 +3,10 @@
 use std::{io::Read as _, net::TcpListener, sync::Arc, time::Duration};
 
 use futures::executor::block_on;
-use sdam_core::{address::ServerAddress, error::Stage, options::TlsOptions};
-use sdam_transport::{
-    conformance,
-    layers::Layers,
-    runtime::Backend,
-    tls::{Tls, TlsProvider as _},
-};
+use sdam_core::{address::ServerAddress, error::Stage};
+use sdam_transport::{conformance, layers::Layers, runtime::Backend, tls::Tls};
 
-use crate::{certificates::Authority, server::serve, terminated::Terminating};
+use crate::{certificates::Authority, handshakes::with, server::serve, terminated::Terminating};
 
 /// Adds TLS to the transport of `backend`.
 pub(crate) fn encrypted(mut backend: Backend, tls: Arc<dyn Tls>) -> Backend {
@@ -24,12 +19,7 @@ pub(crate) fn encrypted(mut backend: Backend, tls: Arc<dyn Tls>) -> Backend {
 /// Adds both ends of TLS to the transport of `backend`, so that it can connect to servers without TLS.
 fn terminated(backend: Backend) -> Backend {
     let authority = Authority::new("one");
-    let options = {
-        let mut options = TlsOptions::default();
-        options.allow_invalid_hostnames = true;
-        options
-    };
-    let tls = authority.provider().tls(&options).unwrap();
+    let tls = with(&authority.provider(), |it| it.allow_invalid_hostnames = true);
     let config = serve(&authority.issue(&["a"]));
     encrypted(backend, Arc::new(Terminating { tls, config }))
 }

@@ -14,15 +14,11 @@ use sdam_tls::{
         version::{TLS12, TLS13},
     },
 };
-use sdam_transport::{
-    error,
-    stream::ByteStream,
-    tls::{Tls, TlsProvider as _},
-};
+use sdam_transport::{error, stream::ByteStream, tls::Tls};
 
 use crate::{
-    certificates::{Authority, File},
-    handshakes::negotiate,
+    certificates::Authority,
+    handshakes::{negotiate, presenting},
     server::{Wire, serve, serve_asking, serve_clients_of, serve_with},
 };
 
@@ -159,10 +155,7 @@ fn a_server_of_tls_1_3_that_rejects_the_client_is_named_by_the_first_message() {
     };
     let message = "the server requires a client certificate; set `tlsCertificateKeyFile`";
     check(&authority.tls(), message);
-    let file = File::new(Authority::new("other").issue(&["client"]).pem());
-    let mut options = sdam_core::options::TlsOptions::default();
-    options.certificate_key_file = Some(file.path().into());
-    let tls = authority.provider().tls(&options).unwrap();
+    let tls = presenting(&Authority::new("other").issue(&["client"]), &authority);
     let message = "the server rejects the client's certificate, because it does not trust the \
                    authority that issued it; check `tlsCertificateKeyFile`";
     check(&tls, message);
@@ -176,10 +169,7 @@ fn a_server_that_closes_the_connection_after_it_asked_for_a_certificate_is_named
                    client certificate: set `tlsCertificateKeyFile`";
     rejected(&authority.tls(), Wire::rejecting(&config), None, message);
     rejected(&authority.tls(), Wire::rejecting(&config).resetting(), None, message);
-    let file = File::new(clients.issue(&["client"]).pem());
-    let mut options = sdam_core::options::TlsOptions::default();
-    options.certificate_key_file = Some(file.path().into());
-    let tls = authority.provider().tls(&options).unwrap();
+    let tls = presenting(&clients.issue(&["client"]), &authority);
     let message = "the server closed the connection after the TLS handshake; it may reject the \
                    client's certificate: check `tlsCertificateKeyFile`";
     rejected(&tls, Wire::rejecting(&config), None, message);
