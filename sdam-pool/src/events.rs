@@ -12,39 +12,34 @@ use sdam_core::{
 };
 use sdam_transport::pool::PoolContext;
 
+/// Publishes an event of a pool. The values of its fields are computed only if the sink wants it.
+macro_rules! publish {
+    ($events:expr, $name:ident { $($field:ident $(: $value:expr)?),* }) => {
+        $events.publish(EventName::$name, |server, address| {
+            EventKind::$name { server, address, $($field $(: $value)?),* }
+        })
+    };
+}
+
 /// Publishes the events of one pool. Builds only the events that the sink wants.
 #[derive(Clone, Debug)]
 pub(crate) struct PoolEvents(pub(crate) PoolContext);
 
 impl PoolEvents {
     pub(crate) fn pool_created(&self, options: &PoolOptions) {
-        self.publish(EventName::PoolCreated, |server, address| EventKind::PoolCreated {
-            server,
-            address,
-            options: Arc::new(options.clone()),
-        });
+        publish!(self, PoolCreated { options: Arc::new(options.clone()) });
     }
 
     pub(crate) fn pool_closed(&self) {
-        self.publish(EventName::PoolClosed, |server, address| EventKind::PoolClosed {
-            server,
-            address,
-        });
+        publish!(self, PoolClosed {});
     }
 
     pub(crate) fn created(&self, connection: ConnectionId) {
-        self.publish(EventName::ConnectionCreated, |server, address| {
-            EventKind::ConnectionCreated { server, address, connection }
-        });
+        publish!(self, ConnectionCreated { connection });
     }
 
     pub(crate) fn ready(&self, connection: ConnectionId, since: Instant) {
-        self.publish(EventName::ConnectionReady, |server, address| EventKind::ConnectionReady {
-            server,
-            address,
-            connection,
-            duration: self.elapsed(since),
-        });
+        publish!(self, ConnectionReady { connection, duration: self.elapsed(since) });
     }
 
     pub(crate) fn closed(
@@ -53,29 +48,20 @@ impl PoolEvents {
         reason: ConnectionClosedReason,
         error: Option<&Error>,
     ) {
-        self.publish(EventName::ConnectionClosed, |server, address| EventKind::ConnectionClosed {
-            server,
-            address,
-            connection,
-            reason,
-            error: error.cloned().map(Error::without_context),
-        });
+        let error = || error.cloned().map(Error::without_context);
+        publish!(self, ConnectionClosed { connection, reason, error: error() });
     }
 
     /// Publishes that a check-out has started. The returned value publishes whether it succeeded.
     pub(crate) fn check_out_started(&self) -> CheckOutEvents<'_> {
-        self.publish(EventName::ConnectionCheckOutStarted, |server, address| {
-            EventKind::ConnectionCheckOutStarted { server, address }
-        });
+        publish!(self, ConnectionCheckOutStarted {});
         let is_wanted = self.wants(EventName::ConnectionCheckedOut)
             || self.wants(EventName::ConnectionCheckOutFailed);
         CheckOutEvents(is_wanted.then(|| (self, self.now())))
     }
 
     pub(crate) fn checked_in(&self, connection: ConnectionId) {
-        self.publish(EventName::ConnectionCheckedIn, |server, address| {
-            EventKind::ConnectionCheckedIn { server, address, connection }
-        });
+        publish!(self, ConnectionCheckedIn { connection });
     }
 
     pub(crate) fn wants(&self, name: EventName) -> bool {
@@ -109,9 +95,7 @@ impl CheckOutEvents<'_> {
     pub(crate) fn succeeded(mut self, connection: ConnectionId) {
         if let Some((events, start)) = self.0.take() {
             let duration = events.elapsed(start);
-            events.publish(EventName::ConnectionCheckedOut, |server, address| {
-                EventKind::ConnectionCheckedOut { server, address, connection, duration }
-            });
+            publish!(events, ConnectionCheckedOut { connection, duration });
         }
     }
 
@@ -127,15 +111,7 @@ impl CheckOutEvents<'_> {
     fn publish_failure(&mut self, reason: CheckOutFailure, failure: impl FnOnce() -> Arc<str>) {
         if let Some((events, start)) = self.0.take() {
             let duration = events.elapsed(start);
-            events.publish(EventName::ConnectionCheckOutFailed, |server, address| {
-                EventKind::ConnectionCheckOutFailed {
-                    server,
-                    address,
-                    reason,
-                    failure: failure(),
-                    duration,
-                }
-            });
+            publish!(events, ConnectionCheckOutFailed { reason, failure: failure(), duration });
         }
     }
 }

@@ -130,63 +130,35 @@ fn look_up_errors_have_stage_dns() {
         &[],
         &[("broken", Outcome::Fail(io::ErrorKind::NotFound)), ("silent", Outcome::Silent)],
     );
-    fails(
-        &dial,
-        "broken",
-        ErrorKind::Network,
-        Stage::Dns,
-        "the host name could not be looked up: entity not found",
-    );
-    fails(
-        &dial,
-        "silent",
-        ErrorKind::Timeout,
-        Stage::Dns,
-        "the host name look-up timed out: the deadline has passed",
-    );
+    let message = "the host name could not be looked up: entity not found";
+    fails(&dial, "broken", ErrorKind::Network, Stage::Dns, message);
+    let message = "the host name look-up timed out: the deadline has passed";
+    fails(&dial, "silent", ErrorKind::Timeout, Stage::Dns, message);
     fails(&dial, "empty", ErrorKind::Network, Stage::Dns, "the host name has no address");
     assert_eq!(dialled(&dial), "");
 }
 
 #[test]
 fn a_failed_connect_reports_the_outcome_for_every_address() {
-    let names: &[(_, &[_])] = &[("a", &["1.1.1.1", "2.2.2.2"])];
-    let first = |fate| ("1.1.1.1:27017", fate);
-    let second = |fate| ("2.2.2.2:27017", fate);
+    let check = |first, second, kind, message| {
+        let fates = [("1.1.1.1:27017", first), ("2.2.2.2:27017", second)];
+        let dial = dial(&[("a", &["1.1.1.1", "2.2.2.2"])], &fates);
+        fails(&dial, "a", kind, Stage::Connect, message);
+    };
+    let (network, timeout) = (ErrorKind::Network, ErrorKind::Timeout);
     let refused = Outcome::Fail(ConnectionRefused);
-    fails(
-        &dial(names, &[first(refused), second(refused)]),
-        "a",
-        ErrorKind::Network,
-        Stage::Connect,
-        "could not connect: 1.1.1.1:27017: connection refused; \
-         2.2.2.2:27017: connection refused",
-    );
-    fails(
-        &dial(names, &[first(Outcome::Silent), second(refused)]),
-        "a",
-        ErrorKind::Timeout,
-        Stage::Connect,
-        "connecting timed out: 2.2.2.2:27017: connection refused; \
-         1.1.1.1:27017: no reply",
-    );
+    let message = "could not connect: 1.1.1.1:27017: connection refused; \
+                   2.2.2.2:27017: connection refused";
+    check(refused, refused, network, message);
+    let message = "connecting timed out: 2.2.2.2:27017: connection refused; \
+                   1.1.1.1:27017: no reply";
+    check(Outcome::Silent, refused, timeout, message);
     // The error is a timeout only if every address failed with a timeout of the system.
     let expired = Outcome::Fail(io::ErrorKind::TimedOut);
-    fails(
-        &dial(names, &[first(expired), second(refused)]),
-        "a",
-        ErrorKind::Network,
-        Stage::Connect,
-        "could not connect: 1.1.1.1:27017: timed out; 2.2.2.2:27017: connection refused",
-    );
-    fails(
-        &dial(names, &[first(expired), second(expired)]),
-        "a",
-        ErrorKind::Timeout,
-        Stage::Connect,
-        "connecting timed out: 1.1.1.1:27017: timed out; \
-         2.2.2.2:27017: timed out",
-    );
+    let message = "could not connect: 1.1.1.1:27017: timed out; 2.2.2.2:27017: connection refused";
+    check(expired, refused, network, message);
+    let message = "connecting timed out: 1.1.1.1:27017: timed out; 2.2.2.2:27017: timed out";
+    check(expired, expired, timeout, message);
 }
 
 #[test]

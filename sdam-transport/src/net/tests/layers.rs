@@ -85,18 +85,16 @@ fn an_error_of_a_translated_member_names_both_addresses() {
 }
 
 #[test]
-fn a_failed_handshake_is_an_error_at_stage_tls() {
-    let tls = tls(Outcome::Fail(ConnectionRefused));
-    let error = connect_through(&dial(&[], &[]), encrypted(&tls), "10.0.0.1:1").unwrap_err();
-    assert_eq!(error.stage(), Stage::Tls);
-    assert_eq!(error.message(), "expired");
-}
-
-#[test]
-fn a_handshake_that_stalls_is_a_timeout_at_stage_tls() {
-    let tls = tls(Outcome::Silent);
-    let error = connect_through(&dial(&[], &[]), encrypted(&tls), "10.0.0.1:1").unwrap_err();
-    assert_eq!((error.kind(), error.stage()), (ErrorKind::Timeout, Stage::Tls));
+fn a_handshake_that_fails_or_stalls_is_an_error_at_stage_tls() {
+    let check = |outcome, kind, message: &str| {
+        let layers = encrypted(&tls(outcome));
+        let error = connect_through(&dial(&[], &[]), layers, "10.0.0.1:1").unwrap_err();
+        assert_eq!((error.kind(), error.stage()), (kind, Stage::Tls));
+        assert!(error.message().starts_with(message), "{error}");
+    };
+    check(Outcome::Fail(ConnectionRefused), ErrorKind::Protocol, "expired");
+    let message = "the server did not finish the TLS handshake in time";
+    check(Outcome::Silent, ErrorKind::Timeout, message);
 }
 
 #[test]
