@@ -95,26 +95,11 @@ fn all_callers_on_one_runtime_share_a_task_that_ends_with_the_last_of_them() {
 #[test]
 fn current_fails_outside_a_tokio_context() {
     let error = current().unwrap_err();
-    assert!(error.to_string().contains("not in the context of a tokio runtime"));
+    let remedy = "not in the context of a tokio runtime: call this inside `block_on`";
+    assert!(error.to_string().starts_with(remedy), "{error}");
     let tokio = multi_thread();
     let _context = tokio.enter();
     current().unwrap();
-}
-
-#[test]
-fn dropping_the_runtime_value_ends_its_task() {
-    let tokio = multi_thread();
-    let before = tokio.metrics().num_alive_tasks();
-    let runtime = from_handle(tokio.handle().clone()).unwrap();
-    drop(runtime);
-    // An aborted task is dropped once a worker has processed it.
-    for _ in 0..100_000 {
-        if tokio.metrics().num_alive_tasks() == before {
-            return;
-        }
-        tokio.block_on(tokio.spawn(async {})).unwrap();
-    }
-    panic!("a task is still alive");
 }
 
 #[test]
@@ -124,8 +109,6 @@ fn a_runtime_without_timers_is_an_error() {
     assert!(inside.to_string().contains("enable_time"), "{inside}");
     let error = from_handle(bare.handle().clone()).unwrap_err();
     assert_eq!(error.to_string(), inside.to_string());
-    let outside = current().unwrap_err();
-    assert!(outside.to_string().contains("block_on"), "{outside}");
 }
 
 #[test]

@@ -16,6 +16,16 @@ struct Vector {
     server_final: &'static str,
 }
 
+impl Vector {
+    /// Processes the server's first message; returns the challenge and the keys.
+    fn challenge(&self, first: &ClientFirst) -> (Challenge, Arc<Keys>) {
+        let challenge = first.challenge(self.server_first.as_bytes()).unwrap();
+        let (salt, iterations) = (challenge.salt(), challenge.iterations());
+        let keys = Keys::derive(self.mechanism, &self.secret, salt, iterations);
+        (challenge, Arc::new(keys))
+    }
+}
+
 fn vectors() -> Vec<Vector> {
     let digest = Mechanism::ScramSha1.prepare("user", "pencil").unwrap();
     vec![
@@ -61,14 +71,8 @@ fn the_published_conversations_are_spoken_byte_for_byte() {
         let first = ClientFirst::new("user", vector.nonce);
         let expected = format!("n,,n=user,r={}", vector.nonce);
         assert_eq!(first.message(), expected.as_bytes());
-        let challenge = first.challenge(vector.server_first.as_bytes()).unwrap();
-        let keys = Keys::derive(
-            vector.mechanism,
-            &vector.secret,
-            challenge.salt(),
-            challenge.iterations(),
-        );
-        let last = challenge.answer(Arc::new(keys));
+        let (challenge, keys) = vector.challenge(&first);
+        let last = challenge.answer(keys);
         assert_eq!(str::from_utf8(last.message()), Ok(vector.client_final));
         assert_eq!(last.verify(vector.server_final.as_bytes()), Ok(()));
     }
@@ -138,10 +142,8 @@ fn a_first_message_of_the_server_that_breaks_a_rule_is_refused() {
 fn a_last_message_of_the_server_without_its_proof_is_refused() {
     // Only a valid signature proves that the server knows the user (T-4).
     let vector = vectors().remove(0);
-    let first = ClientFirst::new("user", vector.nonce);
-    let challenge = first.challenge(vector.server_first.as_bytes()).unwrap();
-    let keys = Keys::derive(vector.mechanism, &vector.secret, challenge.salt(), 4096);
-    let last = challenge.answer(Arc::new(keys));
+    let (challenge, keys) = vector.challenge(&ClientFirst::new("user", vector.nonce));
+    let last = challenge.answer(keys);
     let check = |message: &str, expected: ScramError| {
         assert_eq!(last.verify(message.as_bytes()), Err(expected), "{message}");
     };
@@ -162,10 +164,9 @@ fn printing_a_conversation_reveals_nothing() {
     // Debug output must not contain a password or a key (T-23).
     let vector = vectors().remove(2);
     let first = ClientFirst::new("user", vector.nonce);
-    let challenge = first.challenge(vector.server_first.as_bytes()).unwrap();
-    let keys = Keys::derive(vector.mechanism, &vector.secret, challenge.salt(), 4096);
+    let (challenge, keys) = vector.challenge(&first);
     let shown = format!("{first:?} {challenge:?} {keys:?}");
-    let shown = format!("{shown} {:?}", challenge.answer(Arc::new(keys)));
+    let shown = format!("{shown} {:?}", challenge.answer(keys));
     for secret in [vector.nonce, "W22ZaJ0SNY7soEsUEjb6gQ", "dHzbZap", "["] {
         assert!(!shown.contains(secret), "{shown}");
     }

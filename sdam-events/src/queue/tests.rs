@@ -41,16 +41,6 @@ fn events_without_interest_are_neither_built_nor_numbered() {
 }
 
 #[test]
-fn a_queue_without_interest_stays_empty() {
-    let queue = EventQueue::new(TOPOLOGY, Interest::NONE);
-    for name in EventName::ALL {
-        assert!(!queue.wants(*name));
-    }
-    queue.push(at(1), started(1));
-    assert_eq!((queue.depth(), queue.high_water()), (0, 0));
-}
-
-#[test]
 fn the_topology_ends_after_operations_under_way_whose_ends_the_sink_receives() {
     for (start, end) in operations() {
         let queue = EventQueue::new(TOPOLOGY, Interest::ALL);

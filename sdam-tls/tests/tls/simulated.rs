@@ -2,12 +2,11 @@
 
 use std::{error::Error, time::Duration};
 
-use sdam::{Criteria, Event, Runtime, ServerAddress, Snapshot, Stage, Topology};
-use sdam_events::channel::unbounded;
+use sdam::{Runtime, ServerAddress, Snapshot, Stage, Topology};
 use sdam_sim::{
     Blueprint, MemberId,
     config::SetConfig,
-    runtime::{Latency, Sim, TlsFault, TlsMode},
+    runtime::{Sim, TlsMode},
 };
 
 const LONG: Duration = Duration::from_secs(600);
@@ -33,65 +32,6 @@ fn complete(snapshot: &Snapshot) -> Option<ServerAddress> {
 
 fn start(uri: &str, runtime: Runtime) -> Result<Topology, Box<dyn Error>> {
     Ok(Topology::builder(uri)?.start(runtime)?)
-}
-
-/// Discovers the set and follows a failover; returns the events.
-fn failover(seed: u64) -> Vec<Event> {
-    let sim = world(seed);
-    sim.network().set_latency(Latency::WAN);
-    let (sink, mut events) = unbounded();
-    sim.block_on(async {
-        let builder = Topology::builder(&sim.uri()).unwrap().sink(sink);
-        let topology = builder.start(sim.runtime()).unwrap();
-        let first = topology.wait_for(complete, LONG).await.unwrap();
-        sim.step_down().unwrap();
-        let other = |snapshot: &Snapshot| complete(snapshot).filter(|primary| *primary != first);
-        let second = topology.wait_for(other, LONG).await.unwrap();
-        let selected = topology.select(&Criteria::write()).await.unwrap();
-        assert_eq!(*selected.address(), second);
-        drop(selected);
-        topology.close().await;
-    });
-    let traffic = sim.network().traffic();
-    assert!(traffic.encrypted >= 3, "a connection to each member");
-    assert_eq!(traffic.plain_text, 0);
-    assert_eq!((sim.tasks(), sim.connections(), sim.timers()), (0, 0, 0));
-    std::iter::from_fn(|| events.try_next()).collect()
-}
-
-#[test]
-fn a_seed_reproduces_a_failover_that_is_encrypted_by_rustls() {
-    for seed in 0..20 {
-        let (events, again) = (failover(seed), failover(seed));
-        assert_eq!(format!("{events:#?}"), format!("{again:#?}"), "seed {seed}");
-    }
-}
-
-#[test]
-fn a_fault_meets_handshakes_until_it_ends() {
-    for (fault, words) in [
-        (TlsFault::Stall, "in time"),
-        (TlsFault::Cut, "closed"),
-        (TlsFault::PlainText, "does not answer in TLS"),
-    ] {
-        let sim = world(1);
-        for member in MEMBERS {
-            sim.tls().set_fault(member, Some(fault));
-        }
-        sim.block_on(async {
-            let topology = start(&sim.uri(), sim.runtime()).unwrap();
-            let minute = Duration::from_secs(60);
-            let write = Criteria::write();
-            let error = topology.select_within(&write, minute).await.unwrap_err();
-            let error = error.to_string();
-            assert!(error.contains("tls") && error.contains(words), "{fault:?}: {error}");
-            for member in MEMBERS {
-                sim.tls().set_fault(member, None);
-            }
-            topology.select_within(&write, minute).await.unwrap();
-            topology.close().await;
-        });
-    }
 }
 
 #[test]

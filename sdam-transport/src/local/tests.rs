@@ -1,6 +1,5 @@
 use std::{
     cell::Cell,
-    panic,
     pin::pin,
     rc::Rc,
     sync::{Arc, Mutex},
@@ -43,20 +42,6 @@ fn jobs_finish_after_their_sender_was_dropped() {
     assert!(run.as_mut().now_or_never().is_none());
     ring.send(()).unwrap();
     assert!(run.now_or_never().is_some());
-}
-
-#[test]
-fn a_panic_ends_only_its_task() {
-    let (remote, jobs) = remote();
-    let (ran, runs) = oneshot::channel();
-    // Unlike `panic!`, this does not call the panic hook.
-    remote.spawn(Task::new("panics", async {
-        panic::resume_unwind(Box::new("a task under test panics"))
-    }));
-    remote.spawn(Task::new("runs", async { ran.send(()).unwrap() }));
-    drop(remote);
-    jobs.run().now_or_never().unwrap();
-    assert_eq!(runs.now_or_never(), Some(Ok(())));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Stored recordings of versions 2 to 4.
 
-use sdam_core::{deployment::Input, event::EventKind, topology::TopologyType};
+use sdam_core::{deployment::Input, event::EventKind};
 
 use super::{check_refused, replay, replay_to};
 use crate::sink::Interest;
@@ -115,16 +115,4 @@ fn a_malformed_line_of_an_earlier_version_is_refused_with_the_reason() {
     check(&heartbeat(""), "ServerHeartbeatSucceeded has `duration` and `reply`");
     check(&heartbeat(r#","reply":"?""#), "`reply` is not base64");
     check(&heartbeat(r#","reply":"","more":1"#), "unknown field `more`");
-}
-
-#[test]
-fn a_replayed_replica_set_has_a_primary_before_its_errors() {
-    let mut types = Vec::new();
-    replay_to(VERSION_4.as_bytes(), |_, event| {
-        if let EventKind::TopologyDescriptionChanged { new, .. } = &event.kind {
-            types.push(new.topology_type());
-        }
-    })
-    .unwrap();
-    assert!(types.contains(&TopologyType::ReplicaSetWithPrimary), "{types:?}");
 }

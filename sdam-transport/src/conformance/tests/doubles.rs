@@ -96,7 +96,7 @@ pub(super) fn breaking(fault: Fault) -> Base {
         inner: Arc::clone(&runtime.spawner),
         fault,
         own_thread: block_on(name).unwrap(),
-        panic_text: Arc::default(),
+        has_panicked: Arc::default(),
     });
     base
 }
@@ -307,7 +307,7 @@ struct BrokenSpawner {
     inner: Arc<dyn Spawner>,
     fault: Fault,
     own_thread: ThreadId,
-    panic_text: Arc<AtomicBool>,
+    has_panicked: Arc<AtomicBool>,
 }
 
 impl Spawner for BrokenSpawner {
@@ -319,10 +319,12 @@ impl Spawner for BrokenSpawner {
             Fault::SpawnsOnlyOutside if inside => {}
             Fault::TasksNeverRun => mem::forget(task),
             Fault::TasksOutlive => drop(thread::spawn(|| block_on(task))),
-            Fault::PanicsEndAll if self.panic_text.load(Ordering::SeqCst) => {}
+            Fault::PanicsEndAll if self.has_panicked.load(Ordering::SeqCst) => {}
             Fault::PanicsEndAll => {
-                let task =
-                    Panicking { task: Mutex::new(task), panic_text: Arc::clone(&self.panic_text) };
+                let task = Panicking {
+                    task: Mutex::new(task),
+                    has_panicked: Arc::clone(&self.has_panicked),
+                };
                 self.inner.spawn(Task::new("panicking", task));
             }
             _ => self.inner.spawn(task),
@@ -333,7 +335,7 @@ impl Spawner for BrokenSpawner {
 /// A guard that records whether its task has panicked.
 struct Panicking {
     task: Mutex<Task>,
-    panic_text: Arc<AtomicBool>,
+    has_panicked: Arc<AtomicBool>,
 }
 
 impl Future for Panicking {
@@ -348,8 +350,8 @@ impl Future for Panicking {
 impl Drop for Panicking {
     fn drop(&mut self) {
         // A lock is poisoned if a panic occurs while it is held.
-        let panic_text = self.task.is_poisoned();
-        self.panic_text.fetch_or(panic_text, Ordering::SeqCst);
+        let has_panicked = self.task.is_poisoned();
+        self.has_panicked.fetch_or(has_panicked, Ordering::SeqCst);
     }
 }
 
