@@ -1,14 +1,13 @@
-//! Detection of `fork`: what a child process has inherited must be left alone.
+//! Detects `fork`, so that a child process leaves inherited sockets alone.
 //!
-//! A child shares the sockets of its parent. If it used them, or closed them by the runtime that it
-//! shares as well, the parent's connections would break.
+//! A child shares the sockets of its parent, and the poller of the runtime. If it used or closed
+//! the sockets, the parent's connections would break.
 
 use std::mem;
 
-/// Tells whether the process was forked since the guard was created.
+/// Detects whether the process was forked since the guard was created.
 ///
-/// A child that was created by other means than the function `fork` of the system's C library is
-/// not noticed, nor is any outside Unix.
+/// Detects only the function `fork` of the system's C library, and only on Unix.
 #[derive(Clone, Debug)]
 pub struct ForkGuard(forkguard::Guard);
 
@@ -22,7 +21,7 @@ impl ForkGuard {
     /// nanosecond.
     #[inline]
     pub fn is_forked(&self) -> bool {
-        // The original never forgets the fork.
+        // A guard reports a fork once, so a copy is asked.
         self.0.clone().detected_fork()
     }
 }

@@ -68,7 +68,7 @@ impl PoolContext {
         authenticator: Option<&dyn Authenticator>,
         timeout: Option<Duration>,
     ) -> Result<Established, Error> {
-        // Boxed, because it is long and seldom, and the futures of pools contain it.
+        // Boxed, because the future is large and rarely needed, and is part of the futures of pools.
         without_panic(Box::pin(self.attempt(dialed, authenticator, timeout))).await
     }
 

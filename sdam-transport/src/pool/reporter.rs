@@ -240,7 +240,7 @@ impl Reporter {
     }
 
     fn host(&self) -> Option<Arc<dyn PoolHost>> {
-        // A thread of the parent may hold the topology's lock for ever in a child.
+        // In a child, a thread of the parent may hold the topology's lock forever.
         let host = self.host.as_ref().filter(|_| !self.fork.is_forked());
         host?.upgrade()
     }
