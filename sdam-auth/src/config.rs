@@ -37,25 +37,18 @@ pub(crate) fn method(credential: &Credential, encrypted: bool) -> Validated {
     let Some(name) = credential.mechanism.as_deref() else {
         return scram(credential, None);
     };
-    match name {
-        "PLAIN" => plain(credential, encrypted),
-        "MONGODB-X509" => x509(credential),
-        "GSSAPI" | "MONGODB-AWS" | "MONGODB-OIDC" => Err(ConfigError::new(
-            MECHANISM,
-            name,
-            "it is not supported",
-            format!("use {SUPPORTED}, or pass an authenticator of your own to the pool"),
-        )),
+    let (reason, remedy) = match name {
+        "PLAIN" => return plain(credential, encrypted),
+        "MONGODB-X509" => return x509(credential),
+        "GSSAPI" | "MONGODB-AWS" | "MONGODB-OIDC" => {
+            ("it is not supported", ", or pass an authenticator of your own to the pool")
+        }
         _ => match Mechanism::ALL.into_iter().find(|own| own.name() == name) {
-            Some(mechanism) => scram(credential, Some(mechanism)),
-            None => Err(ConfigError::new(
-                MECHANISM,
-                name,
-                "there is no such mechanism",
-                format!("use {SUPPORTED}"),
-            )),
+            Some(mechanism) => return scram(credential, Some(mechanism)),
+            None => ("there is no such mechanism", ""),
         },
-    }
+    };
+    Err(ConfigError::new(MECHANISM, name, reason, format!("use {SUPPORTED}{remedy}")))
 }
 
 fn scram(credential: &Credential, mechanism: Option<Mechanism>) -> Validated {
@@ -74,42 +67,27 @@ fn scram(credential: &Credential, mechanism: Option<Mechanism>) -> Validated {
 fn plain(credential: &Credential, encrypted: bool) -> Validated {
     let user = user(credential)?;
     no_properties(credential)?;
-    if !encrypted {
-        return Err(ConfigError::new(
-            MECHANISM,
-            "PLAIN",
-            "it sends the password, and connections are not encrypted",
-            "add tls=true, or use SCRAM-SHA-256",
-        ));
-    }
-    if user.name.contains('\0') || user.password.contains('\0') {
-        return Err(ConfigError::new(
-            MECHANISM,
-            "PLAIN",
-            "user name and password cannot contain a zero character with it",
-            "leave it out",
-        ));
-    }
-    Ok((Method::Plain, user))
+    let (reason, remedy) = if !encrypted {
+        let reason = "it sends the password, and connections are not encrypted";
+        (reason, "add tls=true, or use SCRAM-SHA-256")
+    } else if user.name.contains('\0') || user.password.contains('\0') {
+        ("user name and password cannot contain a zero character with it", "leave it out")
+    } else {
+        return Ok((Method::Plain, user));
+    };
+    Err(ConfigError::new(MECHANISM, "PLAIN", reason, remedy))
 }
 
 fn x509(credential: &Credential) -> Validated {
     no_properties(credential)?;
     if credential.password.is_some() {
-        return Err(ConfigError::new(
-            "password",
-            "",
-            "MONGODB-X509 has none",
-            "leave it out: the certificate takes its place",
-        ));
+        let remedy = "leave it out: the certificate takes its place";
+        return Err(ConfigError::new("password", "", "MONGODB-X509 has none", remedy));
     }
     if credential.source() != EXTERNAL {
-        return Err(ConfigError::new(
-            "authSource",
-            credential.source(),
-            "the users of MONGODB-X509 are in another database",
-            "leave it out, or write $external",
-        ));
+        let reason = "the users of MONGODB-X509 are in another database";
+        let remedy = "leave it out, or write $external";
+        return Err(ConfigError::new("authSource", credential.source(), reason, remedy));
     }
     let user = User {
         name: credential.user.clone().unwrap_or_default(),
@@ -130,12 +108,8 @@ fn user(credential: &Credential) -> Result<User, ConfigError> {
     let password = password.ok_or_else(|| missing("password"));
     let source = credential.source();
     if source.is_empty() {
-        return Err(ConfigError::new(
-            "authSource",
-            "",
-            "it is empty",
-            "name the database that holds the user",
-        ));
+        let remedy = "name the database that holds the user";
+        return Err(ConfigError::new("authSource", "", "it is empty", remedy));
     }
     Ok(User {
         name: name.ok_or_else(|| missing("user name"))?,

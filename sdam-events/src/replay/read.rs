@@ -3,7 +3,7 @@ use std::{sync::Arc, time::Duration};
 use sdam_core::{
     address::ServerAddress,
     deployment::{Input, RecordedInput, Setup},
-    event::{Event, EventKind, EventName, Selection, SelectionFailure},
+    event::{Event, EventKind, EventName as Name, Selection, SelectionFailure},
     ids::{ObjectId, ServerId},
     options::Options,
     time::{Instant, UnixTime},
@@ -36,7 +36,7 @@ pub(super) enum Entry {
     EarlierHeartbeat(EventKind),
     Selection(SelectionLine),
     /// Any other event; a replay compares its line as a string.
-    Event(EventName),
+    Event(Name),
 }
 
 /// The keys of every line, and the name of an event.
@@ -46,7 +46,7 @@ struct Line {
     at: Instant,
     time: Option<UnixTime>,
     topology: ObjectId,
-    event: Option<EventName>,
+    event: Option<Name>,
 }
 
 #[derive(Deserialize)]
@@ -71,7 +71,7 @@ pub(super) struct SelectionLine {
     at: Instant,
     time: Option<UnixTime>,
     topology: ObjectId,
-    event: EventName,
+    event: Name,
     selector: Box<str>,
     operation: Option<Box<str>>,
     operation_id: Option<i64>,
@@ -151,29 +151,23 @@ impl SelectionLine {
         let success = self.server.zip(self.address.clone());
         let failure = self.reason.zip(self.failure.clone());
         Ok(match (self.event, duration, success, failure) {
-            (EventName::ServerSelectionStarted, None, None, None) => {
+            (Name::ServerSelectionStarted, None, None, None) => {
                 EventKind::ServerSelectionStarted { selection, description }
             }
-            (EventName::ServerSelectionWaiting, None, None, None) => {
-                EventKind::ServerSelectionWaiting {
+            (Name::ServerSelectionWaiting, None, None, None) => {
+                let remaining = self.remaining.map(Duration::from_nanos);
+                EventKind::ServerSelectionWaiting { selection, description, remaining }
+            }
+            (Name::ServerSelectionSucceeded, Some(duration), Some((server, address)), None) => {
+                EventKind::ServerSelectionSucceeded {
                     selection,
                     description,
-                    remaining: self.remaining.map(Duration::from_nanos),
+                    server,
+                    address,
+                    duration,
                 }
             }
-            (
-                EventName::ServerSelectionSucceeded,
-                Some(duration),
-                Some((server, address)),
-                None,
-            ) => EventKind::ServerSelectionSucceeded {
-                selection,
-                description,
-                server,
-                address,
-                duration,
-            },
-            (EventName::ServerSelectionFailed, Some(duration), None, Some((reason, failure))) => {
+            (Name::ServerSelectionFailed, Some(duration), None, Some((reason, failure))) => {
                 EventKind::ServerSelectionFailed {
                     selection,
                     description,
@@ -184,8 +178,8 @@ impl SelectionLine {
             }
             (name, ..) => {
                 let keys = match name {
-                    EventName::ServerSelectionSucceeded => "`server`, `address` and `duration`",
-                    EventName::ServerSelectionFailed => "`reason`, `failure` and `duration`",
+                    Name::ServerSelectionSucceeded => "`server`, `address` and `duration`",
+                    Name::ServerSelectionFailed => "`reason`, `failure` and `duration`",
                     _ => "none",
                 };
                 let all = "`server`, `address`, `reason`, `failure` and `duration`";
@@ -195,7 +189,7 @@ impl SelectionLine {
     }
 }
 
-pub(super) fn misfit(name: EventName, all: &str, keys: &str) -> Box<str> {
+pub(super) fn misfit(name: Name, all: &str, keys: &str) -> Box<str> {
     format!("of the keys {all}, {} has {keys}", name.as_str()).into()
 }
 
