@@ -1,25 +1,8 @@
-//! Tests of dates, and of messages that no handshake in the other tests produces.
+//! Tests of messages that no handshake in the other tests produces.
 
 use rustls::{AlertDescription, CertRevocationListError, CertificateError, Error};
 
 use super::*;
-
-#[test]
-fn dates_are_those_of_the_calendar() {
-    let check = |seconds, expected| {
-        let time = std::time::Duration::from_secs(seconds);
-        assert_eq!(date(UnixTime::since_unix_epoch(time)), expected);
-    };
-    check(0, "1970-01-01");
-    check(951_782_399, "2000-02-28");
-    check(951_782_400, "2000-02-29");
-    check(951_868_800, "2000-03-01");
-    check(1_709_251_199, "2024-02-29");
-    check(1_735_689_599, "2024-12-31");
-    check(1_735_689_600, "2025-01-01");
-    check(4_107_542_399, "2100-02-28");
-    check(4_107_542_400, "2100-03-01");
-}
 
 #[test]
 fn every_class_of_errors_has_a_cause_and_a_remedy() {

@@ -56,24 +56,24 @@ pub(super) fn check(runtime: &Runtime, shut_down: impl FnOnce(), report: &mut Re
     let Some(Ok(live)) = live.now_or_never() else {
         return;
     };
-    let (again, tasks) = (runtime.clone(), live.tasks);
-    follow(report, live_tasks, |run| live_tasks_are_dropped(tasks, run));
-    follow(report, late_tasks, |run| tasks_spawned_after_shutdown_are_dropped(again, run));
-    let (again, timer) = (runtime.clone(), (live.timer, live.deadline));
-    follow(report, timers, |run| timers_go_on(again, timer, run));
-    let again = runtime.clone();
-    follow(report, attempts, |run| connects_after_shutdown_end(again, run));
-    let (again, connection, peers) = (runtime.clone(), live.connection, live.peers);
-    follow(report, connections, |run| connections_are_closed(again, connection, peers, run));
+    let Live { tasks, timer, deadline, connection, peers } = live;
+    follow(report, live_tasks, runtime, |_, run| live_tasks_are_dropped(tasks, run));
+    follow(report, late_tasks, runtime, tasks_spawned_after_shutdown_are_dropped);
+    follow(report, timers, runtime, |own, run| timers_go_on(own, timer, deadline, run));
+    follow(report, attempts, runtime, connects_after_shutdown_end);
+    follow(report, connections, runtime, |own, run| {
+        connections_are_closed(own, connection, peers, run)
+    });
 }
 
 fn follow<F: Future<Output = Outcome> + Send + 'static>(
     report: &mut Report,
     rule: Rule,
-    check: impl FnOnce(Run) -> F,
+    runtime: &Runtime,
+    check: impl FnOnce(Runtime, Run) -> F,
 ) {
     let run = Run::default();
-    let work = check(run.clone());
+    let work = check(runtime.clone(), run.clone());
     report.run(rule, "", &run, || block_on(work));
 }
 
@@ -143,7 +143,8 @@ async fn tasks_spawned_after_shutdown_are_dropped(runtime: Runtime, run: Run) ->
 
 async fn timers_go_on(
     runtime: Runtime,
-    (timer, deadline): (BoxFuture<'static, ()>, Instant),
+    timer: BoxFuture<'static, ()>,
+    deadline: Instant,
     run: Run,
 ) -> Outcome {
     let clock = &runtime.backend.clock;

@@ -49,7 +49,9 @@ fn every_suite_panics_with_the_broken_rule() {
     let base = breaking(Fault::FailuresAreOfTheProtocol);
     panics(&|| backend(&base.runtime.backend), "a_refused_connect_is_a_network_error: ");
     panics(&|| runtime(&base.runtime), "a_refused_connect_is_a_network_error, in a task: ");
-    panics(&|| blocking(&base.runtime.backend), "it has to block");
+    let pending = "a_refused_connect_is_a_network_error: a future is pending, but it has to block \
+                   when connecting to a port that is closed";
+    panics(&|| blocking(&base.runtime.backend), pending);
     let clock = Arc::clone(&base.runtime.backend.clock);
     let late = || dial(BrokenDial(Fault::RefusalsComeLate), Arc::clone(&clock));
     panics(&late, "a_refusing_address_is_skipped: ");

@@ -179,28 +179,18 @@ fn invalid_texts_are_refused_with_the_name_of_the_option() {
     let check = |result: Result<ClientMetadata, ConfigError>, option: &str, shown: &str| {
         let error = result.unwrap_err();
         assert_eq!(error.option(), option);
-        assert_eq!(error.to_string(), shown);
+        assert_eq!(error.to_string(), format!("`{option}`{shown}"));
     };
-    check(
-        base.clone().with_application(&long),
-        "appName",
-        "`appName`: it has 129 bytes and may have at most 128; shorten it",
-    );
-    check(
-        ClientMetadata::new(&long, "1", &Environment::default()),
-        "driver name",
-        "`driver name`: it has 129 bytes and may have at most 128; shorten it",
-    );
-    check(
-        ClientMetadata::new("driver", "", &Environment::default()),
-        "driver version",
-        "`driver version`: it must not be empty; set it or leave it out",
-    );
-    check(
-        base.clone().with_platform("a|b"),
-        "platform",
-        "`platform` is `a|b`: it must not contain `|`; use another character",
-    );
+    let new = |name: &str, version| ClientMetadata::new(name, version, &Environment::default());
+    let too_long = ": it has 129 bytes and may have at most 128; shorten it";
+    check(base.clone().with_application(&long), "appName", too_long);
+    check(new(&long, "1"), "driver name", too_long);
+    check(new("driver", &long), "driver version", too_long);
+    let empty = ": it must not be empty; set it or leave it out";
+    check(new("", "1"), "driver name", empty);
+    check(new("driver", ""), "driver version", empty);
+    let delimiter = " is `a|b`: it must not contain `|`; use another character";
+    check(base.clone().with_platform("a|b"), "platform", delimiter);
     let library =
         DriverInfo::new("framework").with_version("2.0").with_platform("Framework Platform");
     for (library, option) in [

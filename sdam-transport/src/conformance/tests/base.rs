@@ -26,7 +26,7 @@ use crate::{
 pub(super) struct Base {
     pub(super) runtime: Runtime,
     stop: oneshot::Sender<()>,
-    thread: JoinHandle<()>,
+    pub(super) thread: JoinHandle<()>,
 }
 
 impl Base {

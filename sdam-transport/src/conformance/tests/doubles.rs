@@ -80,10 +80,6 @@ pub(super) fn breaking(fault: Fault) -> Base {
         let _guard = guard;
         future::pending::<()>().await;
     }));
-    let (named, name) = oneshot::channel();
-    runtime.spawner.spawn(Task::new("name", async move {
-        named.send(thread::current().id()).unwrap();
-    }));
     runtime.backend.clock = Arc::new(BrokenClock {
         inner: Arc::clone(&runtime.backend.clock),
         fault,
@@ -95,7 +91,7 @@ pub(super) fn breaking(fault: Fault) -> Base {
     runtime.spawner = Arc::new(BrokenSpawner {
         inner: Arc::clone(&runtime.spawner),
         fault,
-        own_thread: block_on(name).unwrap(),
+        own_thread: base.thread.thread().id(),
         has_panicked: Arc::default(),
     });
     base
