@@ -24,7 +24,7 @@
 //! | `PLAIN` | yes, on encrypted connections only |
 //! | `GSSAPI`, `MONGODB-AWS`, `MONGODB-OIDC` | no: implement [`Authenticator`] |
 //!
-//! [`scram`] is the protocol alone, without I/O. The crate reads no clock and has no global state.
+//! [`scram`] contains only the protocol, without I/O. The crate reads no clock and has no global state.
 //! Random numbers come from a function that the caller passes, by default the operating system's.
 
 mod account;
