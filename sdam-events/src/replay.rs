@@ -256,7 +256,7 @@ impl Replayer {
                 self.expect(outputs);
             }
             (Entry::EarlierInput(input), Machine::Topology(topology)) => {
-                let outputs = topology.handle(record.at, input)?;
+                let outputs = topology.handle(record.at, input.clone())?;
                 self.expect(outputs);
             }
             (Entry::EarlierHeartbeat(kind), Machine::Topology(topology)) => {

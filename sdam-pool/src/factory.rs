@@ -21,12 +21,10 @@ impl Pools {
     /// [credential](Options::credential), which needs an [authenticator](Self::authenticated).
     pub fn new(options: &Options) -> Result<Self, ConfigError> {
         if let Some(credential) = &options.credential {
-            return Err(ConfigError::new(
-                "user name",
-                credential.user.as_deref().unwrap_or_default(),
-                "connections are to authenticate, and there is no authenticator",
-                "pass that of `sdam_auth::authenticator` to `Pools::authenticated`",
-            ));
+            let user = credential.user.as_deref().unwrap_or_default();
+            let reason = "connections are to authenticate, and there is no authenticator";
+            let remedy = "pass that of `sdam_auth::authenticator` to `Pools::authenticated`";
+            return Err(ConfigError::new("user name", user, reason, remedy));
         }
         Self::with(options, None)
     }

@@ -64,12 +64,10 @@ fn plain(
             | pkcs5::Error::UnsupportedAlgorithm { .. }
             | pkcs5::Error::AlgorithmParametersInvalid { .. }),
         )) => Err(unsupported(&error)),
-        Err(_) => Err(ConfigError::new(
-            PASSWORD,
-            "",
-            format!("it does not decrypt the private key in `{path}`"),
-            "give the password of this key",
-        )),
+        Err(_) => {
+            let reason = format!("it does not decrypt the private key in `{path}`");
+            Err(ConfigError::new(PASSWORD, "", reason, "give the password of this key"))
+        }
     }
 }
 

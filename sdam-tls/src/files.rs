@@ -15,13 +15,8 @@ const MAX_LENGTH: u64 = 16 << 20;
 
 /// Reads the certificates of `tlsCAFile`; there is at least one.
 pub(crate) fn authorities(path: &str) -> Result<Vec<CertificateDer<'static>>, ConfigError> {
-    let pem = read(CA_FILE, path)?;
-    certificates(
-        CA_FILE,
-        path,
-        &pem,
-        "name a PEM file with the certificates of the authorities to trust",
-    )
+    let remedy = "name a PEM file with the certificates of the authorities to trust";
+    certificates(CA_FILE, path, &read(CA_FILE, path)?, remedy)
 }
 
 /// Reads the client's certificate with its chain, and its key.
@@ -34,12 +29,8 @@ pub(crate) fn identity(
         let reason = "the key is encrypted in the old format of OpenSSL, which is not supported";
         return Err(encrypted::convert(path, reason));
     }
-    let certificates = certificates(
-        KEY_FILE,
-        path,
-        &pem,
-        "name a PEM file with the client's certificate and its private key",
-    )?;
+    let remedy = "name a PEM file with the client's certificate and its private key";
+    let certificates = certificates(KEY_FILE, path, &pem, remedy)?;
     let key = match encrypted::section(&pem) {
         Some(section) => encrypted::decrypt(path, &section, password)?,
         None => key(path, &pem)?,

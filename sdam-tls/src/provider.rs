@@ -184,12 +184,12 @@ impl TlsProvider for FixedConfig {
             ("tlsDisableOCSPEndpointCheck", options.disable_ocsp_endpoint_check),
         ];
         match set.into_iter().find(|(_, set)| *set) {
-            Some((option, _)) => Err(ConfigError::new(
-                option,
-                "",
-                "this program has a TLS configuration of its own, which no option changes",
-                "remove the option, or set it in the program",
-            )),
+            Some((option, _)) => {
+                let reason =
+                    "this program has a TLS configuration of its own, which no option changes";
+                let remedy = "remove the option, or set it in the program";
+                Err(ConfigError::new(option, "", reason, remedy))
+            }
             None => Ok(Arc::new(Client::new(ClientConfig::clone(&self.0), true, None))),
         }
     }

@@ -37,7 +37,7 @@ struct InputLine {
 }
 
 /// An input of the topology.
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 #[serde(rename_all_fields = "camelCase", deny_unknown_fields)]
 pub(super) enum Recorded {
     Open,
@@ -170,37 +170,31 @@ impl Unmonitored {
     pub(super) fn handle(
         &mut self,
         now: Instant,
-        input: &Recorded,
+        input: Recorded,
     ) -> Result<Vec<Output>, Box<str>> {
         let mut handle =
             |shown, input| (Some(recorded(now, shown)), self.machine.handle(now, input));
         let (shown, effects) = match input {
             Recorded::Open => handle(Input::Open, machine::Input::Open),
             Recorded::Close => handle(Input::Close, machine::Input::Close),
-            Recorded::Checked { server, error, rtt } => {
-                self.checked(now, (*server, *rtt), error.as_ref())?
-            }
+            Recorded::Checked { server, error, rtt } => self.checked(now, (server, rtt), error)?,
             Recorded::Handshake { server, generation, reply, rtt } => {
-                let (server, generation, reply) = (*server, *generation, (**reply).clone());
                 let hello = reply.hello.clone().map_err(|error| error.to_string())?;
-                let input = machine::Input::Handshake { server, generation, hello, rtt: *rtt };
-                handle(Input::Handshake { server, generation, reply }, input)
+                let input = machine::Input::Handshake { server, generation, hello, rtt };
+                handle(Input::Handshake { server, generation, reply: *reply }, input)
             }
             Recorded::ServiceConnectionClosed { server, service, generation } => {
-                let (server, service, generation) = (*server, *service, *generation);
                 let input = machine::Input::ServiceConnectionClosed { server, service, generation };
                 handle(Input::ServiceConnectionClosed { server, service, generation }, input)
             }
             Recorded::Error { server, report } => {
-                let shown = Input::Error { server: *server, report: report.clone() };
-                let (_, effects) = self.machine.handle_error(now, *server, report);
-                (Some(recorded(now, shown)), effects)
+                let (_, effects) = self.machine.handle_error(now, server, &report);
+                (Some(recorded(now, Input::Error { server, report })), effects)
             }
             Recorded::Hosts(hosts) => {
-                handle(Input::Hosts(hosts.clone()), machine::Input::Hosts(hosts))
+                handle(Input::Hosts(hosts.clone()), machine::Input::Hosts(&hosts))
             }
             Recorded::MonitorDied { server } => {
-                let server = *server;
                 handle(Input::Deserted { server }, machine::Input::MonitorDied { server })
             }
         };
@@ -212,10 +206,10 @@ impl Unmonitored {
         &mut self,
         now: Instant,
         (server, rtt): (ServerId, Option<Rtt>),
-        error: Option<&Error>,
+        error: Option<Error>,
     ) -> Result<(Option<EventKind>, Effects), Box<str>> {
         let outcome = match error {
-            Some(error) => Err(error.clone()),
+            Some(error) => Err(error),
             None => Ok(self.hello_of(server)?),
         };
         let input = machine::Input::Checked { server, outcome, rtt };
