@@ -105,9 +105,8 @@ impl Script {
                 description(3, ServerType::RsSecondary),
             ],
         );
-        let shown: Vec<String> = facts.iter().map(ToString::to_string).collect();
         assert_eq!(
-            shown,
+            shown(&facts),
             [
                 "ReplicaSetNoPrimary -> ReplicaSetWithPrimary after 100.000ms",
                 "primary host1:27017 found (election 090909090909090909090909)"
@@ -342,8 +341,6 @@ fn a_sharded_topology_has_an_outage_when_every_router_is_lost() {
 fn a_sink_passes_facts_on_and_keeps_them() {
     let (sender, facts) = std::sync::mpsc::channel();
     let sink = FactSink::new(move |fact: &Fact| sender.send(fact.clone()).unwrap());
-    let mut script = Script::default();
-    script.at(5);
     let events = [
         EventKind::TopologyOpening,
         opening(1),

@@ -202,8 +202,10 @@ impl History {
             Step::Fail(index) => self.fail(*index),
             Step::Drop(index) => self.drop_waiting(*index),
             Step::TimeOut(index) => self.time_out(*index),
-            Step::Clear { interrupt } if !self.shape.load_balanced => self.clear(*interrupt),
-            Step::ClearService(index) if self.shape.load_balanced => self.clear_service(*index),
+            Step::Clear { interrupt } if !self.shape.load_balanced => self.clear(None, *interrupt),
+            Step::ClearService(index) if self.shape.load_balanced => {
+                self.clear(Some(service(*index as u64)), false);
+            }
             Step::Clear { .. } | Step::ClearService(_) => {}
             Step::Prepare => {
                 self.machine.prepare();
@@ -252,13 +254,11 @@ impl History {
     }
 
     fn check_in(&mut self, index: usize, is_usable: bool) {
-        if self.in_use.is_empty() {
-            return;
+        if let Some(mut connection) = pick(&mut self.in_use, index) {
+            connection.is_usable = is_usable;
+            self.machine.check_in(connection, None, self.now);
+            self.finish();
         }
-        let mut connection = self.in_use.remove(index % self.in_use.len());
-        connection.is_usable = is_usable;
-        self.machine.check_in(connection, None, self.now);
-        self.finish();
     }
 
     /// Begins the attempt with this number; its hello is answered immediately.
@@ -295,22 +295,17 @@ impl History {
     }
 
     fn take_attempt(&mut self, index: usize) -> Option<(u64, Generation)> {
-        if self.attempts.is_empty() {
-            return None;
-        }
-        let attempt = self.attempts.remove(index % self.attempts.len());
+        let attempt = pick(&mut self.attempts, index)?;
         self.own.remove(&attempt.0);
         Some(attempt)
     }
 
     fn drop_waiting(&mut self, index: usize) {
-        if self.waiting.is_empty() {
-            return;
+        if let Some((ticket, _)) = pick(&mut self.waiting, index) {
+            self.drop_own(ticket);
+            self.machine.cancel(ticket, self.now);
+            self.finish();
         }
-        let (ticket, _) = self.waiting.remove(index % self.waiting.len());
-        self.drop_own(ticket);
-        self.machine.cancel(ticket, self.now);
-        self.finish();
     }
 
     /// Drops the attempt that a check-out makes itself.
@@ -340,23 +335,17 @@ impl History {
         }
     }
 
-    fn clear(&mut self, interrupt: bool) {
+    /// Clears the pool, or only one service.
+    fn clear(&mut self, service: Option<ObjectId>, interrupt: bool) {
         self.begun = true;
-        self.generation = Generation::from_u64(self.generation.as_u64() + 1);
-        let cause = Error::new(ErrorKind::Network, Stage::Operation, "gone");
-        let mut clear = PoolClear::new(self.generation, cause);
-        clear.interrupt_in_use = interrupt;
-        self.machine.clear(&clear);
-        self.finish();
-    }
-
-    fn clear_service(&mut self, index: usize) {
-        let service = service(index as u64 % 2);
-        let generation = self.services.entry(service).or_insert(Generation::FIRST);
+        let generation = match service {
+            Some(service) => self.services.entry(service).or_insert(Generation::FIRST),
+            None => &mut self.generation,
+        };
         *generation = Generation::from_u64(generation.as_u64() + 1);
         let cause = Error::new(ErrorKind::Network, Stage::Operation, "gone");
         let mut clear = PoolClear::new(*generation, cause);
-        clear.service_id = Some(service);
+        (clear.service_id, clear.interrupt_in_use) = (service, interrupt);
         self.machine.clear(&clear);
         self.finish();
     }
@@ -519,6 +508,11 @@ impl History {
         }
         assert_eq!(self.machine.waiters.slots.len(), self.waiting.len(), "slots leak");
     }
+}
+
+/// Removes any item.
+fn pick<T>(items: &mut Vec<T>, index: usize) -> Option<T> {
+    (!items.is_empty()).then(|| items.remove(index % items.len()))
 }
 
 fn not_ready() -> Error {

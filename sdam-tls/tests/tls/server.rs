@@ -298,9 +298,8 @@ pub(crate) fn serve_asking(
     clients: &Authority,
     version: &'static SupportedProtocolVersion,
 ) -> Arc<ServerConfig> {
-    let verifier = WebPkiClientVerifier::builder_with_provider(clients.roots(), crypto())
-        .allow_unauthenticated()
-        .build();
+    let verifier = WebPkiClientVerifier::builder_with_provider(clients.roots(), crypto());
+    let verifier = verifier.allow_unauthenticated().build();
     serve_with(issued, Some(verifier.unwrap()), &[version])
 }
 
