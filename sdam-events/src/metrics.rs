@@ -203,11 +203,10 @@ impl MetricsSink {
     }
 
     fn heartbeat(&self, result: &'static str, awaited: bool, success: Option<Duration>) {
-        let labels = self.with("mode", if awaited { "stream" } else { "poll" });
+        let mut labels = self.with("mode", if awaited { "stream" } else { "poll" });
         if let Some(duration) = success {
             histogram!(names::HEARTBEAT_DURATION, labels.clone()).record(duration);
         }
-        let mut labels = labels;
         labels.push(Label::from_static_parts("result", result));
         counter!(names::HEARTBEATS, labels).increment(1);
     }

@@ -1,4 +1,4 @@
-//! The cost of a connection: memory while it is idle, and allocations of the handshake.
+//! The memory that an idle connection keeps.
 //!
 //! The allocator of `allocation_counter` counts per thread, so the server has its own thread.
 
