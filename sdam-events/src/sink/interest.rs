@@ -1,7 +1,4 @@
-use std::{
-    fmt,
-    ops::{BitOr, BitOrAssign},
-};
+use std::{fmt, ops::BitOr};
 
 use super::EventName;
 
@@ -168,20 +165,6 @@ impl<I: Into<Self>> BitOr<I> for Interest {
     }
 }
 
-impl BitOr<Interest> for EventName {
-    type Output = Interest;
-
-    fn bitor(self, other: Interest) -> Interest {
-        other | self
-    }
-}
-
-impl<I: Into<Self>> BitOrAssign<I> for Interest {
-    fn bitor_assign(&mut self, other: I) {
-        *self = *self | other;
-    }
-}
-
 impl From<EventName> for Interest {
     fn from(name: EventName) -> Self {
         Self::of(&[name])
@@ -228,10 +211,7 @@ mod tests {
         let opening = Interest::from(EventName::TopologyOpening);
         let checks = Interest::HEARTBEATS;
         assert_eq!(opening.union(checks).without(checks), opening, "{opening:?}");
-        assert_eq!(EventName::TopologyOpening | checks, opening.union(checks));
-        let mut both = checks;
-        both |= EventName::TopologyOpening;
-        assert_eq!(both, checks | opening);
+        assert_eq!(checks | EventName::TopologyOpening, opening.union(checks));
         assert!(opening.intersection(checks).is_empty());
         assert!(Interest::SDAM.contains_all(checks));
         assert!(!checks.contains_all(Interest::SDAM));

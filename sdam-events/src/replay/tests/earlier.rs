@@ -27,7 +27,7 @@ fn recordings_of_versions_2_to_4_are_replayed() {
         let mut names = Interest::NONE;
         let mut lines = Vec::new();
         let outcome = replay_to(recording.as_bytes(), |line, event| {
-            names |= event.kind.name();
+            names = names | event.kind.name();
             lines.push(line);
         });
         let outcome = outcome.unwrap();
