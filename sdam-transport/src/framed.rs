@@ -137,16 +137,13 @@ impl<S: ByteStream> Framed<S> {
             self.read_more(wanted.saturating_sub(filled)).await
         };
         match result {
-            Ok(0) if filled == 0 => Err(Error::network(
-                STAGE,
-                "the server closed the connection while a message was expected",
-            )),
-            Ok(0) => Err(Error::network(
-                STAGE,
-                format!(
-                    "the server closed the connection after {filled} of {wanted} bytes of a {part}"
-                ),
-            )),
+            Ok(0) => {
+                let when = match filled {
+                    0 => "while a message was expected".into(),
+                    _ => format!("after {filled} of {wanted} bytes of a {part}"),
+                };
+                Err(Error::network(STAGE, format!("the server closed the connection {when}")))
+            }
             Ok(_) => Ok(()),
             Err(error) => {
                 let message = format!("receiving a message ({filled} bytes had arrived)");

@@ -71,12 +71,8 @@ pub enum OpCode {
 impl WireMessage {
     /// Decodes the message that consists of exactly `bytes`.
     pub fn decode(bytes: Vec<u8>) -> Result<Self, WireError> {
-        let header = match bytes.first_chunk() {
-            Some(header) => Header::decode(header)?,
-            None => {
-                return Err(WireError::TooShort { length: bytes.len() });
-            }
-        };
+        let too_short = WireError::TooShort { length: bytes.len() };
+        let header = Header::decode(bytes.first_chunk().ok_or(too_short)?)?;
         if header.length != bytes.len() {
             return Err(WireError::WrongLength { declared: header.length, actual: bytes.len() });
         }

@@ -96,7 +96,7 @@ impl PoolContext {
         authenticator: Option<&dyn Authenticator>,
         timeout: Option<Duration>,
     ) -> Result<Established, Error> {
-        let (Some(generation), Some(hello)) =
+        let (Some(generation), Some(mut hello)) =
             (self.reporter.generation(None), self.reporter.hello())
         else {
             return Err(gone());
@@ -116,22 +116,17 @@ impl PoolContext {
         };
         connection.set_deadline(attempt.deadline);
         let mut exchange = Exchange::new();
-        let conversation = match authenticator {
-            Some(authenticator) => {
-                let beginning = authenticator.begin(&self.address);
-                let beginning = beginning.map_err(|error| error.at(Stage::Auth));
-                Some(attempt.step(Stage::Auth, beginning).await?)
-            }
-            None => None,
-        };
-        let hello = match &conversation {
-            Some(conversation) => hello.with_auth(conversation.hello_auth()),
-            None => hello,
-        };
-        let hello = match &self.hello_fields {
-            Some(fields) => hello.with_fields(fields.clone()),
-            None => hello,
-        };
+        let mut conversation = None;
+        if let Some(authenticator) = authenticator {
+            let beginning = authenticator.begin(&self.address);
+            let beginning = beginning.map_err(|error| error.at(Stage::Auth));
+            let begun = attempt.step(Stage::Auth, beginning).await?;
+            hello = hello.with_auth(begun.hello_auth());
+            conversation = Some(begun);
+        }
+        if let Some(fields) = &self.hello_fields {
+            hello = hello.with_fields(fields.clone());
+        }
         let request = exchange.hello(&hello);
         let greeting = converse(&mut *connection, &mut exchange, request, Stage::Hello);
         let reply = attempt.step(Stage::Hello, greeting).await?;

@@ -35,10 +35,8 @@ impl<'a> Cursor<'a> {
         length: usize,
         field: &'static str,
     ) -> Result<&'a [u8], WireError> {
-        let Some(end) = self.bytes.len().checked_sub(length).filter(|end| *end >= self.at) else {
-            return Err(WireError::Truncated { field });
-        };
-        let (bytes, tail) = self.bytes.split_at(end);
+        let end = self.bytes.len().checked_sub(length).filter(|end| *end >= self.at);
+        let (bytes, tail) = self.bytes.split_at(end.ok_or(WireError::Truncated { field })?);
         self.bytes = bytes;
         Ok(tail)
     }
@@ -71,10 +69,8 @@ impl<'a> Cursor<'a> {
             self.rest().iter().position(|byte| *byte == 0).ok_or(WireError::Truncated { field })?;
         let start = self.at;
         let text = self.take(length + 1, field)?;
-        match std::str::from_utf8(text) {
-            Ok(_) => Ok(start..start + length),
-            Err(_) => Err(WireError::NotUtf8 { field }),
-        }
+        std::str::from_utf8(text).map_err(|_| WireError::NotUtf8 { field })?;
+        Ok(start..start + length)
     }
 
     /// Reads a BSON document. Checks its length and last byte, but not its elements.
