@@ -179,8 +179,10 @@ fn every_verb_of_the_syntax_is_covered() {
 
 #[test]
 fn comments_blank_lines_and_milliseconds_are_parsed() {
-    let scenario: Scenario = "# first\n\n 250ms  kill 0 # dies\n\t1.5s heal\n".parse().unwrap();
+    let text = "# first\n\n 0s stepdown\n 250ms  kill 0 # dies\n\t1.5s heal\n";
+    let scenario: Scenario = text.parse().unwrap();
     let expected = [
+        (Duration::ZERO, Action::StepDown { period: Duration::from_secs(60) }.into()),
         (Duration::from_millis(250), Action::Kill(member(0)).into()),
         (Duration::from_millis(1500), Action::Heal.into()),
     ];

@@ -1,16 +1,6 @@
 //! Tests of streamed replies (section M.2).
 
-use sdam_sim::ConnectionId;
-
 use crate::support::{Fixture, awaiting, code, counter, hello, is_ok};
-
-/// Starts a stream of replies from member 0. Returns the connection and the id of the request.
-fn stream(fixture: &mut Fixture, max_await_time_ms: i64) -> (ConnectionId, i32) {
-    let connection = fixture.connect(0);
-    let known = fixture.call(connection, &hello());
-    let id = fixture.send_exhaust(connection, &awaiting(&known, max_await_time_ms));
-    (connection, id)
-}
 
 #[test]
 fn m_20_replies_are_streamed_only_if_the_request_allows_it() {
@@ -29,7 +19,7 @@ fn m_20_replies_are_streamed_only_if_the_request_allows_it() {
 fn m_20_a_server_may_answer_an_awaitable_hello_once_although_it_may_stream() {
     let mut fixture = Fixture::replica_set(3);
     fixture.run("exhaust 0 off");
-    let (connection, request) = stream(&mut fixture, 1000);
+    let (connection, _, request) = fixture.stream(0, 1000);
     fixture.advance_millis(999);
     assert!(fixture.try_receive(connection).is_none());
     fixture.advance_millis(1);
@@ -58,7 +48,7 @@ fn m_20_a_server_may_answer_an_awaitable_hello_once_although_it_may_stream() {
 #[test]
 fn a_flood_reports_changes_until_it_is_turned_off_or_the_process_ends() {
     let mut fixture = Fixture::replica_set(3);
-    let (connection, _) = stream(&mut fixture, 10_000);
+    let (connection, ..) = fixture.stream(0, 10_000);
     let flood = |fixture: &mut Fixture, connection| {
         fixture.run("flood 0 0.001");
         fixture.advance_millis(100);
@@ -74,7 +64,7 @@ fn a_flood_reports_changes_until_it_is_turned_off_or_the_process_ends() {
     flood(&mut fixture, connection);
     fixture.run("restart 0");
     fixture.advance_millis(20_000);
-    let (connection, _) = stream(&mut fixture, 60_000);
+    let (connection, ..) = fixture.stream(0, 60_000);
     fixture.advance_millis(100);
     assert!(fixture.try_receive(connection).is_none());
 }
@@ -82,7 +72,7 @@ fn a_flood_reports_changes_until_it_is_turned_off_or_the_process_ends() {
 #[test]
 fn m_21_replies_follow_each_change_and_each_wait() {
     let mut fixture = Fixture::replica_set(3);
-    let (connection, _) = stream(&mut fixture, 2000);
+    let (connection, ..) = fixture.stream(0, 2000);
     let mut seen = Vec::new();
     fixture.advance_millis(1999);
     assert!(fixture.try_receive(connection).is_none());
@@ -104,7 +94,7 @@ fn m_21_replies_follow_each_change_and_each_wait() {
 #[test]
 fn m_22_an_error_ends_the_stream() {
     let mut fixture = Fixture::replica_set(3);
-    let (connection, _) = stream(&mut fixture, 1000);
+    let (connection, ..) = fixture.stream(0, 1000);
     fixture.run("failpoint 0 commands=hello times=1 code=91");
     // The server accepted the pending request before the fail point was set, so the request does
     // not fail.
@@ -121,7 +111,7 @@ fn m_22_an_error_ends_the_stream() {
 #[test]
 fn m_23_each_streamed_reply_answers_the_previous_reply() {
     let mut fixture = Fixture::replica_set(3);
-    let (connection, request) = stream(&mut fixture, 1000);
+    let (connection, _, request) = fixture.stream(0, 1000);
     let mut previous = request;
     let mut ids = Vec::new();
     for _ in 0..4 {
@@ -138,7 +128,7 @@ fn m_23_each_streamed_reply_answers_the_previous_reply() {
 #[test]
 fn m_24_exhaust_with_a_wait_of_0_yields_one_reply() {
     let mut fixture = Fixture::replica_set(1);
-    let (connection, _) = stream(&mut fixture, 0);
+    let (connection, ..) = fixture.stream(0, 0);
     let only = fixture.receive(connection);
     assert!(is_ok(&only.body));
     assert!(!only.more_to_come);
@@ -147,7 +137,7 @@ fn m_24_exhaust_with_a_wait_of_0_yields_one_reply() {
 #[test]
 fn m_26_a_message_within_a_stream_closes_the_connection() {
     let mut fixture = Fixture::replica_set(1);
-    let (connection, _) = stream(&mut fixture, 1000);
+    let (connection, ..) = fixture.stream(0, 1000);
     fixture.send(connection, &hello());
     assert!(fixture.is_closed(connection));
     assert!(fixture.try_receive(connection).is_none());

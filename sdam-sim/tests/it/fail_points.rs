@@ -3,11 +3,7 @@
 use bson::{Bson, Document, doc};
 use sdam_sim::version::ServerVersion;
 
-use crate::support::{Fixture, awaiting, code, hello, is_ok};
-
-fn ping() -> Document {
-    doc! { "ping": 1, "$db": "admin" }
-}
+use crate::support::{Fixture, awaiting, code, hello, is_ok, ping};
 
 fn configure(mode: impl Into<Bson>, data: Document) -> Document {
     doc! { "configureFailPoint": "failCommand", "mode": mode, "data": data, "$db": "admin" }
@@ -127,9 +123,7 @@ fn m_46_a_blocked_stream_continues_after_the_block() {
 fn m_46_every_reply_of_a_stream_counts() {
     let mut fixture = Fixture::replica_set(1);
     fixture.run("failpoint 0 commands=hello skip=2 code=91");
-    let connection = fixture.connect(0);
-    let known = fixture.call(connection, &hello());
-    fixture.send_exhaust(connection, &awaiting(&known, 1000));
+    let (connection, ..) = fixture.stream(0, 1000);
     fixture.advance_millis(1000);
     assert!(is_ok(&fixture.receive(connection).body));
     assert_eq!(code(&fixture.receive(connection).body), 91);

@@ -1,9 +1,8 @@
 //! Tests of partitions, split brains and unresponsive servers.
 
-use bson::doc;
 use sdam_sim::deployment::Role;
 
-use crate::support::{Fixture, awaiting, counter, hello, is_ok, is_primary};
+use crate::support::{Fixture, awaiting, counter, hello, insert, is_ok, is_primary};
 
 #[test]
 fn an_isolated_primary_steps_down_and_is_replaced() {
@@ -40,8 +39,7 @@ fn in_a_split_brain_two_primaries_have_different_elections() {
     assert!(id(&new) > id(&old));
     assert_eq!(fixture.primary(), Some(1), "the one elected last");
     for member in [0, 1] {
-        let insert = doc! { "insert": "things", "documents": [{}], "$db": "test" };
-        assert!(is_ok(&fixture.call_member(member, &insert)));
+        assert!(is_ok(&fixture.call_member(member, &insert())));
     }
     fixture.run("heal");
     assert_eq!(fixture.roles(), [Role::Secondary, Role::Primary, Role::Secondary]);
@@ -83,9 +81,7 @@ fn a_frozen_server_replies_when_thawed() {
 #[test]
 fn a_server_cut_off_from_clients_keeps_its_role_and_its_replies() {
     let mut fixture = Fixture::replica_set(3);
-    let streaming = fixture.connect(0);
-    let known = fixture.call(streaming, &hello());
-    fixture.send_exhaust(streaming, &awaiting(&known, 10_000));
+    let (streaming, known, _) = fixture.stream(0, 10_000);
     fixture.run("cutoff 0");
     let asking = fixture.connect(0);
     fixture.send(asking, &hello());

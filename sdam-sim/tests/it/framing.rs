@@ -3,11 +3,7 @@
 use bson::{Document, doc};
 use sdam_transport::wire::{OpMsg, OpReply, Sequence, WireMessage};
 
-use crate::support::{Fixture, hello, is_ok};
-
-fn ping() -> Document {
-    doc! { "ping": 1, "$db": "admin" }
-}
+use crate::support::{Fixture, hello, insert, is_ok, ping};
 
 fn message(id: i32, body: &Document) -> WireMessage {
     let message = OpMsg { request_id: id, body: &body.to_vec().unwrap(), ..OpMsg::default() };
@@ -95,7 +91,7 @@ fn o_34_requests_with_more_to_come_are_executed_without_a_reply() {
     let insert = OpMsg {
         request_id: 1,
         more_to_come: true,
-        body: &doc! { "insert": "things", "documents": [{}], "$db": "test" }.to_vec().unwrap(),
+        body: &insert().to_vec().unwrap(),
         ..OpMsg::default()
     };
     fixture.send_message(connection, &insert.encode().unwrap());

@@ -6,7 +6,7 @@ use bson::{Bson, Document, doc};
 use sdam_core::{hello::Hello, server::ServerType};
 use sdam_sim::{Blueprint, config::MemberConfig, version::ServerVersion};
 
-use crate::support::{Fixture, address, addresses, code, is_ok, set};
+use crate::support::{Fixture, address, addresses, code, insert, is_ok, set};
 
 #[test]
 fn m_40_hello_ok_is_a_reply_to_hello_ok() {
@@ -110,8 +110,7 @@ fn m_43_an_idle_primary_writes_every_ten_seconds() {
     assert_eq!(last_write(&fixture.hello(1)), start + 10_000);
     // A write postpones the next no-op.
     fixture.advance_millis(5_000);
-    let insert = doc! { "insert": "things", "documents": [{}], "$db": "test" };
-    assert!(is_ok(&fixture.call_member(0, &insert)));
+    assert!(is_ok(&fixture.call_member(0, &insert())));
     assert_eq!(last_write(&fixture.hello(2)), start + 15_000);
     fixture.advance_millis(9_999);
     assert_eq!(last_write(&fixture.hello(0)), start + 15_000);

@@ -3,15 +3,13 @@
 use bson::doc;
 use sdam_sim::version::ServerVersion;
 
-use crate::support::{Fixture, awaiting, code, counter, hello, is_ok};
+use crate::support::{Fixture, code, counter, hello, insert, is_ok, ping};
 
 #[test]
 fn m_30_a_horizon_change_closes_every_connection() {
     let mut fixture = Fixture::replica_set(3);
     let idle = fixture.connect(1);
-    let waiting = fixture.connect(0);
-    let known = fixture.call(waiting, &hello());
-    fixture.send_exhaust(waiting, &awaiting(&known, 10_000));
+    let (waiting, known, _) = fixture.stream(0, 10_000);
     fixture.run("horizon close");
     assert!(fixture.is_closed(idle));
     assert!(fixture.is_closed(waiting));
@@ -22,9 +20,7 @@ fn m_30_a_horizon_change_closes_every_connection() {
 fn m_30_with_the_error_policy_a_horizon_change_fails_awaiting_hellos() {
     let mut fixture = Fixture::replica_set(3);
     let idle = fixture.connect(1);
-    let waiting = fixture.connect(0);
-    let known = fixture.call(waiting, &hello());
-    fixture.send_exhaust(waiting, &awaiting(&known, 10_000));
+    let (waiting, known, _) = fixture.stream(0, 10_000);
     fixture.run("horizon error");
     let reply = fixture.receive(waiting);
     assert_eq!(code(&reply.body), 317);
@@ -35,12 +31,13 @@ fn m_30_with_the_error_policy_a_horizon_change_fails_awaiting_hellos() {
 
 #[test]
 fn m_31_a_shutdown_is_announced_before_the_connections_close() {
-    for version in [ServerVersion::V4_4, ServerVersion::V8_0] {
-        let mut fixture = Fixture::replica_set_of(3, version);
-        let waiting = fixture.connect(1);
-        let known = fixture.call(waiting, &hello());
-        fixture.send_exhaust(waiting, &awaiting(&known, 10_000));
-        fixture.run("shutdown 1");
+    for (mut fixture, member) in [
+        (Fixture::replica_set_of(3, ServerVersion::V4_4), 1),
+        (Fixture::replica_set(3), 1),
+        (Fixture::sharded(1), 0),
+    ] {
+        let (waiting, known, _) = fixture.stream(member, 10_000);
+        fixture.run(&format!("shutdown {member}"));
         let first = fixture.receive(waiting);
         assert_eq!(code(&first.body), 91);
         assert!(!first.more_to_come);
@@ -50,12 +47,11 @@ fn m_31_a_shutdown_is_announced_before_the_connections_close() {
         fixture.advance_millis(1000);
         let later = fixture.call(waiting, &hello());
         assert_eq!(left(&later), 14_000);
-        assert_eq!(code(&fixture.hello(1)), 91, "new connections get the error, too");
-        let ping = doc! { "ping": 1, "$db": "admin" };
-        assert!(is_ok(&fixture.call(waiting, &ping)), "the rest still works");
+        assert_eq!(code(&fixture.hello(member)), 91, "new connections get the error, too");
+        assert!(is_ok(&fixture.call(waiting, &ping())), "the rest still works");
         fixture.advance_millis(14_000);
         assert!(fixture.is_closed(waiting));
-        assert!(fixture.try_connect(1).is_none());
+        assert!(fixture.try_connect(member).is_none());
     }
 }
 
@@ -83,7 +79,7 @@ fn m_31_a_shutdown_interrupts_blocked_commands() {
     let mut fixture = Fixture::replica_set(3);
     fixture.run("failpoint 1 commands=ping block=600000");
     let connection = fixture.connect(1);
-    fixture.send(connection, &doc! { "ping": 1, "$db": "admin" });
+    fixture.send(connection, &ping());
     fixture.run("shutdown 1");
     fixture.advance_millis(15_000);
     assert_eq!(code(&fixture.receive(connection).body), 11600);
@@ -113,8 +109,7 @@ fn m_32_a_step_down_interrupts_blocked_writes() {
     let mut fixture = Fixture::replica_set(3);
     fixture.run("failpoint 0 commands=insert,find block=1000");
     let (writer, reader) = (fixture.connect(0), fixture.connect(0));
-    let insert = doc! { "insert": "things", "documents": [{}], "$db": "test" };
-    fixture.send(writer, &insert);
+    fixture.send(writer, &insert());
     let find = doc! { "find": "things", "$db": "test", "$readPreference": { "mode": "nearest" } };
     fixture.send(reader, &find);
     fixture.run("stepdown");
@@ -134,17 +129,4 @@ fn m_33_a_killed_process_refuses_connections() {
     assert!(fixture.is_closed(connection));
     assert!(fixture.try_connect(2).is_none());
     assert!(fixture.refuse("kill 2").contains("is not running"));
-}
-
-#[test]
-fn m_31_a_mongos_announces_its_shutdown_too() {
-    let mut fixture = Fixture::sharded(1);
-    let waiting = fixture.connect(0);
-    let known = fixture.call(waiting, &hello());
-    fixture.send_exhaust(waiting, &awaiting(&known, 10_000));
-    fixture.run("shutdown 0");
-    let reply = fixture.receive(waiting);
-    assert_eq!(code(&reply.body), 91);
-    assert_eq!(counter(&reply.body), counter(&known) + 1);
-    assert!(!reply.more_to_come);
 }

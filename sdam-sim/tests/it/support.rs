@@ -169,6 +169,15 @@ impl Fixture {
         self.call_member(member, &hello())
     }
 
+    /// Opens a connection to a member and sends an awaitable hello that allows streaming. Returns the
+    /// connection, the reply to the hello before, and the request's id.
+    pub(crate) fn stream(&mut self, member: u16, millis: i64) -> (ConnectionId, Document, i32) {
+        let connection = self.connect(member);
+        let known = self.call(connection, &hello());
+        let id = self.send_exhaust(connection, &awaiting(&known, millis));
+        (connection, known, id)
+    }
+
     pub(crate) fn is_closed(&self, connection: ConnectionId) -> bool {
         self.closed.contains(&connection)
     }
@@ -241,6 +250,15 @@ impl Fixture {
 
 pub(crate) fn hello() -> Document {
     doc! { "hello": 1, "$db": "admin" }
+}
+
+pub(crate) fn ping() -> Document {
+    doc! { "ping": 1, "$db": "admin" }
+}
+
+/// Returns a write of an empty document.
+pub(crate) fn insert() -> Document {
+    doc! { "insert": "things", "documents": [{}], "$db": "test" }
 }
 
 /// Returns a hello that waits for a newer topology version than the one in `reply`.

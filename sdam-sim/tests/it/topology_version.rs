@@ -2,7 +2,7 @@
 
 use bson::{Bson, doc};
 
-use crate::support::{Fixture, awaiting, code, counter, hello, is_ok, is_primary, process};
+use crate::support::{Fixture, awaiting, code, counter, hello, insert, is_ok, is_primary, process};
 
 #[test]
 fn m_1_every_significant_change_is_counted() {
@@ -33,8 +33,7 @@ fn m_1_the_counter_starts_at_0_and_ordinary_writes_do_not_count() {
     assert_eq!(counter(&fixture.hello(0)), 0);
     let mut fixture = Fixture::replica_set(1);
     let before = fixture.hello(0);
-    let insert = doc! { "insert": "things", "documents": [{ "_id": 1 }], "$db": "test" };
-    assert!(is_ok(&fixture.call_member(0, &insert)));
+    assert!(is_ok(&fixture.call_member(0, &insert())));
     fixture.advance_millis(60_000);
     assert_eq!(counter(&fixture.hello(0)), counter(&before));
 }
@@ -63,7 +62,7 @@ fn m_2_every_hello_reply_has_the_topology_version() {
 fn m_2_every_state_change_error_has_the_topology_version() {
     let mut fixture = Fixture::replica_set(3);
     fixture.run("maintenance 2 on");
-    let insert = doc! { "insert": "things", "documents": [{}], "$db": "test" };
+    let insert = insert();
     let find = doc! { "find": "things", "$db": "test" };
     for (member, command, expected) in [(1, &insert, 10107), (1, &find, 13435), (2, &find, 13436)] {
         let known = counter(&fixture.hello(member));

@@ -20,82 +20,53 @@ pub(crate) struct Difference {
 const MEMBERS: &[ServerKind] = &[ServerKind::Primary, ServerKind::Secondary];
 const ALL_KINDS: &[ServerKind] =
     &[ServerKind::Standalone, ServerKind::Primary, ServerKind::Secondary];
+const PRIMARY: &[ServerKind] = &[ServerKind::Primary];
 const ALL: (Version, Version) = (Version::V4_2, Version::V6_0);
+const ONLY_4_2: (Version, Version) = (Version::V4_2, Version::V4_2);
+const SINCE_4_4: (Version, Version) = (Version::V4_4, Version::V6_0);
 
 pub(crate) const DIFFERENCES: &[Difference] = &[
-    Difference {
-        versions: ALL,
-        kinds: MEMBERS,
-        case: "*",
-        path: "lastWrite.majorityOpTime.ts",
-        reason: "no commit point is simulated; discovery and selection read opTime and lastWriteDate",
-    },
-    Difference {
-        versions: ALL,
-        kinds: MEMBERS,
-        case: "*",
-        path: "lastWrite.majorityOpTime.t",
-        reason: "as above",
-    },
-    Difference {
-        versions: ALL,
-        kinds: MEMBERS,
-        case: "*",
-        path: "lastWrite.majorityWriteDate",
-        reason: "as above",
-    },
-    Difference {
-        versions: ALL,
-        kinds: &[ServerKind::Primary],
-        case: "insert*",
-        path: "electionId",
-        reason: "no client reads it from the reply to a write",
-    },
-    Difference {
-        versions: ALL,
-        kinds: &[ServerKind::Primary],
-        case: "insert*",
-        path: "opTime.ts",
-        reason: "no client reads it from the reply to a write; operationTime is present",
-    },
-    Difference {
-        versions: ALL,
-        kinds: &[ServerKind::Primary],
-        case: "insert*",
-        path: "opTime.t",
-        reason: "as above",
-    },
-    Difference {
-        versions: (Version::V4_4, Version::V6_0),
-        kinds: ALL_KINDS,
-        case: "hello compression",
-        path: "compression",
-        reason: "no compressor is simulated, so none is negotiated",
-    },
-    Difference {
-        versions: (Version::V4_2, Version::V4_2),
-        kinds: ALL_KINDS,
-        case: "fail slowly",
-        path: "(timing)",
-        reason: "only late releases of the series support blockConnection, the simulated one always does",
-    },
-    Difference {
-        versions: (Version::V4_2, Version::V4_2),
-        kinds: ALL_KINDS,
-        case: "fail slowly",
-        path: "count",
-        reason: "as above",
-    },
-    Difference {
-        versions: (Version::V4_2, Version::V4_2),
-        kinds: ALL_KINDS,
-        case: "fail by closing",
-        path: "count",
-        reason: "as above",
-    },
+    Difference::new(
+        (ALL, MEMBERS),
+        ("*", "lastWrite.majorityOpTime.ts"),
+        "no commit point is simulated; discovery and selection read opTime and lastWriteDate",
+    ),
+    Difference::new((ALL, MEMBERS), ("*", "lastWrite.majorityOpTime.t"), "as above"),
+    Difference::new((ALL, MEMBERS), ("*", "lastWrite.majorityWriteDate"), "as above"),
+    Difference::new(
+        (ALL, PRIMARY),
+        ("insert*", "electionId"),
+        "no client reads it from the reply to a write",
+    ),
+    Difference::new(
+        (ALL, PRIMARY),
+        ("insert*", "opTime.ts"),
+        "no client reads it from the reply to a write; operationTime is present",
+    ),
+    Difference::new((ALL, PRIMARY), ("insert*", "opTime.t"), "as above"),
+    Difference::new(
+        (SINCE_4_4, ALL_KINDS),
+        ("hello compression", "compression"),
+        "no compressor is simulated, so none is negotiated",
+    ),
+    Difference::new(
+        (ONLY_4_2, ALL_KINDS),
+        ("fail slowly", "(timing)"),
+        "only late releases of the series support blockConnection, the simulated one always does",
+    ),
+    Difference::new((ONLY_4_2, ALL_KINDS), ("fail slowly", "count"), "as above"),
+    Difference::new((ONLY_4_2, ALL_KINDS), ("fail by closing", "count"), "as above"),
 ];
 
 impl Difference {
+    const fn new(
+        (versions, kinds): ((Version, Version), &'static [ServerKind]),
+        (case, path): (&'static str, &'static str),
+        reason: &'static str,
+    ) -> Self {
+        Self { versions, kinds, case, path, reason }
+    }
+
     pub(crate) fn applies_to(&self, version: Version) -> bool {
         (self.versions.0..=self.versions.1).contains(&version)
     }

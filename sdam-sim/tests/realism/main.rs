@@ -4,17 +4,13 @@
 //! [`differences`] lists deliberate differences with their reasons. The test fails if a difference
 //! is not listed, or if a listed difference no longer exists.
 
-#[cfg(test)]
+#![cfg(test)]
+
 mod cases;
-#[cfg(test)]
 mod compare;
-#[cfg(test)]
 mod conversation;
-#[cfg(test)]
 mod differences;
-#[cfg(test)]
 mod servers;
-#[cfg(test)]
 mod step_down;
 
 #[cfg(test)]
