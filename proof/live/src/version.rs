@@ -64,18 +64,11 @@ impl FromStr for Version {
 }
 
 /// The error for an invalid release series.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is not a release series such as 6.0")]
 pub struct InvalidVersion {
     text: String,
 }
-
-impl fmt::Display for InvalidVersion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` is not a release series such as 6.0", self.text)
-    }
-}
-
-impl std::error::Error for InvalidVersion {}
 
 /// Runs `mongod --version`. The error explains why the version could not be determined.
 pub(crate) fn version_of(mongod: &Path) -> Result<Version, String> {
