@@ -9,8 +9,8 @@ const LARGEST: &str = "three servers";
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Run only this search: elections, membership, errors, everything, "membership, named",
-    /// "membership, direct", "one server", silence, detection, trial, inline, "inline, two", balanced, "balanced,
-    /// inline", srv or "three servers".
+    /// "membership, direct", "one server", silence, detection, trial, inline, "inline, two",
+    /// balanced, "balanced, inline", srv or "three servers".
     name: Option<String>,
     /// Stop when this number of states is known. Without a named search, this limits the one with
     /// three servers. Five million states take some minutes and a quarter of a gigabyte.

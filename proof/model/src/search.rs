@@ -1,14 +1,15 @@
 //! A breadth-first search of all states. It finds a shortest history that violates an invariant.
 
-mod known;
-
 use std::{
+    collections::HashSet,
     fmt,
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     thread,
 };
 
-use self::known::Known;
 use crate::{start::Start, step::Step, world::World};
 
 /// The number of states that a thread takes from the queue at a time.
@@ -39,7 +40,7 @@ pub struct Counterexample {
 impl fmt::Display for Counterexample {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.invariant)?;
-        self.history.iter().try_for_each(|step| writeln!(f, "  {step}"))
+        self.history.iter().try_for_each(|step| writeln!(f, "  {step:?}"))
     }
 }
 
@@ -60,7 +61,8 @@ struct Search<'a> {
     start: World,
     alphabet: &'a [Step],
     reached: Vec<Reached>,
-    known: Known,
+    /// The keys of all known states, which threads share.
+    known: Mutex<HashSet<u128>>,
     max_states: usize,
 }
 
@@ -84,8 +86,7 @@ pub fn search(
 ) -> Result<Visited, Counterexample> {
     let start =
         World::new(start).map_err(|invariant| Counterexample { history: Vec::new(), invariant })?;
-    let known = Known::default();
-    known.insert(start.key());
+    let known = Mutex::new(HashSet::from([start.key()]));
     let mut search = Search {
         start,
         alphabet,
@@ -115,6 +116,10 @@ pub fn search(
 }
 
 impl Search<'_> {
+    fn known(&self) -> MutexGuard<'_, HashSet<u128>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Takes every step in every state of a layer, in parallel on all processors.
     fn expand(&self, layer: std::ops::Range<usize>) -> Result<Vec<Found>, Counterexample> {
         let next = AtomicUsize::new(layer.start);
@@ -129,7 +134,7 @@ impl Search<'_> {
                 }
                 let mut reached = Vec::new();
                 for state in chunk..layer.end.min(chunk + CHUNK) {
-                    if self.known.len() >= self.max_states {
+                    if self.known().len() >= self.max_states {
                         found.stopped = true;
                         break;
                     }
@@ -174,7 +179,8 @@ impl Search<'_> {
                 history.push(step);
                 Counterexample { history, invariant }
             })?;
-            if self.known.insert(next.key()) {
+            let key = next.key();
+            if self.known().insert(key) {
                 reached.push(Reached {
                     parent: u32::try_from(state).unwrap_or(u32::MAX),
                     step: u16::try_from(number).unwrap_or(u16::MAX),

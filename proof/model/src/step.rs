@@ -1,6 +1,6 @@
 //! Steps of a deployment of up to three members.
 
-use std::{fmt, sync::LazyLock};
+use std::sync::LazyLock;
 
 use bson::doc;
 use sdam_core::{
@@ -392,12 +392,6 @@ impl OperationError {
             );
         }
         reply.to_vec().ok()
-    }
-}
-
-impl fmt::Display for Step {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self, f)
     }
 }
 

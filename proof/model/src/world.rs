@@ -64,7 +64,7 @@ impl History {
         for (number, step) in (1..).zip(&self.steps) {
             world
                 .apply(*step)
-                .map_err(|violation| format!("{violation}, at step {number}, {step}"))?;
+                .map_err(|violation| format!("{violation}, at step {number}, {step:?}"))?;
         }
         world.close()
     }
