@@ -3,18 +3,22 @@
 //! There is no async runtime: everything happens on the calling thread, within the calls.
 
 use std::{
+    error::Error,
     fmt::{self, Display},
-    io::{self, Write},
+    io::Write,
     time::Instant,
 };
 
-use sdam::{BlockingTopology, SelectionError, TopologyBuilder};
+use sdam::{BlockingTopology, TopologyBuilder};
 use sdam_core::{
-    options::{ConfigError, Options},
+    options::Options,
     read_preference::{ReadMode, ReadPreference},
 };
 use sdam_select::criteria::Criteria;
-use sdam_sim::serve::{ReplicaSet, ServeError};
+use sdam_sim::serve::ReplicaSet;
+
+/// The result of a step of the example. Any error ends it.
+pub type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// The usage text.
 pub const USAGE: &str = "\
@@ -60,17 +64,19 @@ impl Command {
     /// # Errors
     ///
     /// If an argument is neither a connection string nor a mode.
-    pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Self, Error> {
+    pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Self> {
         let mut request = Request::default();
         for argument in arguments {
             match &*argument {
                 "-h" | "--help" => return Ok(Self::Help),
                 "write" => request.purpose = Some(Purpose::Write),
                 uri if uri.starts_with("mongodb") => request.uri = Some(argument),
-                mode => match ReadMode::parse(mode) {
-                    Some(mode) => request.purpose = Some(Purpose::Read(mode)),
-                    None => return Err(Error::Argument(argument)),
-                },
+                mode => {
+                    let mode = ReadMode::parse(mode).ok_or_else(|| {
+                        format!("`{argument}` is neither a connection string nor a mode")
+                    })?;
+                    request.purpose = Some(Purpose::Read(mode));
+                }
             }
         }
         Ok(Self::Select(request))
@@ -82,7 +88,7 @@ impl Command {
 /// # Errors
 ///
 /// If no server was selected, or another error occurred.
-pub fn run(request: &Request, output: &mut impl Write) -> Result<(), Error> {
+pub fn run(request: &Request, output: &mut impl Write) -> Result<()> {
     if let Some(uri) = &request.uri {
         let mut topology = TopologyBuilder::new(Options::parse(uri)?).blocking()?;
         return show(&mut topology, request, output);
@@ -100,11 +106,7 @@ pub fn run(request: &Request, output: &mut impl Write) -> Result<(), Error> {
 }
 
 /// Selects a server, and prints the server, the time that the selection took, and the topology.
-fn show(
-    topology: &mut BlockingTopology,
-    request: &Request,
-    output: &mut impl Write,
-) -> Result<(), Error> {
+fn show(topology: &mut BlockingTopology, request: &Request, output: &mut impl Write) -> Result<()> {
     let criteria = match request.purpose {
         Some(Purpose::Write) => Criteria::write(),
         Some(Purpose::Read(mode)) => Criteria::read(ReadPreference::new(mode))?,
@@ -147,48 +149,3 @@ impl Display for Deployment<'_> {
         Ok(())
     }
 }
-
-/// An error of the example program.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum Error {
-    /// An invalid argument.
-    Argument(String),
-    /// No server was selected; `{:#}` prints all details.
-    Selection(SelectionError),
-    /// Any other error.
-    Other(Box<dyn std::error::Error>),
-}
-
-impl Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Argument(argument) => {
-                write!(f, "`{argument}` is neither a connection string nor a mode")
-            }
-            Self::Selection(error) => error.fmt(f),
-            Self::Other(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for Error {}
-
-impl From<SelectionError> for Error {
-    fn from(error: SelectionError) -> Self {
-        Self::Selection(error)
-    }
-}
-
-/// Lets `?` convert errors of these types to [`Error::Other`].
-macro_rules! other {
-    ($($type:ty),+) => {
-        $(impl From<$type> for Error {
-            fn from(error: $type) -> Self {
-                Self::Other(error.into())
-            }
-        })+
-    };
-}
-
-other!(ConfigError, ServeError, io::Error);

@@ -2,15 +2,16 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed set-up fails the test")]
 
+use sdam::SelectionError;
 use sdam_core::read_preference::ReadMode;
-use sdam_examples_scan::{Command, Error, Purpose, Request, run};
+use sdam_examples_scan::{Command, Purpose, Request, Result, run};
 use sdam_sim::serve::Builder;
 
-fn parse(line: &str) -> Result<Command, Error> {
+fn parse(line: &str) -> Result<Command> {
     Command::parse(line.split_whitespace().map(str::to_owned))
 }
 
-fn output(request: &Request) -> Result<String, Error> {
+fn output(request: &Request) -> Result<String> {
     let mut output = Vec::new();
     run(request, &mut output)?;
     Ok(String::from_utf8(output).unwrap())
@@ -63,8 +64,6 @@ fn an_unreachable_deployment_is_an_error_with_the_reason() {
     drop(server);
     let request = Request { uri, purpose: None };
     let error = output(&request).unwrap_err();
-    let Error::Selection(error) = error else {
-        unreachable!("{error}");
-    };
+    assert!(error.is::<SelectionError>(), "{error}");
     assert!(error.to_string().contains("after one scan"), "{error}");
 }
