@@ -267,7 +267,7 @@ fn steps_run_in_order_of_time_and_impossible_steps_are_reported() {
 }
 
 #[test]
-fn faults_of_names_certificates_and_proxies_are_applied_and_healed() {
+fn faults_of_names_certificates_proxies_and_servers_are_applied_and_healed() {
     let scenario: Scenario = "
         1s  net proxy proxy:1080 down
         2s  net proxy proxy:1080 off
@@ -278,6 +278,8 @@ fn faults_of_names_certificates_and_proxies_are_applied_and_healed() {
         7s  net certificate primary expire
         8s  net certificate primary name=b
         9s  net certificate primary renew
+        10s net refuse primary
+        11s net heal
     "
     .parse()
     .unwrap();
@@ -294,7 +296,7 @@ fn faults_of_names_certificates_and_proxies_are_applied_and_healed() {
     let (host, start) = (address("a"), sim.now());
     let program = async {
         let mut stages = Vec::new();
-        for second in 0..10 {
+        for second in 0..12 {
             let now = start + Duration::from_millis(1000 * second + 500);
             backend.clock.sleep_until(now).await;
             let deadline = Some(now + Duration::from_millis(250));
@@ -306,26 +308,6 @@ fn faults_of_names_certificates_and_proxies_are_applied_and_healed() {
     let (failed, stages) = sim.block_on(async { futures::join!(scenario.play(&sim), program) });
     assert!(failed.is_empty(), "{failed:?}");
     let (proxy, tls) = (Some(Stage::Proxy), Some(Stage::Tls));
-    let expected = [None, proxy, None, proxy, None, tls, None, tls, tls, None];
+    let expected = [None, proxy, None, proxy, None, tls, None, tls, tls, None, proxy, None];
     assert_eq!(stages, expected);
-}
-
-#[test]
-fn network_faults_of_a_scenario_are_applied_and_healed() {
-    let sim = Sim::new(5, &Blueprint::replica_set(SetConfig::new("rs", [address("a")])));
-    let scenario: Scenario = "1s net refuse primary\n10s net heal\n".parse().unwrap();
-    let transport = sim.runtime().backend.transport;
-    let clock = sim.runtime().backend.clock;
-    let host = address("a");
-    let start = sim.now();
-    let program = async {
-        let mut outcomes = Vec::new();
-        for second in [0, 5, 15] {
-            clock.sleep_until(start + Duration::from_secs(second)).await;
-            outcomes.push(transport.connect(&host, None).await.is_ok());
-        }
-        outcomes
-    };
-    let (failed, outcomes) = sim.block_on(async { futures::join!(scenario.play(&sim), program) });
-    assert_eq!((failed, outcomes), (Vec::new(), vec![true, false, true]));
 }

@@ -20,7 +20,7 @@ fn m_30_a_horizon_change_closes_every_connection() {
 fn m_30_with_the_error_policy_a_horizon_change_fails_awaiting_hellos() {
     let mut fixture = Fixture::replica_set(3);
     let idle = fixture.connect(1);
-    let (waiting, known, _) = fixture.stream(0, 10_000);
+    let (waiting, ..) = fixture.stream(0, 10_000);
     fixture.run("horizon error");
     let reply = fixture.receive(waiting);
     assert_eq!(code(&reply.body), 317);
