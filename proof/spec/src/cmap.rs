@@ -34,6 +34,7 @@ use self::{
     owner::Owner,
 };
 use crate::{
+    fields::option_text,
     host::Host,
     host::Target,
     recorder::Recorder,
@@ -80,14 +81,13 @@ async fn run_on(target: &Target, file: &File) -> Result<(), String> {
         set_fail_point(target, fail_point.clone()).await?;
     }
     let mut test = Test::start(target, file)?;
-    let mut outcome = Ok(());
-    for operation in &file.operations {
-        outcome = test.run(operation).await;
-        if outcome.is_err() {
-            break;
+    let outcome = async {
+        for operation in &file.operations {
+            test.run(operation).await?;
         }
-    }
-    let outcome = compare_error(file.error.as_ref(), outcome);
+        Ok(())
+    };
+    let outcome = compare_error(file.error.as_ref(), outcome.await);
     test.recorder.flush(|| 0).await;
     let outcome = outcome.and_then(|()| compare_events(file, &test.recorder));
     test.owner.close();
@@ -255,10 +255,8 @@ fn compare_events(file: &File, recorder: &Recorder) -> Result<(), String> {
 fn options(uri: &str, pool_options: &[(String, Value)]) -> Result<Options, String> {
     let mut query = "directConnection=true".to_owned();
     for (name, value) in pool_options {
-        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        query.extend(["&", name, "=", &value]);
+        query.extend(["&", name, "=", &option_text(value)]);
     }
     let uri = format!("{}/?{query}", uri.trim_end_matches('/'));
-    let options = Options::parse(&uri).map_err(|error| error.to_string())?;
-    Ok(options)
+    Options::parse(&uri).map_err(|error| error.to_string())
 }

@@ -16,6 +16,11 @@ pub fn read<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
     serde_path_to_error::deserialize(value).map_err(|error| error.to_string())
 }
 
+/// Returns the value of an option as it is written in a connection string.
+pub fn option_text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
 /// An integer, written plainly or as `$numberLong` or `$numberInt`.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 #[serde(try_from = "Bson")]

@@ -1,11 +1,10 @@
 //! Server discovery and monitoring tests. They check the descriptions, pool generations and events
 //! that result from replies and errors.
 //!
-//! A file is a script of phases. The code under test is a [`Subject`]: the topology's state
-//! machine, the complete deployment's state machine ([`pure`] runs both), or any other
-//! implementation that accepts replies and returns its state.
+//! A file is a script of phases. The code under test is a [`Subject`]: the state machine of a
+//! complete deployment ([`pure`]), or any other implementation that accepts replies and returns its
+//! state.
 
-mod deployment;
 mod events;
 mod outcome;
 pub mod pure;

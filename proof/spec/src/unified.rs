@@ -104,13 +104,13 @@ async fn run_test(target: &Target, file: &File, test: &Test) -> Result<(), Strin
     set_up(target, &file.initial_data).await?;
     let mut runner = Runner::new(target);
     runner.create(&file.create_entities).await?;
-    let mut outcome = Ok(());
-    for operation in &test.operations {
-        outcome = runner.run(operation).await;
-        if outcome.is_err() {
-            break;
+    let outcome = async {
+        for operation in &test.operations {
+            runner.run(operation).await?;
         }
-    }
+        Ok(())
+    };
+    let outcome: Result<(), String> = outcome.await;
     // Close the clients even if a result differed, so that they do not affect the next test.
     let published = runner.end().await;
     outcome?;
@@ -171,20 +171,18 @@ async fn internally(
     let options =
         Options::parse(target.uri(multiple_mongoses)).map_err(|error| error.to_string())?;
     let driver = Driver::start(options, target.runtime(), None)?;
-    let mut outcome = Ok(());
-    for (index, (database, body)) in commands.into_iter().enumerate() {
-        let request = Request::generic(database, body);
-        let reply = driver.run(&request).await;
-        // It is not an error if a collection to be dropped does not exist.
-        outcome = match reply {
-            Err(failure) if failure.code == Some(26) => Ok(()),
-            Err(failure) => Err(failure.to_string()),
-            Ok(reply) => check(index, &reply),
-        };
-        if outcome.is_err() {
-            break;
+    let outcome = async {
+        for (index, (database, body)) in commands.into_iter().enumerate() {
+            match driver.run(&Request::generic(database, body)).await {
+                // It is not an error if a collection to be dropped does not exist.
+                Err(failure) if failure.code == Some(26) => {}
+                Err(failure) => return Err(failure.to_string()),
+                Ok(reply) => check(index, &reply)?,
+            }
         }
-    }
+        Ok(())
+    };
+    let outcome = outcome.await;
     driver.close().await;
     outcome
 }

@@ -1,88 +1,137 @@
-//! The state machines alone, without tasks, connections or clock.
+//! The state machine of a complete deployment, without tasks or a clock. Its connections open and
+//! answer immediately.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use sdam_core::{
+    deployment::{ConnId, Deployment, Input, Output, Outputs, Role, Timer},
     error::{Error, ErrorKind, Stage},
-    event::EventKind,
-    hello::Hello,
+    event::{EventKind, EventName},
+    hello::{Handshake, HelloReply},
     ids::{Generation, ServerId},
-    machine::{Effect, Effects, Input, TopologyMachine},
+    monitor::MonitorConfig,
     options::Options,
     report::ErrorReport,
-    server::{Rtt, ServerDescription},
+    rng::Rng,
+    server::ServerDescription,
     time::Instant,
     topology::TopologyDescription,
 };
 use serde_json::Value;
 
-use super::{Subject, deployment};
+use super::Subject;
 
-/// Runs `file` against a [`TopologyMachine`], and against a
-/// [`Deployment`](sdam_core::deployment::Deployment).
+/// Runs `file` against a [`Deployment`], which contains the
+/// [`TopologyMachine`](sdam_core::machine::TopologyMachine).
 pub fn check(file: &Value) -> Result<(), String> {
-    super::check(file, |options| Ok(PureMachine::start(&options)))?;
-    deployment::check(file).map_err(|difference| format!("as a deployment: {difference}"))
+    super::check(file, |options| Ok(Driven::start(&options)))
 }
 
-/// A state machine, and the state that its effects produce.
-struct PureMachine {
-    machine: TopologyMachine,
+/// A deployment, and the state that its outputs produce.
+struct Driven {
+    deployment: Deployment,
     now: Instant,
+    /// The connections on which checks wait for answers.
+    asked: BTreeMap<ServerId, (ConnId, Asked)>,
     /// The pool generations, derived from the calls to the pools.
     generations: BTreeMap<ServerId, Generation>,
     events: Vec<EventKind>,
 }
 
-impl PureMachine {
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    Connection,
+    Reply,
+}
+
+impl Driven {
     fn start(options: &Options) -> Self {
-        let mut subject = Self {
-            machine: TopologyMachine::new(options),
+        let config = MonitorConfig::new(options, Arc::new(Handshake::new([])), false);
+        let mut driven = Self {
+            deployment: Deployment::new(options, Arc::new(config), Rng::new(1)),
             now: Instant::EPOCH,
+            asked: BTreeMap::new(),
             generations: BTreeMap::new(),
             events: Vec::new(),
         };
-        let effects = subject.machine.handle(subject.now, Input::Open);
-        subject.perform(effects);
-        subject
+        driven.handle(Input::Open);
+        driven
     }
 
-    fn perform(&mut self, effects: Effects) {
-        for effect in effects {
-            match effect {
-                Effect::OpenServer { server, .. } => {
+    fn handle(&mut self, input: Input) {
+        let outputs = self.deployment.handle(self.now, input);
+        self.perform(outputs);
+    }
+
+    fn perform(&mut self, outputs: Outputs) {
+        for output in outputs {
+            match output {
+                Output::Connect { conn, .. } => self.ask(conn, Asked::Connection),
+                Output::Send { conn, .. } | Output::Read { conn, .. } => {
+                    self.ask(conn, Asked::Reply);
+                }
+                Output::Disconnect { conn } if conn.role == Role::Check => {
+                    self.asked.remove(&conn.server);
+                }
+                Output::OpenServer { server, .. } => {
                     self.generations.insert(server, Generation::FIRST);
                 }
-                Effect::PoolClear { server, clear } => {
+                Output::PoolClear { server, clear } => {
                     self.generations.insert(server, clear.generation);
                 }
-                Effect::CloseServer { server } => {
+                Output::CloseServer { server } => {
                     self.generations.remove(&server);
                 }
-                Effect::Emit(event) => self.events.push(event),
-                Effect::PoolReady { .. }
-                | Effect::Publish(_)
-                | Effect::ResetRtt { .. }
-                | Effect::CancelCheck { .. }
-                | Effect::RequestCheck { .. } => {}
+                Output::Emit(event) if !is_heartbeat(&event) => self.events.push(event),
+                Output::Emit(_)
+                | Output::Disconnect { .. }
+                | Output::Wake { .. }
+                | Output::PoolReady { .. }
+                | Output::Publish(_)
+                | Output::LookUp { .. }
+                | Output::Choose
+                | Output::Probe { .. }
+                | Output::Finish(_) => {}
             }
         }
         // Each input happens at a different time.
         self.now = self.now + Duration::from_millis(1);
     }
+
+    fn ask(&mut self, conn: ConnId, asked: Asked) {
+        if conn.role == Role::Check {
+            self.asked.insert(conn.server, (conn, asked));
+        }
+    }
+
+    /// Returns the connection on which a check of the server waits for the reply.
+    fn connection(&mut self, server: ServerId) -> Option<ConnId> {
+        if !self.asked.contains_key(&server) {
+            // The files do not specify how much time has passed since the last check, so one is
+            // made due.
+            self.now = self.now + Duration::from_secs(1);
+            self.handle(Input::Due { timer: Timer::Server(server), wanted: true });
+        }
+        let (conn, asked) = *self.asked.get(&server)?;
+        if asked == Asked::Connection {
+            self.handle(Input::Connected { conn });
+        }
+        let (conn, asked) = *self.asked.get(&server)?;
+        (asked == Asked::Reply).then_some(conn)
+    }
 }
 
-impl Subject for PureMachine {
+impl Subject for Driven {
     fn description(&self) -> Arc<TopologyDescription> {
-        Arc::clone(self.machine.description())
+        Arc::clone(self.deployment.description())
     }
 
     fn generations(&self) -> Result<BTreeMap<ServerId, Generation>, String> {
         for (server, commanded) in &self.generations {
-            let counted = self.machine.generation(*server, None);
+            let counted = self.deployment.generation(*server, None);
             if counted != Some(*commanded) {
                 return Err(format!(
-                    "the machine has generation {counted:?} of {server:?}, but its effects set \
+                    "the machine has generation {counted:?} of {server:?}, but its outputs set \
                      {commanded:?}"
                 ));
             }
@@ -95,30 +144,40 @@ impl Subject for PureMachine {
     }
 
     fn respond(&mut self, server: &ServerDescription, reply: Option<&[u8]>) -> Result<(), String> {
-        let outcome = reply.map_or_else(|| Err(broken()), Hello::parse);
-        let rtt = Some(Rtt { average: Duration::from_millis(1), ..Rtt::default() });
-        let input = Input::Checked { server: server.id, outcome, rtt };
-        let effects = self.machine.handle(self.now, input);
-        self.perform(effects);
+        let conn = self.connection(server.id);
+        let conn = conn.ok_or_else(|| format!("{} is not checked", server.address))?;
+        self.asked.remove(&server.id);
+        let at = self.now;
+        let message = "network error of the test file";
+        let error = || Error::new(ErrorKind::Network, Stage::Hello, message);
+        self.handle(match reply.map(HelloReply::parse) {
+            Some(reply) => Input::Reply { conn, sent: at, at, reply, more_to_come: false },
+            None => Input::Failed { conn, at, error: error() },
+        });
         Ok(())
     }
 
     fn fail(&mut self, server: ServerId, report: &ErrorReport) {
-        let (_, effects) = self.machine.handle_error(self.now, server, report);
-        self.perform(effects);
+        let (_, outputs) = self.deployment.handle_error(self.now, server, report);
+        self.perform(outputs);
     }
 
     fn end(mut self) -> Result<(), String> {
-        let effects = self.machine.handle(self.now, Input::Close);
-        self.perform(effects);
-        match self.generations.len() {
-            0 => Ok(()),
-            number => Err(format!("{number} pools are left after the topology was closed")),
+        self.handle(Input::Close);
+        match (self.generations.len(), self.asked.len()) {
+            (0, 0) => Ok(()),
+            (pools, checks) => Err(format!(
+                "{pools} pools and {checks} checks are left after the deployment was closed"
+            )),
         }
     }
 }
 
-/// Returns the error for a connection that the test file breaks.
-pub(super) fn broken() -> Error {
-    Error::new(ErrorKind::Network, Stage::Hello, "network error of the test file")
+fn is_heartbeat(event: &EventKind) -> bool {
+    matches!(
+        event.name(),
+        EventName::ServerHeartbeatStarted
+            | EventName::ServerHeartbeatSucceeded
+            | EventName::ServerHeartbeatFailed
+    )
 }

@@ -190,46 +190,21 @@ impl InWindowFile {
 }
 
 /// A moving average of round-trip times and its new sample, in milliseconds.
-pub(crate) struct RttFile {
-    pub(crate) before: Option<f64>,
-    pub(crate) sample: f64,
-    average: f64,
-}
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RttFormat {
-    avg_rtt_ms: Before,
-    new_rtt_ms: f64,
-    new_avg_rtt: f64,
-}
-
-/// The previous average: a number, or the string `NULL`.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Before {
-    Average(f64),
-    None(Null),
-}
-
-#[derive(Deserialize)]
-enum Null {
-    #[serde(rename = "NULL")]
-    Null,
+pub(crate) struct RttFile {
+    #[serde(rename = "avg_rtt_ms", deserialize_with = "before")]
+    pub(crate) before: Option<f64>,
+    #[serde(rename = "new_rtt_ms")]
+    pub(crate) sample: f64,
+    #[serde(rename = "new_avg_rtt")]
+    average: f64,
 }
 
 impl RttFile {
     /// Reads a file from `server-selection/tests/rtt`.
     pub(crate) fn parse(file: &Value) -> Result<Self, String> {
-        let file: RttFormat = read(file)?;
-        Ok(Self {
-            before: match file.avg_rtt_ms {
-                Before::Average(average) => Some(average),
-                Before::None(Null::Null) => None,
-            },
-            sample: file.new_rtt_ms,
-            average: file.new_avg_rtt,
-        })
+        read(file)
     }
 
     /// Compares the expected average with the computed one.
@@ -303,4 +278,12 @@ fn server_type<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ServerType,
     let name = String::deserialize(deserializer)?;
     let found = ServerType::ALL.iter().find(|own| own.as_str() == name);
     found.copied().ok_or_else(|| D::Error::custom(format!("{name} is not a server type")))
+}
+
+/// Reads the previous average: a number, or the string `NULL`.
+fn before<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    match Value::deserialize(deserializer)? {
+        Value::String(none) if none == "NULL" => Ok(None),
+        other => f64::deserialize(other).map(Some).map_err(D::Error::custom),
+    }
 }

@@ -21,7 +21,7 @@ use super::{
     log::{self, Message},
     operation::DriverInfoOptions,
 };
-use crate::recorder::Recorder;
+use crate::{fields::option_text, recorder::Recorder};
 
 /// The time limit for waiting for an event, as set by the test format.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -199,13 +199,12 @@ fn options(uri: &str, client: &ClientEntity) -> Result<Options, String> {
     let mut sets_frequency = false;
     for (name, value) in &client.uri_options {
         sets_frequency |= name.eq_ignore_ascii_case("heartbeatFrequencyMS");
-        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let separator = match (uri.contains('?'), uri.ends_with('/')) {
             (true, _) => "&",
             (false, true) => "?",
             (false, false) => "/?",
         };
-        uri.extend([separator, name, "=", &value]);
+        uri.extend([separator, name, "=", &option_text(value)]);
     }
     let mut options = Options::parse(&uri).map_err(|error| error.to_string())?;
     options.server_api = client.server_api.as_ref().map(ApiEntity::server_api);

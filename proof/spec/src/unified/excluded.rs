@@ -2,6 +2,9 @@
 
 use serde_json::Value;
 
+/// The file about cursors behind load balancers.
+const CURSORS: &str = "cursors are correctly pinned to connections for load-balanced clusters";
+
 const CURSOR: &str = "a cursor of several batches is several commands";
 const CURSOR_OPTION: &str = "the client has no cursors, so it has none of their options to check";
 const CHANGES: &str = "a change stream is several commands";
@@ -27,26 +30,10 @@ const OPERATIONS: &[(&str, &str)] = &[
 /// Other excluded tests: the description of the file, the description of the test, and the reason.
 /// An empty test description means all tests in the file.
 const TESTS: &[(&str, &str, &str)] = &[
-    (
-        "cursors are correctly pinned to connections for load-balanced clusters",
-        "aggregate pins the cursor to a connection",
-        PINNING,
-    ),
-    (
-        "cursors are correctly pinned to connections for load-balanced clusters",
-        "change streams pin to a connection",
-        CHANGES,
-    ),
-    (
-        "cursors are correctly pinned to connections for load-balanced clusters",
-        "listCollections pins the cursor to a connection",
-        PINNING,
-    ),
-    (
-        "cursors are correctly pinned to connections for load-balanced clusters",
-        "listIndexes pins the cursor to a connection",
-        PINNING,
-    ),
+    (CURSORS, "aggregate pins the cursor to a connection", PINNING),
+    (CURSORS, "change streams pin to a connection", CHANGES),
+    (CURSORS, "listCollections pins the cursor to a connection", PINNING),
+    (CURSORS, "listIndexes pins the cursor to a connection", PINNING),
     ("driver-sessions-dirty-session-errors", "", SESSION),
     ("driver-sessions-server-support", "", SESSION),
     (

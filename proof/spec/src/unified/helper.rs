@@ -1,12 +1,14 @@
 //! A table of drivers' helper methods and their commands.
 
 use bson::{Bson, Document};
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::fields::read;
 
 /// The kind of a helper's command, as the client sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
 pub(super) enum Kind {
     /// A read with the read preference of its collection. It may be retried.
     Read,
@@ -22,7 +24,8 @@ pub(super) enum Kind {
 }
 
 /// The part of a helper's result that tests compare.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
 pub(super) enum Answer {
     /// The documents returned by a cursor.
     Documents,
@@ -31,7 +34,8 @@ pub(super) enum Answer {
     /// The field `n` of the only document returned by a cursor.
     Count,
     /// A field of the reply.
-    Field(&'static str),
+    #[serde(skip)]
+    Field(#[serde(skip)] &'static str),
     /// The numbers and ids of the written documents.
     Written,
     /// The counts of a client's bulk write.
@@ -78,35 +82,6 @@ updateMany | multi | written | {"update":"$","updates":[{"multi":true}],"ordered
 updateOne | single | written | {"update":"$","updates":[{"multi":false}],"ordered":true} | filter>updates.0.q update>updates.0.u upsert>updates.0.upsert
 "#;
 
-impl Kind {
-    fn read(name: &str) -> Result<Self, String> {
-        Ok(match name {
-            "read" => Self::Read,
-            "list" => Self::List,
-            "single" => Self::Single,
-            "multi" => Self::Multi,
-            "generic" => Self::Generic,
-            other => return Err(format!("{other} is no kind of command")),
-        })
-    }
-}
-
-impl Answer {
-    fn read(name: &'static str) -> Result<Self, String> {
-        Ok(match name {
-            "documents" => Self::Documents,
-            "first" => Self::First,
-            "count" => Self::Count,
-            "written" => Self::Written,
-            "reply" => Self::Reply,
-            other => {
-                let field = other.strip_prefix('.');
-                Self::Field(field.ok_or_else(|| format!("{other} is no kind of result"))?)
-            }
-        })
-    }
-}
-
 /// A helper's command, whose target is not known yet.
 #[derive(Clone, Debug)]
 pub(super) struct Step {
@@ -122,7 +97,11 @@ pub(super) fn command(name: &str, arguments: Map<String, Value>) -> Result<(Step
     let [kind, answer, body, slots] = *row else {
         return Err(format!("{name} is not a known operation"));
     };
-    let (mut kind, answer) = (Kind::read(kind)?, Answer::read(answer)?);
+    let mut kind: Kind = read(&kind.into())?;
+    let answer = match answer.strip_prefix('.') {
+        Some(field) => Answer::Field(field),
+        None => read(&answer.into())?,
+    };
     let body: Document = serde_json::from_str(body).map_err(|error| error.to_string())?;
     let mut body = Bson::Document(body);
     for (argument, value) in arguments {
