@@ -2,14 +2,13 @@
 
 use std::{
     collections::BTreeMap,
-    fs, io,
+    fs,
+    io::{self, Write as _},
     ops::Range,
+    panic::resume_unwind,
     path::PathBuf,
     process::ExitCode,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     thread,
     time::{Duration, Instant},
 };
@@ -48,23 +47,7 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    let arguments = match parse_arguments(std::env::args().skip(1)) {
-        Ok(arguments) => arguments,
-        Err(error) => {
-            eprintln!("error: {error}");
-            return ExitCode::FAILURE;
-        }
-    };
-    if !arguments.detectors.is_empty() {
-        let passed = arguments.detectors.iter().fold(true, |passed, (name, detector)| {
-            let idle = silent::idle_events(*detector) as f64 / silent::idle_events(None) as f64;
-            try_detector(name, *detector, arguments.seeds.clone(), idle) && passed
-        });
-        return if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE };
-    }
-    // The hook prints nothing, because an oracle detects and reports panics.
-    std::panic::set_hook(Box::new(|_| {}));
-    match run_seeds(&arguments) {
+    match parse_arguments(std::env::args().skip(1)).and_then(|arguments| run_all(&arguments)) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -72,6 +55,20 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Tests the detectors, or runs the seeds if there are none. Returns whether all passed.
+fn run_all(arguments: &Arguments) -> Result<bool, String> {
+    if arguments.detectors.is_empty() {
+        // The hook prints nothing, because an oracle detects and reports panics.
+        std::panic::set_hook(Box::new(|_| {}));
+        return run_seeds(arguments).map_err(|error| error.to_string());
+    }
+    let idle = silent::idle_events(None) as f64;
+    Ok(arguments.detectors.iter().fold(true, |passed, (name, detector)| {
+        let idle = silent::idle_events(*detector) as f64 / idle;
+        try_detector(name, *detector, arguments.seeds.clone(), idle) && passed
+    }))
 }
 
 fn parse_arguments(mut arguments_left: impl Iterator<Item = String>) -> Result<Arguments, String> {
@@ -125,81 +122,82 @@ fn run_seeds(arguments: &Arguments) -> io::Result<bool> {
     let mut passed = true;
     let kept = if arguments.probe { Vec::new() } else { regression::all()? };
     for (name, regression) in &kept {
-        if let Err(failure) = regression.run() {
+        if let Err(failure) = run_twice(&regression.plan) {
             passed = false;
             println!("{}", timeline(&regression.plan, &failure));
             println!("regression {name} failed again: {failure}\n");
         }
     }
     let started = Instant::now();
-    let totals = Totals::default();
-    let next = AtomicU64::new(arguments.seeds.start);
-    thread::scope(|scope| {
-        for _ in 0..THREADS {
-            scope.spawn(|| worker(arguments, &next, &totals));
-        }
+    let (stop, failures) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let plan = |seed| Plan::new(seed, arguments.kind);
+    let outcomes = in_parallel(arguments.seeds.clone(), &stop, |seed| {
+        let outcome = if arguments.once { run(&plan(seed)) } else { run_twice(&plan(seed)) };
+        outcome.inspect_err(|_| {
+            let earlier = failures.fetch_add(1, Ordering::Relaxed);
+            stop.fetch_or(arguments.probe || earlier >= 4, Ordering::Relaxed);
+        })
     });
     let took = started.elapsed();
-    let failures = std::mem::take(&mut *totals.failures());
-    passed &= failures.is_empty();
-    for (plan, failure) in failures {
-        report(arguments, &plan, failure)?;
+    let (mut seeds, mut sum, mut digests) = (0, Stats::default(), Vec::new());
+    for (seed, outcome) in outcomes {
+        match outcome {
+            Ok(stats) => {
+                writeln!(digests, "{seed} {:016x} {:016x}", stats.log, stats.trace)?;
+                seeds += 1;
+                sum.virtual_time += stats.virtual_time;
+                sum.steps += stats.steps;
+                sum.events += stats.events;
+                sum.counts += stats.counts;
+                sum.coverage.unite(stats.coverage);
+            }
+            Err(failure) => {
+                passed = false;
+                report(arguments, &plan(seed), failure)?;
+            }
+        }
     }
     if let Some(path) = &arguments.digest {
-        let digests = totals.digests.lock();
-        let digests = digests.unwrap_or_else(PoisonError::into_inner);
-        fs::write(path, digests.values().cloned().collect::<String>())?;
+        fs::write(path, digests)?;
     }
     if !arguments.probe {
         println!("{} regressions", kept.len());
-        passed &= totals.print(took) || arguments.kind != Kind::Random;
+        passed &= print_totals(seeds, &sum, took) || arguments.kind != Kind::Random;
     }
     Ok(passed)
 }
 
-fn worker(arguments: &Arguments, next: &AtomicU64, totals: &Totals) {
-    loop {
-        let seed = next.fetch_add(1, Ordering::Relaxed);
-        if seed >= arguments.seeds.end || totals.stop.load(Ordering::Relaxed) {
-            return;
-        }
-        let plan = Plan::new(seed, arguments.kind);
-        let outcome = if arguments.once { run(&plan) } else { run_twice(&plan) };
-        match outcome {
-            Ok(stats) => totals.add(seed, &stats),
-            Err(failure) => {
-                let mut failures = totals.failures();
-                failures.push((plan, failure));
-                if arguments.probe || failures.len() >= 5 {
-                    totals.stop.store(true, Ordering::Relaxed);
-                }
+/// Runs `work` for each seed on several threads, until `stop` is set. Returns the results in the
+/// order of the seeds.
+fn in_parallel<T: Send>(
+    seeds: Range<u64>,
+    stop: &AtomicBool,
+    work: impl Fn(u64) -> T + Sync,
+) -> BTreeMap<u64, T> {
+    let next = AtomicU64::new(seeds.start);
+    let worker = || {
+        let mut results = Vec::new();
+        while !stop.load(Ordering::Relaxed) {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds.end {
+                break;
             }
+            results.push((seed, work(seed)));
         }
-    }
+        results
+    };
+    thread::scope(|scope| {
+        let workers = [(); THREADS].map(|()| scope.spawn(worker));
+        let results = workers.into_iter().map(thread::ScopedJoinHandle::join);
+        results.flat_map(|own| own.unwrap_or_else(|panic| resume_unwind(panic))).collect()
+    })
 }
 
 /// Tests a detector with the seeds, and prints how long it takes to mark silent primaries Unknown.
 /// Returns whether it marked only silent servers Unknown.
 fn try_detector(name: &str, detector: Option<Detector>, seeds: Range<u64>, idle: f64) -> bool {
-    let next = AtomicU64::new(seeds.start);
-    let outcomes = Mutex::new(Vec::new());
-    thread::scope(|scope| {
-        for _ in 0..THREADS {
-            scope.spawn(|| {
-                loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= seeds.end {
-                        return;
-                    }
-                    let outcome = silent::run(seed, detector);
-                    let mut outcomes = outcomes.lock().unwrap_or_else(PoisonError::into_inner);
-                    outcomes.push((seed, outcome));
-                }
-            });
-        }
-    });
-    let outcomes = outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let mut left: Vec<_> = outcomes.iter().map(|(_, outcome)| outcome.left).collect();
+    let outcomes = in_parallel(seeds, &AtomicBool::new(false), |seed| silent::run(seed, detector));
+    let mut left: Vec<_> = outcomes.values().map(|outcome| outcome.left).collect();
     // Primaries that were not detected in time are sorted last.
     left.sort_unstable_by_key(|left| left.unwrap_or(Duration::MAX));
     let at = |percentile: usize| {
@@ -208,7 +206,7 @@ fn try_detector(name: &str, detector: Option<Detector>, seeds: Range<u64>, idle:
         left.map_or("more than 30".to_owned(), |left| format!("{:.2}", left.as_secs_f64()))
     };
     let sum = |index: usize| {
-        let counts = outcomes.iter().filter_map(|(_, outcome)| outcome.disturbances.get(index));
+        let counts = outcomes.values().filter_map(|outcome| outcome.disturbances.get(index));
         counts.sum::<u64>()
     };
     println!(
@@ -251,54 +249,20 @@ fn report(arguments: &Arguments, plan: &Plan, failure: Box<Failure>) -> io::Resu
     Ok(())
 }
 
-/// The totals of all runs.
-#[derive(Default)]
-struct Totals {
-    sums: Mutex<(u64, Stats)>,
-    failures: Mutex<Vec<(Plan, Box<Failure>)>>,
-    /// A line for each seed, with the hashes of its events and of its simulation.
-    digests: Mutex<BTreeMap<u64, String>>,
-    stop: AtomicBool,
-}
-
-impl Totals {
-    fn failures(&self) -> std::sync::MutexGuard<'_, Vec<(Plan, Box<Failure>)>> {
-        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+/// Prints the totals. Returns false if enough seeds have left a situation out.
+fn print_totals(seeds: u64, sum: &Stats, took: Duration) -> bool {
+    println!(
+        "{seeds} seeds in {took:.1?}: {:.0} seeds per second, {:.1} virtual hours, {} steps, \
+         {} events",
+        seeds as f64 / took.as_secs_f64(),
+        sum.virtual_time.as_secs_f64() / 3600.0,
+        sum.steps,
+        sum.events,
+    );
+    println!("{}\n{}", sum.counts, sum.coverage);
+    let missing = sum.coverage.missing();
+    for cell in &missing {
+        println!("    not reached: {cell}");
     }
-
-    fn add(&self, seed: u64, stats: &Stats) {
-        let line = format!("{seed} {:016x} {:016x}\n", stats.log, stats.trace);
-        let mut digests = self.digests.lock().unwrap_or_else(PoisonError::into_inner);
-        digests.insert(seed, line);
-        drop(digests);
-        let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
-        let (runs, sum) = &mut *sums;
-        *runs += 1;
-        sum.virtual_time += stats.virtual_time;
-        sum.steps += stats.steps;
-        sum.events += stats.events;
-        sum.counts += stats.counts;
-        sum.coverage.unite(stats.coverage);
-    }
-
-    /// Prints the totals. Returns false if enough seeds have left a situation out.
-    fn print(&self, took: Duration) -> bool {
-        let (seeds, sum) = *self.sums.lock().unwrap_or_else(PoisonError::into_inner);
-        println!(
-            "{seeds} seeds in {took:.1?}: {:.0} seeds per second, {:.1} virtual hours, {} steps, \
-             {} events",
-            seeds as f64 / took.as_secs_f64(),
-            sum.virtual_time.as_secs_f64() / 3600.0,
-            sum.steps,
-            sum.events,
-        );
-        println!("{}", sum.counts);
-        println!("{}", sum.coverage);
-        let missing = sum.coverage.missing();
-        let is_complete = missing.is_empty() || seeds < ENOUGH;
-        for cell in &missing {
-            println!("    not reached: {cell}");
-        }
-        is_complete
-    }
+    missing.is_empty() || seeds < ENOUGH
 }

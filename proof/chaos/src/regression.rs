@@ -19,7 +19,7 @@ use std::{
 
 use crate::{
     plan::{Access, Plan},
-    run::{Failure, Stats, run_twice},
+    run::Failure,
 };
 
 /// A stored plan that once failed.
@@ -29,17 +29,6 @@ pub struct Regression {
     pub plan: Plan,
     /// A description of the failure.
     pub about: String,
-}
-
-impl Regression {
-    /// Runs the plan twice, as the run that found the failure did.
-    ///
-    /// # Errors
-    ///
-    /// If the plan fails again.
-    pub fn run(&self) -> Result<Stats, Box<Failure>> {
-        run_twice(&self.plan)
-    }
 }
 
 impl fmt::Display for Regression {
@@ -153,10 +142,5 @@ mod tests {
             let read: Regression = text.parse().unwrap();
             assert_eq!(read.to_string(), text);
         }
-    }
-
-    #[test]
-    fn every_stored_regression_is_valid() {
-        all().unwrap();
     }
 }

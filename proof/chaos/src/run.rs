@@ -90,8 +90,6 @@ impl fmt::Display for Failure {
     }
 }
 
-impl std::error::Error for Failure {}
-
 /// Runs `plan` and checks it.
 ///
 /// # Errors

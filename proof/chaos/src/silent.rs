@@ -6,7 +6,7 @@
 //! silent: its process is frozen, or the network drops its bytes.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -28,6 +28,8 @@ use sdam_sim::{
     runtime::{Direction, Frame, Latency, Sim, Verdict},
 };
 use sdam_transport::spawn::Task;
+
+use crate::record::lock;
 
 type Topology = sdam::Topology<sdam_pool::Pool>;
 
@@ -74,7 +76,7 @@ impl Weather {
         while self.rng.below(10_000) < self.loss {
             delay += timeout;
             timeout *= 2;
-            *self.lost.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+            *lock(&self.lost) += 1;
         }
         let is_slow = |(from, to, member): &(Instant, Instant, MemberId)| {
             frame.direction == Direction::ToClient
@@ -100,7 +102,7 @@ impl EventSink for Losses {
         if previous.server_type.is_available() && !new.server_type.is_available() {
             let error = new.error.as_ref().map(ToString::to_string).unwrap_or_default();
             let judged = error.contains("not even to a ping");
-            let mut losses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut losses = lock(&self.0);
             losses.push((event.at, new.address.clone(), judged));
         }
     }
@@ -170,7 +172,7 @@ pub fn run(seed: u64, detector: Option<Detector>) -> Outcome {
     sim.run_for(end.since(sim.now()));
     let outcome = silence(&sim, &topology, &losses, rng.below(2) == 0);
     sim.block_on(topology.close());
-    let lost = *lost.lock().unwrap_or_else(PoisonError::into_inner);
+    let lost = *lock(&lost);
     Outcome { disturbances: [stalls, slow, lost], ..outcome }
 }
 
@@ -192,7 +194,7 @@ fn silence(sim: &Sim, topology: &Topology, losses: &Losses, freezes: bool) -> Ou
         sim.network().blackhole(member, true);
     }
     let left = || {
-        let losses = losses.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let losses = lock(&losses.0);
         let mut own = losses.iter().filter(|(at, own, _)| *at >= since && *own == address);
         own.next().map(|(at, ..)| at.since(since))
     };
@@ -200,7 +202,7 @@ fn silence(sim: &Sim, topology: &Topology, losses: &Losses, freezes: bool) -> Ou
         sim.run_for(Duration::from_millis(50));
     }
     let left = left();
-    let all = losses.0.lock().unwrap_or_else(PoisonError::into_inner);
+    let all = lock(&losses.0);
     let wrong = all.iter().filter(|(at, own, judged)| *judged && (*at < since || *own != address));
     Outcome {
         wrong: wrong.map(|(at, own, _)| format!("{own} at {at:?}")).collect(),
@@ -218,8 +220,7 @@ fn silence(sim: &Sim, topology: &Topology, losses: &Losses, freezes: bool) -> Ou
 pub fn idle_events(detector: Option<Detector>) -> u64 {
     let hosts = ["a", "b", "c"].map(|host| ServerAddress::new(host, 27017));
     let sim = Sim::new(0, &Blueprint::replica_set(SetConfig::new("rs", hosts)));
-    let options = Options::parse(&sim.uri()).expect("the string is valid");
-    let mut options = options;
+    let mut options = Options::parse(&sim.uri()).expect("the string is valid");
     options.detector = detector;
     let builder = TopologyBuilder::new(options);
     let topology = builder.start(sim.runtime()).expect("the options are valid");

@@ -84,19 +84,14 @@ pub(crate) fn check(events: &[Event], options: &Options, scans: bool) -> Result<
     })
 }
 
-impl Checks {
-    fn new(since: Instant) -> Self {
-        let (state, recent) = (State::New, Vec::new());
-        Self { since, state, known: false, cancelled: None, recent }
-    }
-}
-
 impl Cadence<'_> {
     fn event(&mut self, event: &Event) -> Result<(), String> {
         let at = event.at;
         match &event.kind {
             EventKind::ServerOpening { server, .. } if !self.options.load_balanced => {
-                self.servers.insert(*server, Checks::new(at));
+                let (state, recent) = (State::New, Vec::new());
+                let new = Checks { since: at, state, known: false, cancelled: None, recent };
+                self.servers.insert(*server, new);
             }
             EventKind::ServerClosed { server, .. } => {
                 if let Some(checks) = self.servers.get(server) {

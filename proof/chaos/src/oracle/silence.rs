@@ -14,8 +14,8 @@ use sdam_core::{
 };
 use sdam_sim::oracle::{Oracle, Violation};
 
-/// The time for which a server must leave a request unanswered before a client without a detector reports
-/// it as silent.
+/// The time for which a server must leave a request unanswered before a client without a detector
+/// reports it as silent.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Checks every report of a silent server, and returns the number of reports.
