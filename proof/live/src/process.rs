@@ -61,8 +61,8 @@ impl Process {
         Some(status)
     }
 
-    /// Sends a signal to the child, named without the prefix `SIG`. After `STOP`, waits until all of
-    /// its threads are stopped.
+    /// Sends a signal to the child, named without the prefix `SIG`. After `STOP`, waits until all
+    /// of its threads are stopped.
     ///
     /// # Errors
     /// If the child is not running, or the signal cannot be sent.
