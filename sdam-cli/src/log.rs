@@ -106,5 +106,11 @@ pub(crate) fn timestamp(wall: SystemTime) -> String {
     UnixTime::from_millis(millis).to_string()
 }
 
+/// Formats the time of day in UTC, as servers' logs do.
+pub(crate) fn time_of_day(wall: SystemTime) -> String {
+    let time = timestamp(wall);
+    time.split_once('T').map_or_else(String::new, |(_, time)| time.to_owned())
+}
+
 #[cfg(test)]
 mod tests;

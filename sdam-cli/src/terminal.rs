@@ -51,33 +51,19 @@ impl Palette {
     }
 
     /// Returns `text` in the colour of `tone`, with control characters replaced.
-    pub fn paint(self, tone: Tone, text: impl fmt::Display) -> Painted {
+    pub fn paint(self, tone: Tone, text: impl fmt::Display) -> String {
+        let text = sanitize(&text.to_string());
         let code = match tone {
-            Tone::Normal => None,
-            Tone::Strong => Some("1"),
-            Tone::Faint => Some("2"),
-            Tone::Good => Some("32"),
-            Tone::Fair => Some("36"),
-            Tone::Doubtful => Some("33"),
-            Tone::Bad => Some("31"),
+            _ if self == Self::Plain => return text,
+            Tone::Normal => return text,
+            Tone::Strong => 1,
+            Tone::Faint => 2,
+            Tone::Good => 32,
+            Tone::Fair => 36,
+            Tone::Doubtful => 33,
+            Tone::Bad => 31,
         };
-        Painted { code: code.filter(|_| self == Self::Ansi), text: sanitize(&text.to_string()) }
-    }
-}
-
-/// A string to display in its colour.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Painted {
-    code: Option<&'static str>,
-    text: String,
-}
-
-impl fmt::Display for Painted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.code {
-            Some(code) => write!(f, "\x1b[{code}m{}\x1b[0m", self.text),
-            None => f.write_str(&self.text),
-        }
+        format!("\x1b[{code}m{text}\x1b[0m")
     }
 }
 
@@ -123,13 +109,20 @@ pub fn wrap(text: &str, indent: usize) -> Vec<String> {
 
 /// Wraps `text` into lines of at most `room` columns; words that are longer stay whole.
 pub(crate) fn wrap_to(text: &str, room: usize) -> Vec<String> {
+    fill(text.split_whitespace(), room, columns)
+}
+
+/// Joins words to lines of at most `room` columns, as `columns` counts them. Words that are longer
+/// stay whole.
+pub(crate) fn fill<'w>(
+    words: impl Iterator<Item = &'w str>,
+    room: usize,
+    columns: impl Fn(&str) -> usize,
+) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
+    for word in words {
         match lines.last_mut() {
-            Some(line) if columns(line) + 1 + columns(word) <= room => {
-                // Writing to a string cannot fail.
-                let _ = write!(line, " {word}");
-            }
+            Some(line) if columns(line) + 1 + columns(word) <= room => line.extend([" ", word]),
             _ => lines.push(word.to_owned()),
         }
     }
@@ -161,9 +154,9 @@ mod tests {
 
     #[test]
     fn control_characters_of_servers_are_replaced() {
-        let text = Palette::Plain.paint(Tone::Bad, "a\x1b[2Jb\nc").to_string();
+        let text = Palette::Plain.paint(Tone::Bad, "a\x1b[2Jb\nc");
         assert_eq!(text, "a\u{fffd}[2Jb\u{fffd}c");
-        let text = Palette::Ansi.paint(Tone::Bad, "a").to_string();
+        let text = Palette::Ansi.paint(Tone::Bad, "a");
         assert_eq!(text, "\x1b[31ma\x1b[0m");
         #[cfg(any(feature = "export", feature = "proxy"))]
         assert_eq!(sanitize_lines("a\0\u{202e}\nb\u{9b}"), "a\u{fffd}\u{fffd}\nb\u{fffd}");

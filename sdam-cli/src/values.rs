@@ -70,7 +70,6 @@ pub(crate) fn name_server(text: &str) -> Result<SocketAddr, String> {
 }
 
 /// Returns the arguments of an empty command line.
-#[cfg(any(feature = "export", feature = "proxy"))]
 pub(crate) fn defaults<A: clap::Args>() -> A {
     let matches = A::augment_args(clap::Command::new("")).get_matches_from([""]);
     A::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())

@@ -43,7 +43,7 @@ use sdam_core::{event::EventKind, options::Options, topology::TopologyDescriptio
 use sdam_events::channel::EventStream;
 use sdam_select::criteria::Criteria;
 
-pub(crate) use self::view::{View, time_of_day};
+pub(crate) use self::view::View;
 pub use self::{
     arguments::Arguments,
     player::Speed,

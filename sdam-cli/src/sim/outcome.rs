@@ -14,8 +14,9 @@ use super::{
 use crate::{
     duration::short,
     failover,
+    log::time_of_day,
     terminal::wrap,
-    watch::{Access, model::Run, time_of_day},
+    watch::{Access, model::Run},
 };
 
 /// The time of day at which simulations begin, 2024-01-01T00:00:00Z, in seconds since 1970.

@@ -8,7 +8,7 @@ use std::{
     path::Path,
     pin::pin,
     sync::Arc,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{Duration, UNIX_EPOCH},
 };
 
 use futures::{
@@ -113,9 +113,9 @@ impl Plan {
     ) -> io::Result<Result<Outcome, Failure>> {
         let sim = Sim::new(seed, &self.blueprint);
         let clock = sim.runtime().backend.clock;
-        let wall = (Instant::EPOCH, UNIX_EPOCH + BEGIN);
+        let wall = Origin::at(Instant::EPOCH, UNIX_EPOCH + BEGIN);
         let recorder = match show.record {
-            Some(path) => match record(path, &self.options, wall) {
+            Some(path) => match record(path, &self.options, &wall) {
                 Ok(recorder) => Some((path, recorder)),
                 Err(failure) => return Ok(Err(failure)),
             },
@@ -215,12 +215,8 @@ fn with_options(mut uri: String, options: &str) -> String {
 
 type Recorder = Arc<RecordSink<BufWriter<File>>>;
 
-fn record(
-    path: &Path,
-    options: &Options,
-    (at, wall): (Instant, SystemTime),
-) -> Result<Recorder, Failure> {
+fn record(path: &Path, options: &Options, wall: &Origin) -> Result<Recorder, Failure> {
     let file = BufWriter::new(recording::create(path)?);
-    let sink = RecordSink::with_origin(file, options, &Origin::at(at, wall));
+    let sink = RecordSink::with_origin(file, options, wall);
     sink.map(Arc::new).map_err(|error| cannot_record(path, &error))
 }

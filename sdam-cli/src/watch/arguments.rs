@@ -9,7 +9,7 @@ use sdam_events::sink::Interest;
 use super::player::Speed;
 use crate::{
     target::Target,
-    values::{seconds, size},
+    values::{defaults, seconds, size},
 };
 
 /// The end of the help text.
@@ -93,15 +93,12 @@ pub struct Arguments {
     #[arg(skip)]
     pub screen: bool,
     /// The pause of a simulated deployment after its start, in which its discovery can be read.
-    #[arg(skip = PAUSE)]
+    #[arg(skip = Duration::from_secs(3))]
     pub pause: Duration,
     /// The log configuration, which is not part of the command line.
     #[arg(skip)]
     pub log: LogConfig,
 }
-
-/// The default of [`Arguments::pause`].
-const PAUSE: Duration = Duration::from_secs(3);
 
 impl Arguments {
     /// Returns whether to use the full screen. Log messages on the terminal would corrupt it.
@@ -113,24 +110,8 @@ impl Arguments {
 }
 
 impl Default for Arguments {
-    /// Returns the defaults of an empty command line.
+    /// Returns the arguments of an empty command line.
     fn default() -> Self {
-        Self {
-            target: Target::default(),
-            plain: false,
-            json: false,
-            once: false,
-            timeout: None,
-            record: None,
-            record_max: None,
-            on_change: None,
-            vantage: None,
-            from: None,
-            speed: Speed::Times(1.0),
-            ascii: false,
-            screen: false,
-            pause: PAUSE,
-            log: LogConfig::default(),
-        }
+        defaults()
     }
 }

@@ -15,7 +15,6 @@ mod tests;
 mod text;
 
 use std::{
-    collections::VecDeque,
     env,
     future::{Future, pending},
     io::{self, BufWriter, Stdout},
@@ -36,7 +35,7 @@ use tokio::time::{self, sleep_until};
 
 use self::{
     canvas::Canvas,
-    frame::{Scene, Wall, ordered},
+    frame::{Scene, ordered},
     painter::Painter,
     signals::{Signal, Signals},
     state::{Action, State},
@@ -45,15 +44,10 @@ use self::{
 };
 use super::{
     model::Model,
-    recorder::{Recorded, Recorder},
+    recorder::Recorded,
     setup::{Feed, Setup},
 };
-use crate::{
-    exit::Exit,
-    log::timestamp,
-    terminal::{Palette, Tone},
-};
-use sdam_events::record::Note;
+use crate::{exit::Exit, log::timestamp, terminal::Tone};
 
 /// The interval between frames while nothing happens.
 const IDLE: Duration = Duration::from_millis(250);
@@ -130,41 +124,28 @@ enum Next {
 }
 
 struct Screen {
-    feed: Feed,
+    setup: Setup,
     model: Model,
     state: State,
-    wall: Wall,
-    source: String,
-    recorder: Option<Recorder>,
-    marks: VecDeque<Note>,
-    notes: UnboundedReceiver<String>,
     /// The last note.
     note: Option<String>,
     /// The channel for the results of saving the recording.
     saved: (UnboundedSender<String>, UnboundedReceiver<String>),
     glyphs: Glyphs,
-    palette: Palette,
     painter: Painter<CrosstermBackend<BufWriter<Stdout>>>,
 }
 
 impl Screen {
     fn new(setup: Setup) -> Self {
-        let (at, time) = setup.wall;
         let glyphs =
             if setup.ascii { Glyphs::Ascii } else { Glyphs::detect(|name| env::var(name).ok()) };
         Self {
-            feed: setup.feed,
             model: Model::new(&setup.options),
-            state: State::new(setup.preference),
-            wall: Wall { at, time },
-            source: setup.source,
-            recorder: setup.recorder,
-            marks: setup.marks,
-            notes: setup.notes,
+            state: State::new(setup.options.read_preference.clone()),
+            setup,
             note: None,
             saved: mpsc::unbounded(),
             glyphs,
-            palette: setup.palette,
             painter: Painter::new(CrosstermBackend::new(BufWriter::new(io::stdout()))),
         }
     }
@@ -196,8 +177,8 @@ impl Screen {
                     Some(key) => self.press(terminal, key)?,
                     None => Next::End(Exit::SUCCESS),
                 },
-                event = pin!(self.feed.next().fuse()) => self.observe(&event),
-                note = self.notes.select_next_some() => self.note(note),
+                event = pin!(self.setup.feed.next().fuse()) => self.observe(&event),
+                note = self.setup.notes.select_next_some() => self.note(note),
                 words = self.saved.1.select_next_some() => self.say(words),
                 () = pin!(sleep_until(due).fuse()) => Next::Now,
             };
@@ -214,7 +195,7 @@ impl Screen {
         let begun = time::Instant::now();
         self.model.observe(event);
         while begun.elapsed() < SLICE
-            && let Some(event) = self.feed.try_next()
+            && let Some(event) = self.setup.feed.try_next()
         {
             self.model.observe(&event);
         }
@@ -267,12 +248,12 @@ impl Screen {
             Action::Redraw => self.painter.forget(),
             Action::Mark(text) => {
                 let words = self.model.mark(&text);
-                if let Some(recorder) = &self.recorder {
+                if let Some(recorder) = &self.setup.recorder {
                     recorder.borrow().sink.note(self.model.now(), &words);
                 }
                 self.state.message = Some("a mark is among the events".to_owned());
             }
-            Action::Save => self.save(),
+            Action::Save => return Ok(self.save()),
         }
         Ok(Next::Now)
     }
@@ -283,20 +264,17 @@ impl Screen {
     }
 
     /// Saves the recording on another thread, because it may be long.
-    fn save(&mut self) {
-        let recorded = self.recorder.as_ref().map(|it| it.borrow().clone());
+    fn save(&mut self) -> Next {
+        let recorded = self.setup.recorder.as_ref().map(|it| it.borrow().clone());
         let Some(Recorded { tape, path, .. }) = recorded else {
-            self.say("nothing is recorded".to_owned());
-            return;
+            return self.say("nothing is recorded".to_owned());
         };
         if let Some(path) = path {
-            self.say(format!("everything is recorded in {}", path.display()));
-            return;
+            return self.say(format!("everything is recorded in {}", path.display()));
         }
         let path = recording_name(SystemTime::now());
         let sender = self.saved.0.clone();
-        let words = format!("saving {}", path.display());
-        self.say(words);
+        let next = self.say(format!("saving {}", path.display()));
         let save = move || {
             let words = match tape.save(&path) {
                 Ok(length) => format!("saved {} ({})", path.display(), bytes(length)),
@@ -305,22 +283,22 @@ impl Screen {
             // The screen may have been closed in the meantime.
             let _ = sender.unbounded_send(words);
         };
-        if let Err(error) = thread::Builder::new().name("save".to_owned()).spawn(save) {
-            self.say(format!("cannot save: {error}"));
+        match thread::Builder::new().name("save".to_owned()).spawn(save) {
+            Ok(_) => next,
+            Err(error) => self.say(format!("cannot save: {error}")),
         }
     }
 
     fn draw(&mut self, terminal: &Terminal) -> io::Result<()> {
-        self.model.advance(self.feed.now());
-        while self.marks.front().is_some_and(|mark| mark.at <= self.model.now())
-            && let Some(mark) = self.marks.pop_front()
-        {
+        self.model.advance(self.setup.feed.now());
+        let now = self.model.now();
+        while let Some(mark) = self.setup.marks.next_if(|mark| mark.at <= now) {
             self.model.note("mark", Tone::Strong, &mark.note);
         }
         for panic in terminal.panics() {
             self.model.note("watch", Tone::Bad, &panic);
         }
-        let recording = match self.recorder.as_ref().map(|it| it.borrow().tape.clone()) {
+        let recording = match self.setup.recorder.as_ref().map(|it| it.borrow().tape.clone()) {
             None => String::new(),
             Some(tape) if tape.has_stopped() => "REC stopped".to_owned(),
             Some(tape) => format!("REC {}", bytes(tape.length())),
@@ -328,12 +306,12 @@ impl Screen {
         let scene = Scene {
             model: self.state.frozen.as_deref().unwrap_or(&self.model),
             state: &self.state,
-            wall: self.wall,
-            source: if self.feed.is_over() { "ENDED" } else { &self.source },
+            wall: &self.setup.wall,
+            source: if self.setup.feed.is_over() { "ENDED" } else { &self.setup.source },
             recording: &recording,
             note: self.note.as_deref(),
         };
-        let (glyphs, palette) = (self.glyphs, self.palette);
+        let (glyphs, palette) = (self.glyphs, self.setup.palette);
         self.painter.paint(|buffer| {
             let mut canvas = Canvas::new(buffer, glyphs, palette);
             frame::draw(&mut canvas, &scene)

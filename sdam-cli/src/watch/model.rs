@@ -29,7 +29,7 @@ use sdam_events::{
     facts::{Fact, Facts},
     sink::Interest,
 };
-use sdam_select::{criteria::Criteria, explain::Explanation, settings::Settings};
+use sdam_select::{criteria::Criteria, explain::Explanation, settings::Settings, staleness};
 
 use self::lag::{GRACE, Writes};
 #[cfg(feature = "tui")]
@@ -383,31 +383,12 @@ impl Model {
         self.flaps.len()
     }
 
-    /// Returns how far the last write of `server` is behind the primary's, or behind the newest
-    /// secondary's if there is no primary (Max Staleness: "staleness"). `None` if the difference is
-    /// large but the secondary may have replicated a new write since its last answer.
-    pub(super) fn lag(&self, server: &Server) -> Option<Duration> {
-        /// Returns the age of the server's last write at the time of its last answer, in
-        /// nanoseconds.
-        fn age(server: &ServerDescription) -> Option<i128> {
-            let reported = i128::from(server.last_update_time?.as_nanos());
-            Some(reported - i128::from(server.last_write_date?) * 1_000_000)
-        }
-        if server.description.server_type != ServerType::RsSecondary {
-            return None;
-        }
-        let with = |role| {
-            let servers = self.servers.values().map(|other| &other.description);
-            servers.filter(move |other| other.server_type == role)
-        };
-        let primary = with(ServerType::RsPrimary).next();
-        let newest = match primary {
-            Some(primary) => age(primary)?,
-            None => with(ServerType::RsSecondary).filter_map(|other| age(other)).min()?,
-        };
-        let lag = (age(&server.description)? - newest).max(0);
-        let lag = Duration::from_nanos(u64::try_from(lag).unwrap_or(u64::MAX));
-        let is_certain = primary.is_none() || self.writes.is_missed_by(&server.description);
+    /// Returns the lag of `server`; `current` is the description as of the last checks. `None` if
+    /// the lag is large but the secondary may have replicated a new write since its last answer.
+    pub(super) fn lag(&self, current: &TopologyDescription, server: &Server) -> Option<Duration> {
+        let lag = staleness::lag(current, &server.description)?;
+        let is_certain =
+            current.primary().is_none() || self.writes.is_missed_by(&server.description);
         (lag < GRACE || is_certain).then_some(lag)
     }
 
@@ -423,7 +404,7 @@ impl Model {
 
     /// Returns the description with round-trip times and write dates from the last checks, because
     /// new values alone cause no event.
-    fn current(&self) -> TopologyDescription {
+    pub(super) fn current(&self) -> TopologyDescription {
         if !self.topology.is_compatible() {
             return TopologyDescription::clone(&self.topology);
         }

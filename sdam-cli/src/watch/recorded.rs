@@ -1,7 +1,6 @@
 //! Shows recordings instead of a deployment.
 
 use std::{
-    collections::VecDeque,
     future::Future,
     io::{self, Write},
     path::Path,
@@ -14,6 +13,7 @@ use sdam_core::{
     deployment::Input,
     event::{Event, EventKind},
 };
+use sdam_events::record::Origin;
 
 use super::{
     Arguments, full,
@@ -41,17 +41,15 @@ pub(super) async fn run<O: Write, R: Write>(
     }
     let start = recording.start();
     // An old recording has no wall-clock time, so its times are shown relative to its start.
-    let wall = (start, recording.wall(start).unwrap_or(UNIX_EPOCH));
+    let wall = Origin::at(start, recording.wall(start).unwrap_or(UNIX_EPOCH));
     let mut events = recording.events;
     // Omit the events caused by closing the topology, which does not change the deployment.
-    let is_end = |event: &Event| match &event.kind {
-        EventKind::Input(own) => own.input == Input::Close,
-        _ => false,
-    };
+    let is_end =
+        |event: &Event| matches!(&event.kind, EventKind::Input(own) if own.input == Input::Close);
     events.truncate(events.iter().position(is_end).unwrap_or(events.len()));
     let mut player = Player::new(events, arguments.speed);
     let marks = recording.notes.into_iter().map(|(_, note)| note);
-    let mut marks: VecDeque<_> = marks.collect();
+    let mut marks = marks.collect::<Vec<_>>().into_iter().peekable();
     if arguments.wants_screen() {
         let source = match arguments.speed {
             Speed::Times(times) => format!("REPLAY x{times}"),
@@ -59,7 +57,6 @@ pub(super) async fn run<O: Write, R: Write>(
         };
         let setup = Setup {
             feed: Feed::Replay(player),
-            preference: recording.options.read_preference.clone(),
             options: recording.options,
             wall,
             source,
@@ -74,9 +71,7 @@ pub(super) async fn run<O: Write, R: Write>(
     let mut view = View::new(console, arguments.json, &recording.options).beginning(wall);
     let play = async {
         while let Some(event) = player.next().await {
-            while marks.front().is_some_and(|mark| mark.at <= event.at)
-                && let Some(mark) = marks.pop_front()
-            {
+            while let Some(mark) = marks.next_if(|mark| mark.at <= event.at) {
                 view.mark(mark.at, &mark.note)?;
             }
             view.event(&event)?;

@@ -1,10 +1,13 @@
 //! The settings and subject of a full screen.
 
-use std::{collections::VecDeque, time::SystemTime};
+use std::{iter::Peekable, vec};
 
 use futures::channel::mpsc::UnboundedReceiver;
-use sdam_core::{options::Options, read_preference::ReadPreference, time::Instant};
-use sdam_events::{channel::EventStream, record::Note};
+use sdam_core::{options::Options, time::Instant};
+use sdam_events::{
+    channel::EventStream,
+    record::{Note, Origin},
+};
 
 use super::{player::Player, recorder::Recorder};
 use crate::terminal::Palette;
@@ -22,16 +25,14 @@ pub(super) struct Setup {
     pub(super) feed: Feed,
     /// The options of the client that produces the events.
     pub(super) options: Options,
-    /// The read preference of the connection string.
-    pub(super) preference: ReadPreference,
-    /// The same moment on the events' clock and on the wall clock.
-    pub(super) wall: (Instant, SystemTime),
+    /// The wall-clock times of the events.
+    pub(super) wall: Origin,
     /// The source of the events, in one word.
     pub(super) source: String,
     /// The recording that is being written.
     pub(super) recorder: Option<Recorder>,
     /// The marks in a recording that is replayed, oldest first.
-    pub(super) marks: VecDeque<Note>,
+    pub(super) marks: Peekable<vec::IntoIter<Note>>,
     /// The steps of the demonstration.
     pub(super) notes: UnboundedReceiver<String>,
     /// Restricts output to ASCII characters.

@@ -1,6 +1,6 @@
 //! A started topology and the receivers of its events.
 
-use std::{cell::RefCell, collections::VecDeque, rc::Rc, sync::Arc, time::SystemTime};
+use std::{cell::RefCell, rc::Rc, sync::Arc, time::SystemTime};
 
 use futures::channel::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use sdam::{Runtime, Topology};
@@ -8,6 +8,7 @@ use sdam_core::{options::Options, time::Instant, topology::TopologyDescription};
 use sdam_events::{
     channel::{self, EventStream},
     facts::Facts,
+    record::Origin,
 };
 
 use super::{
@@ -89,15 +90,13 @@ impl Started {
         palette: Palette,
         notes: UnboundedReceiver<String>,
     ) -> Setup {
-        let options = self.topology.options().clone();
         Setup {
-            wall: ((self.clock)(), SystemTime::now()),
+            wall: Origin::at((self.clock)(), SystemTime::now()),
             feed: Feed::Live { events: self.events, clock: self.clock },
-            preference: options.read_preference.clone(),
-            options,
+            options: self.topology.options().clone(),
             source: source.to_owned(),
             recorder: self.recorder,
-            marks: VecDeque::new(),
+            marks: Vec::new().into_iter().peekable(),
             notes,
             ascii: arguments.ascii,
             palette,

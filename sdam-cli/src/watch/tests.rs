@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::{
+    log::time_of_day,
     replay,
     terminal::Palette,
     testing::{block_on, capture},

@@ -3,7 +3,7 @@
 use std::{
     io::{self, Write},
     sync::Arc,
-    time::{SystemTime, UNIX_EPOCH},
+    time::SystemTime,
 };
 
 use sdam::transport::clock::Clock;
@@ -13,7 +13,7 @@ use sdam_core::{
     time::Instant,
     topology::TopologyDescription,
 };
-use sdam_events::facts::Facts;
+use sdam_events::{facts::Facts, record::Origin};
 use sdam_select::settings::Settings;
 
 use super::{Access, screen::Screen};
@@ -21,6 +21,7 @@ use crate::{
     console::Console,
     exit::Exit,
     json::{self, RoundTrips},
+    log::time_of_day,
     terminal::{Tone, json_line, sanitize},
 };
 
@@ -32,8 +33,8 @@ pub(crate) struct View<O, R> {
     screen: Screen,
     facts: Facts,
     settings: Settings,
-    /// The same moment on the events' clock and on the wall clock, to show the times of events.
-    anchor: Option<(Instant, SystemTime)>,
+    /// The wall-clock times of the events.
+    wall: Option<Origin>,
     /// The clock of the topology; `None` if its time passes like wall-clock time.
     clock: Option<Arc<dyn Clock>>,
 }
@@ -47,7 +48,7 @@ impl<O: Write, R: Write> View<O, R> {
             simulated: false,
             facts: Facts::new(),
             settings: Settings::new(options),
-            anchor: None,
+            wall: None,
             clock: None,
         }
     }
@@ -58,10 +59,9 @@ impl<O: Write, R: Write> View<O, R> {
         self
     }
 
-    /// Sets a moment on both clocks as the reference for wall-clock times; by default, it is the
-    /// moment of the first event.
-    pub(crate) fn beginning(mut self, anchor: (Instant, SystemTime)) -> Self {
-        self.anchor = Some(anchor);
+    /// Sets the wall-clock times of the events; by default, the first event takes place now.
+    pub(crate) fn beginning(mut self, wall: Origin) -> Self {
+        self.wall = Some(wall);
         self
     }
 
@@ -74,7 +74,7 @@ impl<O: Write, R: Write> View<O, R> {
 
     /// Shows the changes that an event causes; most events cause none.
     pub(crate) fn event(&mut self, event: &Event) -> io::Result<()> {
-        let (at, began) = *self.anchor.get_or_insert((event.at, SystemTime::now()));
+        let time = self.time(event.at);
         let facts = self.facts.observe(event);
         let EventKind::TopologyDescriptionChanged { previous, new } = &event.kind else {
             return Ok(());
@@ -82,7 +82,6 @@ impl<O: Write, R: Write> View<O, R> {
         if self.json {
             return self.print_json(new);
         }
-        let time = time_of_day(began + event.at.since(at));
         let access = Access::of(new, &self.settings);
         let change = self.screen.topology(&time, Some(previous), new, access);
         let facts = self.screen.facts(&time, &facts);
@@ -95,9 +94,7 @@ impl<O: Write, R: Write> View<O, R> {
         if self.json {
             self.print_json(topology)?;
         } else {
-            let time = time_of_day(self.now());
-            let text = self.screen.topology(&time, None, topology, access);
-            self.print(&text)?;
+            self.print(&self.screen.topology(&self.now(), None, topology, access))?;
         }
         Ok(access.exit())
     }
@@ -107,21 +104,16 @@ impl<O: Write, R: Write> View<O, R> {
         if self.json {
             return writeln!(self.console.remarks, "{}", sanitize(words));
         }
-        self.note_at(self.now(), words)
+        self.print(&self.screen.note(&self.now(), Tone::Strong, words))
     }
 
     /// Prints a user's mark that was set at `at`, except in JSON output.
     pub(crate) fn mark(&mut self, at: Instant, words: &str) -> io::Result<()> {
-        let (start, began) = *self.anchor.get_or_insert((at, SystemTime::now()));
-        self.note_at(began + at.since(start), words)
-    }
-
-    fn note_at(&mut self, time: SystemTime, words: &str) -> io::Result<()> {
         if self.json {
             return Ok(());
         }
-        let text = self.screen.note(&time_of_day(time), Tone::Strong, words);
-        self.print(&text)
+        let time = self.time(at);
+        self.print(&self.screen.note(&time, Tone::Strong, words))
     }
 
     /// Prints a warning that the output is incomplete.
@@ -133,11 +125,17 @@ impl<O: Write, R: Write> View<O, R> {
         &mut self.console.remarks
     }
 
-    fn now(&self) -> SystemTime {
-        match (&self.clock, self.anchor) {
-            (Some(clock), Some((at, began))) => began + clock.now().since(at),
-            _ => SystemTime::now(),
-        }
+    /// Returns the time of day of an event.
+    fn time(&mut self, at: Instant) -> String {
+        let now = SystemTime::now();
+        let wall = self.wall.get_or_insert_with(|| Origin::at(at, now));
+        time_of_day(wall.wall(at).unwrap_or(now))
+    }
+
+    fn now(&self) -> String {
+        let virtual_time = self.clock.as_ref().zip(self.wall.as_ref());
+        let virtual_time = virtual_time.and_then(|(clock, wall)| wall.wall(clock.now()));
+        time_of_day(virtual_time.unwrap_or_else(SystemTime::now))
     }
 
     fn print_json(&mut self, topology: &TopologyDescription) -> io::Result<()> {
@@ -153,12 +151,4 @@ impl<O: Write, R: Write> View<O, R> {
         self.console.output.write_all(text.as_bytes())?;
         self.console.output.flush()
     }
-}
-
-/// Formats the time of day in UTC, as servers' logs do.
-pub(crate) fn time_of_day(wall: SystemTime) -> String {
-    let since_epoch = wall.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let (seconds, millis) = (since_epoch.as_secs(), since_epoch.subsec_millis());
-    let (hours, minutes) = (seconds / 3600 % 24, seconds / 60 % 60);
-    format!("{hours:02}:{minutes:02}:{:02}.{millis:03}Z", seconds % 60)
 }

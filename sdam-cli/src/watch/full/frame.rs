@@ -9,19 +9,21 @@ mod names;
 mod rows;
 mod table;
 
-use std::{ops::Deref, time::SystemTime};
+use std::{ops::Deref, time::UNIX_EPOCH};
 
 use ratatui::layout::Rect;
-use sdam_core::time::Instant;
+use sdam_core::{time::Instant, topology::TopologyDescription};
+use sdam_events::record::Origin;
 use sdam_select::explain::Explanation;
 
 pub(super) use self::rows::ordered;
 use self::{names::Names, rows::Row};
 use super::{
-    super::{model::Model, view::time_of_day},
+    super::model::Model,
     canvas::{Canvas, line},
     state::State,
 };
+use crate::{log::time_of_day, terminal::Tone};
 
 /// The minimum size of a screen with a table; a smaller one shows a single line.
 const SMALLEST: (u16, u16) = (40, 8);
@@ -34,8 +36,8 @@ pub(super) struct Scene<'a> {
     pub(super) model: &'a Model,
     /// The user's choices.
     pub(super) state: &'a State,
-    /// The wall clock.
-    pub(super) wall: Wall,
+    /// The wall-clock times of the events.
+    pub(super) wall: &'a Origin,
     /// The source of the events: `LIVE` or a replay.
     pub(super) source: &'a str,
     /// The state of the recording.
@@ -48,6 +50,8 @@ pub(super) struct Scene<'a> {
 struct View<'a> {
     scene: &'a Scene<'a>,
     names: Names,
+    /// The description as of the last checks.
+    current: TopologyDescription,
     /// The result of server selection for reads.
     reads: Option<Explanation>,
 }
@@ -60,24 +64,10 @@ impl<'a> Deref for View<'a> {
     }
 }
 
-/// The same moment on the events' clock and on the wall clock.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Wall {
-    /// The moment on the events' clock.
-    pub(super) at: Instant,
-    /// The same moment on the wall clock.
-    pub(super) time: SystemTime,
-}
-
-impl Wall {
+impl Scene<'_> {
     /// Formats a moment as the time of day in UTC, with milliseconds and without the letter Z.
-    fn show(self, at: Instant) -> String {
-        let time = if at >= self.at {
-            self.time.checked_add(at.since(self.at))
-        } else {
-            self.time.checked_sub(self.at.since(at))
-        };
-        let mut text = time_of_day(time.unwrap_or(self.time));
+    fn time(&self, at: Instant) -> String {
+        let mut text = time_of_day(self.wall.wall(at).unwrap_or(UNIX_EPOCH));
         text.truncate("12:34:56.789".len());
         text
     }
@@ -89,6 +79,7 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, scene: &Scene<'_>) -> Rect {
     let scene = &View {
         scene,
         names: Names::new(scene.model),
+        current: scene.model.current(),
         reads: scene.model.explain(Some(&scene.state.preference)),
     };
     let alerts = alerts::alerts(scene);
@@ -140,17 +131,14 @@ fn body(canvas: &mut Canvas<'_>, area: Rect, scene: &View<'_>, rows: &[Row<'_>])
         details::details(canvas, below, scene, chosen);
     } else if area.width >= WIDE {
         let left = area.width * 11 / 20;
-        let (events, details) = (
-            Rect { width: left, ..below },
-            Rect { x: below.x + left + 1, width: below.width - left - 1, ..below },
-        );
-        events::events(canvas, events, scene);
+        events::events(canvas, Rect { width: left, ..below }, scene);
         let bar = canvas.glyphs.pick("|", "│");
         for number in 0..below.height {
             let place = line(below, number);
             let place = Rect { x: place.x + left, width: 1, ..place };
-            canvas.text(place, crate::terminal::Tone::Faint, bar);
+            canvas.text(place, Tone::Faint, bar);
         }
+        let details = Rect { x: below.x + left + 1, width: below.width - left - 1, ..below };
         details::details(canvas, details, scene, chosen);
     } else {
         events::events(canvas, below, scene);

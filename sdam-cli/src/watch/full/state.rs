@@ -56,7 +56,7 @@ pub(super) enum Action {
 }
 
 /// The state of the screen.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct State {
     /// The read preference for which the screen marks eligible servers.
     pub(super) preference: ReadPreference,
@@ -85,19 +85,7 @@ pub(super) struct State {
 impl State {
     /// Creates the state of a new screen; `preference` comes from the connection string.
     pub(super) fn new(preference: ReadPreference) -> Self {
-        Self {
-            preference,
-            sort: Sort::default(),
-            filter: String::new(),
-            is_filtering: false,
-            mark: None,
-            selected: None,
-            has_details: false,
-            has_help: false,
-            scrolled: 0,
-            frozen: None,
-            message: None,
-        }
+        Self { preference, ..Self::default() }
     }
 
     /// Handles a key. `shown` contains the addresses of the visible servers, in order; `model` is
@@ -110,7 +98,7 @@ impl State {
             Key::Control('l') => return Action::Redraw,
             _ if self.mark.is_some() => return self.edit_mark(key),
             _ if self.is_filtering => {
-                self.edit(key);
+                self.edit_filter(key);
                 return Action::None;
             }
             _ => {}
@@ -148,31 +136,19 @@ impl State {
     }
 
     fn edit_mark(&mut self, key: Key) -> Action {
-        let Some(text) = &mut self.mark else {
-            return Action::None;
-        };
         match key {
-            Key::Char(letter) => text.push(letter),
-            Key::Backspace => drop(text.pop()),
             Key::Escape => self.mark = None,
             Key::Enter => return Action::Mark(self.mark.take().unwrap_or_default()),
-            _ => {}
+            key => edit(self.mark.get_or_insert_default(), key),
         }
         Action::None
     }
 
-    fn edit(&mut self, key: Key) {
-        match key {
-            Key::Char(letter) => self.filter.push(letter),
-            Key::Backspace => {
-                self.filter.pop();
-            }
-            Key::Escape => {
-                self.filter.clear();
-                self.is_filtering = false;
-            }
-            Key::Enter => self.is_filtering = false,
-            _ => {}
+    fn edit_filter(&mut self, key: Key) {
+        edit(&mut self.filter, key);
+        self.is_filtering &= !matches!(key, Key::Escape | Key::Enter);
+        if key == Key::Escape {
+            self.filter.clear();
         }
     }
 
@@ -187,23 +163,14 @@ impl State {
     }
 
     fn pause(&mut self, model: &Model) {
-        self.frozen = match self.frozen {
-            None => Some(Box::new(model.clone())),
-            Some(_) => None,
-        };
+        self.frozen = self.frozen.is_none().then(|| Box::new(model.clone()));
     }
 
     fn change_preference(&mut self) {
-        let mode = match self.preference.mode {
-            ReadMode::Primary => ReadMode::PrimaryPreferred,
-            ReadMode::PrimaryPreferred => ReadMode::Secondary,
-            ReadMode::Secondary => ReadMode::SecondaryPreferred,
-            ReadMode::SecondaryPreferred => ReadMode::Nearest,
-            ReadMode::Nearest => ReadMode::Primary,
-        };
-        // The connection string's tags and maximum staleness are not valid with every mode.
         let mut changed = self.preference.clone();
-        changed.mode = mode;
+        let mut modes = ReadMode::ALL.iter().skip_while(|mode| **mode != changed.mode).skip(1);
+        changed.mode = modes.next().copied().unwrap_or(ReadMode::Primary);
+        // The connection string's tags and maximum staleness are not valid with every mode.
         if changed.validate().is_err() {
             changed.mode = ReadMode::PrimaryPreferred;
         }
@@ -223,6 +190,15 @@ impl State {
             None => 0,
         };
         self.selected = shown.get(next).cloned();
+    }
+}
+
+/// Changes a text that is being typed.
+fn edit(text: &mut String, key: Key) {
+    match key {
+        Key::Char(letter) => text.push(letter),
+        Key::Backspace => drop(text.pop()),
+        _ => {}
     }
 }
 

@@ -4,11 +4,13 @@ use std::time::UNIX_EPOCH;
 
 use ratatui::backend::TestBackend;
 use sdam_core::read_preference::{ReadMode, ReadPreference};
+use sdam_events::record::Origin;
 
 use super::{
     super::model::tests::{EPOCH, Role, Script},
     *,
 };
+use crate::terminal::Palette;
 
 mod screens;
 
@@ -28,7 +30,7 @@ fn paint(
     let scene = Scene {
         model: state.frozen.as_deref().unwrap_or(&script.model),
         state,
-        wall: Wall { at: Instant::EPOCH, time: UNIX_EPOCH + Duration::from_millis(EPOCH as u64) },
+        wall: &Origin::at(Instant::EPOCH, UNIX_EPOCH + Duration::from_millis(EPOCH as u64)),
         source: "LIVE",
         recording: "REC 14 kB",
         note: None,

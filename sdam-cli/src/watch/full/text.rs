@@ -1,11 +1,11 @@
 //! Text of limited width, durations, and the characters of the screen.
 
-use std::time::Duration;
+use std::{iter, time::Duration};
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::super::model::{Column, Probe};
-use crate::terminal::sanitize;
+use crate::terminal::{fill, sanitize};
 
 /// The special characters of the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,33 +118,15 @@ pub(super) fn width(text: &str) -> usize {
 /// Wraps `text` into lines of `width` columns; longer words are split.
 pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
     let text = sanitize(text);
-    let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        let mut word = word;
-        let line = lines.last().map_or(0, |line| line.width());
-        if line > 0 && line + 1 + word.width() <= width {
-            if let Some(line) = lines.last_mut() {
-                line.push(' ');
-                line.push_str(word);
-            }
-            continue;
-        }
-        if line > 0 {
-            lines.push(String::new());
-        }
-        while word.width() > width.max(2) {
-            let part = begin(word, width.max(2));
-            if let Some(line) = lines.last_mut() {
-                line.push_str(part);
-            }
-            lines.push(String::new());
-            word = word.get(part.len()..).unwrap_or_default();
-        }
-        if let Some(line) = lines.last_mut() {
-            line.push_str(word);
-        }
-    }
-    lines
+    let pieces = text.split_whitespace().flat_map(|word| {
+        let mut rest = word;
+        iter::from_fn(move || {
+            let piece = begin(rest, width.max(2));
+            rest = rest.get(piece.len()..).unwrap_or_default();
+            (!piece.is_empty()).then_some(piece)
+        })
+    });
+    fill(pieces, width, UnicodeWidthStr::width)
 }
 
 /// Formats an age in at most 6 columns: `7s`, `3m05s`, `2h04m`, `5d01h`.
@@ -231,7 +213,7 @@ mod tests {
     #[test]
     fn wrapped_lines_hold_whole_words_if_they_fit() {
         let check = |text: &str, expected: &[&str]| assert_eq!(wrap(text, 7), expected);
-        check("", &[""]);
+        check("", &[]);
         check("one two three", &["one two", "three"]);
         check("a muchtoolong word", &["a", "muchtoo", "long", "word"]);
         check("数据库数据", &["数据库", "数据"]);

@@ -262,7 +262,9 @@ fn lag_is_the_distance_to_the_last_write_of_the_primary() {
         .answers("a", Role::Primary(7), 2)
         .at(11_000)
         .answers_with("b", Role::Secondary, 2, &late(4000));
-    let lag = |script: &Script, host: &str| script.model.lag(script.server(host));
+    let lag = |script: &Script, host: &str| {
+        script.model.lag(&script.model.current(), script.server(host))
+    };
     assert_eq!(lag(&script, "b"), None, "it may have the new write by now");
     let script = script.at(14_000).answers_with("b", Role::Secondary, 2, &late(7000));
     assert_eq!(lag(&script, "b"), Some(Duration::from_secs(7)));

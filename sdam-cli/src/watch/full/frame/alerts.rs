@@ -40,7 +40,7 @@ pub(super) fn alerts(scene: &View<'_>) -> Vec<Alert> {
     let mut alerts = Vec::new();
     if let Some(note) = scene.note {
         let words = scene.names.shorten(note);
-        alerts.push(alert(Tone::Strong, format!("DEMONSTRATION: {words}")));
+        alerts.push(alert(Tone::Strong, [format!("DEMONSTRATION: {words}")]));
     }
     configuration(scene, &mut alerts);
     outage(scene, &mut alerts);
@@ -54,15 +54,15 @@ pub(super) fn alerts(scene: &View<'_>) -> Vec<Alert> {
     alerts
 }
 
-fn alert(tone: Tone, words: String) -> Alert {
-    Alert { tone, parts: vec![words], steps: Vec::new() }
+fn alert(tone: Tone, parts: impl Into<Vec<String>>) -> Alert {
+    Alert { tone, parts: parts.into(), steps: Vec::new() }
 }
 
 /// Adds alerts for configuration errors, which waiting does not fix.
 fn configuration(scene: &View<'_>, alerts: &mut Vec<Alert>) {
     let topology = scene.model.topology();
     if let Some(error) = topology.compatibility_error() {
-        alerts.push(alert(Tone::Bad, format!("!! INCOMPATIBLE: {error}")));
+        alerts.push(alert(Tone::Bad, [format!("!! INCOMPATIBLE: {error}")]));
     }
     let mistakes = topology.departures().iter().rev();
     let mut mistakes = mistakes.filter(|it| it.reason.is_mistake());
@@ -73,7 +73,7 @@ fn configuration(scene: &View<'_>, alerts: &mut Vec<Alert>) {
             (Tone::Doubtful, "!  LEFT OUT: ")
         };
         let words = format!("{words}{} {reason}", scene.names.of_server(address));
-        alerts.push(alert(tone, words));
+        alerts.push(alert(tone, [words]));
     }
 }
 
@@ -93,11 +93,8 @@ fn outage(scene: &View<'_>, alerts: &mut Vec<Alert>) {
             }
             None => format!("!! NOT WRITABLE {time}"),
         };
-        alerts.push(Alert {
-            tone: Tone::Bad,
-            parts: vec![words, format!("cause: {cause}")],
-            steps: steps(scene, run),
-        });
+        let parts = vec![words, format!("cause: {cause}")];
+        alerts.push(Alert { tone: Tone::Bad, parts, steps: steps(scene, run) });
     } else if !model.facts().is_writable() && !model.topology().servers().is_empty() {
         let waited = model.now().since(model.opened());
         let missing = match model.topology().topology_type() {
@@ -112,7 +109,7 @@ fn outage(scene: &View<'_>, alerts: &mut Vec<Alert>) {
             model.servers().len()
         );
         let tone = if waited < PATIENCE { Tone::Doubtful } else { Tone::Bad };
-        alerts.push(alert(tone, words));
+        alerts.push(alert(tone, [words]));
     }
 }
 
@@ -144,7 +141,7 @@ fn silent(scene: &View<'_>, alerts: &mut Vec<Alert>) {
             }
             None => "others answer".to_owned(),
         };
-        alerts.push(Alert { tone, parts: vec![words, others], steps: Vec::new() });
+        alerts.push(alert(tone, [words, others]));
     }
 }
 
@@ -169,14 +166,13 @@ fn servers_down(scene: &View<'_>, alerts: &mut Vec<Alert>) {
         let time = age(model.now().since(server.since()));
         format!("{name} {error} for {time};")
     }));
-    match count.saturating_sub(NAMED) {
-        0 => {}
-        more => parts.push(format!("and {more} more")),
+    if count > NAMED {
+        parts.push(format!("and {} more", count - NAMED));
     }
     if let Some(last) = parts.last_mut() {
         last.truncate(last.trim_end_matches(';').len());
     }
-    alerts.push(Alert { tone: Tone::Doubtful, parts, steps: Vec::new() });
+    alerts.push(alert(Tone::Doubtful, parts));
 }
 
 /// Returns whether the alert about the current outage already covers the server.
@@ -188,24 +184,19 @@ fn is_lost_primary(scene: &View<'_>, server: &Server) -> bool {
 fn lagging(scene: &View<'_>, alerts: &mut Vec<Alert>) {
     let model = scene.model;
     let lags = model.servers().filter_map(|server| {
-        let lag = model.lag(server)?;
+        let lag = model.lag(&scene.current, server)?;
         (lag >= table::LAGGING).then_some((lag, &server.description.address))
     });
     if let Some((lag, address)) = lags.max() {
         let words = format!("!  LAG: {} is {} behind", scene.names.of_server(address), age(lag));
-        alerts.push(alert(Tone::Doubtful, words));
+        alerts.push(alert(Tone::Doubtful, [words]));
     }
 }
 
 fn last_failover(scene: &View<'_>, alerts: &mut Vec<Alert>) {
     let model = scene.model;
-    if model.stopwatch().current().is_some() {
-        return;
-    }
-    let Some(run) = model.stopwatch().last() else {
-        return;
-    };
-    let Some(end) = &run.end else {
+    let last = model.stopwatch().last().filter(|_| model.stopwatch().current().is_none());
+    let Some((run, end)) = last.and_then(|run| Some((run, run.end.as_ref()?))) else {
         return;
     };
     let ago = age(model.now().since(end.writable_again));
@@ -234,18 +225,12 @@ fn last_failover(scene: &View<'_>, alerts: &mut Vec<Alert>) {
 fn all_is_well(scene: &View<'_>) -> Alert {
     let model = scene.model;
     if model.topology().servers().is_empty() {
-        return alert(Tone::Doubtful, "no server is known".to_owned());
+        return alert(Tone::Doubtful, ["no server is known".to_owned()]);
     }
     let since = age(model.now().since(model.type_since()));
-    Alert {
-        tone: Tone::Good,
-        parts: vec![
-            format!("OK  writable for {since},"),
-            "every server answers,".to_owned(),
-            "no failover seen".to_owned(),
-        ],
-        steps: Vec::new(),
-    }
+    let parts =
+        [&*format!("OK  writable for {since},"), "every server answers,", "no failover seen"];
+    alert(Tone::Good, parts.map(str::to_owned))
 }
 
 /// Lists the steps of a failover with the seconds since the loss, to show which step caused a
@@ -257,7 +242,7 @@ fn steps(scene: &View<'_>, run: &Run) -> Vec<String> {
     let seen = (!unseen.is_zero()).then(|| format!("last seen writable -{}", seconds(unseen)));
     let mut steps: Vec<String> = seen.into_iter().collect();
     let lost = if matches!(outage.loss, Loss::Replaced(_)) { "replaced" } else { "lost" };
-    steps.push(format!("{lost} {}", scene.wall.show(outage.noticed)));
+    steps.push(format!("{lost} {}", scene.time(outage.noticed)));
     let cleared = run.pool_cleared.map(|at| format!("pool cleared {}", after(at)));
     let checked = run.all_checked.map(|at| format!("others checked {}", after(at)));
     let named = outage.successor_named.map(|at| format!("named {}", after(at)));

@@ -55,11 +55,8 @@ fn facts(scene: &View<'_>, row: &Row<'_>) -> Vec<Fact> {
     let (model, server) = (scene.model, row.server);
     let mut facts = vec![role(model, server)];
     facts.extend(trouble(scene, server));
-    facts.push(chosen(scene, row));
-    facts.push(answer(model, server));
-    facts.push(times(server));
-    facts.push(pool(model, server));
-    facts.extend(replication(model, server));
+    facts.extend([chosen(scene, row), answer(model, server), times(server), pool(model, server)]);
+    facts.extend(replication(scene, server));
     facts.extend(identity(server));
     facts.push(roles(scene, server));
     facts
@@ -83,7 +80,7 @@ fn trouble(scene: &View<'_>, server: &Server) -> Option<Fact> {
         return Some(("error", Tone::Bad, format!("{error:#}")));
     };
     let error = &trouble.error;
-    let since = scene.wall.show(trouble.since);
+    let since = scene.time(trouble.since);
     Some(if trouble.is_over {
         let words = format!("{error:#} ({} ago, over)", age(now.since(trouble.last)));
         ("error", Tone::Faint, words)
@@ -111,8 +108,7 @@ fn answer(model: &Model, server: &Server) -> Fact {
         None => "never answered".to_owned(),
         Some(at) => format!("{} ago", age(model.now().since(at))),
     };
-    let mode = match server.mode {
-        _ if server.current_trouble().is_some() => "",
+    let mode = match server.mode.filter(|_| server.current_trouble().is_none()) {
         Some(Mode::Streaming) => "; it streams its changes",
         Some(Mode::Polling) => "; it is polled",
         None => "",
@@ -148,8 +144,8 @@ fn pool(model: &Model, server: &Server) -> Fact {
     ("pool", Tone::Normal, words)
 }
 
-fn replication(model: &Model, server: &Server) -> Option<Fact> {
-    let lag = model.lag(server)?;
+fn replication(scene: &View<'_>, server: &Server) -> Option<Fact> {
+    let lag = scene.model.lag(&scene.current, server)?;
     let tone = if lag >= table::LAGGING { Tone::Doubtful } else { Tone::Normal };
     let words = format!("{:.1} s behind the newest write", lag.as_secs_f64());
     Some(("lag", tone, words))
@@ -190,7 +186,7 @@ fn identity(server: &Server) -> Vec<Fact> {
 
 fn roles(scene: &View<'_>, server: &Server) -> Fact {
     let role = |(at, role): &(_, _)| {
-        let mut time = scene.wall.show(*at);
+        let mut time = scene.time(*at);
         time.truncate("12:34:56".len());
         format!("{time} {}", state(*role))
     };

@@ -38,7 +38,7 @@ pub(super) fn events(canvas: &mut Canvas<'_>, area: Rect, scene: &View<'_>) {
     for (number, entry) in entries.into_iter().enumerate() {
         let name = canvas.glyphs.fit_middle(short(&name(entry)), subject);
         let padding = " ".repeat(subject.saturating_sub(width(&name)));
-        let time = scene.wall.show(entry.at);
+        let time = scene.time(entry.at);
         let words = scene.names.shorten(&entry.words);
         canvas.texts(
             line(body, number as u16),

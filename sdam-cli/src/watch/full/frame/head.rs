@@ -23,7 +23,7 @@ pub(super) fn title(canvas: &mut Canvas<'_>, area: Rect, scene: &View<'_>) -> Re
     let model = scene.model;
     let topology = model.topology();
     let is_whole = area.width >= WHOLE;
-    let mut time = scene.wall.show(model.now());
+    let mut time = scene.time(model.now());
     time.truncate("12:34:56".len());
     let source = match (&scene.state.frozen, model.is_closed()) {
         (Some(_), _) => "PAUSED",
@@ -235,7 +235,7 @@ pub(super) fn keys(canvas: &mut Canvas<'_>, area: Rect, scene: &View<'_>) {
     }
     let mut place = area;
     if let Some(frozen) = &state.frozen {
-        let words = format!("PAUSED at {}, p continues  ", scene.wall.show(frozen.now()));
+        let words = format!("PAUSED at {}, p continues  ", scene.time(frozen.now()));
         place = canvas.text(place, Tone::Doubtful, &words);
     }
     if !state.filter.is_empty() {

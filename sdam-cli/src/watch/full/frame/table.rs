@@ -48,49 +48,19 @@ enum Column {
 }
 
 /// The sets of columns, the widest first.
-const SETS: &[&[Column]] = &[
+const SETS: &[&[Column]] = {
+    use Column::{Flaps, For, History, Lag, Minimum, Mode, P90, Pool, Rtt, Seen, State, Tags};
+
     &[
-        Column::State,
-        Column::For,
-        Column::Rtt,
-        Column::Minimum,
-        Column::P90,
-        Column::History(30, 120),
-        Column::Seen,
-        Column::Mode,
-        Column::Lag,
-        Column::Pool,
-        Column::Flaps,
-        Column::Tags,
-    ],
-    &[
-        Column::State,
-        Column::For,
-        Column::Rtt,
-        Column::Minimum,
-        Column::P90,
-        Column::History(20, 120),
-        Column::Seen,
-        Column::Mode,
-        Column::Lag,
-        Column::Pool,
-        Column::Tags,
-    ],
-    &[
-        Column::State,
-        Column::For,
-        Column::Rtt,
-        Column::P90,
-        Column::History(20, 120),
-        Column::Seen,
-        Column::Mode,
-        Column::Lag,
-    ],
-    &[Column::State, Column::For, Column::Rtt, Column::P90, Column::History(15, 60), Column::Seen],
-    &[Column::State, Column::For, Column::Rtt, Column::History(12, 60), Column::Seen],
-    &[Column::State, Column::For, Column::Rtt, Column::Seen],
-    &[Column::State, Column::For, Column::Rtt],
-];
+        &[State, For, Rtt, Minimum, P90, History(30, 120), Seen, Mode, Lag, Pool, Flaps, Tags],
+        &[State, For, Rtt, Minimum, P90, History(20, 120), Seen, Mode, Lag, Pool, Tags],
+        &[State, For, Rtt, P90, History(20, 120), Seen, Mode, Lag],
+        &[State, For, Rtt, P90, History(15, 60), Seen],
+        &[State, For, Rtt, History(12, 60), Seen],
+        &[State, For, Rtt, Seen],
+        &[State, For, Rtt],
+    ]
+};
 
 /// The width of the mark for the selected server.
 const MARK: u16 = 2;
@@ -217,10 +187,7 @@ impl Layout {
             own = 0;
         }
         let name = name.min(rest.saturating_sub(own));
-        let why = match own {
-            0 => 0,
-            _ => rest.saturating_sub(name),
-        };
+        let why = if own == 0 { 0 } else { rest.saturating_sub(name) };
         Self { columns, name, why }
     }
 
@@ -328,7 +295,7 @@ impl Column {
             },
             Self::Mode => (Tone::Faint, mode(server).to_owned()),
             Self::Pool => normal(server.pool.generation.to_string()),
-            Self::Lag => match model.lag(server) {
+            Self::Lag => match model.lag(&scene.current, server) {
                 None => (Tone::Faint, "-".to_owned()),
                 Some(lag) if lag >= LAGGING => (Tone::Doubtful, age(lag)),
                 Some(lag) => normal(age(lag)),
