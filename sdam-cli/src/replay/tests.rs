@@ -58,35 +58,6 @@ fn every_line_prints_the_resulting_topology() {
 }
 
 #[test]
-fn a_primary_is_printed_with_all_fields() {
-    let (snapshots, ..) = replay(&[r#"{"uri":"mongodb://a/?replicaSet=rs"}"#, PRIMARY]);
-    let expected = json!({
-        "v": 1, "topologyType": "ReplicaSetWithPrimary", "setName": "rs", "maxSetVersion": 3,
-        "maxElectionId": "000000000000000000000001", "compatible": true,
-        "compatibilityError": null, "logicalSessionTimeoutMinutes": null,
-        "servers": [
-            {
-                "address": "a:27017", "type": "RSPrimary", "setName": "rs", "setVersion": 3,
-                "electionId": "000000000000000000000001", "primary": null, "me": null,
-                "hosts": ["a:27017", "b:27017"], "passives": [], "arbiters": [], "tags": {},
-                "minWireVersion": 0, "maxWireVersion": 21,
-                "topologyVersion": { "processId": "000000000000000000000002", "counter": 5 },
-                "lastWriteDate": null, "logicalSessionTimeoutMinutes": null, "error": null,
-            },
-            {
-                "address": "b:27017", "type": "Unknown", "setName": null, "setVersion": null,
-                "electionId": null, "primary": null, "me": null,
-                "hosts": [], "passives": [], "arbiters": [], "tags": {},
-                "minWireVersion": null, "maxWireVersion": null, "topologyVersion": null,
-                "lastWriteDate": null, "logicalSessionTimeoutMinutes": null, "error": null,
-            },
-        ],
-        "departures": [],
-    });
-    assert_eq!(snapshots[1].to_string(), expected.to_string());
-}
-
-#[test]
 fn invalid_lines_are_reported_and_the_others_are_processed() {
     let check = |line: &str, complaint: &str| {
         let (snapshots, remarks, exit) = replay(&[URI, "", line, PRIMARY]);
