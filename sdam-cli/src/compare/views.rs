@@ -21,7 +21,7 @@ pub(super) enum Subject {
 }
 
 /// The views of one client.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Client {
     /// The name of the client's vantage point, or of the file.
     pub(super) name: String,
@@ -60,14 +60,8 @@ impl Client {
             name => format!("{name} ({})", others.len() + 1),
         };
         let end = wall(recording.end()).ok_or_else(without)?;
-        let mut client = Self {
-            name,
-            file: recording.name.clone(),
-            from: end,
-            to: end,
-            failovers: Vec::new(),
-            views: BTreeMap::new(),
-        };
+        let file = recording.name.clone();
+        let mut client = Self { name, file, from: end, to: end, ..Self::default() };
         let mut facts = Facts::new();
         for event in &recording.events {
             let at = wall(event.at).ok_or_else(without)?;
@@ -90,14 +84,7 @@ impl Client {
     #[cfg(test)]
     pub(super) fn with_views(subject: Subject, views: &[(u64, Option<&str>)]) -> Self {
         let views = views.iter().map(|(at, view)| (*at, view.map(ToOwned::to_owned)));
-        Self {
-            name: String::new(),
-            file: String::new(),
-            from: 0,
-            to: 0,
-            failovers: Vec::new(),
-            views: [(subject, views.collect())].into(),
-        }
+        Self { views: [(subject, views.collect())].into(), ..Self::default() }
     }
 
     fn learn(&mut self, at: u64, fact: Fact) {

@@ -54,9 +54,9 @@ pub(super) fn data(recording: &Recording, timeline: &Timeline) -> String {
     let data = json!({
         "span": timeline.span.div_ceil(1000),
         "epoch": epoch.map(|epoch| u64::try_from(epoch.as_micros()).unwrap_or(u64::MAX)),
-        "states": State::ALL.map(|(_, name)| name),
-        "kinds": Kind::ALL.map(|(_, name)| name),
-        "problems": Kind::ALL.map(|(kind, _)| kind.is_problem()),
+        "states": State::ALL.iter().map(|it| it.as_str()).collect::<Value>(),
+        "kinds": Kind::ALL.iter().map(|it| it.as_str()).collect::<Value>(),
+        "problems": Kind::ALL.iter().map(|it| it.is_problem()).collect::<Value>(),
         "order": order(timeline),
         "set": bands(&timeline.set, &mut strings),
         "lanes": lanes,

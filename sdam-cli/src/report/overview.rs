@@ -70,10 +70,10 @@ fn lane(svg: &mut String, timeline: &Timeline, bands: &[Band], name: &str, row: 
         }
     }
     // Worse states are drawn over better ones.
-    for (path, (state, _)) in paths.iter().zip(State::ALL) {
-        if !path.is_empty() && state != State::Absent {
-            let _ = write!(svg, "<path class=\"s{}\" d=\"{path}\"/>", state as u8);
-            if state == State::Lost {
+    for (path, state) in paths.iter().zip(State::ALL) {
+        if !path.is_empty() && *state != State::Absent {
+            let _ = write!(svg, "<path class=\"s{}\" d=\"{path}\"/>", *state as u8);
+            if *state == State::Lost {
                 let _ = write!(svg, "<path fill=\"url(#hatch)\" d=\"{path}\"/>");
             }
         }

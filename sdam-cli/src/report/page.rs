@@ -14,7 +14,10 @@ use super::{
     timeline::{State, Timeline},
     verdict::{Verdict, nanos},
 };
-use crate::{log::timestamp, recording::Recording};
+use crate::{
+    log::{time_of_day, timestamp},
+    recording::Recording,
+};
 
 mod tables;
 
@@ -81,11 +84,7 @@ fn hash(content: &str) -> String {
 fn clock(recording: &Recording, timeline: &Timeline, at: u64) -> String {
     let instant = timeline.start + std::time::Duration::from_nanos(at);
     match recording.wall(instant) {
-        Some(wall) => {
-            let stamp = timestamp(wall);
-            let time = stamp.split_once('T').map_or(&*stamp, |(_, time)| time);
-            format!("{} UTC", time.trim_end_matches('Z'))
-        }
+        Some(wall) => time_of_day(wall).replace('Z', " UTC"),
         None => format!("+{}", nanos(at)),
     }
 }
@@ -135,8 +134,8 @@ fn lanes(timeline: &Timeline, clock: &impl Fn(u64) -> String) -> String {
     let keys: Vec<_> = State::ALL
         .iter()
         .skip(1)
-        .map(|(state, name)| {
-            let code = *state as u8;
+        .map(|state| {
+            let (code, name) = (*state as u8, state.as_str());
             format!("<li><svg viewBox=\"0 0 12 12\" class=\"key\"><rect class=\"s{code}\" width=\"12\" height=\"12\"/></svg> {name}")
         })
         .collect();

@@ -1,48 +1,39 @@
 //! Descriptions of the events of a recording.
 
-use sdam::ErrorKind;
 use std::{borrow::Cow, time::Duration};
 
 use sdam_core::{
     address::ServerAddress,
     deployment::Input,
+    error::ErrorKind,
     event::{Event, EventKind},
     ids::ServerId,
+    names,
     server::{ServerDescription, ServerType},
     topology::TopologyDescription,
 };
 
-/// The kind of an event, for the page's filter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kind {
-    /// The topology's type, primary or members changed.
-    Set,
-    /// A server's type or another property changed.
-    Server,
-    Heartbeat,
-    HeartbeatFailed,
-    Pool,
-    PoolCleared,
-    Selection,
-    /// A selection that failed, or an error of an operation.
-    Operation,
-    /// A mark set by the user.
-    Mark,
+names! {
+    /// The kind of an event, for the page's filter.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub(super) enum Kind {
+        /// The topology's type, primary or members changed.
+        Set = "set",
+        /// A server's type or another property changed.
+        Server = "server",
+        Heartbeat = "heartbeat",
+        HeartbeatFailed = "heartbeat failed",
+        Pool = "pool",
+        PoolCleared = "pool cleared",
+        Selection = "selection",
+        /// A selection that failed, or an error of an operation.
+        Operation = "operation failed",
+        /// A mark set by the user.
+        Mark = "mark",
+    }
 }
 
 impl Kind {
-    pub(super) const ALL: [(Self, &str); 9] = [
-        (Self::Set, "set"),
-        (Self::Server, "server"),
-        (Self::Heartbeat, "heartbeat"),
-        (Self::HeartbeatFailed, "heartbeat failed"),
-        (Self::Pool, "pool"),
-        (Self::PoolCleared, "pool cleared"),
-        (Self::Selection, "selection"),
-        (Self::Operation, "operation failed"),
-        (Self::Mark, "mark"),
-    ];
-
     /// Returns whether events of this kind are a problem.
     pub(super) fn is_problem(self) -> bool {
         matches!(self, Self::HeartbeatFailed | Self::PoolCleared | Self::Operation)
@@ -204,13 +195,13 @@ fn server_change(previous: &ServerDescription, new: &ServerDescription) -> Strin
         ("set name", previous.set_name == new.set_name),
         ("wire versions", previous.wire_versions == new.wire_versions),
     ];
-    let changed: Vec<_> = same.iter().filter(|(_, same)| !same).collect();
-    let names: Vec<_> = changed.iter().map(|(name, _)| *name).collect();
+    let changed = same.into_iter().filter(|(_, same)| !same);
+    let names: Vec<_> = changed.map(|(name, _)| name).collect();
     match &*names {
         [] => "topologyVersion changed".to_owned(),
         ["primary"] if new.primary.is_some() => {
-            let primary = new.primary.as_ref().map(ToString::to_string);
-            format!("names {} as primary", primary.unwrap_or_default())
+            let primary = new.primary.as_ref().map_or("", ServerAddress::as_str);
+            format!("names {primary} as primary")
         }
         names => format!("{} changed", names.join(", ")),
     }

@@ -6,6 +6,7 @@
 use sdam_core::{
     deployment::Input,
     event::EventKind,
+    names,
     server::{ServerDescription, ServerType},
     time::Instant,
 };
@@ -21,42 +22,33 @@ mod builder;
 /// usual in the recording.
 const GAP: u64 = 30_000_000_000;
 
-/// The state of a server or of the topology, from the best to the worst.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-pub(super) enum State {
-    /// The server is not a member.
-    Absent,
-    /// The server accepts writes: it is a primary, a router or a standalone server.
-    Writable,
-    Secondary,
-    /// The server is reachable but not usable by operations, such as an arbiter or a starting
-    /// member.
-    Other,
-    /// The server has not been reached yet.
-    Undiscovered,
-    /// The server is no longer available, or was never reached because of an error. A topology is
-    /// lost when it is no longer writable.
-    Lost,
+names! {
+    /// The state of a server or of the topology, from the best to the worst, with its name on the
+    /// page.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    #[repr(u8)]
+    pub(super) enum State {
+        /// The server is not a member.
+        Absent = "not monitored",
+        /// The server accepts writes: it is a primary, a router or a standalone server.
+        Writable = "primary",
+        Secondary = "secondary",
+        /// The server is reachable but not usable by operations, such as an arbiter or a starting
+        /// member.
+        Other = "other",
+        /// The server has not been reached yet.
+        Undiscovered = "not reached yet",
+        /// The server is no longer available, or was never reached because of an error. A topology
+        /// is lost when it is no longer writable.
+        Lost = "unknown",
+    }
 }
 
 impl State {
-    pub(super) const ALL: [(Self, &str); 6] = [
-        (Self::Absent, "not monitored"),
-        (Self::Writable, "primary"),
-        (Self::Secondary, "secondary"),
-        (Self::Other, "other"),
-        (Self::Undiscovered, "not reached yet"),
-        (Self::Lost, "unknown"),
-    ];
-
     fn of(server: &ServerDescription) -> Self {
         match server.server_type {
-            ServerType::RsPrimary
-            | ServerType::Mongos
-            | ServerType::Standalone
-            | ServerType::LoadBalancer => Self::Writable,
             ServerType::RsSecondary => Self::Secondary,
+            available if available.is_data_bearing() => Self::Writable,
             ServerType::Unknown | ServerType::PossiblePrimary => match &server.error {
                 Some(_) => Self::Lost,
                 None => Self::Undiscovered,
@@ -119,7 +111,7 @@ pub(super) struct Change {
 }
 
 /// Everything that the page shows.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Timeline {
     pub(super) start: Instant,
     pub(super) span: u64,

@@ -4,7 +4,6 @@ use sdam_core::{
     event::{Event, EventKind},
     ids::ServerId,
     time::Instant,
-    topology::TopologyType,
 };
 use sdam_events::facts::{Fact, Facts};
 
@@ -12,6 +11,7 @@ use super::{Band, Change, Lane, Row, State, Timeline};
 use crate::report::row::{Kind, Subject, Words};
 
 /// Builds a time line from consecutive events.
+#[derive(Default)]
 pub(super) struct Builder {
     timeline: Timeline,
     facts: Facts,
@@ -23,23 +23,7 @@ pub(super) struct Builder {
 
 impl Builder {
     pub(super) fn new(start: Instant) -> Self {
-        Self {
-            timeline: Timeline {
-                start,
-                span: 0,
-                lanes: Vec::new(),
-                set: Vec::new(),
-                is_replica_set: false,
-                rows: Vec::new(),
-                changes: Vec::new(),
-                discovered: None,
-                gaps: Vec::new(),
-            },
-            facts: Facts::new(),
-            lanes: HashMap::new(),
-            ids: HashMap::new(),
-            heartbeats: HashMap::new(),
-        }
+        Self { timeline: Timeline { start, ..Timeline::default() }, ..Self::default() }
     }
 
     /// Adds the event on line `number` of the recording.
@@ -170,10 +154,7 @@ impl Builder {
         }
         match &event.kind {
             EventKind::TopologyDescriptionChanged { new, .. } => {
-                self.timeline.is_replica_set |= matches!(
-                    new.topology_type(),
-                    TopologyType::ReplicaSetNoPrimary | TopologyType::ReplicaSetWithPrimary
-                );
+                self.timeline.is_replica_set |= new.topology_type().is_replica_set();
                 let writable = self.facts.is_writable();
                 if writable {
                     self.timeline.discovered.get_or_insert(event.at);
