@@ -277,7 +277,7 @@ impl Proxy {
             match served {
                 Ok(Served::Relayed) => {}
                 Ok(Served::OnlyDiscovered) => {
-                    meters.only_discovered();
+                    meters.handles.only_hello.increment(1);
                     if visitors.left(client.ip()) {
                         notices.only_discovered(client);
                     }

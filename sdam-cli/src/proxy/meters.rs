@@ -1,6 +1,6 @@
 //! Counters of the proxy, for its page of metrics.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use metrics::{
     Counter, Gauge, Histogram, counter, describe_counter, describe_gauge, describe_histogram,
@@ -35,18 +35,18 @@ pub(super) struct Refused(pub(super) Refusal, pub(super) String);
 /// The metrics of the proxy.
 pub(super) struct Meters {
     registry: Registry,
-    handles: Handles,
+    pub(super) handles: Handles,
 }
 
 /// The metrics of frequent events, which are looked up only once.
-struct Handles {
+pub(super) struct Handles {
     accepted: Counter,
     open: Gauge,
     waiting: Gauge,
-    to_member: Counter,
-    to_client: Counter,
-    first_byte: Histogram,
-    only_hello: Counter,
+    pub(super) to_member: Counter,
+    pub(super) to_client: Counter,
+    pub(super) first_byte: Histogram,
+    pub(super) only_hello: Counter,
 }
 
 sdam_core::opaque!(Meters);
@@ -110,22 +110,6 @@ impl Meters {
         with_local_recorder(&self.registry, || {
             counter!("sdam_proxy_ended_total", "by" => end.name()).increment(1);
         });
-    }
-
-    pub(super) fn only_discovered(&self) {
-        self.handles.only_hello.increment(1);
-    }
-
-    pub(super) fn sent(&self, bytes: usize) {
-        self.handles.to_member.increment(bytes as u64);
-    }
-
-    pub(super) fn received(&self, bytes: usize) {
-        self.handles.to_client.increment(bytes as u64);
-    }
-
-    pub(super) fn answered(&self, after: Duration) {
-        self.handles.first_byte.record(after);
     }
 
     pub(super) fn page(&self) -> Page {

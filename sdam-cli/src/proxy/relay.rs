@@ -104,7 +104,7 @@ impl Relay {
         (meters, visit): (Arc<Meters>, Visit),
         exchange: Option<Exchange>,
     ) -> Self {
-        meters.sent(up.bytes().len());
+        meters.handles.to_member.increment(up.bytes().len() as u64);
         let mut relay = Self {
             client,
             member,
@@ -253,11 +253,11 @@ impl Relay {
                     // reply.
                     Ok(0) if self.sending == Sending::Closed => return Poll::Ready(End::Client),
                     Ok(0) => return Poll::Ready(End::Member(None)),
-                    Ok(length) => self.meters.received(length),
+                    Ok(length) => self.meters.handles.to_client.increment(length as u64),
                     Err(error) => return Poll::Ready(End::Member(Some(error))),
                 }
                 if let Some(asked) = self.asked.take() {
-                    self.meters.answered(asked.elapsed());
+                    self.meters.handles.first_byte.record(asked.elapsed());
                 }
                 let bytes = self.down.bytes();
                 self.exchange.take_if(|exchange| !exchange.receive(bytes));
@@ -298,7 +298,7 @@ impl Relay {
                         continue;
                     }
                     Ok(0) | Err(_) => return Poll::Ready(End::Client),
-                    Ok(length) => self.meters.sent(length),
+                    Ok(length) => self.meters.handles.to_member.increment(length as u64),
                 }
                 self.follow_sent();
             }
