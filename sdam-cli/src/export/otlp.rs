@@ -16,11 +16,12 @@ use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet},
     fmt::Display,
+    pin::pin,
     sync::Arc,
     time::{Duration, SystemTime},
 };
 
-use futures::future::join3;
+use futures::future::{join, join3, select};
 use hyper::Uri;
 use sdam::Backend;
 use sdam_events::sink::EventSink;
@@ -30,7 +31,7 @@ use self::{
     collector::{Collector, Trouble},
     messages::{Sender, nanos},
     metrics::Span,
-    queue::Queue,
+    queue::{Queue, Queues},
     records::Records,
     settings::{Settings, Signal},
 };
@@ -49,7 +50,7 @@ pub(super) struct Push {
     /// The interval at which metrics are pushed.
     interval: Duration,
     sender: Sender,
-    queue: Arc<Queue>,
+    queues: Queues,
     /// The start time of the counters.
     start: SystemTime,
     /// The problems that were reported and still exist.
@@ -84,7 +85,7 @@ impl Push {
             collectors: own.collect::<Result<_, String>>()?,
             interval: settings.interval,
             sender: Sender::new(&settings.resource),
-            queue: Arc::default(),
+            queues: Queues::default(),
             start: SystemTime::now(),
             troubles: RefCell::default(),
         }))
@@ -92,7 +93,7 @@ impl Push {
 
     /// Returns the sink for the events of the deployment with these labels.
     pub(super) fn sink(&self, labels: &[(&str, String)], backend: &Backend) -> Arc<dyn EventSink> {
-        Arc::new(Records::new(labels, backend, Arc::clone(&self.queue)))
+        Arc::new(Records::new(labels, backend, self.queues.clone()))
     }
 
     /// Pushes metrics at their interval, and records soon after they are created. Never returns.
@@ -109,18 +110,19 @@ impl Push {
             }
         };
         let records = async {
+            let Queues { logs, spans } = &self.queues;
             let mut pause = DELAY;
             loop {
-                self.queue.filled().await;
+                select(pin!(logs.filled()), pin!(spans.filled())).await;
                 sleep(pause).await;
                 self.push_logs(&remark).await;
                 self.push_spans(&remark).await;
-                // Records that could not be sent stay in the queue.
-                let is_done = self.queue.is_empty();
+                // Records that could not be sent stay in their queue.
+                let is_done = logs.is_empty() && spans.is_empty();
                 pause = if is_done { DELAY } else { (pause * 2).min(LONGEST_PAUSE) };
             }
         };
-        futures::future::join(metrics, records).await;
+        join(metrics, records).await;
     }
 
     /// Pushes all metrics and records one last time, within `limit`.
@@ -144,18 +146,24 @@ impl Push {
     }
 
     async fn push_logs(&self, remark: impl Fn(&dyn Display)) {
-        let batch = self.queue.waiting_logs();
-        let body = || self.sender.logs(batch.records.clone());
-        if batch.records.is_empty() || self.push(Signal::Logs, body, remark).await {
-            self.queue.logs_sent(&batch);
-        }
+        self.push_records(Signal::Logs, &self.queues.logs, Sender::logs, remark).await;
     }
 
     async fn push_spans(&self, remark: impl Fn(&dyn Display)) {
-        let batch = self.queue.waiting_spans();
-        let body = || self.sender.spans(batch.records.clone());
-        if batch.records.is_empty() || self.push(Signal::Traces, body, remark).await {
-            self.queue.spans_sent(&batch);
+        self.push_records(Signal::Traces, &self.queues.spans, Sender::spans, remark).await;
+    }
+
+    async fn push_records<T: Clone>(
+        &self,
+        signal: Signal,
+        queue: &Queue<T>,
+        encode: impl FnOnce(&Sender, Vec<T>) -> Vec<u8>,
+        remark: impl Fn(&dyn Display),
+    ) {
+        let batch = queue.batch();
+        let body = || encode(&self.sender, batch.records.clone());
+        if batch.records.is_empty() || self.push(signal, body, remark).await {
+            queue.remove(&batch);
         }
     }
 
@@ -201,7 +209,7 @@ impl Push {
             ));
         }
         if ended {
-            let lost = match self.queue.take_lost() {
+            let lost = match self.queues.logs.take_lost() + self.queues.spans.take_lost() {
                 0 => String::new(),
                 lost => format!("; {lost} older records were lost"),
             };

@@ -1,7 +1,7 @@
 //! The queue of records for the collector. It is bounded, so memory does not grow while a collector
 //! is down.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use opentelemetry_proto::tonic::{logs::v1::LogRecord, trace::v1::Span};
 use tokio::sync::Notify;
@@ -10,21 +10,20 @@ use tokio::sync::Notify;
 /// first.
 const CAPACITY: usize = 2048;
 
-/// Log records and spans in the order of their events.
-#[derive(Default)]
-pub(super) struct Queue {
-    state: Mutex<State>,
+/// The queues of log records and of spans, which clones share.
+#[derive(Clone, Default)]
+pub(super) struct Queues {
+    pub(super) logs: Arc<Queue<LogRecord>>,
+    pub(super) spans: Arc<Queue<Span>>,
+}
+
+/// The queued records of one kind, in the order of their events.
+pub(super) struct Queue<T> {
+    state: Mutex<State<T>>,
     filled: Notify,
 }
 
-#[derive(Default)]
-struct State {
-    logs: Waiting<LogRecord>,
-    spans: Waiting<Span>,
-}
-
-/// The queued records of one kind.
-struct Waiting<T> {
+struct State<T> {
     records: Vec<T>,
     /// The total number of records that have left the queue.
     left: u64,
@@ -38,42 +37,21 @@ pub(super) struct Batch<T> {
     from: u64,
 }
 
-impl<T> Default for Waiting<T> {
+impl<T> Default for Queue<T> {
     fn default() -> Self {
-        Self { records: Vec::new(), left: 0, lost: 0 }
+        let state = Mutex::new(State { records: Vec::new(), left: 0, lost: 0 });
+        Self { state, filled: Notify::new() }
     }
 }
 
-impl<T: Clone> Waiting<T> {
-    fn add(&mut self, records: impl IntoIterator<Item = T>) {
-        self.records.extend(records);
-        let over = self.records.len().saturating_sub(CAPACITY);
-        self.records.drain(..over);
-        self.left += over as u64;
-        self.lost += over as u64;
-    }
-
-    fn batch(&self) -> Batch<T> {
-        Batch { records: self.records.clone(), from: self.left }
-    }
-
-    /// Removes a batch. Some of its records may have been dropped in the meantime.
-    fn remove(&mut self, batch: &Batch<T>) {
-        let end = batch.from + batch.records.len() as u64;
-        let sent = end.saturating_sub(self.left);
-        self.records.drain(..(sent as usize).min(self.records.len()));
-        self.left += sent;
-    }
-}
-
-impl Queue {
-    pub(super) fn logs(&self, records: impl IntoIterator<Item = LogRecord>) {
-        self.lock().logs.add(records);
-        self.filled.notify_one();
-    }
-
-    pub(super) fn spans(&self, records: impl IntoIterator<Item = Span>) {
-        self.lock().spans.add(records);
+impl<T: Clone> Queue<T> {
+    pub(super) fn add(&self, records: impl IntoIterator<Item = T>) {
+        let mut state = self.lock();
+        state.records.extend(records);
+        let over = state.records.len().saturating_sub(CAPACITY);
+        state.records.drain(..over);
+        state.left += over as u64;
+        state.lost += over as u64;
         self.filled.notify_one();
     }
 
@@ -85,35 +63,31 @@ impl Queue {
     }
 
     pub(super) fn is_empty(&self) -> bool {
+        self.lock().records.is_empty()
+    }
+
+    pub(super) fn batch(&self) -> Batch<T> {
         let state = self.lock();
-        state.logs.records.is_empty() && state.spans.records.is_empty()
+        Batch { records: state.records.clone(), from: state.left }
     }
 
-    pub(super) fn waiting_logs(&self) -> Batch<LogRecord> {
-        self.lock().logs.batch()
-    }
-
-    pub(super) fn waiting_spans(&self) -> Batch<Span> {
-        self.lock().spans.batch()
-    }
-
-    /// Removes log records that the collector has received.
-    pub(super) fn logs_sent(&self, batch: &Batch<LogRecord>) {
-        self.lock().logs.remove(batch);
-    }
-
-    /// Removes spans that the collector has received.
-    pub(super) fn spans_sent(&self, batch: &Batch<Span>) {
-        self.lock().spans.remove(batch);
+    /// Removes a batch that the collector has received. Some of its records may have been dropped
+    /// in the meantime.
+    pub(super) fn remove(&self, batch: &Batch<T>) {
+        let mut state = self.lock();
+        let end = batch.from + batch.records.len() as u64;
+        let sent = end.saturating_sub(state.left);
+        let number = (sent as usize).min(state.records.len());
+        state.records.drain(..number);
+        state.left += sent;
     }
 
     /// Returns the number of records dropped since the last call.
     pub(super) fn take_lost(&self) -> u64 {
-        let mut state = self.lock();
-        std::mem::take(&mut state.logs.lost) + std::mem::take(&mut state.spans.lost)
+        std::mem::take(&mut self.lock().lost)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -124,19 +98,19 @@ mod tests {
 
     #[test]
     fn the_oldest_records_make_room_even_while_they_are_sent() {
-        let mut waiting = Waiting::default();
-        waiting.add(0..3);
-        let batch = waiting.batch();
+        let queue = Queue::default();
+        queue.add(0..3);
+        let batch = queue.batch();
         assert_eq!(batch.records, [0, 1, 2]);
-        waiting.add([3]);
-        waiting.remove(&batch);
-        assert_eq!(waiting.records, [3]);
+        queue.add([3]);
+        queue.remove(&batch);
+        assert_eq!(queue.batch().records, [3]);
 
-        let batch = waiting.batch();
-        waiting.add(4..CAPACITY + 5);
-        assert_eq!(waiting.records.len(), CAPACITY);
-        assert_eq!((waiting.records[0], waiting.lost), (5, 2));
-        waiting.remove(&batch);
-        assert_eq!(waiting.records.len(), CAPACITY);
+        let batch = queue.batch();
+        queue.add(4..CAPACITY + 5);
+        let records = queue.batch().records;
+        assert_eq!((records.len(), records[0], queue.take_lost()), (CAPACITY, 5, 2));
+        queue.remove(&batch);
+        assert_eq!(queue.batch().records.len(), CAPACITY);
     }
 }

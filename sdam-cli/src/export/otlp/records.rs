@@ -3,7 +3,7 @@
 use std::{
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, SystemTime},
+    time::SystemTime,
 };
 
 use opentelemetry_proto::tonic::{
@@ -25,12 +25,13 @@ use sdam_core::{
 };
 use sdam_events::{
     facts::{Fact, Facts, Failover},
+    record::Origin,
     sink::{EventSink, Interest},
 };
 
 use super::{
-    messages::{attribute, nanos, text},
-    queue::Queue,
+    messages::{self, attribute, text},
+    queue::Queues,
 };
 
 /// The maximum number of cleared pools to remember until the end of their failover.
@@ -38,7 +39,7 @@ const MAX_CLEARS: usize = 16;
 
 /// A sink that queues a log record for each change of a deployment, and a span for each failover.
 pub(super) struct Records {
-    queue: Arc<Queue>,
+    queues: Queues,
     /// The attributes of every record.
     labels: Vec<KeyValue>,
     clock: Arc<dyn Clock>,
@@ -52,24 +53,12 @@ struct State {
     ids: Rng,
 }
 
-/// The same moment on the monotonic and the wall clock.
-#[derive(Clone, Copy)]
-struct Wall(Instant, SystemTime);
-
-impl Wall {
-    fn nanos(self, at: Instant) -> u64 {
-        let Self(now, wall) = self;
-        let before = |time: SystemTime, by: Duration| time.checked_sub(by);
-        nanos(before(wall, now.since(at)).unwrap_or(wall) + at.since(now))
-    }
-}
-
 impl Records {
     /// Creates the sink of the deployment with these labels.
-    pub(super) fn new(labels: &[(&str, String)], backend: &Backend, queue: Arc<Queue>) -> Self {
+    pub(super) fn new(labels: &[(&str, String)], backend: &Backend, queues: Queues) -> Self {
         let labels = labels.iter();
         Self {
-            queue,
+            queues,
             labels: labels.map(|(name, value)| attribute(name, value)).collect(),
             clock: Arc::clone(&backend.clock),
             state: Mutex::new(State {
@@ -140,13 +129,11 @@ impl Records {
             Fact::OutageStarted(outage) => {
                 ("sdam.outage.started", SeverityNumber::Warn, primaries(outage.lost.as_ref(), None))
             }
-            Fact::FailoverEnded(failover) => {
+            Fact::FailoverEnded(failover) | Fact::FailoverExplained(failover) => {
+                let is_end = matches!(fact, Fact::FailoverEnded(_));
+                let name = if is_end { "sdam.failover.ended" } else { "sdam.failover.explained" };
                 let primaries = primaries(failover.outage.lost.as_ref(), failover.new.as_ref());
-                ("sdam.failover.ended", SeverityNumber::Info, primaries)
-            }
-            Fact::FailoverExplained(failover) => {
-                let primaries = primaries(failover.outage.lost.as_ref(), failover.new.as_ref());
-                ("sdam.failover.explained", SeverityNumber::Info, primaries)
+                (name, SeverityNumber::Info, primaries)
             }
             Fact::TopologyTypeChanged { old, new, .. } => {
                 let types = [("sdam.topology.previous_type", old), ("sdam.topology.type", new)];
@@ -160,10 +147,10 @@ impl Records {
 
     /// Creates the span of a failover, from the earliest possible loss of the old primary to the
     /// new one.
-    fn span(&self, wall: Wall, failover: &Failover, state: &mut State) -> Span {
+    fn span(&self, wall: &Origin, failover: &Failover, state: &mut State) -> Span {
         let outage = &failover.outage;
         let split = |name: &str, at, attributes: Vec<KeyValue>| Split {
-            time_unix_nano: wall.nanos(at),
+            time_unix_nano: nanos(wall, at),
             name: name.to_owned(),
             attributes,
             ..Split::default()
@@ -189,13 +176,18 @@ impl Records {
             span_id: state.ids.next_u64().to_be_bytes().to_vec(),
             name: "failover".to_owned(),
             kind: SpanKind::Internal.into(),
-            start_time_unix_nano: wall.nanos(outage.earliest()),
-            end_time_unix_nano: wall.nanos(failover.writable_again),
+            start_time_unix_nano: nanos(wall, outage.earliest()),
+            end_time_unix_nano: nanos(wall, failover.writable_again),
             attributes: self.labels.iter().cloned().chain(attributes).collect(),
             events,
             ..Span::default()
         }
     }
+}
+
+/// Returns the wall-clock time of `at`, in nanoseconds since the Unix epoch.
+fn nanos(wall: &Origin, at: Instant) -> u64 {
+    messages::nanos(wall.wall(at).unwrap_or_else(SystemTime::now))
 }
 
 fn of_server(address: &ServerAddress) -> Vec<KeyValue> {
@@ -222,12 +214,12 @@ impl EventSink for Records {
             // The end of the client is not an outage of the deployment.
             return;
         }
-        let wall = Wall(self.clock.now(), SystemTime::now());
-        let time = wall.nanos(event.at);
+        let wall = Origin::at(self.clock.now(), SystemTime::now());
+        let time = nanos(&wall, event.at);
         let mut state = self.lock();
         match &event.kind {
             EventKind::ServerDescriptionChanged { previous, new } => {
-                self.queue.logs(self.server(time, previous, new));
+                self.queues.logs.add(self.server(time, previous, new));
             }
             EventKind::PoolCleared { address, clear, .. } if !clear.was_paused => {
                 if state.clears.len() == MAX_CLEARS {
@@ -240,14 +232,14 @@ impl EventSink for Records {
         for fact in state.facts.observe(event) {
             let mut log = self.fact(time, &fact);
             if let Fact::FailoverEnded(failover) = &fact {
-                let span = self.span(wall, failover, &mut state);
+                let span = self.span(&wall, failover, &mut state);
                 if let Some(log) = &mut log {
                     log.trace_id.clone_from(&span.trace_id);
                     log.span_id.clone_from(&span.span_id);
                 }
-                self.queue.spans(Some(span));
+                self.queues.spans.add(Some(span));
             }
-            self.queue.logs(log);
+            self.queues.logs.add(log);
         }
     }
 

@@ -307,9 +307,9 @@ fn a_failover_arrives_as_log_records_and_as_a_span() {
 #[test]
 fn the_end_of_a_client_is_no_outage() {
     let sim = simulation();
-    let queue = Arc::<Queue>::default();
+    let queues = Queues::default();
     let runtime = sim.runtime();
-    let records = Records::new(&[], &runtime.backend, Arc::clone(&queue));
+    let records = Records::new(&[], &runtime.backend, queues.clone());
     sim.block_on(async {
         let builder = sdam::Topology::builder(&sim.uri()).unwrap();
         let topology = builder.sink(Arc::new(records)).start(runtime).unwrap();
@@ -317,7 +317,7 @@ fn the_end_of_a_client_is_no_outage() {
         topology.wait_for(primary, Duration::from_secs(60)).await.unwrap();
         topology.close().await;
     });
-    let logs = queue.waiting_logs().records;
+    let logs = queues.logs.batch().records;
     let names: BTreeSet<_> = logs.iter().map(|it| &*it.event_name).collect();
     assert!(names.contains("sdam.primary.changed"), "{names:?}");
     assert!(!names.contains("sdam.outage.started"), "{names:?}");
@@ -410,11 +410,11 @@ fn refused_records_are_dropped_and_busy_collectors_are_asked_again() {
     let check_at = |url: &str, is_done: bool, said: &str| {
         let push = Push::new(Some(url), &BTreeMap::new()).unwrap().unwrap();
         let remarks = remarks_of(async |remark| {
-            push.queue.logs([LogRecord::default()]);
+            push.queues.logs.add([LogRecord::default()]);
             push.push_logs(remark).await;
             push.push_logs(remark).await;
         });
-        assert_eq!(push.queue.is_empty(), is_done, "{said}");
+        assert_eq!(push.queues.logs.is_empty(), is_done, "{said}");
         assert!(remarks.iter().all(|it| it.contains(said)), "{remarks:?}");
         let expected = usize::from(!said.is_empty());
         assert_eq!(remarks.len(), expected, "{remarks:?}");
@@ -439,8 +439,8 @@ fn a_silent_collector_delays_the_end_by_the_limit_at_most() {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
     let push = Push::new(Some(&url), &BTreeMap::new()).unwrap().unwrap();
-    push.queue.logs([LogRecord::default()]);
-    push.queue.spans([Span::default()]);
+    push.queues.logs.add([LogRecord::default()]);
+    push.queues.spans.add([Span::default()]);
     let remarks = RefCell::new(Vec::new());
     let waited = runtime.unwrap().block_on(async {
         let start = tokio::time::Instant::now();
