@@ -8,7 +8,8 @@ fn parse(words: &[&str]) -> Result<Option<Command>, clap::Error> {
 
 /// Defines functions that parse the arguments of a subcommand.
 macro_rules! parsers {
-    ($($name:ident: $variant:ident,)*) => {$(
+    ($($(#[$meta:meta])* $name:ident: $variant:ident,)*) => {$(
+        $(#[$meta])*
         pub(crate) fn $name(words: &[&str]) -> $name::Arguments {
             let words: Vec<_> = [stringify!($name)].iter().chain(words).copied().collect();
             match parse(&words) {
@@ -21,6 +22,8 @@ macro_rules! parsers {
 
 parsers! {
     compare: Compare,
+    #[cfg(feature = "export")]
+    export: Export,
     replay: Replay,
     report: Report,
     serve: Serve,
@@ -28,22 +31,7 @@ parsers! {
     watch: Watch,
 }
 
-/// Parses the arguments of `export`.
-#[cfg(feature = "export")]
-pub(crate) fn export(words: &[&str]) -> export::Arguments {
-    let words: Vec<_> = ["export"].iter().chain(words).copied().collect();
-    match parse(&words) {
-        Ok(Some(Command::Export(arguments))) => arguments,
-        other => panic!("{words:?}: {other:?}"),
-    }
-}
-
 #[test]
 fn the_definition_of_the_command_line_is_consistent() {
     command().debug_assert();
-}
-
-#[test]
-fn without_a_subcommand_it_shows_the_demonstration() {
-    assert!(parse(&[]).unwrap().is_none());
 }
