@@ -4,7 +4,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a panic fails the benchmark")]
 
-#[path = "../tests/pieces/mod.rs"]
 mod pieces;
 
 use std::{

@@ -78,10 +78,6 @@ pub(crate) struct Lines {
     lines: Sender<String>,
 }
 
-#[cfg_attr(
-    not(any(feature = "export", feature = "proxy")),
-    expect(dead_code, reason = "only tests of servers use it")
-)]
 impl Lines {
     pub(crate) fn new(lines: Sender<String>) -> Self {
         let begun = String::new();

@@ -82,7 +82,7 @@ pub(crate) fn run(client: &Client) -> Result<()> {
 fn sdam() -> Result<PathBuf> {
     // When cargo builds an integration test, it also builds the package's programs, with the
     // features of all tests.
-    built("sdam-cli", ["--test", "export"], "sdam")
+    built("sdam-cli", ["--test", "commands"], "sdam")
 }
 
 /// Installs Python packages into a separate folder unless it exists, and returns the folder.

@@ -2,6 +2,7 @@
 
 mod lists;
 mod manifests;
+mod prometheus;
 mod reload;
 
 use std::{
@@ -44,10 +45,14 @@ impl Running {
 
     /// Watches the deployments in a targets file with this text.
     fn start_many(targets: &str) -> Self {
+        Self::follow(targets, Arguments::default())
+    }
+
+    fn follow(targets: &str, arguments: Arguments) -> Self {
         let mut file = NamedTempFile::new().unwrap();
         file.write_all(targets.as_bytes()).unwrap();
         let targets = Some(file.path().to_owned());
-        let program = Self::start_with(Arguments { targets, ..Arguments::default() });
+        let program = Self::start_with(Arguments { targets, ..arguments });
         Self { targets: Some(file), ..program }
     }
 

@@ -2,6 +2,7 @@
 
 mod advertise;
 mod harness;
+mod live;
 
 use std::{io::ErrorKind, time::Duration};
 

@@ -1,5 +1,7 @@
 //! Complete runs of the program with simulated deployments on loopback.
 
+mod live;
+
 use std::{
     fs,
     sync::{Arc, Mutex},

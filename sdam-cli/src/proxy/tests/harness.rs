@@ -21,7 +21,7 @@ use super::*;
 use crate::testing::{Lines, block_on};
 
 /// The time limit of every wait, for a machine under load.
-const TIMEOUT: Duration = Duration::from_secs(30);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The connections of a member, each with the received bytes.
 #[derive(Default)]
@@ -201,7 +201,7 @@ pub(super) fn arguments() -> Arguments {
 pub(super) struct Running {
     pub(super) uris: Vec<String>,
     output: Receiver<String>,
-    remarks: Receiver<String>,
+    pub(super) remarks: Receiver<String>,
     signals: UnboundedSender<()>,
     thread: thread::JoinHandle<Exit>,
 }

@@ -1,35 +1,19 @@
 //! A failover of a real replica set, recorded by one program and replayed by another.
 
-#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
-
-mod pieces;
-
 use std::{
-    fs, io,
-    sync::{
-        Arc,
-        mpsc::{self, Receiver},
-    },
+    io,
+    sync::mpsc::{self, Receiver},
     thread,
 };
 
-use futures::channel::oneshot;
-use sdam_cli::{
-    console::Console,
-    exit::Exit,
-    replay,
-    target::Target,
-    terminal::Palette,
-    watch::{self, Arguments},
-};
-use sdam_live::{Certificates, Dns, MemberSpec, Record, ReplicaSet, ServerTls, or_skip};
-use serde_json::Value;
+use sdam_live::{Certificates, Dns, MemberSpec, Record, ReplicaSet as RealSet, ServerTls, or_skip};
 
-use pieces::{Lines, TIMEOUT, block_on};
+use super::*;
+use crate::testing::Lines;
 
 fn wait_for(lines: &Receiver<String>, wanted: &[&str]) {
     let is_wanted = |line: &String| wanted.iter().any(|wanted| line.contains(wanted));
-    while !is_wanted(&lines.recv_timeout(TIMEOUT).unwrap()) {}
+    while !is_wanted(&lines.recv_timeout(Duration::from_secs(60)).unwrap()) {}
 }
 
 fn primary(snapshot: &Value) -> Option<String> {
@@ -39,7 +23,7 @@ fn primary(snapshot: &Value) -> Option<String> {
 }
 
 /// Watches until a real set has had a failover.
-fn watch_failover(set: &ReplicaSet, arguments: Arguments) {
+fn watch_failover(set: &RealSet, arguments: Arguments) {
     let (sender, lines) = mpsc::channel();
     let (interrupt, interrupted) = oneshot::channel();
     let program = thread::spawn(move || {
@@ -48,7 +32,7 @@ fn watch_failover(set: &ReplicaSet, arguments: Arguments) {
         let interrupted = async {
             let _ = interrupted.await;
         };
-        block_on(watch::run(&arguments, console, interrupted))
+        block_on(run(&arguments, console, interrupted))
     });
     wait_for(&lines, &["ReplicaSetWithPrimary"]);
     set.step_down().unwrap();
@@ -62,7 +46,7 @@ fn watch_failover(set: &ReplicaSet, arguments: Arguments) {
 fn a_failover_behind_an_srv_record_and_tls_is_shown() {
     let certificates = Arc::new(Certificates::create().unwrap());
     let member = |name| MemberSpec::new().horizon(&format!("{name}.sdam.example"));
-    let set = ReplicaSet::builder(None).tls(ServerTls::new(&certificates));
+    let set = RealSet::builder(None).tls(ServerTls::new(&certificates));
     let Some(set) = or_skip(set.start(&["a", "b", "c"].map(member))).unwrap() else {
         return;
     };
@@ -91,7 +75,7 @@ fn a_failover_behind_an_srv_record_and_tls_is_shown() {
 #[test]
 fn a_real_failover_is_recorded_and_replayed() {
     let members = [MemberSpec::new(), MemberSpec::new(), MemberSpec::new()];
-    let Some(set) = or_skip(ReplicaSet::start(None, &members)).unwrap() else {
+    let Some(set) = or_skip(RealSet::start(None, &members)).unwrap() else {
         return;
     };
     let folder = tempfile::tempdir().unwrap();
@@ -102,12 +86,12 @@ fn a_real_failover_is_recorded_and_replayed() {
     watch_failover(&set, arguments);
 
     let recording = fs::read(file).unwrap();
-    let (mut output, mut remarks) = (Vec::new(), Vec::new());
-    let exit = replay::trace("in.jsonl", &*recording, &mut output, &mut remarks).unwrap();
-    let remarks = String::from_utf8(remarks).unwrap();
+    let (output, remarks, exit) = capture(|console| {
+        replay::trace("in.jsonl", &*recording, console.output, console.remarks).unwrap()
+    });
     assert_eq!(exit, Exit::SUCCESS, "{remarks}");
-    let snapshots = serde_json::Deserializer::from_slice(&output).into_iter::<Value>();
-    let mut primaries: Vec<String> = snapshots.filter_map(|it| primary(&it.unwrap())).collect();
+    let snapshots = output.lines().map(|line| serde_json::from_str(line).unwrap());
+    let mut primaries: Vec<String> = snapshots.filter_map(|it| primary(&it)).collect();
     primaries.dedup();
     assert!(primaries.len() >= 2, "{primaries:?}");
 }

@@ -1,38 +1,26 @@
 //! Tests the proxy with real servers: PyMongo in direct-connection mode during failovers, and TLS.
 
-#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
-
-mod pieces;
-
 use std::{
-    io::{self, BufRead, BufReader, Write},
-    net::SocketAddr,
+    io::{BufRead, BufReader},
     path::Path,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
-    sync::{
-        Arc,
-        mpsc::{self, Receiver, TryRecvError},
-    },
+    sync::mpsc::TryRecvError,
     thread,
     time::Instant,
 };
 
 use bson::doc;
-use futures::channel::mpsc::UnboundedSender;
-use sdam::{Criteria, ReadMode, ReadPreference, TopologyType, client};
-use sdam_cli::{
-    console::Console,
-    exit::Exit,
-    proxy::{self, Arguments},
-    target::Target,
-    terminal::Palette,
-};
+use sdam::{ReadPreference, TopologyType, client};
 use sdam_live::{
-    Certificates, Client, Error, MemberSpec, Mongod, ReplicaSet, ServerTls, Socks, or_skip,
-    target_dir,
+    Certificates, Client, Error, MemberSpec, Mongod, ReplicaSet as RealSet, ServerTls, Socks,
+    or_skip, target_dir,
 };
 
-use pieces::{Lines, TIMEOUT, block_on};
+use super::{
+    harness::{Running, TIMEOUT, arguments},
+    *,
+};
+use crate::testing::block_on;
 
 /// Returns the command `python3` with PyMongo, which `cargo xtask foreign` fetches; `None` if it is
 /// missing.
@@ -47,47 +35,19 @@ fn python() -> Option<Command> {
     found.is_ok_and(|found| found.status.success()).then(python)
 }
 
-/// A running program: its connection string, its remarks, and a way to end it.
-struct Running {
-    uri: String,
-    remarks: Receiver<String>,
-    signals: UnboundedSender<()>,
-    thread: thread::JoinHandle<io::Result<Exit>>,
+/// Starts the program for the deployment at `uri`.
+fn start(uri: &str) -> Running {
+    Running::start(Arguments { target: Target::new(uri), ..arguments() })
 }
 
-impl Running {
-    fn start(mut arguments: Arguments) -> Self {
-        arguments.listen = ([127, 0, 0, 1], 0).into();
-        let ((output, lines), (remarks, remarked)) = (mpsc::channel(), mpsc::channel());
-        let (signals, signalled) = futures::channel::mpsc::unbounded();
-        let thread = thread::spawn(move || {
-            let console = Console {
-                output: Lines::new(output),
-                remarks: Lines::new(remarks),
-                palette: Palette::Plain,
-            };
-            block_on(proxy::run(&arguments, console, signalled))
-        });
-        Self { uri: lines.recv_timeout(TIMEOUT).unwrap(), remarks: remarked, signals, thread }
-    }
+fn next_primary(program: &Running) {
+    program.remark("primary: ", &[""]);
+}
 
-    fn next_primary(&self) {
-        let next = || self.remarks.recv_timeout(TIMEOUT).unwrap();
-        while !next().starts_with("primary: ") {}
-    }
-
-    /// Returns the address for clients.
-    fn address(&self) -> SocketAddr {
-        let rest = self.uri.strip_prefix("mongodb://").unwrap();
-        rest.split_once("/?").unwrap().0.parse().unwrap()
-    }
-
-    fn finish(self) {
-        // The clients are gone, so the program does not wait.
-        self.signals.unbounded_send(()).unwrap();
-        let exit = self.thread.join().unwrap();
-        assert_eq!(exit.unwrap(), Exit::SUCCESS);
-    }
+/// Returns the address for clients.
+fn address(program: &Running) -> SocketAddr {
+    let rest = program.uris[0].strip_prefix("mongodb://").unwrap();
+    rest.split_once("/?").unwrap().0.parse().unwrap()
 }
 
 /// A program that writes with PyMongo until its input ends.
@@ -144,8 +104,8 @@ fn assert_closed(result: &Result<(), Error>) {
 /// Stops the old primary while it has idle connections and one in the middle of an insert. All of
 /// them are closed once another primary is known, and nothing reaches the old one when it
 /// continues.
-fn pause(set: &ReplicaSet, program: &Running, mut others_write: impl FnMut()) {
-    let address = program.address();
+fn pause(set: &RealSet, program: &Running, mut others_write: impl FnMut()) {
+    let address = address(program);
     let connect = || Client::connect_with_timeout(address, TIMEOUT).unwrap();
     let insert = |marker: &str| doc! { "insert": "marked", "documents": [{ "marker": marker }], "writeConcern": { "w": "majority" } };
     let old = set.primary().unwrap();
@@ -164,7 +124,7 @@ fn pause(set: &ReplicaSet, program: &Running, mut others_write: impl FnMut()) {
             (result.map(drop), Instant::now())
         }
     });
-    program.next_primary();
+    next_primary(program);
     let switched = Instant::now();
     let (result, closed) = asked.join().unwrap();
     assert_closed(&result);
@@ -194,21 +154,21 @@ fn no_acknowledged_write_is_lost_when_the_primary_steps_down_is_stopped_and_is_k
         return;
     }
     let members = [MemberSpec::new(), MemberSpec::new(), MemberSpec::new()];
-    let Some(set) = or_skip(ReplicaSet::start(None, &members)).unwrap() else {
+    let Some(set) = or_skip(RealSet::start(None, &members)).unwrap() else {
         return;
     };
     let uri = format!("{}&heartbeatFrequencyMS=500", set.uri());
-    let mut arguments = Arguments::default();
-    arguments.target = Target::new(&uri);
-    let program = Running::start(arguments.clone());
-    program.next_primary();
+    let program = start(&uri);
+    next_primary(&program);
     // PyMongo sees a mongos at the proxy's address.
+    let mut arguments = arguments();
+    arguments.target = Target::new(&uri);
     arguments.advertise = Some("localhost".parse().unwrap());
     let advertised = Running::start(arguments);
     let writer = |uri: &str, name, concern| Writer::start(python().unwrap(), uri, name, concern);
-    let careful = writer(&program.uri, "careful", "majority");
-    let discovering = writer(&advertised.uri, "discovering", "majority");
-    let mut proxied = writer(&program.uri, "proxied", "1");
+    let careful = writer(&program.uris[0], "careful", "majority");
+    let discovering = writer(&advertised.uris[0], "discovering", "majority");
+    let mut proxied = writer(&program.uris[0], "proxied", "1");
     let mut direct = writer(&uri, "direct", "1");
     let mut gaps = |event: &str| {
         let [proxied, direct] = [&mut proxied, &mut direct].map(Writer::gap);
@@ -216,7 +176,7 @@ fn no_acknowledged_write_is_lost_when_the_primary_steps_down_is_stopped_and_is_k
     };
     gaps("start");
     let old = set.step_down().unwrap();
-    program.next_primary();
+    next_primary(&program);
     gaps("step-down");
     // Allow the old primary to be re-elected at once.
     let unfreeze = doc! { "replSetFreeze": 0 };
@@ -224,7 +184,7 @@ fn no_acknowledged_write_is_lost_when_the_primary_steps_down_is_stopped_and_is_k
     pause(&set, &program, || gaps("pause"));
     gaps("end of the pause");
     set.member(set.primary().unwrap()).kill().unwrap();
-    program.next_primary();
+    next_primary(&program);
     gaps("kill");
     for mut careful in [careful, discovering] {
         careful.gap();
@@ -243,21 +203,19 @@ fn no_acknowledged_write_is_lost_when_the_primary_steps_down_is_stopped_and_is_k
 /// The client sends sessions, and `$readPreference` with each read, as it would to a mongos.
 #[test]
 fn real_members_accept_what_a_client_sends_that_sees_a_mongos() {
-    let Some(set) =
-        or_skip(ReplicaSet::start(None, &[MemberSpec::new(), MemberSpec::new()])).unwrap()
+    let Some(set) = or_skip(RealSet::start(None, &[MemberSpec::new(), MemberSpec::new()])).unwrap()
     else {
         return;
     };
-    let mut arguments = Arguments::default();
+    let mut arguments = arguments();
     arguments.target = Target::new(&set.uri());
     arguments.advertise = Some("127.0.0.1".parse().unwrap());
     arguments.read = Some(ReadMode::Secondary);
     arguments.listen_read = Some(([127, 0, 0, 1], 0).into());
     let program = Running::start(arguments);
-    let (primary_uri, reads) = program.uri.split_once(' ').unwrap();
     block_on(async {
         let start = |uri: &str| client::Client::start(uri, sdam::runtime::tokio().unwrap());
-        let [writer, reader] = [primary_uri, reads].map(|uri| start(uri).unwrap());
+        let [writer, reader] = [0, 1].map(|port| start(&program.uris[port]).unwrap());
         let insert =
             doc! { "insert": "c", "documents": [{ "_id": 1 }], "writeConcern": { "w": 2 } };
         let insert = insert.to_vec().unwrap();
@@ -288,13 +246,13 @@ fn the_proxy_speaks_tls_with_members_unless_clients_do() {
     let port = server.address().port();
     let check = |tls_passthrough: bool| {
         let options = certificates.options();
-        let mut arguments = Arguments::default();
+        let mut arguments = arguments();
         arguments.target = Target::new(&format!("mongodb://localhost:{port}/?{options}"));
         arguments.tls_passthrough = tls_passthrough;
         let program = Running::start(arguments);
-        let client = Client::connect_with_timeout(program.address(), TIMEOUT);
+        let client = Client::connect_with_timeout(address(&program), TIMEOUT);
         let reply = client.and_then(|mut client| client.hello());
-        let (_, options) = program.uri.split_once("/?").unwrap();
+        let (_, options) = program.uris[0].split_once("/?").unwrap();
         let options = options.to_owned();
         program.finish();
         (options, reply.map(|reply| reply.get_bool("isWritablePrimary").unwrap()).ok())
@@ -315,10 +273,8 @@ fn the_proxy_reaches_members_through_a_socks_proxy() {
     let (host, through) = (server.host(), socks.address());
     let (name, port) = (through.ip(), through.port());
     let uri = format!("mongodb://{host}/?proxyHost={name}&proxyPort={port}");
-    let mut arguments = Arguments::default();
-    arguments.target = Target::new(&uri);
-    let program = Running::start(arguments);
-    let client = Client::connect_with_timeout(program.address(), TIMEOUT);
+    let program = start(&uri);
+    let client = Client::connect_with_timeout(address(&program), TIMEOUT);
     let mut client = client.unwrap();
     client.hello().unwrap();
     socks.kill().unwrap();

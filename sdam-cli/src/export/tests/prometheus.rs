@@ -1,0 +1,271 @@
+//! A real Prometheus, with the files of `deploy`, scrapes the program.
+
+use std::{
+    fs,
+    net::{Ipv4Addr, TcpListener},
+    path::PathBuf,
+    time::Instant,
+};
+
+use sdam_live::{Dns, Record};
+use serde_json::json;
+
+use super::*;
+
+/// The time limit of every wait, for a machine under load.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+fn deploy() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy")
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(deploy().join(path)).unwrap()
+}
+
+/// Returns whether a result has a value and does not come from an empty histogram.
+fn is_number(result: &Value) -> bool {
+    result["value"][1].as_str() != Some("NaN")
+}
+
+/// Waits until a query has results, and returns their number.
+fn wait_for(prometheus: &Prometheus, query: &str) -> usize {
+    let start = Instant::now();
+    loop {
+        let answer = prometheus.query(query).unwrap();
+        let json: Value = serde_json::from_str(&answer).unwrap();
+        match json["data"]["result"].as_array() {
+            Some(results) if results.iter().any(is_number) => return results.len(),
+            _ => thread::yield_now(),
+        }
+        assert!(start.elapsed() < TIMEOUT, "no result of {query}: {answer}");
+    }
+}
+
+/// Returns the dashboard's queries as Grafana sends them: for all panels, for annotations, and for
+/// the deployments' names.
+fn dashboard_queries() -> Vec<String> {
+    let dashboard: Value = serde_json::from_str(&read("grafana/sdam.json")).unwrap();
+    let list = |value: &Value| value.as_array().unwrap().clone();
+    let panels = list(&dashboard["panels"]);
+    let targets = panels.iter().flat_map(|panel| {
+        let targets = list(&panel["targets"]);
+        assert!(!targets.is_empty(), "{panel}");
+        targets
+    });
+    let annotations = list(&dashboard["annotations"]["list"]);
+    let expressions = targets.chain(annotations).map(|it| it["expr"].as_str().unwrap().to_owned());
+    let variables = list(&dashboard["templating"]["list"]);
+    let deployment = variables.iter().find(|it| it["name"] == "deployment").unwrap();
+    let all = deployment["allValue"].as_str().unwrap();
+    let names = deployment["query"]["query"].as_str().unwrap();
+    let names = names.strip_prefix("label_values(").unwrap().strip_suffix(')');
+    let (metric, label) = names.unwrap().split_once(", ").unwrap();
+    let names = format!("group by ({label}) ({metric})");
+    let substituted = expressions.chain([names]).map(|query| {
+        let query = query
+            .replace("$deployment", all)
+            .replace("$__rate_interval", "1m")
+            .replace("$__range", "6h");
+        assert!(!query.contains('$'), "{query}");
+        query
+    });
+    substituted.collect()
+}
+
+/// Returns the names of metrics in a text.
+fn names(text: &str) -> BTreeSet<&str> {
+    let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+    words.filter(|word| word.starts_with("sdam_")).collect()
+}
+
+#[test]
+fn prometheus_follows_a_failover() {
+    let set = ReplicaSet::start(3).unwrap();
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap();
+    let dead = closed.local_addr().unwrap();
+    drop(closed);
+    let program =
+        Running::start_many(&format!("orders = '{}'\ngone = 'mongodb://{dead}'\n", set.uri()));
+    let rules = deploy().join("prometheus/sdam.rules.yml");
+    let configuration = with_probes(&read("prometheus/prometheus.yml"))
+        .replace("127.0.0.1:9216", &program.address.to_string())
+        .replace("15s", "200ms")
+        .replace("sdam.rules.yml", rules.to_str().unwrap());
+    let Some(prometheus) = or_skip(Prometheus::start(&configuration)).unwrap() else {
+        return;
+    };
+    let ask = |query: &str| wait_for(&prometheus, query);
+    assert_eq!(ask(r#"sdam_up{job="sdam",deployment="orders"} == 1"#), 1);
+    assert_eq!(ask(r#"sdam_up{job="sdam",deployment="gone"} == 0"#), 1);
+    ask(r#"sdam_primary_known{job="sdam-probe",instance="orders",deployment="orders"} == 1"#);
+    ask(r#"sdam_failovers_total{job="sdam",deployment="orders"} == 0"#);
+    set.step_down().unwrap();
+    ask(r#"sdam_failovers_total{job="sdam",deployment="orders"} == 1"#);
+    ask(r#"increase(sdam_failovers_total{job="sdam",deployment="orders"}[5m]) > 0.9"#);
+    ask(r#"sdam_failover_duration_seconds_count{job="sdam",deployment="orders"} == 1"#);
+    ask(r#"ALERTS{alertname="SdamNoPrimary",deployment="gone"}"#);
+    let primaries = r#"sdam_server_type{job="sdam",deployment="orders",type="RSPrimary"} == 1"#;
+    assert_eq!(ask(primaries), 1);
+    let queries = dashboard_queries();
+    assert!(queries.len() > 15, "{queries:?}");
+    for query in queries {
+        ask(&query);
+    }
+    for name in names(&read("prometheus/sdam.rules.yml")) {
+        ask(name);
+    }
+
+    let directory = deploy().join("prometheus");
+    for arguments in [
+        ["check", "config", "prometheus.yml"],
+        ["check", "config", "shards.yml"],
+        ["check", "rules", "sdam.rules.yml"],
+        ["test", "rules", "sdam.rules.test.yml"],
+    ] {
+        let output = Prometheus::promtool(&directory, &arguments, "").unwrap();
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+    }
+    program.finish();
+}
+
+/// Returns the deployments on the page of an exporter.
+fn watched(program: &Running) -> BTreeSet<String> {
+    let (_, page) = program.get("/metrics");
+    let series = page.lines().filter_map(|line| line.strip_prefix("sdam_known{deployment=\""));
+    series.map(|series| series.split('"').next().unwrap().to_owned()).collect()
+}
+
+/// Waits until each deployment is watched by one of two exporters, and scraped once.
+fn wait_until_covered(prometheus: &Prometheus, exporters: &[Running; 2], all: &BTreeSet<String>) {
+    let start = Instant::now();
+    loop {
+        let [one, other] = exporters.each_ref().map(watched);
+        let is_shared = !one.is_empty() && !other.is_empty() && one.is_disjoint(&other);
+        if is_shared && one.union(&other).eq(all) {
+            break;
+        }
+        assert!(start.elapsed() < TIMEOUT, "{one:?} {other:?} {all:?}");
+        thread::yield_now();
+    }
+    let number = all.len();
+    let scraped = r#"count by (deployment) (sdam_up{job="sdam"} == 1) == 1"#;
+    wait_for(prometheus, &format!("count({scraped}) == {number}"));
+    wait_for(prometheus, &format!("count(sdam_up{{job=\"sdam\"}}) == {number}"));
+}
+
+#[test]
+fn two_exporters_share_a_list_and_cover_each_target_exactly_once() {
+    let server = Builder::standalone().start().unwrap();
+    let options = Options::parse(server.uri()).unwrap();
+    let seed = options.seeds[0].as_str();
+    let folder = tempfile::tempdir().unwrap();
+    let [file, new] = ["targets.json", "new"].map(|name| folder.path().join(name));
+    // Writes the list and returns its names, of which one consists of hosts.
+    let list = |names: &[&str]| {
+        let group =
+            |name| json!({ "targets": [seed], "labels": { "deployment": name, "team": "shop" } });
+        let mut groups: Vec<_> = names.iter().map(group).collect();
+        groups.push(json!({ "targets": [format!("mongodb://u:secret@{seed}/?appName=a")] }));
+        // Prometheus must not read a part of it.
+        fs::write(&new, Value::from(groups).to_string()).unwrap();
+        fs::rename(&new, &file).unwrap();
+        names.iter().copied().chain([seed]).map(str::to_owned).collect()
+    };
+    // Each exporter has some of these by their hashes.
+    let all = list(&["orders", "users", "stock", "billing", "offers"]);
+    let exporters = [(); 2].map(|()| {
+        Running::start_with(Arguments {
+            targets: Some(file.clone()),
+            forget: Some(Duration::from_secs(2)),
+            ..Arguments::default()
+        })
+    });
+    let rules = deploy().join("prometheus/sdam.rules.yml");
+    let configuration = read("prometheus/shards.yml")
+        .replace("127.0.0.1:9216", &exporters[0].address.to_string())
+        .replace("127.0.0.1:9217", &exporters[1].address.to_string())
+        .replace("15s", "200ms")
+        .replace("/etc/sdam/targets.json", file.to_str().unwrap())
+        .replace("sdam.rules.yml", rules.to_str().unwrap());
+    let Some(prometheus) = or_skip(Prometheus::start(&configuration)).unwrap() else {
+        return;
+    };
+    wait_until_covered(&prometheus, &exporters, &all);
+    for (query, number) in [
+        (r#"sdam_up{instance="users",deployment="users",team="shop"} == 1"#, 1),
+        (r#"sdam_config_last_reload_successful{job="sdam-exporter"} == 1"#, 2),
+        ("count(up == 1) == 8", 1),
+    ] {
+        assert_eq!(wait_for(&prometheus, query), number, "{query}");
+    }
+    // One deployment leaves and another one joins.
+    let all = list(&["orders", "users", "returns", "billing", "offers"]);
+    wait_until_covered(&prometheus, &exporters, &all);
+    for program in exporters {
+        let said = program.remarks.recv().unwrap();
+        assert!(said.ends_with(" was read: 1 added, 1 removed, 5 unchanged"), "{said}");
+        program.finish();
+    }
+}
+
+/// Returns the configuration with both jobs, of which the second one is a comment.
+fn with_probes(configuration: &str) -> String {
+    let (first, second) = configuration.split_once("\n  #\n").unwrap();
+    let second = second.lines().map(|line| line.replacen("  # ", "  ", 1) + "\n");
+    format!("{first}\n{}", second.collect::<String>())
+}
+
+#[test]
+fn a_failed_look_up_is_repeated_while_other_deployments_are_served() {
+    let server = Builder::standalone().start().unwrap();
+    let other = Record::address("other.example", Ipv4Addr::LOCALHOST);
+    let Some(dns) = or_skip(Dns::start([other])).unwrap() else {
+        return;
+    };
+    let port = Options::parse(server.uri()).unwrap().seeds[0].port().unwrap();
+    let place = format!("a.shop.sdam.example:{port}=127.0.0.1:{port}");
+    let mut arguments = Arguments::default();
+    arguments.target.dns = Some(dns.address());
+    arguments.target.translate = Some(place.parse().unwrap());
+    let targets = format!(
+        "alone = '{}'\nshop = 'mongodb+srv://shop.sdam.example/?tls=false'\n",
+        server.uri()
+    );
+    let program = Running::follow(&targets, arguments);
+    let get_until = |target: &str, text: &str| loop {
+        let (_, body) = program.get(target);
+        if body.contains(text) {
+            return body;
+        }
+        thread::yield_now();
+    };
+    program.get_until("/healthz?target=alone", 200);
+    let reason = "`SRV record _mongodb._tcp.shop.sdam.example`: there is none";
+    let topology = get_until("/topology?target=shop", reason);
+    assert!(topology.contains("\"servers\":[]"), "{topology}");
+    for page in ["/healthz?target=shop", "/primary?target=shop"] {
+        let (status, answer) = program.get(page);
+        assert!(status == 503 && answer.contains(reason), "{answer}");
+    }
+    let (_, down) = program.get("/probe?target=shop");
+    for name in ["sdam_up", "sdam_primary_known", "sdam_writable", "sdam_servers"] {
+        let sample = format!("\n{name}{{deployment=\"shop\"}} 0\n");
+        assert!(down.contains(&sample), "no {sample}: {down}");
+    }
+    assert!(!down.contains("SRV"), "{down}");
+    assert!(program.get("/metrics").1.contains("sdam_up{deployment=\"alone\"} 1\n"));
+    let said = program.remarks.recv().unwrap();
+    assert!(
+        said.starts_with("warning: shop: the configuration is invalid: `SRV record "),
+        "{said:?}"
+    );
+
+    let service = "_mongodb._tcp.shop.sdam.example";
+    let record = Record::srv(service, "a.shop.sdam.example", port);
+    dns.set([record]).unwrap();
+    program.get_until("/healthz?target=shop", 200);
+    get_until("/metrics", "sdam_up{deployment=\"shop\"} 1\n");
+    assert_eq!(program.remarks.recv().unwrap(), "shop: the hosts are known now");
+    program.finish();
+}
