@@ -275,8 +275,7 @@ impl Model {
             Fact::OutageStarted(outage) => {
                 let lost = outage.lost.as_ref();
                 let others = self.servers.keys().filter(|own| Some(*own) != lost);
-                let others = others.cloned().collect();
-                self.stopwatch.start(outage, others);
+                self.stopwatch.start(outage, others.cloned().collect());
             }
             Fact::FailoverEnded(failover) => {
                 self.stopwatch.end(failover);
@@ -289,12 +288,8 @@ impl Model {
             }
             Fact::ServerLost { address, .. } => self.flap(at, address),
             Fact::PrimaryChanged { new: Some(new), .. } => {
-                let found = match self.stopwatch.last() {
-                    Some(_) => return,
-                    None => format!("primary found: {new}"),
-                };
-                if self.stopwatch.current().is_none() {
-                    self.log.add(at, "set", Tone::Good, found);
+                if self.stopwatch.last().is_none() && self.stopwatch.current().is_none() {
+                    self.log.add(at, "set", Tone::Good, format!("primary found: {new}"));
                 }
             }
             Fact::PrimaryChanged { old: Some(old), new: None, .. } => {
@@ -310,10 +305,7 @@ impl Model {
     }
 
     fn flap(&mut self, at: Instant, address: &ServerAddress) {
-        if self.flaps.len() == FLAPS {
-            self.flaps.pop_front();
-        }
-        self.flaps.push_back((at, address.clone()));
+        push(&mut self.flaps, FLAPS, (at, address.clone()));
     }
 
     /// Returns the current time.
@@ -415,6 +407,14 @@ impl Model {
         });
         TopologyDescription::new(self.topology.topology_type(), servers)
     }
+}
+
+/// Adds an item; if there are `most` already, removes the oldest one.
+fn push<T>(items: &mut VecDeque<T>, most: usize, item: T) {
+    if items.len() == most {
+        items.pop_front();
+    }
+    items.push_back(item);
 }
 
 /// Returns the name of a topology type without the prefix `ReplicaSet`.

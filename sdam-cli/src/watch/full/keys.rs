@@ -59,13 +59,8 @@ struct Decoder {
     pending: Vec<u8>,
 }
 
-/// The result of decoding the first key in a chunk.
-enum Step {
-    /// A key, or `None` if it is not used here, and its length in bytes.
-    Done(Option<Key>, usize),
-    /// More bytes are needed.
-    Incomplete,
-}
+/// A key, or `None` if it is not used here, and its length in bytes.
+type Step = (Option<Key>, usize);
 
 impl Decoder {
     /// Returns the keys that `bytes` complete.
@@ -76,59 +71,49 @@ impl Decoder {
         self.pending.extend_from_slice(bytes);
         let mut keys = Vec::new();
         let mut rest = self.pending.as_slice();
-        while !rest.is_empty() {
-            match step(rest) {
-                Step::Done(key, length) => {
-                    keys.extend(key);
-                    rest = rest.get(length..).unwrap_or_default();
-                }
-                Step::Incomplete => break,
-            }
+        while let Some((key, length)) = step(rest) {
+            keys.extend(key);
+            rest = rest.get(length..).unwrap_or_default();
         }
         self.pending = rest.to_vec();
         keys
     }
 }
 
-fn step(bytes: &[u8]) -> Step {
-    match bytes {
-        [b'\r' | b'\n', ..] => Step::Done(Some(Key::Enter), 1),
-        [b'\t', ..] => Step::Done(Some(Key::Tab), 1),
-        [0x08 | 0x7f, ..] => Step::Done(Some(Key::Backspace), 1),
-        [0x1b] => Step::Done(Some(Key::Escape), 1),
-        [0x1b, b'[', parameters @ ..] => sequence(parameters),
-        [] | [0x1b, b'O'] => Step::Incomplete,
-        [0x1b, b'O', letter, ..] => Step::Done(letter_key(*letter), 3),
+/// Decodes the first key; `None` if more bytes are needed.
+fn step(bytes: &[u8]) -> Option<Step> {
+    Some(match bytes {
+        [b'\r' | b'\n', ..] => (Some(Key::Enter), 1),
+        [b'\t', ..] => (Some(Key::Tab), 1),
+        [0x08 | 0x7f, ..] => (Some(Key::Backspace), 1),
+        [0x1b] => (Some(Key::Escape), 1),
+        [0x1b, b'[', parameters @ ..] => sequence(parameters)?,
+        [] | [0x1b, b'O'] => return None,
+        [0x1b, b'O', letter, ..] => (letter_key(*letter), 3),
         // This is Alt with a key, which is not used here.
-        [0x1b, _, ..] => Step::Done(None, 2),
-        [control @ 1..=0x1a, ..] => {
-            Step::Done(Some(Key::Control(char::from(control + b'a' - 1))), 1)
-        }
-        [0..0x20, ..] => Step::Done(None, 1),
-        [letter, ..] => character(bytes, *letter),
-    }
+        [0x1b, _, ..] => (None, 2),
+        [control @ 1..=0x1a, ..] => (Some(Key::Control(char::from(control + b'a' - 1))), 1),
+        [0..0x20, ..] => (None, 1),
+        [letter, ..] => character(bytes, *letter)?,
+    })
 }
 
 /// Decodes the bytes after `ESC [`: parameters up to a final byte.
-fn sequence(bytes: &[u8]) -> Step {
+fn sequence(bytes: &[u8]) -> Option<Step> {
     let is_final = |byte: &u8| (0x40..=0x7e).contains(byte);
     let Some(end) = bytes.iter().position(is_final) else {
         // An incomplete sequence that is longer than any key cannot become one, so skip it.
-        return match bytes.len() {
-            ..32 => Step::Incomplete,
-            length => Step::Done(None, length + 2),
-        };
+        return (bytes.len() >= 32).then_some((None, bytes.len() + 2));
     };
     let (parameters, last) = bytes.split_at(end);
-    let key = match (parameters, last.first()) {
-        ([b'1' | b'7'], Some(b'~')) => Some(Key::Home),
-        ([b'4' | b'8'], Some(b'~')) => Some(Key::End),
-        ([b'5'], Some(b'~')) => Some(Key::PageUp),
-        ([b'6'], Some(b'~')) => Some(Key::PageDown),
-        (_, Some(letter)) => letter_key(*letter),
-        (_, None) => None,
+    let key = match (parameters, last.first()?) {
+        ([b'1' | b'7'], b'~') => Some(Key::Home),
+        ([b'4' | b'8'], b'~') => Some(Key::End),
+        ([b'5'], b'~') => Some(Key::PageUp),
+        ([b'6'], b'~') => Some(Key::PageDown),
+        (_, letter) => letter_key(*letter),
     };
-    Step::Done(key, end + 3)
+    Some((key, end + 3))
 }
 
 fn letter_key(letter: u8) -> Option<Key> {
@@ -143,21 +128,18 @@ fn letter_key(letter: u8) -> Option<Key> {
 }
 
 /// Decodes a UTF-8 character; an invalid byte is skipped.
-fn character(bytes: &[u8], first: u8) -> Step {
+fn character(bytes: &[u8], first: u8) -> Option<Step> {
     let length = match first {
         ..0x80 => 1,
         0xc0..0xe0 => 2,
         0xe0..0xf0 => 3,
         0xf0..0xf8 => 4,
-        _ => return Step::Done(None, 1),
+        _ => return Some((None, 1)),
     };
-    let Some(whole) = bytes.get(..length) else {
-        return Step::Incomplete;
-    };
-    match std::str::from_utf8(whole) {
-        Ok(text) => Step::Done(text.chars().next().map(Key::Char), length),
-        Err(_) => Step::Done(None, 1),
-    }
+    Some(match std::str::from_utf8(bytes.get(..length)?) {
+        Ok(text) => (text.chars().next().map(Key::Char), length),
+        Err(_) => (None, 1),
+    })
 }
 
 #[cfg(test)]

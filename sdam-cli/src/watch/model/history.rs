@@ -4,6 +4,8 @@ use std::{collections::VecDeque, time::Duration};
 
 use sdam_core::time::Instant;
 
+use super::push;
+
 /// The maximum number of checks to keep.
 const CAPACITY: usize = 1024;
 
@@ -34,10 +36,7 @@ pub(crate) struct History(VecDeque<(Instant, Probe)>);
 impl History {
     /// Adds a check that ended at `at`.
     pub(crate) fn add(&mut self, at: Instant, probe: Probe) {
-        if self.0.len() == CAPACITY {
-            self.0.pop_front();
-        }
-        self.0.push_back((at, probe));
+        push(&mut self.0, CAPACITY, (at, probe));
     }
 
     /// Summarizes the last `count` periods, oldest first; the last one contains `now`.

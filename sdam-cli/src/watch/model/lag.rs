@@ -7,6 +7,8 @@ use sdam_core::{
     time::Instant,
 };
 
+use super::push;
+
 /// The time that a secondary may lack a known write before it counts as lagging. After an election,
 /// the new primary's first write is much newer than the old primary's last one.
 pub(super) const GRACE: Duration = Duration::from_secs(3);
@@ -27,10 +29,7 @@ impl Writes {
             return;
         };
         if self.0.back().is_none_or(|(_, last)| *last < write) {
-            if self.0.len() == WRITES {
-                self.0.pop_front();
-            }
-            self.0.push_back((at, write));
+            push(&mut self.0, WRITES, (at, write));
         }
     }
 

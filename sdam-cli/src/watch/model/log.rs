@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use sdam_core::time::Instant;
 
+use super::push;
 use crate::terminal::Tone;
 
 /// The maximum number of entries to keep.
@@ -36,15 +37,8 @@ impl Log {
         tone: Tone,
         words: impl Into<String>,
     ) {
-        if self.entries.len() == CAPACITY {
-            self.entries.pop_front();
-        }
-        self.entries.push_back(Entry {
-            at,
-            subject: subject.to_string(),
-            words: words.into(),
-            tone,
-        });
+        let (subject, words) = (subject.to_string(), words.into());
+        push(&mut self.entries, CAPACITY, Entry { at, subject, words, tone });
     }
 
     /// Iterates over the entries, oldest first.

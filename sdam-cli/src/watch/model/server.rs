@@ -13,7 +13,10 @@ use sdam_core::{
     time::Instant,
 };
 
-use super::history::{History, Probe};
+use super::{
+    history::{History, Probe},
+    push,
+};
 
 /// The maximum number of roles to keep.
 const ROLES: usize = 8;
@@ -107,10 +110,7 @@ impl Server {
 
     pub(super) fn change(&mut self, at: Instant, new: &Arc<ServerDescription>) {
         if self.roles.back().map(|(_, role)| *role) != Some(new.server_type) {
-            if self.roles.len() == ROLES {
-                self.roles.pop_front();
-            }
-            self.roles.push_back((at, new.server_type));
+            push(&mut self.roles, ROLES, (at, new.server_type));
         }
         self.description = Arc::clone(new);
     }
@@ -125,7 +125,8 @@ impl Server {
         let mode = if heartbeat.awaited { Mode::Streaming } else { Mode::Polling };
         // The first reply on a connection is never awaited, so it does not show whether the server
         // streams.
-        if self.mode != Some(Mode::Streaming) || heartbeat.awaited || self.trouble_is_current() {
+        let is_first = self.mode != Some(Mode::Streaming) || self.current_trouble().is_some();
+        if is_first || heartbeat.awaited {
             self.mode = Some(mode);
         }
         self.measured = (!heartbeat.awaited).then_some(duration);
@@ -142,10 +143,6 @@ impl Server {
                 description.last_update_time = Some(at);
             }
         }
-    }
-
-    fn trouble_is_current(&self) -> bool {
-        self.current_trouble().is_some()
     }
 
     pub(super) fn failed(&mut self, at: Instant, error: &Error) {
