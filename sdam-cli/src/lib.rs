@@ -38,6 +38,7 @@ mod file_error;
 pub mod http;
 mod input;
 pub mod json;
+mod lock;
 pub mod log;
 pub mod output;
 #[cfg(any(feature = "export", feature = "proxy"))]

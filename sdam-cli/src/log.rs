@@ -7,7 +7,7 @@ use std::{
     env,
     fs::File,
     io::{self, Write},
-    sync::{Mutex, PoisonError},
+    sync::Mutex,
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -20,8 +20,7 @@ use sdam_events::{
     sink::{EventSink, Interest},
 };
 
-use crate::output::Output;
-use crate::terminal::sanitize;
+use crate::{lock::lock, output::Output, terminal::sanitize};
 
 /// Reads the log configuration from the environment of the process.
 pub fn config() -> LogConfig {
@@ -79,7 +78,7 @@ impl EventSink for LogSink {
         if !self.config.enables(component, severity) {
             return;
         }
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         let (at, began) = *state.anchor.get_or_insert((event.at, SystemTime::now()));
         let line = format!(
             "{} {:5} {:15} {}\n",

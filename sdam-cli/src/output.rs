@@ -15,7 +15,7 @@ use std::{
 
 use futures::channel::oneshot;
 
-use crate::file_error::cannot_write;
+use crate::{file_error::cannot_write, lock::lock};
 
 #[cfg(test)]
 mod tests;
@@ -111,7 +111,7 @@ impl Output {
         let own = Arc::clone(&shared);
         let thread = thread::Builder::new().name("output".to_owned());
         if let Err(error) = thread.spawn(move || own.write_to(&mut writer)) {
-            shared.lock().fail(error);
+            lock(&shared.state).fail(error);
         }
         Self(Arc::new(Handle(shared)))
     }
@@ -141,7 +141,7 @@ impl Write for Output {
     /// Writes all of `bytes`, or nothing if they do not fit.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let shared = &self.0.0;
-        let mut state = shared.lock();
+        let mut state = lock(&shared.state);
         if let Some(error) = state.error.take() {
             return Err(error);
         }
@@ -157,7 +157,7 @@ impl Write for Output {
     /// Waits briefly until the output is written, so that the call that caused an error returns it.
     fn flush(&mut self) -> io::Result<()> {
         let shared = &self.0.0;
-        let timeout = if shared.lock().stuck { Duration::ZERO } else { WRITE_TIMEOUT };
+        let timeout = if lock(&shared.state).stuck { Duration::ZERO } else { WRITE_TIMEOUT };
         let mut state = shared.wait(timeout);
         state.stuck = !state.is_idle();
         state.error.take().map_or(Ok(()), Err)
@@ -167,14 +167,14 @@ impl Write for Output {
 impl Shared {
     /// Writes the buffered output until the last handle is dropped.
     fn write_to(&self, writer: &mut impl Write) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         loop {
             if !state.waiting.is_empty() {
                 let bytes = mem::take(&mut state.waiting);
                 state.writer = Writer::Writing;
                 drop(state);
                 let result = writer.write_all(&bytes).and_then(|()| writer.flush());
-                state = self.lock();
+                state = lock(&self.state);
                 state.writer = Writer::Waiting;
                 state.stuck = false;
                 if let Err(error) = result {
@@ -195,13 +195,9 @@ impl Shared {
         let busy = |state: &mut State| !state.is_idle();
         let (state, _) = self
             .changed
-            .wait_timeout_while(self.lock(), timeout, busy)
+            .wait_timeout_while(lock(&self.state), timeout, busy)
             .unwrap_or_else(PoisonError::into_inner);
         state
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -224,7 +220,7 @@ impl State {
 impl Drop for Handle {
     fn drop(&mut self) {
         // Do not wait again if an earlier wait has timed out.
-        let stuck = self.0.lock().stuck;
+        let stuck = lock(&self.0.state).stuck;
         let timeout = if stuck { Duration::ZERO } else { FINISH_TIMEOUT };
         self.0.wait(timeout).ended = true;
         self.0.changed.notify_all();

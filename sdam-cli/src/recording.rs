@@ -23,7 +23,7 @@ use crate::{
     failure::Failure,
     file_error::{cannot_read, cannot_write},
     input,
-    progress::Progress,
+    progress::{self, ProgressBar},
     terminal::sanitize,
 };
 
@@ -76,7 +76,7 @@ impl Recording {
         let bytes = bytes.map_err(|error| RecordingError(cannot_read(&name, &error)))?;
         let bar = progress(&name, bytes.len());
         let recording = Self::read(name, &bytes, bar.wrap_read(&*bytes));
-        bar.finish();
+        bar.finish_and_clear();
         recording
     }
 
@@ -193,12 +193,12 @@ impl fmt::Display for RecordingError {
 impl std::error::Error for RecordingError {}
 
 /// Returns the progress of reading `length` bytes; hidden if it takes less than about a second.
-fn progress(name: &str, length: usize) -> Progress {
+fn progress(name: &str, length: usize) -> ProgressBar {
     if length < LONG {
-        return Progress::hidden();
+        return ProgressBar::hidden();
     }
     let template = "reading {msg} {bar:40} {percent} %, {eta} left";
-    Progress::new(length as u64, template, sanitize(name))
+    progress::progress(length as u64, template, sanitize(name))
 }
 
 fn digest(bytes: &[u8]) -> String {

@@ -43,13 +43,13 @@ use sdam_core::{event::EventKind, options::Options, topology::TopologyDescriptio
 use sdam_events::channel::EventStream;
 use sdam_select::criteria::Criteria;
 
-pub(crate) use self::view::View;
 pub use self::{
     arguments::Arguments,
     player::Speed,
     verdict::{Access, is_known},
 };
 use self::{demonstration::Demonstration, parts::Parts, started::Started};
+pub(crate) use self::{screen::changed_fields, view::View};
 use crate::{console::Console, exit::Exit, failure::Failure, target::Target};
 
 /// Returns whether the full screen can be used: standard input and output are terminals that can
@@ -163,9 +163,7 @@ impl Session {
             let console =
                 Console { output: console.output, remarks: &mut remarks, palette: console.palette };
             let mut view = View::new(console, arguments.json, topology.options());
-            if self.demonstration.is_some() {
-                view = view.of_a_simulation();
-            }
+            view.simulated = self.demonstration.is_some();
             if arguments.once {
                 once(&topology, heard, &mut view, interrupt).await
             } else {

@@ -54,7 +54,7 @@ fn a_stalled_reader_delays_writes_and_the_end_only_up_to_a_limit() {
         output.write_all(&piece).unwrap();
         output.flush().unwrap();
     }
-    assert!(output.0.0.lock().waiting.len() <= CAPACITY);
+    assert!(lock(&output.0.0.state).waiting.len() <= CAPACITY);
     let error = output.finish().unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     // The limit allows for the first flush, `finish` and the drop on a machine under load.

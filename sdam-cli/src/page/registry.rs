@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     iter,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -14,6 +14,7 @@ use metrics::{
 };
 
 use super::{Distribution, Kind, Metric, Page, Series, Value};
+use crate::lock::lock;
 
 /// Upper bounds of the duration buckets, in seconds. They range from a round trip to a slow
 /// failover.
@@ -145,8 +146,4 @@ impl Recorder for Registry {
             _ => Histogram::noop(),
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -5,7 +5,7 @@
 //! special TLS layer captures the stream.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -19,6 +19,8 @@ use sdam::{
     },
 };
 use sdam_core::address::ServerAddress;
+
+use crate::lock::lock;
 
 /// Creates the connection settings for each member of a deployment.
 #[derive(Debug)]
@@ -66,8 +68,7 @@ impl Way {
         let transport = backend.transport.with_layers(layers).ok_or_else(none)?;
         let deadline = limit.map(|limit| backend.clock.now() + limit);
         transport.connect(&self.context.address, deadline).await?;
-        let mut stream = slot.stream.lock().unwrap_or_else(PoisonError::into_inner);
-        stream.take().ok_or_else(none)
+        lock(&slot.stream).take().ok_or_else(none)
     }
 
     /// Reports a connection error to the topology.
@@ -94,8 +95,7 @@ impl Tls for Slot {
             Some(tls) => tls.negotiate(stream, server).await?,
             None => stream,
         };
-        let mut kept = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
-        *kept = Some(stream);
+        *lock(&self.stream) = Some(stream);
         // The transport wraps this in a connection, which is dropped unused.
         Ok(Box::new(NonBlocking(Cursor::new(Vec::new()))))
     }

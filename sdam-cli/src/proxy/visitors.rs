@@ -7,8 +7,10 @@
 use std::{
     collections::HashSet,
     net::IpAddr,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
+
+use crate::lock::lock;
 
 /// The maximum number of hosts that are remembered.
 const MOST: usize = 10_000;
@@ -25,7 +27,7 @@ impl Visitors {
     /// Records that `host` has sent a command. If there are too many hosts, forgets them all and
     /// reports nothing from then on.
     fn uses(&self, host: IpAddr) {
-        let mut hosts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut hosts = lock(&self.0);
         if let Some(hosts) = hosts.as_mut() {
             hosts.insert(host);
         }
@@ -35,7 +37,7 @@ impl Visitors {
     /// Returns whether to report that a client on `host` sent hello and left. This is true at most
     /// once.
     pub(super) fn left(&self, host: IpAddr) -> bool {
-        let mut hosts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut hosts = lock(&self.0);
         hosts.take_if(|hosts| !hosts.contains(&host)).is_some()
     }
 }

@@ -12,7 +12,7 @@ use sdam_events::record::{Origin, RecordSink};
 
 use super::Recording;
 #[cfg(feature = "tui")]
-use super::{LONG, Progress, progress};
+use super::{LONG, ProgressBar, progress};
 
 /// The wall-clock time at which simulations begin: 2023-11-14T22:13:20Z.
 pub(crate) const WALL: Duration = Duration::from_secs(1_700_000_000);
@@ -157,14 +157,14 @@ fn a_refusal_names_the_file_the_line_and_the_remedy() {
 #[cfg(feature = "tui")]
 #[test]
 fn the_progress_of_reading_a_long_recording_is_shown_up_to_its_length() {
-    assert_eq!(progress("in.jsonl", LONG - 1).bar.length(), None);
-    assert_eq!(progress("in.jsonl", LONG).bar.length(), Some(LONG as u64));
+    assert_eq!(progress("in.jsonl", LONG - 1).length(), None);
+    assert_eq!(progress("in.jsonl", LONG).length(), Some(LONG as u64));
     let bytes = failover();
-    let bar = Progress::hidden();
+    let bar = ProgressBar::hidden();
     let recording = Recording::read("in.jsonl".to_owned(), &bytes, bar.wrap_read(&*bytes));
     let whole = Recording::parse("in.jsonl", &bytes).unwrap();
     assert_eq!(recording.unwrap().events.len(), whole.events.len());
-    assert_eq!(bar.bar.position(), bytes.len() as u64);
+    assert_eq!(bar.position(), bytes.len() as u64);
 }
 
 #[cfg(unix)]

@@ -10,7 +10,7 @@ use crate::{
     console::Console,
     duration::short,
     exit::Exit,
-    progress::Progress,
+    progress::progress,
     terminal::{Palette, json_line},
     watch::Access,
 };
@@ -26,7 +26,7 @@ pub(super) fn run<O: Write, R: Write>(
 ) -> io::Result<Exit> {
     let Console { mut output, mut remarks, .. } = console;
     let template = "{bar:40} {pos} of {len} seeds, {eta} left";
-    let bar = Progress::new(seeds.0.end - seeds.0.start, template, String::new());
+    let bar = progress(seeds.0.end - seeds.0.start, template, String::new());
     let mut summary = Summary::default();
     for seed in seeds.0.clone() {
         let show = Show {
@@ -47,9 +47,9 @@ pub(super) fn run<O: Write, R: Write>(
             Ok(())
         })?;
         summary.add(&outcome);
-        bar.increase();
+        bar.inc(1);
     }
-    bar.finish();
+    bar.finish_and_clear();
     for line in summary.lines(seeds, plan.wanted()) {
         if json {
             writeln!(remarks, "{line}")?;

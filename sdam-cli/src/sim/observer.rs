@@ -1,6 +1,6 @@
 //! The client's observations, derived from its events.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use sdam_core::{
     deployment::Input,
@@ -11,9 +11,12 @@ use sdam_core::{
 use sdam_events::sink::{EventSink, Interest};
 use sdam_select::settings::Settings;
 
-use crate::watch::{
-    Access,
-    model::{Model, Run},
+use crate::{
+    lock::lock,
+    watch::{
+        Access,
+        model::{Model, Run},
+    },
 };
 
 /// A sink that collects the observations for the outcome.
@@ -53,11 +56,11 @@ impl Observer {
 
     /// Returns the client's observations until its topology was closed.
     pub(super) fn seen(&self) -> Seen {
-        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = lock(&self.0);
         let mut seen = state.seen.clone();
-        seen.runs.extend(state.model.stopwatch().current().cloned());
+        seen.runs.extend(state.model.stopwatch.current.clone());
         seen.flaps = state.model.all_flaps();
-        seen.access = Access::of(state.model.topology(), &state.settings);
+        seen.access = Access::of(&state.model.topology, &state.settings);
         seen
     }
 }
@@ -72,10 +75,10 @@ impl State {
             return;
         }
         self.model.observe(event);
-        if self.model.facts().is_writable() {
+        if self.model.facts.is_writable() {
             self.seen.found.get_or_insert(event.at);
         }
-        let last = self.model.stopwatch().last();
+        let last = self.model.stopwatch.last.as_ref();
         match (last, self.seen.runs.last_mut()) {
             (Some(last), Some(known)) if last.number == known.number => known.clone_from(last),
             (Some(last), _) => self.seen.runs.push(last.clone()),
@@ -86,8 +89,7 @@ impl State {
 
 impl EventSink for Observer {
     fn emit(&self, event: &Event) {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        state.observe(event);
+        lock(&self.0).observe(event);
     }
 
     fn interest(&self) -> Interest {

@@ -133,8 +133,8 @@ impl Plan {
             Ok(client) => client,
             Err(error) => return Ok(Err(Failure::config(error))),
         };
-        let view = View::new(show.console, show.json, &self.options);
-        let mut view = view.beginning(wall).on(Arc::clone(&clock));
+        let mut view = View::new(show.console, show.json, &self.options);
+        (view.wall, view.clock) = (Some(wall), Some(Arc::clone(&clock)));
         let (notes, heard) = mpsc::unbounded();
         let (taken, writes) = (RefCell::default(), RefCell::default());
         let end = Cell::new(Instant::EPOCH);

@@ -187,7 +187,7 @@ impl Screen {
 
     /// Returns the interval to the next frame if nothing happens.
     fn interval(&self) -> Duration {
-        let is_running = self.model.stopwatch().current().is_some();
+        let is_running = self.model.stopwatch.current.is_some();
         if is_running && self.state.frozen.is_none() { RUNNING } else { IDLE }
     }
 
@@ -249,7 +249,7 @@ impl Screen {
             Action::Mark(text) => {
                 let words = self.model.mark(&text);
                 if let Some(recorder) = &self.setup.recorder {
-                    recorder.borrow().sink.note(self.model.now(), &words);
+                    recorder.borrow().sink.note(self.model.now, &words);
                 }
                 self.state.message = Some("a mark is among the events".to_owned());
             }
@@ -291,7 +291,7 @@ impl Screen {
 
     fn draw(&mut self, terminal: &Terminal) -> io::Result<()> {
         self.model.advance(self.setup.feed.now());
-        let now = self.model.now();
+        let now = self.model.now;
         while let Some(mark) = self.setup.marks.next_if(|mark| mark.at <= now) {
             self.model.note("mark", Tone::Strong, &mark.note);
         }

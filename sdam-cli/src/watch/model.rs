@@ -53,19 +53,24 @@ const FLAPS: usize = 10_000;
 /// The state of a deployment according to its monitors.
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
-    facts: Facts,
+    /// The facts derived from the events so far.
+    pub(crate) facts: Facts,
     settings: Settings,
-    topology: Arc<TopologyDescription>,
+    /// The description of the deployment as of its last change.
+    pub(crate) topology: Arc<TopologyDescription>,
     servers: BTreeMap<ServerAddress, Server>,
-    stopwatch: Stopwatch,
-    log: Log,
+    pub(crate) stopwatch: Stopwatch,
+    /// The log of changes.
+    pub(super) log: Log,
     /// The server losses and primary changes, oldest first.
     flaps: VecDeque<(Instant, ServerAddress)>,
     writes: Writes,
     opened: Option<Instant>,
-    is_closed: bool,
-    type_since: Instant,
-    now: Instant,
+    /// True if monitoring has ended.
+    pub(super) is_closed: bool,
+    /// The time at which the topology's type last changed.
+    pub(super) type_since: Instant,
+    pub(super) now: Instant,
     marks: u32,
 }
 
@@ -288,7 +293,7 @@ impl Model {
             }
             Fact::ServerLost { address, .. } => self.flap(at, address),
             Fact::PrimaryChanged { new: Some(new), .. } => {
-                if self.stopwatch.last().is_none() && self.stopwatch.current().is_none() {
+                if self.stopwatch.last.is_none() && self.stopwatch.current.is_none() {
                     self.log.add(at, "set", Tone::Good, format!("primary found: {new}"));
                 }
             }
@@ -308,34 +313,9 @@ impl Model {
         push(&mut self.flaps, FLAPS, (at, address.clone()));
     }
 
-    /// Returns the current time.
-    pub(super) fn now(&self) -> Instant {
-        self.now
-    }
-
     /// Returns when monitoring began.
     pub(super) fn opened(&self) -> Instant {
         self.opened.unwrap_or(self.now)
-    }
-
-    /// Returns whether monitoring has ended.
-    pub(super) fn is_closed(&self) -> bool {
-        self.is_closed
-    }
-
-    /// Returns the description of the deployment as of its last change.
-    pub(crate) fn topology(&self) -> &TopologyDescription {
-        &self.topology
-    }
-
-    /// Returns the time at which the topology's type last changed.
-    pub(super) fn type_since(&self) -> Instant {
-        self.type_since
-    }
-
-    /// Returns the [`Facts`] derived from the events so far.
-    pub(crate) fn facts(&self) -> &Facts {
-        &self.facts
     }
 
     /// Returns the time since the last answer of `server`, if it is available but has fallen
@@ -349,16 +329,6 @@ impl Model {
     /// Iterates over the servers, by address.
     pub(super) fn servers(&self) -> impl ExactSizeIterator<Item = &Server> + Clone {
         self.servers.values()
-    }
-
-    /// Returns the stopwatch for failovers.
-    pub(crate) fn stopwatch(&self) -> &Stopwatch {
-        &self.stopwatch
-    }
-
-    /// Returns the log of changes.
-    pub(super) fn log(&self) -> &Log {
-        &self.log
     }
 
     /// Returns how often in the last hour a server was lost or the primary stepped down. If

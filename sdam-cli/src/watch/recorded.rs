@@ -68,7 +68,8 @@ pub(super) async fn run<O: Write, R: Write>(
         };
         return full::run(setup, interrupt).await;
     }
-    let mut view = View::new(console, arguments.json, &recording.options).beginning(wall);
+    let mut view = View::new(console, arguments.json, &recording.options);
+    view.wall = Some(wall);
     let play = async {
         while let Some(event) = player.next().await {
             while let Some(mark) = marks.next_if(|mark| mark.at <= event.at) {

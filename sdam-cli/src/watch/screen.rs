@@ -259,7 +259,7 @@ fn news(before: &ServerDescription, now: &ServerDescription) -> String {
 }
 
 /// Describes the changed fields of a server other than its type and topologyVersion.
-pub(super) fn changed_fields(
+pub(crate) fn changed_fields(
     before: &ServerDescription,
     now: &ServerDescription,
 ) -> Option<String> {

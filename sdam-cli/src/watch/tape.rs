@@ -5,12 +5,14 @@ use std::{
     io::{self, BufWriter, Read, Seek, SeekFrom, Write},
     path::Path,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
 use futures::channel::mpsc::UnboundedSender;
+
+use crate::lock::lock;
 
 /// The maximum size of an unnamed recording, of which the user may be unaware.
 const LIMIT: u64 = 1 << 30;
@@ -65,12 +67,12 @@ impl Tape {
 
     /// Waits until all bytes are on the disk.
     pub(super) fn sync(&self) -> io::Result<()> {
-        let file = self.lock().get_ref().try_clone()?;
+        let file = lock(&self.0.file).get_ref().try_clone()?;
         file.sync_data()
     }
 
     fn append(&self, bytes: &[u8]) -> io::Result<()> {
-        let mut file = self.lock();
+        let mut file = lock(&self.0.file);
         let length = self.length() + bytes.len() as u64;
         if length > self.0.limit {
             let words = format!("the recording has {} bytes, its limit", self.length());
@@ -91,10 +93,6 @@ impl Tape {
             let _ = self.0.notes.unbounded_send(note);
         }
         written
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BufWriter<File>> {
-        self.0.file.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -125,7 +123,7 @@ impl Tape {
     }
 
     fn read(&self, from: u64, piece: &mut [u8]) -> io::Result<()> {
-        let mut file = self.lock();
+        let mut file = lock(&self.0.file);
         file.seek(SeekFrom::Start(from))?;
         let read = file.get_mut().read_exact(piece);
         file.seek(SeekFrom::End(0))?;
@@ -141,7 +139,7 @@ impl Write for Tape {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        let flushed = self.lock().flush();
+        let flushed = lock(&self.0.file).flush();
         self.checked(flushed)
     }
 }

@@ -29,14 +29,15 @@ use crate::{
 pub(crate) struct View<O, R> {
     console: Console<O, R>,
     json: bool,
-    simulated: bool,
+    /// Marks the deployment as simulated in each JSON object; text output has a note instead.
+    pub(crate) simulated: bool,
     screen: Screen,
     facts: Facts,
     settings: Settings,
-    /// The wall-clock times of the events.
-    wall: Option<Origin>,
-    /// The clock of the topology; `None` if its time passes like wall-clock time.
-    clock: Option<Arc<dyn Clock>>,
+    /// The wall-clock times of the events; by default, the first event takes place now.
+    pub(crate) wall: Option<Origin>,
+    /// The clock of the topology; `None` if its time passes like wall-clock time. Requires `wall`.
+    pub(crate) clock: Option<Arc<dyn Clock>>,
 }
 
 impl<O: Write, R: Write> View<O, R> {
@@ -51,25 +52,6 @@ impl<O: Write, R: Write> View<O, R> {
             wall: None,
             clock: None,
         }
-    }
-
-    /// Marks the deployment as simulated in each JSON object; text output has a note instead.
-    pub(crate) fn of_a_simulation(mut self) -> Self {
-        self.simulated = true;
-        self
-    }
-
-    /// Sets the wall-clock times of the events; by default, the first event takes place now.
-    pub(crate) fn beginning(mut self, wall: Origin) -> Self {
-        self.wall = Some(wall);
-        self
-    }
-
-    /// Uses the virtual time of `clock` for notes. Requires a call of
-    /// [`beginning`](Self::beginning).
-    pub(crate) fn on(mut self, clock: Arc<dyn Clock>) -> Self {
-        self.clock = Some(clock);
-        self
     }
 
     /// Shows the changes that an event causes; most events cause none.

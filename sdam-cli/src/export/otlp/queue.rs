@@ -1,10 +1,12 @@
 //! The queue of records for the collector. It is bounded, so memory does not grow while a collector
 //! is down.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use opentelemetry_proto::tonic::{logs::v1::LogRecord, trace::v1::Span};
 use tokio::sync::Notify;
+
+use crate::lock::lock;
 
 /// The maximum number of queued log records, and also of queued spans. The oldest are dropped
 /// first.
@@ -46,7 +48,7 @@ impl<T> Default for Queue<T> {
 
 impl<T: Clone> Queue<T> {
     pub(super) fn add(&self, records: impl IntoIterator<Item = T>) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.records.extend(records);
         let over = state.records.len().saturating_sub(CAPACITY);
         state.records.drain(..over);
@@ -63,18 +65,18 @@ impl<T: Clone> Queue<T> {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.lock().records.is_empty()
+        lock(&self.state).records.is_empty()
     }
 
     pub(super) fn batch(&self) -> Batch<T> {
-        let state = self.lock();
+        let state = lock(&self.state);
         Batch { records: state.records.clone(), from: state.left }
     }
 
     /// Removes a batch that the collector has received. Some of its records may have been dropped
     /// in the meantime.
     pub(super) fn remove(&self, batch: &Batch<T>) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let end = batch.from + batch.records.len() as u64;
         let sent = end.saturating_sub(state.left);
         let number = (sent as usize).min(state.records.len());
@@ -84,11 +86,7 @@ impl<T: Clone> Queue<T> {
 
     /// Returns the number of records dropped since the last call.
     pub(super) fn take_lost(&self) -> u64 {
-        std::mem::take(&mut self.lock().lost)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        std::mem::take(&mut lock(&self.state).lost)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::SystemTime,
 };
 
@@ -33,6 +33,7 @@ use super::{
     messages::{self, attribute, text},
     queue::Queues,
 };
+use crate::lock::lock;
 
 /// The maximum number of cleared pools to remember until the end of their failover.
 const MAX_CLEARS: usize = 16;
@@ -67,10 +68,6 @@ impl Records {
                 ids: Rng::new(u64::from_be_bytes(backend.unique_bytes())),
             }),
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn log(
@@ -216,7 +213,7 @@ impl EventSink for Records {
         }
         let wall = Origin::at(self.clock.now(), SystemTime::now());
         let time = nanos(&wall, event.at);
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         match &event.kind {
             EventKind::ServerDescriptionChanged { previous, new } => {
                 self.queues.logs.add(self.server(time, previous, new));

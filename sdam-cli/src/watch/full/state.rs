@@ -130,7 +130,7 @@ impl State {
             _ => {}
         }
         // The log cannot be scrolled beyond its first entry.
-        let entries = self.frozen.as_deref().unwrap_or(model).log().iter().len();
+        let entries = self.frozen.as_deref().unwrap_or(model).log.iter().len();
         self.scrolled = self.scrolled.min(entries.saturating_sub(1));
         Action::None
     }

@@ -4,7 +4,7 @@ use std::{
     io,
     panic::{self, PanicHookInfo},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
     thread::{self, ThreadId},
@@ -16,6 +16,8 @@ use ratatui::crossterm::{
     style::ResetColor,
     terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode},
 };
+
+use crate::lock::lock;
 
 type Hook = dyn Fn(&PanicHookInfo<'_>) + Send + Sync;
 
@@ -65,8 +67,7 @@ impl Terminal {
 
     /// Returns the panic messages of other threads.
     pub(super) fn panics(&self) -> Vec<String> {
-        let mut panics = self.shared.panics.lock();
-        std::mem::take(&mut *panics.as_deref_mut().unwrap_or(&mut Vec::new()))
+        std::mem::take(&mut *lock(&self.shared.panics))
     }
 }
 
@@ -87,9 +88,8 @@ impl Shared {
             hook(info);
         } else {
             // Printing the message now would corrupt the screen.
-            let mut panics = self.panics.lock().unwrap_or_else(PoisonError::into_inner);
             let name = thread.name().unwrap_or("unnamed");
-            panics.push(format!("thread {name}: {info}"));
+            lock(&self.panics).push(format!("thread {name}: {info}"));
         }
     }
 }

@@ -32,22 +32,13 @@ impl Run {
 /// The current outage and the last failover.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stopwatch {
-    current: Option<Run>,
-    last: Option<Run>,
+    pub(crate) current: Option<Run>,
+    /// The last completed failover.
+    pub(crate) last: Option<Run>,
     count: u64,
 }
 
 impl Stopwatch {
-    /// Returns the current outage.
-    pub(crate) fn current(&self) -> Option<&Run> {
-        self.current.as_ref()
-    }
-
-    /// Returns the last completed failover.
-    pub(crate) fn last(&self) -> Option<&Run> {
-        self.last.as_ref()
-    }
-
     /// Starts a run at the beginning of an outage; `others` are the servers that were not lost.
     pub(super) fn start(&mut self, outage: &Outage, others: BTreeSet<ServerAddress>) {
         self.current = Some(self.run(outage, others));

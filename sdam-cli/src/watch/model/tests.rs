@@ -232,7 +232,7 @@ fn failover() -> Script {
 #[test]
 fn a_primary_that_steps_down_has_no_error_as_cause() {
     let script = Script::replica_set(&["a", "b"]).at(1000).answers("a", Role::Secondary, 2);
-    let run = script.model.stopwatch().current().unwrap();
+    let run = script.model.stopwatch.current.as_ref().unwrap();
     assert_eq!(run.outage.loss, Loss::SteppedDown(ServerType::RsSecondary));
     assert_eq!(run.pool_cleared, None);
     assert_eq!(script.model.flaps(None), 1, "a step-down counts");

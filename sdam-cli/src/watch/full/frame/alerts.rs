@@ -60,7 +60,7 @@ fn alert(tone: Tone, parts: impl Into<Vec<String>>) -> Alert {
 
 /// Adds alerts for configuration errors, which waiting does not fix.
 fn configuration(scene: &View<'_>, alerts: &mut Vec<Alert>) {
-    let topology = scene.model.topology();
+    let topology = &scene.model.topology;
     if let Some(error) = topology.compatibility_error() {
         alerts.push(alert(Tone::Bad, [format!("!! INCOMPATIBLE: {error}")]));
     }
@@ -79,9 +79,9 @@ fn configuration(scene: &View<'_>, alerts: &mut Vec<Alert>) {
 
 fn outage(scene: &View<'_>, alerts: &mut Vec<Alert>) {
     let model = scene.model;
-    if let Some(run) = model.stopwatch().current() {
+    if let Some(run) = &model.stopwatch.current {
         let outage = &run.outage;
-        let time = failover::range(outage.without_primary(model.now()), running);
+        let time = failover::range(outage.without_primary(model.now), running);
         let cause = match &outage.loss {
             Loss::Failed(error) => brief(error),
             loss => loss.to_string(),
@@ -95,9 +95,9 @@ fn outage(scene: &View<'_>, alerts: &mut Vec<Alert>) {
         };
         let parts = vec![words, format!("cause: {cause}")];
         alerts.push(Alert { tone: Tone::Bad, parts, steps: steps(scene, run) });
-    } else if !model.facts().is_writable() && !model.topology().servers().is_empty() {
-        let waited = model.now().since(model.opened());
-        let missing = match model.topology().topology_type() {
+    } else if !model.facts.is_writable() && !model.topology.servers().is_empty() {
+        let waited = model.now.since(model.opened());
+        let missing = match model.topology.topology_type() {
             TopologyType::ReplicaSetNoPrimary => "NO PRIMARY",
             _ => "NO SERVER",
         };
@@ -163,7 +163,7 @@ fn servers_down(scene: &View<'_>, alerts: &mut Vec<Alert>) {
     parts.extend(down.iter().take(NAMED).map(|server| {
         let name = scene.names.of_server(&server.description.address);
         let error = server.error().map_or(String::new(), brief);
-        let time = age(model.now().since(server.since()));
+        let time = age(model.now.since(server.since()));
         format!("{name} {error} for {time};")
     }));
     if count > NAMED {
@@ -177,7 +177,7 @@ fn servers_down(scene: &View<'_>, alerts: &mut Vec<Alert>) {
 
 /// Returns whether the alert about the current outage already covers the server.
 fn is_lost_primary(scene: &View<'_>, server: &Server) -> bool {
-    let run = scene.model.stopwatch().current();
+    let run = scene.model.stopwatch.current.as_ref();
     run.is_some_and(|run| run.outage.lost.as_ref() == Some(&server.description.address))
 }
 
@@ -195,11 +195,11 @@ fn lagging(scene: &View<'_>, alerts: &mut Vec<Alert>) {
 
 fn last_failover(scene: &View<'_>, alerts: &mut Vec<Alert>) {
     let model = scene.model;
-    let last = model.stopwatch().last().filter(|_| model.stopwatch().current().is_none());
+    let last = model.stopwatch.last.as_ref().filter(|_| model.stopwatch.current.is_none());
     let Some((run, end)) = last.and_then(|run| Some((run, run.end.as_ref()?))) else {
         return;
     };
-    let ago = age(model.now().since(end.writable_again));
+    let ago = age(model.now.since(end.writable_again));
     let gap = failover::range(end.without_primary(), |time| format!("{} s", seconds(time)));
     let name = |server: &Option<ServerAddress>| match server {
         Some(address) => scene.names.of_server(address).to_owned(),
@@ -217,17 +217,17 @@ fn last_failover(scene: &View<'_>, alerts: &mut Vec<Alert>) {
             format!("{} > {}, {ago} ago", name(lost), name(new)),
         ],
     };
-    let is_recent = model.now().since(end.writable_again) < EXPLAINED;
+    let is_recent = model.now.since(end.writable_again) < EXPLAINED;
     let steps = if is_recent { steps(scene, run) } else { Vec::new() };
     alerts.push(Alert { tone: Tone::Strong, parts, steps });
 }
 
 fn all_is_well(scene: &View<'_>) -> Alert {
     let model = scene.model;
-    if model.topology().servers().is_empty() {
+    if model.topology.servers().is_empty() {
         return alert(Tone::Doubtful, ["no server is known".to_owned()]);
     }
-    let since = age(model.now().since(model.type_since()));
+    let since = age(model.now.since(model.type_since));
     let parts =
         [&*format!("OK  writable for {since},"), "every server answers,", "no failover seen"];
     alert(Tone::Good, parts.map(str::to_owned))

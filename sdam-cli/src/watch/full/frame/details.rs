@@ -64,16 +64,16 @@ fn facts(scene: &View<'_>, row: &Row<'_>) -> Vec<Fact> {
 
 fn role(model: &Model, server: &Server) -> Fact {
     let role = server.description.server_type;
-    let since = age(model.now().since(server.since()));
+    let since = age(model.now.since(server.since()));
     let flaps = model.flaps(Some(&server.description.address));
-    let losses = model.facts().server(&server.description.address);
+    let losses = model.facts.server(&server.description.address);
     let losses = losses.map_or(0, |facts| facts.losses);
     let words = format!("{} for {since}; losses: {losses}, in the last hour {flaps}", state(role));
     ("state", Tone::Normal, words)
 }
 
 fn trouble(scene: &View<'_>, server: &Server) -> Option<Fact> {
-    let now = scene.model.now();
+    let now = scene.model.now;
     let Some(trouble) = &server.trouble else {
         // An application may have reported an error although no check failed.
         let error = server.description.error.as_ref()?;
@@ -106,7 +106,7 @@ fn chosen(scene: &View<'_>, row: &Row<'_>) -> Fact {
 fn answer(model: &Model, server: &Server) -> Fact {
     let seen = match server.answered {
         None => "never answered".to_owned(),
-        Some(at) => format!("{} ago", age(model.now().since(at))),
+        Some(at) => format!("{} ago", age(model.now.since(at))),
     };
     let mode = match server.mode.filter(|_| server.current_trouble().is_none()) {
         Some(Mode::Streaming) => "; it streams its changes",
@@ -137,7 +137,7 @@ fn pool(model: &Model, server: &Server) -> Fact {
     let ready = if pool.is_ready { "ready" } else { "paused" };
     let mut words = format!("generation {}, {ready}", pool.generation);
     if let Some((at, cause)) = &pool.cleared {
-        let ago = age(model.now().since(*at));
+        let ago = age(model.now.since(*at));
         words = format!("{words}; cleared {ago} ago: {cause:#}");
     }
     let words = format!("{words} (a watcher has no pooled connections of its own)");

@@ -19,7 +19,7 @@ const SUBJECT: usize = 24;
 
 /// Draws the heading and as many entries as fit.
 pub(super) fn events(canvas: &mut Canvas<'_>, area: Rect, scene: &View<'_>) {
-    let log = scene.model.log();
+    let log = &scene.model.log;
     let scrolled = scene.state.scrolled;
     let title = match (scrolled, log.iter().len()) {
         (_, 0) => "events: none yet".to_owned(),

@@ -21,11 +21,11 @@ const WHOLE: u16 = 72;
 /// Draws the title, and returns the area of its clock.
 pub(super) fn title(canvas: &mut Canvas<'_>, area: Rect, scene: &View<'_>) -> Rect {
     let model = scene.model;
-    let topology = model.topology();
+    let topology = &model.topology;
     let is_whole = area.width >= WHOLE;
-    let mut time = scene.time(model.now());
+    let mut time = scene.time(model.now);
     time.truncate("12:34:56".len());
-    let source = match (&scene.state.frozen, model.is_closed()) {
+    let source = match (&scene.state.frozen, model.is_closed) {
         (Some(_), _) => "PAUSED",
         (None, true) => "ENDED",
         (None, false) => scene.source,
@@ -44,10 +44,10 @@ pub(super) fn title(canvas: &mut Canvas<'_>, area: Rect, scene: &View<'_>) -> Re
     let name = topology.set_name().map(|name| format!("{name} "));
     let left = canvas.text(left, Tone::Strong, &name.unwrap_or_default());
     let kind = topology.topology_type();
-    let is_good = model.facts().is_writable();
+    let is_good = model.facts.is_writable();
     let tone = if is_good { Tone::Good } else { Tone::Bad };
     let left = canvas.text(left, tone, if is_whole { kind.as_str() } else { brief_type(kind) });
-    let since = age(model.now().since(model.type_since()));
+    let since = age(model.now.since(model.type_since));
     let left = canvas.text(left, Tone::Normal, &format!(" {since}"));
     let term = topology.primary().and_then(|primary| primary.election_id());
     let term = term.or(topology.max_election().election_id).and_then(term_of);
@@ -137,7 +137,7 @@ pub(super) fn alerts(canvas: &mut Canvas<'_>, area: Rect, scene: &View<'_>, line
 /// Draws everything on one line, for a screen too small for a table.
 pub(super) fn single_line(canvas: &mut Canvas<'_>, scene: &View<'_>, alerts: &[Alert]) {
     let area = line(canvas.area(), 0);
-    let topology = scene.model.topology();
+    let topology = &scene.model.topology;
     let name = topology.set_name().unwrap_or("sdam");
     let mut place = canvas.text(area, Tone::Strong, name);
     place = canvas.text(place, Tone::Normal, " ");
@@ -235,7 +235,7 @@ pub(super) fn keys(canvas: &mut Canvas<'_>, area: Rect, scene: &View<'_>) {
     }
     let mut place = area;
     if let Some(frozen) = &state.frozen {
-        let words = format!("PAUSED at {}, p continues  ", scene.time(frozen.now()));
+        let words = format!("PAUSED at {}, p continues  ", scene.time(frozen.now));
         place = canvas.text(place, Tone::Doubtful, &words);
     }
     if !state.filter.is_empty() {

@@ -207,7 +207,7 @@ impl Layout {
         let mut place = put(canvas, place, self.name, (tone, &name), false);
         for (column, width) in &self.columns {
             if let Column::History(columns, seconds) = column {
-                history(canvas, place, scene.model.now(), row.server, *columns, *seconds);
+                history(canvas, place, scene.model.now, row.server, *columns, *seconds);
                 place = put(canvas, place, *width, (tone, ""), false);
                 continue;
             }
@@ -270,7 +270,7 @@ impl Column {
 
     fn cell(self, canvas: &Canvas<'_>, scene: &View<'_>, server: &Server) -> (Tone, String) {
         let (model, description) = (scene.model, &server.description);
-        let now = model.now();
+        let now = model.now;
         let rtt = |rtt: Option<Duration>| {
             let known = rtt.filter(|rtt| !rtt.is_zero());
             known.map_or("-".to_owned(), millis)
