@@ -13,6 +13,8 @@ use sdam_core::{
     topology::TopologyDescription,
 };
 
+use crate::watch::changed_fields;
+
 names! {
     /// The kind of an event, for the page's filter.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -186,23 +188,5 @@ fn server_change(previous: &ServerDescription, new: &ServerDescription) -> Strin
     if new.server_type == ServerType::Unknown && previous.error != new.error {
         return error(new).unwrap_or_else(|| "no error any more".to_owned());
     }
-    let same = [
-        ("election", previous.election == new.election),
-        ("primary", previous.primary == new.primary),
-        ("members", previous.members().eq(new.members())),
-        ("tags", previous.tags == new.tags),
-        ("me", previous.me == new.me),
-        ("set name", previous.set_name == new.set_name),
-        ("wire versions", previous.wire_versions == new.wire_versions),
-    ];
-    let changed = same.into_iter().filter(|(_, same)| !same);
-    let names: Vec<_> = changed.map(|(name, _)| name).collect();
-    match &*names {
-        [] => "topologyVersion changed".to_owned(),
-        ["primary"] if new.primary.is_some() => {
-            let primary = new.primary.as_ref().map_or("", ServerAddress::as_str);
-            format!("names {primary} as primary")
-        }
-        names => format!("{} changed", names.join(", ")),
-    }
+    changed_fields(previous, new).unwrap_or_else(|| "new topologyVersion".to_owned())
 }
