@@ -1,7 +1,6 @@
 use std::{
-    env, fs,
-    path::{Path, PathBuf},
-    process,
+    fs,
+    path::PathBuf,
     time::{Duration, UNIX_EPOCH},
 };
 
@@ -10,55 +9,42 @@ use sdam::{
     sim::{Sim, action::Target},
 };
 use serde_json::Value;
+use tempfile::TempDir;
 
 use super::{Arguments, Subject, run, views};
 use crate::{
     exit::Exit,
     recording::tests::{Client, WALL, pass, simulation},
+    testing::capture,
 };
 
 /// Recordings in a temporary folder.
-struct Files(PathBuf);
+struct Files(TempDir);
 
 impl Files {
-    fn new(test: &str, recordings: &[Vec<u8>]) -> Self {
-        let folder = env::temp_dir().join(format!("sdam-compare-{}-{test}", process::id()));
-        fs::create_dir_all(&folder).unwrap();
+    fn new(recordings: &[Vec<u8>]) -> Self {
+        let files = Self(tempfile::tempdir().unwrap());
         for (recording, number) in recordings.iter().zip(1..) {
-            fs::write(folder.join(format!("{number}.jsonl")), recording).unwrap();
+            fs::write(files.path(number), recording).unwrap();
         }
-        Self(folder)
+        files
     }
 
     fn path(&self, number: usize) -> PathBuf {
-        self.0.join(format!("{number}.jsonl"))
+        self.0.path().join(format!("{number}.jsonl"))
     }
 
+    /// Compares the first two. Returns the exit code, and the text from both streams.
     fn compare(&self, tolerance: u64, json: bool) -> (Exit, String) {
-        let mut files: Vec<_> =
-            fs::read_dir(&self.0).unwrap().map(|it| it.unwrap().path()).collect();
-        files.sort();
-        compare(&files, tolerance, json)
+        let arguments = Arguments {
+            recordings: [1, 2].map(|number| self.path(number)).into(),
+            tolerance: Duration::from_millis(tolerance),
+            json,
+        };
+        let (output, remarks, exit) =
+            capture(|console| run(&arguments, console.output, console.remarks));
+        (exit.unwrap(), output + &remarks)
     }
-}
-
-impl Drop for Files {
-    fn drop(&mut self) {
-        // The test has failed already if the folder is missing.
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-/// Compares `files`. Returns the exit code, and the text from both streams.
-fn compare(files: &[impl AsRef<Path>], tolerance: u64, json: bool) -> (Exit, String) {
-    let arguments = Arguments {
-        recordings: files.iter().map(|it| it.as_ref().to_owned()).collect(),
-        tolerance: Duration::from_millis(tolerance),
-        json,
-    };
-    let (mut output, mut remarks) = (Vec::new(), Vec::new());
-    let exit = run(&arguments, &mut output, &mut remarks).unwrap();
-    (exit, String::from_utf8([output, remarks].concat()).unwrap())
 }
 
 /// Starts a client at `vantage` that polls every 10 seconds and whose clock is fast by `skew`.
@@ -85,7 +71,7 @@ fn late() -> [Vec<u8>; 2] {
 
 #[test]
 fn clients_that_learn_of_a_failover_at_different_times_disagree() {
-    let files = Files::new("late", &late());
+    let files = Files::new(&late());
     let (exit, json) = files.compare(500, true);
     assert_eq!(exit, Exit::DISAGREED);
     let json: Value = serde_json::from_str(&json).unwrap();
@@ -110,7 +96,7 @@ fn clients_that_learn_of_a_failover_at_different_times_disagree() {
 
 #[test]
 fn the_text_names_the_clocks_each_view_and_the_longest_disagreement() {
-    let files = Files::new("text", &late());
+    let files = Files::new(&late());
     let (exit, text) = files.compare(500, false);
     assert_eq!(exit, Exit::DISAGREED);
     for part in [
@@ -142,7 +128,7 @@ fn clients_with_different_clocks_that_see_the_same_agree() {
         pass(&sim, Duration::from_secs(20)).await;
         [one.stop().await, other.stop().await]
     });
-    let files = Files::new("same", &recordings);
+    let files = Files::new(&recordings);
     let (exit, text) = files.compare(100, false);
     assert_eq!(exit, Exit::SUCCESS, "{text}");
     assert!(text.contains("its clock is 3.21"), "{text}");
@@ -167,15 +153,15 @@ fn recordings_that_cannot_be_compared_are_refused_with_the_reason() {
     let (before, rest) = text.split_once("\"epoch\":").unwrap();
     let (_, options) = rest.split_once(",\"vantage\"").unwrap();
     let unknown = format!("{before}\"epoch\":null,\"vantage\"{options}");
-    let check = |second: &[u8], test: &str, reason: &str| {
-        let files = Files::new(test, &[one.clone(), second.to_vec()]);
+    let check = |second: &[u8], reason: &str| {
+        let files = Files::new(&[one.clone(), second.to_vec()]);
         let (exit, text) = files.compare(500, false);
         assert_eq!(exit, Exit::CONFIGURATION);
         assert!(text.contains(reason), "{text}");
         assert!(text.contains("2.jsonl"), "{text}");
     };
-    check(unknown.as_bytes(), "unknown", "does not tell its wall-clock time; record again");
-    check(b"{}", "other", "line 1 of the recording");
+    check(unknown.as_bytes(), "does not tell its wall-clock time; record again");
+    check(b"{}", "line 1 of the recording");
     let sim = simulation();
     let later = sim.block_on(async {
         pass(&sim, Duration::from_secs(1000)).await;
@@ -183,5 +169,5 @@ fn recordings_that_cannot_be_compared_are_refused_with_the_reason() {
         pass(&sim, Duration::from_secs(5)).await;
         client.stop().await
     });
-    check(&later, "later", "the recordings have no time in common");
+    check(&later, "the recordings have no time in common");
 }

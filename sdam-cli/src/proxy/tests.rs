@@ -101,9 +101,7 @@ fn without_a_primary_a_client_is_closed_after_the_wait() {
     for member in [0, 1] {
         set.kill(member).unwrap();
     }
-    let mut arguments = set.arguments();
-    arguments.wait = Some(Duration::from_millis(200));
-    let program = Running::start(arguments);
+    let program = set.proxy(|arguments| arguments.wait = Some(Duration::from_millis(200)));
     let mut client = Client::connect(&program.uris[0]);
     client.send("early", None);
     client.assert_closed();
@@ -116,9 +114,7 @@ fn without_a_primary_a_client_is_closed_after_the_wait() {
 #[test]
 fn a_draining_connection_gets_the_reply_in_progress_and_sends_nothing() {
     let set = Deployment::start(Builder::replica_set(3));
-    let mut arguments = set.arguments();
-    arguments.drain = Some(Duration::from_secs(60));
-    let program = Running::start(arguments);
+    let program = set.proxy(|arguments| arguments.drain = Some(Duration::from_secs(60)));
     let old = program.primary();
     let mut waiting = Client::connect(&program.uris[0]);
     let mut idle = Client::connect(&program.uris[0]);
@@ -166,10 +162,10 @@ fn the_port_for_reads_follows_mode_and_tags() {
 #[test]
 fn connections_for_reads_spread_by_their_number_and_end_when_the_member_becomes_primary() {
     let set = Deployment::start(Builder::replica_set(3));
-    let mut arguments = set.arguments();
-    arguments.read = Some(ReadMode::Secondary);
-    arguments.listen_read = Some("127.0.0.1:0".parse().unwrap());
-    let program = Running::start(arguments);
+    let program = set.proxy(|arguments| {
+        arguments.read = Some(ReadMode::Secondary);
+        arguments.listen_read = Some("127.0.0.1:0".parse().unwrap());
+    });
     let old = program.primary();
     let mut readers: Vec<(String, Client)> = Vec::new();
     let of_first = |readers: &[(String, Client)]| {
@@ -195,9 +191,7 @@ fn connections_for_reads_spread_by_their_number_and_end_when_the_member_becomes_
 #[test]
 fn connections_beyond_the_maximum_are_refused() {
     let set = Deployment::start(Builder::replica_set(1));
-    let mut arguments = set.arguments();
-    arguments.max_connections = 1;
-    let program = Running::start(arguments);
+    let program = set.proxy(|arguments| arguments.max_connections = 1);
     program.primary();
     let mut first = Client::connect(&program.uris[0]);
     first.hello("first");
@@ -268,9 +262,7 @@ fn a_client_that_closes_its_side_gets_its_reply() {
 #[test]
 fn a_silent_client_takes_no_connection_of_a_member_and_is_closed_after_the_wait() {
     let set = Deployment::start(Builder::replica_set(1));
-    let mut arguments = set.arguments();
-    arguments.wait = Some(Duration::from_millis(300));
-    let program = Running::start(arguments);
+    let program = set.proxy(|arguments| arguments.wait = Some(Duration::from_millis(300)));
     program.primary();
     let mut silent = Client::connect(&program.uris[0]);
     silent.assert_closed();
@@ -281,10 +273,10 @@ fn a_silent_client_takes_no_connection_of_a_member_and_is_closed_after_the_wait(
 #[test]
 fn idle_connections_are_closed_and_one_address_cannot_take_all() {
     let set = Deployment::start(Builder::replica_set(1));
-    let mut arguments = set.arguments();
-    arguments.idle = Some(Duration::from_millis(300));
-    arguments.max_per_client = Some(1);
-    let program = Running::start(arguments);
+    let program = set.proxy(|arguments| {
+        arguments.idle = Some(Duration::from_millis(300));
+        arguments.max_per_client = Some(1);
+    });
     program.primary();
     let mut first = Client::connect(&program.uris[0]);
     let version = first.hello("first");
@@ -304,9 +296,7 @@ fn idle_connections_are_closed_and_one_address_cannot_take_all() {
 #[test]
 fn events_can_be_json() {
     let set = Deployment::start(Builder::replica_set(1));
-    let mut arguments = set.arguments();
-    arguments.json = true;
-    let program = Running::start(arguments);
+    let program = set.proxy(|arguments| arguments.json = true);
     let event = program.output();
     let mut event: serde_json::Value = serde_json::from_str(&event).unwrap();
     let at = event.as_object_mut().unwrap().remove("at").unwrap();
@@ -343,10 +333,10 @@ fn a_connection_that_breaks_in_an_exchange_is_reported_to_the_topology() {
 #[test]
 fn the_proxy_counts_its_connections_and_knows_its_health() {
     let set = Deployment::start(Builder::replica_set(1));
-    let mut arguments = set.arguments();
-    arguments.status = Some("127.0.0.1:0".parse().unwrap());
-    arguments.max_connections = 1;
-    let program = Running::start(arguments);
+    let program = set.proxy(|arguments| {
+        arguments.status = Some("127.0.0.1:0".parse().unwrap());
+        arguments.max_connections = 1;
+    });
     let status = program.remark("status: http://", &[]);
     program.primary();
     let get = |path: &str| http_get(&status, path);

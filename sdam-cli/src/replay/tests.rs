@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::testing::capture;
 
 const URI: &str = r#"{"uri":"mongodb://a,b/?replicaSet=rs"}"#;
 const PRIMARY: &str = r#"{"address":"a:27017","reply":{"ok":1,"isWritablePrimary":true,"setName":"rs","setVersion":{"$numberLong":"3"},"electionId":{"$oid":"000000000000000000000001"},"hosts":["a:27017","b:27017"],"maxWireVersion":21,"topologyVersion":{"processId":{"$oid":"000000000000000000000002"},"counter":{"$numberLong":"5"}}}}"#;
@@ -8,17 +9,13 @@ const NOT_PRIMARY: &str = r#"{"address":"a:27017","applicationError":{"address":
 
 /// Runs the program on the lines `steps`; returns its output, its remarks and its exit code.
 fn replay(steps: &[&str]) -> (Vec<Value>, Vec<String>, Exit) {
-    let (mut output, mut remarks) = (Vec::new(), Vec::new());
-    let text = steps.join("\n");
-    let exit = lines("in.jsonl", text.as_bytes(), &mut output, &mut remarks).unwrap();
-    let output = String::from_utf8(output).unwrap();
-    let snapshots = output.lines();
-    let remarks = String::from_utf8(remarks).unwrap();
-    (
-        snapshots.map(|line| serde_json::from_str(line).unwrap()).collect(),
-        remarks.lines().map(str::to_owned).collect(),
-        exit,
-    )
+    let (output, remarks, exit) = replay_bytes(steps.join("\n").as_bytes());
+    let snapshots = output.lines().map(|line| serde_json::from_str(line).unwrap());
+    (snapshots.collect(), remarks.lines().map(str::to_owned).collect(), exit)
+}
+
+fn replay_bytes(text: &[u8]) -> (String, String, Exit) {
+    capture(|console| lines("in.jsonl", text, console.output, console.remarks).unwrap())
 }
 
 /// Returns the type of the topology, and the address and type of each server.
@@ -122,11 +119,8 @@ fn a_line_that_is_not_utf_8_is_an_invalid_line() {
     let mut bytes = format!("{URI}\n").into_bytes();
     bytes.extend(b"\xff\xfe\n");
     bytes.extend(PRIMARY.as_bytes());
-    let (mut output, mut remarks) = (Vec::new(), Vec::new());
-    let exit = lines("in.jsonl", &*bytes, &mut output, &mut remarks).unwrap();
-    assert_eq!(exit, Exit::BAD_LINES);
-    assert_eq!(String::from_utf8(output).unwrap().lines().count(), 2);
-    let remarks = String::from_utf8(remarks).unwrap();
+    let (output, remarks, exit) = replay_bytes(&bytes);
+    assert_eq!((output.lines().count(), exit), (2, Exit::BAD_LINES));
     assert!(remarks.starts_with("error: in.jsonl:2: it is not JSON"), "{remarks}");
 }
 
@@ -200,11 +194,8 @@ fn warnings_of_the_connection_string_are_reported() {
 #[test]
 fn a_recording_instead_of_lines_is_refused_with_the_remedy() {
     let bytes = crate::recording::tests::failover();
-    let (mut output, mut remarks) = (Vec::new(), Vec::new());
-    let exit = lines("in.jsonl", &*bytes, &mut output, &mut remarks).unwrap();
-    assert_eq!((output.len(), exit), (0, Exit::CONFIGURATION));
-    assert_eq!(
-        String::from_utf8(remarks).unwrap(),
-        "error: in.jsonl: it is a recording: use `sdam replay --trace in.jsonl`\n"
-    );
+    let (output, remarks, exit) = replay_bytes(&bytes);
+    assert_eq!((&*output, exit), ("", Exit::CONFIGURATION));
+    let remedy = "use `sdam replay --trace in.jsonl`";
+    assert_eq!(remarks, format!("error: in.jsonl: it is a recording: {remedy}\n"));
 }

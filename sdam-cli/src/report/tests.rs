@@ -1,5 +1,5 @@
 use std::{
-    env, fs,
+    fs,
     sync::Arc,
     time::{Duration, UNIX_EPOCH},
 };
@@ -31,6 +31,7 @@ use crate::{
         Recording,
         tests::{Client, WALL, failover, pass, simulation},
     },
+    testing::capture,
 };
 
 mod browser;
@@ -115,10 +116,8 @@ fn the_verdict_of_several_silent_failovers_gives_their_sum() {
     let verdict = verdict(&Recording::parse("in.jsonl", &recording).unwrap());
     let headline = &verdict.headline;
     assert!(headline.starts_with("No primary for 3.337 s to 24.3 s"), "{headline}");
-    assert!(
-        headline.ends_with(" s in total, in 2 periods: losses were noticed late"),
-        "{headline}"
-    );
+    let end = " s in total, in 2 periods: losses were noticed late";
+    assert!(headline.ends_with(end), "{headline}");
     assert!(verdict.details.starts_with("The longest lasted "), "{}", verdict.details);
 }
 
@@ -185,12 +184,8 @@ fn the_time_line_ends_before_the_topology_is_closed() {
     let recording = recording();
     let timeline = Timeline::of(&recording);
     assert_eq!(timeline.set.last().unwrap().state, State::Writable);
-    assert!(
-        timeline
-            .lanes
-            .iter()
-            .all(|lane| { lane.bands.last().is_some_and(|band| band.state < State::Lost) })
-    );
+    let mut ends = timeline.lanes.iter().map(|lane| lane.bands.last().unwrap());
+    assert!(ends.all(|band| band.state < State::Lost));
     let lost: Vec<_> = timeline.lanes.iter().filter(|it| it.losses > 0).collect();
     let [lane] = &*lost else { panic!("{lost:?}") };
     assert_eq!((lane.address.as_str(), lane.losses, lane.clears), ("a:27017", 1, 1));
@@ -351,15 +346,14 @@ fn long(count: usize) -> Recording {
 
 #[test]
 fn a_report_is_written_beside_its_recording_and_replaces_only_reports() {
-    let folder = env::temp_dir().join(format!("sdam-report-{}", std::process::id()));
-    fs::create_dir_all(&folder).unwrap();
-    let (input, page) = (folder.join("in.jsonl"), folder.join("in.html"));
+    let folder = tempfile::tempdir().unwrap();
+    let [input, page] = ["in.jsonl", "in.html"].map(|name| folder.path().join(name));
     fs::write(&input, failover()).unwrap();
     let mut arguments = Arguments { recording: input.clone(), ..Arguments::default() };
     let report = |arguments: &Arguments| {
-        let (mut output, mut remarks) = (Vec::new(), Vec::new());
-        let exit = run(arguments, &mut output, &mut remarks).unwrap();
-        (exit, output, String::from_utf8(remarks).unwrap())
+        let (output, remarks, exit) =
+            capture(|console| run(arguments, console.output, console.remarks));
+        (exit.unwrap(), output, remarks)
     };
     for _ in 0..2 {
         let (exit, output, remarks) = report(&arguments);
@@ -377,7 +371,7 @@ fn a_report_is_written_beside_its_recording_and_replaces_only_reports() {
 
     arguments.output = Some("-".into());
     let (exit, output, _) = report(&arguments);
-    assert_eq!((exit, output), (Exit::SUCCESS, text.into_bytes()));
+    assert_eq!((exit, output), (Exit::SUCCESS, text));
 
     (arguments.output, arguments.force) = (Some(input.clone()), true);
     assert_eq!(report(&arguments).0, Exit::SUCCESS);
@@ -385,7 +379,6 @@ fn a_report_is_written_beside_its_recording_and_replaces_only_reports() {
     let (exit, _, remarks) = report(&arguments);
     assert_eq!(exit, Exit::CONFIGURATION);
     assert!(remarks.contains("in.jsonl: line 1 of the recording: "), "{remarks}");
-    fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]

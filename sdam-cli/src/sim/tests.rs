@@ -93,6 +93,15 @@ fn watched(words: &[&str]) -> String {
     output
 }
 
+/// Returns the page of `sdam report`.
+fn reported(path: &str) -> String {
+    let arguments = report(&[path, "-o", "-"]);
+    let (page, _, exit) =
+        capture(|console| crate::report::run(&arguments, console.output, console.remarks));
+    assert_eq!(exit.unwrap(), Exit::SUCCESS);
+    page
+}
+
 #[test]
 fn a_recording_shows_the_same_in_the_other_subcommands() {
     let folder = Folder::with("10s kill primary\n40s restart 0");
@@ -111,11 +120,7 @@ fn a_recording_shows_the_same_in_the_other_subcommands() {
     let start = recording.wall(recording.start()).unwrap();
     assert_eq!(crate::log::timestamp(start), "2024-01-01T00:00:00.000Z");
 
-    let page = folder.path("failover.html");
-    let arguments = report(&[&path, "-o", &page]);
-    let exit = crate::report::run(&arguments, io::sink(), io::sink());
-    assert_eq!(exit.unwrap(), Exit::SUCCESS);
-    let page = fs::read_to_string(page).unwrap();
+    let page = reported(&path);
     assert!(page.contains("No primary for "), "the verdict is missing");
 
     let exit = crate::replay::run(&replay(&["--trace", &path]), io::sink(), io::sink());
@@ -146,21 +151,16 @@ fn a_frozen_primary_is_described_alike_by_every_subcommand() {
                     last answer 14.58 s before";
     assert!(words.join(" ").contains(expected), "{watched}");
 
-    let page = folder.path("frozen.html");
-    let arguments = report(&[&path, "-o", &page]);
-    let exit = crate::report::run(&arguments, io::sink(), io::sink());
-    assert_eq!(exit.unwrap(), Exit::SUCCESS);
-    let page = fs::read_to_string(page).unwrap();
+    let page = reported(&path);
     assert!(page.contains("No primary for 3.583 s to 14.6 s: the loss was noticed late"), "{page}");
     assert!(page.contains(&format!("the client lost the primary db0:27017: {cause}.")), "{page}");
     assert!(page.contains("<b>3.583 s to 14.6 s</b> without a writable server"), "{page}");
 
     let files = [path.clone(), path];
     let arguments = compare(&files.each_ref().map(|path| &**path));
-    let mut compared = Vec::new();
-    let exit = crate::compare::run(&arguments, &mut compared, io::sink());
+    let (compared, _, exit) =
+        capture(|console| crate::compare::run(&arguments, console.output, console.remarks));
     assert_eq!(exit.unwrap(), Exit::SUCCESS);
-    let compared = String::from_utf8(compared).unwrap();
     let expected = "00:00:24.584Z: no primary for 3.583 s to 14.6 s: db0:27017 -> db2:27017, ";
     assert!(compared.contains(&format!("{expected}{cause}\n")), "{compared}");
     for text in [output, watched, page, compared] {

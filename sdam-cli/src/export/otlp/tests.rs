@@ -391,6 +391,17 @@ fn a_collector_that_does_not_answer_is_reported_once_and_again_when_it_does() {
     program.finish();
 }
 
+/// Pushes the page of `a` to this URL, with these variables of the exporter; returns the remarks.
+fn push_a(url: &str, variables: &[(&str, PathBuf)]) -> Vec<String> {
+    let pairs = variables.iter().map(|(name, value)| {
+        (format!("OTEL_EXPORTER_OTLP_{name}"), value.to_str().unwrap().to_owned())
+    });
+    let push = Push::new(Some(url), &pairs.collect()).unwrap().unwrap();
+    remarks_of(async |remark| {
+        push.push_metrics(&page_of_a(), remark).await;
+    })
+}
+
 /// Calls `action` with a function that collects remarks, and returns the remarks.
 fn remarks_of(action: impl AsyncFnOnce(&dyn Fn(&dyn Display))) -> Vec<String> {
     let remarks = RefCell::new(Vec::new());
@@ -460,15 +471,7 @@ fn a_collector_with_tls_is_checked_by_the_authority_of_the_variable() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let fake = Fake::listen(listener, Some(tls), "200 OK", Vec::new());
     let url = format!("https://{}", fake.address);
-    let push = |authority: PathBuf| {
-        let authority = authority.to_str().unwrap().to_owned();
-        let name = "OTEL_EXPORTER_OTLP_CERTIFICATE".to_owned();
-        let push = Push::new(Some(&url), &BTreeMap::from([(name, authority)])).unwrap();
-        let push = push.unwrap();
-        remarks_of(async |remark| {
-            push.push_metrics(&page_of_a(), remark).await;
-        })
-    };
+    let push = |authority| push_a(&url, &[("CERTIFICATE", authority)]);
     assert_eq!(push(certificates.authority()), [""; 0]);
     assert_eq!(number(&fake.metrics().1, "a"), 1);
     let said = push(certificates.other_authority());
@@ -482,17 +485,8 @@ fn messages_are_compressed_and_sent_with_a_client_certificate() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let fake = Fake::listen(listener, Some(tls), "200 OK", Vec::new());
     let url = format!("https://{}", fake.address);
-    let push = |variables: &[(&str, PathBuf)]| {
-        let pairs = variables.iter().map(|(name, value)| {
-            (format!("OTEL_EXPORTER_OTLP_{name}"), value.to_str().unwrap().to_owned())
-        });
-        let push = Push::new(Some(&url), &pairs.collect()).unwrap().unwrap();
-        remarks_of(async |remark| {
-            push.push_metrics(&page_of_a(), remark).await;
-        })
-    };
     let authority = || ("CERTIFICATE", certificates.authority());
-    let said = push(&[authority()]);
+    let said = push_a(&url, &[authority()]);
     assert!(said[0].contains("does not take metrics"), "{said:?}");
     let own = [
         authority(),
@@ -500,7 +494,7 @@ fn messages_are_compressed_and_sent_with_a_client_certificate() {
         ("METRICS_CLIENT_KEY", certificates.client()),
         ("COMPRESSION", "gzip".into()),
     ];
-    assert_eq!(push(&own), [""; 0]);
+    assert_eq!(push_a(&url, &own), [""; 0]);
     let request = fake.next("/v1/metrics");
     assert!(request.head.iter().any(|line| line == "content-encoding: gzip"), "{request:?}");
     let mut body = Vec::new();

@@ -59,9 +59,7 @@ fn a_driver_that_discovers_members_stays_with_the_proxy_through_a_failover() {
 #[test]
 fn a_driver_that_leaves_for_the_members_is_told_once_with_the_remedy() {
     let set = Deployment::start(Builder::replica_set(3));
-    let mut arguments = set.arguments();
-    arguments.status = Some("127.0.0.1:0".parse().unwrap());
-    let program = Running::start(arguments);
+    let program = set.proxy(|arguments| arguments.status = Some("127.0.0.1:0".parse().unwrap()));
     let status = program.remark("status: ", &[]);
     program.primary();
     let address = program.uris[0].split('?').next().unwrap();
@@ -89,9 +87,7 @@ fn a_driver_that_leaves_for_the_members_is_told_once_with_the_remedy() {
 #[test]
 fn a_client_that_stays_is_not_told() {
     let set = Deployment::start(Builder::replica_set(1));
-    let mut arguments = set.arguments();
-    arguments.status = Some("127.0.0.1:0".parse().unwrap());
-    let program = Running::start(arguments);
+    let program = set.proxy(|arguments| arguments.status = Some("127.0.0.1:0".parse().unwrap()));
     let status = program.remark("status: ", &[]);
     program.primary();
     let mut worker = Client::connect(&program.uris[0]);

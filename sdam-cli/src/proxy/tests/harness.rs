@@ -79,6 +79,13 @@ impl Deployment {
         Self { set, members }
     }
 
+    /// Starts the program with [`arguments`](Self::arguments) that `change` completes.
+    pub(super) fn proxy(&self, change: impl FnOnce(&mut Arguments)) -> Running {
+        let mut arguments = self.arguments();
+        change(&mut arguments);
+        Running::start(arguments)
+    }
+
     /// Returns arguments that lead to the recorders, with free ports.
     pub(super) fn arguments(&self) -> Arguments {
         let places = self.members.iter();
