@@ -43,6 +43,12 @@ impl Screen {
         self.terminal.line(&format!("{program} {arguments}; echo \"exit $?\"")).unwrap();
     }
 
+    /// Starts to watch a set, and waits until its primary is known.
+    fn watch(&self, set: &ReplicaSet) -> String {
+        self.start(&format!("watch '{}'", set.uri()));
+        self.wait_for("OK  writable for")
+    }
+
     fn wait_for(&self, text: &str) -> String {
         self.terminal.wait_for(text).unwrap()
     }
@@ -87,6 +93,13 @@ fn keep(screen: &Screen, name: &str) -> Result<(), Error> {
 /// Starts a set of three members on loopback.
 fn set() -> ReplicaSet {
     ReplicaSet::build(Builder::replica_set(3)).unwrap()
+}
+
+/// Opens a terminal in which the program watches a set, or skips the test.
+fn watching() -> Option<(Screen, ReplicaSet)> {
+    let (screen, set) = (open(80, 24)?, set());
+    screen.watch(&set);
+    Some((screen, set))
 }
 
 #[test]
@@ -192,8 +205,7 @@ fn the_terminal_is_restored_however_the_program_ends() {
     let set = set();
     let check = |code: u8, end: &dyn Fn()| {
         screen.terminal.line("clear").unwrap();
-        screen.start(&format!("watch '{}'", set.uri()));
-        screen.wait_for("OK  writable for");
+        screen.watch(&set);
         end();
         screen.is_restored(code);
     };
@@ -207,12 +219,9 @@ fn the_terminal_is_restored_however_the_program_ends() {
 
 #[test]
 fn a_suspended_program_leaves_the_terminal_to_the_shell_and_comes_back() {
-    let Some(screen) = open(80, 24) else {
+    let Some((screen, _set)) = watching() else {
         return;
     };
-    let set = set();
-    screen.start(&format!("watch '{}'", set.uri()));
-    screen.wait_for("OK  writable for");
     let check = |stop: &dyn Fn()| {
         screen.terminal.line("clear").unwrap();
         screen.terminal.line("fg").unwrap();
@@ -234,12 +243,9 @@ fn a_suspended_program_leaves_the_terminal_to_the_shell_and_comes_back() {
 
 #[test]
 fn the_program_ends_with_its_terminal() {
-    let Some(screen) = open(80, 24) else {
+    let Some((screen, _set)) = watching() else {
         return;
     };
-    let set = set();
-    screen.start(&format!("watch '{}'", set.uri()));
-    screen.wait_for("OK  writable for");
     let process = format!("/proc/{}/cmdline", pid(&screen));
     let is_running = || fs::read(&process).is_ok_and(|line| !line.is_empty());
     assert!(is_running());
@@ -253,12 +259,9 @@ fn the_program_ends_with_its_terminal() {
 
 #[test]
 fn everything_is_drawn_again_at_a_resize_even_if_the_size_is_the_same() {
-    let Some(screen) = open(80, 24) else {
+    let Some((screen, _set)) = watching() else {
         return;
     };
-    let set = set();
-    screen.start(&format!("watch '{}'", set.uri()));
-    screen.wait_for("OK  writable for");
     // Corrupt the screen, as happens if the terminal shrinks and grows between two frames.
     let tty = screen.terminal.state("#{pane_tty}").unwrap();
     let mut output = fs::OpenOptions::new().write(true).open(tty).unwrap();
@@ -272,12 +275,9 @@ fn everything_is_drawn_again_at_a_resize_even_if_the_size_is_the_same() {
 
 #[test]
 fn keys_have_their_effect_while_a_server_does_not_reply() {
-    let Some(screen) = open(80, 24) else {
+    let Some((screen, set)) = watching() else {
         return;
     };
-    let set = set();
-    screen.start(&format!("watch '{}'", set.uri()));
-    screen.wait_for("OK  writable for");
     set.freeze(set.primary().unwrap().unwrap()).unwrap();
     screen.key("?");
     screen.wait_for("any key closes it");
@@ -351,8 +351,7 @@ fn with_no_color_and_without_utf_8_there_are_neither_colours_nor_special_charact
     };
     let set = set();
     screen.terminal.line("export NO_COLOR=1 LC_ALL=C").unwrap();
-    screen.start(&format!("watch '{}'", set.uri()));
-    let text = screen.wait_for("OK  writable for");
+    let text = screen.watch(&set);
     assert!(text.is_ascii(), "{text}");
     let coloured = screen.terminal.coloured().unwrap();
     assert!(!coloured.contains('\x1b'), "{coloured:?}");
