@@ -160,7 +160,7 @@ impl Comparison {
 
     /// Returns whether the period is longer than the tolerance.
     fn exceeds(&self, period: &Period) -> bool {
-        Duration::from_nanos(period.length()) > self.tolerance
+        period.length() > self.tolerance
     }
 
     /// Returns whether no disagreement was longer than the tolerance.

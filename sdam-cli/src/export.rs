@@ -18,7 +18,7 @@ mod tests;
 use std::{
     cell::RefCell,
     fmt::Display,
-    future::{Future, pending},
+    future::Future,
     io::{self, Write},
     pin::pin,
     rc::Rc,
@@ -46,7 +46,10 @@ use self::{
     reload::{Outcomes, Source},
     targets::Named,
 };
-use crate::{exit::Exit, failure::Failure, http, log::LogSink, supervisor, target::SIMULATED};
+use crate::{
+    exit::Exit, failure::Failure, http, log::LogSink, never::or_never, supervisor,
+    target::SIMULATED,
+};
 
 /// Serves pages about the deployments of `arguments` until `interrupt` is ready. The first line of
 /// `output` is the address of the pages; errors and remarks go to `remarks`.
@@ -151,24 +154,15 @@ impl Exporter {
         let push = &fleet.push;
         let answer = async |request: &_| pages::answer(&fleet, request);
         let served = http::serve(listener, answer, stop);
-        let show = async {
-            match simulated {
-                // A set without a primary has no member that could step down.
-                Some(set) => every(arguments.failover_period, || drop(set.step_down())).await,
-                None => pending().await,
-            }
-        };
-        let pushed = async {
-            match push {
-                Some(push) => push.run(|| fleet.metrics(), &remark).await,
-                None => pending().await,
-            }
-        };
+        // A set without a primary has no member that could step down.
+        let show =
+            simulated.map(|set| every(arguments.failover_period, move || drop(set.step_down())));
+        let pushed = push.as_ref().map(|push| push.run(|| fleet.metrics(), &remark));
         select_biased! {
             () = pin!(fleet.run(started, source, &remark).fuse()) => {}
             () = pin!(served.fuse()) => {}
-            () = pin!(show.fuse()) => {}
-            () = pin!(pushed.fuse()) => {}
+            () = pin!(or_never(show).fuse()) => {}
+            () = pin!(or_never(pushed).fuse()) => {}
         }
         // Once the topologies are closed, their state would be reported as an outage.
         if let Some(push) = push {

@@ -40,6 +40,7 @@ mod input;
 pub mod json;
 mod lock;
 pub mod log;
+mod never;
 pub mod output;
 #[cfg(any(feature = "export", feature = "proxy"))]
 mod page;

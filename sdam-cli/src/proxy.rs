@@ -50,7 +50,8 @@ use self::{
     visitors::Visitors,
 };
 use crate::{
-    console::Console, descriptors, exit::Exit, failure::Failure, http, supervisor, target::Target,
+    console::Console, descriptors, exit::Exit, failure::Failure, http, never::or_never, supervisor,
+    target::Target,
 };
 
 /// Relays connections according to `arguments` until `signals` yields an item. After the first
@@ -226,16 +227,9 @@ impl Proxy {
             meters: &meters,
             is_stopping: Cell::new(false),
         };
-        let pages = async {
-            match listener {
-                Some(listener) => {
-                    let answer = async |request: &_| status.answer(request);
-                    http::serve(listener, answer, pending()).await;
-                }
-                None => pending().await,
-            }
-        };
-        let mut pages = pin!(pages.fuse());
+        let answer = async |request: &_| status.answer(request);
+        let pages = listener.map(|listener| http::serve(listener, answer, pending()));
+        let mut pages = pin!(or_never(pages).fuse());
         let mut snapshots = topology.watch().fuse();
         let mut signals = pin!(signals.fuse());
         let (stop, stopped) = oneshot::channel::<()>();

@@ -128,11 +128,11 @@ pub fn lines(
                 .report(&mut remarks);
         }
         match replay.line(&bytes) {
-            Ok(answer) => {
-                for remark in answer.remarks {
+            Ok((snapshot, said)) => {
+                for remark in said {
                     writeln!(remarks, "note: {name}:{number}: {remark}")?;
                 }
-                writeln!(output, "{}", json_line(&answer.snapshot))?;
+                writeln!(output, "{}", json_line(&snapshot))?;
             }
             Err(error) => {
                 writeln!(remarks, "error: {name}:{number}: {error}")?;
@@ -158,23 +158,14 @@ pub struct Replay {
     now: Instant,
 }
 
-/// The result of processing a line.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct Answer {
-    /// The topology as JSON.
-    pub snapshot: Value,
-    /// Explanations that the snapshot does not contain.
-    pub remarks: Vec<String>,
-}
-
 impl Replay {
-    /// Processes one line, with or without its line break.
+    /// Processes one line, with or without its line break. Returns the topology as JSON, and
+    /// explanations that the JSON does not contain.
     ///
     /// # Errors
     ///
     /// If the line is invalid. The topology is then unchanged.
-    pub fn line(&mut self, line: &[u8]) -> Result<Answer, String> {
+    pub fn line(&mut self, line: &[u8]) -> Result<(Value, Vec<String>), String> {
         let step = Step::parse(line)?;
         let remarks = match (&mut self.topology, step) {
             (None, Step::Start(options)) => self.start(&options),
@@ -193,7 +184,7 @@ impl Replay {
         };
         let description = self.topology.as_ref().map(TopologyMachine::description);
         let description = description.map(Arc::clone).unwrap_or_default();
-        Ok(Answer { snapshot: json::snapshot(&description, RoundTrips::LeftOut), remarks })
+        Ok((json::snapshot(&description, RoundTrips::LeftOut), remarks))
     }
 
     fn start(&mut self, options: &Options) -> Vec<String> {

@@ -76,22 +76,18 @@ impl Simulated {
 
     /// Returns a builder for the deployment on loopback.
     pub(crate) fn builder(&self) -> Builder {
-        let mut builder = match self.processes() {
+        let builder = match self.processes() {
             Processes::ReplicaSet(members) => Builder::replica_set(members),
             Processes::Sharded(mongoses) => Builder::sharded(mongoses),
             Processes::LoadBalanced(mongoses) => Builder::load_balanced(mongoses),
             Processes::Standalone => Builder::standalone(),
         };
-        if let Some(version) = self.version {
-            builder = builder.version(version);
+        let builder = builder.version(self.version.unwrap_or_default());
+        let builder = builder.spares(self.spares.unwrap_or_default());
+        match self.seed {
+            Some(seed) => builder.seed(seed),
+            None => builder,
         }
-        if let Some(spares) = self.spares {
-            builder = builder.spares(spares);
-        }
-        if let Some(seed) = self.seed {
-            builder = builder.seed(seed);
-        }
-        builder
     }
 
     /// Returns the blueprint of the deployment in virtual time.
@@ -114,10 +110,7 @@ impl Simulated {
             }
             Processes::Standalone => Blueprint::standalone(ServerAddress::new("db0", 27017)),
         };
-        match self.version {
-            Some(version) => blueprint.version(version),
-            None => blueprint,
-        }
+        blueprint.version(self.version.unwrap_or_default())
     }
 
     fn processes(&self) -> Processes {

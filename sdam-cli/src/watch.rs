@@ -50,7 +50,7 @@ pub use self::{
 };
 use self::{demonstration::Demonstration, parts::Parts, started::Started};
 pub(crate) use self::{screen::changed_fields, view::View};
-use crate::{console::Console, exit::Exit, failure::Failure, target::Target};
+use crate::{console::Console, exit::Exit, failure::Failure, never::or_never, target::Target};
 
 /// Returns whether the full screen can be used: standard input and output are terminals that can
 /// move the cursor.
@@ -139,12 +139,7 @@ impl Session {
         }
         // Boxed, because it is large and seldom used.
         let aside = Box::pin(aside(changes, parts.as_ref(), notes.clone()));
-        let demonstrate = async {
-            match &self.demonstration {
-                Some(demonstration) => demonstration.run(&topology, notes).await,
-                None => pending().await,
-            }
-        };
+        let demonstrate = or_never(self.demonstration.as_ref().map(|it| it.run(&topology, notes)));
         let mut remarks = console.remarks;
         let result = if arguments.wants_screen() {
             let source = self.demonstration.as_ref().map_or("LIVE", |_| "DEMO");

@@ -83,7 +83,7 @@ fn of_period(comparison: &Comparison, server: &Value, period: &Period) -> Value 
         "about": if server.is_null() { "primary" } else { "type" },
         "server": server,
         "from": time(period.from),
-        "seconds": seconds(period.length()),
+        "seconds": period.length().as_secs_f64(),
         "exceedsTolerance": comparison.exceeds(period),
         "views": views.collect::<Vec<_>>(),
     })

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use super::views::{Client, Subject};
 
 /// A period of uninterrupted disagreement between clients.
@@ -10,8 +12,8 @@ pub(super) struct Period {
 }
 
 impl Period {
-    pub(super) fn length(&self) -> u64 {
-        self.to - self.from
+    pub(super) fn length(&self) -> Duration {
+        Duration::from_nanos(self.to - self.from)
     }
 
     /// Returns for how long each client's view differed from that of most clients.

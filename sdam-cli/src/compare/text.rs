@@ -49,8 +49,7 @@ pub(super) fn write(comparison: &Comparison, out: &mut impl Write) -> io::Result
     for (subject, periods) in &comparison.disagreements {
         writeln!(out)?;
         let name = name(subject);
-        let total = periods.iter().map(Period::length).sum();
-        let total = short(Duration::from_nanos(total));
+        let total = short(periods.iter().map(Period::length).sum());
         match periods.len() {
             1 => writeln!(out, "{name}: 1 disagreement, {total}")?,
             count => writeln!(out, "{name}: {count} disagreements, {total} in all")?,
@@ -76,7 +75,7 @@ fn verdict(comparison: &Comparison, out: &mut impl Write) -> io::Result<()> {
     let Some((longest, subject)) = all.max_by_key(|(period, _)| period.length()) else {
         return writeln!(out, "The clients agreed at all times.");
     };
-    let length = short(Duration::from_nanos(longest.length()));
+    let length = short(longest.length());
     let relation = if comparison.agreed() { "within" } else { "longer than" };
     let (name, tolerance) = (name(subject), short(comparison.tolerance));
     writeln!(
@@ -122,7 +121,7 @@ fn of_clock(clock: &Clock) -> String {
 }
 
 fn of_period(comparison: &Comparison, period: &Period, out: &mut impl Write) -> io::Result<()> {
-    let length = short(Duration::from_nanos(period.length()));
+    let length = short(period.length());
     let note = if comparison.exceeds(period) { "" } else { ", within the tolerance" };
     writeln!(out, "  {} for {length}{note}", time(period.from))?;
     for (at, views) in &period.views {

@@ -7,6 +7,7 @@ mod reload;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    future::pending,
     io::Read,
     net::{Shutdown, SocketAddr, TcpStream},
     path::Path,

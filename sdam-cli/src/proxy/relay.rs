@@ -1,7 +1,7 @@
 //! Relays bytes in both directions of a connection while the member keeps its role.
 
 use std::{
-    future::{Future, pending, poll_fn},
+    future::{Future, poll_fn},
     io,
     pin::{Pin, pin},
     sync::Arc,
@@ -21,6 +21,7 @@ use super::{
     tenure::Tenure,
     visitors::Visit,
 };
+use crate::never::or_never;
 
 /// The duration of silence after which a member's reply counts as complete, if its messages cannot
 /// be told apart because they are encrypted.
@@ -176,12 +177,7 @@ impl Relay {
             let Some(due) = due else {
                 return cause;
             };
-            let timer = async {
-                match due {
-                    Some(due) => sleep_until(due).await,
-                    None => pending().await,
-                }
-            };
+            let timer = or_never(due.map(sleep_until));
             select_biased! {
                 () = lost => {
                     self.sending = Sending::Nothing;

@@ -58,7 +58,7 @@ impl Page {
         let data = data::data(recording, &timeline);
         let (style, script) = (hash(STYLE), hash(SCRIPT));
         let title = text(&verdict.headline);
-        let class = verdict.severity.class();
+        let class = verdict.severity.as_str();
         let html = format!(
             "{MARK}<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
              <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use sdam_core::names;
 use sdam_events::facts::{Bounds, Outage};
 
 use super::timeline::{Band, Change, State, Timeline};
@@ -10,22 +11,15 @@ use crate::{
     failover::{cause, range},
 };
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Severity {
-    Good,
-    /// Servers were lost, but writes were always possible.
-    Warning,
-    /// Writes were not possible for some time.
-    Bad,
-}
-
-impl Severity {
-    pub(super) const fn class(self) -> &'static str {
-        match self {
-            Self::Good => "good",
-            Self::Warning => "warning",
-            Self::Bad => "bad",
-        }
+names! {
+    /// The severity of a verdict, with its CSS class.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(super) enum Severity {
+        Good = "good",
+        /// Servers were lost, but writes were always possible.
+        Warning = "warning",
+        /// Writes were not possible for some time.
+        Bad = "bad",
     }
 }
 

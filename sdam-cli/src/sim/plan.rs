@@ -3,7 +3,6 @@
 use std::{
     cell::{Cell, RefCell},
     fs::File,
-    future::pending,
     io::{self, BufWriter, Write},
     path::Path,
     pin::pin,
@@ -34,6 +33,7 @@ use super::{
 use crate::{
     console::Console,
     failure::Failure,
+    never::or_never,
     recording::{self, cannot_record},
     simulated::{Command, Script, describe},
     watch::{View, follow},
@@ -139,15 +139,11 @@ impl Plan {
         let (taken, writes) = (RefCell::default(), RefCell::default());
         let end = Cell::new(Instant::EPOCH);
         let until = async {
-            let write = async {
-                match self.pause {
-                    Some(pause) => application::write(&client, &*clock, pause, &writes).await,
-                    None => pending().await,
-                }
-            };
+            let write =
+                self.pause.map(|pause| application::write(&client, &*clock, pause, &writes));
             select_biased! {
                 () = pin!(self.play(&sim, &notes, &taken).fuse()) => {}
-                () = pin!(write.fuse()) => {}
+                () = pin!(or_never(write).fuse()) => {}
             }
             end.set(sim.now());
             Ok(())

@@ -1,8 +1,7 @@
 //! The readability and writability of a deployment, and whether enough is known to determine them.
 
-use std::fmt;
-
 use sdam_core::{
+    names,
     read_preference::{ReadMode, ReadPreference},
     server::{ServerDescription, ServerType},
     topology::TopologyDescription,
@@ -11,15 +10,17 @@ use sdam_select::{readable::has_readable_server, settings::Settings};
 
 use crate::{exit::Exit, terminal::Tone};
 
-/// The readability and writability of a deployment, best first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Access {
-    /// There is a writable server.
-    Writable,
-    /// There are only readable servers.
-    ReadableOnly,
-    /// There is no usable server, or the client is incompatible with one of the servers.
-    Neither,
+names! {
+    /// The readability and writability of a deployment, best first.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Access {
+        /// There is a writable server.
+        Writable = "writable",
+        /// There are only readable servers.
+        ReadableOnly = "readable only",
+        /// There is no usable server, or the client is incompatible with one of the servers.
+        Neither = "neither readable nor writable",
+    }
 }
 
 impl Access {
@@ -52,16 +53,6 @@ impl Access {
             Self::ReadableOnly => Tone::Doubtful,
             Self::Neither => Tone::Bad,
         }
-    }
-}
-
-impl fmt::Display for Access {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Writable => "writable",
-            Self::ReadableOnly => "readable only",
-            Self::Neither => "neither readable nor writable",
-        })
     }
 }
 

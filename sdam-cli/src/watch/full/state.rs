@@ -2,40 +2,29 @@
 
 use sdam_core::{
     address::ServerAddress,
+    names,
     read_preference::{ReadMode, ReadPreference},
 };
 
 use super::{super::model::Model, keys::Key};
 
-/// The order of the servers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Sort {
-    /// Servers with errors first, then the primary.
-    #[default]
-    Worst,
-    /// By address.
-    Address,
-    /// By round-trip time, the slowest first.
-    Slowest,
+names! {
+    /// The order of the servers.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub(super) enum Sort {
+        /// Servers with errors first, then the primary.
+        #[default]
+        Worst = "worst first",
+        Address = "by address",
+        /// By round-trip time.
+        Slowest = "slowest first",
+    }
 }
 
-impl Sort {
-    fn next(self) -> Self {
-        match self {
-            Self::Worst => Self::Address,
-            Self::Address => Self::Slowest,
-            Self::Slowest => Self::Worst,
-        }
-    }
-
-    /// Returns the name of the order.
-    pub(super) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Worst => "worst first",
-            Self::Address => "by address",
-            Self::Slowest => "slowest first",
-        }
-    }
+/// Returns the value after `current`, and the first one after the last.
+fn after<T: Copy + Default + PartialEq>(all: &[T], current: T) -> T {
+    let mut next = all.iter().cycle().skip_while(|value| **value != current).skip(1);
+    next.next().copied().unwrap_or_default()
 }
 
 /// An action that a key requests, besides changing the state.
@@ -115,7 +104,7 @@ impl State {
             Key::Char('p' | ' ') => self.pause(model),
             Key::Char('r') => self.change_preference(),
             Key::Char('s') => {
-                self.sort = self.sort.next();
+                self.sort = after(Sort::ALL, self.sort);
                 self.message = Some(format!("servers: {}", self.sort.as_str()));
             }
             Key::Char('/' | 'f') => self.is_filtering = true,
@@ -168,8 +157,7 @@ impl State {
 
     fn change_preference(&mut self) {
         let mut changed = self.preference.clone();
-        let mut modes = ReadMode::ALL.iter().skip_while(|mode| **mode != changed.mode).skip(1);
-        changed.mode = modes.next().copied().unwrap_or(ReadMode::Primary);
+        changed.mode = after(ReadMode::ALL, changed.mode);
         // The connection string's tags and maximum staleness are not valid with every mode.
         if changed.validate().is_err() {
             changed.mode = ReadMode::PrimaryPreferred;
