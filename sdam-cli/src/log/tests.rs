@@ -9,6 +9,7 @@ use sdam_events::log::Severity;
 use sdam_sim::serve::ReplicaSet;
 
 use super::*;
+use crate::testing::block_on;
 
 #[test]
 fn nothing_is_logged_unless_a_variable_is_set() {
@@ -55,9 +56,7 @@ fn lines(set: &ReplicaSet, config: LogConfig) -> Vec<String> {
 fn lines_of(set: &ReplicaSet, config: LogConfig, operation: &str) -> Vec<String> {
     let shared = Shared::default();
     let sink = LogSink::new(config, Box::new(shared.clone()));
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    runtime.block_on(async {
+    block_on(async {
         let mut options = Options::parse(set.uri()).unwrap();
         if set.primary().unwrap().is_none() {
             options.server_selection_timeout = Duration::from_millis(1);

@@ -9,7 +9,7 @@ use sdam_live::{MemberSpec, ReplicaSet, or_skip};
 
 use self::chromium::{Screen, Tab, show};
 use super::{Page, Recording, hostile, long, recording};
-use crate::recording::tests::Client;
+use crate::{recording::tests::Client, testing::block_on};
 
 const WIDE: Screen = Screen { size: (1280, 1500), is_dark: false };
 const NARROW: Screen = Screen { size: (360, 2400), is_dark: true };
@@ -49,9 +49,7 @@ fn the_failover_of_a_real_set_is_drawn() {
     let Some(set) = or_skip(ReplicaSet::start(None, &members)).unwrap() else {
         return;
     };
-    let tokio =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let recording = tokio.block_on(async {
+    let recording = block_on(async {
         let uri = format!("{}&heartbeatFrequencyMS=500", set.uri());
         let runtime = sdam::runtime::tokio().unwrap();
         let client = Client::of(&uri, runtime, SystemTime::now(), "here");

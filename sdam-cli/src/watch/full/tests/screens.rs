@@ -110,26 +110,28 @@ fn check(name: &str, script: &Script, state: &State, sizes: &[(u16, u16)], glyph
 const SIZES: [(u16, u16); 3] = [(40, 12), (80, 24), (120, 40)];
 
 #[test]
-fn a_healthy_set() {
-    check("healthy", &healthy(), &state(), &SIZES, Glyphs::Unicode);
-    check("healthy", &healthy(), &state(), &[(160, 20), (60, 7)], Glyphs::Unicode);
-}
-
-#[test]
-fn a_set_without_its_primary() {
-    check("outage", &outage(), &state(), &SIZES, Glyphs::Unicode);
+fn each_situation_has_its_screen() {
+    let usual = |name, script: Script, sizes: &[_]| {
+        check(name, &script, &state(), sizes, Glyphs::Unicode);
+    };
+    usual("healthy", healthy(), &SIZES);
+    usual("healthy", healthy(), &[(160, 20), (60, 7)]);
+    usual("outage", outage(), &SIZES);
     check("outage-ascii", &outage(), &state(), &[(80, 24), (30, 1)], Glyphs::Ascii);
-}
-
-#[test]
-fn a_set_with_a_silent_primary() {
-    let script = healthy().at(66_000).falls_silent(HOSTS[0], 6_000).at(69_000);
-    check("silent", &script, &state(), &[(80, 24)], Glyphs::Unicode);
-}
-
-#[test]
-fn a_set_after_a_failover() {
-    check("recovered", &recovered(), &state(), &SIZES, Glyphs::Unicode);
+    let silent = healthy().at(66_000).falls_silent(HOSTS[0], 6_000).at(69_000);
+    usual("silent", silent, &[(80, 24)]);
+    usual("recovered", recovered(), &SIZES);
+    // The new primary answers before the old one is lost.
+    let handover = healthy().at(61_000).answers(HOSTS[1], Role::Primary(8), 3).at(63_000);
+    usual("handover", handover, &[(80, 24)]);
+    usual("sharded", sharded(), &SIZES);
+    usual("many", many(), &SIZES);
+    usual("wide", wide(), &SIZES);
+    usual("wrong-name", wrong_name(), &[(80, 24)]);
+    usual("starting", starting(), &[(80, 24)]);
+    let mut last = state();
+    last.selected = Some(ServerAddress::parse("m49.example.com").unwrap());
+    check("many-selected", &many(), &last, &SIZES, Glyphs::Unicode);
 }
 
 #[test]
@@ -154,42 +156,6 @@ fn tags_are_found_as_they_are_shown_and_as_they_are_logged() {
         let shows = |name: &str| frame.contains(&format!("\n  {name} "));
         assert_eq!(["db-0", "db-1", "db-2"].map(shows), [false, false, true], "{frame}");
     }
-}
-
-#[test]
-fn a_set_whose_new_primary_answered_before_the_old_one_was_lost() {
-    let script = healthy().at(61_000).answers(HOSTS[1], Role::Primary(8), 3);
-    let script = script.at(63_000);
-    check("handover", &script, &state(), &[(80, 24)], Glyphs::Unicode);
-}
-
-#[test]
-fn a_sharded_cluster() {
-    check("sharded", &sharded(), &state(), &SIZES, Glyphs::Unicode);
-}
-
-#[test]
-fn fifty_members_with_the_last_one_selected() {
-    let mut state = state();
-    check("many", &many(), &state, &SIZES, Glyphs::Unicode);
-    let last = ServerAddress::parse("m49.example.com").unwrap();
-    state.selected = Some(last);
-    check("many-selected", &many(), &state, &SIZES, Glyphs::Unicode);
-}
-
-#[test]
-fn wide_and_long_host_names() {
-    check("wide", &wide(), &state(), &SIZES, Glyphs::Unicode);
-}
-
-#[test]
-fn a_connection_string_that_fits_no_server() {
-    check("wrong-name", &wrong_name(), &state(), &[(80, 24)], Glyphs::Unicode);
-}
-
-#[test]
-fn a_set_that_never_had_a_primary() {
-    check("starting", &starting(), &state(), &[(80, 24)], Glyphs::Unicode);
 }
 
 #[test]
