@@ -3,13 +3,14 @@
 use std::{
     future::{Future, pending},
     io::{self, Write},
-    pin::pin,
     process::ExitCode,
 };
 
-#[cfg(all(unix, any(feature = "export", feature = "proxy")))]
-use futures::stream::{FusedStream, select_all, unfold};
-use futures::{FutureExt, select_biased};
+#[cfg(unix)]
+use futures::{
+    StreamExt,
+    stream::{FusedStream, select_all, unfold},
+};
 use tokio::{runtime::Builder, signal};
 
 use crate::{
@@ -131,29 +132,33 @@ pub async fn interrupted() {
 /// Must be awaited within a tokio runtime with I/O.
 pub async fn stopped() {
     #[cfg(unix)]
-    if let Ok(mut terminate) = signal::unix::signal(signal::unix::SignalKind::terminate()) {
-        select_biased! {
-            _ = pin!(terminate.recv().fuse()) => {}
-            () = pin!(interrupted().fuse()) => {}
+    {
+        use signal::unix::SignalKind;
+
+        let kinds = [SignalKind::interrupt(), SignalKind::terminate()];
+        if received(kinds.map(|kind| (kind, ()))).next().await.is_none() {
+            pending::<()>().await;
         }
-        return;
     }
+    #[cfg(not(unix))]
     interrupted().await;
 }
 
-/// Yields an item for each of these signals; one that cannot be handled ends the process as usual.
+/// Yields the meaning of each of these signals that is received. One that cannot be handled ends the
+/// process as usual.
 ///
 /// Must be called within a tokio runtime with I/O.
-#[cfg(all(unix, any(feature = "export", feature = "proxy")))]
-pub(crate) fn received(
-    kinds: impl IntoIterator<Item = signal::unix::SignalKind>,
-) -> impl FusedStream<Item = ()> + Unpin {
-    let signals = kinds.into_iter().filter_map(|kind| signal::unix::signal(kind).ok());
-    select_all(signals.map(|signal| {
-        Box::pin(unfold(
-            signal,
-            |mut signal| async move { signal.recv().await.map(|()| ((), signal)) },
-        ))
+#[cfg(unix)]
+pub(crate) fn received<T: Copy + Send>(
+    kinds: impl IntoIterator<Item = (signal::unix::SignalKind, T)>,
+) -> impl FusedStream<Item = T> + Unpin + Send {
+    let known = kinds.into_iter();
+    let known =
+        known.filter_map(|(kind, meaning)| Some((signal::unix::signal(kind).ok()?, meaning)));
+    select_all(known.map(|(signal, meaning)| {
+        Box::pin(unfold(signal, move |mut signal| async move {
+            signal.recv().await.map(|()| (meaning, signal))
+        }))
     }))
 }
 
@@ -163,7 +168,7 @@ pub(crate) fn received(
 #[cfg(feature = "export")]
 pub(crate) fn hangups() -> impl futures::stream::FusedStream<Item = ()> + Unpin {
     #[cfg(unix)]
-    return received([signal::unix::SignalKind::hangup()]);
+    return received([(signal::unix::SignalKind::hangup(), ())]);
     #[cfg(not(unix))]
     futures::stream::pending()
 }

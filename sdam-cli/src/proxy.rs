@@ -96,7 +96,7 @@ pub async fn run<O: Write, R: Write>(
 pub fn signals() -> impl Stream<Item = ()> {
     use tokio::signal::unix::SignalKind;
 
-    crate::exit::received([SignalKind::interrupt(), SignalKind::terminate()])
+    crate::exit::received([(SignalKind::interrupt(), ()), (SignalKind::terminate(), ())])
 }
 
 /// Yields an item for each Ctrl-C.

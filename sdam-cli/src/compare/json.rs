@@ -47,8 +47,8 @@ fn of_failover((at, failover): &(u64, Failover)) -> Value {
     let (outage, without) = (&failover.outage, failover.without_primary());
     json!({
         "at": time(*at),
-        "from": outage.lost.as_ref().map(ToString::to_string),
-        "to": failover.new.as_ref().map(ToString::to_string),
+        "from": outage.lost,
+        "to": failover.new,
         "secondsAtLeast": without.at_least.as_secs_f64(),
         "secondsAtMost": without.at_most.as_secs_f64(),
         "cause": cause(outage, short),

@@ -12,7 +12,6 @@ use std::{
 use futures::{FutureExt, select_biased};
 use sdam::{Runtime, Topology};
 use sdam_events::sink::EventSink;
-use sdam_select::settings::Settings;
 use tokio::{sync::Notify, time::sleep};
 
 use super::{numbers::Numbers, targets::Named};
@@ -29,17 +28,11 @@ pub(super) struct Deployment {
     pub(super) named: Named,
     numbers: Arc<Numbers>,
     sinks: Vec<Arc<dyn EventSink>>,
-    watched: OnceCell<Watched>,
+    topology: OnceCell<Topology>,
     /// The reason why there is no topology yet; set when a look-up has failed.
     reason: RefCell<Option<String>>,
     /// Notified when the deployment is to be watched no longer.
     removed: Notify,
-}
-
-/// The topology of a deployment.
-pub(super) struct Watched {
-    pub(super) topology: Topology,
-    pub(super) settings: Settings,
 }
 
 impl Deployment {
@@ -49,15 +42,15 @@ impl Deployment {
             named,
             numbers,
             sinks,
-            watched: OnceCell::new(),
+            topology: OnceCell::new(),
             reason: RefCell::new(None),
             removed: Notify::new(),
         }
     }
 
     /// Returns the topology, or the reason why it does not exist yet.
-    pub(super) fn watched(&self) -> Result<&Watched, String> {
-        self.watched.get().ok_or_else(|| {
+    pub(super) fn topology(&self) -> Result<&Topology, String> {
+        self.topology.get().ok_or_else(|| {
             let reason = self.reason.borrow();
             reason.as_deref().unwrap_or("the first look-up of its hosts has not ended").to_owned()
         })
@@ -99,8 +92,7 @@ impl Deployment {
                     for warning in topology.warnings() {
                         remark(&format_args!("warning: {name}{warning}"));
                     }
-                    let settings = Settings::new(topology.options());
-                    let _ = self.watched.set(Watched { topology, settings });
+                    let _ = self.topology.set(topology);
                     return;
                 }
                 Err(error) => {
@@ -132,13 +124,13 @@ impl Deployment {
 
     /// Returns the metrics.
     pub(super) fn metrics(&self) -> Page {
-        self.numbers.page(self.watched.get().map(|watched| &watched.topology))
+        self.numbers.page(self.topology.get())
     }
 
     /// Closes the topology.
     pub(super) async fn close(&self) {
-        if let Some(watched) = self.watched.get() {
-            watched.topology.close().await;
+        if let Some(topology) = self.topology.get() {
+            topology.close().await;
         }
     }
 }

@@ -3,16 +3,14 @@
 use std::{borrow::Cow, fmt::Display, rc::Rc, time::Duration};
 
 use hyper::{Response, StatusCode, http::request::Parts};
+use sdam::Topology;
 use sdam_core::{
     read_preference::{ReadMode, ReadPreference, TagSet},
     topology::TopologyDescription,
 };
 use sdam_select::{criteria::Criteria, explain::explain, settings::Settings, staleness::lag};
 
-use super::{
-    deployment::{Deployment, Watched},
-    fleet::Fleet,
-};
+use super::{deployment::Deployment, fleet::Fleet};
 use crate::{
     http,
     json::{self, RoundTrips},
@@ -46,11 +44,11 @@ pub(super) fn answer(fleet: &Fleet, request: &Parts) -> Response<String> {
         "/topology" => requested(fleet, request, &["target"]).map(|it| topology(&it)),
         "/healthz" => Wanted::of(request).and_then(|wanted| {
             let known = ["target", "read", "tags", "maxLag"];
-            described(fleet, request, &known, |watched, topology| {
-                health(topology, &watched.settings, &wanted)
+            described(fleet, request, &known, |topology, description| {
+                health(description, &Settings::new(topology.options()), &wanted)
             })
         }),
-        "/primary" => described(fleet, request, &["target"], |_, topology| primary(topology)),
+        "/primary" => described(fleet, request, &["target"], |_, description| primary(description)),
         _ => Ok(http::status(StatusCode::NOT_FOUND)),
     };
     page.unwrap_or_else(|Refusal(status, said)| http::text(status, format!("{said}\n")))
@@ -61,13 +59,12 @@ fn described(
     fleet: &Fleet,
     request: &Parts,
     known: &[&str],
-    page: impl FnOnce(&Watched, &TopologyDescription) -> Response<String>,
+    page: impl FnOnce(&Topology, &TopologyDescription) -> Response<String>,
 ) -> Result<Response<String>, Refusal> {
     let deployment = requested(fleet, request, known)?;
-    let watched =
-        deployment.watched().map_err(|why| Refusal(StatusCode::SERVICE_UNAVAILABLE, why))?;
-    let snapshot = watched.topology.snapshot();
-    Ok(page(watched, snapshot.description()))
+    let unknown = |why| Refusal(StatusCode::SERVICE_UNAVAILABLE, why);
+    let topology = deployment.topology().map_err(unknown)?;
+    Ok(page(topology, topology.snapshot().description()))
 }
 
 /// Returns the deployment that a request names. Only names of `--targets` are accepted, so a request
@@ -105,11 +102,8 @@ fn bad(said: impl Display) -> Refusal {
 
 /// Returns the topology; if there is none yet, an empty one with the reason.
 fn topology(deployment: &Deployment) -> Response<String> {
-    let mut json = match deployment.watched() {
-        Ok(watched) => {
-            let snapshot = watched.topology.snapshot();
-            json::snapshot(snapshot.description(), RoundTrips::Shown)
-        }
+    let mut json = match deployment.topology() {
+        Ok(topology) => json::snapshot(topology.snapshot().description(), RoundTrips::Shown),
         Err(reason) => {
             let mut json = json::snapshot(&TopologyDescription::default(), RoundTrips::Shown);
             json["error"] = reason.into();

@@ -1,6 +1,9 @@
 //! The outcome of a simulation, in words and as JSON.
 
-use std::time::{Duration, UNIX_EPOCH};
+use std::{
+    iter,
+    time::{Duration, UNIX_EPOCH},
+};
 
 use sdam_core::{address::ServerAddress, time::Instant};
 use sdam_events::facts::Outage;
@@ -110,27 +113,21 @@ impl Outcome {
 
     /// Describes the outcome in a few lines; `wanted` is the kind of server that writes need.
     pub(super) fn text(&self, wanted: &str) -> String {
-        let mut lines = vec![self.line(wanted)];
+        let mut points = Vec::new();
         if let Some(found) = self.client.found {
             let time = short(found.since(Instant::EPOCH));
-            lines.push(format!("- the first {wanted} was found after {time}"));
+            points.push(format!("the first {wanted} was found after {time}"));
         }
         for run in &self.client.runs {
-            lines.push(format!("- {}", self.loss(run, wanted)));
-            lines.push(format!("- {}", self.end_of(run, wanted)));
+            points.extend([self.loss(run, wanted), self.end_of(run, wanted)]);
         }
-        lines.extend(self.writes.iter().flat_map(tell));
-        let lines = lines.iter().flat_map(|line| {
-            let indent = if line.starts_with('-') { 2 } else { 0 };
-            let words = line.trim_start_matches("- ");
-            let parts = wrap(words, indent).into_iter().enumerate();
-            parts.map(move |(number, part)| match (indent, number) {
-                (0, _) => part,
-                (_, 0) => format!("- {part}"),
-                _ => format!("  {part}"),
-            })
+        points.extend(self.writes.iter().flat_map(tell));
+        let points = points.iter().flat_map(|point| {
+            let marks = iter::once("- ").chain(iter::repeat("  "));
+            marks.zip(wrap(point, 2)).map(|(mark, part)| format!("{mark}{part}\n"))
         });
-        lines.map(|line| line + "\n").collect()
+        let line = wrap(&self.line(wanted), 0).into_iter().map(|part| part + "\n");
+        line.chain(points).collect()
     }
 
     /// Describes a loss: its time, the step that caused it, and when and why the client noticed it.
@@ -174,8 +171,8 @@ impl Outcome {
         let outages = self.client.runs.iter().map(|run| {
             let (outage, end) = (&run.outage, run.end.as_ref());
             json!({
-                "lost": outage.lost.as_ref().map(ServerAddress::to_string),
-                "new": end.and_then(|end| end.new.as_ref()).map(ServerAddress::to_string),
+                "lost": outage.lost,
+                "new": end.and_then(|end| end.new.as_ref()),
                 "step": self.cause(run).map(|step| &step.words),
                 "stepMs": self.cause(run).map(|step| millis(step.at)),
                 "lastWritableMs": millis(outage.last_writable),
@@ -216,9 +213,9 @@ fn tell(writes: &Writes) -> Vec<String> {
     let Longest { began, took, has_ended } = writes.longest;
     let took = short(took);
     let (began, end) = (time(began), if has_ended { "took" } else { "has not ended after" });
-    let mut lines = vec![format!("- {began}: the longest write began, and {end} {took}")];
+    let mut lines = vec![format!("{began}: the longest write began, and {end} {took}")];
     if let Some((at, error)) = &writes.first_error {
-        lines.push(format!("- {}: the first write failed: {error}", time(*at)));
+        lines.push(format!("{}: the first write failed: {error}", time(*at)));
     }
     lines
 }

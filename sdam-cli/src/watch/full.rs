@@ -28,6 +28,7 @@ use futures::{
     FutureExt, StreamExt,
     channel::mpsc::{self, UnboundedReceiver, UnboundedSender},
     select_biased,
+    stream::FusedStream,
 };
 use ratatui::backend::CrosstermBackend;
 use sdam_core::{address::ServerAddress, event::Event, time::Instant};
@@ -37,7 +38,7 @@ use self::{
     canvas::Canvas,
     frame::{Scene, ordered},
     painter::Painter,
-    signals::{Signal, Signals},
+    signals::Signal,
     state::{Action, State},
     terminal::Terminal,
     text::{Glyphs, bytes},
@@ -100,8 +101,8 @@ impl Feed {
 ///
 /// If the terminal fails. It is restored in any case.
 pub(super) async fn run(setup: Setup, until: impl Future<Output = ()>) -> io::Result<Exit> {
-    signals::guard()?;
-    let signals = Signals::new()?;
+    signals::guard();
+    let signals = signals::signals();
     let keys = keys::read(io::stdin())?;
     let terminal = Terminal::enter()?;
     let screen = Screen::new(setup);
@@ -153,7 +154,7 @@ impl Screen {
     async fn run(
         mut self,
         terminal: &Terminal,
-        mut signals: Signals,
+        mut signals: impl FusedStream<Item = Signal> + Unpin,
         mut keys: UnboundedReceiver<keys::Key>,
         until: impl Future<Output = ()>,
     ) -> io::Result<Exit> {
@@ -171,7 +172,7 @@ impl Screen {
                 }
             };
             next = select_biased! {
-                signal = pin!(signals.next().fuse()) => self.signal(terminal, signal)?,
+                signal = signals.select_next_some() => self.signal(terminal, signal)?,
                 () = until => Next::End(Exit::SUCCESS),
                 key = keys.next() => match key {
                     Some(key) => self.press(terminal, key)?,

@@ -218,19 +218,15 @@ const KEYS: [(&str, &str); 9] = [
 /// Draws the keys, or the response to the last key.
 pub(super) fn keys(canvas: &mut Canvas<'_>, area: Rect, scene: &View<'_>) {
     let state = scene.state;
-    if let Some(text) = &state.mark {
-        let place = canvas.text(area, Tone::Strong, &format!("mark: {text}_"));
-        canvas.text(place, Tone::Faint, "  Enter adds it, Escape gives it up");
-        return;
-    }
-    if state.is_filtering {
-        let words = format!("filter: {}_", state.filter);
-        let place = canvas.text(area, Tone::Strong, &words);
-        canvas.text(place, Tone::Faint, "  Enter keeps it, Escape clears it");
-        return;
-    }
-    if let Some(message) = &state.message {
-        canvas.text(area, Tone::Strong, message);
+    let prompt = match (&state.mark, &state.message) {
+        (Some(text), _) => Some((format!("mark: {text}_"), "  Enter adds it, Escape gives it up")),
+        (None, _) if state.is_filtering => {
+            Some((format!("filter: {}_", state.filter), "  Enter keeps it, Escape clears it"))
+        }
+        (None, message) => message.clone().map(|message| (message, "")),
+    };
+    if let Some((words, hint)) = prompt {
+        canvas.texts(area, &[(Tone::Strong, &words), (Tone::Faint, hint)]);
         return;
     }
     let mut place = area;
@@ -247,12 +243,8 @@ pub(super) fn keys(canvas: &mut Canvas<'_>, area: Rect, scene: &View<'_>) {
         if taken > usize::from(place.width) + 2 {
             break;
         }
-        let texts = [
-            (Tone::Strong, key),
-            (Tone::Normal, " "),
-            (Tone::Faint, meaning),
-            (Tone::Normal, "  "),
-        ];
+        let texts = [(Tone::Strong, key), (Tone::Normal, " "), (Tone::Faint, meaning)];
         place = canvas.texts(place, &texts);
+        place = canvas.text(place, Tone::Normal, "  ");
     }
 }

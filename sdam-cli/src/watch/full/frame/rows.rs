@@ -53,12 +53,9 @@ fn rank(server: &Server) -> u8 {
         ServerType::Unknown | ServerType::PossiblePrimary if server.error().is_some() => 0,
         ServerType::RsGhost | ServerType::RsOther => 1,
         ServerType::Unknown | ServerType::PossiblePrimary => 2,
-        ServerType::RsPrimary
-        | ServerType::Standalone
-        | ServerType::Mongos
-        | ServerType::LoadBalancer => 3,
         ServerType::RsSecondary => 4,
         ServerType::RsArbiter => 5,
+        _writable => 3,
     }
 }
 

@@ -333,13 +333,10 @@ fn mark(role: ServerType, is_down: bool) -> (&'static str, &'static str) {
     match role {
         ServerType::Unknown | ServerType::PossiblePrimary if is_down => ("x", "✗"),
         ServerType::Unknown | ServerType::PossiblePrimary => ("?", "?"),
-        ServerType::RsPrimary
-        | ServerType::Standalone
-        | ServerType::Mongos
-        | ServerType::LoadBalancer => ("*", "●"),
         ServerType::RsSecondary => ("o", "○"),
         ServerType::RsArbiter => (".", "·"),
         ServerType::RsOther | ServerType::RsGhost => ("!", "!"),
+        _writable => ("*", "●"),
     }
 }
 
