@@ -9,14 +9,12 @@ use std::{io::ErrorKind, time::Duration};
 use sdam_core::read_preference::{ReadMode, TagSet};
 use sdam_sim::serve::Builder;
 
-use self::harness::{Client, Deployment, Running, http_get};
+use self::harness::{Client, Deployment, Running, http_get, start};
 use super::*;
 
 #[test]
 fn connections_to_a_primary_that_steps_down_are_closed_and_new_ones_reach_the_next() {
-    let set = Deployment::start(Builder::replica_set(3));
-    let program = Running::start(set.arguments());
-    let old = program.primary();
+    let (set, program, old) = start(3, |_| {});
     let mut clients = [(); 3].map(|()| Client::connect(&program.uris[0]));
     for (number, client) in clients.iter_mut().enumerate() {
         let reply = client.hello(&format!("before-{number}"));
@@ -45,9 +43,7 @@ fn connections_to_a_primary_that_steps_down_are_closed_and_new_ones_reach_the_ne
 
 #[test]
 fn a_client_waits_while_a_killed_primary_is_replaced() {
-    let set = Deployment::start(Builder::replica_set(3));
-    let program = Running::start(set.arguments());
-    let old = program.primary();
+    let (set, program, old) = start(3, |_| {});
     let mut client = Client::connect(&program.uris[0]);
     client.hello("before");
     set.kill(sdam_sim::Target::Primary).unwrap();
@@ -64,9 +60,7 @@ fn a_client_waits_while_a_killed_primary_is_replaced() {
 
 #[test]
 fn a_frozen_primary_gets_nothing_once_another_is_elected_even_when_it_goes_on() {
-    let set = Deployment::start(Builder::replica_set(3));
-    let program = Running::start(set.arguments());
-    let old = program.primary();
+    let (set, program, old) = start(3, |_| {});
     let mut idle = Client::connect(&program.uris[0]);
     let mut asking = Client::connect(&program.uris[0]);
     idle.hello("idle");
@@ -113,9 +107,7 @@ fn without_a_primary_a_client_is_closed_after_the_wait() {
 
 #[test]
 fn a_draining_connection_gets_the_reply_in_progress_and_sends_nothing() {
-    let set = Deployment::start(Builder::replica_set(3));
-    let program = set.proxy(|arguments| arguments.drain = Some(Duration::from_secs(60)));
-    let old = program.primary();
+    let (set, program, old) = start(3, |arguments| arguments.drain = Some(Duration::from_secs(60)));
     let mut waiting = Client::connect(&program.uris[0]);
     let mut idle = Client::connect(&program.uris[0]);
     let version = waiting.hello("waiting");
@@ -161,12 +153,10 @@ fn the_port_for_reads_follows_mode_and_tags() {
 
 #[test]
 fn connections_for_reads_spread_by_their_number_and_end_when_the_member_becomes_primary() {
-    let set = Deployment::start(Builder::replica_set(3));
-    let program = set.proxy(|arguments| {
+    let (set, program, old) = start(3, |arguments| {
         arguments.read = Some(ReadMode::Secondary);
         arguments.listen_read = Some("127.0.0.1:0".parse().unwrap());
     });
-    let old = program.primary();
     let mut readers: Vec<(String, Client)> = Vec::new();
     let of_first = |readers: &[(String, Client)]| {
         let own = readers.iter().filter(|(me, _)| *me == readers[0].0);
@@ -190,9 +180,7 @@ fn connections_for_reads_spread_by_their_number_and_end_when_the_member_becomes_
 
 #[test]
 fn connections_beyond_the_maximum_are_refused() {
-    let set = Deployment::start(Builder::replica_set(1));
-    let program = set.proxy(|arguments| arguments.max_connections = 1);
-    program.primary();
+    let (_set, program, _) = start(1, |arguments| arguments.max_connections = 1);
     let mut first = Client::connect(&program.uris[0]);
     first.hello("first");
     Client::connect(&program.uris[0]).assert_closed();
@@ -204,9 +192,7 @@ fn connections_beyond_the_maximum_are_refused() {
 
 #[test]
 fn the_first_signal_waits_for_replies_and_the_second_does_not() {
-    let set = Deployment::start(Builder::replica_set(1));
-    let program = Running::start(set.arguments());
-    program.primary();
+    let (set, program, _) = start(1, |_| {});
     let mut waiting = Client::connect(&program.uris[0]);
     let version = waiting.hello("waiting");
     waiting.send("awaited", Some(version.get_document("topologyVersion").unwrap()));
@@ -225,9 +211,7 @@ fn the_first_signal_waits_for_replies_and_the_second_does_not() {
 
 /// Returns a client that has received only the beginning of the reply to "second".
 fn stopped_reply() -> (Deployment, Running, Client) {
-    let set = Deployment::start(Builder::replica_set(1));
-    let program = Running::start(set.arguments());
-    program.primary();
+    let (set, program, _) = start(1, |_| {});
     let mut client = Client::connect(&program.uris[0]);
     client.hello("first");
     set.stop_reply(Some("second"));
@@ -261,9 +245,8 @@ fn a_client_that_closes_its_side_gets_its_reply() {
 
 #[test]
 fn a_silent_client_takes_no_connection_of_a_member_and_is_closed_after_the_wait() {
-    let set = Deployment::start(Builder::replica_set(1));
-    let program = set.proxy(|arguments| arguments.wait = Some(Duration::from_millis(300)));
-    program.primary();
+    let (_set, program, _) =
+        start(1, |arguments| arguments.wait = Some(Duration::from_millis(300)));
     let mut silent = Client::connect(&program.uris[0]);
     silent.assert_closed();
     program.remark("refused 127.0.0.1:", &[]);
@@ -272,12 +255,10 @@ fn a_silent_client_takes_no_connection_of_a_member_and_is_closed_after_the_wait(
 
 #[test]
 fn idle_connections_are_closed_and_one_address_cannot_take_all() {
-    let set = Deployment::start(Builder::replica_set(1));
-    let program = set.proxy(|arguments| {
+    let (_set, program, _) = start(1, |arguments| {
         arguments.idle = Some(Duration::from_millis(300));
         arguments.max_per_client = Some(1);
     });
-    program.primary();
     let mut first = Client::connect(&program.uris[0]);
     let version = first.hello("first");
     let mut second = Client::connect(&program.uris[0]);
@@ -310,9 +291,7 @@ fn events_can_be_json() {
 /// One member closes a connection instead of replying, and another closes an idle connection.
 #[test]
 fn a_connection_that_breaks_in_an_exchange_is_reported_to_the_topology() {
-    let set = Deployment::start(Builder::replica_set(1));
-    let program = Running::start(set.arguments());
-    let primary = program.primary();
+    let (set, program, primary) = start(1, |_| {});
     let mut client = Client::connect(&program.uris[0]);
     let mut other = Client::connect(&program.uris[0]);
     let version = client.hello("cut");

@@ -284,6 +284,18 @@ impl Running {
     }
 }
 
+/// Starts a replica set, and the program with arguments that `change` completes. Waits for the
+/// primary, and returns its name.
+pub(super) fn start(
+    members: u16,
+    change: impl FnOnce(&mut Arguments),
+) -> (Deployment, Running, String) {
+    let set = Deployment::start(Builder::replica_set(members));
+    let program = set.proxy(change);
+    let primary = program.primary();
+    (set, program, primary)
+}
+
 /// Returns a page of the address in the remark `status`.
 pub(super) fn http_get(status: &str, path: &str) -> String {
     let address = status.strip_prefix("status: http://").unwrap();
