@@ -56,7 +56,7 @@ impl<O: Write, R: Write> View<O, R> {
 
     /// Shows the changes that an event causes; most events cause none.
     pub(crate) fn event(&mut self, event: &Event) -> io::Result<()> {
-        let time = self.time(event.at);
+        self.wall.get_or_insert_with(|| Origin::at(event.at, SystemTime::now()));
         let facts = self.facts.observe(event);
         let EventKind::TopologyDescriptionChanged { previous, new } = &event.kind else {
             return Ok(());
@@ -64,7 +64,7 @@ impl<O: Write, R: Write> View<O, R> {
         if self.json {
             return self.print_json(new);
         }
-        let access = Access::of(new, &self.settings);
+        let (time, access) = (self.time(event.at), Access::of(new, &self.settings));
         let change = self.screen.topology(&time, Some(previous), new, access);
         let facts = self.screen.facts(&time, &facts);
         self.print(&format!("{change}{facts}"))
