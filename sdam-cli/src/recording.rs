@@ -64,7 +64,7 @@ impl Recording {
     /// If the file is long and standard error is a terminal, the progress is shown there.
     ///
     /// If the program was killed while recording, the last line may be incomplete. The recording is
-    /// then used up to that line, and [`defect`](Self::defect) says so.
+    /// then used up to that line, as [`defect`](Self::defect) explains.
     ///
     /// # Errors
     ///

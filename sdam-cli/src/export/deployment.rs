@@ -31,7 +31,7 @@ pub(super) struct Deployment {
     topology: OnceCell<Topology>,
     /// The reason why there is no topology yet; set when a look-up has failed.
     reason: RefCell<Option<String>>,
-    /// Notified when the deployment is to be watched no longer.
+    /// Notified when the deployment is removed.
     removed: Notify,
 }
 

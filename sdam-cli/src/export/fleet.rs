@@ -33,7 +33,7 @@ pub(super) struct Fleet {
     pub(super) forget: Option<Duration>,
     /// The deployments by name.
     pub(super) members: RefCell<BTreeMap<Option<String>, Member>>,
-    /// The receiver is that of [`run`](Self::run).
+    /// Sends new deployments to [`run`](Self::run).
     pub(super) start: UnboundedSender<Rc<Deployment>>,
 }
 
@@ -79,10 +79,10 @@ impl Fleet {
         page
     }
 
-    /// Watches the deployments in `started`, and follows `source`, for ever.
+    /// Watches the deployments in `started`, and follows `source`. Never returns.
     ///
-    /// `remark` is called with what deployments tell, and with the outcome when the targets have
-    /// changed.
+    /// Calls `remark` with the remarks of deployments, and with the outcome of each change of the
+    /// targets.
     pub(super) async fn run(
         &self,
         started: UnboundedReceiver<Rc<Deployment>>,
@@ -137,7 +137,7 @@ impl Fleet {
         }
     }
 
-    /// Stops to watch each deployment that no request has named for long.
+    /// Stops watching each deployment that no request has named for the time `forget`.
     async fn forget(&self) {
         let Some(limit) = self.forget else {
             return;
@@ -168,7 +168,7 @@ impl Fleet {
         members.len() == targets.len() && targets.iter().all(is_same)
     }
 
-    /// Replaces the deployments by `targets`. Those that are the same go on.
+    /// Replaces the deployments by `targets`. Deployments that are the same continue.
     ///
     /// # Errors
     ///
@@ -204,7 +204,7 @@ impl Fleet {
         Ok(change)
     }
 
-    /// Creates a deployment with its sinks, which [`run`](Self::run) watches.
+    /// Creates a deployment with its sinks, and passes it to [`run`](Self::run).
     fn watch(&self, named: Named) -> Rc<Deployment> {
         let backend = &self.runtime.backend;
         let labels = named.labels();

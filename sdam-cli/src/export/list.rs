@@ -12,8 +12,8 @@ const EXAMPLE: &str = r#"[{"targets": ["db-0.example.com:27017"], "labels": {"te
 /// The label with the name of a group's only target.
 const NAME: &str = "deployment";
 
-/// Targets with the same labels. The others than [`NAME`] are for Prometheus, which adds them to all
-/// that it scrapes from these targets.
+/// Targets with the same labels. Labels other than [`NAME`] are for Prometheus, which adds them to
+/// every series of these targets.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Group {
@@ -22,8 +22,9 @@ struct Group {
     labels: BTreeMap<String, String>,
 }
 
-/// Reads the deployments of `text`, sorted by name; `file` is its origin. A target is a connection
-/// string, of which `mongodb://` may be left out. Its name is the label `deployment`, or its hosts.
+/// Reads the deployments in `text`, sorted by name; `file` is its origin. A target is a connection
+/// string, with or without `mongodb://`. Its name is the label `deployment` or, without this label,
+/// its hosts.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! The file or URL of `--targets`, which is read again and again, and at SIGHUP.
+//! The file or URL of `--targets`, which is read at intervals and on SIGHUP.
 
 use std::{
     fmt, fs,
@@ -29,14 +29,14 @@ use crate::{
 /// The interval at which a file is read.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// The targets, whose changes are noticed.
+/// The place of the targets, and their last contents.
 pub(super) struct Source {
     place: Place,
     clock: Arc<dyn Clock>,
     hangups: Box<dyn FusedStream<Item = ()> + Unpin>,
-    /// The time until the next reading, and the interval of those after it.
+    /// The time until the next reading, and the interval between later ones.
     pause: (Duration, Duration),
-    /// The last contents, or what is wrong with them.
+    /// The last contents, or the error in them.
     seen: Result<Vec<Named>, String>,
 }
 
@@ -47,8 +47,8 @@ enum Place {
 
 impl Source {
     /// Reads the file `path`. A URL is not read before [`next`](Self::next), and then at intervals
-    /// of `refresh`; a file that can be read only once, such as a pipe, is no source. SIGHUP does
-    /// not end the process from now on.
+    /// of `refresh`. There is no source for a file that can be read only once, such as a pipe. From
+    /// now on, SIGHUP does not end the process.
     ///
     /// # Errors
     ///
@@ -82,12 +82,12 @@ impl Source {
         !self.pause.0.is_zero()
     }
 
-    /// Returns the targets after the interval, or when SIGHUP asks for them, which is the second
-    /// value.
+    /// Waits for the interval or SIGHUP, and returns the targets. The second value is true after
+    /// SIGHUP.
     ///
-    /// Contents of files are read, because metadata need not change with them: the clocks of file
-    /// systems are coarse. They are returned once they were read twice, because a file that is
-    /// written in place lacks its end for a moment.
+    /// Compares the contents of a file, because its metadata may not change with them: clocks of
+    /// file systems are coarse. New contents are returned after they were read twice, because a
+    /// file that is written in place is incomplete for a moment.
     pub(super) async fn next(&mut self) -> (Result<Vec<Named>, String>, bool) {
         loop {
             let pause = self.clock.sleep_until(self.clock.now() + self.pause.0);

@@ -59,7 +59,7 @@ struct Decoder {
     pending: Vec<u8>,
 }
 
-/// A key, or `None` if it is not used here, and its length in bytes.
+/// A key and its length in bytes. The key is `None` if it is not used here.
 type Step = (Option<Key>, usize);
 
 impl Decoder {

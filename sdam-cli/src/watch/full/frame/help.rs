@@ -30,7 +30,7 @@ const MEANINGS: &[(&str, &str)] = &[
     ("flaps", "servers lost and step-downs in the last hour"),
 ];
 
-/// The width of the keys.
+/// The width of the column of keys.
 const KEY: usize = 15;
 
 pub(super) fn help(canvas: &mut Canvas<'_>, area: Rect) {
