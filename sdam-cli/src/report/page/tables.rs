@@ -109,12 +109,11 @@ fn failover(
         range(change.without(timeline), short)
     );
     let cause = format!("<p>Cause: {}.\n", text(&cause(&change.outage, short)));
-    let cause = if many { cause } else { String::new() };
     let cleared = change.cleared.map_or_else(String::new, |at| {
         let (lost, at) = (name(change.outage.lost.as_ref()), clock(timeline.offset(at)));
         format!("<p>The pool of {lost} was cleared at {at}.\n")
     });
-    let title = if many { title } else { String::new() };
+    let head = if many { title + &cause } else { String::new() };
     let table = match &*splits {
         [] => String::new(),
         _ => table("splits", &["part", "time", "from", "meaning"], &rows),
@@ -127,7 +126,7 @@ fn failover(
              aria-label=\"parts of the failover\">{bar}</svg>\n"
         ),
     };
-    format!("{title}{cause}{cleared}{bar}{table}")
+    format!("{head}{cleared}{bar}{table}")
 }
 
 pub(super) fn servers(timeline: &Timeline) -> String {

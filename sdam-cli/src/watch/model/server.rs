@@ -8,6 +8,7 @@ use sdam_core::{
     event::Heartbeat,
     hello::Hello,
     ids::ServerId,
+    names,
     pool::PoolClear,
     server::{Rtt, ServerDescription, ServerType},
     time::Instant,
@@ -21,13 +22,16 @@ use super::{
 /// The maximum number of roles to keep.
 const ROLES: usize = 8;
 
-/// The way in which a server is checked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
-    /// The server replies when something changes, and at least once every `heartbeatFrequencyMS`.
-    Streaming,
-    /// The client asks every `heartbeatFrequencyMS`.
-    Polling,
+names! {
+    /// The way in which a server is checked.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) enum Mode {
+        /// The server replies when something changes, and at least once every
+        /// `heartbeatFrequencyMS`.
+        Streaming = "stream",
+        /// The client asks every `heartbeatFrequencyMS`.
+        Polling = "poll",
+    }
 }
 
 /// Consecutive failed checks of a server.

@@ -293,7 +293,7 @@ impl Column {
                 Some(at) if is_down => (Tone::Bad, age(now.since(at))),
                 Some(at) => normal(age(now.since(at))),
             },
-            Self::Mode => (Tone::Faint, mode(server).to_owned()),
+            Self::Mode => (Tone::Faint, server.mode.map_or("-", Mode::as_str).to_owned()),
             Self::Pool => normal(server.pool.generation.to_string()),
             Self::Lag => match model.lag(&scene.current, server) {
                 None => (Tone::Faint, "-".to_owned()),
@@ -318,15 +318,6 @@ fn name<'n>(scene: &'n View<'_>, row: &'n Row<'_>, total: u16) -> &'n str {
 
 /// The minimum lag to highlight.
 pub(super) const LAGGING: Duration = Duration::from_secs(10);
-
-/// Returns how a server is checked, in one word.
-pub(super) fn mode(server: &Server) -> &'static str {
-    match server.mode {
-        None => "-",
-        Some(Mode::Streaming) => "stream",
-        Some(Mode::Polling) => "poll",
-    }
-}
 
 /// Returns the symbol of a role in ASCII and Unicode: colour is never the only sign of a state.
 fn mark(role: ServerType, is_down: bool) -> (&'static str, &'static str) {
