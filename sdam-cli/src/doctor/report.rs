@@ -145,7 +145,7 @@ fn block(text: &mut String, palette: Palette, finding: &Finding) {
     let (tone, word) = mark(finding.status);
     let accepted = if finding.suppressed { " (suppressed)" } else { "" };
     let title = format!("{}  {}{accepted}", finding.name(), finding.title);
-    let mut margin = palette.paint(tone, word).to_string();
+    let mut margin = palette.paint(tone, word);
     for line in wrap(&title, 5) {
         let _ = writeln!(text, "{margin}{}", palette.paint(Tone::Strong, line));
         "     ".clone_into(&mut margin);

@@ -292,10 +292,10 @@ impl Model {
                 self.log.add(at, "set", Tone::Good, screen::explain(failover));
             }
             Fact::ServerLost { address, .. } => self.flap(at, address),
-            Fact::PrimaryChanged { new: Some(new), .. } => {
-                if self.stopwatch.last.is_none() && self.stopwatch.current.is_none() {
-                    self.log.add(at, "set", Tone::Good, format!("primary found: {new}"));
-                }
+            Fact::PrimaryChanged { new: Some(new), .. }
+                if self.stopwatch.last.is_none() && self.stopwatch.current.is_none() =>
+            {
+                self.log.add(at, "set", Tone::Good, format!("primary found: {new}"));
             }
             Fact::PrimaryChanged { old: Some(old), new: None, .. } => {
                 // Count a step-down here. The loss of a primary is already counted as the loss of a

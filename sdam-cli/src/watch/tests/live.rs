@@ -62,14 +62,13 @@ fn a_failover_behind_an_srv_record_and_tls_is_shown() {
     };
     let place = |(name, port): &(String, u16)| format!("{name}:{port}=127.0.0.1:{port}");
     let places: Vec<_> = members.iter().map(place).collect();
-    let mut arguments = Arguments::default();
-    arguments.target = Target::new(&format!(
+    let mut target = Target::new(&format!(
         "mongodb+srv://cluster.sdam.example/?heartbeatFrequencyMS=500&{}",
         certificates.options(),
     ));
-    arguments.target.dns = Some(dns.address());
-    arguments.target.translate = Some(places.join(",").parse().unwrap());
-    watch_failover(&set, arguments);
+    target.dns = Some(dns.address());
+    target.translate = Some(places.join(",").parse().unwrap());
+    watch_failover(&set, Arguments { target, ..Arguments::default() });
 }
 
 #[test]
@@ -80,10 +79,9 @@ fn a_real_failover_is_recorded_and_replayed() {
     };
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("failover.jsonl");
-    let mut arguments = Arguments::default();
-    arguments.target = Target::new(&format!("{}&heartbeatFrequencyMS=500", set.uri()));
-    arguments.record = Some(file.clone());
-    watch_failover(&set, arguments);
+    let target = Target::new(&format!("{}&heartbeatFrequencyMS=500", set.uri()));
+    let record = Some(file.clone());
+    watch_failover(&set, Arguments { target, record, ..Arguments::default() });
 
     let recording = fs::read(file).unwrap();
     let (output, remarks, exit) = capture(|console| {

@@ -195,8 +195,8 @@ fn lagging(scene: &View<'_>, alerts: &mut Vec<Alert>) {
 
 fn last_failover(scene: &View<'_>, alerts: &mut Vec<Alert>) {
     let model = scene.model;
-    let last = model.stopwatch.last.as_ref().filter(|_| model.stopwatch.current.is_none());
-    let Some((run, end)) = last.and_then(|run| Some((run, run.end.as_ref()?))) else {
+    let run = model.stopwatch.last.as_ref().filter(|_| model.stopwatch.current.is_none());
+    let Some((run, end)) = run.and_then(|run| Some((run, run.end.as_ref()?))) else {
         return;
     };
     let ago = age(model.now.since(end.writable_again));
