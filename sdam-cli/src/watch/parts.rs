@@ -15,7 +15,7 @@ use std::{
 };
 
 use futures::{channel::mpsc::UnboundedSender, future::join_all};
-use sdam::{Runtime, Topology};
+use sdam::{Runtime, Topology, transport::clock::Clock};
 use sdam_core::options::Options;
 use tokio::task::spawn_blocking;
 
@@ -32,13 +32,11 @@ const OVERLAP: Duration = Duration::from_secs(10);
 
 /// The clients that record the parts.
 pub(super) struct Parts {
-    runtime: Runtime,
-    options: Options,
-    arguments: Arguments,
-    /// The path of `--record`; each part adds its number to the file name.
-    path: PathBuf,
+    clock: Arc<dyn Clock>,
     limit: u64,
     notes: UnboundedSender<String>,
+    /// Starts a client and its recording in a new part.
+    begin: Box<dyn Fn() -> Result<(Recorded, Topology), Failure>>,
     /// The current part.
     pub(super) recorder: Recorder,
     /// The running clients. The last one records the current part.
@@ -46,7 +44,8 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// Begins the first part, for `--record` and `--record-max`.
+    /// Begins the first part, for `--record` and `--record-max`. Each part adds its number to the
+    /// file name of `path`.
     pub(super) fn start(
         runtime: &Runtime,
         options: &Options,
@@ -54,14 +53,24 @@ impl Parts {
         (path, limit): (&Path, u64),
         notes: &UnboundedSender<String>,
     ) -> Result<Self, Failure> {
-        let (recorded, client) = begin(runtime, options, arguments, path, notes)?;
+        let (runtime, options, arguments) = (runtime.clone(), options.clone(), arguments.clone());
+        let (clock, path, told) =
+            (Arc::clone(&runtime.backend.clock), path.to_owned(), notes.clone());
+        let begin = move || {
+            let path = part(&path, last(&path) + 1);
+            let client = (&options, &arguments, &*runtime.backend.clock);
+            let recorded = Recorded::begin(&path, client, &told)?;
+            let builder = arguments.target.builder(options.clone());
+            let builder = builder.sink(Arc::clone(&recorded.sink));
+            let client = builder.start(runtime.clone()).map_err(Failure::config)?;
+            Ok((recorded, client))
+        };
+        let (recorded, client) = begin()?;
         Ok(Self {
-            runtime: runtime.clone(),
-            options: options.clone(),
-            arguments: arguments.clone(),
-            path: path.to_owned(),
+            clock,
             limit,
             notes: notes.clone(),
+            begin: Box::new(begin),
             recorder: Rc::new(RefCell::new(recorded)),
             clients: RefCell::new(vec![client]),
         })
@@ -73,17 +82,14 @@ impl Parts {
     /// If a new part cannot begin, the current one continues, and the attempt is repeated. Only one
     /// of the completed parts is kept.
     pub(super) async fn rotate(&self) {
-        let clock = &self.runtime.backend.clock;
         let (mut previous, mut told, mut limit) = (None::<Ended>, None, self.limit);
         loop {
-            clock.sleep_until(clock.now() + PERIOD).await;
+            self.clock.sleep_until(self.clock.now() + PERIOD).await;
             let old = self.recorder.borrow().clone();
             if old.tape.length() <= limit && !old.tape.has_stopped() {
                 continue;
             }
-            let begun =
-                begin(&self.runtime, &self.options, &self.arguments, &self.path, &self.notes);
-            let (recorded, client) = match begun {
+            let (recorded, client) = match (self.begin)() {
                 Ok(begun) => begun,
                 Err(error) => {
                     let goes_on = if old.tape.has_stopped() {
@@ -156,54 +162,26 @@ impl Ended {
     }
 }
 
-/// Starts a client and its recording.
-fn begin(
-    runtime: &Runtime,
-    options: &Options,
-    arguments: &Arguments,
-    path: &Path,
-    notes: &UnboundedSender<String>,
-) -> Result<(Recorded, Topology), Failure> {
-    let path = part(path, last(path) + 1);
-    let client = (options, arguments, &*runtime.backend.clock);
-    let recorded = Recorded::begin(&path, client, notes)?;
-    let builder = arguments.target.builder(options.clone()).sink(Arc::clone(&recorded.sink));
-    let client = builder.start(runtime.clone()).map_err(Failure::config)?;
-    Ok((recorded, client))
-}
-
 /// Returns the path of a part, such as `rec.1.jsonl` for `rec.jsonl`.
 fn part(path: &Path, number: u64) -> PathBuf {
-    let [before, after] = affixes(path);
-    let mut name = before;
-    name.push(number.to_string());
-    name.push(after);
-    path.with_file_name(name)
+    let mut end = OsString::from(number.to_string());
+    if let Some(extension) = path.extension() {
+        end.push(".");
+        end.push(extension);
+    }
+    path.with_extension(end)
 }
 
 /// Returns the highest number of the existing parts, or 0.
 fn last(path: &Path) -> u64 {
-    let [before, after] = affixes(path).map(|it| it.to_string_lossy().into_owned());
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let entries = fs::read_dir(folder.unwrap_or(Path::new("."))).into_iter().flatten().flatten();
     let numbers = entries.filter_map(|entry| {
         let name = entry.file_name();
-        let number = name.to_str()?.strip_prefix(&*before)?.strip_suffix(&*after)?;
-        number.parse().ok()
+        let mut numbers = name.to_str()?.split('.').filter_map(|part| part.parse().ok());
+        numbers.find(|number| part(path, *number).file_name() == Some(&*name))
     });
     numbers.max().unwrap_or(0)
-}
-
-/// Returns the text before and after the number in the file names of parts.
-fn affixes(path: &Path) -> [OsString; 2] {
-    let mut before = path.file_stem().unwrap_or_default().to_owned();
-    before.push(".");
-    let mut after = OsString::new();
-    if let Some(extension) = path.extension() {
-        after.push(".");
-        after.push(extension);
-    }
-    [before, after]
 }
 
 #[cfg(test)]
