@@ -39,7 +39,7 @@ pub(super) async fn run(
         while let Ok(newer) = changes.try_recv() {
             newest = newer;
         }
-        let state = State::of(&newest);
+        let state = state(&newest);
         if last.as_ref() == Some(&state) {
             continue;
         }
@@ -62,22 +62,16 @@ pub(super) fn sink(changes: UnboundedSender<Arc<TopologyDescription>>) -> impl E
     sink_fn(pass).interested_in(EventName::TopologyDescriptionChanged.into())
 }
 
-/// The state that the program gets in environment variables.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct State {
-    topology_type: &'static str,
-    primary: String,
-    is_writable: bool,
-}
+/// The environment variables that tell the program the state.
+type State = [(&'static str, String); 3];
 
-impl State {
-    fn of(topology: &TopologyDescription) -> Self {
-        Self {
-            topology_type: topology.topology_type().as_str(),
-            primary: topology.primary().map_or(String::new(), |own| own.address.to_string()),
-            is_writable: topology.has_writable_server(),
-        }
-    }
+fn state(topology: &TopologyDescription) -> State {
+    let primary = topology.primary().map_or(String::new(), |own| own.address.to_string());
+    [
+        ("SDAM_TOPOLOGY_TYPE", topology.topology_type().to_string()),
+        ("SDAM_PRIMARY", primary),
+        ("SDAM_WRITABLE", u8::from(topology.has_writable_server()).to_string()),
+    ]
 }
 
 async fn run_once(
@@ -89,9 +83,7 @@ async fn run_once(
     let mut command = Command::new(if cfg!(windows) { "cmd" } else { "sh" });
     command
         .args([if cfg!(windows) { "/C" } else { "-c" }, program])
-        .env("SDAM_TOPOLOGY_TYPE", state.topology_type)
-        .env("SDAM_PRIMARY", &state.primary)
-        .env("SDAM_WRITABLE", if state.is_writable { "1" } else { "0" })
+        .envs(state.clone())
         .stdin(Stdio::piped())
         // Discard the output, because only the full screen may write to the terminal.
         .stdout(Stdio::null())
