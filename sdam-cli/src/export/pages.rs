@@ -71,15 +71,12 @@ fn described(
 /// cannot make this program connect elsewhere.
 fn requested(fleet: &Fleet, request: &Parts, known: &[&str]) -> Result<Rc<Deployment>, Refusal> {
     others(request, known)?;
-    match parameter(request, "target") {
-        Some(wanted) => fleet.find(&wanted).ok_or_else(|| {
-            let said = "no deployment of --targets has this name";
-            Refusal(StatusCode::NOT_FOUND, said.to_owned())
-        }),
-        None => fleet
-            .only()
-            .ok_or_else(|| bad("the parameter target is missing: the name of a deployment")),
-    }
+    let Some(wanted) = parameter(request, "target") else {
+        let said = "the parameter target is missing: the name of a deployment";
+        return fleet.only().ok_or_else(|| bad(said));
+    };
+    let said = "no deployment of --targets has this name";
+    fleet.find(&wanted).ok_or_else(|| Refusal(StatusCode::NOT_FOUND, said.to_owned()))
 }
 
 /// Returns the value of a parameter.
@@ -177,13 +174,11 @@ impl Wanted {
 }
 
 fn primary(topology: &TopologyDescription) -> Response<String> {
-    match topology.primary() {
-        Some(server) => http::text(StatusCode::OK, format!("{}\n", server.address)),
-        None => http::text(
-            StatusCode::SERVICE_UNAVAILABLE,
-            format!("no primary is known: {topology}\n"),
-        ),
-    }
+    let (status, said) = match topology.primary() {
+        Some(server) => (StatusCode::OK, server.address.to_string()),
+        None => (StatusCode::SERVICE_UNAVAILABLE, format!("no primary is known: {topology}")),
+    };
+    http::text(status, said + "\n")
 }
 
 #[cfg(test)]
