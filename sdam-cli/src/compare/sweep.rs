@@ -64,12 +64,15 @@ pub(super) fn periods(clients: &[Client], subject: &Subject, from: u64, to: u64)
 mod tests {
     use super::*;
 
-    /// Checks the periods of disagreement, as `(from, to, number of views)`, between clients with
-    /// these views and start times.
+    /// Returns the periods of disagreement between clients with these views and start times.
+    fn found(views: &[&[(u64, Option<&str>)]]) -> Vec<Period> {
+        let clients = views.iter().map(|views| Client::with_views(Subject::Primary, views));
+        periods(&clients.collect::<Vec<_>>(), &Subject::Primary, 10, 100)
+    }
+
+    /// Checks the periods of disagreement, as `(from, to, number of views)`.
     fn check(views: &[&[(u64, Option<&str>)]], expected: &[(u64, u64, usize)]) {
-        let clients: Vec<_> =
-            views.iter().map(|views| Client::with_views(Subject::Primary, views)).collect();
-        let found = periods(&clients, &Subject::Primary, 10, 100);
+        let found = found(views);
         let found = found.iter().map(|it| (it.from, it.to, it.views.len()));
         assert_eq!(found.collect::<Vec<_>>(), expected);
     }
@@ -79,13 +82,10 @@ mod tests {
         let (a, b) = (Some("a"), Some("b"));
         let views: [&[(u64, Option<&str>)]; 3] =
             [&[(0, a), (40, b)], &[(0, a), (50, b)], &[(0, a), (30, b)]];
-        let clients: Vec<_> =
-            views.iter().map(|views| Client::with_views(Subject::Primary, views)).collect();
-        let found = periods(&clients, &Subject::Primary, 10, 100);
-        let times: Vec<_> = found.iter().map(Period::contradicted).collect();
+        let times: Vec<_> = found(&views).iter().map(Period::contradicted).collect();
         assert_eq!(times, [[0, 10, 10]]);
-        let found = periods(&clients[..2], &Subject::Primary, 10, 100);
-        assert_eq!(found[0].contradicted(), [0, 0], "neither of two is the majority");
+        let two = found(&views[..2]);
+        assert_eq!(two[0].contradicted(), [0, 0], "neither of two is the majority");
     }
 
     #[test]

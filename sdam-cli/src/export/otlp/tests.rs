@@ -54,6 +54,14 @@ impl Fake {
         Self::listen(TcpListener::bind("127.0.0.1:0").unwrap(), None, status, answer)
     }
 
+    /// Returns the collector and its URL.
+    fn start_tls(tls: Arc<ServerConfig>) -> (Self, String) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let fake = Self::listen(listener, Some(tls), "200 OK", Vec::new());
+        let url = format!("https://{}", fake.address);
+        (fake, url)
+    }
+
     fn listen(
         listener: TcpListener,
         tls: Option<Arc<ServerConfig>>,
@@ -142,16 +150,10 @@ impl<T: Read + Write> Stream for T {}
 
 /// Reads a request; `None` at the end of the connection.
 fn receive(stream: &mut BufReader<Box<dyn Stream>>) -> Option<Received> {
-    let mut head = Vec::new();
-    loop {
-        let mut line = String::new();
-        if stream.read_line(&mut line).ok()? == 0 {
-            return None;
-        }
-        match line.trim_end() {
-            "" => break,
-            line => head.push(line.to_owned()),
-        }
+    let lines = stream.by_ref().lines().map_while(Result::ok);
+    let head: Vec<_> = lines.take_while(|line| !line.is_empty()).collect();
+    if head.is_empty() {
+        return None;
     }
     let lengths = head.iter().filter_map(|line| {
         line.to_lowercase().strip_prefix("content-length: ")?.parse::<usize>().ok()
@@ -350,14 +352,8 @@ fn the_end_of_the_program_sends_what_is_left() {
     }
     assert_eq!(failovers, Some((1, 1)));
     let names: BTreeSet<_> = logs.iter().map(|it| &*it.event_name).collect();
-    let expected = [
-        "sdam.failover.ended",
-        "sdam.primary.changed",
-        "sdam.server.changed",
-        "sdam.topology.changed",
-    ];
-    for name in expected {
-        assert!(names.contains(name), "{names:?}");
+    for name in ["failover.ended", "primary.changed", "server.changed", "topology.changed"] {
+        assert!(names.contains(&*format!("sdam.{name}")), "{names:?}");
     }
     let [span] = &*spans else {
         panic!("{spans:?}");
@@ -453,9 +449,9 @@ fn a_silent_collector_delays_the_end_by_the_limit_at_most() {
     push.queues.logs.add([LogRecord::default()]);
     push.queues.spans.add([Span::default()]);
     let remarks = RefCell::new(Vec::new());
+    let remark = |words: &dyn Display| remarks.borrow_mut().push(words.to_string());
     let waited = runtime.unwrap().block_on(async {
         let start = tokio::time::Instant::now();
-        let remark = |words: &dyn Display| remarks.borrow_mut().push(words.to_string());
         push.flush(Duration::from_secs(2), &Page::default(), remark).await;
         start.elapsed()
     });
@@ -467,10 +463,7 @@ fn a_silent_collector_delays_the_end_by_the_limit_at_most() {
 #[test]
 fn a_collector_with_tls_is_checked_by_the_authority_of_the_variable() {
     let certificates = Certificates::create().unwrap();
-    let tls = tls_server(&certificates, ServerCertificate::Valid);
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let fake = Fake::listen(listener, Some(tls), "200 OK", Vec::new());
-    let url = format!("https://{}", fake.address);
+    let (fake, url) = Fake::start_tls(tls_server(&certificates, ServerCertificate::Valid));
     let push = |authority| push_a(&url, &[("CERTIFICATE", authority)]);
     assert_eq!(push(certificates.authority()), [""; 0]);
     assert_eq!(number(&fake.metrics().1, "a"), 1);
@@ -482,9 +475,7 @@ fn a_collector_with_tls_is_checked_by_the_authority_of_the_variable() {
 fn messages_are_compressed_and_sent_with_a_client_certificate() {
     let certificates = Certificates::create().unwrap();
     let tls = tls_server_with_clients(&certificates, ServerCertificate::Valid);
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let fake = Fake::listen(listener, Some(tls), "200 OK", Vec::new());
-    let url = format!("https://{}", fake.address);
+    let (fake, url) = Fake::start_tls(tls);
     let authority = || ("CERTIFICATE", certificates.authority());
     let said = push_a(&url, &[authority()]);
     assert!(said[0].contains("does not take metrics"), "{said:?}");

@@ -15,7 +15,12 @@ impl Followed {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("targets.toml");
         fs::write(&file, targets).unwrap();
-        Self { folder, program: follow(file) }
+        Self::follow(folder, file)
+    }
+
+    fn follow(folder: tempfile::TempDir, file: PathBuf) -> Self {
+        let arguments = Arguments { targets: Some(file), ..Arguments::default() };
+        Self { folder, program: Running::start_with(arguments) }
     }
 
     /// Replaces the file atomically.
@@ -27,7 +32,8 @@ impl Followed {
 
     /// Returns the next remark, without the path of the file.
     fn remark(&self) -> String {
-        remark(&self.program, &self.folder)
+        let remark = self.program.remarks.recv().unwrap();
+        remark.replace(&*self.folder.path().to_string_lossy(), "")
     }
 
     fn metric(&self, name: &str) -> String {
@@ -35,14 +41,6 @@ impl Followed {
         let line = page.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
         line.unwrap_or_else(|| panic!("no {name}: {page}")).to_owned()
     }
-}
-
-fn follow(targets: PathBuf) -> Running {
-    Running::start_with(Arguments { targets: Some(targets), ..Arguments::default() })
-}
-
-fn remark(program: &Running, folder: &tempfile::TempDir) -> String {
-    program.remarks.recv().unwrap().replace(&*folder.path().to_string_lossy(), "")
 }
 
 const SUCCESSFUL: &str = "sdam_config_last_reload_successful";
@@ -128,7 +126,8 @@ fn the_links_of_a_kubernetes_volume_are_followed_and_so_are_secrets_in_it() {
 
     let server = Builder::standalone().start().unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name);
+    let root = folder.path().to_owned();
+    let path = |name: &str| root.join(name);
     let publish = |version: &str, name: &str, password: &str| {
         fs::create_dir(path(version)).unwrap();
         let uri = server.uri().replace("://", "://sdam@");
@@ -142,16 +141,16 @@ fn the_links_of_a_kubernetes_volume_are_followed_and_so_are_secrets_in_it() {
     for name in ["targets.toml", "password"] {
         symlink(format!("..data/{name}"), path(name)).unwrap();
     }
-    let program = follow(path("targets.toml"));
+    let test = Followed::follow(folder, path("targets.toml"));
     let changed = "--targets /targets.toml was read: 1 added, 1 removed, 0 unchanged";
     let check = |version: &str, name: &str, password: &str, said: &str| {
         publish(version, name, password);
-        assert_eq!(remark(&program, &folder), said);
+        assert_eq!(test.remark(), said);
     };
-    program.get_until("/healthz?target=one", 200);
+    test.program.get_until("/healthz?target=one", 200);
     check("..2", "two", "secret\n", changed);
     fs::remove_dir_all(path("..1")).unwrap();
-    program.get_until("/healthz?target=two", 200);
+    test.program.get_until("/healthz?target=two", 200);
     check("..3", "two", "another\n", changed);
     check(
         "..4",
@@ -160,6 +159,6 @@ fn the_links_of_a_kubernetes_volume_are_followed_and_so_are_secrets_in_it() {
         "warning: --targets /targets.toml: line 1: two: passwordFile /password: it is empty; write \
          the password into it; all deployments stay as they were",
     );
-    program.get_until("/healthz?target=two", 200);
-    program.finish();
+    test.program.get_until("/healthz?target=two", 200);
+    test.program.finish();
 }

@@ -4,7 +4,7 @@ use sdam_core::{
     event::{ConnectionId, Heartbeat},
     hello::Hello,
     ids::{ObjectId, ServerId},
-    machine::{Effect, Effects, Input, TopologyMachine},
+    machine::{Effect, Input, TopologyMachine},
     read_preference::ReadMode,
     rtt::RttWindow,
 };
@@ -41,8 +41,7 @@ impl Script {
             members: options.seeds.iter().map(ToString::to_string).collect(),
             streaming: true,
         };
-        let effects = script.machine.handle(script.now, Input::Open);
-        script.apply(effects);
+        script.handle(Input::Open);
         script
     }
 
@@ -89,24 +88,19 @@ impl Script {
         reply.extend(fields.clone());
         let reply = bson::serialize_to_vec(&reply).unwrap();
         let server = self.ids[&address];
+        let heartbeat = self.heartbeat(&address, self.streaming);
+        let outcome = Ok(Hello::parse(&reply).unwrap());
+        self.emit(EventKind::ServerHeartbeatSucceeded {
+            heartbeat: heartbeat.clone(),
+            duration: rtt,
+            reply: reply.into(),
+        });
         let times = self.times.entry(address.clone()).or_default();
         times.add(rtt);
-        let times = times.rtt();
-        let heartbeat = self.heartbeat(&address, self.streaming);
-        self.emit(EventKind::ServerHeartbeatSucceeded {
-            heartbeat,
-            duration: rtt,
-            reply: reply.clone().into(),
-        });
-        let rtt = times;
-        let measured = address.clone();
-        self.emit(EventKind::RttMeasured { server, address: measured, rtt: rtt.unwrap() });
-        let outcome = Ok(Hello::parse(&reply).unwrap());
-        let input = Input::Checked { server, outcome, rtt };
-        let effects = self.machine.handle(self.now, input);
-        self.apply(effects);
-        let next = self.heartbeat(&address, self.streaming);
-        self.emit(EventKind::ServerHeartbeatStarted(next));
+        let rtt = times.rtt();
+        self.emit(EventKind::RttMeasured { server, address, rtt: rtt.unwrap() });
+        self.handle(Input::Checked { server, outcome, rtt });
+        self.emit(EventKind::ServerHeartbeatStarted(heartbeat));
         self
     }
 
@@ -149,17 +143,13 @@ impl Script {
         let address = ServerAddress::parse(host).unwrap();
         let stage = if message.contains("refused") { Stage::Connect } else { Stage::Hello };
         let error = Error::new(ErrorKind::Network, stage, message);
-        let failure = error.clone();
-        let heartbeat = self.heartbeat(&address, self.streaming);
         self.emit(EventKind::ServerHeartbeatFailed {
-            heartbeat,
+            heartbeat: self.heartbeat(&address, self.streaming),
             duration: Duration::from_millis(1),
-            failure: failure.clone(),
+            failure: error.clone(),
         });
         let server = self.ids[&address];
-        let input = Input::Checked { server, outcome: Err(error), rtt: None };
-        let effects = self.machine.handle(self.now, input);
-        self.apply(effects);
+        self.handle(Input::Checked { server, outcome: Err(error), rtt: None });
         self
     }
 
@@ -173,13 +163,11 @@ impl Script {
         self.model.observe(&event);
     }
 
-    fn apply(&mut self, effects: Effects) {
+    fn handle(&mut self, input: Input) {
         let address = |ids: &BTreeMap<ServerAddress, ServerId>, server| {
-            let mut all = ids.iter();
-            let found = all.find(|(_, id)| **id == server);
-            found.map(|(address, _)| address.clone()).unwrap()
+            ids.iter().find(|(_, id)| **id == server).unwrap().0.clone()
         };
-        for effect in effects {
+        for effect in self.machine.handle(self.now, input) {
             match effect {
                 Effect::OpenServer { server, address, .. } => {
                     self.ids.insert(address, server);
