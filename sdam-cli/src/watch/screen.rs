@@ -37,14 +37,11 @@ pub(super) struct Screen {
     palette: Palette,
 }
 
-/// The change of a server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Change {
-    Joined,
-    /// The changed fields, in the specification's terms.
-    Changed(String),
-    Same,
-}
+/// The mark of a server's change, and the changed fields in the specification's terms.
+type Change = (char, String);
+
+/// The mark of an unchanged server.
+const SAME: char = ' ';
 
 impl Screen {
     pub(super) fn new(palette: Palette) -> Self {
@@ -72,12 +69,12 @@ impl Screen {
         let width = lengths.max().unwrap_or_default().min(LONGEST_ADDRESS);
         let brief = previous.is_some() && new.servers().len() > LIST_LIMIT;
         for (change, server) in &changes {
-            if !brief || *change != Change::Same {
+            if !brief || change.0 != SAME {
                 self.server(&mut text, change, server, width);
             }
         }
         if brief {
-            let same = changes.iter().filter(|(change, _)| *change == Change::Same);
+            let same = changes.iter().filter(|(change, _)| change.0 == SAME);
             let rest = format!("{:ADDRESS$}{}", "", others(same.map(|(_, server)| *server)));
             line(&mut text, self.palette.paint(Tone::Faint, rest));
         }
@@ -146,12 +143,14 @@ impl Screen {
         text
     }
 
-    fn server(self, text: &mut String, change: &Change, server: &ServerDescription, width: usize) {
-        let (mark, tone) = match change {
-            Change::Joined => ('+', Tone::Strong),
-            Change::Changed(_) => ('~', Tone::Strong),
-            Change::Same => (' ', Tone::Normal),
-        };
+    fn server(
+        self,
+        text: &mut String,
+        (mark, news): &Change,
+        server: &ServerDescription,
+        width: usize,
+    ) {
+        let tone = if *mark == SAME { Tone::Normal } else { Tone::Strong };
         let name = format!(" {mark} {:width$}", server.address);
         let name = self.palette.paint(tone, name);
         let role = format!("{:TYPE$}", server.server_type);
@@ -160,10 +159,6 @@ impl Screen {
             .rtt
             .map_or("-".to_owned(), |rtt| format!("{:.2} ms", rtt.average.as_secs_f64() * 1e3));
         let taken = ADDRESS + width + TYPE + RTT + 4;
-        let news = match change {
-            Change::Changed(news) => news,
-            _ => "",
-        };
         if taken + 2 + columns(news) <= WIDTH {
             let news = self.palette.paint(Tone::Faint, news);
             line(text, format_args!("{name}  {role}  {rtt:>RTT$}  {news}"));
@@ -212,11 +207,11 @@ fn changes<'t>(
     new: &'t TopologyDescription,
 ) -> Vec<(Change, &'t ServerDescription)> {
     let change = |server: &ServerDescription| match previous {
-        None => Change::Same,
+        None => (SAME, String::new()),
         Some(previous) => match previous.server(&server.address) {
-            None => Change::Joined,
-            Some(before) if **before == *server => Change::Same,
-            Some(before) => Change::Changed(news(before, server)),
+            None => ('+', String::new()),
+            Some(before) if **before == *server => (SAME, String::new()),
+            Some(before) => ('~', news(before, server)),
         },
     };
     let servers = new.servers().iter();
