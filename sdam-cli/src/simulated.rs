@@ -37,6 +37,9 @@ pub(crate) struct Simulated {
     pub(crate) steps: bool,
 }
 
+/// The number of members if no kind of deployment is given.
+const MEMBERS: u16 = 3;
+
 /// The kind of deployment; a replica set of three members if none is given.
 #[derive(Args, Clone, Debug, Default)]
 #[group(multiple = false)]
@@ -55,14 +58,6 @@ struct Kind {
     standalone: bool,
 }
 
-/// The kind of deployment and the number of its processes.
-enum Processes {
-    ReplicaSet(u16),
-    Sharded(u16),
-    LoadBalanced(u16),
-    Standalone,
-}
-
 impl Simulated {
     /// Reads the scenario; `None` if there is none on the command line.
     pub(crate) fn script(&self) -> Result<Option<Script>, Failure> {
@@ -71,16 +66,17 @@ impl Simulated {
 
     /// Returns whether the deployment is a replica set.
     pub(crate) fn is_replica_set(&self) -> bool {
-        matches!(self.processes(), Processes::ReplicaSet(_))
+        let Kind { sharded, load_balanced, standalone, .. } = self.kind;
+        sharded.or(load_balanced).is_none() && !standalone
     }
 
     /// Returns a builder for the deployment on loopback.
     pub(crate) fn builder(&self) -> Builder {
-        let builder = match self.processes() {
-            Processes::ReplicaSet(members) => Builder::replica_set(members),
-            Processes::Sharded(mongoses) => Builder::sharded(mongoses),
-            Processes::LoadBalanced(mongoses) => Builder::load_balanced(mongoses),
-            Processes::Standalone => Builder::standalone(),
+        let builder = match self.kind {
+            Kind { sharded: Some(mongoses), .. } => Builder::sharded(mongoses),
+            Kind { load_balanced: Some(mongoses), .. } => Builder::load_balanced(mongoses),
+            Kind { standalone: true, .. } => Builder::standalone(),
+            Kind { replica_set, .. } => Builder::replica_set(replica_set.unwrap_or(MEMBERS)),
         };
         let builder = builder.version(self.version.unwrap_or_default());
         let builder = builder.spares(self.spares.unwrap_or_default());
@@ -95,32 +91,25 @@ impl Simulated {
         let hosts = |name, count| {
             (0..count).map(move |number: u16| ServerAddress::new(&format!("{name}{number}"), 27017))
         };
-        let blueprint = match self.processes() {
-            Processes::ReplicaSet(members) => {
+        let blueprint = match self.kind {
+            Kind { sharded: Some(mongoses), .. } => Blueprint::sharded(hosts("mongos", mongoses)),
+            // All mongoses have the address of the load balancer.
+            Kind { load_balanced: Some(mongoses), .. } => {
+                Blueprint::load_balanced(hosts("balancer", 1).cycle().take(usize::from(mongoses)))
+            }
+            Kind { standalone: true, .. } => {
+                Blueprint::standalone(ServerAddress::new("db0", 27017))
+            }
+            Kind { replica_set, .. } => {
+                let members = replica_set.unwrap_or(MEMBERS);
                 let count = members.saturating_add(self.spares.unwrap_or_default());
                 let mut hosts = hosts("db", count);
                 let own = hosts.by_ref().take(usize::from(members));
                 let set = Blueprint::replica_set(SetConfig::new("rs0", own));
                 hosts.fold(set, Blueprint::spare)
             }
-            Processes::Sharded(mongoses) => Blueprint::sharded(hosts("mongos", mongoses)),
-            // All mongoses have the address of the load balancer.
-            Processes::LoadBalanced(mongoses) => {
-                Blueprint::load_balanced(hosts("balancer", 1).cycle().take(usize::from(mongoses)))
-            }
-            Processes::Standalone => Blueprint::standalone(ServerAddress::new("db0", 27017)),
         };
         blueprint.version(self.version.unwrap_or_default())
-    }
-
-    fn processes(&self) -> Processes {
-        let Kind { replica_set, sharded, load_balanced, standalone } = self.kind;
-        match (sharded, load_balanced, standalone) {
-            (Some(mongoses), ..) => Processes::Sharded(mongoses),
-            (_, Some(mongoses), _) => Processes::LoadBalanced(mongoses),
-            (.., true) => Processes::Standalone,
-            _ => Processes::ReplicaSet(replica_set.unwrap_or(3)),
-        }
     }
 }
 

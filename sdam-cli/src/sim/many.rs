@@ -58,18 +58,18 @@ pub(super) fn run<O: Write, R: Write>(
         }
     }
     output.flush()?;
-    Ok(summary.worst.exit())
+    Ok(summary.worst.map_or(Exit::SUCCESS, Access::exit))
 }
 
 /// The combined outcomes of the simulations with all seeds.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Summary {
     /// The time without a known writable server, for each seed.
     times: Vec<(Duration, u64)>,
     /// The number of simulations at whose end the deployment was writable, readable only, or
     /// neither.
     ends: [u64; 3],
-    worst: Access,
+    worst: Option<Access>,
     writes: Option<Writes>,
 }
 
@@ -81,17 +81,11 @@ struct Writes {
     longest: (Duration, u64),
 }
 
-impl Default for Summary {
-    fn default() -> Self {
-        Self { times: Vec::new(), ends: [0; 3], worst: Access::Writable, writes: None }
-    }
-}
-
 impl Summary {
     fn add(&mut self, outcome: &Outcome) {
         self.times.push((outcome.without(), outcome.seed));
         self.ends[outcome.client.access as usize] += 1;
-        self.worst = self.worst.max(outcome.client.access);
+        self.worst = self.worst.max(Some(outcome.client.access));
         if let Some(own) = &outcome.writes {
             let writes = self.writes.get_or_insert_default();
             writes.all += own.succeeded + own.failed;
