@@ -9,6 +9,7 @@ mod tests;
 use std::{
     future::{Future, pending},
     io::{self, Write},
+    ops::ControlFlow,
     pin::pin,
 };
 
@@ -99,13 +100,13 @@ pub async fn run<O: Write, R: Write>(
     announce(&mut remarks)?;
     let work = async {
         if let Some(script) = script
-            && session.play(&script).await? == Next::End
+            && session.play(&script).await?.is_break()
         {
             return Ok(());
         }
         let mut commands = pin!(commands);
         while let Some(line) = commands.next().await {
-            if session.line(&line).await? == Next::End {
+            if session.line(&line).await?.is_break() {
                 return Ok(());
             }
         }
@@ -137,12 +138,8 @@ struct Session<O> {
     output: O,
 }
 
-/// The next step after a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Next {
-    Line,
-    End,
-}
+/// The next step after a command: a break ends the program.
+type Next = ControlFlow<()>;
 
 impl<O: Write> Session<O> {
     /// Executes each line of `script` at its scheduled time.
@@ -156,7 +153,7 @@ impl<O: Write> Session<O> {
                 Ok(next) => (next, "ok".to_owned()),
                 Err(error) => {
                     let place = script.place(line.number);
-                    (Next::Line, format!("error: {place}: {error}"))
+                    (Next::Continue(()), format!("error: {place}: {error}"))
                 }
             };
             if line.is_timed {
@@ -164,23 +161,23 @@ impl<O: Write> Session<O> {
             } else {
                 self.print(&answer)?;
             }
-            if next == Next::End {
-                return Ok(Next::End);
+            if next.is_break() {
+                return Ok(next);
             }
         }
-        Ok(Next::Line)
+        Ok(Next::Continue(()))
     }
 
     /// Executes a line of standard input.
     async fn line(&mut self, line: &str) -> io::Result<Next> {
         let done = match Command::parse(line) {
-            Ok(None) => return Ok(Next::Line),
+            Ok(None) => return Ok(Next::Continue(())),
             Ok(Some(command)) => self.execute(&command).await?,
             Err(error) => Err(error),
         };
         match done {
             Ok(next) => self.print("ok").map(|()| next),
-            Err(error) => self.print(&format!("error: {error}")).map(|()| Next::Line),
+            Err(error) => self.print(&format!("error: {error}")).map(Next::Continue),
         }
     }
 
@@ -198,19 +195,17 @@ impl<O: Write> Session<O> {
                 sleep(*time).await;
                 Ok(())
             }
-            Command::Status => match self.server.status() {
-                Ok(status) => {
-                    for line in describe(&status) {
-                        self.print(&line)?;
-                    }
-                    Ok(())
+            Command::Status => {
+                let status = self.server.status();
+                for line in status.iter().flat_map(describe) {
+                    self.print(&line)?;
                 }
-                Err(error) => Err(error),
-            },
-            Command::Help => return self.print(&Command::help()).map(|()| Ok(Next::Line)),
-            Command::Quit => return Ok(Ok(Next::End)),
+                status.map(drop)
+            }
+            Command::Help => return self.print(&Command::help()).map(|()| Ok(Next::Continue(()))),
+            Command::Quit => return Ok(Ok(Next::Break(()))),
         };
-        Ok(done.map(|()| Next::Line).map_err(|error| error.to_string()))
+        Ok(done.map(Next::Continue).map_err(|error| error.to_string()))
     }
 
     /// Prints and flushes, so that a pipe gets the output at once.
