@@ -164,20 +164,3 @@ impl Watched {
         self.abandoned.load(Ordering::Acquire)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn held_operations_are_counted_on_every_lane() {
-        // An operation is counted until its handle is dropped (L-43, L-44).
-        let address = ServerAddress::new("a", 1);
-        let server = Server::new(ServerId::from_u64(1), address);
-        assert_eq!(server.operation_count(), 0);
-        let held: Vec<_> = (0..10).map(|lane| server.start_operation(lane)).collect();
-        assert_eq!(server.operation_count(), 10);
-        drop(held);
-        assert_eq!(server.operation_count(), 0);
-    }
-}

@@ -78,14 +78,6 @@ fn tokio_is_current_in_its_context_whatever_features_are_enabled() {
     assert!(spawner.contains("tokio"), "{spawner}");
 }
 
-#[cfg(feature = "blocking")]
-#[test]
-fn the_clock_of_the_blocking_runtime_never_goes_back() {
-    let backend = super::blocking();
-    let first = backend.clock.now();
-    assert!(backend.clock.now() >= first);
-}
-
 /// The expected result depends on the features of this build.
 #[cfg(feature = "runtime-smol")]
 #[test]

@@ -42,26 +42,3 @@ impl Drop for WaiterGuard<'_> {
         self.0.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_the_first_waiter_wakes_monitors_and_the_last_one_ends_the_requests() {
-        // While a selection waits, servers are checked (F-44).
-        let waiters = Waiters::default();
-        let (first, wake) = waiters.enter(2).unwrap();
-        assert!(wake && waiters.any());
-        let (second, wake) = waiters.enter(2).unwrap();
-        assert!(!wake);
-        // The number of waiting selections is limited (L-64).
-        assert!(waiters.enter(2).is_none());
-        assert_eq!(waiters.count(), 2);
-        drop(first);
-        assert!(waiters.any());
-        drop(second);
-        assert!(!waiters.any());
-        assert!(waiters.enter(2).unwrap().1);
-    }
-}

@@ -19,9 +19,12 @@ mod single_threaded;
 mod srv;
 mod starts;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use sdam::{Event, ServerAddress, Snapshot};
 use sdam_events::channel::EventStream;
 use sdam_sim::{Blueprint, config::SetConfig, runtime::Sim};
+use sdam_testkit::RecordingPools;
 
 fn hosts() -> [ServerAddress; 3] {
     ["a", "b", "c"].map(|host| ServerAddress::new(host, 27017))
@@ -43,6 +46,12 @@ fn complete(snapshot: &Snapshot) -> Option<ServerAddress> {
     let known = servers.all(|server| server.server_type.is_available());
     let primary = description.primary().filter(|_| known)?;
     Some(primary.address.clone())
+}
+
+/// Asserts that `call` panics with the panic of [`RecordingPools`].
+fn assert_pool_panics<T>(call: impl FnOnce() -> T) {
+    let panic = catch_unwind(AssertUnwindSafe(call)).err().unwrap();
+    assert_eq!(panic.downcast_ref(), Some(&RecordingPools::PANIC));
 }
 
 /// Returns the events that have been delivered since the last call.

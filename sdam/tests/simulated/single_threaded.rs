@@ -9,6 +9,5 @@ mod errors;
 mod events;
 mod harness;
 mod panics;
-mod properties;
 mod scanning;
 mod selecting;

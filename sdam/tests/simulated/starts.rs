@@ -43,19 +43,6 @@ fn the_first_checks_of_many_topologies_are_spread() {
 }
 
 #[test]
-fn a_selection_is_never_delayed_by_the_spread() {
-    for seed in 0..50 {
-        let sim = simulation(seed);
-        sim.block_on(async {
-            let topology = start(&sim);
-            topology.select(&Criteria::write()).await.unwrap();
-            assert!(sim.now().as_nanos() < 10_000_000, "{:?}", sim.now());
-            topology.close().await;
-        });
-    }
-}
-
-#[test]
 fn look_ups_and_servers_that_do_not_answer_delay_no_other_deployment() {
     let sim = simulation(1);
     sim.dns().set_fault("unknown", Some(DnsFault::Silence));

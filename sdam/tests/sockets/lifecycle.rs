@@ -4,20 +4,15 @@
 use std::sync::{Arc, Mutex, mpsc};
 
 use async_trait::async_trait;
-use bson::{Document, doc, oid::ObjectId};
 use futures::{StreamExt, executor::block_on};
 use sdam::{
-    Backend, Connection, Criteria, Error, ErrorKind, ErrorOutcome, ErrorReport, EventKind,
-    EventName, Generation, Instant, Runtime, SelectionError, ServerAddress, ServerType, Snapshot,
-    Stage, Topology, TopologyType, Transport,
+    Backend, Connection, Criteria, Error, ErrorKind, EventKind, EventName, Instant, Runtime,
+    ServerAddress, ServerType, Snapshot, Stage, Topology, TopologyType, Transport,
 };
 use sdam_events::channel::unbounded;
 use sdam_sim::serve::ReplicaSet;
 
 use crate::{PATIENCE, on, tokio};
-
-/// The connection string of a nonexistent deployment.
-const UNREACHABLE: &str = "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=600000";
 
 #[test]
 fn dropping_the_last_handle_closes_the_topology_and_publishes_every_end() {
@@ -51,23 +46,6 @@ fn dropping_the_last_handle_closes_the_topology_and_publishes_every_end() {
     let last = descriptions.next_back().unwrap();
     assert_eq!(last.topology_type(), TopologyType::Unknown);
     assert_eq!(last.servers().len(), 0);
-}
-
-#[test]
-fn closing_closes_all_connections_and_fails_later_selections() {
-    let (set, host) = (ReplicaSet::start(3).unwrap(), tokio());
-    let builder = Topology::builder(set.uri()).unwrap();
-    let topology = builder.start(on(&host)).unwrap();
-    block_on(topology.select(&Criteria::write())).unwrap();
-    assert!(set.connections().unwrap() > 0);
-    block_on(topology.close());
-    // The server notices a closed socket with a delay.
-    while set.connections().unwrap() > 0 {
-        std::thread::yield_now();
-    }
-    let error = block_on(topology.select(&Criteria::write())).unwrap_err();
-    assert!(matches!(error, SelectionError::Closed), "{error}");
-    block_on(topology.close());
 }
 
 #[test]
@@ -128,68 +106,6 @@ fn selections_fail_at_once_when_the_runtime_has_shut_down() {
         drop(stop);
         thread.join().unwrap();
     });
-}
-
-#[test]
-fn a_handshake_behind_a_load_balancer_returns_a_service_connection() {
-    // The handshake behind a load balancer contains a `serviceId` (C-23).
-    let host = tokio();
-    let topology = Topology::builder("mongodb://127.0.0.1:1/?loadBalanced=true").unwrap();
-    let topology = topology.start(on(&host)).unwrap();
-    let server = topology.snapshot().description().servers()[0].id;
-    let mut reply = doc! { "ok": 1, "msg": "isdbgrid", "maxWireVersion": 17 };
-    let handshake = |reply: &Document| {
-        topology.handle_handshake(server, Generation::FIRST, &reply.to_vec().unwrap())
-    };
-    let error = handshake(&reply).unwrap_err();
-    assert_eq!(
-        error.message(),
-        "Driver attempted to initialize in load balancing mode, but the server does not support \
-         this mode."
-    );
-    reply.insert("serviceId", ObjectId::from_bytes([1; 12]));
-    let connection = handshake(&reply).unwrap().unwrap();
-    assert_eq!(connection.server(), server);
-    assert_eq!(connection.service_id().bytes(), [1; 12]);
-    // The topology knows the service until its last connection is closed.
-    let service = connection.service_id();
-    let mut broken = ErrorReport::new(Generation::FIRST, Error::network(Stage::Operation, "reset"));
-    broken.service_id = Some(service);
-    assert_eq!(topology.handle_error(server, &broken), ErrorOutcome::ServiceCleared);
-    let cleared = topology.generation(server, Some(service));
-    assert_ne!(cleared, Some(Generation::FIRST));
-    topology.handle_service_connection_closed(connection);
-    assert_eq!(topology.handle_error(server, &broken), ErrorOutcome::Stale);
-}
-
-#[test]
-fn topologies_on_the_same_runtime_have_different_ids() {
-    // Every topology has a unique id (A-18).
-    let host = tokio();
-    let runtime = on(&host);
-    let start = |runtime: &Runtime| {
-        let builder = Topology::builder(UNREACHABLE).unwrap();
-        builder.start(runtime.clone()).unwrap()
-    };
-    let topologies = [start(&runtime), start(&runtime), start(&runtime)];
-    let mut ids = topologies.each_ref().map(Topology::id).to_vec();
-    ids.sort_unstable();
-    ids.dedup();
-    assert_eq!(ids.len(), 3, "{topologies:?}");
-    // The id never depends on the seed.
-    let again = || {
-        let backend = Backend::new(
-            Arc::clone(&runtime.backend.clock),
-            Arc::clone(&runtime.backend.transport),
-            7,
-        );
-        let runtime = Runtime::new(backend, Arc::clone(&runtime.spawner));
-        [start(&runtime).id(), start(&runtime).id()]
-    };
-    let mut ids = [again(), again()].concat();
-    ids.sort_unstable();
-    ids.dedup();
-    assert_eq!(ids.len(), 4);
 }
 
 /// A transport whose DNS look-ups block threads, like tokio's while no name server answers.

@@ -1,7 +1,6 @@
 //! Pools with sockets of the loopback interface.
 
 use bson::rawdoc;
-use futures::future::join_all;
 use sdam::{Criteria, Error, ErrorKind, Options, SelectedServer, Topology};
 use sdam_pool::{Pool, Pools};
 use sdam_sim::serve::ReplicaSet;
@@ -23,27 +22,6 @@ fn start(uri: &str, host: &tokio::runtime::Runtime) -> Topology<Pool> {
     let pools = Pools::new(&Options::parse(uri).unwrap()).unwrap();
     let builder = Topology::builder(uri).unwrap().pools(pools);
     builder.start(on(host)).unwrap()
-}
-
-#[test]
-fn many_operations_share_few_connections_and_go_on_after_a_failover() {
-    // A pool is cleared after its server has been marked Unknown (F-64).
-    let host = tokio();
-    let set = ReplicaSet::start(3).unwrap();
-    let topology = start(&format!("{}&maxPoolSize=4", set.uri()), &host);
-    host.block_on(async {
-        let all = join_all((0..200).map(|_| ping_primary(&topology))).await;
-        all.into_iter().collect::<Result<Vec<_>, _>>().unwrap();
-        let stats = primary(&topology).await.pool().stats();
-        assert!(stats.opened <= 4, "{stats:?}");
-        assert_eq!((stats.in_use, stats.waiting), (0, 0), "{stats:?}");
-    });
-    set.kill(set.primary().unwrap().unwrap()).unwrap();
-    host.block_on(async {
-        while ping_primary(&topology).await.is_err() {}
-        ping_primary(&topology).await.unwrap();
-        topology.close().await;
-    });
 }
 
 #[test]

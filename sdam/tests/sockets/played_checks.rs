@@ -1,36 +1,24 @@
-//! A topology whose checks are simulated by a driver's test: its monitors never connect.
+//! A topology whose checks are simulated by a driver's test: its monitors get no reply.
 
-use std::{future::pending, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use bson::doc;
 use futures::{StreamExt, executor::block_on};
 use sdam::{
-    Connection, Criteria, Error, ErrorKind, Instant, ObjectId, ServerAddress, ServerType, Stage,
-    Topology, TopologyType, Transport, async_trait, testing::play_check,
+    Criteria, Error, ErrorKind, ObjectId, ServerAddress, ServerType, Stage, Topology, TopologyType,
+    testing::play_check,
 };
 use sdam_events::channel::unbounded;
+use sdam_testkit::{ManualClock, Server, Servers};
 
-/// A transport whose attempts to connect never end.
-#[derive(Debug)]
-struct Silent;
-
-#[async_trait]
-impl Transport for Silent {
-    async fn connect(
-        &self,
-        _: &ServerAddress,
-        _: Option<Instant>,
-    ) -> Result<Box<dyn Connection>, Error> {
-        pending().await
-    }
-}
+use crate::{on, tokio};
 
 #[test]
 fn played_checks_change_the_topology_and_all_events_carry_the_given_id() {
-    let host =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let mut runtime = sdam_runtime_tokio::from_handle(host.handle().clone()).unwrap();
-    runtime.backend.transport = Arc::new(Silent);
+    let host = tokio();
+    let mut runtime = on(&host);
+    let servers = Servers::new(ManualClock::default(), Server::silent());
+    runtime.backend.transport = Arc::new(servers);
     let id = ObjectId::from_bytes(*b"twelve bytes");
     let (sink, events) = unbounded();
     let topology = Topology::builder("mongodb://a,b/?replicaSet=rs&connectTimeoutMS=0")

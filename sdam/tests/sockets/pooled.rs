@@ -2,8 +2,8 @@
 
 use bson::rawdoc;
 use sdam::{
-    Criteria, Error, ErrorOutcome, ErrorReport, Established, Generation, ScanTopology,
-    ServerAddress, Stage, Topology,
+    Criteria, Error, ErrorOutcome, ErrorReport, Established, Generation, ScanTopology, Stage,
+    Topology,
 };
 use sdam_sim::serve::Builder;
 use sdam_testkit::{RecordingPool, RecordingPools};
@@ -18,35 +18,6 @@ fn start(uri: &str, host: &tokio::runtime::Runtime) -> Topology<RecordingPool> {
 
 async fn open(pool: &RecordingPool) -> Result<Established, Error> {
     pool.context().establish(Some(PATIENCE)).await
-}
-
-#[test]
-fn an_error_of_establishing_is_reported_with_its_stage_and_labels() {
-    let host = tokio();
-    let server = Builder::standalone().start().unwrap();
-    let topology = start(server.uri(), &host);
-    let selected = host.block_on(topology.select(&Criteria::write())).unwrap();
-    let pool = selected.pool();
-    let attempt = |address: &ServerAddress| {
-        let mut context = pool.context().clone();
-        context.address = address.clone();
-        host.block_on(context.establish(Some(PATIENCE))).unwrap_err()
-    };
-    let refused = attempt(&ServerAddress::new("127.0.0.1", 1));
-    assert_eq!(refused.stage(), Stage::Connect);
-    assert!(refused.has_label("SystemOverloadedError"));
-    assert_eq!(refused.outcome(), Some(ErrorOutcome::Irrelevant));
-    let unknown = attempt(&ServerAddress::new(&"a".repeat(300), 27017));
-    assert_eq!(unknown.stage(), Stage::Dns);
-    assert_eq!(unknown.labels().len(), 0);
-    assert_eq!(unknown.outcome(), Some(ErrorOutcome::Cleared));
-    let described = topology.snapshot();
-    let described = described.server_by_id(selected.id()).unwrap();
-    let last = described.failures().last.unwrap();
-    assert_eq!(last.error.stage(), Stage::Dns);
-    host.block_on(topology.close());
-    let gone = attempt(selected.address());
-    assert_eq!(gone.outcome(), Some(ErrorOutcome::UnknownServer));
 }
 
 #[test]

@@ -193,28 +193,6 @@ fn a_member_that_a_table_lacks_is_published_once_and_the_others_never() {
 }
 
 #[test]
-fn a_set_with_unknown_names_fails_over_through_a_table() {
-    for seed in 0..20 {
-        let sim = inside_with_seed(seed, &PLACES);
-        let table: AddressTable = rows().collect();
-        let builder = uri("mongodb://localhost:30001/?replicaSet=rs").translate(table);
-        sim.block_on(async {
-            let topology = builder.start(sim.runtime()).unwrap();
-            let first = topology.wait_for(complete, PATIENCE).await.unwrap();
-            assert!(NAMES.contains(&first.as_str()), "seed {seed}");
-            sim.kill(sim.status().primary().unwrap().id).unwrap();
-            let other = |snapshot: &Snapshot| {
-                let primary = snapshot.description().primary()?;
-                (primary.address != first).then_some(())
-            };
-            topology.wait_for(other, PATIENCE).await.unwrap();
-            topology.close().await;
-        });
-        assert_eq!(sim.dns().lookups("mongo-0"), 0, "only places are looked up");
-    }
-}
-
-#[test]
 fn a_set_whose_names_lead_to_it_is_usable_by_any_seed_and_in_every_outage() {
     let sim = inside(&["alias.example.com"]);
     sim.network().heal();

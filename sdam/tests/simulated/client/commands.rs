@@ -8,7 +8,6 @@ use sdam::{
     CommandInfo, Criteria, ErrorKind, EventKind, EventName, Interest, ReadMode, ReadPreference,
     SelectionError, ServerAddress,
     client::{Client, Command},
-    discovery::options::ServerApi,
 };
 use sdam_events::channel::unbounded;
 use sdam_sim::{Blueprint, MemberId, runtime::Sim};
@@ -38,29 +37,6 @@ fn the_read_preference_is_sent_as_the_topology_and_the_kind_of_command_demand() 
     check(&set, "", &generic.with_criteria(criteria), true);
     let standalone = Blueprint::standalone(ServerAddress::new("a", 27017));
     check(&standalone, option, &read, false);
-}
-
-#[test]
-fn every_command_declares_the_api() {
-    let sim = Sim::new(1, &replica_set());
-    let (sink, mut events) = unbounded();
-    let client = Client::builder(&sim.uri()).unwrap().topology(|topology| {
-        topology
-            .options(|options| options.server_api = Some(ServerApi::v1()))
-            .sink(sink.interested_in(Interest::COMMANDS))
-    });
-    let client = client.start(sim.runtime()).unwrap();
-    let ping = encoded(&doc! { "ping": 1 });
-    sim.block_on(async {
-        let ping = Command::new("admin", ping.as_bytes());
-        client.run(&ping).await.unwrap();
-        client.close().await;
-    });
-    let EventKind::CommandStarted { document, .. } = events.try_next().unwrap().kind else {
-        panic!("no command was started");
-    };
-    let document = Document::from_reader(&document[..]).unwrap();
-    assert_eq!(document, doc! { "ping": 1, "apiVersion": "1", "$db": "admin" });
 }
 
 /// Runs a client of a simulated replica set and returns the events of its commands.
@@ -156,24 +132,6 @@ fn commands_on_a_pinned_connection_share_it_with_no_other_operation() {
         .filter_map(|kind| Some((&*info(kind)?.name, info(kind)?.connection.driver)))
         .collect();
     assert_eq!(of, [("find", 1), ("ping", 2), ("find", 1)]);
-}
-
-#[test]
-fn closing_ends_the_sessions_at_the_server() {
-    let insert = encoded(&doc! { "insert": "c", "documents": [{ "_id": 1 }] });
-    let events = record(async |_, client| {
-        let insert = Command::write("test", insert.as_bytes());
-        client.run(&insert).await.unwrap();
-    });
-    let started = events.iter().filter_map(|kind| match kind {
-        EventKind::CommandStarted { document, .. } => {
-            Some(Document::from_reader(&document[..]).unwrap())
-        }
-        _ => None,
-    });
-    let started: Vec<_> = started.collect();
-    let session = started[0].get_document("lsid").unwrap().clone();
-    assert_eq!(started[1], doc! { "endSessions": [session], "$db": "admin" });
 }
 
 #[test]

@@ -26,9 +26,17 @@ fn refusal(command: &str, code: i32) -> Document {
     }
 }
 
-/// Makes the primary refuse this many pings.
-fn overload(world: &World, times: i32) {
-    world.fail(doc! { "times": times }, refusal("ping", 462));
+/// Returns the number of retries of a command that the primary, or the only server, refuses nine
+/// times.
+fn retries(blueprint: &Blueprint, options: &str, command: &Command<'_>, name: &str) -> u32 {
+    let world = World::start(blueprint, options);
+    world.fail(doc! { "times": 9 }, refusal(name, 462));
+    let error = world.try_command(command).unwrap_err();
+    for label in ["SystemOverloadedError", "RetryableError"] {
+        assert!(error.has_label(label), "{error}");
+    }
+    assert_eq!(world.log(name).0.len() as u32, 1 + error.retries(), "{options} {command:?}");
+    error.retries()
 }
 
 /// Returns the shortest and the longest duration of a refused insert, among so many that some
@@ -65,29 +73,22 @@ fn backpressure_1_backoffs_are_exponential_and_random() {
 #[test]
 fn backpressure_3_4_overload_is_retried_max_adaptive_retries_times() {
     let find = encoded(&doc! { "find": "c" });
-    for (options, started) in [
-        ("", 3),
-        ("maxAdaptiveRetries=1", 2),
-        ("maxAdaptiveRetries=0", 1),
-        ("maxAdaptiveRetries=4", 5),
-        ("retryReads=false", 1),
-        ("retryWrites=false", 3),
+    let find = Command::read("test", find.as_bytes());
+    for (options, expected) in [
+        ("", 2),
+        ("maxAdaptiveRetries=1", 1),
+        ("maxAdaptiveRetries=0", 0),
+        ("maxAdaptiveRetries=4", 4),
+        ("retryReads=false", 0),
+        ("retryWrites=false", 2),
     ] {
-        let world = World::start(&replica_set(), options);
-        world.fail(doc! { "times": 9 }, refusal("find", 462));
-        let find = Command::read("test", find.as_bytes());
-        let error = world.try_command(&find).unwrap_err();
-        for label in ["SystemOverloadedError", "RetryableError"] {
-            assert!(error.has_label(label), "{error}");
-        }
-        assert_eq!(world.log("find").0.len(), started, "{options}");
+        assert_eq!(retries(&replica_set(), options, &find, "find"), expected, "{options}");
     }
 }
 
-/// The server may shorten the backoffs (I-62; Client Backpressure prose test 5).
+/// The server may set the base of the backoffs (I-62, Q-22; Client Backpressure prose test 5).
 #[test]
 fn backpressure_5_the_server_may_name_the_base_of_the_backoffs() {
-    // The server may set the base of the backoffs.
     let world = World::start(&replica_set(), "");
     world.fail(doc! { "times": 9 * OPERATIONS }, refusal("insert", 462));
     for (millis, expected) in [(0, 600), (50, 300), (0, 600)] {
@@ -104,11 +105,9 @@ fn backpressure_5_the_server_may_name_the_base_of_the_backoffs() {
 fn both_kinds_of_retries_have_to_be_enabled_for_any_command() {
     // Any command is retried, unless one of the options disables this (I-62, Q-20).
     let ping = encoded(&doc! { "ping": 1 });
-    for (options, retries) in [("", 2), ("retryReads=false", 0), ("retryWrites=false", 0)] {
-        let world = World::start(&replica_set(), options);
-        overload(&world, 9);
-        let error = world.try_command(&Command::new("admin", ping.as_bytes())).unwrap_err();
-        assert_eq!(error.retries(), retries, "{options}");
+    let ping = Command::new("admin", ping.as_bytes());
+    for (options, expected) in [("", 2), ("retryReads=false", 0), ("retryWrites=false", 0)] {
+        assert_eq!(retries(&replica_set(), options, &ping, "ping"), expected, "{options}");
     }
 }
 
@@ -120,12 +119,8 @@ fn every_write_is_retried_after_overload_also_on_a_standalone() {
     let insert = Command::write("test", insert.as_bytes());
     for blueprint in [&replica_set(), &standalone] {
         for command in [insert.clone(), insert.clone().without_retry()] {
-            for (options, retries) in [("", 2), ("retryWrites=false", 0)] {
-                let world = World::start(blueprint, options);
-                world.fail(doc! { "times": 3 }, refusal("insert", 462));
-                let error = world.try_command(&command).unwrap_err();
-                assert_eq!(error.retries(), retries, "{options} {command:?}");
-                assert_eq!(world.log("insert").0.len() as u32, 1 + retries);
+            for (options, expected) in [("", 2), ("retryWrites=false", 0)] {
+                assert_eq!(retries(blueprint, options, &command, "insert"), expected);
             }
             let world = World::start(blueprint, "");
             world.fail(doc! { "times": 2 }, refusal("insert", 462));
@@ -155,7 +150,7 @@ fn no_backoff_goes_beyond_the_time_limit() {
     // No backoff exceeds `timeoutMS`, which covers all attempts (Q-24, S-1).
     let world = World::start(&replica_set(), "maxAdaptiveRetries=50");
     let ping = encoded(&doc! { "ping": 1 });
-    overload(&world, 99);
+    world.fail(doc! { "times": 99 }, refusal("ping", 462));
     let before = world.sim.now();
     let limit = Duration::from_secs(3);
     let command = Command::new("admin", ping.as_bytes()).with_timeout(limit);

@@ -11,7 +11,7 @@ use sdam_sim::{Blueprint, MemberId, runtime::Sim};
 
 use super::{World, encoded, replica_set};
 
-/// I-76: a server runs a write once for each session and number (M-47), so clients must not share
+/// A-18, I-76: every topology has an id of its own. A server runs a write once for each session and number (M-47), so clients must not share
 /// sessions.
 #[test]
 fn clients_with_the_same_seed_have_sessions_of_their_own() {
@@ -39,6 +39,7 @@ fn clients_with_the_same_seed_have_sessions_of_their_own() {
 fn ended(blueprint: &Blueprint, writes: i32, losses: &[u16]) -> Vec<usize> {
     let world = World::start(blueprint, "");
     (0..writes).for_each(|id| drop(world.insert(id).unwrap()));
+    let used = world.log("insert").0.pop().and_then(|insert| insert.get("lsid").cloned());
     for member in losses {
         world.sim.kill(MemberId(*member)).unwrap();
     }
@@ -47,9 +48,13 @@ fn ended(blueprint: &Blueprint, writes: i32, losses: &[u16]) -> Vec<usize> {
     let (started, names) = world.log("endSessions");
     assert_eq!(names.len(), 2 * started.len(), "{names:?}");
     assert!(!names.contains(&"CommandFailed"), "{names:?}");
-    assert!(started.iter().all(|end| !end.contains_key("$readPreference")));
-    let sessions = started.iter().map(|end| end.get_array("endSessions"));
-    sessions.map(|ended| ended.unwrap().len()).collect()
+    let sessions = started.iter().map(|end| {
+        assert!(end.keys().eq(["endSessions", "$db"]), "{end}");
+        let ended = end.get_array("endSessions").unwrap();
+        assert_eq!(ended.first(), used.as_ref());
+        ended.len()
+    });
+    sessions.collect()
 }
 
 #[test]

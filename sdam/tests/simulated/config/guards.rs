@@ -157,44 +157,43 @@ impl Tls for Library {
     }
 }
 
-#[test]
-fn tls_is_refused_if_the_transport_has_no_streams_to_encrypt() {
+/// Returns the error of a topology whose transport cannot use the TLS library that it has.
+fn refusal(options: &str) -> ConfigError {
     let server = Refusing::new();
     let backend = server.backend().with_tls(Arc::new(Library));
-    let error = Topology::builder("mongodb://a/?tls=true").unwrap().scan(backend);
-    assert!(error.unwrap_err().to_string().contains("no byte streams"));
+    let builder = Topology::builder(&format!("mongodb://a/?{options}")).unwrap();
+    let error = builder.scan(backend).unwrap_err();
     assert_eq!(server.attempts(), 0);
+    error
+}
+
+#[test]
+fn tls_is_refused_if_the_transport_has_no_streams_to_encrypt() {
+    assert!(refusal("tls=true").to_string().contains("no byte streams"));
 }
 
 #[test]
 fn mongodb_x509_without_tls_or_a_certificate_of_the_client_is_refused() {
-    let check = |options: &str, option: &str, message: &str| {
-        let server = Refusing::new();
-        let backend = server.backend().with_tls(Arc::new(Library));
-        let uri = format!("mongodb://a/?authMechanism=MONGODB-X509&{options}");
-        let error = Topology::builder(&uri).unwrap().scan(backend).unwrap_err();
-        assert_eq!(error.option(), option, "{options}");
-        assert_eq!(error.to_string(), message);
-        assert_eq!(server.attempts(), 0);
-    };
-    check(
-        "",
-        "authMechanism",
-        "`authMechanism` is `MONGODB-X509`: it takes the user from the client's certificate, and \
-         connections are not encrypted; add tls=true and tlsCertificateKeyFile, or use \
-         SCRAM-SHA-256",
-    );
-    check(
-        "tls=true",
-        "tlsCertificateKeyFile",
-        "`tlsCertificateKeyFile`: MONGODB-X509 takes the user from the client's certificate, and \
-         there is none; name the file of the certificate and its key",
-    );
+    for (options, option, message) in [
+        (
+            "",
+            "authMechanism",
+            "`authMechanism` is `MONGODB-X509`: it takes the user from the client's certificate, \
+             and connections are not encrypted; add tls=true and tlsCertificateKeyFile, or use \
+             SCRAM-SHA-256",
+        ),
+        (
+            "&tls=true",
+            "tlsCertificateKeyFile",
+            "`tlsCertificateKeyFile`: MONGODB-X509 takes the user from the client's certificate, \
+             and there is none; name the file of the certificate and its key",
+        ),
+    ] {
+        let error = refusal(&format!("authMechanism=MONGODB-X509{options}"));
+        assert_eq!((error.option(), &*error.to_string()), (option, message));
+    }
     // Control: with a certificate, only the transport is refused.
-    let server = Refusing::new();
-    let backend = server.backend().with_tls(Arc::new(Library));
-    let uri = "mongodb://a/?authMechanism=MONGODB-X509&tls=true&tlsCertificateKeyFile=a";
-    let error = Topology::builder(uri).unwrap().scan(backend).unwrap_err();
+    let error = refusal("authMechanism=MONGODB-X509&tls=true&tlsCertificateKeyFile=a");
     assert!(error.to_string().contains("no byte streams"), "{error}");
 }
 

@@ -187,26 +187,6 @@ fn measurements_end_when_servers_stop_streaming_and_start_when_they_stream_again
 }
 
 #[test]
-fn a_selected_server_has_the_round_trip_times_of_its_monitor() {
-    let sim = simulation(5);
-    sim.network().set_latency(Latency::WAN);
-    // No monitor measures servers behind a load balancer.
-    let balanced = "mongodb://a/?loadBalanced=true".to_owned();
-    for (uri, is_measured) in [(sim.uri(), true), (balanced, false)] {
-        let builder = Topology::builder(&uri).unwrap();
-        sim.block_on(async {
-            let topology = builder.start(sim.runtime()).unwrap();
-            let server = topology.select(&Criteria::write()).await.unwrap();
-            let known = topology.server(server.address()).unwrap();
-            assert_eq!(server.rtt(), known.description().rtt);
-            let is_positive = server.rtt().map(|rtt| !rtt.average.is_zero());
-            assert_eq!(is_positive, is_measured.then_some(true));
-            topology.close().await;
-        });
-    }
-}
-
-#[test]
 fn closing_takes_no_time_while_monitors_pause() {
     // Closing ends monitors immediately, even during a pause of 500 ms (F-43).
     let sim = simulation(4);

@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use bson::{Document, doc};
 use sdam::{
-    Criteria, Error, ErrorOutcome, ErrorReport, EventName, Generation, Instant, ServerAddress,
-    ServerType, Stage, discovery::reply,
+    Criteria, Error, ErrorOutcome, ErrorReport, EventName, Generation, Instant, ServerType, Stage,
+    discovery::reply,
 };
-use sdam_sim::{Action, action::Target};
 
 use super::Harness;
 
@@ -57,19 +56,6 @@ fn a_pool_is_cleared_before_the_report_of_the_error_returns() {
     let again = harness.topology.handle_error(selected.id(), &error);
     assert_eq!(again, ErrorOutcome::Stale);
     assert_eq!(harness.pools.calls().len(), calls.len());
-}
-
-/// F-69: only the pool of a server that leaves the set is closed.
-#[test]
-fn only_the_pool_of_a_removed_server_is_closed() {
-    let harness = Harness::start("a/?replicaSet=rs");
-    let (host, member) = harness.secondary();
-    harness.apply(&Action::Remove(Target::Member(member)));
-    harness.wait_for_known(2);
-    let calls = harness.pools.calls().into_iter();
-    let closed = calls.filter(|call| call.method == "close");
-    let closed: Vec<_> = closed.map(|call| call.address).collect();
-    assert_eq!(closed, [ServerAddress::new(host, 27017)]);
 }
 
 /// F-80: an operation's handshake with an Unknown server makes the server known again, although the

@@ -82,23 +82,6 @@ fn options() -> Options {
 }
 
 #[test]
-fn a_detector_leaves_a_frozen_server_after_its_next_measurement_and_takes_it_back() {
-    for detector in [Detector::PROBING, Detector::PHI_ACCRUAL] {
-        let harness = Harness::with(|_| (), options().with_detector(detector));
-        harness.sim.run_for(HEARTBEAT);
-        let (host, member) = harness.secondary();
-        harness.apply(&Action::Freeze(Target::Member(member)));
-        harness.sim.run_for(HEARTBEAT + Duration::from_secs(4));
-        let server = harness.server(host);
-        assert_eq!(server.server_type, ServerType::Unknown, "{detector:?}");
-        let error = server.error.as_ref().unwrap().to_string();
-        assert!(error.contains("no answer, not even to a ping"), "{error}");
-        harness.apply(&Action::Thaw(Target::Member(member)));
-        harness.wait_for_known(3);
-    }
-}
-
-#[test]
 fn a_detector_leaves_nobody_if_this_program_stalls_or_is_cut_off_for_a_while() {
     let harness = Harness::with(|_| (), options().with_detector(Detector::PROBING));
     for seconds in 1..=30 {

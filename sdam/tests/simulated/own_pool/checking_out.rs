@@ -15,18 +15,15 @@ use futures::{
     FutureExt, StreamExt,
     future::{join, join_all, poll_immediate},
 };
-use sdam::{
-    ConnectionClosedReason, Error, ErrorKind, Event, EventKind, Interest, PoolOptions,
-    ServerAddress, Spawner, Task, Topology,
-};
+use sdam::{Error, EventKind, Interest, PoolOptions, Spawner, Task, Topology};
 use sdam_pool::Pool;
 use sdam_sim::{
     Action,
-    action::{BadReply, FailCommand, Mode, Target},
+    action::{FailCommand, Mode, Target},
     runtime::Sim,
 };
 
-use super::{block, builder, observed, pass, ping_primary, primary, run_ping, simulation};
+use super::{block, builder, observed, pass, ping_primary, primary, simulation};
 
 const LONG: Duration = Duration::from_secs(600);
 
@@ -58,36 +55,6 @@ fn a_server_that_refused_a_handshake_is_found_again_when_it_may_be_checked() {
     });
 }
 
-/// Returns the names of a server's events, with the connection ids.
-fn names(events: &[Event], address: &ServerAddress) -> Vec<String> {
-    let told = events.iter().filter_map(|event| {
-        let name = event.kind.name().as_str();
-        match &event.kind {
-            EventKind::ConnectionCreated { address, connection, .. }
-            | EventKind::ConnectionReady { address, connection, .. }
-            | EventKind::ConnectionCheckedOut { address, connection, .. }
-            | EventKind::ConnectionCheckedIn { address, connection, .. } => {
-                Some((address, format!("{name} {}", connection.driver)))
-            }
-            EventKind::ConnectionClosed { address, connection, reason, .. } => {
-                Some((address, format!("{name} {} {}", connection.driver, reason.as_str())))
-            }
-            EventKind::PoolCreated { address, .. }
-            | EventKind::PoolReady { address, .. }
-            | EventKind::PoolCleared { address, .. }
-            | EventKind::PoolClosed { address, .. }
-            | EventKind::ConnectionCheckOutStarted { address, .. } => {
-                Some((address, name.to_owned()))
-            }
-            EventKind::ConnectionCheckOutFailed { address, reason, .. } => {
-                Some((address, format!("{name} {}", reason.as_str())))
-            }
-            _ => None,
-        }
-    });
-    told.filter(|(own, _)| *own == address).map(|(_, name)| name).collect()
-}
-
 /// B-30, CMAP prose tests 1 to 4: the options come from the connection string, and a sink observes
 /// them.
 #[test]
@@ -115,78 +82,6 @@ fn all_pools_have_the_options_of_the_connection_string() {
     expected.wait_queue_timeout = Some(Duration::from_millis(6));
     let created: Vec<_> = created.iter().map(|options| &**options).collect();
     assert_eq!(created, [&expected; 3]);
-}
-
-#[test]
-fn the_events_of_a_pool_are_in_the_order_of_the_specification() {
-    // Pools publish and log their events in the specified order (F-66, K-11, P-50).
-    let sim = simulation(1);
-    let (topology, mut events) = observed(&sim, "heartbeatFrequencyMS=500", Interest::POOLS);
-    sim.block_on(async {
-        let server = primary(&topology).await;
-        let (address, pool) = (server.address().clone(), server.pool().clone());
-        drop(server);
-        let mut first = pool.check_out().await.unwrap();
-        let second = pool.check_out().await.unwrap();
-        drop(second);
-        run_ping(&mut first).await.unwrap();
-        drop(first);
-        topology.close().await;
-        let all: Vec<_> = events.by_ref().collect().await;
-        assert_eq!(
-            names(&all, &address),
-            [
-                "PoolCreated",
-                "PoolReady",
-                "ConnectionCheckOutStarted",
-                "ConnectionCreated 1",
-                "ConnectionReady 1",
-                "ConnectionCheckedOut 1",
-                "ConnectionCheckOutStarted",
-                "ConnectionCreated 2",
-                "ConnectionReady 2",
-                "ConnectionCheckedOut 2",
-                "ConnectionCheckedIn 2",
-                "ConnectionCheckedIn 1",
-                "ConnectionClosed 2 poolClosed",
-                "ConnectionClosed 1 poolClosed",
-                "PoolClosed",
-            ]
-        );
-    });
-}
-
-#[test]
-fn check_outs_dropped_at_any_poll_leave_nothing_behind() {
-    // A check-out may be dropped after any poll (P-9).
-    let sim = simulation(3);
-    let topology = start(&sim, "maxPoolSize=3");
-    sim.block_on(async {
-        let pool = primary(&topology).await.pool().clone();
-        for round in 0..10_000_u32 {
-            // Some rounds hold a connection, so that others wait in the queue.
-            let held = (round % 3 == 0).then(|| pool.check_out());
-            let held = match held {
-                Some(check_out) => Some(check_out.await.unwrap()),
-                None => None,
-            };
-            let mut dropped = pin!(pool.check_out());
-            for _ in 0..round % 5 {
-                if poll_immediate(&mut dropped).await.is_some() {
-                    break;
-                }
-                yield_now().await;
-            }
-            drop(held);
-        }
-        let stats = pool.stats();
-        assert_eq!((stats.in_use, stats.waiting), (0, 0), "{stats:?}");
-        assert!(stats.idle + stats.pending <= 3, "{stats:?}");
-        join_all((0..10).map(|_| ping_primary(&topology))).await;
-        assert_eq!(pool.stats().in_use, 0);
-        topology.close().await;
-    });
-    assert_eq!((sim.tasks(), sim.connections(), sim.timers()), (0, 0, 0));
 }
 
 #[test]
@@ -322,46 +217,4 @@ async fn yield_now() {
         Poll::Ready(())
     })
     .await;
-}
-
-#[test]
-fn o_39_o_50_a_message_that_cannot_be_the_reply_costs_one_command_and_its_connection() {
-    for &bad in BadReply::ALL {
-        let sim = simulation(3);
-        let (topology, mut events) = observed(&sim, "maxPoolSize=1", Interest::POOLS);
-        let mut fail = FailCommand::default();
-        fail.mode = Mode::Times(1);
-        fail.commands = vec!["ping".to_owned()];
-        fail.bad_reply = Some(bad);
-        sim.block_on(async {
-            let server = primary(&topology).await;
-            ping_primary(&topology).await.unwrap();
-            sim.apply(&Action::FailPoint(Target::Primary, Some(fail))).unwrap();
-            let mut connection = server.pool().check_out().await.unwrap();
-            let error = run_ping(&mut connection).await.unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::Protocol, "{bad:?}: {error}");
-            assert_eq!(error.reply(), None);
-            // Nothing more is sent on the connection, and the error gives the reason.
-            let again = run_ping(&mut connection).await.unwrap_err();
-            let text = again.message();
-            assert!(text.contains("close it"), "{bad:?}: {again:#}");
-            drop(connection);
-            for number in 0..10 {
-                let ping = ping_primary(&topology).await;
-                assert_eq!(ping, Ok(()), "{bad:?}, command {number}");
-            }
-            drop(server);
-            topology.close().await;
-        });
-        let reasons = sim.block_on(events.by_ref().collect::<Vec<_>>());
-        let reasons: Vec<_> = reasons
-            .iter()
-            .filter_map(|event| match &event.kind {
-                EventKind::ConnectionClosed { reason, .. } => Some(*reason),
-                _ => None,
-            })
-            .collect();
-        let expected = [ConnectionClosedReason::Error, ConnectionClosedReason::PoolClosed];
-        assert_eq!(reasons, expected, "{bad:?}");
-    }
 }

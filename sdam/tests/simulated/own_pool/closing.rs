@@ -3,44 +3,37 @@
 use std::{pin::pin, time::Duration};
 
 use futures::{FutureExt, StreamExt, future::join};
-use sdam::{Interest, Topology};
-use sdam_core::event::Event;
+use sdam::{Event, Interest, ServerAddress, Topology};
 use sdam_events::channel::EventStream;
 use sdam_pool::Pool;
 use sdam_sim::{action::Mode, runtime::Sim};
 
 use super::{block, observed, ping, primary, run_ping, simulation};
 
-/// The events that the sinks of these tests receive, except the pools' own.
-const NAMES: [&str; 7] = [
-    "ConnectionCheckOutStarted",
-    "ConnectionCreated",
-    "ConnectionReady",
-    "ConnectionCheckedOut",
-    "ConnectionCheckedIn",
-    "ConnectionCheckOutFailed",
-    "ConnectionClosed",
-];
-
 fn start(sim: &Sim, options: &str) -> (Topology<Pool>, EventStream) {
     observed(sim, options, Interest::POOLS.union(Interest::DESCRIPTIONS))
 }
 
-/// Returns the names of connection events and of the last event.
-async fn names(events: EventStream) -> Vec<&'static str> {
+/// Returns the names of the events of a server's pool and of the last event.
+async fn names(events: EventStream, address: &ServerAddress) -> Vec<&'static str> {
     let all: Vec<Event> = events.collect().await;
-    let last = all.last().map(|event| event.kind.name().as_str());
-    let names = all.iter().map(|event| event.kind.name().as_str());
-    names.filter(|name| NAMES.contains(name)).chain(last).collect()
+    let is_own = |event: &&Event| {
+        event.kind.address() == Some(address) && Interest::POOLS.contains(event.kind.name())
+    };
+    let names = all.iter().filter(is_own).chain(all.last());
+    names.map(|event| event.kind.name().as_str()).collect()
 }
 
 #[test]
 fn closing_waits_for_the_end_of_a_connection_in_use() {
-    // Closing waits for connections in use (J-26, P-41, P-42).
+    // Closing waits for connections in use, and a pool publishes its events in the specified order
+    // (J-26, P-41, P-42, P-50).
     let sim = simulation(1);
     let (topology, events) = start(&sim, "");
-    let began = sim.block_on(async {
-        let mut connection = primary(&topology).await.pool().check_out().await.unwrap();
+    let (began, address) = sim.block_on(async {
+        let pool = primary(&topology).await.pool().clone();
+        let mut connection = pool.check_out().await.unwrap();
+        drop(pool.check_out().await.unwrap());
         block(&sim, &["ping"], Mode::AlwaysOn, Duration::from_secs(1));
         let began = sim.now();
         let command = async {
@@ -48,19 +41,28 @@ fn closing_waits_for_the_end_of_a_connection_in_use() {
             drop(connection);
         };
         join(command, topology.close()).await;
-        began
+        (began, pool.address().clone())
     });
     let took = sim.now().since(began);
     let second = Duration::from_secs(1);
     assert!(took >= second && took < 2 * second, "{took:?}");
     assert_eq!(topology.events().dropped(), 0);
     assert_eq!(
-        sim.block_on(names(events)),
+        sim.block_on(names(events, &address)),
         [
+            "PoolCreated",
+            "PoolReady",
             "ConnectionCheckOutStarted",
             "ConnectionCreated",
             "ConnectionReady",
             "ConnectionCheckedOut",
+            "ConnectionCheckOutStarted",
+            "ConnectionCreated",
+            "ConnectionReady",
+            "ConnectionCheckedOut",
+            "ConnectionCheckedIn",
+            "ConnectionClosed",
+            "PoolClosed",
             "ConnectionCheckedIn",
             "ConnectionClosed",
             "TopologyClosed",
@@ -74,7 +76,7 @@ fn closing_ends_after_its_patience_and_counts_the_missing_ends_as_dropped() {
     // missing then, they are counted as dropped (J-26, P-42).
     let sim = simulation(2);
     let (topology, events) = start(&sim, "maxPoolSize=1");
-    sim.block_on(async {
+    let address = sim.block_on(async {
         let pool = primary(&topology).await.pool().clone();
         let mut connection = pool.check_out().await.unwrap();
         // The following futures are not polled again.
@@ -87,16 +89,20 @@ fn closing_ends_after_its_patience_and_counts_the_missing_ends_as_dropped() {
         topology.close().await;
         assert_eq!(sim.now().since(began), Topology::DELIVERY_PATIENCE);
         assert_eq!(topology.events().dropped(), 2);
+        pool.address().clone()
     });
     assert_eq!(topology.events().dropped(), 2, "late ends change nothing");
     assert_eq!(
-        sim.block_on(names(events)),
+        sim.block_on(names(events, &address)),
         [
+            "PoolCreated",
+            "PoolReady",
             "ConnectionCheckOutStarted",
             "ConnectionCreated",
             "ConnectionReady",
             "ConnectionCheckedOut",
             "ConnectionCheckOutStarted",
+            "PoolClosed",
             "TopologyClosed",
         ]
     );

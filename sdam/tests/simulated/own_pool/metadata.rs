@@ -15,7 +15,7 @@ use sdam_sim::{
 };
 use sdam_transport::handshake::{ClientMetadata, Environment};
 
-use super::{builder, ping_primary, primary, run_ping, simulation};
+use super::{builder, ping_primary, simulation};
 
 /// A duration after which an idle connection has expired with `maxIdleTimeMS=1`.
 const IDLE: Duration = Duration::from_millis(5);
@@ -113,14 +113,30 @@ fn own() -> DriverInfo {
     library("library", "1.2", "Library Platform")
 }
 
-/// Returns the metadata with these values in the fields that libraries change.
-fn with(metadata: &Document, name: &str, version: &str, platform: &str) -> Document {
-    let mut expected = metadata.clone();
-    let driver = expected.get_document_mut("driver").unwrap();
-    driver.insert("name", name);
-    driver.insert("version", version);
-    expected.insert("platform", platform);
-    expected
+/// Appends `between`, if there is one, and then `next` to the metadata of a client with the library
+/// `known`, which was set initially or appended. Checks that `next` adds these names, versions and
+/// platforms to the metadata, or nothing.
+fn check(
+    known: &DriverInfo,
+    between: Option<&DriverInfo>,
+    next: &DriverInfo,
+    added: Option<[&str; 3]>,
+) {
+    for is_initial in [true, false] {
+        let world = World::with(known, is_initial);
+        if let Some(between) = between {
+            world.append(between);
+        }
+        let mut expected = world.ping();
+        if let Some([name, version, platform]) = added {
+            let driver = expected.get_document_mut("driver").unwrap();
+            driver.insert("name", name);
+            driver.insert("version", version);
+            expected.insert("platform", platform);
+        }
+        world.append(next);
+        assert_eq!(world.ping(), expected, "{next:?} {is_initial}");
+    }
 }
 
 /// O-27, prose tests 1 (the first library is set before the start) and 2 (it is appended).
@@ -133,13 +149,8 @@ fn metadata_1_2_a_library_is_appended_and_nothing_else_changes() {
         ("", "Framework Platform", "0.1|1.2", platforms),
         ("", "", "0.1|1.2", "Library Platform"),
     ] {
-        for is_initial in [true, false] {
-            let world = World::with(&own(), is_initial);
-            let before = world.ping();
-            world.append(&library("framework", version, platform));
-            let expected = with(&before, "driver|library|framework", versions, platforms);
-            assert_eq!(world.ping(), expected);
-        }
+        let added = ["driver|library|framework", versions, platforms];
+        check(&own(), None, &library("framework", version, platform), Some(added));
     }
 }
 
@@ -149,19 +160,12 @@ fn metadata_3_a_library_that_differs_in_one_text_is_appended() {
     for name in ["library", "framework"] {
         for version in ["1.2", "2.0"] {
             for platform in ["Library Platform", "Framework Platform"] {
-                let world = World::with(&own(), false);
-                let before = world.ping();
                 let next = library(name, version, platform);
-                world.append(&next);
-                let expected = if next == own() {
-                    before
-                } else {
-                    let name = format!("driver|library|{name}");
-                    let version = format!("0.1|1.2|{version}");
-                    let platform = format!("Library Platform|{platform}");
-                    with(&before, &name, &version, &platform)
-                };
-                assert_eq!(world.ping(), expected);
+                let names = format!("driver|library|{name}");
+                let versions = format!("0.1|1.2|{version}");
+                let platforms = format!("Library Platform|{platform}");
+                let added = Some([&*names, &versions, &platforms]);
+                check(&own(), None, &next, added.filter(|_| next != own()));
             }
         }
     }
@@ -171,25 +175,13 @@ fn metadata_3_a_library_that_differs_in_one_text_is_appended() {
 /// appended, at once or later. An empty string is the same as an absent value.
 #[test]
 fn metadata_4_to_8_a_known_library_is_not_appended_again() {
-    let framework = || Some(library("framework", "2.0", "Framework Platform"));
-    let no_version = || DriverInfo::new("library").with_platform("Library Platform");
-    let no_platform = || DriverInfo::new("library").with_version("1.2");
-    for (known, between, again) in [
-        (own(), framework(), own()),
-        (own(), None, own()),
-        (no_version(), None, library("library", "", "Library Platform")),
-        (no_platform(), None, library("library", "1.2", "")),
-    ] {
-        for is_initial in [true, false] {
-            let world = World::with(&known, is_initial);
-            if let Some(between) = &between {
-                world.append(between);
-            }
-            let before = world.ping();
-            world.append(&again);
-            assert_eq!(world.ping(), before, "{again:?}");
-        }
-    }
+    let framework = library("framework", "2.0", "Framework Platform");
+    let no_version = DriverInfo::new("library").with_platform("Library Platform");
+    let no_platform = DriverInfo::new("library").with_version("1.2");
+    check(&own(), Some(&framework), &own(), None);
+    check(&own(), None, &own(), None);
+    check(&no_version, None, &library("library", "", "Library Platform"), None);
+    check(&no_platform, None, &library("library", "1.2", ""), None);
 }
 
 /// O-20, O-28, prose test 9: the handshakes of monitors and pools contain `backpressure: "2"` and
@@ -206,28 +198,6 @@ fn metadata_9_every_handshake_announces_backpressure_and_the_application() {
         let application = client.get_document("application").unwrap();
         assert_eq!(application.get_str("name").unwrap(), "app");
     }
-}
-
-/// O-27: new metadata closes no connection and opens none.
-#[test]
-fn open_connections_stay_in_use_when_metadata_is_appended() {
-    let world = World::start(&[], "maxPoolSize=2");
-    world.sim.block_on(async {
-        let pool = primary(&world.topology).await.pool().clone();
-        let mut first = pool.check_out().await.unwrap();
-        world.append(&own());
-        run_ping(&mut first).await.unwrap();
-        let opened = world.handshakes.lock().unwrap().len();
-        drop(first);
-        ping_primary(&world.topology).await.unwrap();
-        assert_eq!(pool.stats().opened, 1);
-        assert_eq!(world.handshakes.lock().unwrap().len(), opened);
-        let both = (pool.check_out().await, pool.check_out().await);
-        assert_eq!(pool.stats().opened, 2, "{both:?}");
-        let client = world.last();
-        let driver = client.get_document("driver").unwrap();
-        assert_eq!(driver.get_str("name").unwrap(), "driver|library");
-    });
 }
 
 /// A driver's document, which it changes at run time.

@@ -22,7 +22,7 @@ use sdam_sim::{
     runtime::{Direction, Sim, Verdict},
 };
 
-use super::{observed, pass, ping_primary, primary, run_ping, simulation};
+use super::{observed, pass, primary, run_ping, simulation};
 
 /// The number of concurrent operations, and of connections that may be opened at once.
 const OPERATIONS: usize = 100;
@@ -142,27 +142,5 @@ fn connections_whose_hello_is_not_answered_in_time_clear_nothing() {
 fn connections_that_are_refused_clear_nothing() {
     storm(3, OPERATIONS, |sim, server| {
         sim.network().refuse(server, true);
-    });
-}
-
-#[test]
-fn check_outs_succeed_again_when_the_overload_is_over() {
-    // Overload errors do not change the topology (I-10).
-    let sim = simulation(4);
-    let (topology, _events) = start(&sim);
-    sim.block_on(async {
-        let pool = primary(&topology).await.pool().clone();
-        let server = sim.status().primary().unwrap().id;
-        let is_over = limit(&sim, server, 0, Verdict::Reset);
-        let mut failures = 0;
-        while failures < 10 {
-            let error = pool.check_out().await.unwrap_err();
-            assert!(error.has_label(LABELS[0]));
-            failures += 1;
-        }
-        is_over.store(true, Ordering::Relaxed);
-        ping_primary(&topology).await.unwrap();
-        assert_eq!(pool.stats().opened, 1);
-        topology.close().await;
     });
 }

@@ -2,10 +2,9 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use bson::doc;
 use futures::FutureExt;
 use sdam::{Criteria, KnownServer, ServerAddress, Topology};
-use sdam_testkit::{RecordingPools, Server};
+use sdam_testkit::RecordingPools;
 
 use super::harness::{Harness, hosts};
 
@@ -13,27 +12,6 @@ fn addresses(topology: &Topology) -> Vec<ServerAddress> {
     let snapshot = topology.snapshot();
     let servers = snapshot.description().servers();
     servers.iter().map(|one| one.address.clone()).collect()
-}
-
-/// N-20, N-23, N-24: hosts that a driver has looked up join a sharded topology, others leave it,
-/// and an empty list changes nothing.
-#[test]
-fn hosts_of_an_srv_record_replace_those_of_a_sharded_topology() {
-    let (mut harness, hosts) = (Harness::new(), hosts(4));
-    let mongos = doc! { "ok": 1, "ismaster": true, "msg": "isdbgrid", "maxWireVersion": 21 };
-    for host in &hosts {
-        harness.servers.set(host, Server::replying(&mongos));
-    }
-    let topology = harness.start(&hosts[..2], |builder| builder);
-    let kept = topology.snapshot().server(&hosts[1]).unwrap().description().id;
-    topology.handle_srv_hosts(&hosts[1..3]);
-    harness.settle();
-    assert_eq!(addresses(&topology), hosts[1..3]);
-    let snapshot = topology.snapshot();
-    assert_eq!(snapshot.server(&hosts[1]).unwrap().description().id, kept);
-    assert!(snapshot.server(&hosts[2]).unwrap().description().server_type.is_available());
-    topology.handle_srv_hosts(&[]);
-    assert_eq!(addresses(&topology), hosts[1..3]);
 }
 
 #[test]

@@ -3,13 +3,15 @@
 use std::{error::Error, time::Duration};
 
 use sdam::{
-    Criteria, Diagnosis, Instant, LimitSource, ReadMode, ReadPreference, SelectionError,
-    SelectionTimeout, ServerAddress, ServerType, Topology,
+    Criteria, Diagnosis, EventName, Instant, LimitSource, ReadPreference, SelectionError,
+    SelectionTimeout, ServerAddress, Topology,
 };
 use sdam_core::read_preference::TagSet;
+use sdam_events::channel::unbounded;
 use sdam_testkit::Server;
 
 use super::harness::{Harness, hosts};
+use crate::drain;
 
 /// Returns the error from a selection with a timeout of two seconds.
 fn fail(
@@ -68,14 +70,18 @@ probably: no server accepts connections";
     assert!(matches!(error.diagnoses[..], [Diagnosis::NothingReachable { timed_out: false, .. }]));
 }
 
-/// The error message for an empty topology explains why it is empty, and so do the events.
+/// D-6: the loss of the last server is published, and the error explains it.
 #[test]
 fn the_error_for_an_empty_topology_gives_the_reason() {
     let (mut harness, hosts) = (Harness::new(), hosts(1));
     harness.servers.set(&hosts[0], Server::member(&hosts, true));
+    let (sink, mut events) = unbounded();
+    let sink = sink.interested_in(EventName::TopologyEmptied.into());
     let topology = harness.start(&hosts, |builder| {
-        builder.options(|options| options.replica_set = Some("wrong".into()))
+        builder.sink(sink).options(|options| options.replica_set = Some("wrong".into()))
     });
+    assert!(topology.snapshot().description().servers().is_empty());
+    assert_eq!(drain(&mut events).len(), 1);
     let error = fail_on(&mut harness, &topology, Criteria::write());
     let reason = "db.lan:20000 belongs to the set `rs`, not `wrong`: use replicaSet=rs";
     assert_eq!(
@@ -87,31 +93,6 @@ fn the_error_for_an_empty_topology_gives_the_reason() {
     );
     assert!(format!("{error:#}").contains(&format!("\nprobably: {reason}\n  remedy: if ")));
     assert!(error.description.to_string().contains(reason));
-}
-
-/// L-80: a read preference that no member matches is diagnosed.
-#[test]
-fn an_unmatched_read_preference_is_explained_for_each_server() {
-    let hosts = hosts(1);
-    let mut harness = Harness::with_replica_set(&hosts);
-    let secondary = ReadPreference::new(ReadMode::Secondary);
-    let criteria = Criteria::read(secondary).unwrap();
-    let error = fail(&mut harness, &hosts, criteria);
-    assert_eq!(
-        error.to_string(),
-        "No server available for query with ReadPreference secondary; gave up after 2 s (the \
-         timeout of the call)"
-    );
-    assert_eq!(
-        format!("{error:#}"),
-        "No server available for query with ReadPreference secondary; gave up after 2 s (the \
-         timeout of the call)
-query with ReadPreference secondary on ReplicaSetWithPrimary:
-  db.lan:20000 (RSPrimary) is not a secondary"
-    );
-    let expected = [ServerType::RsPrimary];
-    let servers = error.explanation.servers.iter();
-    assert!(servers.map(|server| server.server_type).eq(expected));
 }
 
 /// The first and the last error of an outage are kept until the server is back.

@@ -199,19 +199,6 @@ fn closing_fails_every_waiting_selection() {
     assert_eq!(topology.waiters(), 0);
 }
 
-/// F-44: after a check has satisfied a selection, the selection causes no further check.
-#[test]
-fn a_selection_that_the_first_check_serves_causes_no_second_check() {
-    let (mut harness, hosts) = (Harness::new(), hosts(1));
-    harness.servers.set(&hosts[0], Server::member(&hosts, true));
-    let topology = harness.start(&hosts, |builder| builder);
-    let turns = Rc::default();
-    let selection = select(&mut harness, &topology, Duration::from_secs(30), &turns);
-    harness.pass(Duration::from_secs(9));
-    assert_eq!(&selection.result().unwrap(), &hosts[0]);
-    assert_eq!(checks(&harness, &hosts), [1]);
-}
-
 /// L-44: a dropped selection is no longer counted as waiting, and causes no further checks.
 #[test]
 fn a_dropped_selection_causes_no_further_checks() {

@@ -8,8 +8,8 @@ use std::sync::{
 
 use bson::{Document, doc};
 use sdam::{
-    Authenticator, Criteria, Error, ErrorKind, ErrorOutcome, Options, ScanTopology, ServerId,
-    ServerType, Stage, TopologyBuilder,
+    Authenticator, Criteria, Error, ErrorKind, Options, ScanTopology, ServerId, ServerType, Stage,
+    TopologyBuilder,
 };
 use sdam_auth::Account;
 use sdam_sim::{Blueprint, ServerVersion, User, config::SetConfig, runtime::Sim, users::Mechanism};
@@ -119,24 +119,6 @@ fn h_17_an_arbiter_is_never_authenticated() {
         let ping = doc! { "ping": 1, "$db": "admin" };
         run(&mut topology, arbiter, &ping).await.unwrap();
         assert!(topology.connection(arbiter).is_some());
-    });
-}
-
-#[test]
-fn a_wrong_password_is_an_authentication_error_that_closes_the_connection() {
-    // A failed authentication marks the server Unknown (H-17, I-14).
-    let sim = world(ServerVersion::V8_0, User::new("ada", "pencil"));
-    sim.block_on(async {
-        let mut topology = start(&sim, "ada:wrong@");
-        let server = primary(&mut topology).await;
-        let connections = sim.connections();
-        let error = run(&mut topology, server, &find()).await.unwrap_err();
-        assert_eq!((error.code(), error.stage()), (Some(18), Stage::Auth));
-        assert_eq!(error.outcome(), Some(ErrorOutcome::Cleared));
-        let description = topology.description();
-        let lost = description.server_by_id(server).unwrap();
-        assert_eq!(lost.server_type, ServerType::Unknown);
-        assert_eq!(sim.connections(), connections - 1);
     });
 }
 

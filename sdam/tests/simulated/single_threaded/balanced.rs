@@ -94,23 +94,6 @@ fn i_50_i_52_a_lost_connection_changes_only_its_service_generation() {
 }
 
 #[test]
-fn i_52_a_state_change_clears_the_service_only_at_shutdown() {
-    let harness = Harness::default();
-    let (mut topology, mut events) = start(&harness);
-    let server = id(&topology, "lb");
-    ready(topology.run_command(server, &ping(), None)).unwrap();
-    for (code, cleared) in [(10_107, false), (189, false), (91, true)] {
-        harness.change("lb", |server| server.other = reply(&refusal(code)));
-        summaries(&mut events);
-        ready(topology.run_command(server, &ping(), None)).unwrap_err();
-        let summaries = summaries(&mut events);
-        assert_eq!(summaries.contains(&"PoolCleared lb".into()), cleared, "{code}");
-        assert_eq!(harness.open(), usize::from(!cleared), "{code}");
-    }
-    assert!(!topology.is_stale());
-}
-
-#[test]
 fn i_51_errors_before_the_hello_reply_are_only_returned_to_the_caller() {
     let harness = Harness::default();
     let (mut topology, mut events) = start(&harness);

@@ -38,24 +38,6 @@ fn the_check_of_a_dropped_selection_is_continued_by_the_next_selection() {
 }
 
 #[test]
-fn a_check_may_be_cancelled_repeatedly_within_its_timeout() {
-    let harness = Harness::default();
-    let (mut topology, mut events) = harness.topology("a", |_| ());
-    harness.serve("a", mongos());
-    for _ in 0..3 {
-        harness.stall();
-        poll_and_drop(topology.scan());
-        harness.advance(100);
-    }
-    assert_eq!(select(&mut topology), Ok("a".into()));
-    // The reply has arrived, and another check measures the RTT.
-    assert_eq!(harness.log(), "a connect, a isMaster, a hello");
-    let summaries = summaries(&mut events);
-    let failed = summaries.iter().any(|event| event.starts_with("HeartbeatFailed"));
-    assert!(!failed, "{summaries:?}");
-}
-
-#[test]
 fn a_reply_that_is_read_late_keeps_the_connection_but_is_no_rtt_sample() {
     // A reply that is read late is not an RTT sample (G-3, G-6).
     let harness = Harness::default();

@@ -12,23 +12,6 @@ fn find() -> Vec<u8> {
 }
 
 #[test]
-fn operations_run_on_the_connection_that_the_scan_has_opened() {
-    let harness = Harness::default();
-    let (mut topology, _) = harness.replica_set(|_| ());
-    select(&mut topology).unwrap();
-    harness.log();
-    let server = id(&topology, "a");
-    let reply = ready(topology.run_command(server, &find(), None)).unwrap();
-    assert_eq!(reply.body(), bytes(&doc! { "ok": 1 }));
-    assert_eq!(harness.log(), "a find");
-    assert_eq!(harness.open(), 3);
-    // The next check uses the same connection.
-    harness.advance(70_000);
-    select(&mut topology).unwrap();
-    assert!(!harness.log().contains("connect"));
-}
-
-#[test]
 fn h_12_x_38_a_connection_unused_for_5_seconds_is_probed_before_it_is_used() {
     let harness = Harness::default();
     let (mut topology, _) = harness.replica_set(|_| ());

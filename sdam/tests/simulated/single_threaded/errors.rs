@@ -1,7 +1,7 @@
 //! Errors reported by operations.
 
 use bson::doc;
-use sdam::{Criteria, Error, ErrorKind, ErrorOutcome, ErrorReport, Generation, ServerType, Stage};
+use sdam::{ErrorKind, ErrorOutcome, ServerType};
 use sdam_testkit::fixed_reply;
 
 use super::harness::*;
@@ -131,21 +131,6 @@ fn o_50_a_command_that_has_run_returns_its_errors_with_the_reply() {
     assert_eq!((error.code(), error.message()), (Some(91), "bye"));
     assert_eq!(error.outcome(), Some(ErrorOutcome::Cleared));
     assert_eq!(kind(&topology, "a"), ServerType::Unknown);
-}
-
-#[test]
-fn i_1_an_error_of_an_earlier_generation_is_ignored() {
-    let harness = Harness::default();
-    let (mut topology, _) = harness.replica_set(|_| ());
-    let selected = ready(topology.select(&Criteria::write())).unwrap();
-    let error = ErrorReport::new(selected.generation(), Error::network(Stage::Operation, "reset"));
-    assert_eq!(topology.handle_error(selected.id(), &error), ErrorOutcome::Cleared);
-    harness.advance(1_000);
-    select(&mut topology).unwrap();
-    assert_eq!(topology.handle_error(selected.id(), &error), ErrorOutcome::Stale);
-    assert_eq!(kind(&topology, "a"), ServerType::RsPrimary);
-    assert_eq!(harness.open(), 3, "the new connection is kept");
-    assert_eq!(topology.generation(selected.id(), None), Some(Generation::FIRST.next()));
 }
 
 #[test]

@@ -38,7 +38,7 @@ fn j_16_j_35_events_come_in_order_and_by_the_end_of_each_call() {
 }
 
 #[test]
-fn j_9_j_10_j_35_heartbeats_are_never_awaited_and_their_duration_ends_with_the_reply() {
+fn j_9_j_10_j_35_h_16_heartbeats_are_never_awaited_and_their_duration_ends_with_the_reply() {
     let harness = Harness::default();
     let (mut topology, mut events) = harness.replica_set(|_| ());
     harness.change("b", |server| server.delay = Duration::from_millis(25));

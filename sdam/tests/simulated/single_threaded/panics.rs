@@ -1,13 +1,12 @@
 //! Pools that panic: the call re-raises the panic after all effects have run.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use bson::doc;
 use sdam::{ScanTopology, TopologyType};
 use sdam_events::channel::EventStream;
 use sdam_testkit::{RecordingPool, RecordingPools};
 
 use super::harness::*;
+use crate::assert_pool_panics;
 
 /// Starts a replica set whose pools panic once, in `method`.
 fn start_with_panic_in(
@@ -17,11 +16,6 @@ fn start_with_panic_in(
     let pools = RecordingPools::default();
     pools.break_at(method);
     harness.replica_set_with(|builder| builder.pools(pools))
-}
-
-fn assert_pool_panics<T>(call: impl FnOnce() -> T) {
-    let panic = catch_unwind(AssertUnwindSafe(call)).err().unwrap();
-    assert_eq!(panic.downcast_ref(), Some(&RecordingPools::PANIC));
 }
 
 #[test]

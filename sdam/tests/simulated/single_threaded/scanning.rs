@@ -148,19 +148,6 @@ fn h_10_with_the_legacy_retry_the_server_stays_known_until_the_retry() {
 }
 
 #[test]
-fn h_16_servers_that_could_stream_are_polled() {
-    let harness = Harness::default();
-    let (mut topology, _) = harness.replica_set(|_| ());
-    for _ in 0..3 {
-        select(&mut topology).unwrap();
-        harness.advance(70_000);
-    }
-    let log = harness.log();
-    assert_eq!(log.matches("hello").count(), 6, "{log}");
-    assert!(!log.contains("awaited"), "{log}");
-}
-
-#[test]
 fn h_2_a_selection_without_a_primary_scans_every_500_ms_until_its_timeout() {
     let harness = Harness::default();
     let (mut topology, _) = harness.topology("a", |options| {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use sdam::{
-    Criteria, LimitSource, Options, ReadMode, ReadPreference, ScanTopology, SelectionError,
-    ServerType, TopologyBuilder, TopologyType, ZoneAffinity,
+    Criteria, LimitSource, Options, ReadMode, ReadPreference, SelectionError, ServerType,
+    TopologyBuilder, TopologyType, ZoneAffinity,
 };
 use sdam_events::history::{Cause, Change};
 
@@ -31,35 +31,6 @@ fn l_65_l_66_try_once_is_the_default_and_scans_once() {
     }
     // Three scans of 1 ms, each 500 ms after the previous one.
     assert_eq!(harness.millis(), 1_003);
-}
-
-#[test]
-fn l_61_the_shorter_of_both_timeouts_limits_a_selection() {
-    // `timeoutMS` limits selections (B-32).
-    let fail = |query: &str| {
-        let harness = Harness::default();
-        harness.serve("a", member(false, "a"));
-        let uri = format!("mongodb://a/?serverSelectionTryOnce=false&{query}");
-        let options = Options::parse(&uri).unwrap();
-        let mut topology = ScanTopology::start(options, harness.backend(SEED)).unwrap();
-        match ready(topology.select(&Criteria::write())) {
-            Err(SelectionError::Timeout(error)) => error,
-            other => panic!("{other:?}"),
-        }
-    };
-    let check = |query: &str, source, millis, text: &str| {
-        let (error, timeout) = (fail(query), Duration::from_millis(millis));
-        assert_eq!((error.limit_source, error.timeout), (source, timeout), "{query}");
-        let earliest = Duration::from_millis(millis - 500);
-        assert!((earliest..=timeout).contains(&error.waited), "{error}");
-        assert!(error.to_string().contains(text), "{error}");
-    };
-    check("timeoutMS=2000", LimitSource::Timeout, 2000, "(timeoutMS)");
-    let own = LimitSource::ServerSelectionTimeout;
-    for query in ["timeoutMS=0", "timeoutMS=5000", "timeoutMS=3000", "foo=1"] {
-        let query = format!("{query}&serverSelectionTimeoutMS=3000");
-        check(&query, own, 3000, "(serverSelectionTimeoutMS)");
-    }
 }
 
 #[test]
@@ -114,16 +85,6 @@ fn l_68_the_first_selection_is_not_delayed() {
 }
 
 #[test]
-fn b_20_contradictory_values_of_try_once_are_refused() {
-    let harness = Harness::default();
-    let mut options = Options::parse("mongodb://a/?serverSelectionTryOnce=false").unwrap();
-    options.server_selection_try_once = Some(true);
-    let started = ScanTopology::start(options, harness.backend(SEED));
-    let error = started.unwrap_err().to_string();
-    assert!(error.contains("serverSelectionTryOnce"), "{error}");
-}
-
-#[test]
 fn l_65_e_1_an_incompatible_server_fails_selections_until_it_is_replaced() {
     let harness = Harness::default();
     let (mut topology, _) = harness.replica_set(|_| ());
@@ -158,18 +119,4 @@ fn l_24_max_staleness_is_validated_with_the_frequency_of_scans() {
     let criteria = Criteria::read(preference).unwrap();
     let selected = ready(topology.select(&criteria)).unwrap();
     assert_ne!(selected.address(), &address("a"));
-}
-
-#[test]
-fn a_closed_topology_selects_nothing() {
-    let harness = Harness::default();
-    let (mut topology, _) = harness.replica_set(|_| ());
-    select(&mut topology).unwrap();
-    topology.close();
-    assert_eq!(harness.open(), 0);
-    harness.log();
-    let selected = ready(topology.select(&Criteria::write()));
-    assert!(matches!(selected, Err(SelectionError::Closed)), "{selected:?}");
-    ready(topology.scan());
-    assert_eq!(harness.log(), "");
 }

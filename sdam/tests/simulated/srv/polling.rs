@@ -2,10 +2,7 @@
 
 use sdam::{EventKind, EventName, Interest, ServerAddress};
 use sdam_events::channel::unbounded;
-use sdam_sim::{
-    Blueprint,
-    runtime::{DnsFault, Sim},
-};
+use sdam_sim::{Blueprint, runtime::Sim};
 
 use super::world::*;
 
@@ -56,26 +53,6 @@ fn changed_records_add_and_remove_servers_unless_there_is_none() {
         check_test1(options, after, after);
     }
     check_test1("", &[], &[27017, 27018]);
-}
-
-fn check_failure(fault: DnsFault) {
-    let fail = |sim: &Sim| sim.dns().set_fault(TEST1, Some(fault));
-    poll(
-        || sharded(1),
-        &uri("test1", ""),
-        fail,
-        |ports| {
-            assert_eq!(ports, [27017, 27018]);
-        },
-    );
-}
-
-#[test]
-fn prose_6_7_a_look_up_that_times_out_or_fails_changes_nothing() {
-    // After a failed look-up, the hosts are kept (N-23).
-    check_failure(DnsFault::Silence);
-    check_failure(DnsFault::ServerFailure);
-    check_failure(DnsFault::NoSuchName);
 }
 
 #[test]

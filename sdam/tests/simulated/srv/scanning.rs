@@ -3,13 +3,9 @@
 use std::{pin::pin, time::Duration};
 
 use futures::future::{Either, select};
-use sdam::{Criteria, EventKind, EventName, Interest};
+use sdam::{Criteria, EventName, Interest};
 use sdam_events::channel::unbounded;
-use sdam_sim::{
-    Blueprint,
-    config::SetConfig,
-    runtime::{DnsFault, Sim},
-};
+use sdam_sim::runtime::DnsFault;
 
 use super::world::*;
 
@@ -48,28 +44,6 @@ fn without_a_scan_the_record_is_not_looked_up() {
 }
 
 #[test]
-fn after_a_failure_the_next_rescan_is_a_heartbeat_later() {
-    // After a failed look-up, the next one follows after a heartbeat interval (N-23).
-    let sim = sharded(1);
-    let (sink, mut events) = unbounded();
-    let sink = sink.interested_in(Interest::of(&[EventName::SrvLookupFailed]));
-    let uri = uri("test1", "heartbeatFrequencyMS=5000");
-    let builder = resolve(&sim, &uri).unwrap().sink(sink);
-    let mut topology = builder.scan(sim.runtime().backend).unwrap();
-    sim.dns().set_fault(TEST1, Some(DnsFault::ServerFailure));
-    for (wait, lookups) in [(61, 2), (3, 2), (3, 3)] {
-        sim.run_for(Duration::from_secs(wait));
-        sim.block_on(topology.scan());
-        assert_eq!(sim.dns().lookups(TEST1), lookups);
-    }
-    let EventKind::SrvLookupFailed { next, .. } = events.try_next().unwrap().kind else {
-        panic!("no look-up has failed");
-    };
-    assert_eq!(next.as_secs(), 5);
-    assert_eq!(ports(&topology.description()), [27017, 27018]);
-}
-
-#[test]
 fn a_dropped_scan_leaves_the_look_up_to_the_next_one() {
     // If a scan is dropped during its look-up, the next scan makes the look-up (N-28).
     let sim = sharded(1);
@@ -88,20 +62,4 @@ fn a_dropped_scan_leaves_the_look_up_to_the_next_one() {
     sim.block_on(topology.scan());
     assert_eq!(sim.dns().lookups(TEST1), 3);
     assert_eq!(ports(&topology.description()), [27020]);
-}
-
-#[test]
-fn the_record_of_a_replica_set_is_not_looked_up_again() {
-    // The record of a replica set is not polled (N-20).
-    let hosts = ["a", "b"].map(|name| sdam::ServerAddress::new(&format!("{name}.sim.test"), 27017));
-    let sim = Sim::new(1, &Blueprint::replica_set(SetConfig::new("rs", hosts)));
-    let uri = sim.dns().publish("cluster.sim.test", INTERVAL);
-    sim.dns().set_txt("cluster.sim.test", []);
-    let mut topology = scan(&sim, &uri);
-    for _ in 0..3 {
-        sim.run_for(2 * INTERVAL);
-        sim.block_on(topology.scan());
-    }
-    // The first scan reveals that this is a replica set.
-    assert_eq!(sim.dns().lookups("_mongodb._tcp.cluster.sim.test"), 2);
 }

@@ -1,27 +1,10 @@
 //! Deployments that cannot be reached by their members' names.
 
-use sdam::{AddressTable, BlockingTopology, Criteria, ServerAddress, Stage};
+use sdam::{Criteria, Stage};
 use sdam_live::{Socks, or_skip};
-use sdam_sim::serve::{Builder, ReplicaSet};
+use sdam_sim::serve::ReplicaSet;
 
-use super::{start, write};
-
-#[test]
-fn a_set_with_unknown_names_fails_over_through_a_table_of_published_ports() {
-    let name = |index, _| ServerAddress::new(&format!("mongo-{index}.invalid"), 27017);
-    let set = ReplicaSet::build(Builder::replica_set(3).name(name)).unwrap();
-    let table = AddressTable::from_iter(set.places().to_vec());
-    let uri = format!("{}&serverSelectionTryOnce=false", set.uri());
-    let builder = BlockingTopology::builder(&uri).unwrap().translate(table);
-    let mut topology = builder.blocking().unwrap();
-    let first = write(&mut topology);
-    set.step_down().unwrap();
-    let second = write(&mut topology);
-    assert_ne!(first, second);
-    for server in topology.description().servers() {
-        assert!(server.address.host().ends_with(".invalid"));
-    }
-}
+use super::start;
 
 #[test]
 fn a_frozen_proxy_times_out_and_a_thawed_one_leads_to_the_servers() {

@@ -3,7 +3,9 @@
 use std::time::{Duration, Instant};
 
 use bson::doc;
-use sdam::{BlockingTopology, Criteria, Options, ReadMode, ServerType, Stage, TopologyType};
+use sdam::{
+    BlockingTopology, Criteria, ErrorOutcome, Options, ReadMode, ServerType, Stage, TopologyType,
+};
 use sdam_live::{Error, MemberSpec, Mongod, ROOT, ReplicaSet, Version, or_skip};
 
 use super::{read, run, start, write};
@@ -86,6 +88,9 @@ fn the_user_of_the_connection_string_is_authenticated_before_the_first_command()
     let error = topology.run_command(selected.id(), &count, Some(PATIENCE));
     let error = error.unwrap_err();
     assert_eq!((error.code(), error.stage()), (Some(18), Stage::Auth));
+    // A failed authentication marks the server Unknown (I-14).
+    assert_eq!(error.outcome(), Some(ErrorOutcome::Cleared));
+    assert_eq!(topology.description().servers()[0].server_type, ServerType::Unknown);
 }
 
 #[test]
