@@ -46,11 +46,7 @@ use self::{
     retry::Retry,
 };
 pub use self::{builder::ClientBuilder, command::Command, pinned::PinnedConnection};
-use crate::{
-    select::error::SelectionError,
-    select::selected::SelectedServer,
-    topology::{Topology, TopologyBuilder},
-};
+use crate::{select::error::SelectionError, select::selected::SelectedServer, topology::Topology};
 
 /// A client for a deployment, with a monitored topology and a connection pool for each server.
 ///
@@ -292,12 +288,6 @@ impl Client {
     fn next_request(&self) -> i32 {
         let number = self.0.requests.fetch_add(1, Ordering::Relaxed) & (u32::MAX >> 1);
         i32::try_from(number).unwrap_or_default()
-    }
-}
-
-impl From<TopologyBuilder> for ClientBuilder {
-    fn from(topology: TopologyBuilder) -> Self {
-        Self::new(topology)
     }
 }
 

@@ -22,7 +22,7 @@ use std::{
 use sdam_core::view::View;
 use sdam_core::{
     address::ServerAddress,
-    deployment::{Deployment, Input, Output, Outputs, Timer},
+    deployment::{ConnId, Deployment, Input, Output, Outputs, Timer},
     error::ErrorOutcome,
     event::{EventKind, EventName},
     ids::ServerId,
@@ -41,7 +41,7 @@ use smallvec::SmallVec;
 
 use self::{
     follower::Batch,
-    orders::Order,
+    orders::{Action, Order},
     panic::DeferredPanic,
     pools::CreatePool,
     server::Server,
@@ -230,18 +230,15 @@ impl Engine {
         for output in outputs {
             match output {
                 Output::Connect { conn, deadline } => {
-                    self.order(conn.server, Order::Connect { conn, deadline }, &mut after);
+                    self.order(conn, Action::Connect { deadline }, &mut after);
                 }
                 Output::Send { conn, request, deadline } => {
-                    let order = Order::Send { conn, request, deadline };
-                    self.order(conn.server, order, &mut after);
+                    self.order(conn, Action::Send { request, deadline }, &mut after);
                 }
                 Output::Read { conn, deadline } => {
-                    self.order(conn.server, Order::Read { conn, deadline }, &mut after);
+                    self.order(conn, Action::Read { deadline }, &mut after);
                 }
-                Output::Disconnect { conn } => {
-                    self.order(conn.server, Order::Disconnect { conn }, &mut after);
-                }
+                Output::Disconnect { conn } => self.order(conn, Action::Disconnect, &mut after),
                 Output::Wake { server } => {
                     if let Some(server) = self.servers.get(&server) {
                         server.watched.orders.look();
@@ -274,9 +271,9 @@ impl Engine {
         after
     }
 
-    fn order(&self, server: ServerId, order: Order, after: &mut AfterUnlock) {
-        if let Some(server) = self.servers.get(&server) {
-            server.watched.orders.push(order);
+    fn order(&self, conn: ConnId, action: Action, after: &mut AfterUnlock) {
+        if let Some(server) = self.servers.get(&conn.server) {
+            server.watched.orders.push(Order { conn, action });
             after.wake(server);
         }
     }

@@ -1,7 +1,7 @@
 //! Runtimes, one function for each Cargo feature.
 //!
-//! A topology is started on a [`Runtime`] value. The functions below return the usual runtimes.
-//! Each exists only with its feature:
+//! A topology is started on a [`Runtime`](crate::Runtime) value. The functions below return the usual
+//! runtimes. Each exists only with its feature:
 //!
 //! | function | feature | works |
 //! | --- | --- | --- |
@@ -35,19 +35,6 @@ use sdam_runtime_smol::Executor;
 use sdam_runtime_tokio::Handle;
 #[cfg(feature = "runtime-tokio")]
 pub use sdam_runtime_tokio::{NoTimers, NoTokioContext};
-#[cfg(any(
-    feature = "runtime-tokio",
-    feature = "runtime-smol",
-    feature = "runtime-async-std",
-    feature = "blocking"
-))]
-use sdam_transport::runtime::Backend;
-#[cfg(any(
-    feature = "runtime-tokio",
-    feature = "runtime-smol",
-    feature = "runtime-async-std"
-))]
-use sdam_transport::runtime::Runtime;
 
 /// Returns the tokio runtime of the calling context.
 ///
@@ -55,7 +42,7 @@ use sdam_transport::runtime::Runtime;
 ///
 /// If there is none, or it was built without timers.
 #[cfg(feature = "runtime-tokio")]
-pub fn tokio() -> Result<Runtime, NoTokioContext> {
+pub fn tokio() -> Result<crate::Runtime, NoTokioContext> {
     Ok(equipped(sdam_runtime_tokio::current()?))
 }
 
@@ -65,31 +52,31 @@ pub fn tokio() -> Result<Runtime, NoTokioContext> {
 ///
 /// If tokio's timers are not enabled.
 #[cfg(feature = "runtime-tokio")]
-pub fn tokio_from_handle(handle: Handle) -> Result<Runtime, NoTimers> {
+pub fn tokio_from_handle(handle: Handle) -> Result<crate::Runtime, NoTimers> {
     Ok(equipped(sdam_runtime_tokio::from_handle(handle)?))
 }
 
 /// Returns the smol runtime with its global executor.
 #[cfg(feature = "runtime-smol")]
-pub fn smol() -> Runtime {
+pub fn smol() -> crate::Runtime {
     equipped(sdam_runtime_smol::runtime())
 }
 
 /// Returns smol with tasks on `executor`, see [`sdam_runtime_smol::on`].
 #[cfg(feature = "runtime-smol")]
-pub fn smol_on(executor: &std::sync::Arc<Executor<'static>>) -> Runtime {
+pub fn smol_on(executor: &std::sync::Arc<Executor<'static>>) -> crate::Runtime {
     equipped(sdam_runtime_smol::on(executor))
 }
 
 /// Returns the async-std runtime of the process.
 #[cfg(feature = "runtime-async-std")]
-pub fn async_std() -> Runtime {
+pub fn async_std() -> crate::Runtime {
     equipped(sdam_runtime_async_std::runtime())
 }
 
 /// Returns the sockets and the clock of the system for single-threaded mode, which spawns nothing.
 #[cfg(feature = "blocking")]
-pub fn blocking() -> Backend {
+pub fn blocking() -> crate::Backend {
     let backend = with_tls(sdam_runtime_blocking::backend());
     #[cfg(feature = "srv")]
     let backend =
@@ -99,11 +86,11 @@ pub fn blocking() -> Backend {
 
 /// Adds the resolver and the TLS library that features enable.
 #[cfg(any(feature = "runtime-tokio", feature = "runtime-smol", feature = "runtime-async-std"))]
-fn equipped(runtime: Runtime) -> Runtime {
+fn equipped(runtime: crate::Runtime) -> crate::Runtime {
     let backend = with_tls(runtime.backend);
     #[cfg(feature = "srv")]
     let backend = backend.with_resolver(std::sync::Arc::new(sdam_dns::DnsResolver::system()));
-    Runtime::new(backend, runtime.spawner)
+    crate::Runtime::new(backend, runtime.spawner)
 }
 
 #[cfg(any(
@@ -112,7 +99,7 @@ fn equipped(runtime: Runtime) -> Runtime {
     feature = "runtime-async-std",
     feature = "blocking"
 ))]
-fn with_tls(backend: Backend) -> Backend {
+fn with_tls(backend: crate::Backend) -> crate::Backend {
     #[cfg(feature = "tls")]
     let backend = backend.with_tls(std::sync::Arc::new(sdam_tls::Rustls::ring()));
     backend

@@ -105,9 +105,7 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         // H-16: no streaming, because between calls, streamed replies would not be read.
         prepared.config.streaming = false;
         prepared.config.heartbeat_frequency = prepared.options.scan_frequency();
-        let mut settings = Settings::single_threaded(&prepared.options);
-        settings.zone_affinity = prepared.zone_affinity.take();
-        settings.selector = prepared.selector.take();
+        let settings = prepared.settings(Settings::single_threaded);
         let sink = prepared.sink.take();
         let background = Background::Caller(Mutex::new(DeferredPanic::default()));
         let shared = Shared::new(prepared, settings, (backend, None), background, false);

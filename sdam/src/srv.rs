@@ -1,7 +1,7 @@
 //! Both kinds of connection strings, with the look-ups for `mongodb+srv` (Initial DNS Seedlist
 //! Discovery).
 
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{panic::AssertUnwindSafe, time::Duration};
 
 use futures::future::{self, FutureExt, TryFutureExt as _};
 use sdam_core::{
@@ -57,7 +57,7 @@ pub async fn resolve(uri: &str, backend: &Backend) -> Result<Options, Error> {
     };
     let timeout = string.connect_timeout();
     let deadline = timeout.map(|timeout| backend.clock.now() + timeout);
-    let lookup = Lookup::new(backend, resolver, timeout, deadline);
+    let lookup = Lookup { backend, resolver: &**resolver, timeout, deadline };
     let (srv_name, txt_name) = (srv.query_name(), &srv.host);
     let failed = |record, name: &str, error: Error| {
         error.within(&format!("the {record} record of {name} could not be looked up"))
@@ -73,23 +73,14 @@ pub async fn resolve(uri: &str, backend: &Backend) -> Result<Options, Error> {
 
 /// Looks up records until `deadline`, with a resolver that may panic.
 pub(crate) struct Lookup<'l> {
-    backend: &'l Backend,
-    resolver: &'l dyn Resolver,
+    pub(crate) backend: &'l Backend,
+    pub(crate) resolver: &'l dyn Resolver,
     /// `connectTimeoutMS`; `None` for no limit.
-    timeout: Option<Duration>,
-    deadline: Option<Instant>,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) deadline: Option<Instant>,
 }
 
-impl<'l> Lookup<'l> {
-    pub(crate) fn new(
-        backend: &'l Backend,
-        resolver: &'l Arc<dyn Resolver>,
-        timeout: Option<Duration>,
-        deadline: Option<Instant>,
-    ) -> Self {
-        Self { backend, resolver: &**resolver, timeout, deadline }
-    }
-
+impl Lookup<'_> {
     /// Looks up the SRV records of `name`.
     pub(crate) async fn srv(&self, name: &str) -> Result<SrvRecords, Error> {
         self.finish(self.resolver.lookup_srv(name, self.left())).await

@@ -12,11 +12,17 @@ use crate::sync::{Mutex, MutexGuard};
 
 /// An action on a connection of a server.
 #[derive(Debug)]
-pub(crate) enum Order {
-    Connect { conn: ConnId, deadline: Option<Instant> },
-    Send { conn: ConnId, request: HelloRequest, deadline: Option<Instant> },
-    Read { conn: ConnId, deadline: Option<Instant> },
-    Disconnect { conn: ConnId },
+pub(crate) struct Order {
+    pub(crate) conn: ConnId,
+    pub(crate) action: Action,
+}
+
+#[derive(Debug)]
+pub(crate) enum Action {
+    Connect { deadline: Option<Instant> },
+    Send { request: HelloRequest, deadline: Option<Instant> },
+    Read { deadline: Option<Instant> },
+    Disconnect,
 }
 
 /// The orders for one server, in the sequence in which the engine has issued them.

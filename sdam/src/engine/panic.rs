@@ -2,7 +2,6 @@
 
 use std::{
     any::Any,
-    fmt,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
 };
 
@@ -35,8 +34,4 @@ impl DeferredPanic {
     }
 }
 
-impl fmt::Debug for DeferredPanic {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("DeferredPanic").field(&self.0.is_some()).finish()
-    }
-}
+sdam_core::opaque!(DeferredPanic);

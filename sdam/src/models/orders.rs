@@ -7,7 +7,7 @@ use sdam_core::{
 };
 use sdam_events::sync::explore;
 
-use crate::engine::orders::{News, Order, Orders};
+use crate::engine::orders::{Action, News, Order, Orders};
 
 fn receive(orders: &Orders) -> News {
     block_on(poll_fn(|cx| orders.poll(cx)))
@@ -24,7 +24,7 @@ fn wake_after(orders: &Arc<Orders>, give: impl FnOnce(&Orders) + Send + 'static)
 
 fn disconnect(number: u64) -> Order {
     let conn = ConnId { server: ServerId::from_u64(1), role: Role::Check, number };
-    Order::Disconnect { conn }
+    Order { conn, action: Action::Disconnect }
 }
 
 #[test]
@@ -66,10 +66,7 @@ fn the_orders_of_several_threads_arrive_in_the_order_of_the_topology_lock() {
         }
         let mut received = Vec::new();
         while received.len() < 2 {
-            received.extend(receive(&orders).orders.into_iter().map(|order| match order {
-                Order::Disconnect { conn } => conn.number,
-                other => panic!("{other:?}"),
-            }));
+            received.extend(receive(&orders).orders.iter().map(|order| order.conn.number));
         }
         assert_eq!(received, [1, 2]);
     });

@@ -3,9 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use sdam_core::{
-    address::ServerAddress,
     event::{EventKind, Selection, SelectionFailure},
-    ids::ServerId,
     time::Instant,
     topology::TopologyDescription,
 };
@@ -13,7 +11,7 @@ use sdam_events::{queue::EventQueue, sink::Interest};
 use sdam_select::{criteria::Criteria, settings::Settings};
 use sdam_transport::clock::Clock;
 
-use super::error::SelectionError;
+use super::{error::SelectionError, selected::Selected};
 use crate::engine::snapshot::Published;
 
 /// The parts of a topology that selection events need.
@@ -79,38 +77,32 @@ impl<'t> SelectionEvents<'t> {
     }
 
     /// Publishes the outcome and returns it, or `Closed` if closing has ended the selection.
-    pub(crate) fn end<T>(
+    pub(crate) fn end(
         mut self,
-        outcome: Result<T, SelectionError>,
-        server: impl Fn(&T) -> (ServerId, ServerAddress),
-    ) -> Result<T, SelectionError> {
+        outcome: Result<Selected, SelectionError>,
+    ) -> Result<Selected, SelectionError> {
         let Some((number, selection)) = self.selection.take() else {
             return outcome;
         };
         let open = self.context.published.pending.end(number, || match &outcome {
-            Ok(selected) => self.publish_success(&selection, server(selected)),
+            Ok(selected) => {
+                let (server, address) = (selected.id(), selected.address().clone());
+                let duration = self.context.clock.now().since(self.started);
+                self.context.publish(&selection, |selection, description| {
+                    EventKind::ServerSelectionSucceeded {
+                        selection,
+                        description,
+                        server,
+                        address,
+                        duration,
+                    }
+                });
+            }
             Err(error) => {
                 self.publish_failure(&selection, error.failure(), error.without_description());
             }
         });
         if open { outcome } else { Err(SelectionError::Closed) }
-    }
-
-    fn publish_success(
-        &self,
-        selection: &Arc<Selection>,
-        (server, address): (ServerId, ServerAddress),
-    ) {
-        let duration = self.context.clock.now().since(self.started);
-        self.context.publish(selection, |selection, description| {
-            EventKind::ServerSelectionSucceeded {
-                selection,
-                description,
-                server,
-                address,
-                duration,
-            }
-        });
     }
 
     fn publish_failure(

@@ -10,7 +10,10 @@ use sdam_core::{
 use sdam_transport::pool::{PoolHost as _, ServiceConnection};
 
 use crate::{
-    engine::{orders::Order, server::Server},
+    engine::{
+        orders::{Action, Order},
+        server::Server,
+    },
     monitor::connection::MonitorConnection,
     topology::shared::Shared,
 };
@@ -57,19 +60,11 @@ impl Member {
     /// whether the server is still in the topology.
     pub(super) fn follow(&mut self, shared: &Shared) -> bool {
         let news = self.server.watched.orders.take();
-        for order in news.orders {
-            match order {
-                Order::Connect { conn, deadline } => {
-                    self.conn = Some(conn);
-                    shared.connect(&self.server, &mut self.connection, deadline);
-                }
-                Order::Send { request, deadline, .. } => {
-                    let request = shared.common.metadata.renew(request);
-                    self.connection.send(request, deadline);
-                }
-                Order::Read { deadline, .. } => self.connection.read_next(deadline),
-                Order::Disconnect { .. } => self.connection.disconnect(),
+        for Order { conn, action } in news.orders {
+            if let Action::Connect { .. } = action {
+                self.conn = Some(conn);
             }
+            shared.execute(action, &self.server, &mut self.connection);
         }
         if news.end || self.is_service_cleared(shared) {
             self.disconnect();

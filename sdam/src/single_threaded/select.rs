@@ -56,8 +56,7 @@ impl Scanner {
             waited: false,
         };
         let outcome = self.search(criteria, limit, &mut reported).await;
-        let of = |selected: &Selected| (selected.id(), selected.address().clone());
-        let mut outcome = reported.events.end(outcome, of);
+        let mut outcome = reported.events.end(outcome);
         self.deliver();
         // A sink records the history, so it contains the events of this call only after they are
         // delivered.

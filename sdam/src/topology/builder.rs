@@ -26,7 +26,7 @@ use sdam_transport::{
     handshake::{ClientMetadata, Environment},
     layers::Translate,
     runtime::{Backend, Runtime},
-    spawn::{Spawner, Task},
+    spawn::Spawner,
 };
 
 use super::{
@@ -198,7 +198,7 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         let warnings = Options::multi_threaded_warnings;
         let mut prepared = self.prepare(&mut backend, Layering::Needed, warnings)?;
         let sink = prepared.sink.take();
-        let settings = prepared.settings();
+        let settings = prepared.settings(Settings::new);
         let background = Background::Tasks(TaskSet::default());
         let runtime = (backend, Some(spawner));
         Ok((Shared::new(prepared, settings, runtime, background, is_shared), sink))
@@ -318,9 +318,9 @@ impl Prepared {
         }
     }
 
-    /// Takes the settings of selections in a topology with background monitors.
-    pub(super) fn settings(&mut self) -> Settings {
-        let mut settings = Settings::new(&self.options);
+    /// Takes the settings of selections, which `new` creates from the options.
+    pub(crate) fn settings(&mut self, new: fn(&Options) -> Settings) -> Settings {
+        let mut settings = new(&self.options);
         settings.zone_affinity = self.zone_affinity.take();
         settings.selector = self.selector.take();
         settings
@@ -348,28 +348,8 @@ impl Shared {
 
 /// Starts the task that delivers events.
 pub(super) fn dispatch(shared: &Arc<Shared>, sink: Arc<dyn EventSink>) {
-    let Background::Tasks(tasks) = &shared.background else {
-        return;
-    };
-    tasks.dispatchers.begin();
     let dispatcher = Dispatcher::new(Arc::clone(&shared.events), sink);
-    let guard = DispatcherGuard(Arc::clone(shared));
-    let task = async move {
-        let _guard = guard;
-        dispatcher.await;
-    };
-    shared.spawn(Task::new("sdam-events", task));
-}
-
-/// A guard that marks the dispatcher as ended when its task ends or is dropped.
-struct DispatcherGuard(Arc<Shared>);
-
-impl Drop for DispatcherGuard {
-    fn drop(&mut self) {
-        if let Background::Tasks(tasks) = &self.0.background {
-            tasks.dispatchers.end();
-        }
-    }
+    shared.spawn(shared.counted(|tasks| &tasks.dispatchers, "sdam-events", dispatcher));
 }
 
 sdam_core::opaque!(TopologyBuilder<P>, |this|

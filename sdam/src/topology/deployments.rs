@@ -7,6 +7,7 @@ use sdam_core::{
     options::{ConfigError, Options},
     view::View,
 };
+use sdam_select::settings::Settings;
 use sdam_transport::{
     fork::ForkGuard,
     layers::Translate,
@@ -197,7 +198,7 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         } else {
             let warnings = Options::multi_threaded_warnings;
             let mut prepared = self.prepare(&mut backend, Layering::Done, warnings)?;
-            let settings = prepared.settings();
+            let settings = prepared.settings(Settings::new);
             let seed = prepared.rng.next_u64();
             let runtime = (backend, base.common.spawner.clone());
             Arc::new(prepared.common(settings, runtime, seed))

@@ -20,12 +20,9 @@ impl Shared {
             return None;
         };
         let timeout = self.common.options.connect_timeout;
-        let lookup = Lookup::new(
-            &self.common.backend,
-            self.common.backend.resolver.as_ref()?,
-            timeout,
-            deadline,
-        );
+        let backend = &self.common.backend;
+        let resolver = &**backend.resolver.as_ref()?;
+        let lookup = Lookup { backend, resolver, timeout, deadline };
         Some(Input::LookedUp(lookup.srv(&name).await))
     }
 }

@@ -55,7 +55,7 @@ impl Shared {
             Ok(None) => self.wait(criteria, limit, &events).await,
             Err(error) => Err(error),
         };
-        events.end(outcome, |selected| (selected.id(), selected.address().clone()))
+        events.end(outcome)
     }
 
     async fn wait(

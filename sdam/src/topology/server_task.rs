@@ -11,13 +11,10 @@ use sdam_transport::clock::DeadlineTimer;
 use super::shared::Shared;
 use crate::{
     engine::{
-        orders::{News, Order},
+        orders::{Action, News, Order},
         server::Server,
     },
-    monitor::{
-        connection::{Answer, MonitorConnection},
-        links::Links,
-    },
+    monitor::{connection::Answer, links::Links},
 };
 
 /// The reason for a wake-up, most urgent first.
@@ -111,21 +108,13 @@ impl ServerTask {
         }
     }
 
-    fn execute(&self, order: Order, links: &mut Links) {
-        let shared = &self.shared;
-        match order {
-            Order::Connect { conn, deadline } => links.connect(conn, |connection| {
-                shared.connect(&self.server, connection, deadline);
-            }),
-            Order::Send { conn, request, deadline } => links.on(conn, |connection| {
-                connection.send(shared.common.metadata.renew(request), deadline);
-            }),
-            Order::Read { conn, deadline } => {
-                links.on(conn, |connection| connection.read_next(deadline));
-            }
-            Order::Disconnect { conn } => {
-                links.on(conn, MonitorConnection::disconnect);
-            }
+    fn execute(&self, Order { conn, action }: Order, links: &mut Links) {
+        let opens = matches!(action, Action::Connect { .. });
+        let act = |connection: &mut _| self.shared.execute(action, &self.server, connection);
+        if opens {
+            links.connect(conn, act);
+        } else {
+            links.on(conn, act);
         }
     }
 }

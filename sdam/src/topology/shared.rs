@@ -37,8 +37,8 @@ use super::{
 use crate::{
     common::Common,
     engine::{
-        AfterUnlock, Engine, Machine, is_unchecked, panic::DeferredPanic, pools::CreatePool,
-        server::Server, snapshot::Published,
+        AfterUnlock, Engine, Machine, is_unchecked, orders::Action, panic::DeferredPanic,
+        pools::CreatePool, server::Server, snapshot::Published,
     },
     metadata::MetadataHandshake,
     monitor::connection::MonitorConnection,
@@ -356,16 +356,23 @@ impl Shared {
 
     /// Counts the tasks of new pools, each until it ends or is dropped.
     fn count(self: &Arc<Self>, tasks: Vec<Task>) -> Vec<Task> {
-        tasks.into_iter().map(|task| self.pool_task(task)).collect()
+        let counted = |task: Task| self.counted(|tasks| &tasks.pools, task.name(), task);
+        tasks.into_iter().map(counted).collect()
     }
 
-    fn pool_task(self: &Arc<Self>, task: Task) -> Task {
-        if let Background::Tasks(tasks) = &self.background {
-            tasks.pools.begin();
+    /// Returns a task that is counted until it ends or is dropped.
+    pub(super) fn counted(
+        self: &Arc<Self>,
+        of: fn(&TaskSet) -> &Tasks,
+        name: &'static str,
+        work: impl Future + Send + 'static,
+    ) -> Task {
+        if let Some(tasks) = self.background.tasks() {
+            of(tasks).begin();
         }
-        let counted = PoolTask(Arc::clone(self));
-        Task::new(task.name(), async move {
-            task.await;
+        let counted = Counted { shared: Arc::clone(self), of };
+        Task::new(name, async move {
+            work.await;
             drop(counted);
         })
     }
@@ -383,13 +390,16 @@ impl Shared {
     }
 }
 
-/// A guard that marks a pool's background task as ended when the task ends or is dropped.
-struct PoolTask(Arc<Shared>);
+/// A guard that marks a task as ended when the task ends or is dropped.
+struct Counted {
+    shared: Arc<Shared>,
+    of: fn(&TaskSet) -> &Tasks,
+}
 
-impl Drop for PoolTask {
+impl Drop for Counted {
     fn drop(&mut self) {
-        if let Background::Tasks(tasks) = &self.0.background {
-            tasks.pools.end();
+        if let Some(tasks) = self.shared.background.tasks() {
+            (self.of)(tasks).end();
         }
     }
 }
@@ -452,6 +462,23 @@ impl Shared {
             || snapshot.servers.iter().any(|server| server.operation_count() > 0);
         let now = self.now();
         !snapshot.paused && idle.is_due(now, self.common.counters.total(), in_use)
+    }
+
+    /// Carries out an action on a connection to `server`.
+    pub(crate) fn execute(
+        &self,
+        action: Action,
+        server: &Server,
+        connection: &mut MonitorConnection,
+    ) {
+        match action {
+            Action::Connect { deadline } => self.connect(server, connection, deadline),
+            Action::Send { request, deadline } => {
+                connection.send(self.common.metadata.renew(request), deadline);
+            }
+            Action::Read { deadline } => connection.read_next(deadline),
+            Action::Disconnect => connection.disconnect(),
+        }
     }
 
     /// Starts to open a connection to `server`.
