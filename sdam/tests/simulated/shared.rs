@@ -1,23 +1,18 @@
 //! Handles that share the monitoring of a deployment.
 
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use sdam::{
     Authenticator, Criteria, Deployments, Error, ErrorOutcome, ErrorReport, EventKind, EventName,
-    Interest, NoPools, Options, PoolContext, PoolFactory, PoolHandle, ServerType, Stage, Topology,
-    TopologyBuilder,
+    Interest, NoPools, Options, PoolHandle, ServerType, Stage, Topology, TopologyBuilder,
 };
 use sdam_auth::Account;
-use sdam_core::pool::PoolClear;
 use sdam_events::channel::{EventStream, unbounded};
 use sdam_pool::{Pool, Pools};
 use sdam_sim::{Blueprint, User, runtime::Sim};
+use sdam_testkit::RecordingPools;
 
-use crate::{complete, drain, replica_set, simulation};
+use crate::{assert_pool_panics, complete, drain, replica_set, simulation};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -240,41 +235,19 @@ fn a_late_handle_publishes_how_the_servers_became_known() {
     });
 }
 
-/// Pools that panic whenever they are called.
-#[derive(Debug)]
-struct Panicking;
-
-impl PoolFactory for Panicking {
-    type Pool = Self;
-
-    fn create(&self, _: PoolContext) -> Self {
-        Self
-    }
-}
-
-impl PoolHandle for Panicking {
-    fn ready(&self) {
-        unreachable!("ready");
-    }
-
-    fn clear(&self, _: &PoolClear) {
-        unreachable!("clear");
-    }
-
-    fn close(&self) {
-        unreachable!("close");
-    }
-}
-
 #[test]
 fn a_panic_of_a_pool_stays_with_its_handle() {
     let sim = simulation(6);
     let deployments = deployments(&sim);
     sim.block_on(async {
-        let panicking = deployments.open(builder(&sim.uri()).pools(Panicking)).unwrap();
+        let pools = RecordingPools::default();
+        pools.break_at("ready");
+        let builder = builder(&sim.uri()).pools(pools.clone());
+        let panicking = deployments.open(builder).unwrap();
         let sound: Topology<NoPools> = open(&sim, &deployments, "");
         discovered(&sound).await;
         discovered(&panicking).await;
+        pools.break_at("clear");
         let primary = sound.select(&Criteria::write()).await.unwrap();
         let report =
             ErrorReport::new(primary.generation(), Error::network(Stage::Operation, "reset"));
@@ -282,8 +255,8 @@ fn a_panic_of_a_pool_stays_with_its_handle() {
         discovered(&sound).await;
         discovered(&panicking).await;
         // Dropping the handle re-raises the panic of its pools.
-        let dropped = catch_unwind(AssertUnwindSafe(|| drop(panicking)));
-        assert!(dropped.is_err());
+        pools.break_at("close");
+        assert_pool_panics(|| drop(panicking));
         assert!(sound.try_select(&Criteria::write()).unwrap().is_some());
         sound.close().await;
         assert_eq!(sim.connections(), 0);

@@ -6,47 +6,12 @@ use std::sync::{Arc, Mutex, mpsc};
 use async_trait::async_trait;
 use futures::{StreamExt, executor::block_on};
 use sdam::{
-    Backend, Connection, Criteria, Error, ErrorKind, EventKind, EventName, Instant, Runtime,
-    ServerAddress, ServerType, Snapshot, Stage, Topology, TopologyType, Transport,
+    Backend, Connection, Criteria, Error, ErrorKind, Instant, Runtime, ServerAddress, ServerType,
+    Snapshot, Stage, Topology, Transport,
 };
-use sdam_events::channel::unbounded;
 use sdam_sim::serve::ReplicaSet;
 
 use crate::{PATIENCE, on, tokio};
-
-#[test]
-fn dropping_the_last_handle_closes_the_topology_and_publishes_every_end() {
-    // Dropping the last handle publishes the last event of each heartbeat, server and topology
-    // (J-13, J-20, J-31, F-70, D-7).
-    let (set, host) = (ReplicaSet::start(3).unwrap(), tokio());
-    let (sink, events) = unbounded();
-    let topology = Topology::builder(set.uri()).unwrap().sink(sink).start(on(&host)).unwrap();
-    block_on(topology.select(&Criteria::write())).unwrap();
-    let copy = topology.clone();
-    drop(topology);
-    assert!(
-        copy.try_select(&Criteria::write()).unwrap().is_some(),
-        "a clone keeps the topology alive"
-    );
-    drop(copy);
-    let events: Vec<_> = block_on(events.collect());
-    assert!(matches!(events.last().unwrap().kind, EventKind::TopologyClosed));
-    let count = |wanted: &[EventName]| {
-        events.iter().filter(|event| wanted.contains(&event.kind.name())).count()
-    };
-    assert_eq!(
-        count(&[EventName::ServerHeartbeatStarted]),
-        count(&[EventName::ServerHeartbeatSucceeded, EventName::ServerHeartbeatFailed]),
-    );
-    assert_eq!(count(&[EventName::ServerOpening]), count(&[EventName::ServerClosed]));
-    let mut descriptions = events.iter().filter_map(|event| match &event.kind {
-        EventKind::TopologyDescriptionChanged { new, .. } => Some(new),
-        _ => None,
-    });
-    let last = descriptions.next_back().unwrap();
-    assert_eq!(last.topology_type(), TopologyType::Unknown);
-    assert_eq!(last.servers().len(), 0);
-}
 
 #[test]
 fn after_the_runtime_has_shut_down_all_servers_are_unknown_and_close_returns() {

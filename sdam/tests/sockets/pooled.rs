@@ -21,34 +21,6 @@ async fn open(pool: &RecordingPool) -> Result<Established, Error> {
 }
 
 #[test]
-fn connections_behind_a_load_balancer_carry_their_service_and_are_counted_until_they_are_closed() {
-    let host = tokio();
-    let balancer = Builder::load_balanced(1).start().unwrap();
-    let topology = start(balancer.uri(), &host);
-    let selected = host.block_on(topology.select(&Criteria::write())).unwrap();
-    let pool = selected.pool();
-    let first = host.block_on(open(pool)).unwrap();
-    let service = first.service_id().unwrap();
-    let generation = || topology.generation(selected.id(), Some(service)).unwrap();
-    assert_eq!(first.generation(), generation());
-    let broken = || Error::network(Stage::Operation, "the connection broke");
-    let cleared = first.report(broken());
-    assert_eq!(cleared.outcome(), Some(ErrorOutcome::ServiceCleared));
-    assert!(first.generation() < generation());
-    assert_eq!(first.report(broken()).outcome(), Some(ErrorOutcome::Stale));
-    let second = host.block_on(open(pool)).unwrap();
-    assert_eq!(second.generation(), generation());
-    first.close();
-    let last = second.generation();
-    second.close();
-    // The topology forgets a service with its last connection, and does not reuse its generation.
-    let third = host.block_on(open(pool)).unwrap();
-    assert!(third.generation() > last);
-    third.close();
-    host.block_on(topology.close());
-}
-
-#[test]
 fn a_pool_that_outlives_the_topology_keeps_no_task_running() {
     let host = tokio();
     let server = Builder::standalone().start().unwrap();

@@ -1,6 +1,6 @@
 //! Errors of a driver's own transport.
 
-use std::{fmt, io::Write, sync::Arc};
+use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
 use futures::{StreamExt, executor::block_on};

@@ -30,12 +30,8 @@ fn rows() -> impl Iterator<Item = (ServerAddress, ServerAddress)> {
 /// Simulates a set whose members' names can only be resolved in its own network. The port
 /// forwarders lead to the members in order.
 fn inside(forwarders: &[&str]) -> Sim {
-    inside_with_seed(7, forwarders)
-}
-
-fn inside_with_seed(seed: u64, forwarders: &[&str]) -> Sim {
     let config = SetConfig::new("rs", NAMES.map(address));
-    let sim = Sim::new(seed, &Blueprint::replica_set(config));
+    let sim = Sim::new(7, &Blueprint::replica_set(config));
     for name in NAMES.map(address) {
         sim.dns().set_fault(name.host(), Some(DnsFault::NoSuchName));
     }
@@ -230,13 +226,6 @@ fn proxied(options: &str) -> TopologyBuilder {
 }
 
 #[test]
-fn a_proxy_inside_knows_the_names_that_cannot_be_resolved_here() {
-    let sim = inside(&[]);
-    sim.proxies().add(address(PROXY), None);
-    assert!(met(&sim, proxied(""), 3).is_empty());
-}
-
-#[test]
 fn a_proxy_that_refuses_is_diagnosed_with_its_reason_and_published_once_for_each_server() {
     let rules = "the proxy's rules do not allow this connection";
     let login = "the proxy requires authentication: set proxyUsername and proxyPassword";
@@ -278,13 +267,4 @@ fn certificates_that_are_rejected_are_diagnosed_by_their_cause() {
     assert!(error[0].contains(problem), "{}", error[0]);
     assert!(error[0].contains("; and with mongo-2:27017: "), "{}", error[0]);
     assert_eq!(unusable.len(), 2, "{unusable:?}");
-}
-
-#[test]
-fn translated_members_have_certificates_of_their_own_names() {
-    let sim = inside(&PLACES);
-    sim.tls().require();
-    let table: AddressTable = rows().collect();
-    let builder = uri(&sim.uri()).translate(table);
-    assert!(met(&sim, builder, 3).is_empty());
 }

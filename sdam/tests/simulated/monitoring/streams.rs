@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sdam::{Criteria, Instant, ServerType};
+use sdam::{Instant, ServerType};
 use sdam_sim::{Action, MemberId};
 
 use super::{Harness, Sent};
@@ -42,34 +42,4 @@ fn a_server_that_does_not_stream_receives_a_request_for_each_awaited_reply() {
         assert_eq!(asked, if exhaust { 1 } else { awaited + 1 });
         end(&harness);
     }
-}
-
-/// A server that reports a change a thousand times a second causes a bounded amount of work, stays
-/// known, and delays no other server.
-#[test]
-fn replies_of_a_server_that_streams_without_pause_are_read_at_a_bounded_rate() {
-    let harness = start(true);
-    let flood = |every| harness.apply(&Action::Flood(MEMBER.into(), every));
-    let (before, mark) = (harness.sim.now(), harness.events().len());
-    flood(Some(Duration::from_millis(1)));
-    harness.sim.run_for(Duration::from_secs(20));
-    let pushed = harness.checks("b", before).len();
-    // A burst of replies is read, and then twenty replies per second.
-    assert!((100..=50 + 20 * 20).contains(&pushed), "{pushed}");
-    // Each reply causes server, topology and heartbeat events.
-    let count = harness.events().len() - mark;
-    assert!(count < 6 * pushed + 200, "{count}");
-    for host in ["a", "c"] {
-        let others = harness.checks(host, before).len();
-        assert!((1..10).contains(&others), "{host}: {others}");
-    }
-    let criteria = Criteria::write();
-    let selected = harness.sim.block_on(harness.topology.select(&criteria));
-    drop(selected.unwrap());
-    // A change is seen in time, although replies are read with pauses.
-    harness.apply(&Action::StepUp(MEMBER.into()));
-    harness.sim.run_for(Duration::from_secs(1));
-    assert_eq!(harness.server("b").server_type, ServerType::RsPrimary);
-    flood(None);
-    end(&harness);
 }

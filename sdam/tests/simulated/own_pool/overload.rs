@@ -122,25 +122,12 @@ fn storm(seed: u64, expected: usize, overload: impl FnOnce(&Sim, MemberId)) {
 /// I-10, I-19, SDAM prose test "Connection Pool Backpressure"; CMAP prose test 5: the reason for
 /// the failed check-outs is `connectionError`.
 #[test]
-fn connections_that_a_rate_limit_closes_at_hello_fail_check_outs_and_clear_nothing() {
-    storm(1, OPERATIONS - ADMITTED, |sim, server| {
-        limit(sim, server, ADMITTED, Verdict::Reset);
-    });
-}
-
-/// I-10, SDAM prose test "Connection Pool Backpressure", with a listen queue that is not served in
-/// time.
-#[test]
-fn connections_whose_hello_is_not_answered_in_time_clear_nothing() {
-    storm(2, OPERATIONS - ADMITTED, |sim, server| {
-        limit(sim, server, ADMITTED, Verdict::Cut);
-    });
-}
-
-/// I-10, SDAM prose test "Connection Pool Backpressure", with a full listen queue.
-#[test]
-fn connections_that_are_refused_clear_nothing() {
-    storm(3, OPERATIONS, |sim, server| {
-        sim.network().refuse(server, true);
-    });
+fn connections_that_an_overloaded_server_closes_refuses_or_does_not_answer_clear_nothing() {
+    // A rate limit, a listen queue that is not served in time, and a full one.
+    for (seed, verdict) in [(1, Verdict::Reset), (2, Verdict::Cut)] {
+        storm(seed, OPERATIONS - ADMITTED, |sim, server| {
+            limit(sim, server, ADMITTED, verdict);
+        });
+    }
+    storm(3, OPERATIONS, |sim, server| sim.network().refuse(server, true));
 }

@@ -1,4 +1,4 @@
-//! The prose tests of Server Selection and Max Staleness.
+//! The prose tests of Server Selection.
 
 use std::{
     cell::{Cell, RefCell},
@@ -7,10 +7,8 @@ use std::{
     time::Duration,
 };
 
-use bson::{DateTime, Document, doc};
 use sdam::{
-    Candidates, Clock, Criteria, ReadMode, ReadPreference, ServerAddress, ServerType, Topology,
-    ZoneAffinity,
+    Candidates, Clock, Criteria, ReadMode, ReadPreference, ServerAddress, Topology, ZoneAffinity,
 };
 use sdam_testkit::Server;
 
@@ -110,43 +108,4 @@ fn a_slow_server_is_given_fewer_operations() {
     let snapshot = topology.snapshot();
     let counts = snapshot.servers().map(|server| server.operation_count());
     assert_eq!(counts.collect::<Vec<_>>(), [0, 0], "every operation has ended");
-}
-
-/// Builds the reply of a member whose last write was `last_write` milliseconds after the epoch.
-fn member(hosts: &[ServerAddress], is_primary: bool, last_write: i64) -> Server {
-    let mut reply = sdam_testkit::member(hosts, is_primary);
-    let last_write = doc! { "lastWriteDate": DateTime::from_millis(last_write) };
-    reply.insert("lastWrite", last_write);
-    Server::replying(&reply)
-}
-
-fn last_writes(topology: &Topology) -> Vec<Option<i64>> {
-    let snapshot = topology.snapshot();
-    let servers = snapshot.description().servers().iter();
-    servers.map(|server| server.last_write_date).collect()
-}
-
-/// Each hello reply updates the last write date (Max Staleness: "Parse lastWriteDate", "Absent
-/// lastWriteDate").
-#[test]
-fn the_last_write_date_is_taken_from_each_reply_of_a_member() {
-    let hosts = hosts(2);
-    let mut harness = Harness::new();
-    harness.servers.set(&hosts[0], member(&hosts, true, 1_000));
-    harness.servers.set(&hosts[1], member(&hosts, false, 900));
-    let topology = harness.start(&hosts, |builder| builder);
-    assert_eq!(last_writes(&topology), [Some(1_000), Some(900)]);
-    // A write does not change the topology and publishes no event.
-    harness.servers.set(&hosts[0], member(&hosts, true, 2_000));
-    harness.pass(Duration::from_secs(10));
-    assert_eq!(last_writes(&topology), [Some(2_000), Some(900)]);
-
-    let alone = ServerAddress::new("alone", 1);
-    let reply: Document = doc! { "ok": 1, "ismaster": true, "maxWireVersion": 17 };
-    harness.servers.set(&alone, Server::replying(&reply));
-    let topology = harness.start(&[alone], |builder| builder);
-    let snapshot = topology.snapshot();
-    let server = &snapshot.description().servers()[0];
-    assert_eq!(server.server_type, ServerType::Standalone);
-    assert_eq!(server.last_write_date, None);
 }

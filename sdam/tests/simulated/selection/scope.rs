@@ -85,18 +85,16 @@ fn a_server_selected_for_a_writing_pipeline_reports_an_overridden_read_preferenc
 #[test]
 fn a_selection_needs_only_one_suitable_server() {
     let hosts = hosts(3);
-    let mut harness = Harness::new();
-    harness.servers.set(&hosts[1], Server::mongos());
-    let topology = harness.start(&hosts, |builder| builder);
-    let selected = topology.select(&Criteria::write()).now_or_never().unwrap();
-    assert_eq!(selected.unwrap().address(), &hosts[1]);
-
-    let mut harness = Harness::new();
-    harness.servers.set(&hosts[1], Server::member(&hosts, false));
-    let topology = harness.start(&hosts, |builder| builder);
-    let any = read(ReadPreference::new(ReadMode::PrimaryPreferred));
-    let selected = topology.select(&any).now_or_never().unwrap();
-    assert_eq!(selected.unwrap().address(), &hosts[1]);
+    let secondary = read(ReadPreference::new(ReadMode::PrimaryPreferred));
+    for (server, criteria) in
+        [(Server::mongos(), Criteria::write()), (Server::member(&hosts, false), secondary)]
+    {
+        let mut harness = Harness::new();
+        harness.servers.set(&hosts[1], server);
+        let topology = harness.start(&hosts, |builder| builder);
+        let selected = topology.select(&criteria).now_or_never().unwrap();
+        assert_eq!(selected.unwrap().address(), &hosts[1]);
+    }
 }
 
 /// L-64: as many selections as allowed wait, the next one fails at once, and a place that becomes

@@ -36,23 +36,6 @@ fn i_38_x_6_x_45_a_primary_that_stepped_down_makes_the_next_selection_scan() {
 }
 
 #[test]
-fn i_38_a_shutdown_makes_the_next_selection_scan_and_closes_the_connection() {
-    // Only the codes 11600 and 91 clear the pool (I-34).
-    for code in [11_600, 91] {
-        let harness = Harness::default();
-        let (mut topology, mut events) = harness.replica_set(|_| ());
-        select(&mut topology).unwrap();
-        summaries(&mut events);
-        let server = id(&topology, "a");
-        harness.change("a", |server| server.other = reply(&refusal(code)));
-        ready(topology.run_command(server, &insert(), None)).unwrap_err();
-        assert!(topology.is_stale());
-        assert_eq!(harness.open(), 2);
-        assert!(summaries(&mut events).contains(&"PoolCleared a".to_string()));
-    }
-}
-
-#[test]
 fn i_39_an_error_of_a_recovering_node_causes_no_check() {
     let harness = Harness::default();
     let (mut topology, _) = harness.replica_set(|_| ());

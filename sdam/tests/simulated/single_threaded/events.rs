@@ -33,7 +33,7 @@ fn j_16_j_35_events_come_in_order_and_by_the_end_of_each_call() {
         ]
     );
     drop(topology);
-    // Closing publishes the closed event of each server, then those of the topology (J-20).
+    // Closing publishes the closed event of each server, then those of the topology (D-7, J-20).
     assert_eq!(summaries(&mut events), ["Closed a", "TopologyUnknown", "TopologyClosed"]);
 }
 

@@ -1,6 +1,6 @@
 //! The order and times of checks, and the connections that they use.
 
-use sdam::{ErrorKind, ScanTopology, ServerType};
+use sdam::{ErrorKind, ScanTopology};
 
 use super::harness::*;
 
@@ -179,17 +179,4 @@ fn h_8_a_server_is_checked_on_demand_but_no_sooner_than_500_ms_after_its_last_ch
     assert_eq!(harness.log(), "b hello");
     assert_eq!(harness.millis(), before + 502);
     assert_eq!(topology.last_scan(), last, "a check is not a scan");
-}
-
-#[test]
-fn an_explicit_scan_checks_every_server_500_ms_after_the_last_scan() {
-    let harness = Harness::default();
-    let (mut topology, _) = harness.replica_set(|_| ());
-    ready(topology.scan());
-    assert!(!topology.is_stale());
-    assert_eq!(kind(&topology, "a"), ServerType::RsPrimary);
-    harness.log();
-    ready(topology.scan());
-    assert_eq!(harness.log().matches("hello").count(), 3);
-    assert_eq!(harness.millis(), 506, "500 ms after the scan before");
 }

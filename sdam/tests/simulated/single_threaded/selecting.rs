@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sdam::{
     Criteria, LimitSource, Options, ReadMode, ReadPreference, SelectionError, ServerType,
-    TopologyBuilder, TopologyType, ZoneAffinity,
+    TopologyBuilder, TopologyType,
 };
 use sdam_events::history::{Cause, Change};
 
@@ -63,17 +63,6 @@ fn the_error_of_a_failed_selection_contains_the_history_if_it_is_enabled() {
     };
     let cause = Cause::Reply(address("a"));
     assert_eq!(last, [(server, cause.clone()), (topology, cause)]);
-}
-
-#[test]
-fn reads_stay_in_the_zone_of_the_client() {
-    let harness = Harness::default();
-    let affinity = ZoneAffinity::by(|server| server.address == address("c"));
-    let (mut topology, _) = harness.replica_set_with(|builder| builder.zone_affinity(affinity));
-    let nearest = Criteria::read(ReadPreference::new(ReadMode::Nearest)).unwrap();
-    for _ in 0..10 {
-        assert_eq!(ready(topology.select(&nearest)).unwrap().address(), &address("c"));
-    }
 }
 
 #[test]
