@@ -287,8 +287,9 @@ impl Engine {
                 && let Some(own) = self.description().server_by_id(server.id())
                 && own.error.is_some()
                 && own.last_update_time == Some(now)
+                && let Some(last) = &mut failures.last
             {
-                failures.repeat(now);
+                last.at = now;
             }
         });
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sdam_core::{error::Error, ids::ServerId};
+use sdam_core::{deployment::Input, error::Error, hello::HelloReply, ids::ServerId};
 
 use crate::topology::Topology;
 
@@ -17,5 +17,6 @@ pub fn play_check<P>(
     outcome: Result<&[u8], Error>,
     rtt: Duration,
 ) {
-    topology.shared().handle_check(server, outcome, rtt);
+    let outcome = outcome.map(HelloReply::parse);
+    topology.shared().handle(Input::Played { server, outcome, rtt });
 }

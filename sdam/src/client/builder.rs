@@ -61,7 +61,7 @@ impl ClientBuilder {
         self,
         start: impl FnOnce(TopologyBuilder<Pool>) -> Result<Topology<Pool>, ConfigError>,
     ) -> Result<Client, ConfigError> {
-        let options = self.topology.configured();
+        let options = &self.topology.options;
         options.validate()?;
         let authenticator = match self.authenticator {
             Some(authenticator) => Some(authenticator),

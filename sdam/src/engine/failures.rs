@@ -34,12 +34,4 @@ impl ServerFailures {
             self.first = None;
         }
     }
-
-    /// Updates the time of the last error after a failed check. A repeated error does not change
-    /// the server's description, but it is still the last error.
-    pub(crate) fn repeat(&mut self, now: Instant) {
-        if let (Some(_), Some(last)) = (&self.first, &mut self.last) {
-            last.at = now;
-        }
-    }
 }

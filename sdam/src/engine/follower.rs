@@ -31,12 +31,8 @@ pub(crate) struct Batch {
     snapshot: Option<Arc<Snapshot>>,
 }
 
-/// The view of a new handle, with its first outputs.
-pub(crate) struct Opening {
-    view: View,
-    outputs: Outputs,
-    snapshot: Arc<Snapshot>,
-}
+/// The view of a new handle, its first outputs, and the deployment's snapshot.
+pub(crate) type Opening = (View, Outputs, Arc<Snapshot>);
 
 impl Batch {
     /// Returns the part of `outputs` that concerns handles; `None` if there is none.
@@ -79,7 +75,7 @@ impl Engine {
         snapshot: Arc<Snapshot>,
     ) -> Option<Opening> {
         let (view, outputs) = View::open(now, self.deployment()?, options);
-        Some(Opening { view, outputs, snapshot })
+        Some((view, outputs, snapshot))
     }
 
     /// Opens the prepared view in the engine of the handle.
@@ -89,7 +85,7 @@ impl Engine {
         opening: Option<Opening>,
         published: &Published,
     ) -> AfterUnlock {
-        let Some(Opening { view, outputs, snapshot }) = opening else {
+        let Some((view, outputs, snapshot)) = opening else {
             return AfterUnlock::default();
         };
         self.machine = Machine::View(view);

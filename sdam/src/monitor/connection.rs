@@ -27,23 +27,18 @@ use sdam_transport::{
 pub(crate) enum Answer {
     /// The connection is open.
     Connected,
-    Reply(Reply),
-    /// The connection could not be opened or is unusable.
-    Failed {
+    /// A reply to a request, or a streamed reply.
+    Reply {
+        /// The instant at which the request was written, or at which reading began if there was no
+        /// request.
+        sent: Instant,
+        /// The instant at which the message arrived.
         at: Instant,
-        error: Error,
+        message: WireMessage,
+        more_to_come: bool,
     },
-}
-
-/// A reply to a request, or a streamed reply.
-pub(crate) struct Reply {
-    /// The instant at which the request was written, or at which reading began if there was no
-    /// request.
-    pub(crate) sent: Instant,
-    /// The instant at which the message arrived.
-    pub(crate) at: Instant,
-    pub(crate) message: WireMessage,
-    pub(crate) more_to_come: bool,
+    /// The connection could not be opened or is unusable.
+    Failed { at: Instant, error: Error },
 }
 
 impl Answer {
@@ -52,18 +47,12 @@ impl Answer {
         match self {
             Self::Connected => Input::Connected { conn },
             Self::Failed { at, error } => Input::Failed { conn, at, error },
-            Self::Reply(reply) => {
-                let document = reply.message.body();
-                Input::Reply {
-                    conn,
-                    sent: reply.sent,
-                    at: reply.at,
-                    reply: match conn.role {
-                        Role::Check => HelloReply::parse(document),
-                        Role::Ping | Role::Probe => Hello::parse(document).into(),
-                    },
-                    more_to_come: reply.more_to_come,
-                }
+            Self::Reply { sent, at, message, more_to_come } => {
+                let reply = match conn.role {
+                    Role::Check => HelloReply::parse(message.body()),
+                    Role::Ping | Role::Probe => Hello::parse(message.body()).into(),
+                };
+                Input::Reply { conn, sent, at, reply, more_to_come }
             }
         }
     }
@@ -219,7 +208,7 @@ impl Wire {
         let at = self.clock.now();
         let more_to_come =
             self.exchange.accept(&message).map_err(|error| protocol(&error))?.more_to_come;
-        Ok(Answer::Reply(Reply { sent, at, message, more_to_come }))
+        Ok(Answer::Reply { sent, at, message, more_to_come })
     }
 }
 

@@ -30,7 +30,7 @@ impl Scanner {
         if let (Some(answer), Some(member)) = (answer, running)
             && let Some(conn) = member.conn
         {
-            if let Answer::Reply(_) = &answer {
+            if let Answer::Reply { .. } = &answer {
                 member.used = clock.now();
             }
             return answer.parsed(conn);
@@ -59,7 +59,7 @@ impl Scanner {
         }
         let clock = &*self.shared.common.backend.clock;
         match member.connection.answer(clock, deadline).await {
-            Some(Answer::Reply(_) | Answer::Connected) => {
+            Some(Answer::Reply { .. } | Answer::Connected) => {
                 member.used = clock.now();
                 Ok(())
             }
@@ -105,7 +105,7 @@ impl Scanner {
         let member = self.members.get_mut(&server).ok_or_else(gone)?;
         member.connection.send(shared.hello(), deadline);
         let reply = match member.connection.answer(clock, deadline).await {
-            Some(Answer::Reply(reply)) => reply.message,
+            Some(Answer::Reply { message, .. }) => message,
             Some(Answer::Failed { error, .. }) => return Err(error),
             Some(Answer::Connected) | None => return Err(self.too_late(Stage::Hello)),
         };

@@ -144,17 +144,14 @@ impl Scanner {
         limit: Limit,
         started: Instant,
     ) -> SelectionError {
-        let snapshot = self.snapshot();
         let limit = match failure {
             ScanFailure::Incompatible => {
-                let description = Arc::clone(&snapshot.description);
+                let description = Arc::clone(&self.snapshot().description);
                 return SelectionError::Incompatible { description };
             }
             ScanFailure::Timeout => limit,
             ScanFailure::TriedOnce => Limit { source: LimitSource::TryOnce, ..limit },
         };
-        let settings = &self.shared.common.settings;
-        // The history is added after the events of this call are delivered.
-        SelectionError::Timeout(limit.timed_out(&snapshot, settings, criteria, started, self.now()))
+        self.shared.timed_out(criteria, limit, started)
     }
 }

@@ -26,11 +26,12 @@ use sdam_transport::{
     handshake::{ClientMetadata, Environment},
     layers::Translate,
     runtime::{Backend, Runtime},
-    spawn::Spawner,
+    spawn::{Spawner, Task},
 };
 
 use super::{
     Topology, layers,
+    polling::SrvTask,
     shared::{Background, Shared, TaskSet},
 };
 use crate::{
@@ -42,7 +43,7 @@ use crate::{
 /// Builds a topology from options, pools, sinks, a selector and client metadata.
 #[must_use = "no server is monitored until the topology is started"]
 pub struct TopologyBuilder<P = NoPools> {
-    pub(super) options: Options,
+    pub(crate) options: Options,
     pub(super) pools: Arc<dyn CreatePool>,
     pool: PhantomData<fn() -> P>,
     sinks: Vec<Arc<dyn EventSink>>,
@@ -162,12 +163,6 @@ impl<P: PoolHandle> TopologyBuilder<P> {
     pub fn options(mut self, change: impl FnOnce(&mut Options)) -> Self {
         change(&mut self.options);
         self
-    }
-
-    /// Returns the current options.
-    #[cfg(feature = "client")]
-    pub(crate) fn configured(&self) -> &Options {
-        &self.options
     }
 
     /// Starts monitoring on `runtime`. Performs no I/O itself and does not wait, so it never fails
@@ -332,7 +327,9 @@ impl Shared {
     pub(super) fn open(self: &Arc<Self>) {
         self.handle(Input::Open);
         self.publish_warnings();
-        self.poll_srv();
+        if let Some(task) = SrvTask::new(self) {
+            self.spawn(Task::new("sdam-srv", task.run()));
+        }
     }
 
     /// Publishes the configuration warnings of a topology that has just opened.

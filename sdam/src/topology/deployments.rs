@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{engine::Machine, metadata::Metadata};
 
-/// Deployments of which each is watched only once, however many handles there are.
+/// A collection of deployments, each of which is watched only once, however many handles use it.
 ///
 /// [`open`](Self::open) returns a [`Topology`] with pools, selection settings, sinks and an
 /// application name of its own. Handles share the monitors of a deployment if these would be the

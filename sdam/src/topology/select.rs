@@ -106,7 +106,12 @@ impl Shared {
         }
     }
 
-    fn timed_out(&self, criteria: &Criteria, limit: Limit, started: Instant) -> SelectionError {
+    pub(crate) fn timed_out(
+        &self,
+        criteria: &Criteria,
+        limit: Limit,
+        started: Instant,
+    ) -> SelectionError {
         let snapshot = self.published.load_full();
         let mut timeout =
             limit.timed_out(&snapshot, &self.common.settings, criteria, started, self.now());

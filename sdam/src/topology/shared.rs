@@ -3,10 +3,7 @@
 
 mod handle;
 
-use std::{
-    sync::{Arc, OnceLock, PoisonError, Weak},
-    time::Duration,
-};
+use std::sync::{Arc, OnceLock, PoisonError, Weak};
 
 use sdam_core::{
     deployment::{Deployment, Input, Output, Timer},
@@ -29,7 +26,6 @@ use super::{
     builder::Prepared,
     idle::IdlePause,
     lock::Lock,
-    polling::SrvTask,
     server_task::ServerTask,
     sharing::{Sharing, leave},
     tasks::Tasks,
@@ -198,27 +194,10 @@ impl Shared {
         })
     }
 
-    /// Applies the outcome of a check made by the caller.
-    pub(crate) fn handle_check(
-        self: &Arc<Self>,
-        server: ServerId,
-        outcome: Result<&[u8], Error>,
-        rtt: Duration,
-    ) {
-        self.handle(Input::Played { server, outcome: outcome.map(HelloReply::parse), rtt });
-    }
-
     /// Reads the state of the deployment; returns `None` for a handle on a shared one. Locks the
     /// engine.
     pub(crate) fn read<T>(&self, read: impl FnOnce(&Deployment) -> T) -> Option<T> {
         self.engine.lock().deployment().map(read)
-    }
-
-    /// Starts the task that polls the SRV record, if the topology polls one.
-    pub(crate) fn poll_srv(self: &Arc<Self>) {
-        if let Some(task) = SrvTask::new(self) {
-            self.spawn(Task::new("sdam-srv", task.run()));
-        }
     }
 
     /// Closes the topology; tasks end soon after. The last handle on a deployment closes that, too.

@@ -7,14 +7,14 @@ use sdam_transport::spawn::Task;
 use super::{lock::Lock, shared::Shared};
 use crate::engine::{follower::Batch, panic::DeferredPanic};
 
-/// The part that a topology has in shared monitoring.
+/// The role of a topology in shared monitoring.
 #[derive(Debug)]
 pub(crate) enum Sharing {
-    /// It watches its own deployment for itself.
+    /// A topology that watches its deployment alone.
     Alone,
-    /// It watches a deployment for handles, and has no user itself.
+    /// A topology that watches a deployment for its handles; no application holds it.
     Watched(Box<Followers>),
-    /// It is a handle on the deployment that this topology watches.
+    /// A handle on the deployment that this topology watches.
     Handle(Arc<Shared>),
 }
 
