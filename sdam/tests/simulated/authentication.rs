@@ -1,23 +1,16 @@
 //! Pools that authenticate, with simulated deployments that have users, in virtual time.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU8, Ordering},
-    },
-    time::Duration,
-};
+use std::time::Duration;
 
 use bson::{Document, doc};
-use sdam::{Authenticator, Criteria, Error, ErrorKind, ErrorOutcome, Options, Stage, Topology};
-use sdam_auth::Account;
+use sdam::{Criteria, Error, ErrorKind, ErrorOutcome, Options, Stage, Topology};
 use sdam_pool::{Pool, Pools};
 use sdam_sim::{
     Action, Blueprint, ServerVersion, Target, User, action::FailCommand, runtime::Sim,
     users::Mechanism,
 };
 
-use crate::replica_set;
+use crate::{authenticator, replica_set, uri_of_user};
 
 /// The `connectTimeoutMS` of all tests.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -29,23 +22,13 @@ fn set(users: impl IntoIterator<Item = User>) -> Blueprint {
 /// Starts a topology whose pools authenticate as the user in `user_info`, with the same nonces in
 /// every run.
 fn start(sim: &Sim, user_info: &str) -> Topology<Pool> {
-    let hosts = sim.uri();
-    let hosts = hosts.strip_prefix("mongodb://").unwrap();
-    let uri = format!("mongodb://{user_info}{hosts}");
+    let uri = uri_of_user(sim, user_info);
     let options = Options::parse(&uri).unwrap().with_connect_timeout(TIMEOUT);
-    let next = AtomicU8::new(0);
-    let account = Account::of(&options).unwrap().map(|account| {
-        let account = account.with_entropy(Arc::new(move |bytes| {
-            bytes.fill(next.fetch_add(1, Ordering::Relaxed));
-            Ok(())
-        }));
-        Arc::new(account) as Arc<dyn Authenticator>
-    });
-    let pools = match account {
-        Some(account) => Pools::authenticated(&options, account).unwrap(),
-        None => Pools::new(&options).unwrap(),
+    let pools = match authenticator(&options) {
+        Some(authenticator) => Pools::authenticated(&options, authenticator),
+        None => Pools::new(&options),
     };
-    let builder = Topology::builder(&uri).unwrap().pools(pools);
+    let builder = Topology::builder(&uri).unwrap().pools(pools.unwrap());
     builder.start(sim.runtime()).unwrap()
 }
 
@@ -61,12 +44,6 @@ async fn find(topology: &Topology<Pool>) -> Result<Document, Error> {
         Err(error) => error.reply().ok_or_else(|| error.clone())?,
     };
     Ok(Document::from_reader(body).unwrap())
-}
-
-/// Returns the error of a connection that must not have been established.
-#[track_caller]
-fn refusal(outcome: Result<Document, Error>) -> Error {
-    outcome.unwrap_err()
 }
 
 /// Runs a failover with authenticated operations before and after; returns the hash of the trace.
@@ -126,7 +103,7 @@ fn check_fault(command: &str, fault: impl Fn(&mut FailCommand), kind: ErrorKind,
         let server = topology.select(&Criteria::write()).await.unwrap();
         sim.apply(&Action::FailPoint(Target::Primary, Some(fail))).unwrap();
         let before = sim.now();
-        let error = refusal(find(&topology).await);
+        let error = find(&topology).await.unwrap_err();
         let passed = sim.now().since(before);
         assert!(passed >= time && passed < time + Duration::from_secs(1), "{passed:?}");
         assert_eq!((error.kind(), error.stage()), (kind, Stage::Auth), "{error}");

@@ -1,17 +1,16 @@
 //! The time from the start of a client to its first answer, in round trips.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use bson::doc;
 use sdam::{Criteria, Options, Topology, TopologyBuilder};
-use sdam_auth::Account;
 use sdam_pool::{Pool, Pools};
 use sdam_sim::{
     User,
     runtime::{Latency, Sim},
 };
 
-use crate::{complete, replica_set, simulation};
+use crate::{authenticator, complete, replica_set, simulation, uri_of_user};
 
 /// The time of a round trip.
 const ROUND_TRIP: Duration = Duration::from_millis(1);
@@ -28,11 +27,9 @@ fn world(seed: u64, encrypted: bool) -> Sim {
 }
 
 fn start(sim: &Sim, early: bool) -> Topology<Pool> {
-    let uri = sim.uri().replace("mongodb://", "mongodb://ada:pencil@");
-    let mut options = Options::parse(&uri).unwrap();
+    let mut options = Options::parse(&uri_of_user(sim, "ada:pencil@")).unwrap();
     options.early_dial = early;
-    let account = Arc::new(Account::of(&options).unwrap().unwrap());
-    let pools = Pools::authenticated(&options, account).unwrap();
+    let pools = Pools::authenticated(&options, authenticator(&options).unwrap()).unwrap();
     TopologyBuilder::new(options).pools(pools).start(sim.runtime()).unwrap()
 }
 

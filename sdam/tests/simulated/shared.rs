@@ -3,16 +3,17 @@
 use std::{sync::Arc, time::Duration};
 
 use sdam::{
-    Authenticator, Criteria, Deployments, Error, ErrorOutcome, ErrorReport, EventKind, EventName,
-    Interest, NoPools, Options, PoolHandle, ServerType, Stage, Topology, TopologyBuilder,
+    Criteria, Deployments, Error, ErrorOutcome, ErrorReport, EventKind, EventName, Interest,
+    NoPools, Options, PoolHandle, ServerType, Stage, Topology, TopologyBuilder,
 };
-use sdam_auth::Account;
 use sdam_events::channel::{EventStream, unbounded};
 use sdam_pool::{Pool, Pools};
 use sdam_sim::{Blueprint, User, runtime::Sim};
 use sdam_testkit::RecordingPools;
 
-use crate::{assert_pool_panics, complete, drain, replica_set, simulation};
+use crate::{
+    assert_pool_panics, authenticator, complete, drain, replica_set, simulation, uri_of_user,
+};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -38,10 +39,9 @@ fn observed(sim: &Sim, deployments: &Deployments) -> (Topology, EventStream) {
 
 /// Opens a handle with pools that authenticate as the user in `user_info`.
 fn authenticated(sim: &Sim, deployments: &Deployments, user_info: &str) -> Topology<Pool> {
-    let uri = sim.uri().replacen("mongodb://", &format!("mongodb://{user_info}@"), 1);
+    let uri = uri_of_user(sim, user_info);
     let options = Options::parse(&uri).unwrap();
-    let account: Arc<dyn Authenticator> = Arc::new(Account::of(&options).unwrap().unwrap());
-    let pools = Pools::authenticated(&options, account).unwrap();
+    let pools = Pools::authenticated(&options, authenticator(&options).unwrap()).unwrap();
     deployments.open(builder(&uri).pools(pools)).unwrap()
 }
 
@@ -134,8 +134,8 @@ fn a_wrong_password_neither_clears_the_pools_of_others_nor_loses_their_servers()
     let sim = Sim::new(3, &blueprint);
     let deployments = deployments(&sim);
     sim.block_on(async {
-        let right = authenticated(&sim, &deployments, "ada:secret");
-        let wrong = authenticated(&sim, &deployments, "ada:guess");
+        let right = authenticated(&sim, &deployments, "ada:secret@");
+        let wrong = authenticated(&sim, &deployments, "ada:guess@");
         discovered(&right).await;
         discovered(&wrong).await;
         let mut failures = 0;

@@ -1,6 +1,6 @@
 //! Errors of a driver's own transport.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::{StreamExt, executor::block_on};
@@ -15,16 +15,9 @@ use crate::{PATIENCE, on, tokio};
 #[derive(Debug)]
 struct Driver;
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("driver error {0}")]
 struct DriverError(u8);
-
-impl fmt::Display for DriverError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "driver error {}", self.0)
-    }
-}
-
-impl std::error::Error for DriverError {}
 
 #[async_trait]
 impl Transport for Driver {

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, pin::pin, time::Duration};
 use bson::{Document, doc};
 use futures::{FutureExt, future};
 use sdam::{
-    CommandInfo, Criteria, ErrorKind, EventKind, EventName, Interest, ReadMode, ReadPreference,
+    CommandInfo, Criteria, ErrorKind, EventKind, Interest, ReadMode, ReadPreference,
     SelectionError, ServerAddress,
     client::{Client, Command},
 };
@@ -113,25 +113,6 @@ fn a_dropped_command_publishes_its_failure() {
         failures.collect::<Vec<_>>(),
         ["cancelled at operation: the caller has dropped the operation"]
     );
-}
-
-#[test]
-fn commands_on_a_pinned_connection_share_it_with_no_other_operation() {
-    let ping = encoded(&doc! { "ping": 1 });
-    let find = encoded(&doc! { "find": "c" });
-    let events = record(async |_, client| {
-        let ping = Command::new("admin", ping.as_bytes());
-        let find = Command::read("test", find.as_bytes());
-        let mut pinned = client.pin(None).await.unwrap();
-        pinned.run(&find).await.unwrap();
-        client.run(&ping).await.unwrap();
-        pinned.run(&find).await.unwrap();
-    });
-    let started = events.iter().filter(|kind| kind.name() == EventName::CommandStarted);
-    let of: Vec<_> = started
-        .filter_map(|kind| Some((&*info(kind)?.name, info(kind)?.connection.driver)))
-        .collect();
-    assert_eq!(of, [("find", 1), ("ping", 2), ("find", 1)]);
 }
 
 #[test]

@@ -84,9 +84,3 @@ fn a_topology_without_seeds_warns() {
     let expected = ["`seeds`: there are none; no server will ever be found"];
     check(&Options::new(Vec::new()), &expected, &expected);
 }
-
-#[test]
-fn valid_options_cause_no_warnings() {
-    let options = Options::parse("mongodb://a/?replicaSet=rs").unwrap();
-    check(&options, &[], &[]);
-}

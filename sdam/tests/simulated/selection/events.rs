@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use sdam::{Criteria, EventKind, EventName, Interest, ReadMode, ReadPreference, Topology};
 use sdam_core::event::SelectionFailure;
-use sdam_events::{channel::unbounded, sink::sink_fn};
+use sdam_events::channel::unbounded;
 
 use super::harness::{Harness, hosts};
 use crate::drain;
@@ -66,15 +66,4 @@ fn a_dropped_selection_publishes_a_failure() {
         unreachable!("{events:?}");
     };
     assert_eq!(*reason, SelectionFailure::Cancelled);
-}
-
-#[test]
-fn a_sink_that_panics_gets_no_further_events_and_the_topology_knows_it() {
-    let hosts = hosts(3);
-    let mut harness = Harness::with_replica_set(&hosts);
-    let sink = sink_fn(|event| assert_ne!(event.seq, 2));
-    let topology = harness.start(&hosts, |builder| builder.sink(sink));
-    harness.settle();
-    let failure = topology.events().sink_failed();
-    assert_eq!(failure.map(|failure| failure.seq), Some(2));
 }

@@ -1,21 +1,14 @@
 //! Authenticated operations on the connections used for checks, with simulated deployments that
 //! have users.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU8, Ordering},
-};
-
 use bson::{Document, doc};
 use sdam::{
-    Authenticator, Criteria, Error, ErrorKind, Options, ScanTopology, ServerId, ServerType, Stage,
-    TopologyBuilder,
+    Criteria, Error, ErrorKind, Options, ScanTopology, ServerId, ServerType, Stage, TopologyBuilder,
 };
-use sdam_auth::Account;
 use sdam_sim::{Blueprint, ServerVersion, User, config::SetConfig, runtime::Sim, users::Mechanism};
 
 use super::harness::bytes;
-use crate::hosts;
+use crate::{authenticator, hosts, uri_of_user};
 
 /// Returns a deployment of three members, the last of which is an arbiter.
 fn world(version: ServerVersion, user: User) -> Sim {
@@ -25,22 +18,15 @@ fn world(version: ServerVersion, user: User) -> Sim {
 }
 
 fn options(sim: &Sim, user_info: &str) -> Options {
-    let hosts = sim.uri();
-    let hosts = hosts.strip_prefix("mongodb://").unwrap();
-    Options::parse(&format!("mongodb://{user_info}{hosts}")).unwrap()
+    Options::parse(&uri_of_user(sim, user_info)).unwrap()
 }
 
 /// Starts a topology that authenticates as the user in `user_info`, with the same nonces in every
 /// run.
 fn start(sim: &Sim, user_info: &str) -> ScanTopology {
     let options = options(sim, user_info);
-    let next = AtomicU8::new(0);
-    let account = Account::of(&options).unwrap().unwrap();
-    let account: Arc<dyn Authenticator> = Arc::new(account.with_entropy(Arc::new(move |bytes| {
-        bytes.fill(next.fetch_add(1, Ordering::Relaxed));
-        Ok(())
-    })));
-    let builder = TopologyBuilder::new(options).authenticator(account);
+    let authenticator = authenticator(&options).unwrap();
+    let builder = TopologyBuilder::new(options).authenticator(authenticator);
     builder.scan(sim.runtime().backend).unwrap()
 }
 
