@@ -213,7 +213,7 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         options.validate()?;
         if let Layering::Needed = layering {
             layers::require_certificate(backend, &options)?;
-            backend.transport = layers::transport(backend, &options, self.translate)?;
+            backend.transport = layers::transport(backend, &options, self.translate.as_ref())?;
         }
         let metadata = if let Some(metadata) = self.metadata {
             metadata

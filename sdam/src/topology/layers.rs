@@ -18,34 +18,32 @@ use sdam_transport::{
 pub(super) fn transport(
     backend: &Backend,
     options: &Options,
-    translate: Option<Arc<dyn Translate>>,
+    translate: Option<&Arc<dyn Translate>>,
 ) -> Result<Arc<dyn Transport>, ConfigError> {
     let guards = backend.transport.guards();
     let mut transport = Arc::clone(&backend.transport);
-    let mut add = |layers, refusal| {
+    let mut add = |set: &dyn Fn(&mut Layers), refusal| {
+        let mut layers = Layers::default();
+        set(&mut layers);
         transport = transport.with_layers(layers).ok_or(refusal)?;
         Ok(())
     };
     if translate.is_some() {
-        let mut layers = Layers::default();
-        layers.translate = translate;
-        add(layers, refusal("translate", "", TRANSLATES))?;
+        let refusal = refusal("translate", "", TRANSLATES);
+        add(&|layers| layers.translate = translate.cloned(), refusal)?;
     }
     if let Some(timeout) = options.tcp_user_timeout {
-        let mut layers = Layers::default();
-        layers.user_timeout = Some(timeout);
-        add(layers, refusal("tcpUserTimeout", &format!("{timeout:?}"), USER_TIMEOUT))?;
+        let refusal = refusal("tcpUserTimeout", &format!("{timeout:?}"), USER_TIMEOUT);
+        add(&|layers| layers.user_timeout = Some(timeout), refusal)?;
     }
     if let Some(proxy) = options.proxy.as_ref().filter(|_| !guards.proxy) {
-        let mut layers = Layers::default();
-        layers.proxy = Some(proxy.clone());
-        add(layers, refusal("proxyHost", &proxy.host, PROXY))?;
+        let refusal = refusal("proxyHost", &proxy.host, PROXY);
+        add(&|layers| layers.proxy = Some(proxy.clone()), refusal)?;
     }
     if let Some(tls) = options.tls.as_ref().filter(|_| !guards.tls) {
         let provider = backend.tls.as_ref().ok_or_else(|| refusal("tls", "true", LIBRARY))?;
-        let mut layers = Layers::default();
-        layers.tls = Some(provider.tls(tls)?);
-        add(layers, refusal("tls", "true", TLS))?;
+        let tls = provider.tls(tls)?;
+        add(&|layers| layers.tls = Some(Arc::clone(&tls)), refusal("tls", "true", TLS))?;
     }
     Ok(transport)
 }

@@ -4,16 +4,13 @@ use std::{sync::Arc, time::Duration};
 
 use sdam::{
     Criteria, Deployments, Error, ErrorOutcome, ErrorReport, EventKind, EventName, Interest,
-    NoPools, Options, PoolHandle, ServerType, Stage, Topology, TopologyBuilder,
+    NoPools, PoolHandle, ServerType, Stage, Topology, TopologyBuilder,
 };
 use sdam_events::channel::{EventStream, unbounded};
-use sdam_pool::{Pool, Pools};
-use sdam_sim::{Blueprint, User, runtime::Sim};
+use sdam_sim::runtime::Sim;
 use sdam_testkit::RecordingPools;
 
-use crate::{
-    assert_pool_panics, authenticator, complete, drain, replica_set, simulation, uri_of_user,
-};
+use crate::{assert_pool_panics, complete, drain, simulation};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -35,14 +32,6 @@ fn observed(sim: &Sim, deployments: &Deployments) -> (Topology, EventStream) {
     let (sink, events) = unbounded();
     let handle = deployments.open(builder(&sim.uri()).sink(sink.interested_in(Interest::ALL)));
     (handle.unwrap(), events)
-}
-
-/// Opens a handle with pools that authenticate as the user in `user_info`.
-fn authenticated(sim: &Sim, deployments: &Deployments, user_info: &str) -> Topology<Pool> {
-    let uri = uri_of_user(sim, user_info);
-    let options = Options::parse(&uri).unwrap();
-    let pools = Pools::authenticated(&options, authenticator(&options).unwrap()).unwrap();
-    deployments.open(builder(&uri).pools(pools)).unwrap()
 }
 
 async fn discovered<P: PoolHandle>(topology: &Topology<P>) {
@@ -125,35 +114,6 @@ fn handles_with_other_monitoring_options_have_monitors_of_their_own() {
             handle.close().await;
         }
         assert_eq!(sim.connections(), 0);
-    });
-}
-
-#[test]
-fn a_wrong_password_neither_clears_the_pools_of_others_nor_loses_their_servers() {
-    let blueprint: Blueprint = replica_set().user(User::new("ada", "secret"));
-    let sim = Sim::new(3, &blueprint);
-    let deployments = deployments(&sim);
-    sim.block_on(async {
-        let right = authenticated(&sim, &deployments, "ada:secret@");
-        let wrong = authenticated(&sim, &deployments, "ada:guess@");
-        discovered(&right).await;
-        discovered(&wrong).await;
-        let mut failures = 0;
-        while failures < 20 {
-            let server = wrong.select(&Criteria::write()).await.unwrap();
-            let error = server.pool().check_out().await.unwrap_err();
-            failures += usize::from(error.stage() == Stage::Auth);
-            let snapshot = right.snapshot();
-            assert!(complete(&snapshot).is_some(), "{}", snapshot.description());
-            let primary = right.try_select(&Criteria::write()).unwrap().unwrap();
-            assert_eq!(primary.generation().as_u64(), 0);
-        }
-        let primary = right.select(&Criteria::write()).await.unwrap();
-        primary.pool().check_out().await.unwrap();
-        let own = wrong.generation(primary.id(), None).unwrap();
-        assert!(own.as_u64() >= 1, "the handle's own pool was cleared");
-        right.close().await;
-        wrong.close().await;
     });
 }
 

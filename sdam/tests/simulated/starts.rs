@@ -43,7 +43,7 @@ fn the_first_checks_of_many_topologies_are_spread() {
 }
 
 #[test]
-fn look_ups_and_servers_that_do_not_answer_delay_no_other_deployment() {
+fn look_ups_and_servers_that_do_not_answer_delay_no_other_deployment_and_no_end() {
     let sim = simulation(1);
     sim.dns().set_fault("unknown", Some(DnsFault::Silence));
     sim.dns().set_fault("slow", Some(DnsFault::Slow(Duration::from_secs(5))));
@@ -56,9 +56,11 @@ fn look_ups_and_servers_that_do_not_answer_delay_no_other_deployment() {
         let alive = open(&sim.uri());
         alive.select(&Criteria::write()).await.unwrap();
         assert!(sim.now().as_nanos() < 10_000_000, "{:?}", sim.now());
+        let before = sim.now();
         for topology in dead.iter().chain([&alive]) {
             topology.close().await;
         }
+        assert_eq!(sim.now(), before, "closing waits for no look-up and no server");
     });
     assert_eq!((sim.connections(), sim.tasks()), (0, 0));
 }

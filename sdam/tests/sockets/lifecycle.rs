@@ -1,14 +1,10 @@
-//! Start and shutdown: the state that remains when a handle, a runtime, a sink or a pool ends or
-//! fails.
+//! The end of a runtime and of a topology.
 
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::Arc;
 
-use async_trait::async_trait;
 use futures::{StreamExt, executor::block_on};
-use sdam::{
-    Backend, Connection, Criteria, Error, ErrorKind, Instant, Runtime, ServerAddress, ServerType,
-    Snapshot, Stage, Topology, Transport,
-};
+use sdam::{Criteria, ErrorKind, Options, Runtime, ServerType, Snapshot, Topology};
+use sdam_pool::Pools;
 use sdam_sim::serve::ReplicaSet;
 
 use crate::{PATIENCE, on, tokio};
@@ -73,52 +69,24 @@ fn selections_fail_at_once_when_the_runtime_has_shut_down() {
     });
 }
 
-/// A transport whose DNS look-ups block threads, like tokio's while no name server answers.
-#[derive(Debug)]
-struct HangingLookUps {
-    host: tokio::runtime::Handle,
-    begun: mpsc::Sender<()>,
-    end: Arc<Mutex<mpsc::Receiver<()>>>,
-}
-
-#[async_trait]
-impl Transport for HangingLookUps {
-    async fn connect(
-        &self,
-        _: &ServerAddress,
-        _: Option<Instant>,
-    ) -> Result<Box<dyn Connection>, Error> {
-        let (begun, end) = (self.begun.clone(), Arc::clone(&self.end));
-        let look_up = self.host.spawn_blocking(move || {
-            begun.send(()).unwrap();
-            // Nothing is ever sent, so the call returns when the test ends.
-            end.lock().unwrap().recv()
-        });
-        assert!(look_up.await.unwrap().is_err());
-        Err(Error::network(Stage::Dns, "no name server answers"))
-    }
-}
-
 #[test]
-fn closing_does_not_wait_for_hanging_dns_lookups() {
-    let host = tokio();
-    let (begun, look_ups) = mpsc::channel();
-    let (over, end) = mpsc::channel::<()>();
-    let transport =
-        HangingLookUps { host: host.handle().clone(), begun, end: Arc::new(Mutex::new(end)) };
-    let runtime = on(&host);
-    let backend = Backend::new(Arc::clone(&runtime.backend.clock), Arc::new(transport), 1);
-    let topology = Topology::builder("mongodb://a,b,c/?replicaSet=rs")
-        .unwrap()
-        .start(Runtime::new(backend, Arc::clone(&runtime.spawner)))
-        .unwrap();
-    for _ in 0..3 {
-        look_ups.recv_timeout(PATIENCE).unwrap();
-    }
-    // Closing does not wait for the three look-ups, which are still hanging.
-    block_on(topology.close());
-    host.shutdown_background();
-    drop(over);
+fn a_check_out_after_the_runtime_has_ended_fails_and_a_check_in_is_possible() {
+    let (set, host) = (ReplicaSet::start(1).unwrap(), tokio());
+    let pools = Pools::new(&Options::parse(set.uri()).unwrap()).unwrap();
+    let builder = Topology::builder(set.uri()).unwrap().pools(pools);
+    let topology = builder.start(on(&host)).unwrap();
+    let (pool, connection) = host.block_on(async {
+        let server = topology.select(&Criteria::write()).await.unwrap();
+        let pool = server.pool().clone();
+        let connection = pool.check_out().await.unwrap();
+        (pool, connection)
+    });
+    drop(host);
+    let outcome = block_on(pool.check_out());
+    assert_eq!(outcome.unwrap_err().kind(), ErrorKind::RuntimeShutDown);
+    drop(connection);
+    let stats = pool.stats();
+    assert_eq!((stats.in_use, stats.waiting), (0, 0), "{stats:?}");
 }
 
 #[test]

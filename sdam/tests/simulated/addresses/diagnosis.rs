@@ -11,7 +11,7 @@ use sdam_events::channel::{EventStream, unbounded};
 use sdam_sim::{
     Blueprint, MemberId, Sim,
     config::SetConfig,
-    runtime::{Certificate, DnsFault, ProxyFault},
+    runtime::{DnsFault, ProxyFault},
 };
 
 use super::{PATIENCE, address};
@@ -125,32 +125,6 @@ fn a_tunnel_to_one_port_is_diagnosed_with_both_names_and_three_remedies() {
 }
 
 #[test]
-fn a_set_that_answers_by_its_inside_names_is_diagnosed_from_outside() {
-    // A set with horizons sends such names to clients that connect without TLS.
-    let outside = ["db-0.example.com", "db-1.example.com", "db-2.example.com"];
-    let sim = inside(&outside);
-    let primary = usize::from(sim.status().primary().unwrap().id.0);
-    let seeds = uri(&format!("mongodb://{}/?replicaSet=rs", outside.join(",")));
-    let Seen { error, unusable } = select(&sim, seeds);
-    let problem = |member: usize| {
-        let (inside, outside) = (NAMES[member], outside[member]);
-        format!(
-            "the set calls itself {inside}, you connected to {outside}:27017: {inside} cannot be \
-             resolved from here"
-        )
-    };
-    // The primary has replaced all seeds; other members may have answered before it.
-    assert!(error[1].contains(&problem(primary)), "{}", error[1]);
-    let first = (0..3).find(|member| error[0].contains(&problem(*member)));
-    assert!(first.is_some(), "{}", error[0]);
-    assert!(error[0].contains("if the set has horizons"));
-    assert_eq!(unusable.len(), 3, "{unusable:?}");
-    // The events name the problem of the member that answered first.
-    let named = |text: &String| (0..3).any(|member| text.contains(&problem(member)));
-    assert!(unusable.iter().any(named), "{unusable:?}");
-}
-
-#[test]
 fn a_misspelt_seed_is_not_blamed_on_the_set() {
     let sim = inside(&[]);
     let Seen { error, unusable } = select(&sim, uri("mongodb://mongo-0/?replicaSet=rs"));
@@ -250,21 +224,4 @@ fn a_proxy_that_refuses_is_diagnosed_with_its_reason_and_published_once_for_each
         let first = format!("mongo-0:27017: {problem}");
         assert!(unusable.iter().any(|text| text.starts_with(&first)), "{unusable:?}");
     }
-}
-
-#[test]
-fn certificates_that_are_rejected_are_diagnosed_by_their_cause() {
-    let sim = inside(&[]);
-    sim.network().heal();
-    sim.tls().require();
-    let [first, last] = [MemberId(0), MemberId(2)];
-    let foreign = sim.tls().certificate(first).issued_by("another authority");
-    sim.tls().set_certificate(first, foreign);
-    sim.tls().set_certificate(last, Certificate::new(["db-2"]));
-    let Seen { error, unusable } = select(&sim, uri(&sim.uri()));
-    let problem = "(serverSelectionTimeoutMS): TLS could not be negotiated with mongo-0:27017: the \
-                   server's certificate is issued by an unknown authority";
-    assert!(error[0].contains(problem), "{}", error[0]);
-    assert!(error[0].contains("; and with mongo-2:27017: "), "{}", error[0]);
-    assert_eq!(unusable.len(), 2, "{unusable:?}");
 }

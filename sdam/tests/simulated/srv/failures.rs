@@ -46,10 +46,9 @@ fn the_interval_counts_from_the_end_of_a_look_up_which_connect_timeout_ms_limits
         let sim = sharded(1);
         let _topology = start(&sim, &uri("test1", options));
         sim.dns().set_fault(TEST1, Some(fault));
-        let tenth = Duration::from_millis(100);
-        sim.run_for(Duration::from_secs(third) - tenth);
+        sim.run_for(Duration::from_millis(1000 * third - 100));
         assert_eq!(sim.dns().lookups(TEST1), 2, "{third}");
-        sim.run_for(2 * tenth);
+        sim.run_for(Duration::from_millis(200));
         assert_eq!(sim.dns().lookups(TEST1), 3, "{third}");
     }
 }
