@@ -31,11 +31,8 @@ fn main() {
     if !"first/".contains(filter) && !filter.starts_with("first/") {
         return;
     }
-    let Some(set) = or_skip(ReplicaSet::start(
-        None,
-        &[MemberSpec::default(), MemberSpec::default(), MemberSpec::default()],
-    ))
-    .unwrap() else {
+    let members = [MemberSpec::default(), MemberSpec::default(), MemberSpec::default()];
+    let Some(set) = or_skip(ReplicaSet::start(None, &members)).unwrap() else {
         return;
     };
     set.wait_until_settled().unwrap();
@@ -51,14 +48,8 @@ fn measure(uri: &str) {
         command.args(["client", early]);
         command
     };
-    let other = env::var_os(OTHER);
-    let kinds = [("early", Some(own("early"))), ("late", Some(own("late")))];
-    let other = ("other", other.map(Command::new));
-    let mut kinds: Vec<_> = kinds
-        .into_iter()
-        .chain([other])
-        .filter_map(|(name, command)| Some((name, command?, Vec::new())))
-        .collect();
+    let mut kinds = vec![("early", own("early"), Vec::new()), ("late", own("late"), Vec::new())];
+    kinds.extend(env::var_os(OTHER).map(|other| ("other", Command::new(other), Vec::new())));
     for (_, command, _) in &mut kinds {
         command.arg(uri);
     }
@@ -101,7 +92,7 @@ fn print(kind: &str, what: &str, value: f64, unit: &str) {
 /// Starts a client, and prints its times in microseconds.
 fn client(uri: &str, early: bool) {
     let ping = doc! { "ping": 1 }.to_vec().unwrap();
-    let ping = Operation::new("admin", bson::RawDocument::from_bytes(&ping).unwrap().as_bytes());
+    let ping = Operation::new("admin", &ping);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let started = Instant::now();

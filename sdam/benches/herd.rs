@@ -82,8 +82,7 @@ fn herd(name: &str, count: usize, fault: Fault, spread: Duration) {
     if fault == Fault::Start {
         limit();
     }
-    let before = sim.network().traffic();
-    let mut began = sim.now();
+    let mut origin = (sim.now(), sim.network().traffic());
     let more = env::var(OPTIONS).unwrap_or_default();
     let uri = format!("{}&minPoolSize=1&{more}", sim.uri());
     let clients: Vec<_> = (0..count)
@@ -96,14 +95,12 @@ fn herd(name: &str, count: usize, fault: Fault, spread: Duration) {
     if fault != Fault::Start {
         sim.run_for(Duration::from_secs(60));
         limit();
+        origin = (sim.now(), sim.network().traffic());
     }
-    let before = if fault == Fault::Start { before } else { sim.network().traffic() };
-    if fault != Fault::Start {
-        began = sim.now();
-    }
+    let (began, before) = origin;
     let curve = RefCell::new(Vec::new());
     let mut rng = Rng::new(7);
-    let written = sim.block_on(async {
+    let mut written = sim.block_on(async {
         let all = clients.iter().enumerate().map(|(number, client)| {
             let turn = u64::try_from(TURN.as_nanos()).unwrap();
             let start = began + Duration::from_nanos(rng.below(turn));
@@ -132,7 +129,6 @@ fn herd(name: &str, count: usize, fault: Fault, spread: Duration) {
             Either::Right(_) => unreachable!("the curve has no end"),
         }
     });
-    let mut written = written;
     written.sort_unstable();
     let mut waits: Vec<_> = written.iter().map(|(_, wait)| *wait).collect();
     waits.sort_unstable();

@@ -18,7 +18,7 @@ use sdam_sim::{Blueprint, runtime::Sim};
 
 use crate::replica_set;
 
-/// A simulated deployment with a client and its command events.
+/// A simulated deployment with a client and its events.
 struct World {
     sim: Sim,
     client: Client,
@@ -38,7 +38,8 @@ impl World {
         let separator = if uri.contains('?') { '&' } else { '?' };
         let builder = Client::builder(&format!("{uri}{separator}{options}")).unwrap();
         let failures = Interest::of(&[EventName::ConnectionCheckOutFailed]);
-        let sink = sink.interested_in(Interest::COMMANDS.union(failures));
+        let sink =
+            sink.interested_in(Interest::COMMANDS.union(Interest::SELECTION).union(failures));
         let client = builder.topology(|topology| topology.sink(sink));
         let client = client.start(sim.runtime()).unwrap();
         let events = RefCell::new(events);

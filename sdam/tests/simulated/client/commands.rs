@@ -5,11 +5,10 @@ use std::{collections::BTreeSet, pin::pin, time::Duration};
 use bson::{Document, doc};
 use futures::{FutureExt, future};
 use sdam::{
-    CommandInfo, Criteria, ErrorKind, EventKind, Interest, ReadMode, ReadPreference,
-    SelectionError, ServerAddress,
+    CommandInfo, Criteria, ErrorKind, EventKind, ReadMode, ReadPreference, SelectionError,
+    ServerAddress,
     client::{Client, Command},
 };
-use sdam_events::channel::unbounded;
 use sdam_sim::{Blueprint, MemberId, runtime::Sim};
 
 use super::{Kind, World, encoded, replica_set};
@@ -39,21 +38,6 @@ fn the_read_preference_is_sent_as_the_topology_and_the_kind_of_command_demand() 
     check(&standalone, option, &read, false);
 }
 
-/// Runs a client of a simulated replica set and returns the events of its commands.
-fn record(run: impl AsyncFnOnce(&Sim, &Client)) -> Vec<EventKind> {
-    let sim = Sim::new(1, &replica_set());
-    let (sink, mut events) = unbounded();
-    let wanted = Interest::COMMANDS.union(Interest::SELECTION);
-    let builder = Client::builder(&sim.uri()).unwrap();
-    let client = builder.topology(|topology| topology.sink(sink.interested_in(wanted)));
-    let client = client.start(sim.runtime()).unwrap();
-    sim.block_on(async {
-        run(&sim, &client).await;
-        client.close().await;
-    });
-    std::iter::from_fn(|| events.try_next()).map(|event| event.kind).collect()
-}
-
 fn info(kind: &EventKind) -> Option<&CommandInfo> {
     match kind {
         EventKind::CommandStarted { command, .. }
@@ -65,13 +49,12 @@ fn info(kind: &EventKind) -> Option<&CommandInfo> {
 
 #[test]
 fn selection_and_command_carry_the_number_of_the_operation() {
+    let world = World::start(&replica_set(), "");
     let ping = encoded(&doc! { "ping": 1 });
-    let events = record(async |_, client| {
-        for _ in 0..3 {
-            let ping = Command::new("admin", ping.as_bytes());
-            client.run(&ping).await.unwrap();
-        }
-    });
+    for _ in 0..3 {
+        world.try_command(&Command::new("admin", ping.as_bytes())).unwrap();
+    }
+    let events: Vec<_> = world.events().into_iter().map(|event| event.kind).collect();
     let infos: Vec<_> = events.iter().filter_map(info).collect();
     assert_eq!(infos.len(), 6);
     assert_eq!(infos[0], infos[1]);
@@ -92,20 +75,20 @@ fn selection_and_command_carry_the_number_of_the_operation() {
 
 #[test]
 fn a_dropped_command_publishes_its_failure() {
+    let world = World::start(&replica_set(), "");
     let ping = encoded(&doc! { "ping": 1 });
-    let events = record(async |sim, client| {
-        let ping = Command::new("admin", ping.as_bytes());
-        client.run(&ping).await.unwrap();
-        for member in 0..3 {
-            sim.network().blackhole(MemberId(member), true);
-        }
-        let clock = sim.runtime().backend.clock;
-        let soon = clock.sleep_until(sim.now() + Duration::from_millis(10));
-        let hanging = pin!(client.run(&ping));
+    let ping = Command::new("admin", ping.as_bytes());
+    world.try_command(&ping).unwrap();
+    for member in 0..3 {
+        world.sim.network().blackhole(MemberId(member), true);
+    }
+    world.run(async {
+        let clock = world.sim.runtime().backend.clock;
+        let soon = clock.sleep_until(world.sim.now() + Duration::from_millis(10));
+        let hanging = pin!(world.client.run(&ping));
         assert!(matches!(future::select(hanging, soon).await, future::Either::Right(_)));
-        sim.network().heal();
     });
-    let failures = events.iter().filter_map(|kind| match kind {
+    let failures = world.events().into_iter().filter_map(|event| match event.kind {
         EventKind::CommandFailed { failure, .. } => Some(failure.to_string()),
         _ => None,
     });

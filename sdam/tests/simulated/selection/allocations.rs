@@ -62,13 +62,3 @@ fn criteria_of_writes_and_of_read_modes_are_made_and_cloned_without_allocation()
     let limited = || nearest().with_max_staleness(Duration::from_secs(120));
     assert_eq!(of(&|| Criteria::read(limited()).unwrap()), 100, "a control");
 }
-
-/// Control: a waiting selection allocates at least a timer.
-#[test]
-fn a_selection_that_waits_allocates() {
-    let mut harness = Harness::new();
-    let topology = harness.start(&hosts(1), |builder| builder);
-    let criteria = Criteria::write();
-    let wait = || assert!(topology.select(&criteria).now_or_never().is_none());
-    assert!(allocations(wait) >= 100);
-}

@@ -47,30 +47,18 @@ fn h_14_the_balancer_is_selected_without_any_scan() {
 }
 
 #[test]
-fn h_14_exactly_one_connection_is_opened_and_it_has_a_service_id() {
+fn h_14_i_50_i_52_the_loss_of_the_only_connection_changes_only_its_service_generation() {
     let harness = Harness::default();
-    let (mut topology, _) = start(&harness);
+    let (mut topology, mut events) = start(&harness);
     let server = id(&topology, "lb");
     for _ in 0..3 {
         ready(topology.run_command(server, &ping(), None)).unwrap();
     }
-    assert_eq!(
-        harness.log(),
-        "lb connect, lb hello, lb count, lb count, lb count",
-        "F-5: never legacy hello"
-    );
+    let log = "lb connect, lb hello, lb count, lb count, lb count";
+    assert_eq!(harness.log(), log, "F-5: never legacy hello");
     assert_eq!(harness.open(), 1);
     let service = topology.connection(server).unwrap().service_id();
     assert_eq!(service.unwrap().bytes(), [3; 12]);
-}
-
-#[test]
-fn i_50_i_52_a_lost_connection_changes_only_its_service_generation() {
-    let harness = Harness::default();
-    let (mut topology, mut events) = start(&harness);
-    let server = id(&topology, "lb");
-    ready(topology.run_command(server, &ping(), None)).unwrap();
-    let service = topology.connection(server).unwrap().service_id();
     let before = topology.generation(server, service).unwrap();
     harness.restart("lb");
     summaries(&mut events);

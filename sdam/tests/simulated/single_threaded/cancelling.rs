@@ -38,47 +38,40 @@ fn the_check_of_a_dropped_selection_is_continued_by_the_next_selection() {
 }
 
 #[test]
-fn a_reply_that_is_read_late_keeps_the_connection_but_is_no_rtt_sample() {
+fn a_late_reply_keeps_the_connection_and_a_missing_one_does_not_mark_its_server_unknown() {
     // A reply that is read late is not an RTT sample (G-3, G-6).
-    let harness = Harness::default();
-    let (mut topology, mut events) = harness.topology("a", |_| ());
-    harness.serve("a", mongos());
-    harness.stall();
-    poll_and_drop(topology.scan());
-    // The reply takes 1 ms, but nothing polls for half a minute.
-    harness.advance(30_000);
-    assert_eq!(select(&mut topology), Ok("a".into()));
-    assert_eq!(harness.log(), "a connect, a isMaster, a hello");
-    assert_eq!(
-        summaries(&mut events)[3..6],
-        ["HeartbeatStarted a", "SelectionStarted", "HeartbeatSucceeded a"]
+    let late = (
+        "a connect, a isMaster, a hello",
+        &["HeartbeatStarted a", "SelectionStarted", "HeartbeatSucceeded a"][..],
     );
-    let rtt = topology.description().servers()[0].rtt.unwrap();
-    assert_eq!(rtt.average.as_millis(), 1, "the late reply is no sample");
-}
-
-#[test]
-fn a_cancelled_check_without_a_reply_does_not_mark_its_server_unknown() {
-    let harness = Harness::default();
-    let (mut topology, mut events) = harness.topology("a", |_| ());
-    harness.serve("a", mongos());
-    harness.stall();
-    poll_and_drop(topology.scan());
-    harness.advance(30_000);
-    harness.stall();
-    assert_eq!(select(&mut topology), Ok("a".into()));
-    assert_eq!(harness.log(), "a connect, a isMaster, a connect, a isMaster");
-    assert_eq!(
-        summaries(&mut events)[3..8],
-        [
+    let missing = (
+        "a connect, a isMaster, a connect, a isMaster",
+        &[
             "HeartbeatStarted a",
             "SelectionStarted",
             "HeartbeatFailed a",
             "HeartbeatStarted a",
             "HeartbeatSucceeded a",
-        ]
+        ][..],
     );
-    assert_eq!(harness.open(), 1);
+    for (is_late, (log, events_after)) in [(true, late), (false, missing)] {
+        let harness = Harness::default();
+        let (mut topology, mut events) = harness.topology("a", |_| ());
+        harness.serve("a", mongos());
+        harness.stall();
+        poll_and_drop(topology.scan());
+        // The reply takes 1 ms, but nothing polls for half a minute.
+        harness.advance(30_000);
+        if !is_late {
+            harness.stall();
+        }
+        assert_eq!(select(&mut topology), Ok("a".into()));
+        assert_eq!(harness.log(), log);
+        assert_eq!(summaries(&mut events)[3..3 + events_after.len()], *events_after);
+        assert_eq!(harness.open(), 1);
+        let rtt = topology.description().servers()[0].rtt.unwrap();
+        assert_eq!(rtt.average.as_millis(), 1, "a late reply is no sample");
+    }
 }
 
 #[test]

@@ -33,18 +33,6 @@ fn closing_ends_the_polling_at_once_also_during_a_look_up() {
     }
 }
 
-#[test]
-fn dropping_the_topology_ends_the_polling() {
-    let sim = sharded(1);
-    let topology = start(&sim, &uri("test1", ""));
-    sim.run_for(Duration::from_secs(61));
-    drop(topology);
-    sim.run_for(Duration::from_millis(1));
-    assert_nothing_is_left(&sim);
-    sim.run_for(LONG);
-    assert_eq!(sim.dns().lookups(TEST1), 2);
-}
-
 /// Returns whether the record of this deployment is polled, and how many more tasks its topology
 /// has than one without a record.
 fn is_polled(blueprint: &Blueprint) -> (bool, usize) {

@@ -23,24 +23,13 @@ fn a_rescan_that_is_due_comes_before_the_scan() {
     sim.block_on(topology.scan());
     assert_eq!(sim.dns().lookups(TEST1), 1, "not due yet");
     sim.run_for(Duration::from_secs(61));
+    assert_eq!(sim.dns().lookups(TEST1), 1, "no look-up without a scan");
     while events.try_next().is_some() {}
     sim.block_on(topology.select(&Criteria::write())).unwrap();
     assert_eq!(sim.dns().lookups(TEST1), 2);
     let checked = std::iter::from_fn(|| events.try_next());
     let checked: Vec<_> = checked.filter_map(|event| event.kind.address().cloned()).collect();
     assert_eq!(checked, hosts(&[27019]), "the scan checks the new hosts only");
-}
-
-#[test]
-fn without_a_scan_the_record_is_not_looked_up() {
-    // The record is looked up only before a scan (N-28).
-    let sim = sharded(1);
-    let uri = uri("test1", "heartbeatFrequencyMS=3600000");
-    let mut topology = scan(&sim, &uri);
-    sim.block_on(topology.select(&Criteria::write())).unwrap();
-    sim.run_for(Duration::from_secs(600));
-    sim.block_on(topology.select(&Criteria::write())).unwrap();
-    assert_eq!(sim.dns().lookups(TEST1), 1);
 }
 
 #[test]
