@@ -29,10 +29,6 @@ mod current;
     feature = "runtime-async-std"
 ))]
 pub use current::{CurrentError, current};
-#[cfg(feature = "runtime-smol")]
-use sdam_runtime_smol::Executor;
-#[cfg(feature = "runtime-tokio")]
-use sdam_runtime_tokio::Handle;
 #[cfg(feature = "runtime-tokio")]
 pub use sdam_runtime_tokio::{NoTimers, NoTokioContext};
 
@@ -52,7 +48,7 @@ pub fn tokio() -> Result<crate::Runtime, NoTokioContext> {
 ///
 /// If tokio's timers are not enabled.
 #[cfg(feature = "runtime-tokio")]
-pub fn tokio_from_handle(handle: Handle) -> Result<crate::Runtime, NoTimers> {
+pub fn tokio_from_handle(handle: sdam_runtime_tokio::Handle) -> Result<crate::Runtime, NoTimers> {
     Ok(equipped(sdam_runtime_tokio::from_handle(handle)?))
 }
 
@@ -64,7 +60,7 @@ pub fn smol() -> crate::Runtime {
 
 /// Returns smol with tasks on `executor`, see [`sdam_runtime_smol::on`].
 #[cfg(feature = "runtime-smol")]
-pub fn smol_on(executor: &std::sync::Arc<Executor<'static>>) -> crate::Runtime {
+pub fn smol_on(executor: &std::sync::Arc<sdam_runtime_smol::Executor<'static>>) -> crate::Runtime {
     equipped(sdam_runtime_smol::on(executor))
 }
 

@@ -99,14 +99,12 @@ impl Member {
     /// Returns whether the connection is unusable, because an operation was dropped before its
     /// reply, or received a message that was not its reply.
     pub(super) fn is_abandoned(&mut self) -> bool {
-        let wire = self.connection.wire();
-        wire.is_some_and(|wire| !wire.exchange.is_usable())
+        self.connection.wire().is_some_and(|wire| !wire.exchange.is_usable())
     }
 
     /// Returns whether the connection is authenticated.
     pub(super) fn is_authenticated(&mut self) -> bool {
-        let wire = self.connection.wire();
-        wire.is_some_and(|wire| wire.is_authenticated)
+        self.connection.wire().is_some_and(|wire| wire.is_authenticated)
     }
 
     /// Marks the connection as authenticated.
