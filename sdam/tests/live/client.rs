@@ -76,11 +76,6 @@ fn write(client: &Client, shared: &Shared, written: &Sender<()>) -> Result<(), E
     Ok(())
 }
 
-/// Calls `step` this many times, or until it returns false.
-fn while_ok(count: usize, step: impl Fn() -> bool) {
-    let _ = (0..count).take_while(|_| step()).count();
-}
-
 /// Returns the maximum number of attempts per operation, and the number of operations with more
 /// than one attempt.
 fn attempts(events: &[Event]) -> (usize, usize) {
@@ -121,7 +116,7 @@ fn no_operation_needs_more_than_one_retry_through_a_step_down_and_the_kill_of_a_
     // ignored.
     let wait_for_more = || {
         all_written.try_iter().for_each(drop);
-        while_ok(10 * WRITERS, || all_written.recv().is_ok());
+        all_written.iter().take(10 * WRITERS).for_each(drop);
     };
     wait_for_more();
     set.step_down().unwrap();

@@ -10,10 +10,7 @@ use sdam_events::{record::RecordSink, replay::replay};
 use sdam_sim::oracle::{self, PoolCall};
 use sdam_testkit::{RecordingPool, RecordingPools};
 
-use crate::{
-    record::{Record, Recorder},
-    runtime::Host,
-};
+use crate::{record::Record, runtime::Host};
 
 /// A running topology, and the record of its events and pool calls.
 pub(crate) struct Observer {
@@ -42,7 +39,7 @@ impl Observer {
     ) -> Self {
         let (record, pools) = (Arc::<Record>::default(), RecordingPools::default());
         let topology = change(TopologyBuilder::new(options.clone()))
-            .sink(Recorder::new(&record, Self::INTEREST))
+            .sink(record.sink(Self::INTEREST))
             .pools(pools.clone())
             .start(host.runtime.clone())
             .unwrap();

@@ -11,7 +11,7 @@ use sdam_live::{FailCommand, Mongod};
 use sdam_pool::{Pool, PooledConnection, Pools};
 
 use crate::{
-    record::{PATIENCE, Record, Recorder},
+    record::{PATIENCE, Record},
     runtime::{Host, standalone},
 };
 
@@ -29,7 +29,7 @@ impl Pooled {
         let pools = Pools::new(&Options::parse(uri).unwrap()).unwrap();
         let interest = Interest::SDAM.union(Interest::POOLS);
         let builder = Topology::builder(uri).unwrap().pools(pools);
-        let builder = builder.sink(Recorder::new(&record, interest));
+        let builder = builder.sink(record.sink(interest));
         Self { topology: builder.start(host.runtime.clone()).unwrap(), record, _host: host }
     }
 

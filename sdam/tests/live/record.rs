@@ -6,6 +6,7 @@ use std::{
 };
 
 use sdam::{Event, EventKind, EventSink, Interest};
+use sdam_events::sink::sink_fn;
 
 /// The time limit of every wait, for a machine under load.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -17,31 +18,17 @@ pub(crate) struct Record {
     grown: Condvar,
 }
 
-/// The sink that fills a [`Record`].
-#[derive(Debug)]
-pub(crate) struct Recorder {
-    record: Arc<Record>,
-    interest: Interest,
-}
-
-impl Recorder {
-    pub(crate) fn new(record: &Arc<Record>, interest: Interest) -> Self {
-        Self { record: Arc::clone(record), interest }
-    }
-}
-
-impl EventSink for Recorder {
-    fn emit(&self, event: &Event) {
-        self.record.events.lock().unwrap().push(event.clone());
-        self.record.grown.notify_all();
-    }
-
-    fn interest(&self) -> Interest {
-        self.interest
-    }
-}
-
 impl Record {
+    /// Returns a sink that records the events of `interest`.
+    pub(crate) fn sink(self: &Arc<Self>, interest: Interest) -> impl EventSink + use<> {
+        let record = Arc::clone(self);
+        let sink = sink_fn(move |event| {
+            record.events.lock().unwrap().push(event.clone());
+            record.grown.notify_all();
+        });
+        sink.interested_in(interest)
+    }
+
     /// Returns all events so far.
     pub(crate) fn events(&self) -> Vec<Event> {
         self.events.lock().unwrap().clone()

@@ -1,30 +1,18 @@
 //! Connections that a driver's own pool opens with `PoolContext::establish`, and its reports.
 
 use bson::rawdoc;
-use sdam::{
-    Criteria, Error, ErrorOutcome, ErrorReport, Established, Generation, ScanTopology, Stage,
-    Topology,
-};
+use sdam::{Criteria, Error, ErrorOutcome, ErrorReport, Generation, ScanTopology, Stage, Topology};
 use sdam_sim::serve::Builder;
 use sdam_testkit::{RecordingPool, RecordingPools};
 
 use crate::{PATIENCE, on, tokio};
 
-fn start(uri: &str, host: &tokio::runtime::Runtime) -> Topology<RecordingPool> {
-    let builder = Topology::builder(uri).unwrap();
-    let builder = builder.pools(RecordingPools::default());
-    builder.start(on(host)).unwrap()
-}
-
-async fn open(pool: &RecordingPool) -> Result<Established, Error> {
-    pool.context().establish(Some(PATIENCE)).await
-}
-
 #[test]
 fn a_pool_that_outlives_the_topology_keeps_no_task_running() {
     let host = tokio();
     let server = Builder::standalone().start().unwrap();
-    let topology = start(server.uri(), &host);
+    let builder = Topology::builder(server.uri()).unwrap().pools(RecordingPools::default());
+    let topology = builder.start(on(&host)).unwrap();
     let weak = topology.downgrade();
     let selected = host.block_on(topology.select(&Criteria::write())).unwrap();
     let context = selected.pool().context().clone();
@@ -64,7 +52,7 @@ fn a_report_of_a_pool_in_single_threaded_mode_is_applied_at_once() {
     let mut topology = builder.scan(on(&host).backend).unwrap();
     let selected = host.block_on(topology.select(&Criteria::write())).unwrap();
     let id = selected.id();
-    let connection = host.block_on(open(selected.pool())).unwrap();
+    let connection = host.block_on(selected.pool().context().establish(Some(PATIENCE))).unwrap();
     assert!(topology.connection(id).is_some(), "the scan has opened it");
     let broken = connection.report(Error::network(Stage::Operation, "it broke"));
     assert_eq!(broken.outcome(), Some(ErrorOutcome::Cleared));
@@ -81,5 +69,5 @@ fn a_report_of_a_pool_in_single_threaded_mode_is_applied_at_once() {
     let again = host.block_on(topology.select(&Criteria::write())).unwrap();
     assert!(known(&topology));
     assert!(again.generation() > selected.generation());
-    assert!(host.block_on(open(again.pool())).is_ok());
+    assert!(host.block_on(again.pool().context().establish(Some(PATIENCE))).is_ok());
 }

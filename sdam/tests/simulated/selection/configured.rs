@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures::FutureExt;
 use sdam::{Criteria, LimitSource, Options, SelectionError, Topology};
 
 use super::harness::{Harness, hosts};
@@ -41,7 +42,7 @@ fn selections_wait_for_the_shortest_timeout() {
         });
         let time = Duration::from_millis(millis);
         harness.pass(time);
-        let Err(SelectionError::Timeout(error)) = selection.result() else {
+        let Err(SelectionError::Timeout(error)) = selection.now_or_never().unwrap() else {
             unreachable!("{query}: a server was found");
         };
         assert_eq!((error.limit_source, error.timeout), (source, time), "{query}");

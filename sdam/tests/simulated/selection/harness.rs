@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use futures::{
     executor::LocalPool,
-    future::{Future, FutureExt, RemoteHandle},
+    future::{Future, RemoteHandle},
     task::LocalSpawnExt,
 };
 use sdam::{
@@ -114,26 +114,11 @@ impl Harness {
         self.settle();
     }
 
+    /// Starts a task, which is cancelled if the handle is dropped.
     pub(crate) fn begin<T: 'static>(
         &mut self,
         future: impl Future<Output = T> + 'static,
-    ) -> Running<T> {
-        Running(self.pool.spawner().spawn_local_with_handle(future).unwrap())
-    }
-}
-
-/// The handle of a started task.
-#[derive(Debug)]
-pub(crate) struct Running<T>(RemoteHandle<T>);
-
-impl<T: 'static> Running<T> {
-    /// Detaches the task, which would be cancelled if the handle were dropped.
-    pub(crate) fn forget(self) {
-        self.0.forget();
-    }
-
-    /// Returns the result of the task.
-    pub(crate) fn result(self) -> T {
-        self.0.now_or_never().unwrap()
+    ) -> RemoteHandle<T> {
+        self.pool.spawner().spawn_local_with_handle(future).unwrap()
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{error::Error, time::Duration};
 
+use futures::FutureExt;
 use sdam::{
     Criteria, Diagnosis, EventName, Instant, LimitSource, ReadPreference, SelectionError,
     SelectionTimeout, ServerAddress, Topology,
@@ -33,7 +34,7 @@ fn fail_on(
         .begin(async move { topology.select_within(&criteria, Duration::from_secs(2)).await });
     harness.settle();
     harness.pass(Duration::from_secs(2));
-    match selection.result() {
+    match selection.now_or_never().unwrap() {
         Err(SelectionError::Timeout(error)) => error,
         other => unreachable!("{other:?}"),
     }

@@ -3,12 +3,12 @@
 use std::{cell::Cell, future::poll_fn, pin::pin, rc::Rc, time::Duration};
 
 use bson::doc;
-use futures::FutureExt;
+use futures::{FutureExt, future::RemoteHandle};
 use sdam::{Clock, Criteria, LimitSource, SelectionError, ServerAddress, Topology};
 use sdam_core::options::MIN_HEARTBEAT_FREQUENCY;
 use sdam_testkit::Server;
 
-use super::harness::{Harness, Running, hosts};
+use super::harness::{Harness, hosts};
 
 type Outcome = Result<ServerAddress, SelectionError>;
 
@@ -18,7 +18,7 @@ fn select(
     topology: &Topology,
     timeout: Duration,
     turns: &Rc<Cell<usize>>,
-) -> Running<Outcome> {
+) -> RemoteHandle<Outcome> {
     let (topology, turns) = (topology.clone(), Rc::clone(turns));
     harness.begin(async move {
         let criteria = Criteria::write();
@@ -84,7 +84,7 @@ fn a_thousand_waiting_selections_cause_one_check_of_each_server_per_500_ms() {
     harness.pass(MIN_HEARTBEAT_FREQUENCY);
     assert_eq!(topology.waiters(), 0);
     for selection in waiting {
-        assert_eq!(&selection.result().unwrap(), &hosts[0]);
+        assert_eq!(&selection.now_or_never().unwrap().unwrap(), &hosts[0]);
     }
     let served = turns.get() - turns_before;
     let changes = usize::try_from(topology.snapshot().version() - changes).unwrap();
@@ -166,7 +166,7 @@ fn an_incompatible_topology_fails_at_once() {
         assert!(matches!(error, SelectionError::Incompatible { .. }), "{text}");
         assert!(text.contains("998"), "{text}");
     };
-    check(selection.result().unwrap_err());
+    check(selection.now_or_never().unwrap().unwrap_err());
     check(topology.try_select(&Criteria::write()).unwrap_err());
     let late = topology.select(&Criteria::write()).now_or_never().unwrap();
     check(late.unwrap_err());
@@ -187,9 +187,9 @@ fn closing_fails_every_waiting_selection() {
     let closing = topology.clone();
     let closed = harness.begin(async move { closing.close().await });
     harness.settle();
-    closed.result();
+    closed.now_or_never().unwrap();
     for selection in waiting {
-        let error = selection.result().unwrap_err();
+        let error = selection.now_or_never().unwrap().unwrap_err();
         assert!(matches!(error, SelectionError::Closed), "{error}");
         assert!(error.is_closed() && !error.is_timeout());
         assert!(error.to_string().starts_with("the topology is closed"), "{error}");
