@@ -20,7 +20,8 @@ pub(super) struct Retry {
     attempts: u32,
     /// The maximum number of retries; `None` if only the deadline limits them.
     limit: Option<u32>,
-    told: Option<Failure>,
+    /// The most relevant failure so far.
+    kept: Option<Failure>,
 }
 
 /// The retry settings for a command.
@@ -49,7 +50,7 @@ pub(super) struct Failure {
 
 impl Retry {
     pub(super) fn new(policy: Policy) -> Self {
-        Self { policy, attempts: 0, limit: (!policy.has_limit).then_some(1), told: None }
+        Self { policy, attempts: 0, limit: (!policy.has_limit).then_some(1), kept: None }
     }
 
     /// Returns the backoff before the next attempt, or `None` if the command is not retried.
@@ -84,7 +85,7 @@ impl Retry {
     /// attempt (`is_late`), the outcome is a timeout (Client Side Operations Timeout:
     /// "Retryability").
     pub(super) fn give_up(self, is_late: bool) -> Result<CommandReply, Error> {
-        match self.told {
+        match self.kept {
             Some(Failure { accepted: Some(reply), .. }) if !is_late => Ok(reply),
             Some(Failure { error, .. }) => {
                 let error = error.retried(self.attempts - 1);
@@ -97,7 +98,7 @@ impl Retry {
 
     /// Returns the outcome of the command if no server could be selected for its next attempt.
     pub(super) fn end(self, unselected: Error, is_late: bool) -> Result<CommandReply, Error> {
-        match self.told {
+        match self.kept {
             Some(_) => self.give_up(is_late),
             None => Err(unselected),
         }
@@ -106,9 +107,9 @@ impl Retry {
     /// Keeps the most relevant failure: the last one after which the command may have taken effect,
     /// else the first one (Retryable Writes: "Executing Retryable Write Commands").
     fn keep(&mut self, failure: Failure) {
-        let tells = failure.is_sent && !failure.error.has_label(NO_WRITES_PERFORMED);
-        if tells || self.told.is_none() {
-            self.told = Some(failure);
+        let may_have_run = failure.is_sent && !failure.error.has_label(NO_WRITES_PERFORMED);
+        if may_have_run || self.kept.is_none() {
+            self.kept = Some(failure);
         }
     }
 }
