@@ -218,16 +218,8 @@ impl Deployment {
                 self.step(now, out_mut, |scans, view| scans.chosen(view, server, idle));
             }
             Input::Probed { server, outcome } => self.probed(now, server, outcome, out_mut),
-            Input::ConnectionLost { conn } => {
-                if let Some(check) = self.check_on(conn) {
-                    check.connection_lost();
-                }
-            }
-            Input::Authenticated { conn } => {
-                if let Some(check) = self.check_on(conn) {
-                    check.authenticated();
-                }
-            }
+            Input::ConnectionLost { conn } => self.tell_check(conn, Check::connection_lost),
+            Input::Authenticated { conn } => self.tell_check(conn, Check::authenticated),
             Input::Handshake { server, generation, reply } => {
                 let rtt = self.rtt(server);
                 if let Ok(hello) = reply.hello {
@@ -313,7 +305,7 @@ impl Deployment {
 
     /// Returns the failure detector; `None` in inline mode, or if none is configured.
     pub fn detector(&self) -> Option<Detector> {
-        self.evidence.detector()
+        self.evidence.host.detector
     }
 
     /// Returns the server's round-trip times, as measured by its checks and pings.
@@ -347,9 +339,9 @@ impl Deployment {
             detector: self.config.detector,
             spread: self.config.spread,
             ping_delay: self.config.ping_delay,
-            scans: self.inline.as_ref().map(|own| own.scans.setup()),
+            scans: self.inline.as_ref().map(|own| own.scans.setup),
             max_hosts: self.max_hosts,
-            srv: self.srv.as_deref().map(SrvPolling::srv),
+            srv: self.srv.as_ref().map(|polling| polling.srv.clone()),
         });
         let recorded = RecordedInput { now, input, setup };
         out.emit(EventKind::Input(Arc::new(recorded)));
@@ -363,7 +355,7 @@ impl Deployment {
         };
         own.rtt.add(sample);
         if let Some(rtt) = own.rtt.rtt().filter(|_| records) {
-            let address = own.check.address().clone();
+            let address = own.check.address.clone();
             out.emit(EventKind::RttMeasured { server, address, rtt });
         }
     }
@@ -535,16 +527,15 @@ impl Deployment {
             self.go_on(now, out);
         } else {
             let delay = self.random_delay();
-            if let Some(server) = self.server_mut(server) {
-                server.proceed(now, delay, out);
-            }
+            self.with(server, |own| own.proceed(now, delay, out));
         }
     }
 
-    /// Returns the check loop that uses `conn`.
-    fn check_on(&mut self, conn: ConnId) -> Option<&mut Check> {
-        let check = &mut self.server_mut(conn.server)?.check;
-        (check.conn() == conn).then_some(check)
+    /// Passes what an operation has done on `conn` to the check loop that uses the connection.
+    fn tell_check(&mut self, conn: ConnId, tell: impl FnOnce(&mut Check)) {
+        if let Some(own) = self.server_mut(conn.server).filter(|own| own.check.conn() == conn) {
+            tell(&mut own.check);
+        }
     }
 
     fn deadlines(&self, wanted: bool) -> impl Iterator<Item = (Instant, Timer)> + '_ {

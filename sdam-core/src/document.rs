@@ -32,7 +32,7 @@ use crate::ids::{ObjectId, TopologyVersion};
 
 /// The human-readable reason why bytes are not a BSON document.
 #[derive(Debug)]
-pub(crate) struct Malformed(Box<str>);
+pub(crate) struct Malformed(pub(crate) Box<str>);
 
 impl Malformed {
     /// Returns the reason why the fields of `document` cannot be read.
@@ -59,10 +59,6 @@ impl Malformed {
             None => format!("malformed BSON: {reason}"),
         };
         Self(text.into())
-    }
-
-    pub(crate) fn into_message(self) -> Box<str> {
-        self.0
     }
 }
 

@@ -33,7 +33,7 @@ pub fn check(bytes: &[u8], stage: Stage) -> Result<Option<Error>, Error> {
     let mut failure = Failure::default();
     let read = Fields::of(bytes);
     read.and_then(|mut fields| fields.try_for_each(|field| failure.take(field?)))
-        .map_err(|malformed| Error::protocol(stage, malformed.into_message()))?;
+        .map_err(|malformed| Error::protocol(stage, malformed.0))?;
     let with_reply = |error: Error| match error.kind() {
         ErrorKind::Command => error.with_reply(bytes),
         _ => error,

@@ -57,7 +57,7 @@ pub(crate) struct View<'t> {
 /// start.
 #[derive(Clone, Debug)]
 pub(crate) struct Scans {
-    setup: ScanSetup,
+    pub(crate) setup: ScanSetup,
     /// `minHeartbeatFrequencyMS`: the minimum time between two scans, 500 ms outside tests.
     min_frequency: Duration,
     /// The maximum number of addresses in one scan.
@@ -66,7 +66,7 @@ pub(crate) struct Scans {
     /// True if the next selection needs a scan (SDAM: "stale").
     stale: bool,
     /// The time when the newest scan ended.
-    last_scan: Option<Instant>,
+    pub(crate) last_scan: Option<Instant>,
     /// The server to check before all others.
     urgent: Option<ServerId>,
     state: State,
@@ -114,11 +114,6 @@ impl Scans {
             state: State::Resting,
             selection: None,
         }
-    }
-
-    /// Returns the options that determine the scans.
-    pub(crate) fn setup(&self) -> ScanSetup {
-        self.setup
     }
 
     /// Begins a request.
@@ -198,11 +193,6 @@ impl Scans {
         self.stale || self.is_due(now)
     }
 
-    /// Returns the time at which the last scan ended; `None` if there was none.
-    pub(crate) fn last_scan(&self) -> Option<Instant> {
-        self.last_scan
-    }
-
     /// Schedules a scan or a check after the topology has marked `server` Unknown because of an
     /// operation's error (SDAM: "not writable primary and node is recovering").
     pub(crate) fn server_lost(&mut self, topology: &TopologyDescription, server: ServerId) {
@@ -226,7 +216,7 @@ impl Scans {
     fn begin(&mut self, view: View<'_>) -> Step {
         match &mut self.state {
             State::Checking { scan, .. } => {
-                scan.resume();
+                scan.resumed = true;
                 Step::Wait
             }
             State::Probing { superseded, server } => {
@@ -302,7 +292,7 @@ impl Scans {
         if let Some(server) = next {
             return self.check(view, scan, server);
         }
-        if scan.is_single() {
+        if scan.single {
             self.state = State::Resting;
             return match self.selection {
                 Some(_) => self.advance(view),
@@ -310,7 +300,7 @@ impl Scans {
             };
         }
         self.last_scan = Some(scan.ended(view.now));
-        if scan.is_resumed() {
+        if scan.resumed {
             // Most results of this scan date from the abandoned call, so it does not count as the
             // scan of this call.
             return self.advance(view);

@@ -4,7 +4,7 @@ mod events;
 #[cfg(test)]
 mod tests;
 
-use alloc::{boxed::Box, sync::Arc};
+use alloc::{sync::Arc, vec::Vec};
 
 use smallvec::SmallVec;
 
@@ -45,11 +45,11 @@ pub struct View {
     /// The deployment's description without the servers lost.
     description: Arc<TopologyDescription>,
     /// The servers whose pools this view has cleared itself.
-    own: Box<[Own]>,
+    own: Vec<Own>,
     /// The servers of which the view has seen no heartbeat begin: one may have begun earlier.
-    unseen: Box<[ServerId]>,
+    unseen: Vec<ServerId>,
     /// The servers suspected according to the events, and since when.
-    suspected: Box<[(ServerId, Instant)]>,
+    suspected: Vec<(ServerId, Instant)>,
     is_closed: bool,
 }
 
@@ -290,10 +290,7 @@ impl View {
     }
 
     fn forget(&mut self, server: ServerId) {
-        if self.own(server).is_some() {
-            let all = core::mem::take(&mut self.own).into_vec();
-            self.own = all.into_iter().filter(|own| own.server != server).collect();
-        }
+        self.own.retain(|own| own.server != server);
     }
 
     /// Counts an own clear of the pool of `lost`, and returns their number, and whether the pool
@@ -303,9 +300,7 @@ impl View {
         let was_paused = self.own(server).is_some_and(|own| own.paused.is_some());
         let clears = self.clears(server) + 1;
         self.forget(server);
-        let mut all = core::mem::take(&mut self.own).into_vec();
-        all.push(Own { server, clears, paused: Some(now), lost: Some(lost) });
-        self.own = all.into();
+        self.own.push(Own { server, clears, paused: Some(now), lost: Some(lost) });
         (clears, was_paused)
     }
 

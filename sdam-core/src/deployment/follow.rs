@@ -26,9 +26,7 @@ impl Deployment {
         }
         if report.is_final {
             let delay = self.random_delay();
-            if let Some(own) = self.server_mut(server) {
-                own.check.delay(delay);
-            }
+            self.with(server, |own| own.check.delay(delay));
         }
         let rtt = self.rtt(server);
         let input = match report.outcome {

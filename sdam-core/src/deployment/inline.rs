@@ -60,7 +60,7 @@ impl Deployment {
 
     /// Returns when the newest scan ended.
     pub fn last_scan(&self) -> Option<Instant> {
-        self.inline.as_ref()?.scans.last_scan()
+        self.inline.as_ref()?.scans.last_scan
     }
 
     /// Begins a request.
@@ -142,9 +142,7 @@ impl Deployment {
 
     /// Ends an unattended check without an outcome, and begins another one.
     pub(super) fn abandon(&mut self, now: Instant, server: ServerId, out: &mut Outputs) {
-        if let Some(own) = self.server_mut(server) {
-            own.check.abandon(now, out);
-        }
+        self.with(server, |own| own.check.abandon(now, out));
         self.begin(now, server, out);
     }
 
@@ -167,10 +165,10 @@ impl Deployment {
         if let Some(inline) = &mut self.inline {
             inline.check = Progress::Waiting;
         }
-        if let Some(own) = self.server_mut(server) {
+        self.with(server, |own| {
             own.check.request(now);
             own.check.proceed(now, out);
-        }
+        });
         self.go_on(now, out);
     }
 

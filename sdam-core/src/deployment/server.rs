@@ -67,7 +67,7 @@ impl Server {
     /// slack also begins, which saves a wake-up. `delay` is that of the first measurement.
     pub(super) fn proceed(&mut self, now: Instant, delay: Duration, out: &mut Outputs) {
         self.check.proceed(now, out);
-        if self.check.is_streaming() {
+        if self.check.streaming {
             self.ping.start(now + self.ping.delay() + delay);
         } else {
             self.ping.stop(out);

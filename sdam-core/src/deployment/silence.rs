@@ -91,10 +91,6 @@ impl Evidence {
         Self { host: Host { detector, ..Host::default() }, ..Self::default() }
     }
 
-    pub(super) fn detector(&self) -> Option<Detector> {
-        self.host.detector
-    }
-
     /// Returns when a server other than `server` last answered.
     pub(super) fn witness(&self, server: ServerId) -> Option<Instant> {
         let mut others = self.latest.iter().flatten().filter(|(other, _)| *other != server);
@@ -162,7 +158,7 @@ impl Server {
         };
         Some(EventKind::ServerSuspected {
             server: self.id,
-            address: self.check.address().clone(),
+            address: self.check.address.clone(),
             silence: self.answers.last.map_or(Duration::ZERO, |last| now.since(last)),
         })
     }
@@ -174,7 +170,7 @@ impl Server {
         if let Standing::Suspected(since) = mem::replace(&mut self.answers.standing, standing) {
             out.emit(EventKind::ServerSuspicionEnded {
                 server: self.id,
-                address: self.check.address().clone(),
+                address: self.check.address.clone(),
                 duration: now.since(since),
                 answered,
             });

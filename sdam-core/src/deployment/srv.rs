@@ -18,7 +18,7 @@ use crate::{
 /// Looks up the SRV record of a deployment, one look-up at a time.
 #[derive(Clone, Debug)]
 pub(super) struct SrvPolling {
-    srv: Srv,
+    pub(super) srv: Srv,
     name: Arc<str>,
     /// `heartbeatFrequencyMS`: the interval after a failure.
     heartbeat_frequency: Duration,
@@ -43,11 +43,6 @@ impl SrvPolling {
             is_outstanding: false,
             srv,
         })
-    }
-
-    /// Returns the options of the polled record.
-    pub(super) fn srv(&self) -> Srv {
-        self.srv.clone()
     }
 
     /// Begins the first interval, unless it has begun already.

@@ -62,8 +62,7 @@ impl Hello {
     /// document, or have no `ok`: an [`ErrorKind::Protocol`](crate::error::ErrorKind::Protocol)
     /// error. The stage is [`Stage::Hello`].
     pub fn parse(bytes: &[u8]) -> Result<Self, Error> {
-        let protocol =
-            |malformed: Malformed| Error::protocol(Stage::Hello, malformed.into_message());
+        let protocol = |malformed: Malformed| Error::protocol(Stage::Hello, malformed.0);
         let reply = Reply::read(bytes).map_err(protocol)?;
         if !reply.failure.is_ok() {
             reply.failure.check(Stage::Hello)?;

@@ -49,7 +49,7 @@ use crate::{
 pub(crate) struct Check {
     pub(super) config: Arc<MonitorConfig>,
     pub(super) server: ServerId,
-    pub(super) address: ServerAddress,
+    pub(crate) address: ServerAddress,
     pub(super) state: State,
     /// The open connection, which is kept between checks.
     pub(super) connection: Option<Connection>,
@@ -57,8 +57,9 @@ pub(crate) struct Check {
     pub(super) connections: u64,
     /// True if the last failed check was not reported, so that a second failure must be.
     pub(super) withheld: bool,
-    /// True if the checks use awaitable hellos, which do not measure the round trip.
-    pub(super) streaming: bool,
+    /// True if the checks use awaitable hellos, so that round trips have to be measured on another
+    /// connection.
+    pub(crate) streaming: bool,
     /// The limit on the rate of streamed replies, over all connections.
     pub(super) pace: Pace,
 }
@@ -134,16 +135,6 @@ impl Check {
         ConnId { server: self.server, role: Role::Check, number: self.connections }
     }
 
-    pub(crate) fn address(&self) -> &ServerAddress {
-        &self.address
-    }
-
-    /// Returns whether the checks use awaitable hellos, so that round trips have to be measured on
-    /// another connection.
-    pub(crate) fn is_streaming(&self) -> bool {
-        self.streaming
-    }
-
     pub(crate) fn is_running(&self) -> bool {
         matches!(self.state, State::Running(_))
     }
@@ -153,13 +144,6 @@ impl Check {
         match &self.state {
             State::Running(check) if conn == self.conn() => Some(check.waiting),
             _ => None,
-        }
-    }
-
-    /// Handles the opening of the [awaited](Self::awaits) connection.
-    pub(crate) fn connected(&mut self, now: Instant, out: &mut Outputs) {
-        if let Some(check) = self.take_running() {
-            self.state = self.greet(now, check, out);
         }
     }
 
@@ -175,20 +159,16 @@ impl Check {
     ) -> Option<Report> {
         let check = self.take_running()?;
         let took = Trip::new(check.since, at, now).duration();
-        let (state, report) = self.fail(now, known, check, took, error, out);
-        self.state = state;
-        report
+        self.fail(now, known, check, took, error, out)
     }
 
     /// Begins a check that is due, or ends one whose deadline has passed.
     pub(crate) fn due(&mut self, now: Instant, known: bool, out: &mut Outputs) -> Option<Report> {
-        let (state, report) = match mem::replace(&mut self.state, State::Done) {
-            State::Idle(idle) if idle.is_due(now) => (self.begin(now, out), None),
-            State::Running(check) => self.expire(now, known, check, out),
-            state => (state, None),
-        };
-        self.state = state;
-        report
+        if self.is_running() {
+            return self.expire(now, known, out);
+        }
+        self.proceed(now, out);
+        None
     }
 
     /// Begins a check that is due.
@@ -196,7 +176,7 @@ impl Check {
         if let State::Idle(idle) = self.state
             && idle.is_due(now)
         {
-            self.state = self.begin(now, out);
+            self.begin(now, out);
         }
     }
 
@@ -206,13 +186,6 @@ impl Check {
         if let State::Idle(idle) = self.state {
             self.state = State::Idle(self.config.hastened(idle, now));
         }
-    }
-
-    /// Closes the connection and ends the running check, because operations found the server's
-    /// other connections broken (Server Monitoring: "hello or legacy hello Cancellation").
-    pub(crate) fn cancel(&mut self, now: Instant, known: bool, out: &mut Outputs) {
-        let state = mem::replace(&mut self.state, State::Done);
-        self.state = self.cancelled(now, known, state, out);
     }
 
     /// Ends the running check without an outcome, because the caller has left it unattended for so

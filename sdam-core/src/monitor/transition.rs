@@ -6,23 +6,24 @@ use core::{mem, time::Duration};
 use crate::{
     error::{Error, ErrorKind, Stage},
     event::{ConnectionId, EventKind, Heartbeat},
-    hello::HelloRequest,
     output::{Output, Outputs},
     time::Instant,
 };
 
 use super::{
+    Negotiation,
     check::{Check, Reply, Report},
     state::{Connection, Idle, Next, Running, State, Waiting},
 };
 
 impl Check {
     /// Begins a check on the open connection, or on a new one.
-    pub(super) fn begin(&mut self, now: Instant, out: &mut Outputs) -> State {
+    pub(super) fn begin(&mut self, now: Instant, out: &mut Outputs) {
         let (id, next, waiting) = if let Some(connection) = &self.connection {
             (connection.id, connection.next(), Waiting::Reply)
         } else {
-            let id = self.next_connection_id();
+            self.connections = self.connections.saturating_add(1);
+            let id = ConnectionId { driver: self.connections, server: None };
             (id, Next::Connect, Waiting::Connection)
         };
         self.streaming |= matches!(next, Next::Await { .. });
@@ -44,18 +45,22 @@ impl Check {
             },
             Next::Read => Output::Read { conn, deadline },
         });
-        State::Running(check)
+        self.state = State::Running(check);
     }
 
-    /// Sends the first hello on the new connection; its reply is the outcome of the check.
-    pub(super) fn greet(&mut self, now: Instant, check: Running, out: &mut Outputs) -> State {
-        let connection = Connection::new(check.heartbeat.connection);
-        let request = connection.negotiation.request(&self.config);
-        self.connection = Some(connection);
-        State::Running(self.send(now, check, request, out))
+    /// Handles the opening of the [awaited](Self::awaits) connection: sends the first hello, whose
+    /// reply is the outcome of the check.
+    pub(crate) fn connected(&mut self, now: Instant, out: &mut Outputs) {
+        if let Some(Running { heartbeat, .. }) = self.take_running() {
+            let connection = Connection::new(heartbeat.connection);
+            let negotiation = connection.negotiation;
+            self.connection = Some(connection);
+            self.send(now, heartbeat, negotiation, false, out);
+        }
     }
 
-    /// Handles the [awaited](Self::awaits) reply.
+    /// Handles the [awaited](Self::awaits) reply: ends the check, or sends another request if the
+    /// reply was late.
     pub(crate) fn reply(
         &mut self,
         now: Instant,
@@ -63,21 +68,7 @@ impl Check {
         reply: Reply,
         out: &mut Outputs,
     ) -> Option<Report> {
-        let check = self.take_running()?;
-        let (state, report) = self.answered(now, known, check, reply, out);
-        self.state = state;
-        report
-    }
-
-    /// Ends the check with the reply, or sends another request if the reply was late.
-    fn answered(
-        &mut self,
-        now: Instant,
-        known: bool,
-        mut check: Running,
-        reply: Reply,
-        out: &mut Outputs,
-    ) -> (State, Option<Report>) {
+        let mut check = self.take_running()?;
         let Reply { trip, hello, bytes, more_to_come } = reply;
         let hello = match hello {
             Ok(hello) => hello,
@@ -90,12 +81,11 @@ impl Check {
             connection.learn(&hello, more_to_come, &self.config);
             check.heartbeat.connection = connection.id;
             if check.has_to_be_repeated(trip) && !more_to_come {
-                let request = connection.negotiation.request(&self.config);
                 // The reply is too late to measure the round trip or to describe the server's
                 // current state.
-                let mut check = self.send(now, check, request, out);
-                check.repeated = true;
-                return (State::Running(check), None);
+                let negotiation = connection.negotiation;
+                self.send(now, check.heartbeat, negotiation, true, out);
+                return None;
             }
             if matches!(connection.next(), Next::Await { .. } | Next::Read) {
                 overrun = !self.pace.admits(now);
@@ -117,22 +107,25 @@ impl Check {
             // Replies queued in the socket are old; a new connection yields the current state.
             self.disconnect(out);
         }
-        let report = Report { sample, outcome: Ok(hello), is_final: false };
-        (State::Idle(idle), Some(report))
+        self.state = State::Idle(idle);
+        Some(Report { sample, outcome: Ok(hello), is_final: false })
     }
 
-    /// Sends a request that the server answers at once, as the next step of the check.
+    /// Sends a hello that the server answers at once, as the next step of the check. `repeated` is
+    /// true if the reply to an earlier one was late.
     fn send(
-        &self,
+        &mut self,
         now: Instant,
-        check: Running,
-        request: HelloRequest,
+        heartbeat: Heartbeat,
+        negotiation: Negotiation,
+        repeated: bool,
         out: &mut Outputs,
-    ) -> Running {
+    ) {
+        let request = negotiation.request(&self.config);
         let limit = self.config.limit(false);
-        let check = Running::new(check.heartbeat, Waiting::Reply, now, limit);
+        let check = Running { repeated, ..Running::new(heartbeat, Waiting::Reply, now, limit) };
         out.push(Output::Send { conn: self.conn(), request, deadline: check.deadline });
-        check
+        self.state = State::Running(check);
     }
 
     /// Ends the check with an error (Server Monitoring: "Network or command error during server
@@ -151,7 +144,7 @@ impl Check {
         took: Duration,
         error: Error,
         out: &mut Outputs,
-    ) -> (State, Option<Report>) {
+    ) -> Option<Report> {
         let lost = matches!(error.kind(), ErrorKind::Network | ErrorKind::Timeout);
         let panicked = error.kind() == ErrorKind::Internal;
         self.streaming &= !panicked;
@@ -164,15 +157,13 @@ impl Check {
         }
         out.emit(check.failed(took, error.clone()));
         let is_final = !retry && !panicked;
-        let report = Report { sample: None, outcome: Err(error), is_final };
-        let report = (!self.withheld).then_some(report);
-        let idle = match retry {
+        self.state = State::Idle(match retry {
             false if panicked => self.config.soon(now),
             false => self.config.pause(now),
             true if self.pace.admits(now) => Idle::at_once(now),
             true => self.config.soon(now),
-        };
-        (State::Idle(idle), report)
+        });
+        (!self.withheld).then_some(Report { sample: None, outcome: Err(error), is_final })
     }
 
     /// Ends the check with a timeout, unless the host seems to have been suspended.
@@ -180,17 +171,18 @@ impl Check {
         &mut self,
         now: Instant,
         known: bool,
-        mut check: Running,
         out: &mut Outputs,
-    ) -> (State, Option<Report>) {
-        let Some(deadline) = check.deadline.filter(|deadline| *deadline <= now) else {
-            return (State::Running(check), None);
+    ) -> Option<Report> {
+        let State::Running(check) = &mut self.state else {
+            return None;
         };
+        let deadline = check.deadline.filter(|deadline| *deadline <= now)?;
         if !check.extended && now.since(deadline) > self.config.heartbeat_frequency {
             check.extended = true;
             check.deadline = Some(now + self.config.grace());
-            return (State::Running(check), None);
+            return None;
         }
+        let check = self.take_running()?;
         // The message contains the configured limit rather than the elapsed time, so that repeated
         // failures do not change the description.
         let limit = self.config.limit(check.heartbeat.awaited).unwrap_or_default();
@@ -222,14 +214,8 @@ impl Check {
     /// Between checks, only the connection is closed, because it is probably broken, too. If it
     /// still works, an awaitable hello on it would leave the server Unknown until a change occurs
     /// or a heartbeat has passed.
-    pub(super) fn cancelled(
-        &mut self,
-        now: Instant,
-        known: bool,
-        state: State,
-        out: &mut Outputs,
-    ) -> State {
-        let idle = match state {
+    pub(crate) fn cancel(&mut self, now: Instant, known: bool, out: &mut Outputs) {
+        let idle = match mem::replace(&mut self.state, State::Done) {
             State::Running(check) => {
                 self.disconnect(out);
                 out.emit(check.cancelled(now, "an operation met a network error"));
@@ -239,19 +225,14 @@ impl Check {
                 self.disconnect(out);
                 if idle.is_at_once() { self.config.pause(idle.ended) } else { idle }
             }
-            state => return state,
+            state => return self.state = state,
         };
         // A reply that arrived after the clear must not remain the latest for a whole heartbeat.
-        State::Idle(if known { self.config.hastened(idle, now) } else { idle })
+        self.state = State::Idle(if known { self.config.hastened(idle, now) } else { idle });
     }
 
     pub(super) fn disconnect(&mut self, out: &mut Outputs) {
         self.connection = None;
         out.push(Output::Disconnect { conn: self.conn() });
-    }
-
-    fn next_connection_id(&mut self) -> ConnectionId {
-        self.connections = self.connections.saturating_add(1);
-        ConnectionId { driver: self.connections, server: None }
     }
 }

@@ -13,8 +13,9 @@ impl Ping {
             State::Idle { from, until } => {
                 (2_u8, from.since(now), until.since(now)).hash(hasher);
             }
-            State::Connecting { since } => (3_u8, left(now, self.limit(since))).hash(hasher),
-            State::Measuring { since } => (4_u8, left(now, self.limit(since))).hash(hasher),
+            State::Asked { answer, since } => {
+                (3_u8, answer, left(now, self.limit(since))).hash(hasher);
+            }
         }
         self.connection.hash(hasher);
     }

@@ -49,10 +49,9 @@ pub(super) enum State {
         /// The time at which the measurement is due.
         until: Instant,
     },
-    Connecting {
-        since: Instant,
-    },
-    Measuring {
+    /// An answer that was requested at `since` is outstanding.
+    Asked {
+        answer: Waiting,
         since: Instant,
     },
 }
@@ -83,8 +82,7 @@ impl Ping {
 
     /// Ends the measurement in progress, closes the connection and begins no other measurement.
     pub(crate) fn stop(&mut self, out: &mut Outputs) {
-        let is_busy = matches!(self.state, State::Connecting { .. } | State::Measuring { .. });
-        if is_busy || self.connection.is_some() {
+        if self.expected().is_some() || self.connection.is_some() {
             self.disconnect(out);
         }
         self.state = State::Stopped;
@@ -98,8 +96,7 @@ impl Ping {
     /// Returns the kind of answer outstanding on `conn`.
     pub(crate) fn awaits(&self, conn: ConnId) -> Option<Waiting> {
         match self.state {
-            State::Connecting { .. } if conn == self.conn() => Some(Waiting::Connection),
-            State::Measuring { .. } if conn == self.conn() => Some(Waiting::Reply),
+            State::Asked { answer, .. } if conn == self.conn() => Some(answer),
             _ => None,
         }
     }
@@ -124,7 +121,7 @@ impl Ping {
                 self.begin(now, out);
                 true
             }
-            State::Connecting { .. } | State::Measuring { .. } => true,
+            State::Asked { .. } => true,
         }
     }
 
@@ -132,9 +129,7 @@ impl Ping {
     pub(crate) fn due(&mut self, now: Instant, out: &mut Outputs) {
         match self.state {
             State::Idle { until, .. } if until <= now => self.begin(now, out),
-            State::Connecting { since } | State::Measuring { since }
-                if self.limit(since).is_some_and(|deadline| deadline <= now) =>
-            {
+            State::Asked { .. } if self.deadline().is_some_and(|own| own <= now) => {
                 self.fail(now, out);
             }
             _ => {}
@@ -157,7 +152,7 @@ impl Ping {
         hello: Option<&Hello>,
         out: &mut Outputs,
     ) -> Option<Duration> {
-        let State::Measuring { since } = self.state else {
+        let State::Asked { answer: Waiting::Reply, since } = self.state else {
             return None;
         };
         // Only the negotiation uses the reply.
@@ -174,7 +169,7 @@ impl Ping {
 
     /// Ends the measurement in progress, if there is one, and closes its connection.
     pub(crate) fn failed(&mut self, now: Instant, out: &mut Outputs) {
-        if let State::Connecting { .. } | State::Measuring { .. } = self.state {
+        if self.expected().is_some() {
             self.fail(now, out);
         }
     }
@@ -184,7 +179,7 @@ impl Ping {
         match self.state {
             State::Stopped => None,
             State::Idle { until, .. } => Some(until),
-            State::Connecting { since } | State::Measuring { since } => self.limit(since),
+            State::Asked { since, .. } => self.limit(since),
         }
     }
 
@@ -192,7 +187,7 @@ impl Ping {
     pub(crate) fn expected(&self) -> Option<Instant> {
         match self.state {
             State::Stopped | State::Idle { .. } => None,
-            State::Connecting { since } | State::Measuring { since } => Some(since),
+            State::Asked { since, .. } => Some(since),
         }
     }
 
@@ -201,12 +196,12 @@ impl Ping {
             return self.send(now, negotiation, out);
         }
         self.connections = self.connections.saturating_add(1);
-        self.state = State::Connecting { since: now };
+        self.state = State::Asked { answer: Waiting::Connection, since: now };
         out.push(Output::Connect { conn: self.conn(), deadline: self.limit(now) });
     }
 
     fn send(&mut self, now: Instant, negotiation: Negotiation, out: &mut Outputs) {
-        self.state = State::Measuring { since: now };
+        self.state = State::Asked { answer: Waiting::Reply, since: now };
         out.push(Output::Send {
             conn: self.conn(),
             request: negotiation.request(&self.config),

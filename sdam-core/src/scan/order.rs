@@ -27,10 +27,10 @@ pub(super) struct Scan {
     /// and add each other would make a scan endless.
     checks: BTreeMap<ServerAddress, u8>,
     /// True for the check of a single server.
-    single: bool,
+    pub(super) single: bool,
     /// True if the call that began the scan was abandoned, so that any amount of time may have
     /// passed.
-    resumed: bool,
+    pub(super) resumed: bool,
 }
 
 impl Scan {
@@ -52,19 +52,6 @@ impl Scan {
     ) -> impl core::hash::Hash {
         let started = age(self.started);
         (started, self.checks.clone(), self.single, self.resumed)
-    }
-
-    pub(super) fn is_single(&self) -> bool {
-        self.single
-    }
-
-    /// Marks the scan as resumed by another call.
-    pub(super) fn resume(&mut self) {
-        self.resumed = true;
-    }
-
-    pub(super) fn is_resumed(&self) -> bool {
-        self.resumed
     }
 
     /// Returns the time at which a scan whose last check ended at `now` counts as ended.

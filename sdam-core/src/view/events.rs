@@ -22,8 +22,7 @@ impl View {
             EventKind::ServerSuspected { server, .. } => {
                 let begins = !lost.contains(server);
                 if begins {
-                    let others = self.suspected.iter().copied();
-                    self.suspected = others.chain([(*server, now)]).collect();
+                    self.suspected.push((*server, now));
                 }
                 begins
             }
@@ -57,9 +56,8 @@ impl View {
 
     /// Removes a server from those suspected, and returns since when it was.
     fn clear_suspicion(&mut self, server: ServerId) -> Option<Instant> {
-        let (_, since) = *self.suspected.iter().find(|(own, _)| *own == server)?;
-        self.suspected = self.suspected.iter().copied().filter(|(own, _)| *own != server).collect();
-        Some(since)
+        let index = self.suspected.iter().position(|(own, _)| *own == server)?;
+        Some(self.suspected.remove(index).1)
     }
 
     /// Returns whether the event ends a heartbeat that began before the view was opened.
@@ -67,8 +65,7 @@ impl View {
         match event {
             _ if self.unseen.is_empty() => false,
             EventKind::ServerHeartbeatStarted(heartbeat) => {
-                let others = |server: &&ServerId| **server != heartbeat.server;
-                self.unseen = self.unseen.iter().filter(others).copied().collect();
+                self.unseen.retain(|server| *server != heartbeat.server);
                 false
             }
             EventKind::ServerHeartbeatSucceeded { heartbeat, .. }

@@ -109,7 +109,7 @@ pub(super) fn check(config: MonitorConfig, script: &[(u64, Say, &str)]) {
     let mut asked = Instant::EPOCH;
     for (index, (at, say, expected)) in script.iter().enumerate() {
         let now = Instant::from_millis(*at);
-        let was_streaming = check.is_streaming();
+        let was_streaming = check.streaming;
         let mut out = Outputs::default();
         let report = pass(&mut check, now, (known, asked), say, &mut out);
         let is_request =
@@ -126,7 +126,7 @@ pub(super) fn check(config: MonitorConfig, script: &[(u64, Say, &str)]) {
             _ => Vec::new(),
         };
         let mut words = describe(out, report, check.deadline(), &said);
-        match (was_streaming, check.is_streaming()) {
+        match (was_streaming, check.streaming) {
             (false, true) => words.insert(0, "start rtt".into()),
             (true, false) => words.insert(0, "stop rtt".into()),
             _ => {}

@@ -100,7 +100,7 @@ proptest! {
             }
             prop_assert!(checks.values().all(|count| *count <= 2), "{checks:?}");
             // Every server still in the topology was checked, or is in its cooldown.
-            let started = world.scan.last_scan().unwrap();
+            let started = world.scan.last_scan.unwrap();
             for server in world.topology.description().servers() {
                 prop_assert!(
                     checks.contains_key(&server.address)

@@ -43,7 +43,7 @@ fn h_1_l_68_the_first_selection_scans_without_delay() {
     for patient in [true, false] {
         let mut world = world(|options| options.server_selection_try_once = Some(!patient));
         assert!(world.scan.is_stale(world.now));
-        assert_eq!(world.scan.last_scan(), None);
+        assert_eq!(world.scan.last_scan, None);
         assert_eq!(world.selects(7, 30_000), "p, selected p");
         assert_eq!(millis(world.now), 17);
     }
