@@ -29,11 +29,8 @@ pub(crate) const MAX_THRESHOLD: usize = 12;
 /// While every answer is on time, nothing is sent. A slow operation causes one ping per wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Serialize, serde::Deserialize),
-    serde(rename_all = "camelCase", deny_unknown_fields)
-)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "camelCase", deny_unknown_fields))]
 pub enum Detector {
     /// Waits for `floor`, or for 400 ms and 21 usual round trips if that is longer: long enough for
     /// replies that are twenty times slower than usual. The usual round trip is the lower quartile

@@ -58,11 +58,8 @@ impl Labelled for Error {
 pub struct Error(Arc<Inner>);
 
 #[derive(Clone)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Serialize, serde::Deserialize),
-    serde(rename_all = "camelCase", deny_unknown_fields)
-)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "camelCase", deny_unknown_fields))]
 struct Inner {
     kind: ErrorKind,
     stage: Stage,

@@ -63,11 +63,8 @@ impl Event {
 /// Payloads are shared, so cloning an event is cheap.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Serialize),
-    serde(tag = "event", rename_all_fields = "camelCase")
-)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(tag = "event", rename_all_fields = "camelCase"))]
 pub enum EventKind {
     /// The first event of a topology.
     #[doc(alias = "TopologyOpeningEvent")]

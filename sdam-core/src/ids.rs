@@ -126,11 +126,8 @@ impl fmt::Display for Generation {
 
 /// The version of a server process's view of the topology (SDAM: "topologyVersion").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Serialize, serde::Deserialize),
-    serde(rename_all = "camelCase", deny_unknown_fields)
-)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "camelCase", deny_unknown_fields))]
 pub struct TopologyVersion {
     /// The server process.
     pub process_id: ObjectId,

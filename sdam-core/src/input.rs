@@ -18,11 +18,8 @@ use crate::{
 ///
 /// Recordings contain inputs as the feature `serde` serializes them.
 #[derive(Clone, Debug, PartialEq)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Serialize, serde::Deserialize),
-    serde(rename_all_fields = "camelCase", deny_unknown_fields)
-)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all_fields = "camelCase", deny_unknown_fields))]
 pub enum Input {
     /// Opens the topology: publishes the opening events and opens the seeds. Later repetitions are
     /// ignored.
@@ -203,11 +200,8 @@ pub enum Timer {
 
 /// Identifies an attempt to connect and the resulting connection. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Serialize, serde::Deserialize),
-    serde(deny_unknown_fields)
-)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct ConnId {
     /// The server.
     pub server: ServerId,
@@ -219,11 +213,7 @@ pub struct ConnId {
 
 /// The purpose of a connection to a monitored server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Serialize, serde::Deserialize),
-    serde(deny_unknown_fields)
-)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Role {
     /// Checks of the server.
     Check,
@@ -238,11 +228,8 @@ pub enum Role {
 /// A request from a client without background tasks. It replaces the previous request, except that
 /// a check or probe in progress is finished first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Serialize, serde::Deserialize),
-    serde(deny_unknown_fields)
-)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub enum ScanRequest {
     /// An operation needs a server.
     Select {
@@ -278,11 +265,8 @@ pub struct RecordedInput {
 /// The configuration of a deployment's checks and look-ups, apart from the options of its topology.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Serialize, serde::Deserialize),
-    serde(rename_all = "camelCase", deny_unknown_fields)
-)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "camelCase", deny_unknown_fields))]
 pub struct Setup {
     /// The seed of the deployment's random numbers.
     pub seed: u64,
@@ -304,16 +288,12 @@ pub struct Setup {
     pub detector: Option<Detector>,
     /// The maximum random delay of background connections, see
     /// [`Options::spread`](crate::options::Options::spread).
-    #[cfg_attr(
-        feature = "serde",
-        serde(default, with = "crate::encoding::nanos", skip_serializing_if = "Duration::is_zero")
-    )]
+    #[cfg_attr(feature = "serde", serde(default, with = "crate::encoding::nanos"))]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Duration::is_zero"))]
     pub spread: Duration,
     /// The time from the first awaited reply to the first measurement of the round-trip time.
-    #[cfg_attr(
-        feature = "serde",
-        serde(default, with = "crate::encoding::nanos", skip_serializing_if = "Duration::is_zero")
-    )]
+    #[cfg_attr(feature = "serde", serde(default, with = "crate::encoding::nanos"))]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Duration::is_zero"))]
     pub ping_delay: Duration,
     /// The options of scans, in inline mode.
     pub scans: Option<ScanSetup>,
@@ -326,11 +306,8 @@ pub struct Setup {
 /// The options of scans in inline mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Serialize, serde::Deserialize),
-    serde(rename_all = "camelCase", deny_unknown_fields)
-)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "camelCase", deny_unknown_fields))]
 pub struct ScanSetup {
     /// `heartbeatFrequencyMS`: the time for which the outcome of a scan is valid.
     #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]

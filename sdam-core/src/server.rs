@@ -16,11 +16,8 @@ pub use crate::{server_type::ServerType, silence::Silence, wire_versions::WireVe
 /// Round-trip times of a server's hello.
 #[doc(alias("roundTripTime", "minRoundTripTime"))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Serialize, serde::Deserialize),
-    serde(deny_unknown_fields)
-)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Rtt {
     /// The exponentially weighted moving average.
     #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]

@@ -17,11 +17,8 @@ pub const MIN_RESCAN_INTERVAL: Duration = Duration::from_secs(60);
 /// The answer to a look-up of SRV records. Priorities and weights are ignored (N-3, N-26).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Serialize, serde::Deserialize),
-    serde(deny_unknown_fields)
-)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct SrvRecords {
     /// The target and port of each record, without the root's trailing dot, in the order of the
     /// answer.

@@ -3,11 +3,8 @@
 /// The wire versions that a server supports.
 #[doc(alias("minWireVersion", "maxWireVersion"))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Serialize, serde::Deserialize),
-    serde(deny_unknown_fields)
-)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct WireVersions {
     /// `minWireVersion`, 0 if the server did not report it.
     #[cfg_attr(feature = "serde", serde(rename = "minWireVersion"))]

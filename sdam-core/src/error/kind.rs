@@ -6,11 +6,8 @@ names! {
     /// The kind of an [`Error`](super::Error).
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     #[non_exhaustive]
-    #[cfg_attr(
-        feature = "serde",
-        derive(serde::Serialize, serde::Deserialize),
-        serde(rename_all = "snake_case")
-    )]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+    #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
     pub enum ErrorKind {
         /// The check was cancelled before it had an outcome: an operation found the server's
         /// connections broken, or the server left the topology. Appears in heartbeat events only.

@@ -34,11 +34,8 @@ names! {
     /// The reason why a server selection failed.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     #[non_exhaustive]
-    #[cfg_attr(
-        feature = "serde",
-        derive(serde::Serialize, serde::Deserialize),
-        serde(rename_all = "snake_case")
-    )]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+    #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
     pub enum SelectionFailure {
         /// `serverSelectionTimeoutMS` has passed.
         Timeout = "timeout",

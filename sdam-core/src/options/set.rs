@@ -12,99 +12,91 @@ use crate::{
     wire_versions::WireVersions,
 };
 
-/// Defines setters, each with the field that it sets, its type and its new value.
-macro_rules! setters {
-    ($($(#[$doc:meta])* $name:ident($field:ident: $type:ty) = $value:expr;)*) => {$(
-        $(#[$doc])*
-        #[must_use]
-        pub fn $name(mut self, $field: $type) -> Self {
-            self.$field = $value;
-            self
-        }
-    )*};
-}
-
 /// These methods do not validate, because the result would depend on the order of the calls: see
 /// [`Options::validate`].
 impl Options {
-    setters! {
+    crate::setters! {
         /// Sets the seeds.
-        with_seeds(seeds: Vec<ServerAddress>) = seeds;
+        pub fn with_seeds(seeds: Vec<ServerAddress>) => seeds = seeds;
 
         /// Sets `directConnection`.
-        with_direct_connection(direct_connection: bool) = Some(direct_connection);
+        pub fn with_direct_connection(direct: bool) => direct_connection = Some(direct);
 
         /// Sets `loadBalanced`.
-        with_load_balanced(load_balanced: bool) = load_balanced;
+        pub fn with_load_balanced(balanced: bool) => load_balanced = balanced;
 
         /// Sets `replicaSet`.
-        with_replica_set(replica_set: impl Into<Arc<str>>) = Some(replica_set.into());
+        pub fn with_replica_set(name: impl Into<Arc<str>>) => replica_set = Some(name.into());
 
         /// Sets the initial topology type.
-        with_initial_topology_type(initial_topology_type: TopologyType) = Some(initial_topology_type);
+        pub fn with_initial_topology_type(own: TopologyType) => initial_topology_type = Some(own);
 
         /// Sets `heartbeatFrequencyMS`; at least 500 ms.
-        with_heartbeat_frequency(heartbeat_frequency: Duration) = Some(heartbeat_frequency);
+        pub fn with_heartbeat_frequency(time: Duration) => heartbeat_frequency = Some(time);
 
         /// Sets `connectTimeoutMS`; `None` for no limit.
-        with_connect_timeout(connect_timeout: impl Into<Option<Duration>>) = connect_timeout.into();
+        pub fn with_connect_timeout(time: impl Into<Option<Duration>>) => connect_timeout = time.into();
 
         /// Sets `serverMonitoringMode`.
-        with_server_monitoring_mode(server_monitoring_mode: ServerMonitoringMode) = server_monitoring_mode;
+        pub fn with_server_monitoring_mode(mode: ServerMonitoringMode) =>
+            server_monitoring_mode = mode;
 
         /// Sets `localThresholdMS`.
-        with_local_threshold(local_threshold: Duration) = local_threshold;
+        pub fn with_local_threshold(threshold: Duration) => local_threshold = threshold;
 
         /// Sets `serverSelectionTimeoutMS`; with zero, selections do not wait.
-        with_server_selection_timeout(server_selection_timeout: Duration) = server_selection_timeout;
+        pub fn with_server_selection_timeout(time: Duration) => server_selection_timeout = time;
 
         /// Sets `serverSelectionTryOnce`, which must not contradict the connection string.
-        with_server_selection_try_once(server_selection_try_once: bool) = Some(server_selection_try_once);
+        pub fn with_server_selection_try_once(once: bool) => server_selection_try_once = Some(once);
 
         /// Sets `socketCheckIntervalMS`.
-        with_socket_check_interval(socket_check_interval: Duration) = socket_check_interval;
+        pub fn with_socket_check_interval(interval: Duration) => socket_check_interval = interval;
 
         /// Sets the default read preference.
-        with_read_preference(read_preference: ReadPreference) = read_preference;
+        pub fn with_read_preference(preference: ReadPreference) => read_preference = preference;
 
         /// Sets the strategy for choosing among the servers in the latency window.
-        with_selection_strategy(selection_strategy: SelectionStrategy) = selection_strategy;
+        pub fn with_selection_strategy(strategy: SelectionStrategy) =>
+            selection_strategy = strategy;
 
         /// Sets `appName`; at most 128 bytes.
-        with_app_name(app_name: impl Into<Arc<str>>) = Some(app_name.into());
+        pub fn with_app_name(name: impl Into<Arc<str>>) => app_name = Some(name.into());
 
         /// Sets the declared stable API version.
-        with_server_api(server_api: ServerApi) = Some(server_api);
+        pub fn with_server_api(api: ServerApi) => server_api = Some(api);
 
         /// Sets the wire versions of the client.
-        with_wire_versions(wire_versions: WireVersions) = wire_versions;
+        pub fn with_wire_versions(versions: WireVersions) => wire_versions = versions;
 
         /// Sets the client's name in compatibility errors.
-        with_driver_name(driver_name: impl Into<Arc<str>>) = driver_name.into();
+        pub fn with_driver_name(name: impl Into<Arc<str>>) => driver_name = name.into();
 
         /// Sets the maximum number of monitored servers.
-        with_max_servers(max_servers: usize) = max_servers;
+        pub fn with_max_servers(max: usize) => max_servers = max;
 
         /// Sets the maximum number of selections that wait for a server.
-        with_max_waiters(max_waiters: usize) = max_waiters;
+        pub fn with_max_waiters(max: usize) => max_waiters = max;
 
         /// Sets the maximum length of a reply to a check, in bytes.
-        with_max_hello_size(max_hello_size: usize) = max_hello_size;
+        pub fn with_max_hello_size(max: usize) => max_hello_size = max;
 
         /// Sets the framing of the first hello.
-        with_handshake_opcode(handshake_opcode: HandshakeOpcode) = handshake_opcode;
+        pub fn with_handshake_opcode(opcode: HandshakeOpcode) => handshake_opcode = opcode;
 
         /// Sets the deviations from the specifications, for drivers and their tests.
-        with_deviations(deviations: Deviations) = deviations;
+        pub fn with_deviations(deviations: Deviations) => deviations = deviations;
 
         /// Sets the time until the system breaks a connection whose peer acknowledges nothing.
-        with_tcp_user_timeout(tcp_user_timeout: Duration) = Some(tcp_user_timeout);
+        pub fn with_tcp_user_timeout(limit: Duration) => tcp_user_timeout = Some(limit);
+
         /// Sets the strategy for giving up on a silent server.
-        with_detector(detector: Detector) = Some(detector);
+        pub fn with_detector(detector: Detector) => detector = Some(detector);
+
         /// Sets whether reads avoid suspected servers.
-        with_avoid_suspected(avoid_suspected: bool) = avoid_suspected;
+        pub fn with_avoid_suspected(avoid: bool) => avoid_suspected = avoid;
 
         /// Sets the credential for pooled connections.
-        with_credential(credential: Credential) = Some(credential);
+        pub fn with_credential(credential: Credential) => credential = Some(credential);
     }
 }

@@ -8,11 +8,8 @@ use crate::address::ServerAddress;
 /// The SRV look-up for a `mongodb+srv` connection string.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Serialize, serde::Deserialize),
-    serde(rename_all = "camelCase", deny_unknown_fields)
-)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "camelCase", deny_unknown_fields))]
 pub struct Srv {
     /// The host of the connection string, in lower case and without a final dot. Its TXT record may
     /// contain options.
