@@ -62,32 +62,23 @@ impl<'p> Additions<'p> {
         opcode: Opcode,
     ) -> Self {
         let preference = preference.filter(|preference| preference.mode != ReadMode::Primary);
+        let document = preference.map(ReadPreferenceDocument::new);
         let routes = matches!(server_type, ServerType::Mongos | ServerType::LoadBalancer);
-        match opcode {
-            Opcode::Msg => Self {
-                secondary_ok: false,
-                read_preference: match (topology_type, server_type, preference) {
-                    // Standalone servers may reject a read preference.
-                    (_, ServerType::Standalone, _) => None,
-                    // With a direct connection, the single member serves the read regardless of its
-                    // type.
-                    (TopologyType::Single, _, None) if !routes => {
-                        Some(ReadPreferenceDocument::bare(ReadMode::PrimaryPreferred))
-                    }
-                    (_, _, preference) => preference.map(ReadPreferenceDocument::new),
-                },
-            },
-            Opcode::Query if routes => Self {
-                secondary_ok: preference.is_some(),
-                read_preference: preference
-                    .map(ReadPreferenceDocument::new)
-                    .filter(|document| !document.is_implied_by_secondary_ok()),
-            },
-            Opcode::Query => Self {
-                secondary_ok: topology_type == TopologyType::Single || preference.is_some(),
-                read_preference: None,
-            },
-        }
+        let is_single = topology_type == TopologyType::Single;
+        let (secondary_ok, read_preference) = match (opcode, document) {
+            // Standalone servers may reject a read preference.
+            (Opcode::Msg, _) if server_type == ServerType::Standalone => (false, None),
+            // With a direct connection, the single member serves the read regardless of its type.
+            (Opcode::Msg, None) if is_single && !routes => {
+                (false, Some(ReadPreferenceDocument::bare(ReadMode::PrimaryPreferred)))
+            }
+            (Opcode::Msg, document) => (false, document),
+            (Opcode::Query, document) if routes => {
+                (document.is_some(), document.filter(|own| !own.is_implied_by_secondary_ok()))
+            }
+            (Opcode::Query, document) => (is_single || document.is_some(), None),
+        };
+        Self { secondary_ok, read_preference }
     }
 
     /// Returns the additions to a user's command sent as OP_MSG to a server of this type (Run

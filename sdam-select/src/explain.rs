@@ -296,7 +296,7 @@ impl<'a> Explainer<'a> {
             let staleness = limit
                 .estimate(server)
                 .map(|nanos| Duration::from_nanos(u64::try_from(nanos.max(0)).unwrap_or(u64::MAX)));
-            let limit = limit.limit();
+            let limit = limit.limit;
             return match staleness {
                 Some(staleness) => Rejection::Stale { staleness, limit },
                 None => Rejection::StalenessUnknown { limit },

@@ -60,18 +60,12 @@ impl Settings {
         }
     }
 
-    /// Sets the preference for servers in the client's own zone.
-    #[must_use]
-    pub fn with_zone_affinity(mut self, affinity: ZoneAffinity) -> Self {
-        self.zone_affinity = Some(affinity);
-        self
-    }
+    sdam_core::setters! {
+        /// Sets the preference for servers in the client's own zone.
+        pub fn with_zone_affinity(affinity: ZoneAffinity) => zone_affinity = Some(affinity);
 
-    /// Sets the application's selector.
-    #[must_use]
-    pub fn with_selector(mut self, selector: Arc<dyn Selector>) -> Self {
-        self.selector = Some(selector);
-        self
+        /// Sets the application's selector.
+        pub fn with_selector(selector: Arc<dyn Selector>) => selector = Some(selector);
     }
 }
 

@@ -23,7 +23,7 @@ enum Reference {
 /// A staleness limit, and the reference point for its estimates.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StalenessLimit {
-    limit: Duration,
+    pub(crate) limit: Duration,
     heartbeat_frequency: Duration,
     /// The maximum lag within the limit, in nanoseconds.
     allowed: i128,
@@ -51,10 +51,6 @@ impl StalenessLimit {
             allowed: nanos(limit) - nanos(settings.heartbeat_frequency),
             reference: Reference::of(topology),
         })
-    }
-
-    pub(crate) fn limit(&self) -> Duration {
-        self.limit
     }
 
     /// Returns whether the known lag of `server` is within the limit.

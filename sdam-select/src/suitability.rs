@@ -86,7 +86,7 @@ impl<'a> Suitability<'a> {
             ReadMode::SecondaryPreferred => {
                 let secondaries = eligible(ServerTypes::SECONDARY);
                 if let Some(affinity) = &settings.zone_affinity
-                    && affinity.uses_local_primary()
+                    && affinity.uses_local_primary
                     && !secondaries.any_local(topology, affinity)
                 {
                     let all = eligible(ServerTypes::PRIMARY_AND_SECONDARY);

@@ -28,7 +28,7 @@ const MAX_LOAD: f64 = 1.25;
 #[derive(Clone, Debug)]
 pub struct ZoneAffinity {
     zone: Zone,
-    uses_local_primary: bool,
+    pub(crate) uses_local_primary: bool,
     client_share: f64,
 }
 
@@ -94,10 +94,6 @@ impl ZoneAffinity {
         }
         self.client_share = share;
         Ok(self)
-    }
-
-    pub(crate) fn uses_local_primary(&self) -> bool {
-        self.uses_local_primary
     }
 
     /// Returns whether `server` is in the client's zone.

@@ -16,20 +16,16 @@ enum Repr {
     Shared(Arc<ReadPreference>),
 }
 
-static PRIMARY: ReadPreference = ReadPreference::new(ReadMode::Primary);
-static PRIMARY_PREFERRED: ReadPreference = ReadPreference::new(ReadMode::PrimaryPreferred);
-static SECONDARY: ReadPreference = ReadPreference::new(ReadMode::Secondary);
-static SECONDARY_PREFERRED: ReadPreference = ReadPreference::new(ReadMode::SecondaryPreferred);
-static NEAREST: ReadPreference = ReadPreference::new(ReadMode::Nearest);
-
 /// Returns the preference with this mode, without tags or limits.
 fn plain(mode: ReadMode) -> &'static ReadPreference {
     match mode {
-        ReadMode::Primary => &PRIMARY,
-        ReadMode::PrimaryPreferred => &PRIMARY_PREFERRED,
-        ReadMode::Secondary => &SECONDARY,
-        ReadMode::SecondaryPreferred => &SECONDARY_PREFERRED,
-        ReadMode::Nearest => &NEAREST,
+        ReadMode::Primary => const { &ReadPreference::new(ReadMode::Primary) },
+        ReadMode::PrimaryPreferred => const { &ReadPreference::new(ReadMode::PrimaryPreferred) },
+        ReadMode::Secondary => const { &ReadPreference::new(ReadMode::Secondary) },
+        ReadMode::SecondaryPreferred => {
+            const { &ReadPreference::new(ReadMode::SecondaryPreferred) }
+        }
+        ReadMode::Nearest => const { &ReadPreference::new(ReadMode::Nearest) },
     }
 }
 

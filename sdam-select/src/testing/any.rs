@@ -2,20 +2,14 @@
 
 use alloc::sync::Arc;
 use core::time::Duration;
-use std::vec;
+use std::{vec, vec::Vec};
 
 use proptest::prelude::*;
 use sdam_core::{
     read_preference::{ReadMode, ReadPreference},
-    server::ServerType::{
-        LoadBalancer, Mongos, PossiblePrimary, RsArbiter, RsGhost, RsOther, RsPrimary, RsSecondary,
-        Standalone, Unknown,
-    },
+    server::ServerType::{self, RsSecondary},
     time::Instant,
-    topology::{
-        TopologyDescription,
-        TopologyType::{self, ReplicaSetNoPrimary, ReplicaSetWithPrimary, Sharded, Single},
-    },
+    topology::{TopologyDescription, TopologyType},
 };
 
 use super::{address, server, tags, topology, with_rtt};
@@ -27,20 +21,7 @@ use crate::{
 /// Returns topologies of all types with servers of all types, including combinations that SDAM
 /// never yields.
 pub(crate) fn any_topology() -> impl Strategy<Value = TopologyDescription> {
-    let types = prop::sample::select(vec![
-        Unknown,
-        PossiblePrimary,
-        Standalone,
-        Mongos,
-        RsPrimary,
-        RsSecondary,
-        RsSecondary,
-        RsSecondary,
-        RsArbiter,
-        RsOther,
-        RsGhost,
-        LoadBalancer,
-    ]);
+    let types = prop_oneof![5 => prop::sample::select(ServerType::ALL), 1 => Just(RsSecondary)];
     // These are multiples of 20 s, so that staleness often equals the limit.
     let write = prop::option::weighted(0.9, (0_i64..15).prop_map(|number| number * 20_000));
     let update = prop::option::weighted(0.9, (45_u64..55).prop_map(|number| number * 20_000));
@@ -56,15 +37,8 @@ pub(crate) fn any_topology() -> impl Strategy<Value = TopologyDescription> {
         of.last_write_date = write;
         of
     });
-    let topology_types = prop::sample::select(vec![
-        TopologyType::Unknown,
-        Single,
-        ReplicaSetNoPrimary,
-        ReplicaSetWithPrimary,
-        ReplicaSetWithPrimary,
-        Sharded,
-        TopologyType::LoadBalanced,
-    ]);
+    let all = prop::sample::select(TopologyType::ALL);
+    let topology_types = prop_oneof![6 => all, 1 => Just(TopologyType::ReplicaSetWithPrimary)];
     let servers = prop::collection::vec(servers, 0..8);
     (topology_types, servers).prop_map(|(topology_type, servers)| {
         let servers = servers.into_iter().zip(1..).map(|(mut server, number)| {
@@ -78,18 +52,9 @@ pub(crate) fn any_topology() -> impl Strategy<Value = TopologyDescription> {
 /// Returns valid criteria of all kinds. Servers 1 to 8 may be deprioritized, and a selector may
 /// drop every second server.
 pub(crate) fn any_criteria() -> impl Strategy<Value = Criteria> {
-    let modes = prop::sample::select(vec![
-        ReadMode::PrimaryPreferred,
-        ReadMode::Secondary,
-        ReadMode::SecondaryPreferred,
-        ReadMode::Nearest,
-    ]);
-    let sets = prop::sample::select(vec![
-        tags(&[("dc", "ny")]),
-        tags(&[("dc", "la")]),
-        tags(&[("dc", "none")]),
-        tags(&[]),
-    ]);
+    let modes = prop::sample::select(&ReadMode::ALL[1..]);
+    let sets = [&[("dc", "ny")][..], &[("dc", "la")], &[("dc", "none")], &[]].map(tags);
+    let sets = prop::sample::select(Vec::from(sets));
     let limit = prop::option::of(prop::sample::select(vec![0, 90, 150]));
     let reads = (modes, prop::collection::vec(sets, 0..3), limit);
     let reads = reads.prop_map(|(mode, sets, limit)| {
@@ -97,8 +62,7 @@ pub(crate) fn any_criteria() -> impl Strategy<Value = Criteria> {
         preference.max_staleness = limit.map(Duration::from_secs);
         Criteria::read(preference).unwrap()
     });
-    let primary = Criteria::read(ReadPreference::default()).unwrap();
-    let fixed = prop::sample::select(vec![Criteria::write(), primary]);
+    let fixed = prop::sample::select(vec![Criteria::write(), Criteria::primary()]);
     let deprioritized = prop::collection::vec(1_u64..9, 0..4);
     let drops_odd = any::<bool>();
     (prop_oneof![4 => reads, 1 => fixed], deprioritized, drops_odd).prop_map(
