@@ -223,14 +223,15 @@ mod tests {
     #[test]
     #[expect(deprecated, reason = "servers before 8.0 still accept it")]
     fn mode_primary_refuses_tags_max_staleness_and_hedging() {
-        // A list with only the empty tag set is allowed (L-17, L-20, L-71).
+        // A list with only the empty tag set is allowed (B-26, B-27, L-17, L-20, L-71).
         let tags: TagSet = [("dc", "ny")].into_iter().collect();
         let limit = Duration::from_secs(120);
-        let check = |build: &dyn Fn(ReadPreference) -> ReadPreference, option: Option<&str>| {
+        type Refused<'a> = Option<(&'a str, &'a str)>;
+        let check = |build: &dyn Fn(ReadPreference) -> ReadPreference, expected: Refused<'_>| {
             let primary = build(ReadPreference::new(ReadMode::Primary));
             let error = primary.validate().err();
-            let refused = error.as_ref().map(ConfigError::option);
-            assert_eq!(refused, option, "{primary:?}");
+            let refused = error.as_ref().map(|error| (error.option(), error.value()));
+            assert_eq!(refused, expected, "{primary:?}");
             let nearest = build(ReadPreference::new(ReadMode::Nearest));
             assert_eq!(nearest.validate(), Ok(()), "{nearest:?}");
         };
@@ -238,12 +239,12 @@ mod tests {
         check(&|it| it.with_tag_sets([TagSet::default()].into()), None);
         check(
             &|it| it.with_tag_sets([TagSet::default(), tags.clone()].into()),
-            Some("readPreferenceTags"),
+            Some(("readPreferenceTags", "{dc: ny}")),
         );
-        check(&|it| it.with_max_staleness(limit), Some("maxStalenessSeconds"));
+        check(&|it| it.with_max_staleness(limit), Some(("maxStalenessSeconds", "120")));
         // Limits that are too small are rejected by selection, which knows the heartbeat frequency.
         check(&|it| it.with_max_staleness(Duration::ZERO), None);
-        check(&|it| it.with_hedge(true), Some("hedge"));
+        check(&|it| it.with_hedge(true), Some(("hedge", "true")));
     }
 
     #[test]

@@ -196,14 +196,6 @@ mod tests {
     }
 
     #[test]
-    fn an_average_can_be_given() {
-        let mut rtt = RttWindow::with_average(10.0);
-        assert_eq!(rtt.average_millis(), Some(10.0));
-        rtt.add_millis(20.0);
-        assert_eq!(rtt.average_millis(), Some(12.0));
-    }
-
-    #[test]
     fn negative_samples_are_rejected() {
         // An invalid sample changes nothing (G-2).
         let mut rtt = window(&[10]);

@@ -63,22 +63,3 @@ impl Srv {
         Ok(TopologyDescription::default().sample_hosts(hosts, self.max_hosts(), rng))
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use std::format;
-
-    use super::*;
-
-    #[test]
-    fn srv_max_hosts_limits_the_seeds() {
-        let hosts = ["a", "b", "c"]
-            .map(|name| ServerAddress::parse(&format!("{name}.example.com")).unwrap());
-        for (max_hosts, expected) in [(0, 3), (1, 1), (2, 2), (3, 3), (4, 3)] {
-            let srv = Srv { max_hosts, ..Srv::new("db.example.com") };
-            let seeds = srv.seeds(&hosts, &mut Rng::new(1)).unwrap();
-            assert_eq!(seeds.len(), expected, "{max_hosts}");
-            assert!(seeds.iter().all(|seed| hosts.contains(seed)));
-        }
-    }
-}

@@ -5,7 +5,7 @@ use alloc::{
 };
 
 use super::*;
-use crate::read_preference::{ReadMode, TagSet};
+use crate::read_preference::ReadMode;
 
 fn seeds(count: usize) -> Vec<ServerAddress> {
     (0..count).map(|index| ServerAddress::new(&alloc::format!("h{index}"), 1)).collect()
@@ -110,14 +110,6 @@ fn replica_set_is_refused_with_a_topology_type_without_set_name() {
 }
 
 #[test]
-fn replica_set_with_primary_is_refused_as_initial_type() {
-    // Only discovery can find a primary, so the type cannot be configured (B-7).
-    let explicit = TopologyType::ReplicaSetWithPrimary;
-    let refused = one().with_initial_topology_type(explicit);
-    check_refused(&refused, "initialTopologyType", "ReplicaSetWithPrimary");
-}
-
-#[test]
 fn an_explicit_type_must_not_contradict_direct_connection() {
     // The options that determine the initial type must agree (B-13).
     let check = |explicit, direct, allowed| {
@@ -137,12 +129,13 @@ fn an_explicit_type_must_not_contradict_direct_connection() {
 }
 
 #[test]
-fn initial_type_load_balanced_is_refused_without_load_balanced() {
-    // Without `loadBalanced`, connections would not request a service id (B-7).
-    let explicit = one().with_initial_topology_type(TopologyType::LoadBalanced);
-    check_refused(&explicit, "initialTopologyType", "LoadBalanced");
-    let refused = explicit.with_load_balanced(false);
-    check_refused(&refused, "initialTopologyType", "LoadBalanced");
+fn types_that_need_a_primary_or_load_balanced_are_refused_without() {
+    // Only discovery can find a primary, and without `loadBalanced`, connections would not request
+    // a service id (B-7).
+    for explicit in [TopologyType::ReplicaSetWithPrimary, TopologyType::LoadBalanced] {
+        let refused = one().with_initial_topology_type(explicit);
+        check_refused(&refused, "initialTopologyType", explicit.as_str());
+    }
 }
 
 #[test]
@@ -157,32 +150,27 @@ fn only_version_1_of_the_stable_api_is_accepted() {
 }
 
 #[test]
-fn heartbeats_below_half_a_second_are_refused_in_code() {
-    // The minimum is 500 ms (B-14).
-    let with = |millis| one().with_heartbeat_frequency(Duration::from_millis(millis));
-    check_refused(&with(499), "heartbeatFrequencyMS", "499");
-    check_refused(&with(0), "heartbeatFrequencyMS", "0");
-    check_accepted(&with(500));
-    // Fields that were set directly are clamped, too.
-    assert_eq!(with(1).monitor_frequency(), MIN_HEARTBEAT_FREQUENCY);
-    assert_eq!(with(1).scan_frequency(), MIN_HEARTBEAT_FREQUENCY);
-}
-
-#[test]
-fn tests_of_drivers_may_lower_the_minimum_of_heartbeats_but_not_to_zero() {
-    // The usual minimum is 500 ms (B-14).
+fn heartbeats_below_the_minimum_are_refused_in_code() {
+    // The minimum is 500 ms, which tests of drivers may lower, but not to zero (B-14).
+    let heartbeat = |millis| one().with_heartbeat_frequency(Duration::from_millis(millis));
     let with = |min, millis| {
-        let mut options = one().with_heartbeat_frequency(Duration::from_millis(millis));
+        let mut options = heartbeat(millis);
         options.deviations.min_heartbeat_frequency = Duration::from_millis(min);
         options
     };
+    check_accepted(&heartbeat(500));
+    check_refused(&heartbeat(499), "heartbeatFrequencyMS", "499");
+    check_refused(&heartbeat(0), "heartbeatFrequencyMS", "0");
     check_accepted(&with(50, 50));
-    assert_eq!(with(50, 1).monitor_frequency().as_millis(), 50);
-    assert_eq!(with(50, 1).scan_frequency().as_millis(), 50);
     check_refused(&with(50, 49), "heartbeatFrequencyMS", "49");
     let refused = with(50, 49).validate().unwrap_err().to_string();
     assert!(refused.contains("at least 50 ms"), "{refused}");
     check_refused(&with(0, 500), "minHeartbeatFrequencyMS", "0");
+    // Fields that were set directly are clamped, too.
+    for (options, min) in [(heartbeat(1), 500), (with(50, 1), 50)] {
+        assert_eq!(options.monitor_frequency().as_millis(), min);
+        assert_eq!(options.scan_frequency().as_millis(), min);
+    }
 }
 
 #[test]
@@ -258,35 +246,13 @@ fn more_seeds_than_max_servers_are_refused() {
 }
 
 #[test]
-fn max_staleness_is_refused_with_mode_primary() {
-    // A limit of zero means no limit, so it is allowed (B-26).
-    let with = |mode, seconds| {
+fn the_default_read_preference_is_validated() {
+    let with = |seconds| {
         let limit = Duration::from_secs(seconds);
-        one().with_read_preference(ReadPreference::new(mode).with_max_staleness(limit))
+        one().with_read_preference(ReadPreference::default().with_max_staleness(limit))
     };
-    check_refused(&with(ReadMode::Primary, 120), "maxStalenessSeconds", "120");
-    check_accepted(&with(ReadMode::Primary, 0));
-    // Selection rejects a limit that is too small (B-25).
-    check_accepted(&with(ReadMode::Secondary, 1));
-}
-
-#[test]
-#[expect(deprecated, reason = "servers before 8.0 still accept it")]
-fn tags_and_hedged_reads_are_refused_with_mode_primary() {
-    // A single empty tag set restricts nothing, so it is allowed (B-27, L-71).
-    let tags: TagSet = [("dc", "ny")].into_iter().collect();
-    let primary = ReadPreference::default();
-    let tagged = |mode, sets: &[&TagSet]| {
-        let sets = sets.iter().copied().cloned().collect();
-        one().with_read_preference(ReadPreference::new(mode).with_tag_sets(sets))
-    };
-    let empty = TagSet::default();
-    let refused = tagged(ReadMode::Primary, &[&empty, &tags]);
-    check_refused(&refused, "readPreferenceTags", "{dc: ny}");
-    check_accepted(&tagged(ReadMode::Primary, &[&empty]));
-    check_accepted(&tagged(ReadMode::Nearest, &[&tags, &empty]));
-    let hedged = one().with_read_preference(primary.with_hedge(true));
-    check_refused(&hedged, "hedge", "true");
+    check_refused(&with(120), "maxStalenessSeconds", "120");
+    check_accepted(&with(0));
 }
 
 #[test]

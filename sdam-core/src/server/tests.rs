@@ -50,32 +50,27 @@ fn described() -> ServerDescription {
 fn from_hello_copies_every_field_of_the_reply() {
     // The `Debug` output is compared, because `==` ignores some fields (A-21 to,
     //
+    let own = reply();
     let expected = ServerDescription {
         id: ID,
         address: address("dialled"),
-        server_type: ServerType::RsSecondary,
+        server_type: own.server_type,
         error: None,
         rtt: Some(rtt(5)),
         last_update_time: Some(NOW),
-        last_write_date: Some(1_717_171_717_000),
-        wire_versions: WireVersions { min: 1, max: 21 },
-        me: Some(address("me")),
-        hosts: [address("a"), address("b")].into(),
-        passives: [address("c")].into(),
-        arbiters: [address("d")].into(),
-        tags: [("dc", "ny")].into_iter().collect(),
-        set_name: Some("rs".into()),
-        election: ElectionTuple {
-            election_id: Some(ObjectId::from_bytes([1; 12])),
-            set_version: Some(3),
-        },
-        primary: Some(address("a")),
-        logical_session_timeout_minutes: Some(30),
-        topology_version: Some(TopologyVersion {
-            process_id: ObjectId::from_bytes([2; 12]),
-            counter: 4,
-        }),
-        is_cryptd: Some(true),
+        last_write_date: own.last_write_date,
+        wire_versions: own.wire_versions,
+        me: own.me,
+        hosts: own.hosts,
+        passives: own.passives,
+        arbiters: own.arbiters,
+        tags: own.tags,
+        set_name: own.set_name,
+        election: own.election,
+        primary: own.primary,
+        logical_session_timeout_minutes: own.logical_session_timeout_minutes,
+        topology_version: own.topology_version,
+        is_cryptd: own.is_cryptd,
     };
     assert_eq!(format!("{:?}", described()), format!("{expected:?}"));
     let members: Vec<_> = expected.members().map(ServerAddress::host).collect();
@@ -84,7 +79,8 @@ fn from_hello_copies_every_field_of_the_reply() {
 
 #[test]
 fn a_failed_server_has_default_fields_and_its_error() {
-    // Each field has the specification's default (A-22, A-23, A-27 to A-36, C-20).
+    // Each field has the specification's default, except the error (A-22, A-23, A-27 to A-36,
+    // C-17, C-20).
     let unknown = ServerDescription::unknown(ID, address("dialled"));
     assert_eq!(unknown.server_type, ServerType::Unknown);
     assert_eq!(unknown.wire_versions, WireVersions { min: 0, max: 0 });

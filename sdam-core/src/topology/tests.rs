@@ -80,26 +80,6 @@ fn servers_are_found_by_address_by_id_and_as_primary() {
 }
 
 #[test]
-fn has_writable_server_depends_on_topology_type_and_server_types() {
-    // A description tells whether it has a writable server.
-    let check = |topology_type, server_type, expected| {
-        let servers = [server("a", server_type), server("b", ServerType::Unknown)];
-        let topology = TopologyDescription::new(topology_type, servers);
-        let found = topology.has_writable_server();
-        assert_eq!(found, expected, "{topology_type} {server_type}");
-    };
-    check(TopologyType::Unknown, ServerType::Unknown, false);
-    check(TopologyType::Single, ServerType::Unknown, false);
-    check(TopologyType::Single, ServerType::Standalone, true);
-    check(TopologyType::Sharded, ServerType::Unknown, false);
-    check(TopologyType::Sharded, ServerType::Mongos, true);
-    check(TopologyType::LoadBalanced, ServerType::LoadBalancer, true);
-    let of_set = ServerType::RsSecondary;
-    check(TopologyType::ReplicaSetNoPrimary, of_set, false);
-    check(TopologyType::ReplicaSetWithPrimary, ServerType::RsPrimary, true);
-}
-
-#[test]
 fn a_description_is_displayed_on_one_line() {
     let mut primary = server("a", ServerType::RsPrimary);
     primary.rtt = Some(Rtt { average: Duration::from_micros(2_340), ..Rtt::default() });

@@ -20,27 +20,11 @@ static KEYS: LazyLock<Vec<&str>> = LazyLock::new(|| {
 });
 
 fn text() -> impl Strategy<Value = String> {
+    let texts = "isdbgrid|rs0|a|A:27017|b:27018|B:027018|[::1]:1|[FE80::1]|c:|/tmp/A.sock|/tmp/a.sock||\
+                 :|a:99999|not master";
+    let texts: Vec<_> = texts.split('|').collect();
     prop_oneof![
-        select(
-            &[
-                "isdbgrid",
-                "rs0",
-                "a",
-                "A:27017",
-                "b:27018",
-                "B:027018",
-                "[::1]:1",
-                "[FE80::1]",
-                "c:",
-                "/tmp/A.sock",
-                "/tmp/a.sock",
-                "",
-                ":",
-                "a:99999",
-                "not master",
-            ][..]
-        )
-        .prop_map(str::to_owned),
+        select(texts).prop_map(str::to_owned),
         "[a-cA-C]{1,2}(:[0-9]{1,5})?",
         any::<String>(),
     ]

@@ -9,13 +9,7 @@ use sdam_core::{
 use super::*;
 use crate::testing::tags;
 
-const MODES: [ReadMode; 5] = [
-    ReadMode::Primary,
-    ReadMode::PrimaryPreferred,
-    ReadMode::Secondary,
-    ReadMode::SecondaryPreferred,
-    ReadMode::Nearest,
-];
+const MODES: &[ReadMode] = ReadMode::ALL;
 
 fn decode(bytes: Vec<u8>) -> RawDocumentBuf {
     RawDocumentBuf::from_bytes(bytes).unwrap()
@@ -34,9 +28,9 @@ fn sent(
         let mode = added.read_preference.map(|document| document.mode);
         (mode, added.secondary_ok)
     };
-    let documents = MODES.into_iter().filter(|mode| additions(mode).0 == Some(*mode));
-    let flags = MODES.into_iter().filter(|mode| additions(mode).1);
-    (documents.collect(), flags.collect())
+    let documents = MODES.iter().filter(|mode| additions(mode).0 == Some(**mode));
+    let flags = MODES.iter().filter(|mode| additions(mode).1);
+    (documents.copied().collect(), flags.copied().collect())
 }
 
 #[test]
@@ -90,8 +84,8 @@ fn op_query_sets_secondary_ok_and_sends_a_document_only_to_mongos() {
     check(Sharded, Mongos, &explicit, &MODES[1..]);
     check(Single, Mongos, &explicit, &MODES[1..]);
     check(ReplicaSetWithPrimary, RsSecondary, &[], &MODES[1..]);
-    check(Single, RsSecondary, &[], &MODES);
-    check(Single, Standalone, &[], &MODES);
+    check(Single, RsSecondary, &[], MODES);
+    check(Single, Standalone, &[], MODES);
 }
 
 #[test]

@@ -22,20 +22,9 @@ fn limited(seconds: u64) -> ReadPreference {
 }
 
 #[test]
-fn criteria_are_shown_by_their_operation() {
-    assert_eq!(Criteria::write().to_string(), "write operation");
-    let read = Criteria::read(limited(90)).unwrap().to_string();
-    assert!(read.starts_with("query with ReadPreference "), "{read}");
-}
-
-#[test]
 fn contradictory_read_preferences_are_refused_when_criteria_are_built() {
-    // Mode primary allows neither tags nor a staleness limit (L-17, L-20).
-    let primary = ReadPreference::default();
-    let tagged = primary.clone().with_tag_sets([tags(&[("dc", "ny")])].into());
-    let error = Criteria::read(tagged).unwrap_err();
-    assert_eq!(error.option(), "readPreferenceTags");
-    let limited = primary.with_max_staleness(Duration::from_secs(120));
+    // Mode primary allows no staleness limit (L-20).
+    let limited = ReadPreference::default().with_max_staleness(Duration::from_secs(120));
     let error = Criteria::read(limited).unwrap_err();
     assert_eq!(error.option(), "maxStalenessSeconds");
     let text = error.to_string();
@@ -72,29 +61,6 @@ fn too_small_staleness_limits_are_refused_on_replica_sets_only() {
     }
     for other in [TopologyType::Unknown, Single, Sharded, LoadBalanced] {
         check(other, 1, 10, None);
-    }
-}
-
-#[test]
-fn a_limit_that_is_too_small_is_refused_in_every_mode_even_if_a_primary_is_known() {
-    // The primary is never stale, and primaryPreferred would select it (L-24).
-    let members = [server(1, sdam_core::server::ServerType::RsPrimary), server(2, RsSecondary)];
-    let topology = topology(ReplicaSetWithPrimary, members);
-    for mode in [
-        ReadMode::PrimaryPreferred,
-        ReadMode::Secondary,
-        ReadMode::SecondaryPreferred,
-        ReadMode::Nearest,
-    ] {
-        let check = |seconds, refused: bool| {
-            let preference =
-                ReadPreference::new(mode).with_max_staleness(Duration::from_secs(seconds));
-            let criteria = Criteria::read(preference).unwrap();
-            let outcome = suitable(&topology, &Settings::default(), &criteria);
-            assert_eq!(outcome.is_err(), refused, "{mode} {seconds}");
-        };
-        check(89, true);
-        check(90, false);
     }
 }
 

@@ -125,7 +125,7 @@ fn staleness_includes_the_heartbeat_frequency_and_no_clock_or_write_date_is_too_
 }
 
 proptest! {
-    /// The model implements the rules A-8, L-2, L-5, L-10 to L-16, L-21 to L-23, L-25, L-26,
+    /// The model implements the rules A-8, L-2, L-5, L-10 to L-16, L-21 to L-26,
     /// L-32 to L-35 and L-50 to L-53.
     #[test]
     fn suitable_servers_match_the_reference_model(

@@ -1,7 +1,6 @@
 //! Errors from operations, cancelled checks, panics, and servers that leave.
 
 use super::world::*;
-use crate::reply;
 
 #[test]
 fn a_network_error_of_an_operation_clears_the_pool_and_cancels_the_check_in_one_change() {
@@ -26,22 +25,6 @@ fn a_network_error_of_an_operation_clears_the_pool_and_cancels_the_check_in_one_
     assert!(world.reply(late, &member(true, 2), true).is_empty(), "it was overtaken");
     assert_eq!(world.server_type("a"), ServerType::Unknown);
     assert!(world.network_error("a").is_empty(), "an error of the old generation");
-}
-
-#[test]
-fn a_refused_hello_of_a_pooled_connection_cancels_the_running_check() {
-    // A refused hello counts as a failed handshake (I-14).
-    let mut world = World::open(&polled(&["a"]));
-    let _ = world.check("a", &standalone());
-    world.wait_until(11_000);
-    let _ = world.due("a", false);
-    let refusal = bson::doc! { "ok": 0, "code": 18, "errmsg": "no" }.to_vec().unwrap();
-    let error = ErrorReport::new(Generation::FIRST, reply::error(&refusal, Stage::Hello).unwrap());
-    let outputs = world.error("a", &error);
-    assert_eq!(
-        outputs[outputs.len() - 3..],
-        ["disconnect a1", "ServerHeartbeatFailed a", "wake a"]
-    );
 }
 
 #[test]

@@ -63,18 +63,6 @@ fn measurements_end_when_the_server_is_polled() {
 }
 
 #[test]
-fn a_reply_that_is_not_outstanding_has_no_effect() {
-    let mut world = World::open(&polled(&["a"]));
-    let _ = world.check("a", &standalone());
-    let conn = world.conn("a", Role::Check);
-    world.wait_until(30_000);
-    assert!(world.reply(conn, &member(true, 9), false).is_empty());
-    assert!(world.connected(conn).is_empty());
-    assert!(world.failed(conn, ErrorKind::Network).is_empty());
-    assert_eq!(world.server_type("a"), ServerType::Standalone);
-}
-
-#[test]
 fn a_check_played_by_the_driver_counts_like_one_and_leaves_the_own_check_running() {
     let mut world = World::open(&polled(&["a"]));
     let _ = world.due("a", false);
@@ -104,7 +92,7 @@ fn a_check_played_by_the_driver_counts_like_one_and_leaves_the_own_check_running
 }
 
 #[test]
-fn a_load_balancer_is_ready_without_checks_and_counts_connections_for_each_service() {
+fn a_load_balancer_is_ready_without_checks_and_ignores_those_of_the_driver() {
     let mut options = options(&["a"]);
     options.load_balanced = true;
     let mut world = World::new(&options);
@@ -118,26 +106,12 @@ fn a_load_balancer_is_ready_without_checks_and_counts_connections_for_each_servi
     assert!(world.due("a", true).is_empty());
 
     let server = world.id("a");
-    let service = ObjectId::from_bytes([7; 12]);
-    let mut reply = standalone();
-    reply.insert("serviceId", bson::oid::ObjectId::from_bytes([7; 12]));
-    let generation = Generation::FIRST;
-    let hello = HelloReply::parse(reply.to_vec().unwrap());
+    let hello = HelloReply::parse(standalone().to_vec().unwrap());
     let failed = Error::new(ErrorKind::Network, Stage::Hello, "played");
-    let handshake = Input::Handshake { server, generation, reply: hello.clone() };
-    assert!(world.handle(handshake).is_empty());
     for outcome in [Ok(hello), Err(failed)] {
         let rtt = Duration::from_millis(3);
         assert!(world.handle(Input::Played { server, outcome, rtt }).is_empty());
     }
-    let error = ErrorReport::new(generation, Error::network(Stage::Operation, "reset"));
-    let cleared = world.error("a", &error.with_service(Some(service)));
-    assert_eq!(cleared, ["clear a to 1"]);
-    let current = |world: &World| world.deployment.generation(server, Some(service));
-    assert_eq!(current(&world), Some(generation.next()));
-    let closed = Input::ServiceConnectionClosed { server, service, generation };
-    assert!(world.handle(closed).is_empty());
-    assert_eq!(current(&world), Some(Generation::from_u64(2)), "the service is forgotten");
 }
 
 #[test]
@@ -162,20 +136,6 @@ fn inputs_and_measurements_are_events_if_they_are_recorded() {
 }
 
 #[test]
-fn an_error_as_an_input_has_the_effects_of_a_reported_one() {
-    let mut world = World::open(&polled(&["a"]));
-    let _ = world.check("a", &standalone());
-    let mut other = World::open(&polled(&["a"]));
-    let _ = other.check("a", &standalone());
-    let report = ErrorReport::new(Generation::FIRST, Error::network(Stage::Operation, "reset"));
-    let server = world.id("a");
-    let input = Input::Error { server, report };
-    let outputs = world.handle(input);
-    assert_eq!(outputs, other.network_error("a"));
-    assert!(outputs.contains(&"clear a to 1".into()), "{outputs:?}");
-}
-
-#[test]
 fn an_answer_of_another_kind_than_the_outstanding_one_begins_nothing() {
     let mut world = World::open(&options(&["a"]));
     let _ = world.check("a", &member(true, 1));
@@ -186,20 +146,4 @@ fn an_answer_of_another_kind_than_the_outstanding_one_begins_nothing() {
     assert!(world.deadline("a", false).is_some());
     let pushed = world.reply(check, &member(true, 1), true);
     assert!(pushed.contains(&"connect a2 for pings".into()), "{pushed:?}");
-}
-
-#[test]
-fn closing_disconnects_what_is_open_and_nothing_else() {
-    let mut world = World::open(&polled(&["a"]));
-    let disconnects = |outputs: &[std::string::String]| {
-        outputs.iter().any(|output| output.starts_with("disconnect"))
-    };
-    let outputs = world.handle(Input::Close);
-    assert!(!disconnects(&outputs), "{outputs:?}");
-    for is_checking in [false, true] {
-        let mut world = World::open(&polled(&["a"]));
-        let _ = if is_checking { world.due("a", false) } else { world.check("a", &standalone()) };
-        let outputs = world.handle(Input::Close);
-        assert!(disconnects(&outputs), "{outputs:?}");
-    }
 }

@@ -76,6 +76,8 @@ fn answers_on_another_connection_or_of_another_kind_are_ignored() {
     assert!(world.reply(first, &standalone(), false).is_empty());
     assert!(world.failed(first, ErrorKind::Network).is_empty());
     let _ = world.reply(second, &standalone(), false);
-    assert_eq!(world.server_type("a"), ServerType::Standalone);
+    assert!(world.reply(second, &member(true, 9), false).is_empty());
+    assert!(world.connected(second).is_empty());
     assert!(world.failed(second, ErrorKind::Network).is_empty());
+    assert_eq!(world.server_type("a"), ServerType::Standalone);
 }

@@ -8,8 +8,7 @@ use super::world::*;
 /// due at 11,000 ms.
 fn polled_set() -> World {
     let mut world = World::open(&polled(&["a", "b"]));
-    let _ = world.check("a", &member(true, 1));
-    let _ = world.check("b", &member(false, 1));
+    world.check_both();
     world
 }
 
@@ -103,13 +102,10 @@ fn a_server_that_has_never_answered_or_is_unknown_is_not_suspected() {
 #[test]
 fn the_answer_to_a_measurement_does_not_make_an_unknown_server_suspect() {
     let mut world = World::open(&options(&["a", "b"]));
-    for (name, primary) in [("a", true), ("b", false)] {
-        let _ = world.check(name, &member(primary, 1));
-        let ping = world.conn(name, Role::Ping);
-        let _ = world.connected(ping);
-    }
-    let _ = world.network_error("a");
+    world.check_both();
     let ping = world.conn("a", Role::Ping);
+    let _ = world.connected(ping);
+    let _ = world.network_error("a");
     let _ = world.reply(ping, &member(true, 1), false);
     world.wait_until(1_500);
     assert_eq!(world.due("a", true), ["ServerHeartbeatStarted a", "connect a2"]);

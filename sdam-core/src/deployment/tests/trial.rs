@@ -11,8 +11,8 @@ const LOST: [&str; 4] =
 /// measured at 1000 ms; their detector waits for 750 ms.
 fn streaming_set() -> World {
     let mut world = World::open(&options(&["a", "b"]).with_detector(Detector::PROBING));
-    for (name, primary) in [("a", true), ("b", false)] {
-        let _ = world.check(name, &member(primary, 1));
+    world.check_both();
+    for name in ["a", "b"] {
         let ping = world.conn(name, Role::Ping);
         let _ = world.connected(ping);
         pong(&mut world, name);
@@ -159,14 +159,18 @@ fn a_ping_without_an_answer_is_followed_by_a_probe_on_a_new_connection() {
     assert_eq!(world.server_type("a"), ServerType::Unknown);
 }
 
-#[test]
-fn a_server_that_is_polled_is_probed_on_a_new_connection_and_its_witness_checked() {
+/// Returns a `World` with the same servers, which are polled, and an operation sent at 2,000 ms.
+fn polled_and_late() -> World {
     let mut world = World::open(&polled(&["a", "b"]).with_detector(Detector::PROBING));
-    for (name, primary) in [("a", true), ("b", false)] {
-        let _ = world.check(name, &member(primary, 1));
-    }
+    world.check_both();
     world.wait_until(2_750);
     let _ = late(&mut world, 2_000);
+    world
+}
+
+#[test]
+fn a_server_that_is_polled_is_probed_on_a_new_connection_and_its_witness_checked() {
+    let mut world = polled_and_late();
     let outputs = world.due("a", false);
     assert_eq!(outputs[..2], ["connect a1 for a probe", "wake b"]);
     assert_eq!(outputs[2..], ["ServerHeartbeatStarted a", "hello on a1"]);
@@ -182,22 +186,13 @@ fn a_server_that_is_polled_is_probed_on_a_new_connection_and_its_witness_checked
 
 #[test]
 fn a_probe_that_is_refused_proves_nothing() {
-    let mut world = World::open(&polled(&["a", "b"]).with_detector(Detector::PROBING));
-    for (name, primary) in [("a", true), ("b", false)] {
-        let _ = world.check(name, &member(primary, 1));
-    }
-    world.wait_until(2_750);
-    let _ = late(&mut world, 2_000);
+    let mut world = polled_and_late();
     for _ in 0..2 {
         let _ = world.due("a", false);
     }
     let probe = world.conn("a", Role::Probe);
     let _ = world.failed(probe, ErrorKind::Network);
-    assert_eq!(
-        world.deadline("a", false),
-        Some(3_500),
-        "only the check is outstanding, and overdue then"
-    );
+    assert_eq!(world.deadline("a", false), Some(3_500), "only the check is outstanding");
     world.wait_until(4_600);
     for _ in 0..2 {
         let _ = world.due("a", false);
@@ -232,8 +227,6 @@ fn an_answer_that_shortens_the_waits_of_others_wakes_them() {
 fn a_first_check_is_no_sign_of_a_slow_host() {
     let mut world = World::open(&options(&["a", "b"]).with_detector(Detector::PROBING));
     world.wait_until(60_000);
-    for (name, primary) in [("a", true), ("b", false)] {
-        let _ = world.check(name, &member(primary, 1));
-    }
+    world.check_both();
     assert_eq!(world.deadline("a", false), Some(60_750), "one wait after its first ping");
 }

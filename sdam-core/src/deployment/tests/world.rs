@@ -146,6 +146,13 @@ impl World {
         self.reply(conn, reply, false)
     }
 
+    /// Checks the primary `a` and the secondary `b`.
+    pub(super) fn check_both(&mut self) {
+        for (name, primary) in [("a", true), ("b", false)] {
+            let _ = self.check(name, &member(primary, 1));
+        }
+    }
+
     /// Returns the newest connection of the server.
     pub(super) fn conn(&self, name: &str, role: Role) -> ConnId {
         let server = self.deployment.server(self.id(name)).unwrap();

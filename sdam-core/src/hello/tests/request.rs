@@ -11,25 +11,28 @@ fn decode(request: &HelloRequest) -> Document {
 }
 
 fn handshake() -> Arc<Handshake> {
-    let client = super::encode(&doc! { "driver": { "name": "sdam", "version": "1" } });
-    Arc::new(Handshake::new(client))
+    Arc::new(Handshake::new(super::encode(&client())))
+}
+
+fn client() -> Document {
+    doc! { "driver": { "name": "sdam", "version": "1" } }
+}
+
+/// Checks the fields of a request, and whether it is an OP_QUERY.
+#[track_caller]
+fn check(request: &HelloRequest, op_query: bool, expected: Document) {
+    assert_eq!((request.op_query, decode(request)), (op_query, expected));
 }
 
 #[test]
 fn the_first_message_is_legacy_hello_with_the_arguments_of_the_handshake() {
     // The first hello is legacy hello with `helloOk` (F-6, O-2, O-4, O-5, O-35).
     let request = HelloRequest::handshake(handshake(), None, HandshakeOpcode::OpMsg);
-    assert!(!request.op_query && !request.exhaust_allowed);
-    assert_eq!(
-        decode(&request),
-        doc! {
-            "isMaster": 1,
-            "helloOk": true,
-            "client": { "driver": { "name": "sdam", "version": "1" } },
-            "backpressure": "2",
-            "$db": "admin",
-        }
-    );
+    assert!(!request.exhaust_allowed);
+    let expected = doc! {
+        "isMaster": 1, "helloOk": true, "client": client(), "backpressure": "2", "$db": "admin",
+    };
+    check(&request, false, expected);
 }
 
 #[test]
@@ -46,49 +49,29 @@ fn arguments_are_replaced_in_a_first_message_only() {
 #[test]
 fn a_declared_api_or_a_load_balancer_requires_hello_from_the_start() {
     // The request is `hello`, and never an OP_QUERY (F-5, O-2, O-3, O-9, O-10).
-    let api = Arc::new(ServerApi {
-        version: "1".into(),
-        strict: Some(true),
-        deprecation_errors: Some(false),
-    });
+    let (strict, deprecation_errors) = (Some(true), Some(false));
+    let api = Arc::new(ServerApi { version: "1".into(), strict, deprecation_errors });
     let request = HelloRequest::handshake(handshake(), Some(api), HandshakeOpcode::OpQuery);
-    assert!(!request.op_query);
-    assert_eq!(
-        decode(&request),
-        doc! {
-            "hello": 1,
-            "helloOk": true,
-            "client": { "driver": { "name": "sdam", "version": "1" } },
-            "backpressure": "2",
-            "apiVersion": "1",
-            "apiStrict": true,
-            "apiDeprecationErrors": false,
-            "$db": "admin",
-        }
-    );
+    let expected = doc! {
+        "hello": 1, "helloOk": true, "client": client(), "backpressure": "2",
+        "apiVersion": "1", "apiStrict": true, "apiDeprecationErrors": false, "$db": "admin",
+    };
+    check(&request, false, expected);
     let balanced = Arc::new(Handshake::default().with_load_balanced(true));
     let request = HelloRequest::handshake(balanced, None, HandshakeOpcode::OpQuery);
-    assert!(!request.op_query);
-    assert_eq!(
-        decode(&request),
-        doc! {
-            "hello": 1,
-            "helloOk": true,
-            "backpressure": "2",
-            "loadBalanced": true,
-            "$db": "admin",
-        }
-    );
+    let expected = doc! {
+        "hello": 1, "helloOk": true, "backpressure": "2", "loadBalanced": true, "$db": "admin",
+    };
+    check(&request, false, expected);
 }
 
 #[test]
 fn op_query_hello_has_no_database_argument() {
     // OP_QUERY has the format of old servers, without `$db` (O-2, O-33, O-40).
     let request = HelloRequest::handshake(Arc::default(), None, HandshakeOpcode::OpQuery);
-    assert!(request.op_query);
-    assert_eq!(decode(&request), doc! { "isMaster": 1, "helloOk": true, "backpressure": "2" });
+    check(&request, true, doc! { "isMaster": 1, "helloOk": true, "backpressure": "2" });
     let poll = HelloRequest::poll(false, None).with_op_query(true);
-    assert_eq!(decode(&poll), doc! { "isMaster": 1, "helloOk": true });
+    check(&poll, true, doc! { "isMaster": 1, "helloOk": true });
     assert!(!HelloRequest::poll(true, None).with_op_query(true).op_query);
 }
 
@@ -111,25 +94,16 @@ fn later_messages_carry_the_api_but_no_handshake_arguments() {
 fn an_awaitable_hello_carries_topology_version_and_max_await_time() {
     // The wait is in milliseconds, and `exhaustAllowed` is set (M-3, M-8, O-35).
     let known = TopologyVersion { process_id: ObjectId::from_bytes([9; 12]), counter: 4 };
-    let check = |max_await: Duration, millis: i64| {
+    let id = bson::oid::ObjectId::from_bytes([9; 12]);
+    for (max_await, millis) in [(Duration::from_secs(10), 10_000), (Duration::MAX, i64::MAX)] {
         let request = HelloRequest::awaitable(true, None, known, max_await);
         assert!(request.exhaust_allowed);
-        assert_eq!(
-            decode(&request),
-            doc! {
-                "hello": 1,
-                "helloOk": true,
-                "topologyVersion": {
-                    "processId": bson::oid::ObjectId::from_bytes([9; 12]),
-                    "counter": 4_i64,
-                },
-                "maxAwaitTimeMS": millis,
-                "$db": "admin",
-            }
-        );
-    };
-    check(Duration::from_secs(10), 10_000);
-    check(Duration::MAX, i64::MAX);
+        let expected = doc! {
+            "hello": 1, "helloOk": true, "topologyVersion": { "processId": id, "counter": 4_i64 },
+            "maxAwaitTimeMS": millis, "$db": "admin",
+        };
+        check(&request, false, expected);
+    }
 }
 
 #[test]
@@ -144,17 +118,12 @@ fn a_client_document_that_is_not_bson_is_left_out() {
 #[test]
 fn ping_carries_the_declared_api() {
     // An idle connection is probed with `ping`, which has no handshake arguments (H-12, F-9).
-    let decode = |api: Option<&ServerApi>| {
-        let bytes = crate::hello::ping(api);
-        bson::Document::try_from(bson::RawDocument::from_bytes(&bytes).unwrap()).unwrap()
-    };
+    let decode = |api| Document::from_reader(&*ping(api)).unwrap();
     assert_eq!(decode(None), doc! { "ping": 1, "$db": "admin" });
     let mut api = ServerApi::v1();
     api.strict = Some(true);
-    assert_eq!(
-        decode(Some(&api)),
-        doc! { "ping": 1, "apiVersion": "1", "apiStrict": true, "$db": "admin" }
-    );
+    let expected = doc! { "ping": 1, "apiVersion": "1", "apiStrict": true, "$db": "admin" };
+    assert_eq!(decode(Some(&api)), expected);
 }
 
 #[test]

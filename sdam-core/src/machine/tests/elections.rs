@@ -53,18 +53,11 @@ fn election_ids_are_compared_from_the_first_byte() {
 #[test]
 fn a_server_of_any_type_may_change_to_any_other() {
     // A direct connection may be to a server of any type (C-10, D-1, D-11).
-    let types = [
-        ServerType::Standalone,
-        ServerType::Mongos,
-        ServerType::RsPrimary,
-        ServerType::RsSecondary,
-        ServerType::RsArbiter,
-        ServerType::RsOther,
-        ServerType::RsGhost,
-    ];
+    let of_answers = |own: &&ServerType| own.is_available() && **own != ServerType::LoadBalancer;
+    let types = || ServerType::ALL.iter().copied().filter(|own| of_answers(&own));
     let mut machine = topology_of(TopologyType::Single);
-    for before in types {
-        for after in types {
+    for before in types() {
+        for after in types() {
             for server_type in [before, after] {
                 let _ = check(&mut machine, "a", hello(server_type));
                 let server = &machine.description().servers()[0];
@@ -121,19 +114,4 @@ fn a_member_with_another_set_name_is_removed_from_a_set_with_a_primary() {
             "{name}: it is not believed"
         );
     }
-}
-
-#[test]
-fn an_unknown_server_that_a_member_reports_as_primary_is_a_possible_primary() {
-    // Only a member that names `b` as primary makes `b` a possible primary (C-9, D-24).
-    let mut machine = opened(&options(&["a", "b"]));
-    let reply = Hello { primary: Some(address("b")), ..hello(ServerType::RsSecondary) };
-    let _ = check(&mut machine, "a", reply.clone());
-    let server_type = |machine: &TopologyMachine| {
-        machine.description().server(&address("b")).unwrap().server_type
-    };
-    assert_eq!(server_type(&machine), ServerType::PossiblePrimary);
-    let _ = check(&mut machine, "b", reply.clone());
-    let _ = check(&mut machine, "a", reply);
-    assert_eq!(server_type(&machine), ServerType::RsSecondary, "it has answered");
 }

@@ -36,7 +36,6 @@ pub(super) enum Say {
     /// An error from an operation has made the server Unknown.
     Cancel,
     Disconnected,
-    Authenticated,
 }
 
 /// Options of a client that runs outside any FaaS platform, with a heartbeat and a connect timeout
@@ -183,7 +182,6 @@ fn pass(
         Say::Connected => check.connected(now, out),
         Say::Cancel => check.cancel(now, false, out),
         Say::Disconnected => check.connection_lost(),
-        Say::Authenticated => check.authenticated(),
     }
     None
 }

@@ -116,15 +116,6 @@ fn a_reply_without_a_version_ends_streaming_unless_more_is_to_come() {
 }
 
 #[test]
-fn a_request_between_two_streamed_replies_starts_the_due_check() {
-    // After a streamed reply, the next check is due immediately (F-35, F-41).
-    run(&[
-        (9_000, streams(new(2)), "succeeded #1/42 awaited after 8999, report Standalone | 9000"),
-        (9_000, Say::Request, "started #1/42 awaited, read | 29000"),
-    ]);
-}
-
-#[test]
 fn a_broken_stream_restarts_with_a_handshake_at_once() {
     // The round-trip measurements continue, so they are not restarted (F-34, F-51, G-8, O-1).
     for kind in [ErrorKind::Network, ErrorKind::Timeout] {
