@@ -531,7 +531,7 @@ impl Deployment {
         }
     }
 
-    /// Passes what an operation has done on `conn` to the check loop that uses the connection.
+    /// Calls `tell` with the check loop that uses `conn`, if there is one.
     fn tell_check(&mut self, conn: ConnId, tell: impl FnOnce(&mut Check)) {
         if let Some(own) = self.server_mut(conn.server).filter(|own| own.check.conn() == conn) {
             tell(&mut own.check);

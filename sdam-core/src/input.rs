@@ -76,8 +76,8 @@ pub enum Input {
         /// The server.
         server: ServerId,
     },
-    /// Monitoring pauses: connections are closed, heartbeats end, pools are cleared, and no timer is
-    /// due. The description stays as it is. Ignored in inline mode and behind a load balancer.
+    /// Monitoring pauses: connections are closed, heartbeats end, pools are cleared, and no timer
+    /// is due. The description stays as it is. Ignored in inline mode and behind a load balancer.
     Pause,
     /// Monitoring begins again, as if the topology had just been opened, but with the servers and
     /// the elections that are known.
@@ -152,8 +152,8 @@ pub enum Input {
         /// The error.
         report: ErrorReport,
     },
-    /// An operation, or a pooled connection that is being opened, has waited for an answer from the
-    /// server for another [`Detector::floor`]. Has no effect without a detector.
+    /// An operation, or a pooled connection that is being opened, has waited another
+    /// [`Detector::floor`] for an answer from the server. Has no effect without a detector.
     Late {
         /// The server.
         server: ServerId,

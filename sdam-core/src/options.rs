@@ -160,9 +160,10 @@ pub struct Options {
     pub early_dial: bool,
     /// The time without selections and operations after which a client with background monitoring
     /// pauses, up to a heartbeat late; the next selection ends the pause. An operation that begins
-    /// while the pause begins may get a [retryable](crate::error::Error::is_retryable_pool) error of
-    /// its pool. `None`, the default, never pauses. No connection string contains it, and it has no effect on handles
-    /// that share a deployment.
+    /// while the pause begins may get a
+    /// [retryable](crate::error::Error::is_retryable_pool) error of its pool. `None`, the default,
+    /// never pauses. No connection string contains it, and it has no effect on handles that share a
+    /// deployment.
     pub pause_after: Option<Duration>,
     /// The strategy for giving up on a silent server before the time limit of its checks; `None`,
     /// the default, waits for that limit. No connection string contains it.

@@ -26,9 +26,9 @@ use crate::{
 /// The view that one handle has of a [`Deployment`] watched for several handles.
 ///
 /// It follows the deployment's outputs, and returns those for the handle's own pools, readers and
-/// sinks. It differs from the deployment only where the handle itself is to blame: if a server
-/// refuses the handle's hello or its user, then the server becomes Unknown in this view and its
-/// pool is cleared, until the server next answers anyone's hello. All other errors are
+/// sinks. It differs from the deployment only in errors that the handle itself causes: if a server
+/// refuses the handle's hello or its user, the server becomes Unknown in this view and its pool is
+/// cleared, until the server answers another hello, of any handle. All other errors are
 /// [passed on](Verdict::Shared) to the deployment, and so concern every view.
 ///
 /// Because of its own clears, each view has its own generations.
@@ -40,15 +40,16 @@ use crate::{
 /// - The caller performs all outputs of a call in order, before those of the next call.
 #[derive(Debug, Default)]
 pub struct View {
-    /// The deployment's description, as far as it was followed.
+    /// The deployment's description after the outputs followed so far.
     base: Arc<TopologyDescription>,
-    /// The deployment's description without the servers lost.
+    /// The deployment's description, in which the servers that this view has lost are Unknown.
     description: Arc<TopologyDescription>,
     /// The servers whose pools this view has cleared itself.
     own: Vec<Own>,
-    /// The servers of which the view has seen no heartbeat begin: one may have begun earlier.
+    /// The servers for which the view has seen no start of a heartbeat. A heartbeat in progress may
+    /// have started before the view was opened.
     unseen: Vec<ServerId>,
-    /// The servers suspected according to the events, and since when.
+    /// The servers that the view's events report as suspected, with the start times.
     suspected: Vec<(ServerId, Instant)>,
     is_closed: bool,
 }
@@ -76,8 +77,8 @@ pub enum Verdict {
 }
 
 impl View {
-    /// Opens a view of a deployment with these options, in its current state. The outputs tell the
-    /// handle's sinks the same story as if each server had just answered for the first time.
+    /// Opens a view of a deployment with these options, in its current state. The outputs are those
+    /// of a discovery in which each server has just answered for the first time.
     pub fn open(now: Instant, deployment: &Deployment, options: &Options) -> (Self, Outputs) {
         let base = Arc::clone(deployment.description());
         if !deployment.is_open() {
@@ -304,8 +305,8 @@ impl View {
         (clears, was_paused)
     }
 
-    /// Ends the losses that the deployment's new description has overtaken. Marks the pools ready
-    /// whose servers have answered since.
+    /// Forgets the losses of servers that have answered since, and marks their pools ready. Also
+    /// forgets those of servers that the deployment has lost, too.
     fn recover(&mut self, out: &mut Outputs) {
         let single = self.base.topology_type() == TopologyType::Single;
         for own in &mut self.own {
@@ -324,7 +325,7 @@ impl View {
         }
     }
 
-    /// Publishes the deployment's description without the servers lost.
+    /// Publishes the deployment's description, in which the servers lost are Unknown.
     fn install(&mut self, out: &mut Outputs) {
         self.description = if self.lost().next().is_none() {
             Arc::clone(&self.base)
@@ -364,7 +365,7 @@ impl Own {
     }
 }
 
-/// Returns whether an error is the fault of the handle: the server is reachable, and refuses the
+/// Returns whether the handle itself causes the error: the server is reachable, but refuses the
 /// handle's hello or its user.
 fn concerns_handle(report: &ErrorReport) -> bool {
     let error = &report.error;

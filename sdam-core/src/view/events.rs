@@ -1,4 +1,4 @@
-//! The events of a view, which tell a complete story although the deployment's began earlier.
+//! The events of a view, which are complete although the deployment's events began earlier.
 
 use alloc::sync::Arc;
 
@@ -54,7 +54,7 @@ impl View {
         }
     }
 
-    /// Removes a server from those suspected, and returns since when it was.
+    /// Ends the suspicion of a server, and returns when it began; `None` if there was none.
     fn clear_suspicion(&mut self, server: ServerId) -> Option<Instant> {
         let index = self.suspected.iter().position(|(own, _)| *own == server)?;
         Some(self.suspected.remove(index).1)
