@@ -226,25 +226,24 @@ mod tests {
         // A list with only the empty tag set is allowed (B-26, B-27, L-17, L-20, L-71).
         let tags: TagSet = [("dc", "ny")].into_iter().collect();
         let limit = Duration::from_secs(120);
-        type Refused<'a> = Option<(&'a str, &'a str)>;
-        let check = |build: &dyn Fn(ReadPreference) -> ReadPreference, expected: Refused<'_>| {
+        let check = |build: &dyn Fn(ReadPreference) -> ReadPreference, expected: &[&str]| {
             let primary = build(ReadPreference::new(ReadMode::Primary));
             let error = primary.validate().err();
-            let refused = error.as_ref().map(|error| (error.option(), error.value()));
-            assert_eq!(refused, expected, "{primary:?}");
+            let refused = error.iter().flat_map(|error| [error.option(), error.value()]);
+            assert_eq!(refused.collect::<Vec<_>>(), expected, "{primary:?}");
             let nearest = build(ReadPreference::new(ReadMode::Nearest));
             assert_eq!(nearest.validate(), Ok(()), "{nearest:?}");
         };
-        check(&|it| it, None);
-        check(&|it| it.with_tag_sets([TagSet::default()].into()), None);
+        check(&|it| it, &[]);
+        check(&|it| it.with_tag_sets([TagSet::default()].into()), &[]);
         check(
             &|it| it.with_tag_sets([TagSet::default(), tags.clone()].into()),
-            Some(("readPreferenceTags", "{dc: ny}")),
+            &["readPreferenceTags", "{dc: ny}"],
         );
-        check(&|it| it.with_max_staleness(limit), Some(("maxStalenessSeconds", "120")));
+        check(&|it| it.with_max_staleness(limit), &["maxStalenessSeconds", "120"]);
         // Limits that are too small are rejected by selection, which knows the heartbeat frequency.
-        check(&|it| it.with_max_staleness(Duration::ZERO), None);
-        check(&|it| it.with_hedge(true), Some(("hedge", "true")));
+        check(&|it| it.with_max_staleness(Duration::ZERO), &[]);
+        check(&|it| it.with_hedge(true), &["hedge", "true"]);
     }
 
     #[test]

@@ -86,19 +86,15 @@ impl RttWindow {
                 p90: newest,
             });
         };
+        let (sorted, count) = self.sorted();
+        // By nearest rank, this is the second greatest of ten samples, and the greatest of fewer.
+        let p90 = sorted.get((count * 9).div_ceil(10).saturating_sub(1));
         Some(Rtt {
             average: Duration::try_from_secs_f64(average / 1e3).unwrap_or_default(),
-            minimum: self.minimum(),
-            p90: self.p90(),
+            // A single sample is no minimum (G-9).
+            minimum: sorted.first().filter(|_| count > 1).copied().unwrap_or_default(),
+            p90: p90.copied().unwrap_or_default(),
         })
-    }
-
-    /// Returns the minimum of the last ten samples; zero if there are fewer than two (G-9).
-    fn minimum(&self) -> Duration {
-        if self.count < 2 {
-            return Duration::ZERO;
-        }
-        self.recent.iter().take(self.count).min().copied().unwrap_or_default()
     }
 
     /// Returns the lower quartile of the last ten samples by nearest rank; zero if there was never
@@ -132,18 +128,6 @@ impl RttWindow {
         let count = self.count.min(WINDOW);
         sorted.get_mut(..count).unwrap_or_default().sort_unstable();
         (sorted, count)
-    }
-
-    /// Returns the 90th percentile by nearest rank: the second greatest of ten samples, the
-    /// greatest of fewer.
-    fn p90(&self) -> Duration {
-        let mut top = [Duration::ZERO; 2];
-        for sample in self.recent.iter().take(self.count).copied() {
-            let [first, second] = top;
-            top = [first.max(sample), second.max(first.min(sample))];
-        }
-        let [first, second] = top;
-        if self.count < WINDOW { first } else { second }
     }
 }
 

@@ -273,20 +273,17 @@ impl<'t> Evidence<'t> {
         let failures = self.failures(at_hello(ErrorKind::Protocol));
         found.extend(failures.map(|failures| Diagnosis::NotMongoDb { failures }));
         let rejected =
-            self.failed(|error| error.stage() == Stage::Auth && error.kind() == ErrorKind::Command);
-        found.extend(rejected.map(|(server, error)| Diagnosis::AuthenticationFailed {
-            address: server.address.clone(),
-            error: error.clone(),
-        }));
+            |error: &Error| error.stage() == Stage::Auth && error.kind() == ErrorKind::Command;
+        let rejected = self.failures(rejected).into_iter().flatten();
+        let refused = |(address, error)| Diagnosis::AuthenticationFailed { address, error };
+        found.extend(rejected.map(refused));
     }
 
     /// Diagnoses wrong replica set names and addresses.
     fn about_names(&self, found: &mut Vec<Diagnosis>) {
-        let misnamed = self.failed(|error| error.kind() == ErrorKind::SetName);
-        found.extend(misnamed.map(|(server, error)| Diagnosis::WrongSetName {
-            address: server.address.clone(),
-            error: error.clone(),
-        }));
+        let misnamed = self.failures(|error| error.kind() == ErrorKind::SetName);
+        let wrong = |(address, error)| Diagnosis::WrongSetName { address, error };
+        found.extend(misnamed.into_iter().flatten().map(wrong));
         if !self.topology.topology_type().is_replica_set() {
             return;
         }

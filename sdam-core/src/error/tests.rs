@@ -75,25 +75,6 @@ fn debug_adds_the_causes_and_the_remedy() {
 }
 
 #[test]
-fn nested_causes_are_in_the_text() {
-    #[derive(Debug)]
-    struct Outer(fmt::Error);
-    impl fmt::Display for Outer {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("outer")
-        }
-    }
-    impl StdError for Outer {
-        fn source(&self) -> Option<&(dyn StdError + 'static)> {
-            Some(&self.0)
-        }
-    }
-    let error = Error::network(Stage::Hello, "sending").with_source(Outer(fmt::Error));
-    let expected = format!("sending: outer: {}", fmt::Error);
-    assert_eq!(error.message(), expected);
-}
-
-#[test]
 fn the_source_is_returned_as_its_own_type_and_changes_no_comparison() {
     let error = refused().with_cause(refused().at(Stage::Tls));
     assert_eq!(error.source_as(), Some(&refused().at(Stage::Tls)));

@@ -62,28 +62,17 @@ fn hello(reply: &Document) -> Hello {
 fn server_type(reply: &Document) -> ServerType {
     let is = |key| truth(reply, key) == Some(true);
     let writable = truth(reply, "isWritablePrimary").unwrap_or_else(|| is("ismaster"));
-    if is("isreplicaset") {
-        return ServerType::RsGhost;
-    }
-    if reply.get_str("msg").is_ok_and(|text| text == "isdbgrid") {
-        return ServerType::Mongos;
-    }
-    if reply.get_str("setName").is_err() {
-        return ServerType::Standalone;
-    }
-    if is("hidden") {
-        return ServerType::RsOther;
-    }
-    if writable {
-        return ServerType::RsPrimary;
-    }
-    if is("secondary") {
-        return ServerType::RsSecondary;
-    }
-    if is("arbiterOnly") {
-        return ServerType::RsArbiter;
-    }
-    ServerType::RsOther
+    let rules = [
+        (is("isreplicaset"), ServerType::RsGhost),
+        (reply.get_str("msg").is_ok_and(|text| text == "isdbgrid"), ServerType::Mongos),
+        (reply.get_str("setName").is_err(), ServerType::Standalone),
+        (is("hidden"), ServerType::RsOther),
+        (writable, ServerType::RsPrimary),
+        (is("secondary"), ServerType::RsSecondary),
+        (is("arbiterOnly"), ServerType::RsArbiter),
+    ];
+    let first = rules.into_iter().find(|(applies, _)| *applies);
+    first.map_or(ServerType::RsOther, |(_, server_type)| server_type)
 }
 
 /// Returns the error in the reply to another command, like `sdam_core::reply::error`.

@@ -13,18 +13,9 @@ use crate::{
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
 fn hello() -> impl Strategy<Value = Hello> {
-    let types = prop::sample::select(
-        [
-            ServerType::RsPrimary,
-            ServerType::RsPrimary,
-            ServerType::RsSecondary,
-            ServerType::RsOther,
-            ServerType::RsGhost,
-            ServerType::Mongos,
-            ServerType::Standalone,
-        ]
-        .as_slice(),
-    );
+    let of_answers = |own: &&ServerType| own.is_available() && **own != ServerType::LoadBalancer;
+    let types: Vec<_> = ServerType::ALL.iter().filter(of_answers).copied().collect();
+    let types = prop_oneof![6 => prop::sample::select(types), 1 => Just(ServerType::RsPrimary)];
     let names = || prop::sample::select(NAMES.as_slice());
     let version = prop::option::of((0_u8..2, 0_i64..4));
     (
