@@ -4,7 +4,7 @@ mod events;
 #[cfg(test)]
 mod tests;
 
-use alloc::{sync::Arc, vec::Vec};
+use alloc::{boxed::Box, sync::Arc};
 
 use smallvec::SmallVec;
 
@@ -45,12 +45,12 @@ pub struct View {
     /// The deployment's description, in which the servers that this view has lost are Unknown.
     description: Arc<TopologyDescription>,
     /// The servers whose pools this view has cleared itself.
-    own: Vec<Own>,
+    own: Box<[Own]>,
     /// The servers for which the view has seen no start of a heartbeat. A heartbeat in progress may
     /// have started before the view was opened.
-    unseen: Vec<ServerId>,
+    unseen: Box<[ServerId]>,
     /// The servers that the view's events report as suspected, with the start times.
-    suspected: Vec<(ServerId, Instant)>,
+    suspected: Box<[(ServerId, Instant)]>,
     is_closed: bool,
 }
 
@@ -266,8 +266,8 @@ impl View {
         generation.after(self.clears(server))
     }
 
-    /// Returns the deployment's generation that corresponds to `own`; `None` if the view's own
-    /// clears have made `own` stale for certain.
+    /// Returns the deployment's generation that corresponds to `own`; `None` if `own` is
+    /// lower than the number of the view's own clears, and therefore stale.
     pub fn to_base(&self, server: ServerId, own: Generation) -> Option<Generation> {
         own.as_u64().checked_sub(self.clears(server)).map(Generation::from_u64)
     }
@@ -291,7 +291,8 @@ impl View {
     }
 
     fn forget(&mut self, server: ServerId) {
-        self.own.retain(|own| own.server != server);
+        let all = core::mem::take(&mut self.own).into_iter();
+        self.own = all.filter(|own| own.server != server).collect();
     }
 
     /// Counts an own clear of the pool of `lost`, and returns their number, and whether the pool
@@ -301,7 +302,8 @@ impl View {
         let was_paused = self.own(server).is_some_and(|own| own.paused.is_some());
         let clears = self.clears(server) + 1;
         self.forget(server);
-        self.own.push(Own { server, clears, paused: Some(now), lost: Some(lost) });
+        let own = Own { server, clears, paused: Some(now), lost: Some(lost) };
+        self.own = core::mem::take(&mut self.own).into_iter().chain([own]).collect();
         (clears, was_paused)
     }
 

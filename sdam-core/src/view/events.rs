@@ -22,7 +22,8 @@ impl View {
             EventKind::ServerSuspected { server, .. } => {
                 let begins = !lost.contains(server);
                 if begins {
-                    self.suspected.push((*server, now));
+                    let others = self.suspected.iter().copied();
+                    self.suspected = others.chain([(*server, now)]).collect();
                 }
                 begins
             }
@@ -56,8 +57,9 @@ impl View {
 
     /// Ends the suspicion of a server, and returns when it began; `None` if there was none.
     fn clear_suspicion(&mut self, server: ServerId) -> Option<Instant> {
-        let index = self.suspected.iter().position(|(own, _)| *own == server)?;
-        Some(self.suspected.remove(index).1)
+        let (_, since) = *self.suspected.iter().find(|(own, _)| *own == server)?;
+        self.suspected = self.suspected.iter().copied().filter(|(own, _)| *own != server).collect();
+        Some(since)
     }
 
     /// Returns whether the event ends a heartbeat that began before the view was opened.
@@ -65,7 +67,8 @@ impl View {
         match event {
             _ if self.unseen.is_empty() => false,
             EventKind::ServerHeartbeatStarted(heartbeat) => {
-                self.unseen.retain(|server| *server != heartbeat.server);
+                let others = |server: &&ServerId| **server != heartbeat.server;
+                self.unseen = self.unseen.iter().filter(others).copied().collect();
                 false
             }
             EventKind::ServerHeartbeatSucceeded { heartbeat, .. }
