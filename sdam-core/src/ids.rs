@@ -111,7 +111,7 @@ impl Generation {
         self.after(1)
     }
 
-    /// Returns the generation after so many more clears.
+    /// Returns the generation after this number of further clears.
     #[must_use]
     pub const fn after(self, clears: u64) -> Self {
         Self(self.0.saturating_add(clears))

@@ -237,7 +237,7 @@ const LAST_WRITE_WIRE_VERSION: i32 = 5;
 /// `primaryPreferred` while there is a primary (L-24): "A driver MUST raise an error if the
 /// TopologyType is ReplicaSetWithPrimary or ReplicaSetNoPrimary" and the limit is too small (Server
 /// Selection: "maxStalenessSeconds"; its pseudocode checks this before it looks at servers). A
-/// wrong setting therefore shows at once and not only during a failover. PyMongo selects the
+/// wrong setting therefore fails at once and not only during a failover. PyMongo selects the
 /// primary instead.
 pub(crate) fn check_staleness(
     topology: &TopologyDescription,

@@ -42,7 +42,7 @@ pub(super) struct Evidence {
     pub(super) undecided: Vec<ServerId>,
 }
 
-/// The evidence that this host is to blame for late answers, and the failure detector.
+/// The evidence that this host causes late answers, and the failure detector.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Host {
     /// The end of this host's last stall.

@@ -64,23 +64,14 @@ struct Limited<'f, 'a> {
 
 impl Write for Limited<'_, '_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        // A string has at most as many characters as bytes.
-        if text.len() <= self.left {
+        let Some((end, _)) = text.char_indices().nth(self.left) else {
             self.left -= text.chars().count();
             return self.out.write_str(text);
-        }
-        match text.char_indices().nth(self.left) {
-            None => {
-                self.left -= text.chars().count();
-                self.out.write_str(text)
-            }
-            Some((end, _)) => {
-                self.left = 0;
-                self.cut = true;
-                self.out.write_str(text.get(..end).unwrap_or_default())?;
-                Err(fmt::Error)
-            }
-        }
+        };
+        self.left = 0;
+        self.cut = true;
+        self.out.write_str(text.get(..end).unwrap_or_default())?;
+        Err(fmt::Error)
     }
 }
 

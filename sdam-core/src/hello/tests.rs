@@ -4,6 +4,7 @@ use bson::{Bson, Document, doc};
 
 use super::*;
 use crate::{
+    document::DocumentWriter,
     error::{Error, ErrorKind},
     ids::ObjectId,
 };
@@ -143,15 +144,10 @@ fn deeply_nested_documents_are_skipped_without_recursion() {
     bytes.append(&mut deep);
     bytes.resize(bytes.len() + levels, 0);
     for key in ["unknown", "lastWrite", "topologyVersion", "tags", "writeConcernError"] {
-        let mut reply = Vec::from([0; 4]);
-        reply.push(3);
-        reply.extend_from_slice(key.as_bytes());
-        reply.push(0);
-        reply.extend_from_slice(&bytes);
-        reply.extend_from_slice(b"\x10ok\0\x01\0\0\0\0");
-        let length = i32::try_from(reply.len()).unwrap();
-        reply[..4].copy_from_slice(&length.to_le_bytes());
-        assert!(Hello::parse(&reply).is_ok(), "{key}");
+        let mut reply = DocumentWriter::new();
+        reply.encoded_document(key, &bytes).unwrap();
+        reply.int32("ok", 1);
+        assert!(Hello::parse(&reply.finish()).is_ok(), "{key}");
     }
 }
 

@@ -370,16 +370,6 @@ fn a_handshake_of_an_earlier_generation_or_topology_version_is_ignored() {
 }
 
 #[test]
-fn a_server_without_a_common_wire_version_makes_the_topology_incompatible() {
-    let mut machine = opened(&options(&["a"]));
-    let wire_versions = WireVersions { min: 90, max: 91 };
-    let _ = check(&mut machine, "a", Hello { wire_versions, ..hello(ServerType::Mongos) });
-    assert!(!machine.description().is_compatible());
-    let _ = check(&mut machine, "a", hello(ServerType::Mongos));
-    assert!(machine.description().is_compatible());
-}
-
-#[test]
 fn hosts_are_ignored_unless_the_topology_is_open() {
     let mut machine = TopologyMachine::new(&options(&["a"]));
     let hosts = [address("b")];

@@ -113,7 +113,10 @@ impl TopologyMachine {
         let responder_id = responder.map(|server| server.id);
         diff.reset_round_trips(responder_id, &mut effects);
         self.clear_pools(responder_id, consequences.clear.take(), &displaced, &mut effects);
-        self.close_removed(&diff.removed, &mut effects);
+        for server in diff.removed.iter().map(|server| server.id) {
+            self.pools.retain(|pool| pool.server != server);
+            effects.push(Effect::CloseServer { server });
+        }
         if let Some(responder) = responder {
             self.direct_monitors(responder.id, &consequences, &displaced, &mut effects);
         }
@@ -186,13 +189,6 @@ impl TopologyMachine {
             if self.pool(server).is_some() {
                 effects.push(Effect::RequestCheck { server });
             }
-        }
-    }
-
-    fn close_removed(&mut self, removed: &[Arc<ServerDescription>], effects: &mut Effects) {
-        for server in removed.iter().map(|server| server.id) {
-            self.pools.retain(|pool| pool.server != server);
-            effects.push(Effect::CloseServer { server });
         }
     }
 

@@ -189,8 +189,8 @@ impl<'a> Parts<'a> {
         ServerAddress::read(&decoded).map_err(invalid)
     }
 
-    /// Returns `hosts`, or a placeholder if it might contain part of a password: whatever follows a
-    /// `:` may be one if the host was forgotten, as in `mongodb://user:password`.
+    /// Returns `hosts`, or a placeholder if it might contain part of a password: if the host is
+    /// missing, as in `mongodb://user:password`, the password follows a `:`.
     fn shown_hosts(&self, hosts: &str) -> Box<str> {
         let is_port = |byte: u8| byte.is_ascii_digit() || b"-:[]".contains(&byte);
         match hosts.split_once(':') {

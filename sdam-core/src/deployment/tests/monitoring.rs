@@ -92,16 +92,10 @@ fn a_check_played_by_the_driver_counts_like_one_and_leaves_the_own_check_running
 }
 
 #[test]
-fn a_load_balancer_is_ready_without_checks_and_ignores_those_of_the_driver() {
+fn a_load_balancer_is_not_checked_and_checks_of_the_driver_are_ignored() {
     let mut options = options(&["a"]);
     options.load_balanced = true;
-    let mut world = World::new(&options);
-    let opened = world.handle(Input::Open);
-    assert!(
-        opened.starts_with(&["TopologyOpening".into(), "open a unmonitored".into()]),
-        "{opened:?}"
-    );
-    assert!(opened.contains(&"ready a".into()));
+    let mut world = World::open(&options);
     assert_eq!(world.deployment.deadline(true), None);
     assert!(world.due("a", true).is_empty());
 
