@@ -85,12 +85,8 @@ impl ZoneAffinity {
         if !(0.0..=1.0).contains(&share) {
             let remedy = "divide the number of clients in the zone by the number of all clients";
             let value = format!("{share}");
-            return Err(ConfigError::new(
-                "client share",
-                value,
-                "it is not within 0 and 1",
-                remedy,
-            ));
+            let reason = "it is not within 0 and 1";
+            return Err(ConfigError::new("client share", value, reason, remedy));
         }
         self.client_share = share;
         Ok(self)

@@ -47,12 +47,9 @@ impl TlsOptions {
         let other = settings.keys().copied().find(other);
         match (typed(settings, "tls"), other) {
             (Some(false), Some(other)) => {
-                return Err(ConfigError::new(
-                    "tls",
-                    "false",
-                    alloc::format!("`{other}` asks for TLS"),
-                    "leave one of the two out",
-                ));
+                let reason = alloc::format!("`{other}` asks for TLS");
+                let remedy = "leave one of the two out";
+                return Err(ConfigError::new("tls", "false", reason, remedy));
             }
             (Some(true), _) | (_, Some(_)) => {}
             _ => return Ok(None),

@@ -57,12 +57,9 @@ impl Options {
             ));
         }
         if let Some(detector) = self.detector {
-            warnings.push(Warning::new(
-                "detector",
-                format!("{detector:?}"),
-                "only clients with background monitors have one",
-                "the option is ignored",
-            ));
+            let reason = "only clients with background monitors have one";
+            let consequence = "the option is ignored";
+            warnings.push(Warning::new("detector", format!("{detector:?}"), reason, consequence));
         }
         warnings
     }
@@ -76,12 +73,9 @@ impl Options {
     fn common_warnings(&self) -> Vec<Warning> {
         let mut warnings = self.uri_warnings.clone();
         if self.seeds.is_empty() {
-            warnings.push(Warning::new(
-                "seeds",
-                "",
-                "there are none",
-                "no server will ever be found",
-            ));
+            let reason = "there are none";
+            let consequence = "no server will ever be found";
+            warnings.push(Warning::new("seeds", "", reason, consequence));
         }
         let mut seen = BTreeSet::new();
         let again = self.seeds.iter().filter(|seed| !seen.insert(*seed));
@@ -96,30 +90,21 @@ impl Options {
     fn check_times(&self) -> Outcome {
         let min = self.deviations.min_heartbeat_frequency.as_millis();
         if min == 0 {
-            return Err(ConfigError::new(
-                "minHeartbeatFrequencyMS",
-                "0",
-                "waiting selections would check servers without a pause",
-                "allow at least 1 ms",
-            ));
+            let reason = "waiting selections would check servers without a pause";
+            let remedy = "allow at least 1 ms";
+            return Err(ConfigError::new("minHeartbeatFrequencyMS", "0", reason, remedy));
         }
         if self.connect_timeout.is_some_and(|limit| limit.is_zero()) {
-            return Err(ConfigError::new(
-                "connectTimeoutMS",
-                "0",
-                "every attempt to connect would time out at once",
-                "set `None` for no limit",
-            ));
+            let reason = "every attempt to connect would time out at once";
+            let remedy = "set `None` for no limit";
+            return Err(ConfigError::new("connectTimeoutMS", "0", reason, remedy));
         }
         if let Some(limit) = self.tcp_user_timeout
             && limit < Duration::from_millis(1)
         {
-            return Err(ConfigError::new(
-                "tcpUserTimeout",
-                format!("{limit:?}"),
-                "the system counts milliseconds, and takes 0 for its own limit",
-                "set at least 1 ms, or `None` for the system's limit",
-            ));
+            let reason = "the system counts milliseconds, and takes 0 for its own limit";
+            let remedy = "set at least 1 ms, or `None` for the system's limit";
+            return Err(ConfigError::new("tcpUserTimeout", format!("{limit:?}"), reason, remedy));
         }
         if let Some(detector) = self.detector {
             check_detector(detector)?;
@@ -152,30 +137,21 @@ impl Options {
         if let Some(name) = &self.app_name
             && name.len() > MAX_APP_NAME_LEN
         {
-            return Err(ConfigError::new(
-                "appname",
-                &**name,
-                format!("servers refuse a name of {} bytes", name.len()),
-                "take at most 128 bytes of UTF-8",
-            ));
+            let reason = format!("servers refuse a name of {} bytes", name.len());
+            let remedy = "take at most 128 bytes of UTF-8";
+            return Err(ConfigError::new("appname", &**name, reason, remedy));
         }
         if self.replica_set.as_deref() == Some("") {
-            return Err(ConfigError::new(
-                "replicaSet",
-                "",
-                "no replica set has an empty name",
-                "name the set, or set no name",
-            ));
+            let reason = "no replica set has an empty name";
+            let remedy = "name the set, or set no name";
+            return Err(ConfigError::new("replicaSet", "", reason, remedy));
         }
         if let Some(api) = &self.server_api
             && &*api.version != "1"
         {
-            return Err(ConfigError::new(
-                "serverApi",
-                &*api.version,
-                "there is no such version of the stable API",
-                "declare version 1, as `ServerApi::v1` does, or no version",
-            ));
+            let reason = "there is no such version of the stable API";
+            let remedy = "declare version 1, as `ServerApi::v1` does, or no version";
+            return Err(ConfigError::new("serverApi", &*api.version, reason, remedy));
         }
         let wire_versions = self.wire_versions;
         if wire_versions.min < 0 || wire_versions.min > wire_versions.max {
@@ -241,12 +217,9 @@ impl Options {
                 Some(_) => ("initialTopologyType", "Single"),
                 None => ("directConnection", "true"),
             };
-            return Err(ConfigError::new(
-                option,
-                value,
-                format!("there are {count} hosts"),
-                "name one host",
-            ));
+            let reason = format!("there are {count} hosts");
+            let remedy = "name one host";
+            return Err(ConfigError::new(option, value, reason, remedy));
         }
         Ok(())
     }
@@ -281,12 +254,9 @@ impl Options {
             return Ok(());
         };
         if self.direct_connection == Some(true) {
-            return Err(ConfigError::new(
-                "directConnection",
-                "true",
-                "an SRV record may list several hosts",
-                "name the one host in a mongodb:// string",
-            ));
+            let reason = "an SRV record may list several hosts";
+            let remedy = "name the one host in a mongodb:// string";
+            return Err(ConfigError::new("directConnection", "true", reason, remedy));
         }
         let invalid = |reason: &str| {
             let shown = srv.max_hosts.to_string();

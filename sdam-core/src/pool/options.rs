@@ -82,12 +82,9 @@ impl PoolOptions {
             ));
         }
         if self.max_connecting == 0 {
-            return Err(ConfigError::new(
-                "maxConnecting",
-                "0",
-                "no connection could be established",
-                "allow at least 1",
-            ));
+            let reason = "no connection could be established";
+            let remedy = "allow at least 1";
+            return Err(ConfigError::new("maxConnecting", "0", reason, remedy));
         }
         Ok(())
     }

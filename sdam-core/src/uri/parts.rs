@@ -75,12 +75,9 @@ impl<'a> Parts<'a> {
         let user: Box<str> = decode("user name", user)?.into();
         let password = password.map(|text| decode("password", text)).transpose()?;
         if user.is_empty() {
-            return Err(ConfigError::new(
-                "user name",
-                "",
-                "it is empty",
-                "name the user, or leave out the `@` and what is before it",
-            ));
+            let reason = "it is empty";
+            let remedy = "name the user, or leave out the `@` and what is before it";
+            return Err(ConfigError::new("user name", "", reason, remedy));
         }
         Ok(UserInfo { user: Some(user), password: password.map(|password| Secret::new(&password)) })
     }
@@ -118,12 +115,9 @@ impl<'a> Parts<'a> {
             if seen.insert(host.clone()) {
                 hosts.push(host);
             } else {
-                warnings.push(Warning::new(
-                    "host",
-                    self.shown_hosts(text),
-                    "it is named more than once",
-                    "it counts once",
-                ));
+                let reason = "it is named more than once";
+                let consequence = "it counts once";
+                warnings.push(Warning::new("host", self.shown_hosts(text), reason, consequence));
             }
         }
         Ok(hosts)
@@ -148,12 +142,9 @@ impl<'a> Parts<'a> {
         }
         if !host.host().is_ascii() {
             // The hosts in records are in ASCII form and must end in this name.
-            return Err(ConfigError::new(
-                "host",
-                self.shown_hosts(self.hosts),
-                "it contains characters outside of ASCII",
-                "write the name in its ASCII form, whose labels begin with xn--",
-            ));
+            let reason = "it contains characters outside of ASCII";
+            let remedy = "write the name in its ASCII form, whose labels begin with xn--";
+            return Err(ConfigError::new("host", self.shown_hosts(self.hosts), reason, remedy));
         }
         Ok(host.host().trim_end_matches('.').into())
     }

@@ -60,12 +60,9 @@ impl Query {
 
     fn pair(&mut self, pair: &str) -> Result<(), ConfigError> {
         let Some((key, text)) = pair.split_once('=') else {
-            return Err(ConfigError::new(
-                self.shown(pair),
-                "",
-                "the option has no value",
-                "write name=value",
-            ));
+            let reason = "the option has no value";
+            let remedy = "write name=value";
+            return Err(ConfigError::new(self.shown(pair), "", reason, remedy));
         };
         if key.contains('@') {
             // If the option were only ignored as unknown, the client would connect to part of a
@@ -86,12 +83,9 @@ impl Query {
         if self.place == Place::Txt
             && !found.is_some_and(|(row, _)| TXT_OPTIONS.contains(&row.name))
         {
-            return Err(ConfigError::new(
-                key,
-                HIDDEN,
-                "it is not allowed there",
-                format!("let the record hold {} only", TXT_OPTIONS.join(", ")),
-            ));
+            let reason = "it is not allowed there";
+            let remedy = format!("let the record hold {} only", TXT_OPTIONS.join(", "));
+            return Err(ConfigError::new(key, HIDDEN, reason, remedy));
         }
         let Some((row, alias)) = found else {
             self.unknown(&key);
@@ -116,28 +110,19 @@ impl Query {
         shown: Box<str>,
     ) -> Result<(), ConfigError> {
         if row.srv_only && self.place == Place::Standard {
-            return Err(ConfigError::new(
-                row.name,
-                shown,
-                "only a mongodb+srv:// string may carry it",
-                "leave it out or use mongodb+srv://",
-            ));
+            let reason = "only a mongodb+srv:// string may carry it";
+            let remedy = "leave it out or use mongodb+srv://";
+            return Err(ConfigError::new(row.name, shown, reason, remedy));
         }
         if row.name == "authSource" && text.is_empty() {
-            return Err(ConfigError::new(
-                row.name,
-                "",
-                "it has no value",
-                "name the database that holds the user",
-            ));
+            let reason = "it has no value";
+            let remedy = "name the database that holds the user";
+            return Err(ConfigError::new(row.name, "", reason, remedy));
         }
         if let Some(alias) = alias.filter(|alias| alias.deprecated) {
-            self.warnings.push(Warning::new(
-                alias.other_name,
-                shown.clone(),
-                "this name is deprecated",
-                format!("it is read as `{}`", alias.name),
-            ));
+            let reason = "this name is deprecated";
+            let consequence = format!("it is read as `{}`", alias.name);
+            self.warnings.push(Warning::new(alias.other_name, shown.clone(), reason, consequence));
         }
         let name = alias.map_or(row.name, |alias| alias.other_name);
         match row.kind.parse(text) {
@@ -206,12 +191,9 @@ impl Query {
                 }
             }
             (Repetition::Error | Repetition::ErrorUnlessEqual, ..) => {
-                return Err(ConfigError::new(
-                    row.name,
-                    shown,
-                    "it is given more than once",
-                    "give it once, with one value",
-                ));
+                let reason = "it is given more than once";
+                let remedy = "give it once, with one value";
+                return Err(ConfigError::new(row.name, shown, reason, remedy));
             }
             // A deprecated name does not override the canonical one.
             (_, _, _) if name != row.name && previous == Some(row.name) => {
@@ -223,12 +205,9 @@ impl Query {
             _ if &*shown == HIDDEN => HIDDEN.to_string(),
             value => format!("`{value}`"),
         };
-        self.warnings.push(Warning::new(
-            name,
-            shown,
-            "it is given more than once",
-            format!("{kept} is used"),
-        ));
+        let reason = "it is given more than once";
+        let consequence = format!("{kept} is used");
+        self.warnings.push(Warning::new(name, shown, reason, consequence));
         Ok(())
     }
 
