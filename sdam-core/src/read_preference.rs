@@ -255,14 +255,10 @@ mod tests {
         let check = |preference: ReadPreference, text: &str| {
             assert_eq!(preference.validate().unwrap_err().to_string(), text);
         };
-        check(
-            nearest.clone().with_max_staleness(limit),
-            "`maxStalenessSeconds` is `90.5`: servers count in seconds; round it up",
-        );
-        check(
-            nearest.with_tag_sets([tags].into()),
-            "`readPreferenceTags` is `d\\0c`: no tag has a zero byte; remove the byte",
-        );
+        let text = "`maxStalenessSeconds` is `90.5`: servers count in seconds; round it up";
+        check(nearest.clone().with_max_staleness(limit), text);
+        let text = "`readPreferenceTags` is `d\\0c`: no tag has a zero byte; remove the byte";
+        check(nearest.with_tag_sets([tags].into()), text);
     }
 
     #[test]
@@ -275,10 +271,8 @@ mod tests {
         check(secondary.clone(), "secondary");
         check(secondary.clone().with_tag_sets([TagSet::default()].into()), "secondary");
         check(secondary.clone().with_tag_sets(tags()), "secondary and tag set list [{dc: ny}, {}]");
-        check(
-            secondary.clone().with_max_staleness(limit),
-            "secondary and `maxStalenessSeconds` 120",
-        );
+        let text = "secondary and `maxStalenessSeconds` 120";
+        check(secondary.clone().with_max_staleness(limit), text);
         check(
             secondary.with_tag_sets(tags()).with_max_staleness(limit),
             "secondary, tag set list [{dc: ny}, {}], and `maxStalenessSeconds` 120",

@@ -234,13 +234,10 @@ impl ConnectionString {
         if let Some(srv) = &self.srv
             && self.hosts.is_empty()
         {
-            return Err(ConfigError::new(
-                "mongodb+srv",
-                srv.host.clone(),
-                "the hosts have to be looked up first",
-                "call `sdam::resolve`, or `Topology::resolve` instead of `builder`, or pass the \
-                 records to `ConnectionString::resolved`",
-            ));
+            let reason = "the hosts have to be looked up first";
+            let remedy = "call `sdam::resolve`, or `Topology::resolve` instead of `builder`, or \
+                          pass the records to `ConnectionString::resolved`";
+            return Err(ConfigError::new("mongodb+srv", srv.host.clone(), reason, remedy));
         }
         let mut options = self.draft();
         options.uri_warnings = self.warnings;

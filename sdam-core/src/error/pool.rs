@@ -116,13 +116,9 @@ mod tests {
         let cause = Error::network(Stage::Operation, "gone");
         let cleared = Error::pool_cleared(&address, &cause);
         assert_eq!(cleared.source_as(), Some(&cause));
-        check(
-            cleared,
-            ErrorKind::PoolCleared,
-            "Connection pool for a:27017 was cleared because another operation failed with: \
-             network error at operation: gone",
-            true,
-        );
+        let text = "Connection pool for a:27017 was cleared because another operation failed with: \
+                    network error at operation: gone";
+        check(cleared, ErrorKind::PoolCleared, text, true);
         check(
             Error::pool_not_ready(&address),
             ErrorKind::PoolNotReady,

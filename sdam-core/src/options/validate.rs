@@ -35,12 +35,10 @@ impl Options {
     pub fn multi_threaded_warnings(&self) -> Vec<Warning> {
         let mut warnings = self.common_warnings();
         if let Some(try_once) = self.server_selection_try_once {
-            warnings.push(Warning::new(
-                "serverSelectionTryOnce",
-                try_once.to_string(),
-                "only single-threaded clients have it",
-                "the option is ignored",
-            ));
+            let shown = try_once.to_string();
+            let reason = "only single-threaded clients have it";
+            let consequence = "the option is ignored";
+            warnings.push(Warning::new("serverSelectionTryOnce", shown, reason, consequence));
         }
         warnings
     }
@@ -49,12 +47,10 @@ impl Options {
     pub fn single_threaded_warnings(&self) -> Vec<Warning> {
         let mut warnings = self.common_warnings();
         if self.server_monitoring_mode != super::ServerMonitoringMode::Auto {
-            warnings.push(Warning::new(
-                "serverMonitoringMode",
-                self.server_monitoring_mode.as_str(),
-                "only clients with background monitors have it",
-                "the option is ignored",
-            ));
+            let shown = self.server_monitoring_mode.as_str();
+            let reason = "only clients with background monitors have it";
+            let consequence = "the option is ignored";
+            warnings.push(Warning::new("serverMonitoringMode", shown, reason, consequence));
         }
         if let Some(detector) = self.detector {
             let reason = "only clients with background monitors have one";
@@ -111,12 +107,10 @@ impl Options {
         }
         match self.heartbeat_frequency {
             Some(frequency) if frequency < self.deviations.min_heartbeat_frequency => {
-                Err(ConfigError::new(
-                    "heartbeatFrequencyMS",
-                    frequency.as_millis().to_string(),
-                    "servers must not be checked that often",
-                    format!("allow at least {min} ms"),
-                ))
+                let shown = frequency.as_millis().to_string();
+                let reason = "servers must not be checked that often";
+                let remedy = format!("allow at least {min} ms");
+                Err(ConfigError::new("heartbeatFrequencyMS", shown, reason, remedy))
             }
             _ => Ok(()),
         }
@@ -127,12 +121,10 @@ impl Options {
         if let (Some(uri), Some(code)) = (self.uri_try_once, self.server_selection_try_once)
             && uri != code
         {
-            return Err(ConfigError::new(
-                "serverSelectionTryOnce",
-                code.to_string(),
-                format!("the connection string says `{uri}`"),
-                "set it in one place",
-            ));
+            let shown = code.to_string();
+            let reason = format!("the connection string says `{uri}`");
+            let remedy = "set it in one place";
+            return Err(ConfigError::new("serverSelectionTryOnce", shown, reason, remedy));
         }
         if let Some(name) = &self.app_name
             && name.len() > MAX_APP_NAME_LEN
@@ -155,12 +147,10 @@ impl Options {
         }
         let wire_versions = self.wire_versions;
         if wire_versions.min < 0 || wire_versions.min > wire_versions.max {
-            return Err(ConfigError::new(
-                "wireVersions",
-                format!("{}..={}", wire_versions.min, wire_versions.max),
-                "there is no such version",
-                "let the lowest version be at least 0 and at most the highest",
-            ));
+            let shown = format!("{}..={}", wire_versions.min, wire_versions.max);
+            let reason = "there is no such version";
+            let remedy = "let the lowest version be at least 0 and at most the highest";
+            return Err(ConfigError::new("wireVersions", shown, reason, remedy));
         }
         Ok(())
     }
@@ -205,12 +195,10 @@ impl Options {
     fn check_seeds(&self) -> Outcome {
         let count = self.distinct_seeds().len();
         if count > self.max_servers {
-            return Err(ConfigError::new(
-                "maxServers",
-                self.max_servers.to_string(),
-                format!("there are {count} seeds"),
-                "allow more servers, or name fewer seeds",
-            ));
+            let shown = self.max_servers.to_string();
+            let reason = format!("there are {count} seeds");
+            let remedy = "allow more servers, or name fewer seeds";
+            return Err(ConfigError::new("maxServers", shown, reason, remedy));
         }
         if count > 1 && self.topology_type() == TopologyType::Single {
             let (option, value) = match self.initial_topology_type {

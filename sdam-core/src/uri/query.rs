@@ -67,12 +67,10 @@ impl Query {
         if key.contains('@') {
             // If the option were only ignored as unknown, the client would connect to part of a
             // password.
-            return Err(ConfigError::new(
-                "options",
-                HIDDEN,
-                "the name of an option contains an `@`",
-                "percent-encode `/`, `?` and `@` in user name and password as %2F, %3F and %40",
-            ));
+            let reason = "the name of an option contains an `@`";
+            let remedy =
+                "percent-encode `/`, `?` and `@` in user name and password as %2F, %3F and %40";
+            return Err(ConfigError::new("options", HIDDEN, reason, remedy));
         }
         let key =
             percent::decode(key).map_err(|reason| malformed(self.shown(key), "".into(), reason))?;

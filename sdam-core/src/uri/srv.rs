@@ -31,12 +31,9 @@ pub(super) fn merge_txt(
         [] => return Ok(()),
         [record] => record,
         _ => {
-            return Err(ConfigError::new(
-                format!("TXT records of {host}"),
-                records.len().to_string(),
-                "there is more than one",
-                "put all options into one record",
-            ));
+            let (option, count) = (format!("TXT records of {host}"), records.len().to_string());
+            let (reason, remedy) = ("there is more than one", "put all options into one record");
+            return Err(ConfigError::new(option, count, reason, remedy));
         }
     };
     let named = |option: &str| format!("TXT record of {host}: {option}");

@@ -120,13 +120,10 @@ fn a_logged_selector_names_every_part_that_restricts_the_choice() {
     let check = |criteria: &Criteria, settings, expected: &str| {
         assert_eq!(criteria.selector_text(settings).to_string(), expected);
     };
-    check(
-        &restricted,
-        &settings,
-        "read preference { mode: nearest, tags: [{dc: ny}], maxStalenessSeconds: 90 }, \
-         deprioritized servers [s01:27017, s02:27017], custom selector of the client, custom \
-         selector of the operation",
-    );
+    let text = "read preference { mode: nearest, tags: [{dc: ny}], maxStalenessSeconds: 90 }, \
+                deprioritized servers [s01:27017, s02:27017], custom selector of the client, custom \
+                selector of the operation";
+    check(&restricted, &settings, text);
     check(&Criteria::write(), &Settings::default(), "write operation");
 }
 

@@ -74,33 +74,21 @@ fn every_rejection_has_the_values_that_were_compared() {
         assert_eq!(explanation_of(&topology, &read(preference), number), text);
     };
     check(mode(ReadMode::Primary), 1, "is eligible at 5 ms");
-    check(
-        mode(ReadMode::Secondary),
-        3,
-        "answers in 60 ms, more than 15 ms slower than the fastest (6 ms)",
-    );
+    let text = "answers in 60 ms, more than 15 ms slower than the fastest (6 ms)";
+    check(mode(ReadMode::Secondary), 3, text);
     check(mode(ReadMode::Secondary), 5, "is not available: network error at connect: refused");
-    check(
-        mode(ReadMode::Nearest).with_tag_sets(ny()),
-        4,
-        "has the tags {dc: la}, but {dc: ny} is the first tag set that some server matches",
-    );
+    let text = "has the tags {dc: la}, but {dc: ny} is the first tag set that some server matches";
+    check(mode(ReadMode::Nearest).with_tag_sets(ny()), 4, text);
     check(
         mode(ReadMode::Nearest).with_tag_sets(vec![tags(&[("dc", "sf")])]),
         4,
         "has the tags {dc: la}, and no tag set matches any server",
     );
-    check(
-        mode(ReadMode::Nearest).with_max_staleness(limit),
-        4,
-        "lags 210.000 s behind, which is more than 90 s",
-    );
+    let text = "lags 210.000 s behind, which is more than 90 s";
+    check(mode(ReadMode::Nearest).with_max_staleness(limit), 4, text);
     check(mode(ReadMode::PrimaryPreferred), 2, "is only used when there is no suitable RSPrimary");
-    check(
-        mode(ReadMode::SecondaryPreferred),
-        1,
-        "is only used when there is no suitable RSSecondary",
-    );
+    let text = "is only used when there is no suitable RSSecondary";
+    check(mode(ReadMode::SecondaryPreferred), 1, text);
     // The primary is the fallback because no secondary is eligible. Each secondary is rejected for
     // a different reason.
     let fallback = mode(ReadMode::SecondaryPreferred).with_tag_sets(vec![tags(&[("dc", "sf")])]);
@@ -151,11 +139,8 @@ fn reasons_that_concern_the_whole_topology_come_first() {
         assert_eq!(explanation.eligible().count(), 0);
     };
     let write = Criteria::write();
-    check(
-        &topology(ReplicaSetNoPrimary, []),
-        &write,
-        "write operation on ReplicaSetNoPrimary: there are no servers",
-    );
+    let text = "write operation on ReplicaSetNoPrimary: there are no servers";
+    check(&topology(ReplicaSetNoPrimary, []), &write, text);
     check(
         &topology(TopologyType::Unknown, [server(1, Unknown)]),
         &write,
