@@ -101,10 +101,8 @@ mod tests {
     fn the_text_has_the_criteria_on_other_topologies_with_an_available_server() {
         // A selector has dropped the mongos (L-81).
         let routers = topology(Sharded, [server(1, Mongos), server(2, Unknown)]);
-        assert_eq!(
-            error_text(&routers, &read(ReadPreference::default())),
-            "No servers are suitable for query with ReadPreference primary"
-        );
+        let text = "No servers are suitable for query with ReadPreference primary";
+        assert_eq!(error_text(&routers, &read(ReadPreference::default())), text);
     }
 
     #[test]

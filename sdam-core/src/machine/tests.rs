@@ -187,32 +187,24 @@ fn effects_come_in_the_order_of_the_specification() {
     // The specification prescribes this order (D-4, D-7, F-62, F-64, J-3, J-16, J-17, J-20, F-53).
     let mut machine = TopologyMachine::new(&options(&["a"]));
     let effects = machine.handle(NOW, Input::Open);
-    assert_eq!(
-        brief(&machine, &effects),
-        "TopologyOpening, open a, publish, TopologyDescriptionChanged, ServerOpening a"
-    );
+    let text = "TopologyOpening, open a, publish, TopologyDescriptionChanged, ServerOpening a";
+    assert_eq!(brief(&machine, &effects), text);
     let effects = check(&mut machine, "a", hello(ServerType::RsPrimary));
-    assert_eq!(
-        brief(&machine, &effects),
-        "open b, ready a, publish, ServerDescriptionChanged a, ServerOpening b, \
-         TopologyDescriptionChanged"
-    );
+    let text = "open b, ready a, publish, ServerDescriptionChanged a, ServerOpening b, \
+                TopologyDescriptionChanged";
+    assert_eq!(brief(&machine, &effects), text);
     let effects = check(&mut machine, "a", hello(ServerType::RsPrimary));
     assert_eq!(brief(&machine, &effects), "publish");
     let effects = fail(&mut machine, "a", ErrorKind::Timeout);
-    assert_eq!(
-        brief(&machine, &effects),
-        "publish, ServerDescriptionChanged a, TopologyDescriptionChanged, reset a, \
-         clear a to 1 interrupting"
-    );
+    let text = "publish, ServerDescriptionChanged a, TopologyDescriptionChanged, reset a, \
+                clear a to 1 interrupting";
+    assert_eq!(brief(&machine, &effects), text);
     let effects = fail(&mut machine, "a", ErrorKind::Timeout);
     assert_eq!(brief(&machine, &effects), "reset a, clear a to 2 interrupting");
     let effects = machine.handle(NOW, Input::Close);
-    assert_eq!(
-        brief(&machine, &effects),
-        "publish, ServerClosed a, ServerClosed b, TopologyDescriptionChanged, close gone, \
-         close gone, TopologyClosed"
-    );
+    let text = "publish, ServerClosed a, ServerClosed b, TopologyDescriptionChanged, close gone, \
+                close gone, TopologyClosed";
+    assert_eq!(brief(&machine, &effects), text);
     assert!(machine.handle(NOW, Input::Open).is_empty(), "a closed topology stays closed");
 }
 
@@ -271,17 +263,13 @@ fn the_error_of_a_stale_primary_shows_both_election_tuples() {
     let mut machine = opened(&options(&["a", "b"]));
     let _ = check(&mut machine, "b", elected(2));
     let effects = check(&mut machine, "a", elected(1));
-    assert_eq!(
-        brief(&machine, &effects),
-        "publish, ServerDescriptionChanged a, TopologyDescriptionChanged, reset a"
-    );
+    let text = "publish, ServerDescriptionChanged a, TopologyDescriptionChanged, reset a";
+    assert_eq!(brief(&machine, &effects), text);
     let stale = machine.description().server(&address("a")).unwrap();
-    assert_eq!(
-        stale.error.as_ref().unwrap().to_string(),
-        "primary marked stale due to electionId/setVersion mismatch, \
-         (electionId: 010101010101010101010101, setVersion: 1) is stale compared to \
-         (electionId: 020202020202020202020202, setVersion: 1)",
-    );
+    let text = "primary marked stale due to electionId/setVersion mismatch, \
+                (electionId: 010101010101010101010101, setVersion: 1) is stale compared to \
+                (electionId: 020202020202020202020202, setVersion: 1)";
+    assert_eq!(stale.error.as_ref().unwrap().to_string(), text);
 }
 
 #[test]

@@ -131,11 +131,9 @@ mod tests {
     #[test]
     fn a_minimum_above_the_maximum_is_refused_unless_the_maximum_is_0() {
         let error = of("minPoolSize=101").unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "`minPoolSize` is `101`: `maxPoolSize` is 100; lower `minPoolSize`, or raise \
-             `maxPoolSize`, for which 0 is no limit"
-        );
+        let text = "`minPoolSize` is `101`: `maxPoolSize` is 100; lower `minPoolSize`, or raise \
+                    `maxPoolSize`, for which 0 is no limit";
+        assert_eq!(error.to_string(), text);
         assert_eq!(of("minPoolSize=100").unwrap().min_pool_size, 100);
         assert_eq!(of("minPoolSize=5&maxPoolSize=0").unwrap().max_pool_size, 0);
     }

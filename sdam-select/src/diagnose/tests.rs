@@ -196,10 +196,8 @@ fn wrong_set_names_are_always_reported_and_address_mismatches_only_on_replica_se
     let wrong = failed(1, ErrorKind::SetName, Stage::Hello, message);
     let found = diagnoses(&topology(Single, [wrong]), &Criteria::write());
     assert!(matches!(found[..], [Diagnosis::WrongSetName { .. }]));
-    assert_eq!(
-        found[0].to_string(),
-        "s01:27017 belongs to the set `other`, not `rs`: use replicaSet=other"
-    );
+    let text = "s01:27017 belongs to the set `other`, not `rs`: use replicaSet=other";
+    assert_eq!(found[0].to_string(), text);
     let mut renamed = server(1, RsPrimary);
     renamed.me = Some(address(9));
     let mismatch = Diagnosis::AddressMismatch { address: address(1), me: address(9), error: None };
@@ -228,10 +226,8 @@ fn departures_come_first_if_no_server_is_available_and_else_only_mistakes_are_re
     let no_servers = Diagnosis::NoServers { set_name: None };
     let empty = diagnosed(topology(ReplicaSetNoPrimary, []));
     assert_eq!(empty, [first.clone(), second, no_servers]);
-    assert_eq!(
-        empty[0].to_string(),
-        "s01:27017 belongs to the set `rs0`, not `wrong`: use replicaSet=rs0"
-    );
+    let text = "s01:27017 belongs to the set `rs0`, not `wrong`: use replicaSet=rs0";
+    assert_eq!(empty[0].to_string(), text);
     let set = topology(ReplicaSetWithPrimary, [server(2, RsPrimary)]);
     assert_eq!(diagnosed(set), [Diagnosis::NoMatchingTags, first]);
 }

@@ -120,10 +120,8 @@ fn deprioritized_servers_and_servers_dropped_by_selectors_are_explained() {
     let topology = members();
     let nearest = read(mode(ReadMode::Nearest));
     let retry = nearest.clone().with_deprioritized([address(2), address(5)]);
-    assert_eq!(
-        explanation_of(&topology, &retry, 2),
-        "is deprioritized, and other servers are suitable"
-    );
+    let text = "is deprioritized, and other servers are suitable";
+    assert_eq!(explanation_of(&topology, &retry, 2), text);
     assert!(explanation_of(&topology, &retry, 5).starts_with("is not available"));
     let last = |suitable: &mut Candidates<'_>| suitable.retain(|candidate| candidate.index > 2);
     let selecting = nearest.with_selector(Arc::new(last));

@@ -172,10 +172,8 @@ fn servers_of_other_zones_are_explained() {
     assert_eq!(verdicts(in_zone("a")), [eligible.clone(), zone.clone(), zone]);
     let guarded = in_zone("a").with_client_share(0.8).unwrap();
     assert_eq!(verdicts(guarded), [eligible.clone(), eligible.clone(), eligible]);
-    assert_eq!(
-        format!("{}", Rejection::Zone),
-        "is in another zone, and there are suitable servers in this one"
-    );
+    let text = "is in another zone, and there are suitable servers in this one";
+    assert_eq!(format!("{}", Rejection::Zone), text);
 }
 
 proptest! {

@@ -40,12 +40,8 @@ fn every_departure_names_its_reason() {
         options
     };
     for role in [ServerType::RsPrimary, ServerType::RsSecondary] {
-        leaves(
-            &named("wrong"),
-            None,
-            hello(role),
-            "a:27017 belongs to the set `rs`, not `wrong`: use replicaSet=rs",
-        );
+        let text = "a:27017 belongs to the set `rs`, not `wrong`: use replicaSet=rs";
+        leaves(&named("wrong"), None, hello(role), text);
     }
     let seeds = || options(&["a", "b"]);
     let other = |role| Hello { set_name: Some("other".into()), ..hello(role) };

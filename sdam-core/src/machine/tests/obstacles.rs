@@ -103,10 +103,8 @@ fn names_of_the_replica_set_are_distinguished_from_configured_names() {
     let _ = check(&mut machine, "a", hello(ServerType::RsSecondary));
     let advertised = obstacle(&machine, "b").unwrap();
     assert_eq!(advertised.remedy(), Obstacle::NAMES);
-    assert_eq!(
-        advertised.to_string(),
-        "the set names it as a member, but it cannot be resolved from here"
-    );
+    let text = "the set names it as a member, but it cannot be resolved from here";
+    assert_eq!(advertised.to_string(), text);
     assert_eq!(obstacle(&machine, "a"), None);
 
     // A primary has answered earlier, so the names of the set are known.

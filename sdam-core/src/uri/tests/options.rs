@@ -144,10 +144,8 @@ fn max_staleness_is_whole_seconds_or_minus_one() {
     assert_eq!(limit("maxStalenessSeconds=-1"), None);
     check_ignored(&["maxStalenessSeconds=-2", "maxStalenessSeconds=x"]);
     check_refused("mongodb://a/?maxStalenessSeconds=120", "maxStalenessSeconds");
-    check_refused(
-        "mongodb://a/?maxStalenessSeconds=1&readPreference=primary",
-        "maxStalenessSeconds",
-    );
+    let text = "mongodb://a/?maxStalenessSeconds=1&readPreference=primary";
+    check_refused(text, "maxStalenessSeconds");
     check_refused("mongodb://a/?readPreferenceTags=dc:ny", "readPreferenceTags");
     assert_eq!(accepted("readPreferenceTags=").validate(), Ok(()));
 }
