@@ -116,7 +116,8 @@ fn bench(name: &str, quick: bool, filter: &str) -> Result<String> {
         };
         eprintln!("measuring {name} {bench}");
         let mut command = cargo();
-        command.args(["bench", "--quiet", "--package", name, "--bench", bench, "--"]);
+        command.args(["bench", "--quiet", "--package", name, "--all-features"]);
+        command.args(["--bench", bench, "--"]);
         if quick {
             command.args(["--warm-up-time", "0.3", "--measurement-time", "1"]);
         }
