@@ -5,8 +5,8 @@ use crate::document::Fields;
 /// The commands that accept a read concern (Read and Write Concern: "On the Wire").
 const READ_CONCERN: [&str; 4] = ["aggregate", "count", "distinct", "find"];
 
-/// The fields of a command document that a client must not add again, or that prevent it from
-/// adding others.
+/// The fields of a command document that a client must not add a second time, or whose presence
+/// prevents the client from adding other fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 #[expect(clippy::struct_excessive_bools, reason = "each is a field of the document")]
@@ -59,9 +59,9 @@ impl<'a> CommandFields<'a> {
     /// Returns the `maxTimeMS` to send if `left` milliseconds remain for the server to run the
     /// command (Client Side Operations Timeout: "Command Execution").
     ///
-    /// The result replaces the command's own `maxTimeMS`. In a `getMore`, that is the time to wait
-    /// for more documents, so it is only limited to `left`. `None` for a find with a tailable
-    /// cursor that does not wait.
+    /// The result replaces the command's own `maxTimeMS`. In a `getMore`, the command's own value
+    /// is the time to wait for more documents, so it is kept unless it exceeds `left`. The result
+    /// is `None` for a find with a tailable cursor that does not wait.
     pub fn max_time_within(&self, left: i64) -> Option<i64> {
         match self.name {
             "getMore" => self.max_time.map(|own| own.min(left)),

@@ -67,7 +67,8 @@ pub struct ConfigError(Box<Parts>);
 
 about_option! {
     ConfigError,
-    /// Creates the error that `option` cannot have this `value`, with the `reason` and a `remedy`.
+    /// Creates an error stating that `option` cannot have this `value`, with the `reason` and a
+    /// `remedy`.
     ///
     /// `value` may be empty if the problem is that it is missing.
     new,
@@ -86,8 +87,8 @@ pub struct Warning(Box<Parts>);
 
 about_option! {
     Warning,
-    /// Creates the warning that `option` should not have this `value`, with the `reason` and the
-    /// `consequence`.
+    /// Creates a warning stating that `option` should not have this `value`, with the `reason` and
+    /// the `consequence`.
     new,
     /// Returns the consequence, for instance that the option is ignored.
     consequence

@@ -63,14 +63,14 @@ pub use crate::{
 /// - At a deadline the caller first passes the answers that have arrived, then
 ///   [`Due`](Input::Due).
 ///
-/// `now` never decreases from one call to the next. Instants within inputs may be earlier: the
-/// transport reads the clock as bytes are written and arrive. They determine round-trip times, the
-/// durations of heartbeats, and whether a reply was late, so that waits for locks and late wake-ups
-/// are not measured. Inconsistent instants are clamped.
+/// `now` never decreases from one call to the next. Instants within inputs may be earlier, because
+/// the transport reads the clock at the moment when bytes are written or arrive. These instants
+/// determine round-trip times, the durations of heartbeats, and whether a reply was late, so time
+/// lost to locks and late wake-ups is not measured. Inconsistent instants are clamped.
 ///
-/// A check begins only in calls for the timer or a connection of its server. Any other call that
-/// requests a check brings the timer forward. Therefore only `Open`, `Hosts`, `LookedUp` and
-/// `Close` take time proportional to the number of servers.
+/// A check begins only in a call for its server's timer or for one of its server's connections. Any
+/// other call that requests a check brings the timer forward. Therefore only `Open`, `Hosts`,
+/// `LookedUp` and `Close` take time proportional to the number of servers.
 #[doc(alias("SDAM", "Server Monitoring"))]
 #[derive(Clone, Debug)]
 pub struct Deployment {
@@ -133,8 +133,8 @@ impl Deployment {
         self
     }
 
-    /// Polls the SRV record named in `options`, if there is one and the topology's type [is
-    /// polled](crate::topology::TopologyType::polls_srv) (Polling SRV Records for mongos
+    /// Polls the SRV record named in `options`, if there is one and the topology's type [allows
+    /// polling](crate::topology::TopologyType::polls_srv) (Polling SRV Records for mongos
     /// Discovery). Without polling, the caller may look the record up itself and pass
     /// [`Input::Hosts`].
     #[must_use]
@@ -143,16 +143,17 @@ impl Deployment {
         self
     }
 
-    /// Emits inputs as events ([`EventKind::Input`]), so that they can be
-    /// [replayed](Self::restored), and measured round-trip times ([`EventKind::RttMeasured`]).
+    /// Emits all inputs as events ([`EventKind::Input`]), so that they can be
+    /// [replayed](Self::restored). Also emits measured round-trip times
+    /// ([`EventKind::RttMeasured`]).
     #[must_use]
     pub fn with_recorded_inputs(mut self) -> Self {
         self.records = true;
         self
     }
 
-    /// Creates a deployment that replays a recording and again emits its inputs as events.
-    /// `options` are the recorded ones; `setup` belongs to the first input of the recording.
+    /// Creates a deployment that replays a recording and re-emits the recorded inputs as events.
+    /// `options` are the recorded options; `setup` belongs to the first input of the recording.
     ///
     /// The same inputs at the same times yield the same outputs, except that requests lack the
     /// client's metadata and declared API.
@@ -262,15 +263,15 @@ impl Deployment {
         (outcome, out)
     }
 
-    /// Returns when the first of all timers is due; `None` for never. The instant may have passed
-    /// already.
+    /// Returns the time at which the first of all timers is due, or `None` if no timer is set. The
+    /// time may already have passed.
     ///
     /// `wanted` is true if selections are waiting; an idle server is then checked sooner.
     pub fn deadline(&self, wanted: bool) -> Option<Instant> {
         self.deadlines(wanted).map(|(deadline, _)| deadline).min()
     }
 
-    /// Returns when `timer` is due, like [`deadline`](Self::deadline).
+    /// Returns the time at which `timer` is due, like [`deadline`](Self::deadline).
     pub fn deadline_of(&self, timer: Timer, wanted: bool) -> Option<Instant> {
         match timer {
             Timer::Server(_) if self.inline.is_some() => None,
@@ -383,8 +384,8 @@ impl Deployment {
     fn server_due(&mut self, now: Instant, server: ServerId, wanted: bool, out: &mut Outputs) {
         if self.inline.is_none() {
             self.note_stall(now, server);
-            // This precedes time-outs, because a time-out ends requests whose answers may be
-            // overdue.
+            // Overdue answers are noticed before time-outs are handled, because a time-out ends
+            // requests whose answers may be overdue.
             self.await_answer(now, server, out);
             self.judge(now, server, out);
         }
@@ -557,7 +558,8 @@ impl Deployment {
         self.topology.is_known(server)
     }
 
-    /// Returns the server that waits for `answer`, or for any answer if `None`, on `conn`.
+    /// Returns the server if it awaits `answer` on `conn`. If `answer` is `None`, any kind of
+    /// answer counts.
     fn awaiting(
         &mut self,
         conn: ConnId,

@@ -16,11 +16,12 @@ pub(crate) const MAX_THRESHOLD: usize = 12;
 /// 2. The server is pinged on the connection for measurements. If no answer arrives within 100
 ///    ms, or within two usual round trips if that is longer, it is pinged again on a new
 ///    connection. The servers that answered last are pinged, too.
-/// 3. If neither any operation nor at least two of the server's connections (for checks, for
-///    measurements, the new one) have received an answer within the strategy's wait, and another
-///    server has answered since step 2, the server becomes Unknown as after a time-out of its
-///    check, and connections in use are interrupted. If no other server has answered, the network
-///    or this host may be to blame: as soon as one answers, step 2 is repeated.
+/// 3. The server becomes Unknown, as after a time-out of its check, and connections in use are
+///    interrupted, if three conditions hold: no operation has received an answer within the
+///    strategy's wait; at least two of the server's connections (those for checks and for
+///    measurements, and the new one) have not received one either; and another server has answered
+///    since step 2. If no other server has answered, the network or this host may be to blame: as
+///    soon as one answers, step 2 is repeated.
 ///
 /// A server that has not answered yet is not judged, nor is the only server of a topology. If
 /// timers of this host are late, the wait begins again, and later waits are longer until answers
@@ -45,9 +46,9 @@ pub enum Detector {
     /// 10^-`threshold`, if round-trip times are normally distributed (Hayashibara et al., 2004:
     /// "The φ Accrual Failure Detector").
     ///
-    /// The three longest of the last ten round trips are ignored, and at least the longest of two
-    /// to nine. The standard deviation of the others is taken to be at least 2.25 times their mean,
-    /// because a few samples from an idle server say little about a busy one.
+    /// The three longest of the last ten round trips are ignored; while there are only two to nine,
+    /// at least the longest is. The standard deviation of the others is taken to be at least 2.25
+    /// times their mean, because a few samples from an idle server say little about a busy one.
     PhiAccrual {
         /// The value of φ above which an answer is overdue, from 1 to 12.
         threshold: u8,

@@ -181,12 +181,13 @@ impl<'a> Field<'a> {
         if self.kind == kind { self.value.try_into().ok() } else { None }
     }
 
-    /// Returns a boolean; for a number, whether it is not 0.
+    /// Returns the value of a boolean, or for a number, whether it is not 0.
     pub(crate) fn truth(self) -> Option<bool> {
         self.integer().map(|number| number != 0)
     }
 
-    /// Returns a whole number of any numeric type; `true` counts as 1 and `false` as 0.
+    /// Returns a whole number of any numeric type except Decimal128; `true` counts as 1 and `false`
+    /// as 0.
     pub(crate) fn integer(self) -> Option<i64> {
         /// 2^63, the first double beyond the range.
         const END: f64 = 9_223_372_036_854_775_808.0;

@@ -130,8 +130,8 @@ impl Error {
         Self::new(ErrorKind::Protocol, stage, message)
     }
 
-    /// Creates the error for an authentication that the client cannot begin, or in which it rejects
-    /// a reply. The message must not reveal secrets.
+    /// Creates the error for an authentication that the client cannot begin, or that ends because
+    /// the client rejects a reply. The message must not reveal secrets.
     pub fn auth(message: impl Into<Box<str>>) -> Self {
         Self::new(ErrorKind::Command, Stage::Auth, message)
     }

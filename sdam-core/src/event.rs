@@ -144,8 +144,8 @@ pub enum EventKind {
         next: Duration,
     },
     /// A server cannot be used by this client until a name, a proxy, a certificate or the client's
-    /// configuration is changed. Published once, until the server answers or fails for a different
-    /// kind of reason.
+    /// configuration is changed. Not published again until the server has answered or has failed
+    /// for a different kind of reason.
     ServerUnusable {
         /// The server id.
         server: ServerId,

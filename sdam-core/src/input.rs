@@ -21,8 +21,8 @@ use crate::{
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all_fields = "camelCase", deny_unknown_fields))]
 pub enum Input {
-    /// Opens the topology: publishes the opening events and opens the seeds. Later repetitions are
-    /// ignored.
+    /// Opens the topology: publishes the opening events and adds the seeds as servers. Later
+    /// repetitions are ignored.
     Open,
     /// Closes the topology: ends every heartbeat, closes every connection and pool, publishes the
     /// closing events and ignores all later inputs.
@@ -79,8 +79,8 @@ pub enum Input {
     /// Monitoring pauses: connections are closed, heartbeats end, pools are cleared, and no timer
     /// is due. The description stays as it is. Ignored in inline mode and behind a load balancer.
     Pause,
-    /// Monitoring begins again, as if the topology had just been opened, but with the servers and
-    /// the elections that are known.
+    /// Monitoring begins again, as if the topology had just been opened, but keeps the known
+    /// servers and elections.
     Resume,
     /// An immediate check of the server is requested.
     #[doc(alias = "requestImmediateCheck")]
@@ -171,7 +171,7 @@ pub enum Input {
     /// The hosts of an SRV record that the caller has looked up and validated. `srvMaxHosts`
     /// applies to them.
     Hosts(Box<[ServerAddress]>),
-    /// The caller has checked the server itself.
+    /// The caller itself has checked the server.
     ///
     /// A reply has the effects of a handshake on a new connection, and an error those of a failed
     /// check. Ignored for a load balancer.

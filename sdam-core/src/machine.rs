@@ -237,8 +237,8 @@ impl TopologyMachine {
         {
             return Effects::default();
         }
-        // Selection compares round-trip times, so a server without one keeps its description until
-        // its monitor has checked it, which is requested here.
+        // Selection compares round-trip times, so the description of a server without any does not
+        // change until its monitor has checked it. That check is requested here.
         if rtt.is_none() {
             return Effects::one(Effect::RequestCheck { server });
         }

@@ -53,8 +53,9 @@ pub struct MonitorConfig {
     /// [`Options::spread`](crate::options::Options::spread).
     pub spread: Duration,
     /// The time from a server's first streaming check to the first measurement of its round-trip
-    /// time on a second connection, 100 ms outside tests. The first hello has yielded a sample, and
-    /// the first operations get the time.
+    /// time on a second connection, 100 ms outside tests. The measurement can wait, because the
+    /// first hello has already yielded a sample, and the delay leaves the time to the first
+    /// operations.
     pub ping_delay: Duration,
 }
 

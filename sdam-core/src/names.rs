@@ -1,7 +1,7 @@
 //! Enumerations whose values have a string form.
 
-/// Declares an enumeration whose values have names, in any crate of sdam. Each value is written
-/// once, with its spelling. `Display` writes the name.
+/// Declares an enumeration whose values have names. Each value is written once, with its spelling.
+/// `Display` writes the name. Only for use by sdam's crates.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! names {

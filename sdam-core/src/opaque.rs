@@ -1,7 +1,7 @@
 //! `Debug` of types that do not show their fields.
 
-/// Implements `Debug` for a type with secrets, functions or much data: it shows the given values in
-/// place of the fields. Only for use by sdam's crates.
+/// Implements `Debug` for a type with secrets, functions or much data: the output shows the given
+/// values in place of the fields. Only for use by sdam's crates.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! opaque {

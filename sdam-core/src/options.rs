@@ -71,8 +71,8 @@ pub struct Options {
     pub load_balanced: bool,
     /// `replicaSet`: the name of the replica set, enforced from the start.
     pub replica_set: Option<Arc<str>>,
-    /// Overrides the topology type implied by the three options above, unless it contradicts them.
-    /// `LoadBalanced` can only come from `load_balanced`.
+    /// The initial topology type, which overrides the type implied by the three options above but
+    /// must not contradict them. `LoadBalanced` can only come from `load_balanced`.
     pub initial_topology_type: Option<TopologyType>,
     /// `heartbeatFrequencyMS`: the time between checks, at least 500 ms. `None` means the default,
     /// which depends on whether there are background monitors.
@@ -109,7 +109,8 @@ pub struct Options {
     pub wire_versions: WireVersions,
     /// The client's name in compatibility errors.
     pub driver_name: Arc<str>,
-    /// The maximum number of monitored servers. More seeds are an error; other servers are ignored.
+    /// The maximum number of monitored servers. More seeds than this are an error; other servers
+    /// beyond the maximum are ignored.
     pub max_servers: usize,
     /// The maximum number of selections that wait for a server at the same time; further ones fail
     /// at once. There is no limit by default (Server Selection: "Multi-threaded or asynchronous
@@ -147,7 +148,7 @@ pub struct Options {
     /// The maximum random delay of background connections: first checks of the seeds, the check
     /// after a failed one, the first measurement of round-trip times on a second connection, and
     /// connections for `minPoolSize`. It keeps many clients that start together, or lose a server
-    /// together, from connecting at the same instant. Zero, the default, for no delay.
+    /// together, from connecting at the same instant. Zero, the default, means no delay.
     ///
     /// No waiting operation is delayed: a selection that waits brings the checks forward, and a
     /// check-out opens its connection at once. A good value is the number of clients divided by
@@ -155,15 +156,15 @@ pub struct Options {
     /// single-threaded clients ignore it.
     pub spread: Duration,
     /// True, the default, if pools may open a socket to each seed while a selection waits for the
-    /// first checks, so that the first operation does not wait for TCP and TLS again. Unused
+    /// first checks, so that the first operation need not wait for TCP and TLS again. Unused
     /// sockets are closed after a second. No connection string contains it.
     pub early_dial: bool,
     /// The time without selections and operations after which a client with background monitoring
-    /// pauses, up to a heartbeat late; the next selection ends the pause. An operation that begins
-    /// while the pause begins may get a
-    /// [retryable](crate::error::Error::is_retryable_pool) error of its pool. `None`, the default,
-    /// never pauses. No connection string contains it, and it has no effect on handles that share a
-    /// deployment.
+    /// pauses. The pause may begin up to a heartbeat late, and the next selection ends it. An
+    /// operation that begins while the pause begins may get a
+    /// [retryable](crate::error::Error::is_retryable_pool) error from its pool. `None`, the
+    /// default, never pauses. No connection string contains it, and it has no effect on handles
+    /// that share a deployment.
     pub pause_after: Option<Duration>,
     /// The strategy for giving up on a silent server before the time limit of its checks; `None`,
     /// the default, waits for that limit. No connection string contains it.

@@ -38,8 +38,8 @@ pub enum Output {
         /// The connection.
         conn: ConnId,
     },
-    /// Read the server's deadline again: it has become earlier in a call that was not for its timer
-    /// or its connections.
+    /// Read the server's deadline again: a call that was not for its timer or its connections has
+    /// brought the deadline forward, or has removed it because monitoring was paused.
     Wake {
         /// The server.
         server: ServerId,
@@ -54,7 +54,8 @@ pub enum Output {
         /// True if the server is checked; a load balancer is not.
         monitored: bool,
     },
-    /// Close the server's pool. Its other connections are already closed; no later output names it.
+    /// Close the server's pool. The server's other connections are already closed, and no later
+    /// output names the server.
     CloseServer {
         /// The server id.
         server: ServerId,

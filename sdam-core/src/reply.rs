@@ -17,12 +17,12 @@ const MAX_LABELS: usize = 64;
 
 /// Checks the reply to a command, the BSON document `bytes`. `Ok` means that the command succeeded.
 ///
-/// An error inside `Ok` accompanies an `ok` of 1, so the command has run: a `writeConcernError`,
-/// with its own `code` and `errmsg`, or the `err` and `code` of a legacy getLastError.
-/// `writeErrors` concern the operation and never the server, so they are left to [`write_errors`]
-/// (SDAM: "Parsing not writable primary and node is recovering errors"). The labels and the
-/// topology version of an error are those of the reply itself; `stage` is the stage that the
-/// connection had reached. An error from the server carries the [reply](Error::reply).
+/// If `Ok` contains an error, the reply has an `ok` of 1, so the command has run. The error is a
+/// `writeConcernError`, with its own `code` and `errmsg`, or comes from the `err` and `code` of a
+/// legacy getLastError. `writeErrors` concern the operation and never the server, so they are left
+/// to [`write_errors`] (SDAM: "Parsing not writable primary and node is recovering errors"). The
+/// labels and the topology version of an error are those of the reply itself; `stage` is the stage
+/// that the connection had reached. An error from the server carries the [reply](Error::reply).
 ///
 /// # Errors
 ///

@@ -91,7 +91,7 @@ impl RttWindow {
         let p90 = sorted.get((count * 9).div_ceil(10).saturating_sub(1));
         Some(Rtt {
             average: Duration::try_from_secs_f64(average / 1e3).unwrap_or_default(),
-            // A single sample is no minimum (G-9).
+            // A single sample does not count as a minimum (G-9).
             minimum: sorted.first().filter(|_| count > 1).copied().unwrap_or_default(),
             p90: p90.copied().unwrap_or_default(),
         })
@@ -106,8 +106,8 @@ impl RttWindow {
     }
 
     /// Returns the mean and the standard deviation of the last ten samples without the three
-    /// greatest, which TCP retransmissions, short load peaks and the end of a silence cause. If
-    /// there are fewer samples, at least the greatest is omitted. Zero if there was never a sample.
+    /// greatest, which are due to TCP retransmissions, short load peaks and the end of a silence.
+    /// Of two to nine samples, at least the greatest is omitted. Zero if there was never a sample.
     pub(crate) fn distribution(&self) -> (Duration, Duration) {
         let (sorted, count) = self.sorted();
         if count == 0 {

@@ -180,7 +180,7 @@ impl Scans {
         }
     }
 
-    /// Returns when the wait for the next scan ends, if there is one.
+    /// Returns the time at which the wait for the next scan ends, if a request is waiting.
     pub(crate) fn sleeps_until(&self) -> Option<Instant> {
         match self.state {
             State::Sleeping { until } => Some(until),
@@ -271,7 +271,7 @@ impl Scans {
     }
 
     fn begin_scan(&mut self, view: View<'_>) -> Step {
-        // If the topology becomes stale after this, another scan follows.
+        // If the topology becomes stale again after this point, another scan follows.
         self.stale = false;
         self.go_on(view, Scan::new(view.now))
     }

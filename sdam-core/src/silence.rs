@@ -10,7 +10,8 @@ use crate::time::Instant;
 ///
 /// An answer is a reply to a check or to a measurement, the reply to hello on a pooled connection,
 /// a reported error that the server has sent, or a reply to an operation while a detector asks the
-/// server. An open connection does not count, because the system accepts it for a frozen process.
+/// server. Opening a connection does not count as an answer, because the operating system accepts
+/// connections even for a frozen process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Silence {

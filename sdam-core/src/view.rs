@@ -28,8 +28,8 @@ use crate::{
 /// It follows the deployment's outputs, and returns those for the handle's own pools, readers and
 /// sinks. It differs from the deployment only in errors that the handle itself causes: if a server
 /// refuses the handle's hello or its user, the server becomes Unknown in this view and its pool is
-/// cleared, until the server answers another hello, of any handle. All other errors are
-/// [passed on](Verdict::Shared) to the deployment, and so concern every view.
+/// cleared, until the server answers another hello from any handle. All other errors are [passed
+/// on](Verdict::Shared) to the deployment, and so concern every view.
 ///
 /// Because of its own clears, each view has its own generations.
 ///
@@ -60,7 +60,7 @@ struct Own {
     server: ServerId,
     /// The number of clears beyond those of the deployment.
     clears: u64,
-    /// The time of the last own clear, if the pool has not become ready since.
+    /// The time of this view's last clear, if the pool has not become ready since.
     paused: Option<Instant>,
     /// The description of the server, if the view has lost it and the deployment has not.
     lost: Option<Arc<ServerDescription>>,
@@ -129,7 +129,8 @@ impl View {
         if self.is_closed {
             return out;
         }
-        // While a server is lost, its events and those of the topology are the view's own.
+        // While a server is lost, the view itself emits the changes of that server and of the
+        // topology.
         let lost: SmallVec<[ServerId; 2]> = self.lost().map(|own| own.server).collect();
         let before = (!lost.is_empty()).then(|| Arc::clone(&self.description));
         let mut unannounced = before.as_ref();
@@ -188,8 +189,8 @@ impl View {
         out
     }
 
-    /// Decides about an error of an operation or a pool of this handle on `server`. `pool` is the
-    /// [state of the pool](Deployment::pool_state) in the deployment.
+    /// Decides whether an error on `server`, from an operation or a pool of this handle, concerns
+    /// only this view. `pool` is the [state of the pool](Deployment::pool_state) in the deployment.
     pub fn handle_error(
         &mut self,
         now: Instant,
@@ -228,8 +229,8 @@ impl View {
         (Verdict::Own(ErrorOutcome::Cleared), out)
     }
 
-    /// Closes the view of a deployment that goes on for other handles. `interrupted` contains the
-    /// ends of [heartbeats and suspicions](Deployment::interrupted).
+    /// Closes the view; the deployment continues for other handles. `interrupted` contains the ends
+    /// of [heartbeats and suspicions](Deployment::interrupted).
     pub fn close(&mut self, interrupted: impl IntoIterator<Item = EventKind>) -> Outputs {
         let mut out = Outputs::default();
         if core::mem::replace(&mut self.is_closed, true) {
@@ -295,8 +296,8 @@ impl View {
         self.own = all.filter(|own| own.server != server).collect();
     }
 
-    /// Counts an own clear of the pool of `lost`, and returns their number, and whether the pool
-    /// was already paused by one.
+    /// Counts another clear of the pool of `lost` by this view. Returns the number of these clears,
+    /// and whether an earlier one had already paused the pool.
     fn lose(&mut self, now: Instant, lost: Arc<ServerDescription>) -> (u64, bool) {
         let server = lost.id;
         let was_paused = self.own(server).is_some_and(|own| own.paused.is_some());
@@ -307,8 +308,8 @@ impl View {
         (clears, was_paused)
     }
 
-    /// Forgets the losses of servers that have answered since, and marks their pools ready. Also
-    /// forgets those of servers that the deployment has lost, too.
+    /// Forgets the loss of each server that has answered since, and marks its pool ready. Also
+    /// forgets the loss of each server that the deployment itself has lost.
     fn recover(&mut self, out: &mut Outputs) {
         let single = self.base.topology_type() == TopologyType::Single;
         for own in &mut self.own {
@@ -327,7 +328,8 @@ impl View {
         }
     }
 
-    /// Publishes the deployment's description, in which the servers lost are Unknown.
+    /// Publishes the deployment's description, in which the servers that this view has lost are
+    /// Unknown.
     fn install(&mut self, out: &mut Outputs) {
         self.description = if self.lost().next().is_none() {
             Arc::clone(&self.base)

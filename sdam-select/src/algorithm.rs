@@ -221,7 +221,7 @@ fn pick_in_window<'t>(
     pick_among(size, at, settings.strategy, load, random)
 }
 
-/// Implements [`pick`] for the servers that `at` returns for the numbers below `size`.
+/// Implements [`pick`] for `size` servers; `at` returns the server with a number below `size`.
 fn pick_among<'t>(
     size: usize,
     at: impl Fn(usize) -> Option<Candidate<'t>>,

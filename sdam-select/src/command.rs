@@ -96,8 +96,8 @@ impl<'p> Additions<'p> {
 }
 
 impl<'p> ReadPreferenceDocument<'p> {
-    /// Returns the contents for `preference`. Mode primary is sent alone. Tag sets that are all
-    /// empty and a staleness limit of zero are omitted.
+    /// Returns the contents for `preference`. Mode primary is sent without any other field. Tag
+    /// sets that are all empty and a staleness limit of zero are omitted.
     pub fn new(preference: &'p ReadPreference) -> Self {
         if preference.mode == ReadMode::Primary {
             return Self::bare(ReadMode::Primary);
@@ -115,7 +115,7 @@ impl<'p> ReadPreferenceDocument<'p> {
         Self { mode, tags: &[], max_staleness: None, hedge: None }
     }
 
-    /// Returns whether a mongos understands the flag SecondaryOk alone as this read preference.
+    /// Returns whether the flag SecondaryOk alone tells a mongos to use this read preference.
     fn is_implied_by_secondary_ok(&self) -> bool {
         *self == Self::bare(ReadMode::SecondaryPreferred)
     }

@@ -197,7 +197,7 @@ impl<'t> Evidence<'t> {
         self.failed(is).map(|(server, _)| server.address.clone()).collect()
     }
 
-    /// Returns whether `addresses` come from the replica set's configuration.
+    /// Returns whether any of `addresses` comes from the replica set's configuration.
     fn advertised(&self, addresses: &[ServerAddress]) -> bool {
         let mut addresses = addresses.iter();
         addresses.any(|address| self.topology.is_advertised(address))

@@ -196,8 +196,8 @@ impl ExplainedServer {
 /// A selection, with the data to explain its result.
 struct Explainer<'a> {
     suitability: Suitability<'a>,
-    /// The criteria for secondaries in a mode that falls back to the primary; explains why no
-    /// secondary was eligible.
+    /// The criteria for secondaries in a mode that falls back to the primary, used to explain why
+    /// no secondary was eligible.
     secondaries: Option<Suitability<'a>>,
     preference: Option<&'a ReadPreference>,
     /// The indexes of the servers that the selectors kept.

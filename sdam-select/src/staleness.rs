@@ -37,8 +37,8 @@ impl StalenessLimit {
     /// (L-53). Server Selection filters deprioritized addresses out of the *candidates*, but
     /// defines staleness by the topology: by the primary's description if the topology type is
     /// `ReplicaSetWithPrimary`, and by "the secondary with the greatest lastWriteDate" if it is
-    /// `ReplicaSetNoPrimary` (section "maxStalenessSeconds"). A server that has just failed does
-    /// not make the others fresher. PyMongo compares with the remaining servers.
+    /// `ReplicaSetNoPrimary` (section "maxStalenessSeconds"). The failure of one server does not
+    /// make the others fresher. PyMongo compares with the remaining servers instead.
     pub(crate) fn new(
         topology: &TopologyDescription,
         settings: &Settings,
@@ -71,7 +71,8 @@ impl StalenessLimit {
 
 /// Returns the lag of a secondary behind the primary, or behind the newest secondary if there is no
 /// primary, at the time of its last check (Max Staleness: "Estimating Staleness", without the
-/// heartbeat frequency). `None` for other types, and without the dates of the last writes.
+/// heartbeat frequency). `None` for other types of servers, and if the dates of the last writes are
+/// unknown.
 ///
 /// The dates are as old as the last checks, so a lag of up to about the heartbeat frequency is
 /// normal.

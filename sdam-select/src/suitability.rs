@@ -201,8 +201,8 @@ impl ServerTypes {
         }
     }
 
-    /// Returns the types of the servers for writes or, with a `preference`, for reads. If the
-    /// preference decides among the members of a replica set, it is returned instead.
+    /// Returns the types of the servers for writes or, with a `preference`, for reads. In a replica
+    /// set, where the preference itself decides among the members, returns it as `Err`.
     fn of_topology(
         topology_type: TopologyType,
         preference: Option<&ReadPreference>,

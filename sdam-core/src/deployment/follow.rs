@@ -1,5 +1,5 @@
-//! Passes changes of the topology on to the other parts of a deployment. Only this file lets one
-//! part act on another.
+//! Passes changes of the topology on to the other parts of a deployment. This is the only file in
+//! which one part acts on another.
 
 use super::{Deployment, Server};
 use crate::{

@@ -58,7 +58,7 @@ impl Deployment {
             && inline.is_some_and(|own| own.scans.is_stale(now))
     }
 
-    /// Returns when the newest scan ended.
+    /// Returns the time at which the newest scan ended.
     pub fn last_scan(&self) -> Option<Instant> {
         self.inline.as_ref()?.scans.last_scan
     }
@@ -146,7 +146,8 @@ impl Deployment {
         self.begin(now, server, out);
     }
 
-    /// Returns when the request continues even without an answer; `None` for never.
+    /// Returns the time at which the request continues even if no answer arrives, or `None` if
+    /// there is no such time.
     pub(super) fn next_step(&self) -> Option<Instant> {
         match self.checking() {
             _ if self.is_closed() => None,

@@ -11,8 +11,8 @@ impl Deployment {
     /// Instants are written relative to `now`, so that equal states at different times have equal
     /// keys. Server ids, connection numbers, the values of generations and round-trip times, and
     /// error messages are omitted, because no rule depends on them, and so is the random order in
-    /// which a scan checks servers of equal rank. The number of checks without a pause is reduced
-    /// to whether its limit is reached.
+    /// which a scan checks servers of equal rank. Of the number of checks without a pause, the key
+    /// tells only whether the limit is reached.
     pub fn write_key(&self, now: Instant, hasher: &mut impl Hasher) {
         self.topology.write_key(hasher);
         self.paused.hash(hasher);

@@ -24,7 +24,7 @@ impl Deployment {
         for server in &mut self.servers {
             server.clear_suspicion(now, false, out);
             server.stop(now, out);
-            // No timer is due any more.
+            // The server no longer has a deadline.
             out.push(Output::Wake { server: server.id });
         }
         self.apply(now, machine::Input::Pause, out);

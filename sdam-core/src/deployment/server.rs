@@ -54,7 +54,7 @@ impl Server {
         }
     }
 
-    /// Returns when the server's timer is due; `None` for never.
+    /// Returns the time at which the server's timer is due, or `None` if no timer is set.
     pub(super) fn deadline(&self, wanted: bool, host: Host) -> Option<Instant> {
         let requested = self.check.earliest().filter(|_| wanted);
         let check = requested.or_else(|| self.check.deadline());
@@ -63,8 +63,8 @@ impl Server {
         connections.into_iter().chain(judgments).flatten().min()
     }
 
-    /// Begins the check and the measurement that are due. A measurement that is due within its
-    /// slack also begins, which saves a wake-up. `delay` is that of the first measurement.
+    /// Begins the check if it is due, and the measurement as early as its slack allows, which saves
+    /// a wake-up. `delay` postpones the first measurement.
     pub(super) fn proceed(&mut self, now: Instant, delay: Duration, out: &mut Outputs) {
         self.check.proceed(now, out);
         if self.check.streaming {
@@ -97,7 +97,7 @@ impl Server {
         self.probe.stop(out);
     }
 
-    /// Applies `change`, and wakes the server's task if its deadline is then earlier.
+    /// Applies `change`, and wakes the server's task if the change brings its deadline forward.
     pub(super) fn hastened(
         &mut self,
         host: Host,

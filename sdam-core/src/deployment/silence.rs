@@ -19,10 +19,11 @@ use crate::{
     time::Instant,
 };
 
-/// The minimum delay after which a late answer is overdue.
+/// The minimum time by which an answer must be late to be overdue.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The minimum delay of an overdue answer, in 90th percentiles of the round-trip times.
+/// The minimum time by which an answer must be late to be overdue, as a multiple of the 90th
+/// percentile of the round-trip times.
 const PATIENCE_IN_TRIPS: u32 = 8;
 
 /// If a timer is late by this much, this host was stalled, so no server is suspected.
@@ -91,7 +92,7 @@ impl Evidence {
         Self { host: Host { detector, ..Host::default() }, ..Self::default() }
     }
 
-    /// Returns when a server other than `server` last answered.
+    /// Returns the time of the last answer from any server other than `server`.
     pub(super) fn witness(&self, server: ServerId) -> Option<Instant> {
         let mut others = self.latest.iter().flatten().filter(|(other, _)| *other != server);
         others.next().map(|(_, at)| *at)
@@ -113,27 +114,28 @@ impl Evidence {
 }
 
 impl Server {
-    /// Returns when the outstanding answers become late. An answer on either connection, or the end
-    /// of a stall of this host, restarts the wait on both.
+    /// Returns the time at which the outstanding answers become late. An answer on either
+    /// connection, or the end of a stall of this host, restarts the wait on both.
     fn expected(&self, host: Host) -> Option<Instant> {
         let outstanding = [self.check.expected(), self.ping.expected()];
         self.excused(outstanding.into_iter().flatten().min()?, host)
     }
 
-    /// Returns the time after which an answer that was due at `since` is late, given later answers
-    /// and stalls. `None` if the server has never answered.
+    /// Returns the time from which an answer that was due at `since` counts as late: `since`, or
+    /// the time of the last answer or of the end of the last stall if that is later. `None` if the
+    /// server has never answered.
     pub(super) fn excused(&self, since: Instant, host: Host) -> Option<Instant> {
         Some(since.max(self.answers.last?).max(host.stalled.unwrap_or_default()))
     }
 
-    /// Returns when the server's answer becomes overdue; `None` if it is overdue already, or if
-    /// nothing is known about the server.
+    /// Returns the time at which the server's answer becomes overdue; `None` if it is overdue
+    /// already, or if nothing is known about the server.
     pub(super) fn overdue(&self, host: Host) -> Option<Instant> {
         let is_prompt = self.answers.standing == Standing::Prompt;
         is_prompt.then(|| self.expected(host))?.map(|expected| expected + self.patience(host))
     }
 
-    /// Returns how long an answer may be late.
+    /// Returns how late an answer may be before it is overdue.
     pub(super) fn patience(&self, host: Host) -> Duration {
         if let Some(detector) = host.detector {
             return host.extended(detector.patience(&self.rtt));
@@ -252,7 +254,8 @@ impl Deployment {
         }
     }
 
-    /// Handles an answer from the server to an operation or a pool, after applying its effects.
+    /// Handles an answer that an operation or a pool got from the server. Called after the effects
+    /// of the answer have been applied.
     pub(super) fn answered_elsewhere(&mut self, now: Instant, server: ServerId, out: &mut Outputs) {
         let deadlines = |deployment: &Self| {
             let timer = Timer::Server(server);
@@ -308,7 +311,8 @@ impl Deployment {
         }
     }
 
-    /// Suspects an overdue server if another one has answered since the answer was expected.
+    /// Suspects an overdue server if another server has answered since the overdue answer was
+    /// expected.
     fn suspect(&mut self, now: Instant, server: ServerId, out: &mut Outputs) {
         let witness = self.evidence.witness(server);
         let host = self.evidence.host;

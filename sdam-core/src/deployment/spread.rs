@@ -1,4 +1,4 @@
-//! Random delays of background connections, so that many clients do not connect together.
+//! Random delays of background connections, so that many clients do not connect at the same time.
 
 use core::time::Duration;
 

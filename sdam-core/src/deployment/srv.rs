@@ -59,7 +59,7 @@ impl SrvPolling {
         (next, self.is_outstanding).hash(hasher);
     }
 
-    /// Returns the records without hosts outside the domain; an error if no host remains.
+    /// Removes hosts outside the domain from the records. Returns an error if no host remains.
     fn verify(&self, mut records: SrvRecords, out: &mut Outputs) -> Result<SrvRecords, Error> {
         let unusable = |reason| Err(Error::new(ErrorKind::Protocol, Stage::Dns, reason));
         if records.hosts.is_empty() {
@@ -82,7 +82,8 @@ impl SrvPolling {
 }
 
 impl Deployment {
-    /// Returns when the look-up timer is due; `None` while one is outstanding, and in inline mode.
+    /// Returns the time at which the look-up timer is due; `None` in inline mode, and while a
+    /// look-up is outstanding or the record is not polled.
     pub(super) fn next_look_up(&self) -> Option<Instant> {
         let srv = self.srv.as_ref().filter(|srv| !srv.is_outstanding)?;
         srv.next.filter(|_| self.polls_srv() && self.inline.is_none() && !self.paused)

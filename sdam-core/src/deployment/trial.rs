@@ -21,8 +21,9 @@ const LATEST_CHECK: Duration = Duration::from_millis(600);
 /// The state of a server's trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Trial {
-    /// The time at which the operation that has waited longest was sent; `None` if none is known to
-    /// wait. It can start a trial but is not evidence in it, because the operation may be slow.
+    /// The time at which the operation that has waited longest was sent; `None` if no operation is
+    /// known to wait. A waiting operation can start a trial but is not evidence in it, because the
+    /// operation may simply be slow.
     late: Option<Instant>,
     state: State,
 }
@@ -51,7 +52,7 @@ impl Trial {
         mem::discriminant(&self.state).hash(hasher);
     }
 
-    /// Returns when the server was asked; `None` if it was not.
+    /// Returns the time at which the server was asked; `None` if it was not.
     pub(super) fn asked(&self) -> Option<Instant> {
         match self.state {
             State::Asked(asked) | State::Probed { asked, .. } | State::Undecided { asked } => {
@@ -63,7 +64,7 @@ impl Trial {
 }
 
 impl Server {
-    /// Returns when each outstanding answer is overdue, the earliest first.
+    /// Returns the times at which the outstanding answers become overdue, the earliest first.
     fn signals(&self, host: Host) -> [Option<Instant>; 3] {
         let begun = match self.answers.trial.state {
             State::Probed { at, .. } => at,
@@ -76,7 +77,8 @@ impl Server {
         signals
     }
 
-    /// Returns when the detector has to judge the server again; `None` for never.
+    /// Returns the time at which the detector has to judge the server again, or `None` if there is
+    /// no such time.
     pub(super) fn next_judgment(&self, host: Host) -> Option<Instant> {
         host.detector.filter(|_| self.answers.standing != Standing::Excused)?;
         let [first, second, _] = self.signals(host);
@@ -109,8 +111,8 @@ impl Server {
         }
     }
 
-    /// Sends a ping if round-trip times are measured. Begins a probe if not, or if a ping is
-    /// overdue.
+    /// Sends a ping if round-trip times are being measured. Otherwise, or if an earlier ping is
+    /// overdue, begins a probe.
     fn ask(&mut self, now: Instant, host: Host, out: &mut Outputs) {
         let overdue = self.ping.expected().and_then(|since| self.excused(since, host));
         let is_silent = overdue.is_some_and(|overdue| overdue + self.wait(host) <= now);
@@ -125,8 +127,9 @@ impl Server {
         }
     }
 
-    /// Returns whether the answers of witnesses are too old for a trial whose probe began at `at`:
-    /// this host has stalled, or the request on the second silent connection was sent much later.
+    /// Returns whether the witnesses' answers are too old to decide a trial whose probe began at
+    /// `at`: this host has stalled since, or much time has passed because the request on the second
+    /// silent connection was sent much later.
     fn is_outdated(&self, at: Instant, now: Instant, host: Host) -> bool {
         self.excused(at, host) != Some(at) || now.since(at) > self.wait(host) + LATEST_CHECK
     }
@@ -208,7 +211,8 @@ impl Deployment {
         }
     }
 
-    /// Applies `change`, and wakes the server's task if it has to be called sooner.
+    /// Applies `change` to the server. Wakes its task if that brings its deadline forward, unless
+    /// the task is the `caller`.
     fn hasten(
         &mut self,
         server: ServerId,

@@ -21,7 +21,8 @@ impl<'a> Field<'a> {
     }
 }
 
-/// Returns the length of the value of type `kind` at the start of `bytes`, which may be shorter.
+/// Returns the length of the value of type `kind` at the start of `bytes`, which may end before the
+/// value does.
 #[inline]
 fn length(kind: ElementType, bytes: &[u8]) -> Option<usize> {
     Some(match kind {

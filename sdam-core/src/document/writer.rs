@@ -140,7 +140,8 @@ impl DocumentWriter {
         Ok(())
     }
 
-    /// Writes an array with one document for each of `items`, with the fields that `write` adds.
+    /// Writes an array with one document for each of `items`; `write` adds the fields of each
+    /// document.
     pub fn documents<T>(
         &mut self,
         key: &str,

@@ -20,7 +20,7 @@ names! {
         Forked = "forked",
         /// The server's monitor, or an attempt to connect, ended unexpectedly.
         Internal = "internal",
-        /// A clear of the pool interrupted the connection, in use or being established
+        /// A clear of the pool interrupted the connection while it was in use or being established
         /// ([`interrupt_in_use`](crate::pool::PoolClear::interrupt_in_use)).
         Interrupted = "interrupted",
         /// The configuration or the command is invalid, so nothing was sent. The source of an

@@ -17,7 +17,8 @@ impl Error {
     /// Error"): the pool was not usable, the connection broke, or the server has changed its state
     /// or cannot reach another server.
     ///
-    /// The options, the number of attempts and the time limit decide whether the read is retried.
+    /// The options, the number of attempts and the time limit decide whether the read is actually
+    /// retried.
     #[doc(alias = "retryReads")]
     pub fn is_retryable_read(&self) -> bool {
         self.is_network()

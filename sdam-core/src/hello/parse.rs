@@ -51,9 +51,9 @@ impl Hello {
     /// Parses the BSON document of a reply in one pass (SDAM: "Parsing a hello response").
     ///
     /// Unknown fields are skipped without decoding. A field of an unexpected type and a member with
-    /// an invalid address count as absent; numbers may be of any numeric type. If a field is
-    /// repeated, the last one counts. The result takes at most a small multiple of the reply's own
-    /// size, see also [`MAX_MEMBERS`](Self::MAX_MEMBERS).
+    /// an invalid address count as absent; numbers may be of any numeric type except Decimal128. If
+    /// a field is repeated, the last one counts. The result takes at most a small multiple of the
+    /// reply's size in memory; see also [`MAX_MEMBERS`](Self::MAX_MEMBERS).
     ///
     /// # Errors
     ///

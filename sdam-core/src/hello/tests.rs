@@ -83,8 +83,8 @@ fn a_reply_truncated_at_any_byte_is_a_protocol_error() {
     for length in 0..reply.len() {
         check(&reply[..length], length);
     }
-    // The reply is also cut with a correct length and final zero byte: within a field, or between
-    // two fields, so that `ok` is missing.
+    // The reply is also cut and then given a correct length and a final zero byte. The cut is
+    // within a field, or between two fields, so that `ok` is missing.
     for length in 5..reply.len() - 1 {
         let mut cut = reply[..length].to_vec();
         cut[length - 1] = 0;

@@ -11,8 +11,8 @@ use crate::{
 /// An input to the topology machine.
 #[derive(Debug)]
 pub enum Input<'a> {
-    /// Opens the topology: publishes the opening events and opens the seeds. Repetitions are
-    /// ignored.
+    /// Opens the topology: publishes the opening events and adds the seeds as servers. Repetitions
+    /// are ignored.
     Open,
     /// A check has ended. Ignored for a load balancer.
     Checked {

@@ -60,7 +60,8 @@ impl Services {
         known.generation
     }
 
-    /// Writes the services by their ids. Only small differences between generations matter.
+    /// Writes the services by their ids. Differences between generations are capped at 2, because
+    /// larger ones have the same effect.
     #[cfg(feature = "model")]
     pub(super) fn write_key(&self, hasher: &mut impl core::hash::Hasher) {
         for (id, own) in &self.known {

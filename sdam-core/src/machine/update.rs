@@ -261,9 +261,9 @@ fn is_visible(previous: &TopologyDescription, next: &TopologyDescription, diff: 
 /// The differences between the servers of two descriptions.
 #[derive(Default)]
 struct Diff {
-    /// Unequal servers by address, each before and after.
+    /// The servers that are not equal, by address, each with its descriptions before and after.
     changed: SmallVec<[(Arc<ServerDescription>, Arc<ServerDescription>); 2]>,
-    /// Equal servers with new measurements, by address.
+    /// The servers that are equal but have new measurements, by address.
     refreshed: SmallVec<[Arc<ServerDescription>; 1]>,
     added: Vec<Arc<ServerDescription>>,
     removed: Vec<Arc<ServerDescription>>,
@@ -289,7 +289,7 @@ impl Diff {
                     diff.changed.push((Arc::clone(before), Arc::clone(after)));
                 }
             } else if before.address <= after.address {
-                // A server that was removed and added again counts as both.
+                // A server that was removed and added again counts as removed and as added.
                 old = older;
                 diff.removed.push(Arc::clone(before));
             } else {

@@ -36,10 +36,10 @@ use crate::{
 ///
 /// A deadline that is noticed more than a heartbeat late means that the host was suspended, not
 /// that the server is silent. The check then continues, once, for another second or for the connect
-/// timeout if that is shorter, before it fails. A reply accepted only because of that, or because
-/// it was read before the expired deadline was noticed, is too old for a sample of the round-trip
-/// time. If a sample is needed, the check sends another request on the same connection before it
-/// ends.
+/// timeout if that is shorter, before it fails. A reply that was accepted only because of this
+/// extension, or because it was read before the expired deadline was noticed, is too old to serve
+/// as a sample of the round-trip time. If a sample is needed, the check sends another request on
+/// the same connection before it ends.
 ///
 /// The rate of streamed replies is limited, although no real server pushes them without a pause.
 /// After some tens of such replies, the connection is closed, and the next check begins on a new
@@ -55,7 +55,7 @@ pub(crate) struct Check {
     pub(super) connection: Option<Connection>,
     /// The number of connections requested so far.
     pub(super) connections: u64,
-    /// True if the last failed check was not reported, so that a second failure must be.
+    /// True if the last failed check was not reported, so that a second failure must be reported.
     pub(super) withheld: bool,
     /// True if the checks use awaitable hellos, so that round trips have to be measured on another
     /// connection.
@@ -227,7 +227,8 @@ impl Check {
         }
     }
 
-    /// Returns when [`due`](Self::due) has something to do; `None` for never.
+    /// Returns the time at which [`due`](Self::due) has something to do, or `None` if there is no
+    /// such time.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         match &self.state {
             State::Idle(idle) => Some(idle.until),
@@ -236,8 +237,8 @@ impl Check {
         }
     }
 
-    /// Returns when the outstanding answer becomes late: at once, or after a heartbeat if the
-    /// server waits for a change. `None` if no answer is outstanding.
+    /// Returns the time from which the outstanding answer counts as late: the time of the request,
+    /// or a heartbeat later if the server waits for a change. `None` if no answer is outstanding.
     pub(crate) fn expected(&self) -> Option<Instant> {
         let State::Running(check) = &self.state else {
             return None;
@@ -246,8 +247,8 @@ impl Check {
         Some(check.since + awaited.unwrap_or_default())
     }
 
-    /// Returns when a requested check may begin; `None` if no request would bring the next check
-    /// forward.
+    /// Returns the earliest time at which a requested check may begin; `None` if no request would
+    /// bring the next check forward.
     pub(crate) fn earliest(&self) -> Option<Instant> {
         match &self.state {
             State::Idle(idle) => {

@@ -14,9 +14,9 @@ const INTERVAL: Duration = Duration::from_millis(50);
 /// Counts the checks that begin without a pause: those after a streamed reply, and the retries
 /// after a network error from a known server.
 ///
-/// Server Monitoring requires that neither waits, and in normal operation neither does. The limit
-/// bounds the load that a server can cause by pushing replies incessantly, or a proxy by breaking
-/// each connection after its first replies.
+/// Server Monitoring requires that neither kind of check waits, and in normal operation none does.
+/// The limit bounds the load that a server can cause by pushing replies incessantly, or a proxy by
+/// breaking each connection after its first replies.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pace {
     /// The time at which a full burst is available again.

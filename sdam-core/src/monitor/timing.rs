@@ -39,7 +39,8 @@ impl MonitorConfig {
         Idle { ended: now, until: now + self.min_heartbeat_frequency, is_first: false }
     }
 
-    /// Returns when a requested check may begin: the first one at once.
+    /// Returns the earliest time at which a requested check may begin; the first check may begin at
+    /// once.
     pub(super) fn earliest(&self, idle: Idle) -> Instant {
         let wait = if idle.is_first { Duration::ZERO } else { self.min_heartbeat_frequency };
         idle.ended + wait
@@ -53,7 +54,7 @@ impl MonitorConfig {
     }
 }
 
-/// The time of a request and of its answer.
+/// The times of a request and of its answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Trip {
     /// The instant at which the request was written.

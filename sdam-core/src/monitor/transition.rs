@@ -112,7 +112,7 @@ impl Check {
     }
 
     /// Sends a hello that the server answers at once, as the next step of the check. `repeated` is
-    /// true if the reply to an earlier one was late.
+    /// true if the reply to an earlier hello was late.
     fn send(
         &mut self,
         now: Instant,
@@ -132,8 +132,9 @@ impl Check {
     /// check").
     ///
     /// Only a broken or silent connection is retried at once, within the limit of
-    /// [`Pace`](super::pace::Pace). A malformed reply is not: a retry would most likely fail in the
-    /// same way, without a pause between the attempts.
+    /// [`Pace`](super::pace::Pace). A check that got a malformed reply is not, because a retry
+    /// would most likely fail in the same way, and the attempts would follow each other without a
+    /// pause.
     ///
     /// After a panic of the transport, checks start over after `minHeartbeatFrequencyMS`.
     pub(super) fn fail(
@@ -227,7 +228,8 @@ impl Check {
             }
             state => return self.state = state,
         };
-        // A reply that arrived after the clear must not remain the latest for a whole heartbeat.
+        // If the server is still known, because of a reply that arrived after the clear, it must
+        // not go unchecked for a whole heartbeat.
         self.state = State::Idle(if known { self.config.hastened(idle, now) } else { idle });
     }
 

@@ -87,7 +87,8 @@ impl Options {
         /// Sets the deviations from the specifications, for drivers and their tests.
         pub fn with_deviations(deviations: Deviations) => deviations = deviations;
 
-        /// Sets the time until the system breaks a connection whose peer acknowledges nothing.
+        /// Sets the time after which the system breaks a connection whose peer acknowledges
+        /// nothing.
         pub fn with_tcp_user_timeout(limit: Duration) => tcp_user_timeout = Some(limit);
 
         /// Sets the strategy for giving up on a silent server.

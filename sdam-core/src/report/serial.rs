@@ -72,7 +72,8 @@ impl<'de> Deserialize<'de> for ErrorReport {
             Cause::Protocol(message) => Error::protocol(stage, message),
             Cause::Auth(message) => Error::auth(message).at(stage),
             Cause::Error(error) => error,
-            // A reply without an error has no effect, like a time-out of an operation.
+            // A reply without an error has no effect, so it is restored as a time-out of an
+            // operation, which has none either.
             Cause::Reply(reply) => reply::error(&reply, stage).unwrap_or_else(|| {
                 Error::timeout(Stage::Operation, "the reply has no error").with_reply(&*reply)
             }),

@@ -101,7 +101,8 @@ impl Ping {
         }
     }
 
-    /// Begins a measurement if one may already begin; called when the server is handled anyway.
+    /// Begins a measurement if one may already begin. Called whenever the server is handled for
+    /// another reason.
     pub(crate) fn proceed(&mut self, now: Instant, out: &mut Outputs) {
         if let State::Idle { from, .. } = self.state
             && from <= now
@@ -174,7 +175,8 @@ impl Ping {
         }
     }
 
-    /// Returns when [`due`](Self::due) has something to do; `None` for never.
+    /// Returns the time at which [`due`](Self::due) has something to do, or `None` if there is no
+    /// such time.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         match self.state {
             State::Stopped => None,
@@ -183,7 +185,8 @@ impl Ping {
         }
     }
 
-    /// Returns when the outstanding answer was requested; `None` if there is none.
+    /// Returns the time at which the outstanding answer was requested; `None` if no answer is
+    /// outstanding.
     pub(crate) fn expected(&self) -> Option<Instant> {
         match self.state {
             State::Stopped | State::Idle { .. } => None,
@@ -225,7 +228,8 @@ impl Ping {
         self.state = State::Idle { from: next - self.slack, until: next + self.slack };
     }
 
-    /// Returns when a request made at `since` fails; `None` for never.
+    /// Returns the time at which a request made at `since` fails, or `None` if there is no time
+    /// limit.
     pub(super) fn limit(&self, since: Instant) -> Option<Instant> {
         self.config.limit(false).map(|limit| since + limit)
     }

@@ -35,8 +35,8 @@ impl Selection {
 }
 
 impl Scans {
-    /// Asks for the choice of a server from the current description; finishes if no selection is in
-    /// progress.
+    /// Asks the caller to choose a server from the current description, or finishes the request if
+    /// no selection is in progress.
     pub(super) fn attempt(&mut self, view: View<'_>) -> Step {
         if self.selection.is_none() {
             return self.finish(Ok(None));
@@ -90,8 +90,8 @@ impl Scans {
         self.advance(view)
     }
 
-    /// Handles the end of a probe, whose failure is already in the topology. A failure leads to
-    /// exactly one more selection, whose server is not probed (Server Selection:
+    /// Handles the end of a probe. If the probe failed, the failure is already in the topology, and
+    /// leads to exactly one more selection, whose server is not probed (Server Selection:
     /// "socketCheckIntervalMS").
     pub(crate) fn probed(&mut self, view: View<'_>, alive: bool) -> Step {
         let State::Probing { server, superseded } = self.state else {

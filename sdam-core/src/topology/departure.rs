@@ -70,8 +70,8 @@ impl Departure {
 }
 
 impl DepartureReason {
-    /// Returns whether the client's configuration is probably wrong, regardless of other servers.
-    /// The other reasons also occur in normal operation.
+    /// Returns whether this reason alone shows that the client's configuration is probably wrong.
+    /// All other reasons also occur in normal operation.
     pub const fn is_mistake(&self) -> bool {
         matches!(self, Self::OneOfSeveralSeeds | Self::WrongSetName { .. } | Self::WrongType { .. })
     }

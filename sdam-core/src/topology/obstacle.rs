@@ -103,8 +103,9 @@ impl TopologyDescription {
         }
     }
 
-    /// Returns whether `address` comes from the replica set's configuration: a primary has answered
-    /// before, an answering member names it, or an answer contained other names than the client's.
+    /// Returns whether `address` comes from the replica set's configuration. This is assumed in a
+    /// replica set if a primary has answered before, if an answering member names `address`, or if
+    /// a server has answered with a different name than the client's.
     pub fn is_advertised(&self, address: &ServerAddress) -> bool {
         let named = || {
             let mut named = self.servers.iter().flat_map(|server| server.members());

@@ -20,9 +20,9 @@ pub(super) struct Parts<'a> {
     hosts: &'a str,
     database: &'a str,
     pub(super) query: &'a str,
-    /// True if an `@` follows the first `/` or `?`. It may belong to an option, but it may also end
-    /// user info with an unescaped separator. In that case, every part may contain a piece of a
-    /// password and is hidden.
+    /// True if an `@` follows the first `/` or `?`. The `@` may belong to an option, but it may
+    /// also end user info that contains an unescaped separator. Every part may then contain a piece
+    /// of a password, so all parts are hidden.
     pub(super) confidential: bool,
 }
 

@@ -65,8 +65,8 @@ impl Query {
             return Err(ConfigError::new(self.shown(pair), "", reason, remedy));
         };
         if key.contains('@') {
-            // If the option were only ignored as unknown, the client would connect to part of a
-            // password.
+            // If the option were merely ignored as unknown, the client would connect to a host
+            // whose name is part of a password.
             let reason = "the name of an option contains an `@`";
             let remedy =
                 "percent-encode `/`, `?` and `@` in user name and password as %2F, %3F and %40";

@@ -1,4 +1,5 @@
-//! The events of a view, which are complete although the deployment's events began earlier.
+//! The events of a view, which form a complete sequence even if the view was opened later than the
+//! deployment.
 
 use alloc::sync::Arc;
 
@@ -9,8 +10,8 @@ use crate::{
 };
 
 impl View {
-    /// Emits an event of the deployment, unless it ends something that did not begin for this view.
-    /// The servers `lost` are not suspected.
+    /// Emits an event of the deployment, unless the event ends something that did not begin for
+    /// this view. No suspicion begins for a server in `lost`.
     pub(super) fn emit(
         &mut self,
         now: Instant,

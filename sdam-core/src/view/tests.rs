@@ -30,7 +30,7 @@ fn hello(server_type: ServerType) -> Hello {
     }
 }
 
-/// The knowledge of a handle, from the outputs that it has carried out.
+/// The knowledge of a handle, gathered from the outputs that it has carried out.
 #[derive(Default)]
 struct Handle {
     view: View,
@@ -157,7 +157,7 @@ impl World {
             published: Arc::default(),
             handles: Vec::new(),
         };
-        // The first handle is there before the deployment opens.
+        // The first handle exists before the deployment opens.
         world.open();
         let outputs = world.deployment.handle(world.now, Input::Open);
         world.follow(&outputs);
