@@ -22,8 +22,8 @@ macro_rules! about_option {
                 }))
             }
 
-            /// Returns the name of the option as in connection strings, or the invalid part of the
-            /// string.
+            /// Returns the name of the option as it is spelled in connection strings, or the
+            /// invalid part of the string.
             pub fn option(&self) -> &str {
                 &self.0.option
             }

@@ -41,7 +41,7 @@ pub use crate::{
     output::{Output, Outputs, ScanFailure},
 };
 
-/// A client's view of a deployment: holds all state and makes every decision.
+/// A client's view of a deployment, which holds all state and makes every decision.
 ///
 /// It performs no I/O, never fails and never panics. [`handle`](Self::handle) takes an input, which
 /// describes what has happened, and returns the actions for the caller, in order. Time, randomness
@@ -497,7 +497,8 @@ impl Deployment {
     ) {
         match outcome.and_then(|reply| reply.hello) {
             Ok(mut hello) => {
-                // No connection stays open, so none is counted for a service.
+                // No connection stays open after the caller's check, so none is counted for a
+                // service.
                 hello.service_id = None;
                 let generation = self.generation(server, None).unwrap_or_default();
                 let rtt = Rtt { average: rtt, minimum: rtt, p90: rtt };

@@ -4,8 +4,8 @@
 //! decoded on request; a value of a different type, or one that cannot be decoded, is `None`.
 //! [`DocumentWriter`] writes documents, and [`ExtendedJson`] formats them for people.
 //!
-//! Fields are not read with the iterator of `bson`, which takes longer than the rest of parsing a
-//! reply. That iterator is used only to explain why a document is malformed.
+//! Fields are not read with the iterator of `bson`, because that alone would take longer than the
+//! rest of parsing a reply. The iterator is used only to explain why a document is malformed.
 
 mod element;
 mod ext_json;

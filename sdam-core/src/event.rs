@@ -38,7 +38,7 @@ pub struct Event {
     /// The sequence number, counted from 1 without gaps in each topology. Events are delivered in
     /// this order, which is also the order of the changes.
     pub seq: u64,
-    /// The time on the runtime's clock, never before the preceding event's.
+    /// The time on the runtime's clock, never earlier than the time of the preceding event.
     pub at: Instant,
     /// The wall-clock time at which the event was queued, from the runtime's `Clock`; `None` for an
     /// event that no topology has published.
@@ -112,7 +112,8 @@ pub enum EventKind {
         reason: DepartureReason,
     },
     /// Members of the replica set were not added, because the topology already has the maximum
-    /// number of servers. Published when the number of ignored members changes, except to 0.
+    /// number of servers. Published when the number of ignored members changes, except when it
+    /// drops to 0.
     MembersIgnored {
         /// The number of ignored members.
         ignored: usize,

@@ -92,9 +92,9 @@ pub struct HelloRequest {
     pub op_query: bool,
     /// The declared API, sent with every command.
     pub server_api: Option<Arc<ServerApi>>,
-    /// The authentication part of a pooled connection's first message, see
-    /// [`with_auth`](Self::with_auth), or of a later message on a connection that a single-threaded
-    /// client shares between checks and operations.
+    /// The authentication part of a pooled connection's first message (see
+    /// [`with_auth`](Self::with_auth)), or of a later message on a connection that a
+    /// single-threaded client shares between checks and operations.
     pub auth: Option<Box<HelloAuth>>,
     /// The driver's own fields in the first message of a pooled connection; see
     /// [`with_fields`](Self::with_fields).

@@ -34,7 +34,7 @@ impl ObjectId {
     }
 
     /// Creates an id entirely from random bytes of `rng`; unlike a real ObjectId, it contains no
-    /// time.
+    /// timestamp.
     pub fn random(rng: &mut crate::rng::Rng) -> Self {
         let mut bytes = [0; 12];
         let random = rng.next_u64().to_be_bytes().into_iter().chain(rng.next_u64().to_be_bytes());

@@ -16,7 +16,7 @@ use crate::{
 
 /// An input to [`Deployment::handle`](crate::deployment::Deployment::handle).
 ///
-/// Recordings contain inputs as the feature `serde` serializes them.
+/// Recordings contain inputs in the form in which the feature `serde` serializes them.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all_fields = "camelCase", deny_unknown_fields))]

@@ -9,7 +9,7 @@ pub struct Rng {
     state: u64,
 }
 
-/// The increment of SplitMix64: 2^64 divided by the golden ratio, odd.
+/// The increment of SplitMix64: 2^64 divided by the golden ratio, as an odd number.
 const GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;
 
 impl Rng {

@@ -42,8 +42,8 @@ pub struct ServerDescription {
     /// The id of the server in its topology, which changes when the server is removed and added
     /// again.
     pub id: ServerId,
-    /// The address to which the client connects; the server may report a different one, see
-    /// [`me`](Self::me).
+    /// The address to which the client connects; the server may report a different one (see
+    /// [`me`](Self::me)).
     pub address: ServerAddress,
     /// The server's role.
     #[cfg_attr(feature = "serde", serde(rename = "type"))]

@@ -82,8 +82,8 @@ impl ServerSession {
     }
 }
 
-/// The session and the number of a retryable write, with which a server ensures that it runs only
-/// once (Retryable Writes: "Transaction ID").
+/// The session and the number of a retryable write, with which a server ensures that the write runs
+/// only once (Retryable Writes: "Transaction ID").
 #[doc(alias = "txnNumber")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transaction {

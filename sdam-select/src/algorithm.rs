@@ -113,8 +113,8 @@ pub fn suitable<'t>(
     Ok(selected(topology, &suitability, settings, criteria))
 }
 
-/// Returns the servers of `suitable` in the client's zone, if there are any, or else all. With a
-/// [client share](ZoneAffinity::with_client_share), the random bits decide between these servers
+/// Returns the servers of `suitable` that are in the client's zone, or all of them if none is. With
+/// a [client share](ZoneAffinity::with_client_share), the random bits decide between these servers
 /// and those of other zones.
 pub fn zone_part<'t>(
     suitable: &Candidates<'t>,

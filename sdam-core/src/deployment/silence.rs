@@ -214,7 +214,7 @@ impl Deployment {
     }
 
     /// Handles an answer from the server that arrived at `at`. If the answer makes the server
-    /// Unknown, applying its effects excuses the server again.
+    /// Unknown, applying the answer's effects excuses the server again.
     pub(super) fn answered(
         &mut self,
         now: Instant,

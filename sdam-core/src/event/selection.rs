@@ -2,7 +2,7 @@ use alloc::boxed::Box;
 
 use crate::names::names;
 
-/// The server selection in an event. Created once for each selection that has listeners.
+/// The server selection that an event reports. Created once for each selection that has listeners.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "camelCase"))]

@@ -269,8 +269,7 @@ impl Transition {
         };
     }
 
-    /// Changes the type of the server that a member reports as primary to PossiblePrimary (C-9,
-    /// D-24).
+    /// Gives the type PossiblePrimary to the server that a member reports as primary (C-9, D-24).
     fn hint_primary(&mut self, server: &ServerDescription) {
         let Some(hinted) = server.primary.as_ref().and_then(|address| self.next.server(address))
         else {

@@ -31,7 +31,8 @@ pub struct TlsOptions {
     pub allow_invalid_hostnames: bool,
     /// `tlsDisableCertificateRevocationCheck`: true to accept revoked certificates.
     pub disable_certificate_revocation_check: bool,
-    /// `tlsDisableOCSPEndpointCheck`: true not to contact OCSP responders. `sdam-tls` never does.
+    /// `tlsDisableOCSPEndpointCheck`: true to contact no OCSP responders. `sdam-tls` never contacts
+    /// any.
     pub disable_ocsp_endpoint_check: bool,
 }
 

@@ -26,7 +26,8 @@ const TXT_OPTIONS: [&str; 3] = ["authSource", "loadBalanced", "replicaSet"];
 pub(super) struct Query {
     pub(super) settings: Settings,
     pub(super) warnings: Vec<Warning>,
-    /// The error for an invalid option that protects connections; with it, no topology may start.
+    /// The error for an invalid option that protects connections. If there is one, no topology may
+    /// start.
     pub(super) unguarded: Option<ConfigError>,
     /// The name, canonical or alias, under which each option was last given.
     seen: BTreeMap<&'static str, &'static str>,

@@ -56,7 +56,8 @@ impl View {
         }
     }
 
-    /// Ends the suspicion of a server, and returns when it began; `None` if there was none.
+    /// Ends the suspicion of a server, and returns the time at which it began; `None` if there was
+    /// none.
     fn clear_suspicion(&mut self, server: ServerId) -> Option<Instant> {
         let (_, since) = *self.suspected.iter().find(|(own, _)| *own == server)?;
         self.suspected = self.suspected.iter().copied().filter(|(own, _)| *own != server).collect();
