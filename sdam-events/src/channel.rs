@@ -50,7 +50,7 @@ pub fn unbounded() -> (ChannelSink, EventStream) {
 }
 
 /// Returns a sink and a stream of its events that drops heartbeats and the events of operations
-/// while `capacity` are unread.
+/// while `capacity` events are unread.
 ///
 /// - A heartbeat is dropped as a whole: its end is dropped if and only if its start was.
 /// - The events of [operations](Interest::OPERATIONS) are dropped individually.

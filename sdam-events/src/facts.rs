@@ -1,8 +1,8 @@
 //! Facts derived from events: the primary and how long it has been primary, failover durations,
 //! flapping servers, the time in each topology type.
 //!
-//! [`Facts`] is a plain value that is fed the events of one topology, so it works with live and
-//! recorded events; [`FactSink`] feeds one from a topology.
+//! [`Facts`] is a plain value to which the events of one topology are passed, so it works with live
+//! and recorded events. [`FactSink`] passes it the events of a running topology.
 //!
 //! ```
 //! use sdam_events::facts::{Fact, FactSink};
@@ -55,8 +55,8 @@ pub enum Fact {
     OutageStarted(Outage),
     /// A server is writable again after an outage, or one primary directly followed another.
     FailoverEnded(Failover),
-    /// The old primary of the last failover reported, just after the new one was found, that it had
-    /// stepped down, so it had not been silent. Replaces the last
+    /// Just after the last failover's new primary was found, the old one reported that it had
+    /// stepped down, so it had not been silent. This fact replaces the last
     /// [`FailoverEnded`](Self::FailoverEnded).
     FailoverExplained(Failover),
     /// An available server became unavailable.

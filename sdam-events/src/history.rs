@@ -159,7 +159,7 @@ impl EventSink for History {
 impl State {
     fn take_in(&mut self, event: &Event) -> Option<(Change, Cause)> {
         // A server's change is the cause of all events up to the topology's change. If servers are
-        // added or removed without one, the cause is the SRV record's list of hosts.
+        // added or removed without such a change, the cause is the SRV record's list of hosts.
         let current = self.cause.clone().unwrap_or(Cause::Hosts);
         Some(match &event.kind {
             EventKind::TopologyOpening => {

@@ -54,9 +54,9 @@ use under_way::UnderWay;
 /// change, so the order in the queue is the order of the changes. [`Event::seq`] is assigned under
 /// the queue's own lock, which is held only to append, never while a sink runs.
 ///
-/// `TopologyClosed` closes the queue. While heartbeats, connections, check-outs or commands are
-/// under way, it is held back, so that it is the last event and all of them end before it, unless
-/// [`close`](Self::close) ends the wait.
+/// `TopologyClosed` closes the queue. It is held back while heartbeats, connections, check-outs or
+/// commands are under way, so that all of them end before it and it is the last event.
+/// [`close`](Self::close) ends this wait early.
 #[derive(Debug)]
 pub struct EventQueue {
     topology: ObjectId,
@@ -82,8 +82,8 @@ pub struct EventQueue {
 struct State {
     /// Pushed events that have not been taken.
     buffer: VecDeque<Event>,
-    /// Events that were taken but not delivered. `None` while a consumer delivers, because there
-    /// may be only one.
+    /// Events that were taken but not delivered. `None` while a consumer is delivering, because
+    /// only one may deliver at a time.
     batch: Option<VecDeque<Event>>,
     last_seq: u64,
     /// The time of the last event. Tasks read the clock before they push, and may overtake each
@@ -152,8 +152,8 @@ impl EventQueue {
         !self.interest().intersection(names).is_empty()
     }
 
-    /// Appends an event that happened at `at`. Events outside the sink's interest, or after the
-    /// queue is closed, are discarded without being counted.
+    /// Appends an event that happened at `at`. Events that are outside the sink's interest, or that
+    /// arrive after the queue is closed, are discarded without being counted.
     ///
     /// An event that is earlier than its predecessor gets the predecessor's time.
     ///
@@ -253,8 +253,8 @@ impl EventQueue {
         let mut delivered = 0;
         loop {
             let stopped = self.deliver(sink, usize::MAX, &mut delivered);
-            // Another consumer may have returned 0 because this one was busy. Its events may
-            // require another round.
+            // Another consumer may have returned 0 because this one was busy. The events that it
+            // was called for then require another round here.
             if stopped != Stopped::Empty || self.depth() == 0 {
                 return delivered;
             }

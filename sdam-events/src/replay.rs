@@ -59,10 +59,10 @@ pub fn replay(recording: impl BufRead) -> Result<Outcome, ReplayError> {
 }
 
 /// Replays like [`replay`], and calls `observe` with everything recorded up to the first
-/// difference: inputs, selections, and the events and commands that match their records, each with
-/// the number of its line, and with the sequence number and the time of its record. Only warnings
-/// about options are left out. Round-trip times, which are not recorded, are observed where they
-/// were measured, with the line of the preceding event.
+/// difference, except for warnings about options: inputs, selections, and the events and commands
+/// that match their records. Each is passed with the number of its line, and has the sequence
+/// number and the time of its record. Round-trip times, which are not recorded, are passed at the
+/// point where they were measured, with the line of the preceding event.
 ///
 /// # Errors
 ///
@@ -186,7 +186,7 @@ enum Step {
     Differs(Option<String>),
 }
 
-/// A machine, and its events that have not been found in the recording yet.
+/// A machine, and those of its events that have not yet been found in the recording.
 struct Replayer {
     version: u32,
     origin: Origin,
@@ -326,8 +326,8 @@ impl Replayer {
         }
     }
 
-    /// Passes on the next events that have no line of their own: this line's input, and
-    /// measurements.
+    /// Queues for the observer the next events that have no line of their own: this line's input,
+    /// and measurements.
     fn show(&mut self) {
         while let Some(next) = self.expected.front()
             && Interest::INPUTS.contains(next.name())
@@ -358,8 +358,8 @@ impl Replayer {
     }
 }
 
-/// Returns the line of an event with the number and the times of `record`: a replay does not
-/// produce all recorded events, and the queue adjusts times so that they never go back.
+/// Returns the line of an event. The number and the times are those of `record`, because a replay
+/// does not produce all recorded events, and the queue adjusts times so that they never go back.
 fn line(record: &Record, kind: EventKind) -> Result<String, Box<str>> {
     let mut line = record::line(&record.event(kind)).map_err(|error| error.to_string())?;
     line.truncate(line.trim_end().len());

@@ -123,7 +123,7 @@ pub(crate) fn not_found(
     EventKind::ServerSelectionFailed { selection, description, reason, failure, duration }
 }
 
-/// Returns the server of the events of pools.
+/// Returns the server to which the events of pools refer.
 pub(crate) fn server() -> (ServerId, ServerAddress) {
     (ServerId::from_u64(1), address("host1"))
 }

@@ -63,9 +63,9 @@ impl PooledConnection {
     ///
     /// If the server answered with an error, the connection broke, no reply came in time, or the
     /// received message is not a valid reply. The kind is
-    /// [`Interrupted`](sdam_core::error::ErrorKind::Interrupted) if a clear interrupted the connection
-    /// because the server's monitor got no answer. If the clear came between the check-out and this
-    /// call, the command is not sent.
+    /// [`Interrupted`](sdam_core::error::ErrorKind::Interrupted) if a clear interrupted the
+    /// connection because the server's monitor got no answer. If the clear came between the
+    /// check-out and this call, the command is not sent.
     ///
     /// # Cancel safety
     ///

@@ -141,7 +141,7 @@ impl Inner {
         self.change(|machine| machine.failed(id, failure, now));
     }
 
-    /// Changes the machine, and closes the connections that it gives up.
+    /// Changes the machine, and closes the connections that the machine gives up.
     pub(crate) fn change<T>(&self, change: impl FnOnce(&mut Machine<Box<Member>>) -> T) -> T {
         let (answer, closing) = self.core.change(change);
         self.close_all(closing);

@@ -200,8 +200,8 @@ impl<C: Pooled> Machine<C> {
         }
     }
 
-    /// Allows connections to be opened (CMAP: "Marking a Connection Pool as Ready"), for
-    /// `minPoolSize` from `fill_at` on.
+    /// Allows connections to be opened (CMAP: "Marking a Connection Pool as Ready"). Those for
+    /// `minPoolSize` are opened from `fill_at` on.
     pub(crate) fn ready(&mut self, fill_at: Option<Instant>) {
         if let State::Paused(_) = self.state {
             self.state = State::Ready;

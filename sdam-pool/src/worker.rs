@@ -64,8 +64,8 @@ impl Worker {
                 Work::Dial => self.early = Early::Dialing(pool.dial_early()),
                 Work::DropEarly => self.early = Early::None,
                 Work::Open(id) => {
-                    // A socket that is still being opened is slower than the monitor's by a round
-                    // trip or more, and is probably lost.
+                    // A socket that is still being opened is at least a round trip slower than the
+                    // monitor's, so the attempt to open it has probably been lost.
                     let dialed = match mem::take(&mut self.early) {
                         Early::Open(socket) => Some(socket),
                         Early::None | Early::Dialing(_) => None,

@@ -1,8 +1,8 @@
 //! The time from the start of a client to its first primary, and to the answer to its first ping,
 //! on a real replica set whose primary is the seed.
 //!
-//! Each client is a process of its own. `cargo xtask foreign first-answer` adds a program to compare
-//! with.
+//! Each client is a process of its own. `cargo xtask foreign first-answer` adds a program to
+//! compare with.
 
 #![expect(clippy::unwrap_used, reason = "a panic fails the benchmark")]
 
@@ -15,8 +15,8 @@ use sdam_live::{MemberSpec, ReplicaSet, or_skip};
 /// The number of clients of each kind.
 const CLIENTS: usize = 60;
 
-/// Another program that prints both times of one client, in microseconds, for the connection string
-/// in its argument.
+/// The variable that names another program. It takes the connection string as its argument, and
+/// prints both times of one client in microseconds.
 const OTHER: &str = "SDAM_FIRST_ANSWER_OTHER";
 
 fn main() {
@@ -40,7 +40,7 @@ fn main() {
     measure(&format!("mongodb://{primary}/?replicaSet={}", set.name()));
 }
 
-/// Measures clients of each kind by turns.
+/// Measures the kinds of clients in turn.
 fn measure(uri: &str) {
     let own = env::current_exe().unwrap();
     let own = |early: &str| {

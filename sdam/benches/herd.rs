@@ -22,7 +22,7 @@ use sdam_sim::{
     runtime::{DialLimit, Sim},
 };
 
-/// The number of clients, unless the variable [`COUNT`] has another.
+/// The number of clients, unless the variable [`COUNT`] specifies another.
 const CLIENTS: usize = 1_000;
 
 /// The variable with the number of clients.
@@ -38,7 +38,7 @@ const TURN: Duration = Duration::from_secs(10);
 /// The connections of a client to a server: for checks, for round-trip times, and in the pool.
 const CONNECTIONS: usize = 3;
 
-/// The limit of each server. Connections may wait for a second.
+/// Returns each server's limit on new connections, which may wait for up to a second.
 fn limit(clients: usize) -> DialLimit {
     let each = CONNECTIONS * clients / usize::try_from(TURN.as_secs()).unwrap();
     let rate = u32::try_from(each).unwrap().max(1);
@@ -76,7 +76,7 @@ fn main() {
 fn herd(name: &str, count: usize, fault: Fault, spread: Duration) {
     let hosts = ["a", "b", "c"].map(|host| ServerAddress::new(host, 27017));
     let sim = Sim::new(1, &Blueprint::replica_set(SetConfig::new("rs", hosts)));
-    // The primary is elected.
+    // Lets the set elect a primary.
     sim.run_for(Duration::from_secs(30));
     let limit = || sim.network().limit_dials(Some(limit(count)));
     if fault == Fault::Start {

@@ -67,9 +67,9 @@ fn benches(criterion: &mut Criterion, runtime: &Runtime) {
         criterion.bench_function(&format!("engine/select/{name}"), |bencher| {
             bencher.iter(|| topology.try_select(black_box(criteria)).unwrap().unwrap());
         });
-        // Measures a selection on this thread while another thread selects in a loop. It takes no
-        // longer than without the other thread, unless the two contend: one pair of threads in four
-        // shares a counting lane.
+        // Measures a selection on this thread while another thread selects in a loop. The selection
+        // takes no longer than without the other thread, unless the two contend: one pair of
+        // threads in four shares a counting lane.
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {

@@ -61,7 +61,8 @@ pub(crate) struct Engine {
     events: Arc<EventQueue>,
     version: u64,
     feed: Feed,
-    /// True if a server of a handle was separated from the deployment's and is not published yet.
+    /// True if this handle has given a server its own state, separate from the deployment's, and
+    /// has not published it yet.
     separated: bool,
 }
 
@@ -79,7 +80,7 @@ enum Feed {
     None,
     /// The outputs that handles have not followed yet.
     Source(Vec<Batch>),
-    /// The deployment's snapshot, as far as this handle has followed it.
+    /// The last snapshot of the deployment that this handle has followed.
     Follower(Arc<Snapshot>),
 }
 
@@ -332,7 +333,7 @@ impl Engine {
         Some(server)
     }
 
-    /// Returns the pool of `server`; creates it if there is none, and adds its task to `tasks`.
+    /// Returns the pool of `server`. If there is none, creates it and adds its task to `tasks`.
     fn pool<'s>(&self, server: &'s Server, tasks: &mut Vec<Task>) -> &'s dyn PoolHandle {
         server.pool_or_create(|| {
             let context = PoolContext::of(
@@ -396,7 +397,8 @@ impl Engine {
         if let Some(own) = own.filter(|_| clear.service_id.is_none()) {
             own.set_generation(clear.generation);
         }
-        // F-66: the event of the clear precedes those of the connections that it closes.
+        // F-66: the event for the clear precedes the events for the connections that the clear
+        // closes.
         self.events.push_with(now, EventName::PoolCleared, || {
             let address = server.core.address.clone();
             EventKind::PoolCleared { server: id, address, clear: clear.clone() }
@@ -406,7 +408,8 @@ impl Engine {
         }
     }
 
-    /// Publishes an event, and records the error in a server's new description.
+    /// Publishes an event. If it reports a server's new description, records that description's
+    /// error.
     fn emit(&self, now: Instant, event: EventKind, published: &Published) {
         match &event {
             EventKind::ServerDescriptionChanged { new, .. } => {
@@ -447,7 +450,7 @@ impl Engine {
     }
 }
 
-/// Returns the server whose check has failed.
+/// Returns the server whose check has failed according to `outputs`.
 fn failed_check(outputs: &Outputs) -> Option<ServerId> {
     outputs.iter().find_map(|output| match output {
         Output::Emit(EventKind::ServerHeartbeatFailed { heartbeat, .. }) => Some(heartbeat.server),
@@ -455,7 +458,7 @@ fn failed_check(outputs: &Outputs) -> Option<ServerId> {
     })
 }
 
-/// Returns the server whose evidence of silence the input may change.
+/// Returns the server for which `input` may change the evidence of silence.
 fn subject(input: &Input) -> Option<ServerId> {
     match input {
         Input::Connected { conn } | Input::Reply { conn, .. } | Input::Failed { conn, .. } => {

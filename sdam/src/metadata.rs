@@ -74,7 +74,8 @@ impl MetadataHandshake {
             Metadata::Own(metadata) => lock(metadata).encode(),
             Metadata::Driver(document) => {
                 let client = (document.encode)();
-                // Omits an invalid document: servers refuse connections with one that is too long.
+                // Omits an invalid document, because servers refuse a connection whose document is
+                // too long.
                 let is_valid = ClientMetadata::check_encoded(&client).is_ok();
                 if is_valid { client.into() } else { Box::default() }
             }

@@ -1,7 +1,7 @@
 //! Runtimes, one function for each Cargo feature.
 //!
-//! A topology is started on a [`Runtime`](crate::Runtime) value. The functions below return the usual
-//! runtimes. Each exists only with its feature:
+//! A topology is started on a [`Runtime`](crate::Runtime) value. The functions below return the
+//! usual runtimes. Each exists only with its feature:
 //!
 //! | function | feature | works |
 //! | --- | --- | --- |
@@ -11,7 +11,7 @@
 //! | `smol_on` | `runtime-smol` | everywhere, on an executor of your own |
 //! | `async_std` | `runtime-async-std` | everywhere |
 //! | `blocking` | `blocking` | everywhere; for single-threaded mode |
-//! | `current` | any of the first three | see there |
+//! | `current` | any of the first three | see its documentation |
 //!
 //! With the feature `srv`, the runtimes have a resolver, which queries the name servers of the
 //! system. With the feature `tls`, they have a TLS library,

@@ -91,8 +91,8 @@ fn avoiding_suspected(snapshot: &Snapshot, criteria: &Criteria) -> Option<Criter
     Some(criteria.clone().with_deprioritized(own.chain(suspected)))
 }
 
-/// Explains for each server of `snapshot` why a selection would choose or reject it, and for how
-/// long a server suspected to have failed has been silent.
+/// Explains for each server of `snapshot` why a selection would choose or reject it. For a server
+/// suspected to have failed, also states how long it has been silent.
 pub(crate) fn explain_from(
     snapshot: &Snapshot,
     settings: &Settings,

@@ -54,9 +54,9 @@ use crate::{
 ///
 /// With `serverSelectionTryOnce` (the default) a selection may take as long as one scan, which
 /// begins at least 500 ms after the previous one. `serverSelectionTimeoutMS` and `timeoutMS` then
-/// have no effect. Without it, the limit is `serverSelectionTimeoutMS`, or `timeoutMS` if that is
-/// shorter and not zero. A selection fails at most 500 ms before that limit, and at most the
-/// duration of one scan after it.
+/// have no effect. Without `serverSelectionTryOnce`, the limit is `serverSelectionTimeoutMS`, or
+/// `timeoutMS` if that is shorter and not zero. A selection fails at most 500 ms before that limit,
+/// and at most the duration of one scan after it.
 ///
 /// A scan checks one server after the other. Each check takes at most `connectTimeoutMS` to connect
 /// and the same again for the reply, and twice that if the server was known before. A server that
@@ -66,15 +66,15 @@ use crate::{
 /// # SRV records
 ///
 /// A `mongodb+srv` string has to be resolved first ([`resolve`](crate::resolve)). If its SRV record
-/// is polled and a look-up is due, a scan begins with it (H-13). It takes at most
-/// `connectTimeoutMS`.
+/// is polled and a look-up is due, the next scan begins with that look-up (H-13), which takes at
+/// most `connectTimeoutMS`.
 ///
 /// # Connections
 ///
 /// There is one connection to each server. Checks use it, and operations should use it, too: see
 /// [`connection`](Self::connection). The builder's connection pools are still created, cleared and
 /// closed. Errors reported by pools are applied at once, but the connections of checks are closed
-/// only in the topology's next call.
+/// only during the next call to the topology.
 ///
 /// # Authentication
 ///
@@ -84,8 +84,8 @@ use crate::{
 ///
 /// # Events
 ///
-/// The sink is called at the end of each call, in order, before the call returns.
-/// A slow event sink blocks its caller.
+/// Events are delivered to the sink in order, at the end of each call and before it returns. A slow
+/// sink therefore blocks the caller.
 pub struct ScanTopology<P = NoPools> {
     scanner: Scanner,
     pool: PhantomData<fn() -> P>,
@@ -102,7 +102,7 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         let authenticator = self.authenticator.take();
         let mut prepared =
             self.prepare(&mut backend, Layering::Needed, Options::single_threaded_warnings)?;
-        // H-16: no streaming, because between calls, streamed replies would not be read.
+        // H-16: no streaming, because nothing would read streamed replies between calls.
         prepared.config.streaming = false;
         prepared.config.heartbeat_frequency = prepared.options.scan_frequency();
         let settings = prepared.settings(Settings::single_threaded);
@@ -136,8 +136,8 @@ impl<P: PoolHandle> ScanTopology<P> {
     ///
     /// # Errors
     ///
-    /// If no suitable server was found, or none can be: the topology is incompatible or closed, or
-    /// the criteria are invalid.
+    /// If no suitable server was found, or if none can be found because the topology is
+    /// incompatible or closed, or the criteria are invalid.
     ///
     /// # Cancel safety
     ///
@@ -188,7 +188,7 @@ impl<P: PoolHandle> ScanTopology<P> {
     }
 
     /// Checks one server, no sooner than 500 ms after its last check (SDAM: "Checking a single
-    /// server"). Nothing happens if it has left the topology.
+    /// server"). Does nothing if the server has left the topology.
     ///
     /// # Cancel safety
     ///
@@ -291,7 +291,8 @@ struct Scanner {
 }
 
 impl Scanner {
-    /// Passes a request to the machine, and carries out its outputs until the request has ended.
+    /// Passes a request to the machine, and carries out the machine's outputs until the request has
+    /// ended.
     async fn carry_out(&mut self, request: ScanRequest) {
         self.prepare();
         if !self.is_closed() {

@@ -34,7 +34,7 @@ use sdam_transport::{race, resolve::Resolver, runtime::Backend};
 ///
 /// # Errors
 ///
-/// An error at [`Stage::Dns`] if a look-up fails; it may succeed later. An error of kind
+/// An error at [`Stage::Dns`] if a look-up fails; a later attempt may succeed. An error of kind
 /// [`Invalid`](ErrorKind::Invalid), with the [`ConfigError`] as the source, if the string or its
 /// records are invalid.
 ///

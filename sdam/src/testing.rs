@@ -9,7 +9,7 @@ use crate::topology::Topology;
 /// Applies the outcome of a simulated check of `server`: the BSON document of a reply to hello with
 /// its round-trip time, or an error.
 ///
-/// Meant for a topology whose monitors cannot connect, because its own checks continue. Must not be
+/// The topology's own checks continue, so its monitors should be unable to connect. Must not be
 /// called while holding a lock that a pool's `ready`, `clear` or `close` takes.
 pub fn play_check<P>(
     topology: &Topology<P>,

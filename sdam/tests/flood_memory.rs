@@ -44,7 +44,7 @@ const SECONDS: u64 = 40;
 /// The memory that the process may need in addition to the queue.
 const SLACK: usize = 8 << 20;
 
-/// The interval between checks, with 1 s of tolerance.
+/// The maximum interval between checks, with 1 s of tolerance.
 const FRESH: Duration = Duration::from_secs(11);
 
 /// Runs the dispatcher on a separate thread, which a sink may block, and other tasks in the

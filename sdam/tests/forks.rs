@@ -1,7 +1,7 @@
-//! Children of a process: they get an error, and leave the parent's connections alone.
+//! Forked children of a process: they get an error, and leave the parent's connections alone.
 //!
-//! A relay counts the bytes to the servers. The topology sends none by itself, because checks are an
-//! hour apart.
+//! A relay counts the bytes to the servers. The topology sends none by itself, because checks are
+//! an hour apart.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a panic fails the test")]
@@ -36,7 +36,7 @@ static ALONE: Mutex<()> = Mutex::new(());
 /// The exit status of a child in which everything was as expected.
 const FINE: i32 = 7;
 
-/// The number of bytes that clients have sent through relays, and one for each connection.
+/// The number of bytes that clients have sent through relays, plus one for each connection.
 type Sent = Arc<AtomicU64>;
 
 /// Starts a relay to `server`, and returns its address.
@@ -57,7 +57,7 @@ fn relay(server: SocketAddr, sent: &Sent) -> SocketAddr {
     address
 }
 
-/// Copies bytes until an end closes its side, and counts them.
+/// Copies bytes until either end closes its side, and counts them.
 fn copy(mut from: TcpStream, mut to: TcpStream, count: &Sent) {
     let mut bytes = [0; 4096];
     while let Ok(length) = from.read(&mut bytes)
@@ -139,7 +139,7 @@ fn is_known(snapshot: &Snapshot) -> bool {
     servers.all(|server| server.server_type.is_available())
 }
 
-/// Sets a flag when it is dropped, also by a panic.
+/// Sets a flag when it is dropped, including by a panic.
 struct Stop<'f>(&'f AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -176,7 +176,8 @@ fn fork_often(times: usize, uri: &str, servers: &[SocketAddr]) {
     let is_over = AtomicBool::new(false);
     let (pool, topology) = (parent.server.pool().clone(), parent.topology.clone());
     let mut parent = Some(parent);
-    // A child inherits the locks that these threads hold, without the threads: they stay locked.
+    // A child inherits the locks that these threads hold, but not the threads, so those locks stay
+    // locked in the child.
     thread::scope(|scope| {
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {

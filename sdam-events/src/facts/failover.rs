@@ -46,8 +46,8 @@ pub struct Outage {
     pub lost: Option<ServerAddress>,
     /// The way in which the loss was noticed.
     pub loss: Loss,
-    /// The time of the last answer, to a check or a round trip, that showed the lost server as
-    /// writable; equal to `noticed` if there was none.
+    /// The time of the last answer, to a check or a measured round trip, that showed the lost
+    /// server as writable; equal to `noticed` if there was none.
     pub last_writable: Instant,
     /// The time at which the lost server became suspect, if it was silent from then on.
     pub suspected: Option<Instant>,
@@ -73,7 +73,8 @@ impl Outage {
     }
 
     /// Returns the time without a writable server up to `end`: at least since the loss was noticed
-    /// or the server became suspect, at most since its [earliest](Self::earliest) possible time.
+    /// or the server became suspect, at most since the [earliest](Self::earliest) possible time of
+    /// the loss.
     pub fn without_primary(&self, end: Instant) -> Bounds {
         let silent = self.suspected.unwrap_or(self.noticed);
         Bounds { at_least: end.since(silent), at_most: end.since(self.earliest()) }

@@ -130,8 +130,8 @@ impl EventQueue {
 }
 
 /// Returns the approximate size in bytes of an event of this kind. Data shared with other events or
-/// with the topology are counted once, in the event where they first appear. Only replies count
-/// twice if the sink receives inputs, which contain them as well.
+/// with the topology are counted once, in the event where they first appear. Replies are the
+/// exception: they count twice if the sink receives inputs, which also contain them.
 pub(super) fn weight(kind: &EventKind) -> usize {
     let payload = match kind {
         EventKind::ServerHeartbeatSucceeded { reply, .. }

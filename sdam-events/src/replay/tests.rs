@@ -392,8 +392,8 @@ fn a_recording_that_ends_after_any_line_is_replayed() {
     }
 }
 
-/// Checks that a key added to an event is a divergence, for all events whose line is `compared`.
-/// Returns the places of these lines.
+/// Checks that adding a key to an event causes a divergence, for each event whose line satisfies
+/// `compared`. Returns the places of these lines.
 fn check_changes(recording: &str, compared: impl Fn(&str) -> bool) -> Vec<usize> {
     let lines: Vec<&str> = recording.lines().collect();
     let is_compared = |line: &str| line.contains("\"event\":") && compared(line);

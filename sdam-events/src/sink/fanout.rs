@@ -33,14 +33,14 @@ impl Fanout {
         Self::default()
     }
 
-    /// Adds `sink` after the others. Its interest is read only now, once.
+    /// Adds `sink` after the others. Its interest is read once, in this call.
     #[must_use]
     pub fn with(mut self, sink: impl EventSink) -> Self {
         self.push(Arc::new(sink));
         self
     }
 
-    /// Adds `sink` after the others. Its interest is read only now, once.
+    /// Adds `sink` after the others. Its interest is read once, in this call.
     pub fn push(&mut self, sink: Arc<dyn EventSink>) {
         self.branches.push(Branch { interest: sink.interest(), sink, failure: OnceLock::new() });
     }

@@ -88,7 +88,7 @@ fn a_closure_receives_the_events_of_its_interest() {
     let sink = sink.interested_in(EventName::ServerHeartbeatFailed.into());
     send(&sink);
     assert_eq!(recorder.seqs(), [1, 2]);
-    // A direct call of a sink is not filtered: the caller is responsible for its interest.
+    // A direct call of a sink is not filtered: the caller has to respect the sink's interest.
     let queue = EventQueue::new(TOPOLOGY, Interest::ALL);
     queue.push(at(1), opening(1));
     queue.drain_now(&sink);

@@ -23,9 +23,10 @@ pub(crate) enum Work<C> {
     Close(Vec<C>, Option<ConnectionClosedReason>),
     /// Open a socket for the next attempt.
     Dial,
-    /// Drop that socket.
+    /// Drop the socket opened by [`Dial`](Self::Dial).
     DropEarly,
-    /// Open the connection with this number, over that socket if there is one.
+    /// Open the connection with this number, over the socket opened by [`Dial`](Self::Dial) if
+    /// there is one.
     Open(u64),
     /// Wait until the worker is woken, or until this time.
     Wait(Option<Instant>),
@@ -190,7 +191,8 @@ impl<C: Pooled> Machine<C> {
             return Ok(connection);
         }
         self.in_use -= 1;
-        // While polling, `take_back` would have found a lost service, so this is a time-out.
+        // A poll would have taken back a connection to a cleared service, so this check-out timed
+        // out.
         let is_late = self.has_lost_service(&connection);
         self.settle(connection, Instant::EPOCH);
         Err(if is_late { self.timed_out() } else { self.lost() })

@@ -109,7 +109,7 @@ impl Work {
     }
 }
 
-/// The answer to the question whether clients share the monitors of their deployment.
+/// Tells whether clients share the monitors of their deployment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sharing {
     No,

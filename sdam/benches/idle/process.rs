@@ -30,8 +30,8 @@ impl Deployment {
     }
 
     /// Measures for `seconds` the clients that monitor this deployment of `members` members.
-    /// `further` is the number of clients besides the first, with the suffix `-shared` if they share
-    /// its monitors.
+    /// `further` is the number of clients besides the first, with the suffix `-shared` if all
+    /// clients share its monitors.
     pub(crate) fn measure(
         &self,
         options: &str,

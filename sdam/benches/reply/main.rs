@@ -154,7 +154,7 @@ fn waits(time: Duration) -> Vec<Duration> {
     (0..HOLDS).map(wait).collect()
 }
 
-/// Returns the time that is not exceeded by this many thousandths of the `times`.
+/// Returns a quantile of `times`: the time that this many thousandths of them do not exceed.
 fn quantile(times: &mut [Duration], thousandths: usize) -> Duration {
     times.sort_unstable();
     times[times.len() * thousandths / 1000]

@@ -20,14 +20,15 @@ use crate::select::selected::SelectedServer;
 /// A command to run on a database.
 ///
 /// The document must not contain `$db`, a session, the declared API version or a read preference:
-/// the client adds them. A [read](Self::read) that supports a read concern gets the one from the
-/// connection string, and a [write](Self::write) gets its write concern, unless the document has
-/// its own or belongs to a transaction. The constructor determines the kind of the command.
+/// the client adds them. A [read](Self::read) that supports a read concern gets the connection
+/// string's read concern, and a [write](Self::write) gets its write concern, unless the document
+/// has a concern of its own or belongs to a transaction. The constructor determines the kind of the
+/// command.
 ///
 /// With `timeoutMS`, or a [time limit](Self::with_timeout) of the command, the client sets
 /// `maxTimeMS` to the remaining time less a round trip, replacing the document's own value. A
-/// `getMore` keeps its own if that is shorter, and a find with a tailable cursor that does not
-/// await data gets none (Client Side Operations Timeout: "Command Execution").
+/// `getMore` keeps its own `maxTimeMS` if that is shorter, and a find with a tailable cursor that
+/// does not await data gets none (Client Side Operations Timeout: "Command Execution").
 #[derive(Clone, Debug)]
 #[must_use = "a command does nothing until a client runs it"]
 pub struct Command<'c> {
@@ -96,7 +97,7 @@ impl<'c> Command<'c> {
         self
     }
 
-    /// Returns the selection criteria; `read` are those from the connection string.
+    /// Returns the selection criteria. `read` contains the connection string's criteria for reads.
     pub(super) fn criteria(&self, read: &Criteria) -> Criteria {
         self.criteria.clone().unwrap_or_else(|| match self.kind {
             Kind::Generic => Criteria::primary(),

@@ -12,8 +12,8 @@ use super::attempt::Operation;
 use crate::{select::selected::SelectedServer, topology::shared::Shared};
 
 /// Publishes the events of one command, if a sink wants them. Dropping it publishes a failed event,
-/// so that every started event is followed by another (Command Logging and Monitoring:
-/// "Guarantees").
+/// so that every started event is followed by a succeeded or failed event (Command Logging and
+/// Monitoring: "Guarantees").
 pub(super) struct CommandEvents<'c> {
     shared: &'c Shared,
     started: Instant,

@@ -47,10 +47,11 @@ impl Limit {
         self.deadline().is_some_and(|deadline| now >= deadline)
     }
 
-    /// Returns the time by which an operation needs its connection, if its selection begins now and
-    /// may take up to `selection`. `None` means that `waitQueueTimeoutMS` applies.
+    /// Returns the time by which an operation must have checked out its connection, if its
+    /// selection begins now and may take up to `selection`. `None` means that `waitQueueTimeoutMS`
+    /// applies.
     pub(super) fn check_out_by(self, now: Instant, selection: Duration) -> Option<Instant> {
-        // A selection timeout of 0 means that selection does not wait; it does not limit the
+        // A selection timeout of 0 means that the selection does not wait. It sets no limit for the
         // check-out.
         let selected = Some(now + selection).filter(|_| !selection.is_zero());
         match self {

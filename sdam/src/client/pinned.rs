@@ -18,7 +18,7 @@ use crate::select::selected::SelectedServer;
 pub struct PinnedConnection {
     client: Client,
     connection: PooledConnection,
-    /// Keeps one operation counted as in progress on the server.
+    /// The selected server. Keeping it counts as one operation in progress there.
     server: SelectedServer<Pool>,
 }
 

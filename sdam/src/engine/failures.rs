@@ -24,7 +24,7 @@ pub struct ServerFailures {
 }
 
 impl ServerFailures {
-    /// Updates the errors from the server's new description, at time `now`.
+    /// Updates the recorded errors to reflect the server's new description, as of `now`.
     pub(crate) fn observe(&mut self, new: &ServerDescription, now: Instant) {
         if let Some(error) = &new.error {
             let failure = ServerFailure { error: error.clone(), at: now };

@@ -22,7 +22,7 @@ use super::{
     snapshot::{Published, Snapshot},
 };
 
-/// The outputs of one call of a shared deployment, which its handles follow.
+/// The outputs of one call to a shared deployment, which its handles follow.
 #[derive(Debug)]
 pub(crate) struct Batch {
     now: Instant,
@@ -66,8 +66,8 @@ impl Engine {
         }
     }
 
-    /// Prepares the view of a new handle with these options on the deployment, which has published
-    /// `snapshot`.
+    /// Prepares the view of the deployment for a new handle with these options. `snapshot` is the
+    /// one that the deployment published last.
     pub(crate) fn opening(
         &self,
         now: Instant,
@@ -93,7 +93,7 @@ impl Engine {
         self.run(now, outputs, published)
     }
 
-    /// Follows one call of the shared deployment.
+    /// Follows one call to the shared deployment.
     pub(crate) fn follow(&mut self, batch: &Batch, published: &Published) -> AfterUnlock {
         let Machine::View(view) = &mut self.machine else {
             return AfterUnlock::default();
@@ -110,7 +110,8 @@ impl Engine {
         after
     }
 
-    /// Returns the ends of running heartbeats, for a handle that is closed now.
+    /// Returns the events that end the running heartbeats and suspicions, for a handle that is
+    /// being closed.
     pub(crate) fn interrupted(&self, now: Instant) -> Vec<EventKind> {
         self.deployment().map(|own| own.interrupted(now)).unwrap_or_default()
     }
@@ -129,8 +130,8 @@ impl Engine {
         self.run(now, outputs, published)
     }
 
-    /// Decides about an error reported by an operation or a pool of the handle. `pool` is the state
-    /// of the pool in the deployment.
+    /// Decides how to treat an error that an operation or a pool of the handle has reported. `pool`
+    /// is the state of the deployment's pool.
     pub(crate) fn judge(
         &mut self,
         now: Instant,
@@ -157,7 +158,7 @@ impl Engine {
     }
 
     /// Creates the state of a new server. Returns `None` for a handle without pools, which uses the
-    /// deployment's.
+    /// deployment's state.
     pub(super) fn new_server(&self, id: ServerId, address: ServerAddress) -> Option<Server> {
         match &self.feed {
             Feed::None | Feed::Source(_) => Some(Server::new(id, address)),
@@ -174,8 +175,8 @@ impl Engine {
         }
     }
 
-    /// Returns the deployment's snapshot if this handle can publish it instead of one of its own: it
-    /// has no state of its own for any server, and the description is the same.
+    /// Returns the deployment's snapshot if this handle can publish it instead of one of its own,
+    /// because the handle has no state of its own for any server and the description is the same.
     pub(super) fn snapshot_of(
         &self,
         description: &Arc<TopologyDescription>,
@@ -192,8 +193,8 @@ impl Engine {
         }
     }
 
-    /// Gives a handle without pools a server state of its own, because its generation is going to
-    /// differ from the deployment's.
+    /// Gives a handle without pools its own state for a server, because that server's generation is
+    /// about to differ from the deployment's.
     fn separate(&mut self, id: ServerId) {
         if !self.servers.contains_key(&id)
             && let Some(server) = self.shared(id).map(|server| Arc::new(server.following()))

@@ -97,8 +97,8 @@ impl Orders {
         }
     }
 
-    /// Takes the orders and requests since the last call. If there are none, registers the task's
-    /// waker.
+    /// Takes the orders and requests given since the last call. If there are none, registers the
+    /// task's waker.
     pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<News> {
         let mut state = self.lock();
         if !state.news.is_empty() {
@@ -111,7 +111,7 @@ impl Orders {
         Poll::Pending
     }
 
-    /// Takes the orders and requests since the last call, without registering a waker.
+    /// Takes the orders and requests given since the last call, without registering a waker.
     pub(crate) fn take(&self) -> News {
         self.lock().take()
     }

@@ -21,8 +21,9 @@ use crate::sync::{Mutex, MutexGuard};
 /// even if the application holds futures that it does not poll.
 ///
 /// A selection's events are published under this lock, so none of them follows the failed event
-/// that closing publishes. The lock may be taken while the topology is locked, but not vice versa,
-/// and only for selections whose events a sink wants.
+/// that closing publishes. This lock may be taken while the topology is locked, but the topology
+/// must not be locked while this lock is held. It is taken only for selections whose events a sink
+/// wants.
 #[derive(Debug, Default)]
 pub(crate) struct PendingSelections(Mutex<State>);
 
@@ -58,7 +59,8 @@ impl PendingSelections {
         }
     }
 
-    /// Publishes a selection's last event, unless the selection has ended. Returns whether it did.
+    /// Publishes a selection's last event, unless the selection has ended. Returns whether the
+    /// event was published.
     pub(crate) fn end(&self, number: u64, publish: impl FnOnce()) -> bool {
         let mut state = self.lock();
         let open = state.selections.remove(&number).is_some();

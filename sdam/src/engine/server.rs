@@ -18,12 +18,12 @@ use crate::sync::{
 /// The number of counters into which a server's operation count is split.
 const LANES: usize = 4;
 
-/// The engine's state for one server, besides the description.
+/// The engine's state for one server, in addition to the description.
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) core: Arc<ServerCore>,
     /// The operation counters. A lane's reference count, less one for this field, is the number of
-    /// operations in progress that it counts.
+    /// operations in progress that the lane counts.
     lanes: [CountedArc<Lane>; LANES],
     failures: Mutex<ServerFailures>,
     /// The pool's generation. Written under the topology lock.
@@ -31,7 +31,7 @@ pub(crate) struct Server {
     pub(crate) watched: Arc<Watched>,
 }
 
-/// The part of a server that belongs to its monitor, for all handles of a deployment.
+/// The part of a server that belongs to its monitor and is shared by all handles of a deployment.
 #[derive(Debug, Default)]
 pub(crate) struct Watched {
     pub(crate) orders: Orders,
@@ -59,8 +59,8 @@ impl ServerCore {
     }
 }
 
-/// An operation counter, in its own cache lines so that threads do not contend: the counts lie
-/// before this field, so that an allocation has 128 bytes.
+/// An operation counter, in cache lines of its own so that threads do not contend. The counts of
+/// its `Arc` precede this struct in the allocation, which therefore has 128 bytes.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Lane {

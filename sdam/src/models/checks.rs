@@ -10,8 +10,8 @@ use sdam_select::criteria::Criteria;
 
 use super::harness::{Harness, member};
 
-/// A harness whose primary appears in the second check. Without a request, a monitor makes that
-/// check only after ten seconds, which never pass in a model.
+/// A harness in which only the second check finds a primary. Unless that check is requested, a
+/// monitor makes it after ten seconds, which never pass in a model.
 fn harness() -> Harness {
     let harness =
         Harness::new(&[member("secondary", &["a:1"]), member("isWritablePrimary", &["a:1"])]);

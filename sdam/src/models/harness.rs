@@ -1,4 +1,4 @@
-//! A topology of the real engine whose tasks run as loom threads.
+//! A topology that has the real engine and whose tasks run as loom threads.
 
 use std::{
     sync::{

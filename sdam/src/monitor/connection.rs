@@ -126,7 +126,7 @@ impl MonitorConnection {
         self.converse(|_| None, deadline);
     }
 
-    /// Starts to send a command, a BSON document, and to read its reply.
+    /// Starts to send a command (a BSON document) and to read its reply.
     pub(crate) fn command(&mut self, command: Vec<u8>, deadline: Option<Instant>) {
         self.converse(move |exchange| Some(exchange.command(&command)), deadline);
     }
@@ -177,7 +177,8 @@ impl MonitorConnection {
             let Some(mut wire) = wire else {
                 let reason = "there is no open connection";
                 let error = Error::new(ErrorKind::Internal, Stage::Hello, reason);
-                // Without a connection there is no clock; the machine clamps the instant.
+                // Without a connection there is no clock, so this instant is a placeholder; the
+                // machine clamps it.
                 return (None, Answer::Failed { at: Instant::EPOCH, error });
             };
             wire.connection.set_deadline(deadline);

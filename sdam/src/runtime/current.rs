@@ -9,12 +9,12 @@ use sdam_transport::runtime::Runtime;
 ///
 /// | runtime features | the answer |
 /// | --- | --- |
-/// | one | that runtime; of tokio, the one in whose context this is called |
+/// | one | that runtime; for tokio, the runtime of the calling context |
 /// | tokio and others, in the context of a tokio runtime | that tokio runtime |
 /// | several otherwise | [`CurrentError::Ambiguous`] |
 ///
 /// Any other case is an error. As other dependencies may enable further features, a program that
-/// has chosen a runtime should call its function instead.
+/// has chosen a runtime should call the function of that runtime instead.
 ///
 /// # Errors
 ///

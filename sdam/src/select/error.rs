@@ -9,8 +9,8 @@ use crate::engine::pending::CLOSED;
 
 /// An error from server selection.
 ///
-/// `{}` prints one line; for a timeout, `{:#}` prints all details. `{:?}` and `{:#?}` print the
-/// same.
+/// `{}` prints one line; for a timeout, `{:#}` prints all details. `{:?}` prints the same as `{}`,
+/// and `{:#?}` the same as `{:#}`.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum SelectionError {
@@ -30,8 +30,8 @@ pub enum SelectionError {
     },
     /// The topology was closed.
     Closed,
-    /// This process was forked from the one that started the topology, to which the connections
-    /// belong. Start a topology of its own in each process, on a runtime of its own.
+    /// This process was forked from the one that started the topology and owns its connections.
+    /// Each process has to start its own topology, on its own runtime.
     Forked,
     /// The runtime has dropped the monitoring tasks although the topology was not closed, so no
     /// server can be found.
@@ -49,7 +49,7 @@ impl SelectionError {
         matches!(self, Self::Closed)
     }
 
-    /// Returns whether the runtime has shut down before the topology was closed.
+    /// Returns whether the runtime was shut down before the topology was closed.
     ///
     /// Retrying cannot succeed; start a new topology on a running runtime.
     pub fn is_runtime_shut_down(&self) -> bool {
@@ -67,14 +67,15 @@ impl SelectionError {
             Self::Incompatible { .. } => SelectionFailure::Incompatible,
             Self::InvalidCriteria(_) => SelectionFailure::InvalidCriteria,
             Self::TooManyWaiters { .. } => SelectionFailure::TooManyWaiters,
-            // A child publishes nothing.
+            // A forked child publishes no events, so its reason is never seen.
             Self::Closed | Self::Forked => SelectionFailure::Closed,
             Self::RuntimeShutDown => SelectionFailure::RuntimeShutDown,
         }
     }
 
     /// Returns the message for events and logs, without the selector and the topology description,
-    /// which they contain separately (Server Selection: "Server Selection Failed Message").
+    /// for which events and logs have fields of their own (Server Selection: "Server Selection
+    /// Failed Message").
     pub(crate) fn without_description(&self) -> String {
         match self {
             Self::Timeout(timeout) => timeout.without_description(),

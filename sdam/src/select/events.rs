@@ -64,7 +64,7 @@ impl<'t> SelectionEvents<'t> {
         Self { context, started, selection }
     }
 
-    /// Publishes that the selection waits, for at most `remaining`.
+    /// Publishes that the selection is waiting, for at most `remaining`.
     pub(crate) fn waiting(&self, remaining: Option<Duration>) {
         let Some((number, selection)) = &self.selection else {
             return;
@@ -76,7 +76,8 @@ impl<'t> SelectionEvents<'t> {
         });
     }
 
-    /// Publishes the outcome and returns it, or `Closed` if closing has ended the selection.
+    /// Publishes the outcome and returns it. Returns `Closed` if closing the topology has already
+    /// ended the selection.
     pub(crate) fn end(
         mut self,
         outcome: Result<Selected, SelectionError>,

@@ -57,8 +57,8 @@ pub enum LimitSource {
 
 impl SelectionTimeout {
     /// Returns the message for events and logs, without the selector and the topology description
-    /// with the servers' errors, which they contain separately (Server Selection: "Server Selection
-    /// Failed Message").
+    /// with the servers' errors, for which events and logs have fields of their own (Server
+    /// Selection: "Server Selection Failed Message").
     pub(crate) fn without_description(&self) -> String {
         format!("no server was suitable; {}", Wait(self))
     }

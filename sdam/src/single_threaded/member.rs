@@ -22,7 +22,8 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) server: Arc<Server>,
-    /// The connection, whose generation is always current, because clearing the pool closes it.
+    /// The connection, whose generation is always current, because clearing the pool closes the
+    /// connection.
     pub(super) connection: MonitorConnection,
     /// The last connection opened by a check.
     pub(super) conn: Option<ConnId>,

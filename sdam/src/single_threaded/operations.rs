@@ -32,8 +32,8 @@ impl<P: PoolHandle> ScanTopology<P> {
     /// an [authenticator](crate::TopologyBuilder::authenticator).
     ///
     /// It is usually open after a selection, because the scan has opened it;
-    /// [`connect`](Self::connect) authenticates it. The call is treated as a use of the connection,
-    /// and so defers its next probe.
+    /// [`connect`](Self::connect) authenticates it. This call counts as a use of the connection, so
+    /// it defers the next probe.
     pub fn connection(&mut self, server: ServerId) -> Option<ScanConnection<'_>> {
         let scanner = &mut self.scanner;
         scanner.follow();
@@ -45,9 +45,9 @@ impl<P: PoolHandle> ScanTopology<P> {
     /// [authenticator](crate::TopologyBuilder::authenticator), the connection is authenticated,
     /// which takes at most `connectTimeoutMS`.
     ///
-    /// Opening it checks the server, no sooner than 500 ms after its last check. Behind a load
-    /// balancer, it performs a handshake, and there is only that one connection (Load Balancers:
-    /// "Connection Pooling").
+    /// Opening the connection checks the server, no sooner than 500 ms after its last check. Behind
+    /// a load balancer, it performs a handshake instead, and there is only this one connection
+    /// (Load Balancers: "Connection Pooling").
     ///
     /// # Errors
     ///

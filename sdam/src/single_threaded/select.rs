@@ -58,8 +58,8 @@ impl Scanner {
         let outcome = self.search(criteria, limit, &mut reported).await;
         let mut outcome = reported.events.end(outcome);
         self.deliver();
-        // A sink records the history, so it contains the events of this call only after they are
-        // delivered.
+        // The history is recorded by a sink, so it contains the events of this call only after they
+        // have been delivered.
         if let (Err(SelectionError::Timeout(timeout)), Some(history)) =
             (&mut outcome, &shared.history)
         {

@@ -19,8 +19,8 @@ use super::{
 /// Replaces `arc_swap::ArcSwap`.
 ///
 /// Assumption about the original: a load returns some complete value, and all writes before its
-/// swap are visible. It may not be the latest value, unless something else orders the swap
-/// before the load.
+/// swap are visible. The value need not be the latest, unless something else orders the swap before
+/// the load.
 pub(crate) struct ArcSwap<T> {
     /// All values ever stored. The lock is invisible to loom, so it orders nothing.
     values: std::sync::Mutex<Vec<Arc<T>>>,

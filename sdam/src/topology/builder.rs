@@ -113,16 +113,16 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         pub fn metadata(metadata: ClientMetadata) => metadata = Some(Metadata::Own(Mutex::new(metadata)));
     }
 
-    /// Sets the function that encodes the `client` document for every connection's handshake in
-    /// BSON, for drivers, in place of [`metadata`](Self::metadata). `is_faas` is true if the
+    /// Sets a function that encodes the `client` document (BSON) for every connection's handshake,
+    /// in place of [`metadata`](Self::metadata). Meant for drivers. `is_faas` is true if the
     /// program runs on a FaaS platform, where `serverMonitoringMode=auto` means polling.
     ///
     /// `document` is called whenever a connection is opened, including those of monitors, so the
     /// driver may change its metadata at run time. It should return quickly, and must not call the
     /// topology. The document has to contain the application's name, because `appName` of the
     /// options is not added. If the document is longer than [512 bytes](ClientMetadata::MAX_LENGTH)
-    /// or not BSON, [`start`](Self::start) fails, and connections opened later omit it.
-    /// [`Topology::append_metadata`] returns an error.
+    /// or not BSON, [`start`](Self::start) fails. If that happens only later, new connections omit
+    /// the document. [`Topology::append_metadata`] always returns an error.
     pub fn client_document(
         mut self,
         is_faas: bool,
@@ -183,7 +183,8 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         Ok(topology)
     }
 
-    /// Assembles a topology that watches its deployment; for other handles if `is_shared`.
+    /// Assembles a topology that watches its deployment. If `is_shared`, it does so for other
+    /// handles.
     pub(super) fn assemble(
         self,
         runtime: Runtime,
@@ -200,8 +201,8 @@ impl<P: PoolHandle> TopologyBuilder<P> {
     }
 
     /// Validates the options, prepares the parts that both kinds of topology start with, and adds
-    /// the needed layers to the transport of `backend`. `warnings` returns the warnings for the kind of
-    /// topology.
+    /// the needed layers to the transport of `backend`. `warnings` returns the warnings for the
+    /// kind of topology.
     pub(crate) fn prepare(
         mut self,
         backend: &mut Backend,
@@ -241,7 +242,7 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         })
     }
 
-    /// Takes the sinks, together with the history, as one.
+    /// Takes the sinks and the history, combined into one sink.
     pub(super) fn take_sink(&mut self) -> Option<Arc<dyn EventSink>> {
         let mut sinks = std::mem::take(&mut self.sinks);
         if let Some(history) = &self.history {
@@ -273,7 +274,7 @@ pub(super) fn queue(
 pub(crate) enum Layering {
     /// The layers that the options require have to be added.
     Needed,
-    /// The transport is that of a topology with the same requirements.
+    /// The transport already has them, because it comes from a topology with the same requirements.
     Done,
 }
 
@@ -293,7 +294,8 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    /// Makes these parts unchanging. Random numbers of selections are derived from `seed`.
+    /// Converts these parts into the unchanging part of a topology. Random numbers of selections
+    /// are derived from `seed`.
     pub(super) fn common(
         self,
         settings: Settings,
@@ -313,7 +315,8 @@ impl Prepared {
         }
     }
 
-    /// Takes the settings of selections, which `new` creates from the options.
+    /// Returns the settings of selections, which `new` creates from the options. Moves the zone
+    /// affinity and the selector into them.
     pub(crate) fn settings(&mut self, new: fn(&Options) -> Settings) -> Settings {
         let mut settings = new(&self.options);
         settings.zone_affinity = self.zone_affinity.take();

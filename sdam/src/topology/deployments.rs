@@ -30,8 +30,8 @@ use crate::{engine::Machine, metadata::Metadata};
 /// application name of its own. Handles share the monitors of a deployment if these would be the
 /// same: same seeds, set name, TLS files, proxy, [translation](TopologyBuilder::translate) and
 /// monitoring options ([`Options::watches_alike`]). The name of a replica set alone never suffices.
-/// The first handle's builder determines the metadata that monitors send. The last handle that is
-/// closed or dropped ends the monitoring.
+/// The first handle's builder determines the metadata that monitors send. Monitoring ends when the
+/// last handle is closed or dropped.
 ///
 /// A server is known to a new handle at once, if it is known to others. No handle disturbs
 /// another: closing it, a panic of its pools, and errors of its user or its hello have no effect on
@@ -40,10 +40,10 @@ use crate::{engine::Machine, metadata::Metadata};
 ///
 /// Differences from a topology that watches its deployment alone:
 ///
-/// - While the pools of a handle are called, its snapshot is locked, but not that of others. A slow
-///   pool delays all handles.
-/// - A pool's panic is re-raised only in the thread that closes the handle, or that reports an error
-///   of the handle's own hello or user.
+/// - While the pools of a handle are called, that handle's snapshot is locked, but those of other
+///   handles are not. A slow pool delays all handles.
+/// - A pool's panic is re-raised only in the thread that closes the handle, or that reports an
+///   error of the handle's own hello or user.
 /// - Handles without pools count their operations together.
 /// - Sinks do not receive [`Input`](sdam_core::event::EventKind::Input) and
 ///   [`RttMeasured`](sdam_core::event::EventKind::RttMeasured).
@@ -73,13 +73,14 @@ pub struct Deployments {
 struct Watched {
     base: Weak<Shared>,
     translate: Option<Arc<dyn Translate>>,
-    /// True if the first handle's builder had metadata of its own, which others must not send.
+    /// True if the first handle's builder had metadata of its own, which other handles must not
+    /// send.
     has_metadata: bool,
 }
 
 impl Watched {
-    /// Returns a place on the deployment, if the handle that the builder describes would watch it
-    /// in the same way, and its last handle has not left.
+    /// Returns a place on the deployment for the handle that the builder describes, if that handle
+    /// would watch the deployment in the same way and the last handle has not left yet.
     fn reserve<P>(&self, builder: &TopologyBuilder<P>) -> Option<Place> {
         let base = self.base.upgrade()?;
         let same_translation = match (&self.translate, &builder.translate) {
@@ -137,7 +138,7 @@ impl Deployments {
             watched.push(Watched { base: Arc::downgrade(&base), translate, has_metadata });
             (Place::first(base), has_metadata)
         };
-        // Pools are called below.
+        // The lock must not be held below, where pools are called.
         drop(watched);
         let opened =
             builder.handle(&place, has_metadata, &self.runtime.backend).map(|(handle, sink)| {
@@ -148,7 +149,8 @@ impl Deployments {
                 handle
             });
         if is_new {
-            // Others may have a handle already, even if this one failed.
+            // Other handles may already be using the deployment, even if this one could not be
+            // opened.
             place.base().open();
         }
         let handle = opened?;
@@ -166,8 +168,9 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         watcher
     }
 
-    /// Assembles a handle, which is not open yet. It shares what it has in common with the
-    /// deployment, unless that was started with metadata of its own (`has_metadata`).
+    /// Assembles a handle, which is not open yet. It shares the deployment's unchanging part if its
+    /// own would be the same, unless the deployment was started with metadata of its own
+    /// (`has_metadata`).
     fn handle(
         mut self,
         place: &Place,
@@ -182,7 +185,7 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         let sink = self.take_sink();
         let events = match &sink {
             Some(_) => queue(id, sink.as_ref(), &backend),
-            // Without a sink, no queue keeps any event.
+            // Without a sink, a queue keeps no events, so the deployment's queue will do.
             None => Arc::clone(&base.events),
         };
         // The deployment has no pools, either.

@@ -12,7 +12,7 @@ use sdam_core::time::Instant;
 #[derive(Debug)]
 pub(crate) struct IdlePause {
     after: Duration,
-    /// The number of selections at some time, and the time at which it was first seen.
+    /// The last number of selections seen, and the time since which the topology has been idle.
     seen: Mutex<(u64, Instant)>,
 }
 
@@ -21,8 +21,8 @@ impl IdlePause {
         Self { after, seen: Mutex::new((0, now)) }
     }
 
-    /// Returns whether no selection has begun for the configured time. `selections` changes with every
-    /// selection; `in_use` is true if operations are in progress or selections wait.
+    /// Returns whether no selection has begun for the configured time. `selections` changes with
+    /// every selection; `in_use` is true if operations are in progress or selections wait.
     pub(crate) fn is_due(&self, now: Instant, selections: u64, in_use: bool) -> bool {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if in_use || seen.0 != selections {

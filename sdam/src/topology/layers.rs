@@ -48,8 +48,8 @@ pub(super) fn transport(
     Ok(transport)
 }
 
-/// Checks that users who are authenticated by the client's certificate have one, because every
-/// server would refuse them otherwise.
+/// Checks that there is a client certificate if users are authenticated by it, because every server
+/// would refuse them otherwise.
 pub(super) fn require_certificate(backend: &Backend, options: &Options) -> Result<(), ConfigError> {
     if !is_x509(options) || backend.transport.guards().tls {
         return Ok(());

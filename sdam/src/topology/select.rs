@@ -67,7 +67,8 @@ impl Shared {
         self.resume_if_paused();
         if limit.timeout.is_zero() {
             events.waiting(Some(limit.timeout));
-            // Servers are checked soon even if callers select repeatedly without waiting.
+            // Requests checks, so that servers are found even if callers only select without
+            // waiting.
             self.request_checks();
             return Err(self.timed_out(criteria, limit, events.started));
         }

@@ -57,7 +57,7 @@ pub(crate) struct Shared {
     pub(crate) sharing: Sharing,
     /// The metadata of a handle that has changed it, although it shares `common`.
     metadata: OnceLock<Box<MetadataHandshake>>,
-    /// When the topology pauses by itself; `None` for never.
+    /// Decides when the topology pauses by itself; `None` if it never does.
     idle: Option<IdlePause>,
 }
 
@@ -90,8 +90,8 @@ impl Background {
 }
 
 impl Shared {
-    /// Creates the state of a topology that watches a deployment; for other handles, too, if
-    /// `is_shared`.
+    /// Creates the state of a topology that watches a deployment. If `is_shared`, it does so for
+    /// other handles.
     pub(crate) fn new(
         mut prepared: Prepared,
         settings: Settings,
@@ -200,7 +200,8 @@ impl Shared {
         self.engine.lock().deployment().map(read)
     }
 
-    /// Closes the topology; tasks end soon after. The last handle on a deployment closes that, too.
+    /// Closes the topology; tasks end soon after. If this is the last handle on a deployment,
+    /// closes the deployment, too.
     ///
     /// Does nothing in a child of the process: the tasks and sockets are the parent's.
     pub(crate) fn shut_down(self: &Arc<Self>) {
@@ -256,7 +257,7 @@ impl Shared {
     }
 
     /// Wakes every server's task to read its deadline again, because waiting selections may have
-    /// advanced it.
+    /// brought it forward.
     pub(crate) fn announce_waiters(&self) {
         for server in self.published.load().servers.iter() {
             server.watched.orders.look();
@@ -264,8 +265,8 @@ impl Shared {
         }
     }
 
-    /// Prepares the pools of the servers whose first check is not finished, for a selection that
-    /// waits for it.
+    /// Prepares the pools of the servers whose first check is not finished, because a selection is
+    /// waiting for that check.
     pub(crate) fn prepare_pools(self: &Arc<Self>) {
         let unchecked =
             self.published.load().description.servers().iter().any(|own| is_unchecked(own));
@@ -389,7 +390,7 @@ fn lock(panic: &Mutex<DeferredPanic>) -> MutexGuard<'_, DeferredPanic> {
 
 /// Methods for tasks.
 impl Shared {
-    /// Passes an answer from a connection, and returns the server's next deadline.
+    /// Passes an answer from a connection to the engine, and returns the server's next deadline.
     pub(super) fn answered(self: &Arc<Self>, server: ServerId, input: Input) -> Option<Instant> {
         self.act(server, || input)
     }
@@ -404,7 +405,7 @@ impl Shared {
         self.act(server, || Input::CheckRequested { server })
     }
 
-    /// Returns when the timer is due.
+    /// Returns the time at which the timer is due, or `None` if it is not set.
     pub(crate) fn deadline(&self, timer: Timer) -> Option<Instant> {
         self.read(|deployment| deployment.deadline_of(timer, self.waiters.any())).flatten()
     }
@@ -414,7 +415,8 @@ impl Shared {
         self.act(server, || Input::Deserted { server });
     }
 
-    /// Passes an input from the task of `server`, and returns the server's next deadline.
+    /// Passes an input from the task of `server` to the engine, and returns the server's next
+    /// deadline.
     ///
     /// A pool's panic is not re-raised: the panic hook has reported it, and all outputs have run.
     fn act(self: &Arc<Self>, server: ServerId, input: impl FnOnce() -> Input) -> Option<Instant> {

@@ -22,7 +22,7 @@ pub(crate) enum Sharing {
 ///
 /// While the lock is held, handles follow the deployment's outputs, one after the other, each under
 /// its own lock. A call that changes the deployment waits for the lock afterwards, so all handles
-/// have followed when it returns. The lock is taken before those of the engines, never after.
+/// have followed when the call returns. The lock is taken before those of the engines, never after.
 #[derive(Debug, Default)]
 pub(crate) struct Followers(Lock<Handles>);
 
@@ -65,8 +65,8 @@ impl Followers {
     }
 }
 
-/// Closes a handle and removes it. Returns whether it was the last one, so that the deployment that
-/// `base` watches has to be closed, and the panic of a pool.
+/// Closes a handle and removes it. Returns whether it was the last one, in which case the
+/// deployment that `base` watches has to be closed. Also returns the panic of a pool.
 pub(super) fn leave(base: &Shared, handle: &Arc<Shared>) -> (bool, DeferredPanic) {
     let Sharing::Watched(followers) = &base.sharing else {
         return (false, DeferredPanic::default());
@@ -143,11 +143,12 @@ impl Drop for Place {
     }
 }
 
-/// The handles whose readers have to be woken, and the tasks of their new pools. That is done once
-/// the lock of [`Followers`] is released, because a woken task may drop a handle.
+/// The handles whose readers have to be woken, and the tasks of their new pools. Both are dealt
+/// with once the lock of [`Followers`] is released, because a woken task may drop a handle.
 type Rest = Vec<(Arc<Shared>, Vec<Task>)>;
 
-/// A pool's panic is not re-raised: the panic hook has reported it, and it concerns no other handle.
+/// Lets the handles follow the batches. A pool's panic is not re-raised: the panic hook has
+/// reported it, and it concerns no other handle.
 fn follow(handles: &[Arc<Shared>], batches: &[Batch]) -> Rest {
     let mut rest = Rest::new();
     for batch in batches {

@@ -39,8 +39,8 @@ impl Pooled {
         server.pool().clone()
     }
 
-    /// Waits until the change whose event was received is complete: an event is published before
-    /// the pool is called, under a lock that this call also takes.
+    /// Waits until the change whose event was received is complete. The event is published, and
+    /// then the pool is called, under a lock that this call also takes.
     fn settle(&self) {
         let server = &self.topology.servers()[0];
         self.topology.generation(server.id(), None).unwrap();

@@ -110,7 +110,7 @@ fn many_tasks_over_few_connections_survive_failovers_and_leak_nothing() {
     for _ in 0..TASKS {
         ends.recv_timeout(PATIENCE).unwrap();
     }
-    // Each server has two monitoring connections, and at most those of the pool.
+    // Each server has two monitoring connections, and no others except those of the pool.
     for member in set.members() {
         let there = connections(member);
         assert!(there <= CONNECTIONS + 2, "{there} connections to {}", member.host());

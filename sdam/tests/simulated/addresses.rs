@@ -1,5 +1,5 @@
-//! Deployments that cannot be reached by their members' names: through address translation and
-//! proxies, and the diagnoses if both are missing.
+//! Deployments that cannot be reached by their members' names. They are reached through address
+//! translation or proxies; if both are missing, there is a diagnosis.
 
 mod diagnosis;
 mod wrapped;

@@ -69,8 +69,8 @@ impl World {
         self.try_command(&Command::new("admin", fail.as_bytes())).unwrap();
     }
 
-    /// Returns why check-outs have failed since the last call to this method or to
-    /// [`log`](Self::log).
+    /// Returns the reasons and messages of the check-outs that have failed since the last call to
+    /// this method or to [`log`](Self::log).
     fn check_out_failures(&self) -> Vec<(CheckOutFailure, String)> {
         let events = self.events().into_iter();
         let failures = events.filter_map(|event| match event.kind {

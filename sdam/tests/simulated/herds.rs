@@ -84,7 +84,7 @@ fn no_selection_and_no_check_out_waits_for_the_spread() {
             sim.run_for(Duration::from_secs(2));
             let member = sim.status().primary().unwrap().id;
             sim.kill(member).unwrap();
-            // The check of a former primary that has failed is far away.
+            // After that, the next check of the failed former primary is still far away.
             sim.run_for(Duration::from_secs(30));
             sim.restart(member).unwrap();
             sim.run_for(Duration::from_secs(5));

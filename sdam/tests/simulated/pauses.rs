@@ -96,7 +96,7 @@ fn a_client_without_operations_pauses_by_itself_until_the_next_selection() {
             drop(operation);
             sim.run_for(18 * second);
             assert!(!topology.snapshot().is_paused(), "the last operation ended just now");
-            // 30 s, and up to a heartbeat and a tenth until a task wakes up.
+            // Idle for 30 s, plus up to 1.1 heartbeats until a task wakes up.
             sim.run_for(24 * second);
             assert!(topology.snapshot().is_paused());
             assert_eq!((sim.connections(), sim.timers()), (0, 0));

@@ -86,7 +86,8 @@ fn a_further_handle_allocates_at_most_512_bytes() {
     sim.block_on(async {
         let first = open(&sim, &deployments, "");
         discovered(&first).await;
-        // The lists of handles are long enough from the beginning.
+        // Opens all handles once and drops all but one, so that the lists of handles need not grow
+        // later.
         let mut handles: Vec<_> = (0..HANDLES).map(|_| open(&sim, &deployments, "")).collect();
         handles.truncate(1);
         let allocated = allocation_counter::measure(|| {
@@ -126,7 +127,7 @@ fn a_broken_connection_of_one_handle_concerns_all() {
         let (other, mut events) = observed(&sim, &deployments);
         discovered(&one).await;
         let primary = one.select(&Criteria::write()).await.unwrap();
-        // This handle has a generation of its own, which is translated.
+        // The handle then has a generation of its own, which is translated to the deployment's.
         let refused = Error::auth("refused");
         let report = ErrorReport::new(primary.generation(), refused);
         assert_eq!(one.handle_error(primary.id(), &report), ErrorOutcome::Cleared);

@@ -1,5 +1,5 @@
-//! Deployments that cannot be reached by their members' names: through address translation and
-//! through a real SOCKS5 proxy.
+//! Deployments that cannot be reached by their members' names, but only through address translation
+//! or a real SOCKS5 proxy.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Servers with malformed replies: each gets its error, and other servers are not affected.
+//! Servers with malformed replies: each is marked with the right error, and other servers are not
+//! affected.
 
 use std::{
     io::{Read, Write},

@@ -63,7 +63,8 @@ fn a_report_of_a_pool_in_single_threaded_mode_is_applied_at_once() {
         server.description().server_type.is_available()
     };
     assert!(!known(&topology));
-    // The next call closes the connection for checks, as it would close a pooled one.
+    // The next call closes the connection used for checks, just as a cleared pool closes its
+    // connections.
     host.block_on(topology.settle());
     assert!(topology.connection(id).is_none());
     let again = host.block_on(topology.select(&Criteria::write())).unwrap();

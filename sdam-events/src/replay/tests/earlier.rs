@@ -8,7 +8,7 @@ use crate::sink::Interest;
 /// A recording with a load balancer: a handshake, an error from its service, and the end of the
 /// connection.
 const VERSION_2: &str = include_str!("../../../tests/recordings/version_2.jsonl");
-/// A recording of routers, one of which is replaced with other hosts of an SRV record.
+/// A recording of routers, one of which is replaced because the SRV record then has other hosts.
 const VERSION_3: &str = include_str!("../../../tests/recordings/version_3.jsonl");
 /// A recording of a replica set: discovery, errors of every kind, a failed check, a selection, and
 /// a close while a heartbeat is under way.

@@ -33,7 +33,8 @@ impl Shared {
     }
 
     /// Opens the view of a new handle. Returns the tasks of its pools, and the batches that older
-    /// handles have not followed yet, because the view contains them.
+    /// handles have not followed yet. The new view already includes those batches, so only the
+    /// older handles have to follow them.
     pub(in crate::topology) fn open_view(self: &Arc<Self>, base: &Self) -> (Vec<Task>, Vec<Batch>) {
         let now = self.now();
         let (opening, batches) = {
@@ -46,7 +47,7 @@ impl Shared {
         (self.count(after.tasks), batches)
     }
 
-    /// Follows one call of the deployment. Returns the tasks of new pools; the caller spawns them,
+    /// Follows one call to the deployment. Returns the tasks of new pools; the caller spawns them,
     /// and wakes the readers.
     pub(in crate::topology) fn follow(self: &Arc<Self>, batch: &Batch) -> Vec<Task> {
         let mut engine = self.engine.lock();

@@ -15,7 +15,8 @@ use super::{PATIENCE, Recovery};
 /// The environment variable with the names and commands: `name=program argument…;…`.
 const COMMANDS: &str = "SDAM_OTHER_WRITERS";
 
-/// The maximum time for which the primary stays silent until the other drivers recover.
+/// The maximum time for which the primary stays silent while waiting for the other drivers to
+/// recover.
 const SILENCE: Duration = Duration::from_secs(45);
 
 pub(super) struct Other {
@@ -52,7 +53,7 @@ impl Line {
 }
 
 impl Other {
-    /// Starts the processes, which insert documents by this connection string.
+    /// Starts the processes, which use this connection string to insert documents.
     pub(super) fn start_all(uri: &str) -> Vec<Self> {
         let commands = std::env::var(COMMANDS).unwrap_or_default();
         let commands = commands.split(';').filter(|command| !command.is_empty());

@@ -29,7 +29,7 @@ pub(super) struct Writer {
     interrupts: Arc<Interrupts>,
 }
 
-/// The times at which the connections in use to a server were interrupted.
+/// The times at which a clear interrupted the connections in use to a server.
 #[derive(Default)]
 struct Interrupts {
     times: Mutex<Vec<Instant>>,

@@ -27,8 +27,8 @@ fn rows() -> impl Iterator<Item = (ServerAddress, ServerAddress)> {
     NAMES.map(address).into_iter().zip(PLACES.map(address))
 }
 
-/// Simulates a set whose members' names can only be resolved in its own network. The port
-/// forwarders lead to the members in order.
+/// Simulates a set whose members' names can only be resolved in its own network. The first of the
+/// `forwarders` leads to the first member, and so on.
 fn inside(forwarders: &[&str]) -> Sim {
     let config = SetConfig::new("rs", NAMES.map(address));
     let sim = Sim::new(7, &Blueprint::replica_set(config));

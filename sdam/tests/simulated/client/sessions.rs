@@ -11,8 +11,8 @@ use sdam_sim::{Blueprint, MemberId, runtime::Sim};
 
 use super::{World, encoded, replica_set};
 
-/// A-18, I-76: every topology has an id of its own. A server runs a write once for each session and number (M-47), so clients must not share
-/// sessions.
+/// A-18, I-76: every topology has an id of its own. A server runs a write once for each session and
+/// number (M-47), so clients must not share sessions.
 #[test]
 fn clients_with_the_same_seed_have_sessions_of_their_own() {
     let sim = Sim::new(1, &replica_set());

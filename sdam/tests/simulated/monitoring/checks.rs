@@ -94,7 +94,7 @@ fn the_timeout_of_operations_does_not_apply_to_monitors() {
     let is_failure = |name| name == EventName::ServerHeartbeatFailed;
     let events = harness.events();
     assert!(!events.iter().any(|event| is_failure(event.kind.name())));
-    // A failed measurement publishes no event, but the next one would connect again.
+    // A failed measurement publishes no event, but it would make the next one connect again.
     for (_, member) in MEMBERS {
         assert_eq!(harness.asked(member, Sent::is_handshake), 2);
     }

@@ -75,7 +75,8 @@ fn a_check_out_whose_service_is_cleared_goes_on_waiting_in_its_place() {
         };
         let mut waiting = pin!(join(wait("older"), wait("newer")));
         assert!(poll_immediate(&mut waiting).await.is_none());
-        // The older check-out is given a connection, but its service is cleared before it is taken.
+        // The older check-out is given a connection, but the connection's service is cleared before
+        // the check-out takes it.
         drop(first);
         let error = other.report(Error::network(Stage::Operation, "broken"));
         assert_eq!(error.outcome(), Some(ErrorOutcome::ServiceCleared));

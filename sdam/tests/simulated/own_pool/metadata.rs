@@ -113,9 +113,9 @@ fn own() -> DriverInfo {
     library("library", "1.2", "Library Platform")
 }
 
-/// Appends `between`, if there is one, and then `next` to the metadata of a client with the library
-/// `known`, which was set initially or appended. Checks that `next` adds these names, versions and
-/// platforms to the metadata, or nothing.
+/// Starts a client with the library `known`, once set initially and once appended. Appends
+/// `between`, if there is one, and then `next`. Checks that `next` changes the metadata's name,
+/// version and platform to `added`, or that it changes nothing if `added` is `None`.
 fn check(
     known: &DriverInfo,
     between: Option<&DriverInfo>,
@@ -200,7 +200,7 @@ fn metadata_9_every_handshake_announces_backpressure_and_the_application() {
     }
 }
 
-/// A driver's document, which it changes at run time.
+/// A driver's document, which the driver changes at run time.
 type Shared = Arc<Mutex<Document>>;
 
 fn document(name: &str) -> Document {

@@ -90,7 +90,7 @@ fn sinks_are_called_while_no_io_is_in_progress() {
 
 #[test]
 fn a_selection_that_waits_publishes_the_remaining_time_unless_it_tries_once() {
-    // A selection that finds no server reports once that it waits (K-8).
+    // A selection that finds no server reports once that it is waiting (K-8).
     for try_once in [true, false] {
         let harness = Harness::default();
         let (mut topology, mut events) =

@@ -41,7 +41,7 @@ impl Default for Harness {
 }
 
 impl Harness {
-    /// Sets the server's reply to hello. A new server is up, with replies that take 1 ms.
+    /// Sets the server's reply to hello. A new server is up at once, and its replies take 1 ms.
     pub(crate) fn serve(&self, name: &str, hello: Document) {
         let hello: Reply = Arc::new(move |request| {
             let mut reply = hello.clone();
