@@ -36,7 +36,7 @@
 //! | `sdam_events_dropped_total` | counter | 1 | - | events a bounded channel has dropped |
 //!
 //! The sums of times without a primary never decrease, but counters of the facade are integers, so
-//! they are gauges here; an exporter may call them counters, as `sdam export` does
+//! the sums are gauges here; an exporter may call them counters, as `sdam export` does
 //! (`sdam_time_without_primary_seconds_total`).
 //!
 //! A time without a primary has [bounds](crate::facts::Outage::without_primary). They differ if the

@@ -59,8 +59,8 @@
 //! ```
 //!
 //! A reply is written once, with the input; in the event `ServerHeartbeatSucceeded`, `reply` is
-//! empty. The reply to a measurement of the round-trip time (role `Ping`) is `null`, or its error:
-//! nothing else in it affects what is recorded.
+//! empty. The reply to a measurement of the round-trip time (role `Ping`) is written as `null` or
+//! as its error, because nothing else in it affects what is recorded.
 //!
 //! | `event` | keys |
 //! | --- | --- |
@@ -82,8 +82,8 @@
 //! | `PoolCleared` | `server`, `address`, `generation`, `serviceId`, `interruptInUse`, `wasPaused`, `error` |
 //! | `ServerSelectionStarted`, ... (opt-in) | `selector`, `operation`, `operationId`, and `remaining`; `server`, `address`, `duration`; or `reason`, `failure`, `duration` |
 //!
-//! The description before a change is not repeated, because it is the one after the preceding
-//! change.
+//! The description before a change is not repeated, because it is the description after the
+//! preceding change.
 //!
 //! # Earlier versions
 //!

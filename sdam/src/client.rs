@@ -118,14 +118,14 @@ impl Client {
         &self.0.topology
     }
 
-    /// Runs a command and returns the reply. It has `ok: 1`, but may contain write errors or a
+    /// Runs a command and returns the reply, which has `ok: 1` but may contain write errors or a
     /// write concern error.
     ///
     /// Takes up to `timeoutMS`, or the time limit of the command, in total. Without either, each
     /// attempt takes up to `serverSelectionTimeoutMS`, `waitQueueTimeoutMS` and `socketTimeoutMS`.
     ///
-    /// A [read](Command::read) or [write](Command::write) is retried once, or with a time limit
-    /// until it has passed (Retryable Reads, Retryable Writes). Any command refused by an
+    /// A [read](Command::read) or [write](Command::write) is retried once or, if there is a time
+    /// limit, until that has passed (Retryable Reads, Retryable Writes). Any command refused by an
     /// overloaded server is retried up to `maxAdaptiveRetries` times, after a random backoff
     /// (Client Backpressure).
     ///
@@ -186,7 +186,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`run`](Self::run), without a reply.
+    /// As [`run`](Self::run), except errors in the reply to a command.
     ///
     /// # Cancel safety
     ///
@@ -247,8 +247,8 @@ impl Client {
         }
     }
 
-    /// Returns the time by which an operation needs its connection if its selection begins now
-    /// (Client Side Operations Timeout: "Server Selection").
+    /// Returns the time by which an operation must have checked out its connection if its selection
+    /// begins now (Client Side Operations Timeout: "Server Selection").
     fn check_out_by(&self, limit: Limit) -> Option<Instant> {
         let shared = self.topology().shared();
         limit.check_out_by(shared.now(), shared.common.options.server_selection_timeout)
@@ -266,7 +266,8 @@ impl Client {
         Limit::new(command.timeout.or(own), self.topology().shared().now())
     }
 
-    /// Returns the criteria for a command, with its name and id if a sink wants selection events.
+    /// Returns the criteria for a command. If a sink wants selection events, they include the
+    /// command's name and the operation's id.
     fn criteria(&self, command: &Command<'_>, id: i64) -> Criteria {
         let criteria = command.criteria(&self.0.read);
         if !self.topology().shared().events.wants_any(Interest::SELECTION) {

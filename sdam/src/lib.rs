@@ -6,7 +6,7 @@
 //! A [`ScanTopology`] does the same without background tasks, for single-threaded programs.
 //!
 //! This crate does not depend on a particular runtime. A topology is started on a [`Runtime`]
-//! value, from a function of [`runtime`] or your own.
+//! value, which a function of [`runtime`] returns or you create yourself.
 //!
 //! ```no_run
 //! use sdam::{Criteria, ReadMode, ReadPreference, Topology, runtime};

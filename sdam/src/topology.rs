@@ -167,7 +167,7 @@ impl<P: PoolHandle> Topology<P> {
 
     /// Selects a server like [`select`](Self::select), but waits for at most `timeout`, and never
     /// longer than `serverSelectionTimeoutMS`. The timeout replaces the client's `timeoutMS`, so a
-    /// driver passes the remaining time of an operation.
+    /// driver should pass the remaining time of the operation.
     ///
     /// # Errors
     ///
@@ -336,7 +336,7 @@ impl<P: PoolHandle> Topology<P> {
     /// to a task that closes it.
     ///
     /// The topology forgets a service when its last connection is closed (CMAP: "Load Balancer
-    /// Mode"). Report an error of the connection before this call; afterwards it is
+    /// Mode"). Report an error of the connection before this call; afterwards, the error is
     /// [stale](ErrorOutcome::Stale). Must not be called while holding a lock that the pool's
     /// `ready`, `clear` or `close` takes.
     pub fn handle_service_connection_closed(&self, connection: ServiceConnection) {
@@ -387,12 +387,12 @@ impl<P: PoolHandle> Topology<P> {
     }
 }
 
-/// Methods for pauses, for example while a function's process is frozen.
+/// Methods for pausing, for example while the process of a serverless function is frozen.
 impl<P: PoolHandle> Topology<P> {
     /// Pauses monitoring: closes the connections of monitors and the idle ones of pools, and sets
     /// no timer. Returns whether the topology is paused: it is not if it was closed, if it shares
-    /// its monitors with other handles of [`Deployments`], or if it is behind a load balancer, where
-    /// nothing is monitored.
+    /// its monitors with other handles of [`Deployments`], or if it is behind a load balancer,
+    /// where nothing is monitored.
     ///
     /// Readers keep the last snapshot, which [is marked](Snapshot::is_paused). Check-outs fail, and
     /// [`try_select`](Self::try_select) finds no server. Each [`select`](Self::select) ends the
@@ -401,8 +401,8 @@ impl<P: PoolHandle> Topology<P> {
         self.shared().pause()
     }
 
-    /// Ends a [pause](Self::pause): every server is Unknown until it is checked, which begins at
-    /// once.
+    /// Ends a [pause](Self::pause). The checks begin at once, and each server is Unknown until it
+    /// has been checked.
     pub fn resume(&self) {
         self.shared().resume_if_paused();
     }
