@@ -47,8 +47,8 @@ impl Exit {
     /// An error unrelated to the deployment, such as writing the output.
     pub const FAILED: Self = Self(4);
 
-    /// Creates the exit code of a program that a signal ended, from `code`: 128 plus the signal's
-    /// number.
+    /// Creates the exit code of a program that was ended by a signal. `code` is 128 plus the
+    /// signal's number.
     #[cfg(feature = "tui")]
     pub(crate) fn signalled(code: u8) -> Self {
         Self(code)
@@ -144,8 +144,8 @@ pub async fn stopped() {
     interrupted().await;
 }
 
-/// Yields the meaning of each of these signals that is received. One that cannot be handled ends the
-/// process as usual.
+/// Yields the meaning of each received signal, as given in `kinds`. A signal that cannot be handled
+/// ends the process as usual.
 ///
 /// Must be called within a tokio runtime with I/O.
 #[cfg(unix)]
@@ -162,7 +162,7 @@ pub(crate) fn received<T: Copy + Send>(
     }))
 }
 
-/// Yields an item for each SIGHUP, which does not end the process from then on.
+/// Yields an item for each SIGHUP. From this call on, SIGHUP does not end the process.
 ///
 /// Must be called within a tokio runtime with I/O.
 #[cfg(feature = "export")]

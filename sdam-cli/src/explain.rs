@@ -33,7 +33,7 @@ use crate::{
     watch::is_known,
 };
 
-/// The time to wait for the state of the other servers once there is a suitable one.
+/// The time to wait for the state of the other servers once a suitable server is known.
 const EXTRA_TIME: Duration = Duration::from_secs(1);
 /// The number of tasks that select servers concurrently.
 const TASKS: u32 = 20;
@@ -121,7 +121,7 @@ impl Session {
     /// Selects a server once the deployment is known.
     async fn select(&self) -> Result<ServerAddress, SelectionError> {
         self.topology.select(&self.criteria).await?;
-        // A timeout is ignored: servers that have not answered are shown as such.
+        // Ignore a timeout: servers that have not answered are shown as such.
         let _known = self
             .topology
             .wait_for(|now| is_known(now.description()).then_some(()), EXTRA_TIME)
@@ -181,7 +181,7 @@ impl Session {
     }
 }
 
-/// The number of remaining selections, which tasks share, and the results.
+/// The number of remaining selections, which all tasks share, and the results.
 struct Load {
     left: Cell<u32>,
     shares: RefCell<BTreeMap<ServerAddress, Share>>,

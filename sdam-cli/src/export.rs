@@ -72,7 +72,8 @@ pub async fn run(
         Err(failure) => return failure.report(&mut remarks),
     };
     let mut interrupt = pin!(interrupt.fuse());
-    // Signals are noticed from the first poll on, and may come right after the first line.
+    // Poll `interrupt` before printing: it notices signals from the first poll on, and one may
+    // arrive right after the first line.
     if interrupt.as_mut().now_or_never().is_some() {
         return Ok(Exit::SUCCESS);
     }
@@ -98,7 +99,7 @@ struct Exporter {
     fleet: Fleet,
     /// The deployments to watch.
     started: UnboundedReceiver<Rc<Deployment>>,
-    /// The place of `--targets`, unless it can be read only once.
+    /// The file or URL of `--targets`; `None` if it can be read only once.
     source: Option<Source>,
     listener: TcpListener,
     /// The simulated deployment, if one was requested.
@@ -154,7 +155,7 @@ impl Exporter {
         let push = &fleet.push;
         let answer = async |request: &_| pages::answer(&fleet, request);
         let served = http::serve(listener, answer, stop);
-        // A set without a primary has no member that could step down.
+        // Ignore the error of a set without a primary, which has no member that could step down.
         let show =
             simulated.map(|set| every(arguments.failover_period, move || drop(set.step_down())));
         let pushed = push.as_ref().map(|push| push.run(|| fleet.metrics(), &remark));
@@ -164,7 +165,8 @@ impl Exporter {
             () = pin!(or_never(show).fuse()) => {}
             () = pin!(or_never(pushed).fuse()) => {}
         }
-        // Once the topologies are closed, their state would be reported as an outage.
+        // Flush before closing the topologies, because the state of closed ones would be reported
+        // as an outage.
         if let Some(push) = push {
             push.flush(arguments.flush, &fleet.metrics(), &remark).await;
         }

@@ -1,4 +1,4 @@
-//! Locks of data that every panic leaves valid.
+//! Locks for data that stays valid even if a thread panics while holding the lock.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -1,6 +1,6 @@
 //! Log messages as lines of text, configured by the MONGODB_LOG_* variables.
 //!
-//! This module is a minimal replacement for a logger. A program that has one passes the same
+//! This module is a minimal replacement for a logger. A program with its own logger passes the same
 //! messages to it, for instance with `sdam::events::trace::TracingSink`.
 
 use std::{

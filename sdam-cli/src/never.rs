@@ -1,4 +1,4 @@
-//! Waiting for work that a command line may not ask for.
+//! Waits for work that is optional, depending on the command line.
 
 use std::future::{Future, pending};
 

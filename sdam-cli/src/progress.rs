@@ -3,8 +3,8 @@
 #[cfg(feature = "tui")]
 pub(crate) use indicatif::ProgressBar;
 
-/// Shows the progress of work with this length by a `template` of `indicatif`, which may contain
-/// `{msg}`.
+/// Shows the progress of work of this length. `template` is in the format of `indicatif` and may
+/// contain `{msg}`.
 #[cfg(feature = "tui")]
 pub(crate) fn progress(length: u64, template: &str, message: String) -> ProgressBar {
     let bar = ProgressBar::new(length).with_message(message);

@@ -44,8 +44,8 @@ pub struct Recording {
     /// Everything recorded, in order. Times never decrease.
     ///
     /// In addition to the events of a live client's sink, there are the client's inputs
-    /// (`EventKind::Input`) and the measured round-trip times (`EventKind::RttMeasured`). A
-    /// selection contains the description at its moment.
+    /// (`EventKind::Input`) and the measured round-trip times (`EventKind::RttMeasured`). The event
+    /// of a selection contains the topology's description at that time.
     pub events: Vec<Event>,
     /// The line number of each event.
     pub lines: Vec<u64>,

@@ -4,8 +4,7 @@ use std::{fmt::Write as _, path::Path};
 
 use crate::{file_error::cannot_read, input};
 
-/// Reads a connection string from the file of `option`. White space around it does not
-/// count.
+/// Reads a connection string from the file of `option`. White space around it is ignored.
 pub(crate) fn read_uri(option: &str, path: &Path) -> Result<String, String> {
     let name = format!("{option} {}", path.display());
     let text = input::read_text(path).map_err(|error| cannot_read(&name, &error))?;
@@ -18,8 +17,8 @@ pub(crate) fn read_uri(option: &str, path: &Path) -> Result<String, String> {
 }
 
 /// Adds the password in the file of `option` to the connection string `uri`, which must contain a
-/// user name. The file holds the password as it is, without percent-encoding; one line break
-/// at its end does not count.
+/// user name. The file holds the password as it is, without percent-encoding; one line break at its
+/// end is ignored.
 pub(crate) fn add_password(uri: &str, option: &str, path: &Path) -> Result<String, String> {
     let name = format!("{option} {}", path.display());
     let text = input::read_text(path).map_err(|error| cannot_read(&name, &error))?;

@@ -89,8 +89,8 @@ pub async fn run<O: Write, R: Write>(
         Err(failure) => return failure.report(&mut remarks),
     };
     let mut stop = pin!(stop.fuse());
-    // Poll `stop` before printing: it handles signals from the first poll on, and one may arrive
-    // right after the first line.
+    // Poll `stop` before printing: it handles signals from the first poll on, and a signal may
+    // arrive right after the first line.
     if stop.as_mut().now_or_never().is_some() {
         return Ok(Exit::SUCCESS);
     }

@@ -86,7 +86,7 @@ impl Simulated {
         }
     }
 
-    /// Returns the blueprint of the deployment in virtual time.
+    /// Returns the blueprint of the simulated deployment, which runs in virtual time.
     pub(crate) fn blueprint(&self) -> Blueprint {
         let hosts = |name, count| {
             (0..count).map(move |number: u16| ServerAddress::new(&format!("{name}{number}"), 27017))

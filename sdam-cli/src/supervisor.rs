@@ -27,12 +27,12 @@ fn notify(state: sd_notify::NotifyState<'_>) {
     let _ = sd_notify::notify(&[state]);
 }
 
-/// Takes over the listening sockets for `options`, in this order. Returns none if `LISTEN_FDS` is
-/// not set, or is meant for another process.
+/// Takes over the listening sockets for `options`, in this order. Returns no sockets if
+/// `LISTEN_FDS` is not set, or is meant for another process.
 ///
 /// # Errors
 ///
-/// If there is not one for each option, or if one does not listen for TCP.
+/// If there is not exactly one socket for each option, or if a socket does not listen for TCP.
 #[cfg(all(target_os = "linux", feature = "proxy"))]
 pub(crate) fn listeners(options: &[&str]) -> Result<Vec<TcpListener>, Failure> {
     let read = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());

@@ -89,7 +89,7 @@ impl Write for Lines {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.begun.push_str(std::str::from_utf8(bytes).unwrap());
         while let Some((line, rest)) = self.begun.split_once('\n') {
-            // The test may have stopped reading.
+            // Sending fails if the test has stopped reading.
             let _ = self.lines.send(line.to_owned());
             self.begun = rest.to_owned();
         }

@@ -1,11 +1,11 @@
 //! The difference between the clocks of two clients.
 //!
-//! Each hello reply contains the server's time. The smallest difference between a reply's arrival
-//! and that time consists of the difference between the two clocks and the time in transit. If two
-//! clients compare their smallest differences for one server, its clock and the minimum transit
-//! time cancel out. With servers before 3.6, and without the time in replies, only the changes of
-//! `topologyVersion` that both clients saw can be compared. They are weaker evidence, because a
-//! client may be late for another reason.
+//! Each hello reply contains the server's time. The smallest difference between that time and the
+//! arrival of the reply is the difference between the client's and the server's clocks plus the
+//! minimum time in transit. If two clients compare their smallest differences for one server, its
+//! clock and the minimum transit time cancel out. If the replies do not contain the time, only the
+//! changes of `topologyVersion` that both clients saw can be compared. They are weaker evidence,
+//! because a client may be late for another reason.
 
 use std::{
     collections::{BTreeMap, HashMap},

@@ -16,7 +16,7 @@ impl Period {
         Duration::from_nanos(self.to - self.from)
     }
 
-    /// Returns for how long each client's view differed from that of most clients.
+    /// Returns the time for which each client's view differed from that of most clients.
     pub(super) fn contradicted(&self) -> Vec<u64> {
         let ends = self.views.iter().skip(1).map(|(at, _)| *at).chain([self.to]);
         let mut times = vec![0; self.views.first().map_or(0, |(_, views)| views.len())];

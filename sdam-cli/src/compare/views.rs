@@ -26,8 +26,8 @@ pub(super) struct Client {
     /// The name of the client's vantage point, or of the file.
     pub(super) name: String,
     pub(super) file: String,
-    /// The time at which the client first knew the state of each server and the time at which it
-    /// stopped, in nanoseconds since 1970.
+    /// The time at which the client first knew the state of every server, followed by the time at
+    /// which it stopped, in nanoseconds since 1970.
     pub(super) from: u64,
     pub(super) to: u64,
     /// The failovers and the times at which they ended.

@@ -11,9 +11,9 @@ use super::{
 };
 use crate::exit::Exit;
 
-/// The maximum number of items in a list that is evidence.
+/// The maximum number of items in a list given as evidence.
 const MAX_LISTED: usize = 32;
-/// The maximum length of a string that is evidence, in characters.
+/// The maximum length of a string given as evidence, in characters.
 const MAX_LENGTH: usize = 1_000;
 
 names! {
@@ -43,7 +43,7 @@ pub(super) struct Finding {
     /// The finding in one sentence, without a full stop.
     pub(super) title: String,
     pub(super) evidence: Vec<(&'static str, Value)>,
-    /// The probable causes; several if they cannot be told apart from here.
+    /// The probable causes. There are several if they cannot be told apart from here.
     pub(super) causes: Vec<String>,
     pub(super) remedies: Vec<String>,
     /// The name of the finding to fix first, if the check was skipped.
@@ -75,7 +75,7 @@ impl Finding {
         self
     }
 
-    /// Creates the finding that a check found no problem.
+    /// Creates the finding of a check that found no problem.
     pub(super) fn ok(check: Check, title: impl Into<String>) -> Self {
         Self::new(check, Status::Ok, title)
     }
@@ -88,7 +88,7 @@ impl Finding {
         Self::new(check, Status::Fail, title)
     }
 
-    /// Adds evidence. Truncates long lists and strings, because servers determine their length.
+    /// Adds evidence. Truncates long lists and strings, because the servers control their length.
     pub(super) fn evidence(mut self, name: &'static str, value: impl Into<Value>) -> Self {
         self.evidence.push((name, cut(value.into())));
         self
@@ -129,8 +129,8 @@ impl Finding {
     }
 }
 
-/// Marks the findings that the user has accepted. A check that could not be made and an unusable
-/// connection string cannot be accepted.
+/// Marks the findings that the user has accepted. Findings about a check that could not be made or
+/// about an unusable connection string cannot be accepted.
 pub(super) fn suppress(findings: &mut [Finding], suppressions: &[Suppression]) {
     for finding in findings {
         let is_finding = matches!(finding.status, Status::Info | Status::Warn | Status::Fail);

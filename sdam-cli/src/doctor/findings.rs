@@ -114,8 +114,8 @@ fn demanded(login: &Login) -> Finding {
         ))
 }
 
-/// Returns the finding about server selection, both for writes and for reads as the connection
-/// string specifies.
+/// Returns the finding about server selection, for writes and for reads with the connection
+/// string's read preference.
 fn selection(deployment: &Deployment, options: &Options, blocked_by: Option<String>) -> Finding {
     let names = |explanation: &Explanation| -> Vec<Value> {
         let eligible = explanation.eligible();

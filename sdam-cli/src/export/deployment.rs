@@ -115,7 +115,8 @@ impl Deployment {
         for sink in &self.sinks {
             builder = builder.sink(Arc::clone(sink));
         }
-        // This sink comes last, so that the other sinks already know what its page shows.
+        // Add this sink last, so that the other sinks have already handled every event that its
+        // page reflects.
         builder
             .sink(Arc::clone(&self.numbers))
             .start(runtime.clone())

@@ -1,4 +1,5 @@
-//! The deployments of `--targets`, or the only one, and which of them are watched.
+//! The deployments of `--targets` or the only one of the command line, and the selection of those
+//! to watch.
 
 use std::{cell::RefCell, collections::BTreeMap, fmt::Display, rc::Rc, sync::Arc, time::Duration};
 
@@ -26,10 +27,10 @@ pub(super) struct Fleet {
     pub(super) runtime: Runtime,
     pub(super) log: Option<Arc<dyn EventSink>>,
     pub(super) push: Option<Push>,
-    /// The metrics of `--targets`, if it is read again.
+    /// The metrics about reading `--targets`; `None` if it is not read repeatedly.
     pub(super) outcomes: Option<Outcomes>,
-    /// The time for which a deployment is watched after a request has named it. Without it, every
-    /// deployment is watched.
+    /// The time for which a deployment is watched after a request has named it. If this is `None`,
+    /// all deployments are watched all the time.
     pub(super) forget: Option<Duration>,
     /// The deployments by name.
     pub(super) members: RefCell<BTreeMap<Option<String>, Member>>,
@@ -42,7 +43,7 @@ pub(super) struct Member {
     named: Named,
     /// `None` while it is not watched.
     deployment: Option<Rc<Deployment>>,
-    /// The time of the last request that named it.
+    /// The time of the last request that named the deployment.
     asked: Instant,
 }
 
@@ -54,8 +55,8 @@ pub(super) struct Change {
 }
 
 impl Fleet {
-    /// Returns the deployment with this name, which is watched from now on. This does not connect:
-    /// [`run`](Self::run) does.
+    /// Returns the deployment with this name, which is watched from now on. The connections are not
+    /// opened here but by [`run`](Self::run).
     pub(super) fn find(&self, name: &str) -> Option<Rc<Deployment>> {
         let mut members = self.members.borrow_mut();
         let member = members.get_mut(&Some(name.to_owned()))?;
@@ -107,7 +108,8 @@ impl Fleet {
         outcomes: &Outcomes,
         remark: &impl Fn(&dyn Display),
     ) {
-        // The last error, which is reported once. Nothing is known before a URL is read.
+        // The last error, which is reported only once. Before a URL is read for the first time, an
+        // empty error ensures that a successful reading is reported.
         let mut trouble = (!source.is_read()).then(String::new);
         loop {
             let (targets, is_asked) = source.next().await;
@@ -160,7 +162,7 @@ impl Fleet {
         }
     }
 
-    /// Returns whether the deployments are those of `targets`.
+    /// Returns whether the current deployments are exactly those of `targets`.
     fn has(&self, targets: &[Named]) -> bool {
         let members = self.members.borrow();
         let is_same =
@@ -168,7 +170,7 @@ impl Fleet {
         members.len() == targets.len() && targets.iter().all(is_same)
     }
 
-    /// Replaces the deployments by `targets`. Deployments that are the same continue.
+    /// Replaces the deployments by `targets`. Unchanged deployments continue to run.
     ///
     /// # Errors
     ///
@@ -212,7 +214,7 @@ impl Fleet {
         let records = self.push.iter().map(|push| push.sink(&labels, backend));
         let sinks = self.log.iter().cloned().chain(records).collect();
         let deployment = Rc::new(Deployment::new(named, numbers, sinks));
-        // The receiver is dropped when the program ends.
+        // Sending fails only if the receiver was dropped because the program is ending.
         let _ = self.start.unbounded_send(Rc::clone(&deployment));
         deployment
     }

@@ -9,7 +9,7 @@ use super::targets::{Named, check_name};
 /// An example of a list.
 const EXAMPLE: &str = r#"[{"targets": ["db-0.example.com:27017"], "labels": {"team": "shop"}}]"#;
 
-/// The label with the name of a group's only target.
+/// The label that holds the name of a group's only target.
 const NAME: &str = "deployment";
 
 /// Targets with the same labels. Labels other than [`NAME`] are for Prometheus, which adds them to
@@ -68,7 +68,7 @@ pub(super) fn parse(text: &str, file: &str) -> Result<Vec<Named>, String> {
     }
 }
 
-/// Returns the hosts of a target, if they can be a name.
+/// Returns the hosts of a target, if they can serve as its name.
 fn hosts(target: &str) -> Option<&str> {
     let (_, rest) = target.split_once("://").unwrap_or(("", target));
     let hosts = &rest[..rest.find(['/', '?']).unwrap_or(rest.len())];

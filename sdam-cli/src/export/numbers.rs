@@ -21,7 +21,8 @@ use sdam_select::staleness::lag;
 
 use crate::page::{Kind, Page, Registry};
 
-/// The metric of a deployment whose first checks have not ended.
+/// The metric that tells whether the first checks of a deployment have ended. Until then, it is the
+/// only one.
 const KNOWN: &str = "sdam_known";
 
 /// The lag of secondaries.
@@ -61,7 +62,8 @@ impl Numbers {
                 "Lag of a secondary behind the primary, as old as the last checks."
             );
             describe_gauge!("sdam_build_info", "1, with the version of this program.");
-            // Create these metrics now, because a query sees no increase in a series that is new.
+            // Create these metrics now, because a query cannot see an increase in a series that
+            // only appears with its first event.
             counter!("sdam_failovers_total").absolute(0);
             let _ = histogram!("sdam_failover_duration_seconds");
             let _ = histogram!("sdam_failover_duration_min_seconds");
@@ -73,7 +75,8 @@ impl Numbers {
             clock: Arc::clone(clock),
             is_known: AtomicBool::new(false),
         };
-        // The labels are the same before the hosts of a deployment are known.
+        // Start with an empty topology, so that the metrics have the same labels before the hosts
+        // of the deployment are known.
         let empty = Arc::<TopologyDescription>::default();
         let kind =
             EventKind::TopologyDescriptionChanged { previous: Arc::clone(&empty), new: empty };
@@ -87,7 +90,8 @@ impl Numbers {
     }
 
     /// Returns the metrics. Without a topology, they describe a deployment that does not answer.
-    /// One that is not known yet must not look like one that is down.
+    /// Before the state is known, returns only the metric `KNOWN`, because the deployment must not
+    /// appear to be down.
     pub(super) fn page(&self, topology: Option<&Topology>) -> Page {
         let Self { sink, clock, recorder, is_known } = self;
         let is_known = is_known.load(Ordering::Acquire);
@@ -110,7 +114,8 @@ impl Numbers {
             gauge!("sdam_primary_known").set(u8::from(has_primary));
             gauge!(KNOWN).set(u8::from(is_known));
         });
-        // A series that stayed at zero would cause an alert that never ends.
+        // Remove series that no longer apply. If one stayed at zero, an alert about it would never
+        // end.
         recorder.retain(|key| {
             let is_secondary = |server: &ServerDescription| {
                 server.server_type == ServerType::RsSecondary || key.name() != LAG
@@ -146,7 +151,7 @@ impl EventSink for Numbers {
 
 sdam_core::opaque!(Numbers);
 
-/// Returns whether every server has been checked, or there is one for writes.
+/// Returns whether every server has been checked, or a writable one is known.
 fn is_checked(topology: &TopologyDescription) -> bool {
     let mut servers = topology.servers().iter();
     topology.has_writable_server()
@@ -160,7 +165,8 @@ fn labels(server: &ServerDescription) -> Vec<Label> {
     [host].into_iter().chain(port).collect()
 }
 
-/// Returns whether `key` does not concern a server, or concerns a current server with this metric.
+/// Returns whether `key` is still valid: it concerns no server, or a current server that satisfies
+/// `has`.
 fn is_current(
     key: &Key,
     topology: &TopologyDescription,

@@ -38,7 +38,7 @@ use self::{
 
 use crate::page::Page;
 
-/// The time that a record waits for others that can be sent with it.
+/// The time for which a record waits, so that later ones can be sent with it.
 const DELAY: Duration = Duration::from_secs(1);
 /// The longest pause between attempts to send records.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);

@@ -67,8 +67,8 @@ fn described(
     Ok(page(topology, topology.snapshot().description()))
 }
 
-/// Returns the deployment that a request names. Only names of `--targets` are accepted, so a request
-/// cannot make this program connect elsewhere.
+/// Returns the deployment that a request names. Only names of `--targets` are accepted, so a
+/// request cannot make this program connect elsewhere.
 fn requested(fleet: &Fleet, request: &Parts, known: &[&str]) -> Result<Rc<Deployment>, Refusal> {
     others(request, known)?;
     let Some(wanted) = parameter(request, "target") else {
@@ -84,8 +84,8 @@ fn parameter<'r>(request: &'r Parts, wanted: &str) -> Option<Cow<'r, str>> {
     http::parameters(request).find(|(name, _)| name == wanted).map(|(_, value)| value)
 }
 
-/// Refuses unknown parameters. Prometheus sends only parameters that a user has configured, and
-/// that user expects an effect.
+/// Refuses unknown parameters. Prometheus sends only parameters that a user has configured, and the
+/// user expects them to have an effect.
 fn others(request: &Parts, known: &[&str]) -> Result<(), Refusal> {
     match http::parameters(request).find(|(name, _)| !known.contains(&&**name)) {
         Some((name, _)) => Err(bad(format!("there is no parameter {name}"))),

@@ -29,7 +29,7 @@ use crate::{
 /// The interval at which a file is read.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// The place of the targets, and their last contents.
+/// The file or URL of the targets, and their last contents.
 pub(super) struct Source {
     place: Place,
     clock: Arc<dyn Clock>,
@@ -46,9 +46,9 @@ enum Place {
 }
 
 impl Source {
-    /// Reads the file `path`. A URL is not read before [`next`](Self::next), and then at intervals
-    /// of `refresh`. There is no source for a file that can be read only once, such as a pipe. From
-    /// now on, SIGHUP does not end the process.
+    /// Reads the file `path`. If it is a URL, [`next`](Self::next) reads it, first at once and then
+    /// at intervals of `refresh`. Returns no source for a file that can be read only once, such as
+    /// a pipe. Once there is a source, SIGHUP does not end the process.
     ///
     /// # Errors
     ///
@@ -77,7 +77,8 @@ impl Source {
         Ok((targets, source))
     }
 
-    /// Returns `false` before the first reading of a URL.
+    /// Returns whether the targets have been read; false only before a URL is read for the first
+    /// time.
     pub(super) fn is_read(&self) -> bool {
         !self.pause.0.is_zero()
     }
@@ -85,9 +86,9 @@ impl Source {
     /// Waits for the interval or SIGHUP, and returns the targets. The second value is true after
     /// SIGHUP.
     ///
-    /// Compares the contents of a file, because its metadata may not change with them: clocks of
-    /// file systems are coarse. New contents are returned after they were read twice, because a
-    /// file that is written in place is incomplete for a moment.
+    /// Compares the contents of a file instead of its metadata, which may stay the same because the
+    /// clocks of file systems are coarse. Returns new contents only after reading them twice,
+    /// because a file that is written in place is incomplete for a moment.
     pub(super) async fn next(&mut self) -> (Result<Vec<Named>, String>, bool) {
         loop {
             let pause = self.clock.sleep_until(self.clock.now() + self.pause.0);
@@ -138,7 +139,7 @@ impl fmt::Display for Source {
     }
 }
 
-/// The metrics of the last reading, with Prometheus' own names for them.
+/// The metrics about the last reading, named like Prometheus' own metrics about its configuration.
 pub(super) struct Outcomes(Registry);
 
 impl Outcomes {

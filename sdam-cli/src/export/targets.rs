@@ -62,8 +62,8 @@ impl Named {
         (&self.name, &self.uri) == (&other.name, &other.uri)
     }
 
-    /// Finds errors in the connection string and in the files that it names, without a look-up.
-    /// Performs no other I/O.
+    /// Checks the connection string and the files that it names. Performs no DNS look-up, and no
+    /// I/O other than reading these files.
     pub(super) fn check(&self, target: &Target, runtime: &Runtime) -> Result<(), String> {
         let string = ConnectionString::parse(&self.uri).and_then(as_if_resolved);
         let options = string.and_then(ConnectionString::into_options);
@@ -99,8 +99,8 @@ fn as_if_resolved(string: ConnectionString) -> Result<ConnectionString, ConfigEr
     string.resolved(&records, &[], &mut Rng::new(0))
 }
 
-/// Reads the deployments of `text`, in TOML, sorted by name; `file` is its name. Files that it names
-/// are in `folder`.
+/// Reads the deployments of `text`, in TOML, sorted by name; `file` is its name. Files that it
+/// names are in `folder`.
 ///
 /// # Errors
 ///

@@ -100,7 +100,7 @@ impl Running {
         }
     }
 
-    /// Repeats a probe until its first checks have ended; returns its page.
+    /// Repeats the probe of a deployment until its first checks have ended; returns the page.
     fn get_until_known(&self, name: &str) -> String {
         loop {
             let (_, page) = self.get(&format!("/probe?target={name}"));
@@ -111,7 +111,7 @@ impl Running {
         }
     }
 
-    /// Interrupts the program. No remark may be left.
+    /// Interrupts the program, and checks that no unread remark is left.
     pub(super) fn finish(self) {
         self.interrupt.send(()).unwrap();
         assert_eq!(self.thread.join().unwrap(), Exit::SUCCESS);

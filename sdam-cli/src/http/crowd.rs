@@ -37,7 +37,7 @@ impl Crowd {
         if idle.len() >= MAX_IDLE
             && let Some((_, oldest)) = idle.pop_front()
         {
-            // The oldest connection may just have ended.
+            // Sending fails if the oldest connection has just ended.
             let _ = oldest.send(());
         }
         idle.push_back((number, displace));

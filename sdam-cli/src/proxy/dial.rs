@@ -1,8 +1,8 @@
 //! Connections to members as streams of bytes.
 //!
-//! A transport returns connections that carry complete messages. Only the TLS layer gets the
-//! underlying stream, after address translation and a connection through a proxy. Therefore a
-//! special TLS layer captures the stream.
+//! A transport returns connections that carry complete messages. It passes the underlying stream
+//! only to the TLS layer, after translating the address and possibly connecting through a proxy.
+//! Therefore a special TLS layer captures the stream.
 
 use std::{
     sync::{Arc, Mutex},
@@ -38,9 +38,9 @@ impl PoolFactory for Ways {
     }
 }
 
-/// The connection settings for one member. There are no pooled connections: each belongs to the
-/// task that relays it, which follows the state of the topology, because a step-down clears no
-/// pool.
+/// The connection settings for one member. Connections are not pooled: each belongs to the task
+/// that relays it. The task follows the state of the topology itself, because a step-down does not
+/// clear a pool.
 #[derive(Debug)]
 pub(super) struct Way {
     context: PoolContext,

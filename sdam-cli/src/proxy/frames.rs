@@ -81,7 +81,8 @@ impl Exchange {
         self.requests.is_empty()
     }
 
-    /// Returns whether closing the connection now would cut nothing off.
+    /// Returns whether closing the connection now would neither truncate a message nor lose a
+    /// reply.
     pub(super) fn is_complete(&self) -> bool {
         let is_answered = self.outstanding == 0 || self.streams;
         self.is_between_requests() && self.replies.is_empty() && is_answered

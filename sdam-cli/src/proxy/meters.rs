@@ -117,7 +117,7 @@ impl Meters {
     }
 }
 
-/// A part of a gauge's value, until it is dropped.
+/// An addition of 1 to a gauge, which is undone when this is dropped.
 pub(super) struct Level(Gauge);
 
 sdam_core::opaque!(Level);

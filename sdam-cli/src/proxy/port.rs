@@ -43,8 +43,8 @@ pub(super) struct Port {
     pub(super) limits: Limits,
     pub(super) meters: Arc<Meters>,
     pub(super) visitors: Arc<Visitors>,
-    /// The state before the first message of a connection; `None` if clients speak TLS with the
-    /// members, so that messages cannot be told apart.
+    /// The exchange at the beginning of a connection; `None` if clients speak TLS with the members,
+    /// because their messages then cannot be told apart.
     pub(super) exchange: Option<Exchange>,
 }
 
@@ -84,7 +84,8 @@ pub(super) enum Served {
     OnlyDiscovered,
 }
 
-/// A selected member, and a stream to it. The selection counts as an operation until it is dropped.
+/// A selected member, and a stream to it. The selection counts as an operation on the member until
+/// the `SelectedServer` is dropped.
 type Found = (SelectedServer<Way>, Tenure, Box<dyn ByteStream>);
 
 impl Port {
@@ -179,8 +180,9 @@ impl Port {
 
     /// Reports a connection that broke during an exchange.
     ///
-    /// Before the first reply, the client may be at fault, so this counts as an error of hello,
-    /// which changes nothing. Members may close idle connections at any time.
+    /// Before the first reply, the client may be at fault, so the error is reported as an error of
+    /// hello, which has no effect on the topology. A closed idle connection is not reported,
+    /// because members may close those at any time.
     fn report(&self, selected: &SelectedServer<Way>, relay: &Relay, end: End) {
         let End::Member(error) = end else {
             return;
@@ -195,8 +197,8 @@ impl Port {
         };
         let error = ErrorReport::new(selected.generation(), Error::network(stage, message));
         selected.pool().report(&error);
-        // The report ends the current check. Unless a client is waiting, the next one would come
-        // late.
+        // The report cancels the current check. Request another one, because the next regular check
+        // would come late unless a client is waiting.
         self.topology.request_check();
     }
 }

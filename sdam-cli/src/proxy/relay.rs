@@ -73,7 +73,7 @@ pub(super) struct Relay {
     asked: Option<Instant>,
     /// The state of the messages; `None` if they cannot be told apart.
     exchange: Option<Exchange>,
-    /// True if the last bytes were sent to the member.
+    /// True if the last bytes went to the member and not to the client.
     awaits: bool,
     /// The time when the member last sent something.
     heard: Option<Instant>,
@@ -82,8 +82,8 @@ pub(super) struct Relay {
     active: Instant,
 }
 
-/// The bytes that may still be sent to the member. Unless all may be sent, the connection is closed
-/// as soon as that cuts nothing off.
+/// The bytes that may still be sent to the member. If there is a limit, the connection is closed as
+/// soon as that can be done without truncating a message or losing a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sending {
     All,
@@ -91,7 +91,8 @@ enum Sending {
     Request,
     /// Nothing, because the member has lost its role.
     Nothing,
-    /// Nothing, because the client has closed its side. This is passed on to the member.
+    /// Nothing, because the client has closed its side. The stream to the member is then closed in
+    /// this direction, too.
     Closed,
 }
 
@@ -197,8 +198,8 @@ impl Relay {
         }
     }
 
-    /// Returns when to check again whether a connection that must close by `limit` is idle; `None`
-    /// if it is idle, or if the limit has passed.
+    /// Returns the time of the next check of a connection that must be closed by `limit`; `None` if
+    /// it has to be closed now, because it is idle or the limit has passed.
     fn due(&self, limit: Instant) -> Option<Instant> {
         let now = Instant::now();
         if now >= limit {
@@ -211,8 +212,8 @@ impl Relay {
         (now < settled).then_some(limit.min(settled))
     }
 
-    /// Returns when to check again whether the connection was silent for the time `idle`; `None` if
-    /// it was.
+    /// Returns the time of the next check for silence; `None` if the connection has been silent for
+    /// the time `idle`.
     fn rests_until(&self, idle: Duration) -> Option<Instant> {
         let now = Instant::now();
         let is_busy = self.awaits() || !self.down.is_empty() || !self.up.is_empty();
@@ -221,7 +222,7 @@ impl Relay {
     }
 
     /// Relays as much as possible. Ready with `None` if the proxy has to close the connection and
-    /// now may do so.
+    /// can do so now.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<End>> {
         if let Poll::Ready(end) = self.poll_down(cx) {
             return Poll::Ready(Some(end));
@@ -234,7 +235,8 @@ impl Relay {
         if is_over { Poll::Ready(has_left()) } else { Poll::Pending }
     }
 
-    /// Returns whether closing the connection now would cut nothing off; false if that is unknown.
+    /// Returns whether closing the connection now would neither truncate a message nor lose a
+    /// reply; false if that is unknown.
     fn is_complete(&self) -> bool {
         // The rest of a request is not forwarded after the member has lost its role.
         let is_sent = self.sending == Sending::Nothing || self.up.is_empty();

@@ -36,7 +36,7 @@ impl Tenure {
         !snapshot.is_closed() && server.is_some_and(|server| role(server) == self.role)
     }
 
-    /// Returns whether the member's hello replies contain the names of others.
+    /// Returns whether the member's hello replies contain the names of other members.
     pub(super) fn names_members(&self) -> bool {
         matches!(self.role.0, ServerType::RsPrimary | ServerType::RsSecondary)
     }

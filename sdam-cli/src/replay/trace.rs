@@ -21,8 +21,8 @@ use crate::{
 ///
 /// # Errors
 ///
-/// If writing to an output fails. An invalid recording leads to [`Exit::BAD_LINES`], a different
-/// result to [`Exit::DIFFERENT`].
+/// If writing to an output fails. An invalid recording leads to [`Exit::BAD_LINES`], and a replay
+/// with a different result to [`Exit::DIFFERENT`].
 pub fn trace(
     name: &str,
     recording: impl BufRead,

@@ -16,7 +16,7 @@ use crate::{duration::short, failover::range, recording::Recording};
 /// The maximum number of lanes on a page, where each lane shows one server.
 pub(super) const MAX_LANES: usize = 64;
 
-/// Returns the data as JSON that is safe inside an element `script`.
+/// Returns the data as JSON that is safe inside a `script` element.
 pub(super) fn data(recording: &Recording, timeline: &Timeline) -> String {
     let mut strings = Strings::default();
     let mut rows: Vec<Vec<&Row>> = timeline.lanes.iter().map(|_| Vec::new()).collect();
@@ -124,7 +124,7 @@ impl Strings {
     }
 }
 
-/// Escapes characters that could end an element `script` or a line in it.
+/// Escapes characters that could end a `script` element or a line in it.
 fn escape(json: &str) -> String {
     json.replace('<', "\\u003c").replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029")
 }

@@ -19,7 +19,7 @@ const HATCH: &str = "<defs><pattern id=\"hatch\" width=\"6\" height=\"6\" \
                      patternUnits=\"userSpaceOnUse\"><path class=\"hatch\" d=\"M0 6L6 0\"/>\
                      </pattern></defs>";
 
-/// Returns an element `svg` with a lane for the set and one for each server.
+/// Returns an `svg` element with a lane for the set and one for each server.
 pub(super) fn svg(timeline: &Timeline, clock: &impl Fn(u64) -> String) -> String {
     let order = order(timeline);
     let height = (order.len() as u64 + 2) * HEIGHT;

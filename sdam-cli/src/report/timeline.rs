@@ -1,6 +1,6 @@
 //! A recording as one lane per server over time, which the page draws and the verdict evaluates.
 //!
-//! Times are nanoseconds since the start of the recording. The time line ends when the client stops
+//! Times are nanoseconds since the start of the recording. The timeline ends when the client stops
 //! monitoring, because a topology that becomes unknown afterwards is not a problem.
 
 use sdam_core::{
@@ -18,8 +18,8 @@ use crate::recording::Recording;
 
 mod builder;
 
-/// The longest pause without records that is never a gap. Longer pauses are gaps, unless they are
-/// usual in the recording.
+/// The longest pause without records that never counts as a gap. A longer pause is a gap, unless
+/// such pauses are usual in the recording.
 const GAP: u64 = 30_000_000_000;
 
 names! {

@@ -92,7 +92,7 @@ impl Script {
         format!("{}:{line}", self.name)
     }
 
-    /// Returns the time at which the last line ends.
+    /// Returns the time at which the last line has been executed, including a final `sleep`.
     pub(crate) fn duration(&self) -> Duration {
         let ends = self.lines.iter().map(|line| match line.command {
             Command::Sleep(time) => line.at.saturating_add(time),

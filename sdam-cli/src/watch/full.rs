@@ -109,7 +109,7 @@ pub(super) async fn run(setup: Setup, until: impl Future<Output = ()>) -> io::Re
     let end = screen.run(&terminal, signals, keys, until).await;
     drop(terminal);
     match end {
-        // The terminal is gone.
+        // This error means that the terminal is gone.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Exit::SUCCESS),
         end => end,
     }
@@ -281,7 +281,7 @@ impl Screen {
                 Ok(length) => format!("saved {} ({})", path.display(), bytes(length)),
                 Err(error) => format!("cannot save {}: {error}", path.display()),
             };
-            // The screen may have been closed in the meantime.
+            // Sending fails if the screen has been closed in the meantime.
             let _ = sender.unbounded_send(words);
         };
         match thread::Builder::new().name("save".to_owned()).spawn(save) {

@@ -44,7 +44,7 @@ pub(super) async fn run(
             continue;
         }
         if let Err(why) = run_once(&program, &newest, &state, limit).await {
-            // The user may have quit.
+            // Sending fails if the user has quit.
             let _ = notes.unbounded_send(format!("--on-change: {why}"));
         }
         last = Some(state);
@@ -55,7 +55,7 @@ pub(super) async fn run(
 pub(super) fn sink(changes: UnboundedSender<Arc<TopologyDescription>>) -> impl EventSink {
     let pass = move |event: &Event| {
         if let EventKind::TopologyDescriptionChanged { new, .. } = &event.kind {
-            // The watch may have ended.
+            // Sending fails if the watch has ended.
             let _ = changes.unbounded_send(Arc::clone(new));
         }
     };
@@ -119,7 +119,7 @@ async fn run_once(
 fn end_group(id: Option<u32>) {
     #[cfg(unix)]
     if let Some(group) = id.and_then(|id| Pid::from_raw(id.cast_signed())) {
-        // The processes may just have ended.
+        // Killing fails if the processes have just ended.
         let _ = kill_process_group(group, Signal::KILL);
     }
     #[cfg(not(unix))]

@@ -298,8 +298,8 @@ impl Model {
                 self.log.add(at, "set", Tone::Good, format!("primary found: {new}"));
             }
             Fact::PrimaryChanged { old: Some(old), new: None, .. } => {
-                // Count a step-down here. The loss of a primary is already counted as the loss of a
-                // server.
+                // Count only a step-down here, because the loss of a primary is already counted as
+                // the loss of a server.
                 let still = self.servers.get(old);
                 if still.is_some_and(|old| old.description.server_type.is_available()) {
                     self.flap(at, old);

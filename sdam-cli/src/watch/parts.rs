@@ -1,8 +1,7 @@
 //! A recording in numbered files of limited length.
 //!
-//! A replay needs every input of a client from its start, so each file must contain the start of a
-//! client. Therefore a separate client records each part. It starts before the client of the
-//! previous part ends.
+//! A replay needs all of a client's inputs from its startup onward. Therefore each part records a
+//! client of its own, which starts before the client of the previous part ends.
 
 use std::{
     cell::RefCell,
@@ -27,7 +26,8 @@ use crate::{failure::Failure, file_error::cannot_write};
 
 /// The interval at which the length of the current part is checked.
 const PERIOD: Duration = Duration::from_millis(500);
-/// The maximum time that both clients run while servers have not answered the new one.
+/// The maximum time for which the old client keeps running while the new one waits for the servers'
+/// first answers.
 const OVERLAP: Duration = Duration::from_secs(10);
 
 /// The clients that record the parts.
@@ -109,11 +109,11 @@ impl Parts {
             *self.recorder.borrow_mut() = recorded.clone();
             self.clients.borrow_mut().push(client.clone());
             let known = |now: &sdam::Snapshot| is_known(now.description()).then_some(());
-            // The old part ends in any case, because its file is full.
+            // Ignore a timeout: the old part has to end in any case, because its file is full.
             let _ = client.wait_for(known, OVERLAP).await;
             let ended = self.clients.borrow_mut().remove(0);
             ended.close().await;
-            // This part must be safe on disk before an older one is removed.
+            // The completed part must be safe on disk before an older one is removed.
             let tape = old.tape.clone();
             let _ = spawn_blocking(move || tape.sync()).await;
             let ended = Ended { path: old.path, length: old.tape.length() };
@@ -125,8 +125,8 @@ impl Parts {
                 self.tell(cannot_write(path.display(), &error));
             }
             self.tell(format!("recording goes on in {}", recorded.name()));
-            // The start of a client may be longer than the limit. Then every part would contain
-            // only the start.
+            // Raise the limit to twice the length of a client's startup if that is more, because a
+            // part must not consist of a startup alone.
             limit = self.limit.max(2 * recorded.tape.length());
         }
     }
@@ -138,7 +138,7 @@ impl Parts {
     }
 
     fn tell(&self, words: String) {
-        // The user may have quit.
+        // Sending fails if the user has quit.
         let _ = self.notes.unbounded_send(words);
     }
 }
@@ -152,8 +152,8 @@ struct Ended {
 
 impl Ended {
     /// Returns the part to keep and the one to remove. Keeps the newer one, unless it is shorter
-    /// because it could not be written: on a full disk, a series of such parts would replace the
-    /// older one.
+    /// because it could not be written: on a full disk, a series of such truncated parts would
+    /// otherwise replace the complete older one.
     fn or(self, previous: Option<Self>, is_cut: bool) -> (Self, Option<Self>) {
         match previous {
             Some(previous) if is_cut && self.length < previous.length => (previous, Some(self)),

@@ -89,7 +89,7 @@ impl Tape {
             && !self.0.has_stopped.swap(true, Ordering::Relaxed)
         {
             let note = format!("the recording has stopped at {} bytes: {error}", self.length());
-            // The user may have quit.
+            // Sending fails if the user has quit.
             let _ = self.0.notes.unbounded_send(note);
         }
         written

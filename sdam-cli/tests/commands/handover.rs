@@ -15,8 +15,8 @@ use sdam_live::Client;
 
 use super::program::{Ended, Room, Running, TIMEOUT};
 
-/// Starts a proxy with `variables`, in which `$$` is its process id, with the sockets as
-/// descriptors 3 and 4, as systemd does.
+/// Starts a proxy as systemd does: with the sockets as descriptors 3 and 4, and with `variables`,
+/// in which `$$` stands for the process id of the proxy.
 fn activate(room: &Room, variables: &str, sockets: [&dyn AsFd; 2], arguments: &str) -> Running {
     let [first, second] = sockets.map(|socket| socket.as_fd().try_clone_to_owned().unwrap());
     // Allow the shell to inherit the descriptor.

@@ -120,7 +120,7 @@ impl Running {
         let (watched, end) = mpsc::channel();
         thread::spawn(move || {
             if end.recv_timeout(TIMEOUT) == Err(mpsc::RecvTimeoutError::Timeout) {
-                // The process may just have ended.
+                // Killing fails if the process has just ended.
                 let _ = kill_process_group(group, Signal::KILL);
             }
         });

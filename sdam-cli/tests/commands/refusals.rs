@@ -97,7 +97,7 @@ fn misspelled_subcommands_and_options_are_named_with_the_right_ones() {
 #[test]
 fn wrong_values_are_named_with_what_the_option_needs() {
     let room = Room::new();
-    // Any word may be a name.
+    // Options of these types accept any word.
     let free = [TypeId::of::<String>(), TypeId::of::<PathBuf>(), TypeId::of::<Advertised>()];
     each(|case| {
         let definition = definition(case.name);

@@ -1,4 +1,4 @@
-//! Tests that a program reads its file of targets again on SIGHUP.
+//! Tests that `sdam export` reloads its targets file on SIGHUP.
 
 use rustix::process::Signal;
 use sdam_sim::serve::Builder;

@@ -1,4 +1,5 @@
-//! Tests that errors of standard input name it, and that servers continue without standard streams.
+//! Tests that error messages about standard input name it, and that servers continue without
+//! standard streams.
 
 use std::{io::Read, net::TcpStream, process::Stdio};
 

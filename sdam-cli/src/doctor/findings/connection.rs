@@ -20,7 +20,7 @@ use crate::doctor::{
     observation::{Greeting, Host, Reached, TlsSession},
 };
 
-/// The remaining days of validity below which a certificate causes a warning.
+/// The number of days before its expiry at which a certificate starts to cause a warning.
 const EXPIRES_SOON: i64 = 30;
 
 /// Returns the findings about one server, in order; steps after the first failure are skipped.
@@ -332,7 +332,7 @@ fn no_hello(host: &Host, error: &Error) -> Finding {
     }
 }
 
-/// Returns the first four bytes of an invalid reply, which were read as its length, as letters.
+/// Returns, as letters, the first four bytes of an invalid reply, which were read as its length.
 fn first_letters(error: &WireError) -> Option<String> {
     let bytes = match error {
         WireError::LengthAboveLimit { declared, .. } => u32::try_from(*declared).ok()?,

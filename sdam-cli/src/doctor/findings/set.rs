@@ -24,7 +24,8 @@ pub(super) fn of(seen: &Observation, deployment: &Deployment, options: &Options)
     let is_set = deployment.topology.topology_type().is_replica_set();
     if is_set {
         for stranger in hellos.iter().filter_map(|(host, hello)| stranger(host, hello)) {
-            // The client has the same finding, unless the primary's reply came first.
+            // Replace the client's own finding about this server. The client has none if the
+            // primary's reply came first.
             findings.retain(|own| own.subject != stranger.subject);
             findings.push(stranger);
         }
@@ -91,7 +92,7 @@ fn several_sets(hellos: &[(&Host, &Hello)]) -> Option<Finding> {
     )
 }
 
-/// Returns the finding about a server that `loadBalanced` takes for a load balancer.
+/// Returns the finding about a server that is not a load balancer although `loadBalanced` is set.
 fn no_balancer(host: &Host, hello: &Hello) -> Option<Finding> {
     let error = hello.load_balanced_service().err()?;
     let title = format!("loadBalanced is set, but the server is a {}", hello.server_type);
@@ -101,7 +102,8 @@ fn no_balancer(host: &Host, hello: &Hello) -> Option<Finding> {
     Some(finding.evidence("error", error.message()).remedy(remedy))
 }
 
-/// Returns the finding about a seed that is no member of a set, although others are or should be.
+/// Returns the finding about a seed that is not a member of a set, although the other servers are
+/// or should be.
 fn stranger(host: &Host, hello: &Hello) -> Option<Finding> {
     let is_stranger = matches!(hello.server_type, ServerType::Standalone | ServerType::Mongos);
     (is_stranger && host.named_by.is_none()).then(|| {

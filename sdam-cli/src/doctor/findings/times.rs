@@ -12,8 +12,8 @@ use crate::doctor::{
 
 /// The difference between clocks, in milliseconds, above which there is a warning.
 const CLOCKS: u64 = 1_000;
-/// The lag of a secondary, in milliseconds, above which there is a warning. An idle primary writes
-/// every 10 s, and servers round the dates of writes to seconds.
+/// The lag of a secondary, in milliseconds, above which there is a warning. It allows for an idle
+/// primary, which writes every 10 s, and for servers that round the dates of writes to seconds.
 const LAG: i64 = 11_000;
 
 /// Returns the findings about all servers that answered.

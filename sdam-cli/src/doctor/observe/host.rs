@@ -146,7 +146,7 @@ impl Line<'_> {
         Ok(Greeting { hello, clock: nearest.clock(), round_trips })
     }
 
-    /// Returns whether the server answers with the opposite TLS setting, which rules out other
+    /// Returns whether the server answers if the TLS setting is reversed. An answer rules out other
     /// causes of `error`.
     async fn is_reverse(&self, address: &ServerAddress, error: &Error) -> bool {
         let stage = if self.options.tls.is_some() { Stage::Tls } else { Stage::Hello };

@@ -78,7 +78,7 @@ pub(super) struct Line<'l> {
     pub(super) limits: &'l Limits,
     pub(super) transport: Arc<dyn Transport>,
     pub(super) hello: HelloRequest,
-    /// True once a login has begun. One server is enough, because failed logins may lock the
+    /// True once a login has begun. Only one server is tried, because failed logins may lock the
     /// account.
     pub(super) has_login: AtomicBool,
     sessions: Arc<Mutex<BTreeMap<ServerAddress, TlsSession>>>,
@@ -139,7 +139,8 @@ impl<'l> Line<'l> {
     }
 }
 
-/// Returns the runtime's transport with the layers of a client, but with these TLS settings.
+/// Returns the runtime's transport with the same layers as in a client, but with these TLS
+/// settings.
 fn transport(
     target: &Target,
     options: &Options,

@@ -1,4 +1,4 @@
-//! Tests that apply the remedy at the server, or to the connection string, as a table.
+//! A table of tests that apply the remedy at the server or to the connection string.
 
 use std::{
     io::Read as _,
@@ -18,8 +18,8 @@ use super::{
     *,
 };
 
-/// Starts a set with the members that `broken` gives replies for, checks the advice, and then lets
-/// the same servers answer with `right`.
+/// Starts a set whose members reply as `broken` says, checks the advice, and then lets the same
+/// servers reply as `right` says. Both functions return a reply for each member.
 fn repaired(
     expected: &str,
     words: &str,
@@ -55,7 +55,8 @@ fn healthy(hosts: &[String]) -> Vec<Document> {
     vec![primary, secondary]
 }
 
-/// Returns the replies of a healthy set after `change` of the reply of the secondary.
+/// Returns a function that creates the replies of a healthy set, with the secondary's reply
+/// modified by `change`.
 fn secondary(change: impl Fn(&[String], &mut Document)) -> impl Fn(&[String]) -> Vec<Document> {
     move |hosts| {
         let mut replies = healthy(hosts);

@@ -86,7 +86,7 @@ impl Fake {
                     while let Some(request) = receive(&mut stream) {
                         let length = answer.len();
                         let head = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n");
-                        // The test may have ended.
+                        // Sending fails if the test has ended.
                         let _ = sender.send(request);
                         let reply = [head.as_bytes(), &answer].concat();
                         if stream.get_mut().write_all(&reply).is_err() {
@@ -305,7 +305,8 @@ fn a_failover_arrives_as_log_records_and_as_a_span() {
     program.finish();
 }
 
-/// A deployment that is removed from the file of targets is closed while others are still pushed.
+/// A deployment that is removed from the file of targets is closed while the metrics of the others
+/// are still pushed.
 #[test]
 fn the_end_of_a_client_is_no_outage() {
     let sim = simulation();
@@ -336,7 +337,7 @@ fn the_end_of_the_program_sends_what_is_left() {
     while !program.get("/metrics").1.contains("sdam_failovers_total 1\n") {
         thread::yield_now();
     }
-    // By default, the first metrics would be sent after a minute.
+    // End the program before the first metrics are due: by default, after a minute.
     program.finish();
     let (mut logs, mut spans, mut failovers) = (Vec::new(), Vec::new(), None);
     while let Ok(Received { head, body }) = fake.requests.try_recv() {
@@ -367,7 +368,7 @@ fn the_end_of_the_program_sends_what_is_left() {
 #[test]
 fn a_collector_that_does_not_answer_is_reported_once_and_again_when_it_does() {
     let server = Builder::standalone().start().unwrap();
-    // An open port that never answers. Another test could open a closed port.
+    // Use an open port that never answers: a closed port could be opened by another test.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", silent.local_addr().unwrap());
     let variables = [("METRIC_EXPORT_INTERVAL", "20"), ("EXPORTER_OTLP_TIMEOUT", "500")];

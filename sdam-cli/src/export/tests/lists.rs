@@ -1,4 +1,5 @@
-//! Lists in the format of Prometheus, and deployments that are watched while they are asked for.
+//! Lists in the format of Prometheus, and deployments that are watched only while requests name
+//! them.
 
 use std::{
     fs,
@@ -30,7 +31,7 @@ impl Lists {
                 while stream.read_line(&mut line).is_ok_and(|length| length > 2) {
                     line.clear();
                 }
-                // The program may have read enough.
+                // Writing fails if the program has stopped reading.
                 let _ = stream.get_mut().write_all(current.lock().unwrap().as_bytes());
             }
         });
@@ -129,10 +130,10 @@ fn deployments_are_watched_from_the_first_request_until_they_are_forgotten() {
     let is_watched = || program.get("/metrics").1.contains(&series);
     for _ in 0..2 {
         assert!(!is_watched() && dialled(&asked).is_none());
-        // Encoded as Prometheus does.
+        // Encode the name as Prometheus does.
         let encoded = name.to_string().replace(':', "%3A");
         let (status, page) = program.get(&format!("/probe?target={encoded}"));
-        // Not known yet, and thus not down.
+        // A deployment that is not known yet must not appear to be down.
         assert_eq!((status, page.lines().count()), (200, 4), "{page}");
         assert!(page.contains(&series), "{page}");
         let mut streams = Vec::new();

@@ -23,7 +23,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(deploy().join(path)).unwrap()
 }
 
-/// Returns whether a result has a value and does not come from an empty histogram.
+/// Returns whether a result is a number. The quantiles of an empty histogram are not.
 fn is_number(result: &Value) -> bool {
     result["value"][1].as_str() != Some("NaN")
 }
@@ -136,7 +136,7 @@ fn watched(program: &Running) -> BTreeSet<String> {
     series.map(|series| series.split('"').next().unwrap().to_owned()).collect()
 }
 
-/// Waits until each deployment is watched by one of two exporters, and scraped once.
+/// Waits until each deployment is watched by exactly one of the two exporters and has been scraped.
 fn wait_until_covered(prometheus: &Prometheus, exporters: &[Running; 2], all: &BTreeSet<String>) {
     let start = Instant::now();
     loop {
@@ -161,18 +161,18 @@ fn two_exporters_share_a_list_and_cover_each_target_exactly_once() {
     let seed = options.seeds[0].as_str();
     let folder = tempfile::tempdir().unwrap();
     let [file, new] = ["targets.json", "new"].map(|name| folder.path().join(name));
-    // Writes the list and returns its names, of which one consists of hosts.
+    // Writes the list and returns its names, one of which consists of hosts.
     let list = |names: &[&str]| {
         let group =
             |name| json!({ "targets": [seed], "labels": { "deployment": name, "team": "shop" } });
         let mut groups: Vec<_> = names.iter().map(group).collect();
         groups.push(json!({ "targets": [format!("mongodb://u:secret@{seed}/?appName=a")] }));
-        // Prometheus must not read a part of it.
+        // Rename a complete file, because Prometheus must not read a part of it.
         fs::write(&new, Value::from(groups).to_string()).unwrap();
         fs::rename(&new, &file).unwrap();
         names.iter().copied().chain([seed]).map(str::to_owned).collect()
     };
-    // Each exporter has some of these by their hashes.
+    // Each exporter watches some of these deployments, as determined by the hashes of their names.
     let all = list(&["orders", "users", "stock", "billing", "offers"]);
     let exporters = [(); 2].map(|()| {
         Running::start_with(Arguments {
@@ -209,7 +209,7 @@ fn two_exporters_share_a_list_and_cover_each_target_exactly_once() {
     }
 }
 
-/// Returns the configuration with both jobs, of which the second one is a comment.
+/// Returns the configuration with both jobs. In the file, the second job is commented out.
 fn with_probes(configuration: &str) -> String {
     let (first, second) = configuration.split_once("\n  #\n").unwrap();
     let second = second.lines().map(|line| line.replacen("  # ", "  ", 1) + "\n");

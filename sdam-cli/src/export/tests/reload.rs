@@ -66,7 +66,7 @@ fn a_changed_file_starts_and_stops_deployments_and_the_others_go_on() {
     test.replace(&format!("# Shop\nadded = '{}'\n{kept}moved = '{}'\n", new.uri(), new.uri()));
     let said = "--targets /targets.toml was read: 2 added, 2 removed, 1 unchanged";
     assert_eq!(test.remark(), said);
-    // The topology is still the same one, because it was never without a primary.
+    // The topology is still the same one: a new one would not have a primary or a failover yet.
     assert_eq!(test.program.get("/healthz?target=kept").0, 200);
     assert_eq!(test.metric(counter), "1");
     assert_eq!(test.metric("sdam_up{deployment=\"kept\"}"), "1");

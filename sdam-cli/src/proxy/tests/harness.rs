@@ -79,7 +79,7 @@ impl Deployment {
         Self { set, members }
     }
 
-    /// Starts the program with [`arguments`](Self::arguments) that `change` completes.
+    /// Starts the program with [`arguments`](Self::arguments), after `change` has completed them.
     pub(super) fn proxy(&self, change: impl FnOnce(&mut Arguments)) -> Running {
         let mut arguments = self.arguments();
         change(&mut arguments);
@@ -126,8 +126,8 @@ impl Deployment {
         }
     }
 
-    /// Stops the next reply on the connection that sent `marker` after 30 bytes; `None` lets it
-    /// continue.
+    /// Stops the next reply after 30 bytes, on the connection that sent `marker`; `None` lets a
+    /// stopped reply continue.
     pub(super) fn stop_reply(&self, marker: Option<&str>) {
         for (_, record, _) in &self.members {
             *record.stopped.lock().unwrap() = marker.map(str::to_owned);
@@ -195,7 +195,7 @@ fn pass(
             break;
         }
     }
-    // One of them may already be closed.
+    // Shutting down fails if the connection is already closed.
     let _ = from.shutdown(Shutdown::Read);
     let _ = to.shutdown(Shutdown::Write);
 }
@@ -278,7 +278,7 @@ impl Running {
     /// Ends the program, even if exchanges are in progress.
     pub(super) fn finish(self) {
         self.signal();
-        // The first signal may have ended it.
+        // Sending fails if the first signal has ended the program.
         let _ = self.signals.unbounded_send(());
         assert_eq!(self.join(), Exit::SUCCESS);
     }
@@ -296,7 +296,7 @@ pub(super) fn start(
     (set, program, primary)
 }
 
-/// Returns a page of the address in the remark `status`.
+/// Returns the page at `path` of the server whose address is in the remark `status`.
 pub(super) fn http_get(status: &str, path: &str) -> String {
     let address = status.strip_prefix("status: http://").unwrap();
     let mut stream = TcpStream::connect(address).unwrap();
@@ -334,7 +334,7 @@ impl Client {
     }
 
     pub(super) fn send_message(&mut self, message: &WireMessage) {
-        // Only `receive` returns errors.
+        // Ignore errors, because `receive` returns them.
         let _ = self.stream.write_all(message.as_bytes());
     }
 
@@ -357,8 +357,8 @@ impl Client {
         self.receive_rest(&length)
     }
 
-    /// Receives a reply that stops after 30 bytes. Checks that it stays so for this time, and
-    /// completes after `release`.
+    /// Receives a reply that stops after 30 bytes. Checks that no more bytes arrive for this time,
+    /// and that the reply is completed after `release`.
     pub(super) fn receive_stopped(&mut self, time: Duration, release: impl FnOnce()) -> Document {
         let mut head = [0; 30];
         self.stream.read_exact(&mut head).unwrap();

@@ -10,7 +10,7 @@ use sdam_events::facts::{Fact, Facts};
 use super::{Band, Change, Lane, Row, State, Timeline};
 use crate::report::row::{Kind, Subject, Words};
 
-/// Builds a time line from consecutive events.
+/// Builds a timeline from consecutive events.
 #[derive(Default)]
 pub(super) struct Builder {
     timeline: Timeline,
@@ -190,7 +190,7 @@ impl Builder {
         }
     }
 
-    /// Completes the time line.
+    /// Completes the timeline.
     pub(super) fn finish(mut self, end: Instant) -> Timeline {
         self.timeline.span = self.timeline.offset(end);
         let span = self.timeline.span;

@@ -118,7 +118,7 @@ fn most_alerts(height: u16) -> usize {
 /// Draws the servers, and below them the events and the details of one server.
 fn body(canvas: &mut Canvas<'_>, area: Rect, scene: &View<'_>, rows: &[Row<'_>]) {
     let wanted = rows.len().max(1) as u16 + 1;
-    // The events get a third of the space, and at least two lines with their heading.
+    // The events get a third of the space, but at least a heading and two lines.
     let events = (area.height / 3).max(3);
     let servers = wanted.min(area.height.saturating_sub(events)).max(2);
     table::table(canvas, rest(area, 0, servers), scene, rows);

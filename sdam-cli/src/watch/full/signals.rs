@@ -63,7 +63,7 @@ mod unix {
     }
 }
 
-/// Substitutes on systems without such signals.
+/// Substitutes for systems without such signals.
 #[cfg(not(unix))]
 mod other {
     use std::io;

@@ -72,7 +72,7 @@ impl Terminal {
 }
 
 impl Shared {
-    /// Restores all modes that were changed, at most once.
+    /// Restores all modes that were changed. Further calls have no effect.
     fn restore(&self) {
         if self.is_entered.swap(false, Ordering::Relaxed) {
             // If the terminal is gone, there is nothing to restore.
@@ -114,7 +114,7 @@ mod tests {
     /// The variable that tells this test to act as the program in a terminal.
     const ROLE: &str = "SDAM_TERMINAL_TEST";
 
-    /// Acts as the program, and fails on the full screen.
+    /// Acts as the program, and fails while the full screen is shown.
     fn fail(role: &str) {
         let terminal = Terminal::enter().unwrap();
         match role {

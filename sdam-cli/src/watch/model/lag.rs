@@ -9,8 +9,9 @@ use sdam_core::{
 
 use super::push;
 
-/// The time that a secondary may lack a known write before it counts as lagging. After an election,
-/// the new primary's first write is much newer than the old primary's last one.
+/// The time that a secondary may lack a known write before it counts as lagging. Without this grace
+/// period, secondaries would appear to lag after an election, because the new primary's first write
+/// is much newer than the old primary's last one.
 pub(super) const GRACE: Duration = Duration::from_secs(3);
 
 /// The maximum number of writes to keep.

@@ -23,7 +23,7 @@ const NAMES: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The shell command that starts the browser. The protocol uses the file descriptors 3 and 4. The
-/// browser ends when this process closes them, and the shell then removes its folder.
+/// browser ends when this process closes them, and the shell then removes the browser's folder.
 const SHELL: &str =
     r#"exec 3<&0 4>&1 </dev/null >/dev/null 2>&1; folder=$1; shift; "$@"; rm -rf "$folder""#;
 
@@ -76,7 +76,7 @@ impl Chromium {
         let (sender, messages) = mpsc::channel();
         thread::spawn(move || {
             for message in output.split(0).map_while(Result::ok) {
-                // When this process ends, the receiver may be gone.
+                // Sending fails if this process is ending and the receiver is gone.
                 let _ = sender.send(serde_json::from_slice(&message).unwrap());
             }
         });
@@ -202,7 +202,7 @@ impl Tab<'_> {
         dom.as_str().unwrap().to_owned()
     }
 
-    /// Returns the attribute `data-…` of the element `html`.
+    /// Returns the attribute `data-…` of the `html` element.
     pub(super) fn data(&mut self, name: &str) -> String {
         let value = self.evaluate(&format!("document.documentElement.getAttribute('data-{name}')"));
         value.as_str().unwrap_or("missing").to_owned()

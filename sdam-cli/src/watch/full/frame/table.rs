@@ -64,7 +64,7 @@ const SETS: &[&[Column]] = {
 
 /// The width of the mark for the selected server.
 const MARK: u16 = 2;
-/// The minimum widths of the columns for long addresses and for long reasons.
+/// The minimum widths of the columns of addresses and of reasons, unless all values are shorter.
 const NAME: u16 = 20;
 const WHY: u16 = 14;
 /// The minimum width of a reason; with less space, reasons are omitted.
