@@ -15,8 +15,8 @@
 //! - no load balancer: deadpool drops connections silently, so closing them is not reported,
 //! - no `minPoolSize`, `maxIdleTimeMS`, `waitQueueTimeoutMS`, unlimited size or events.
 //!
-//! The pool of the feature `pool` has all of these. The test `conformance` verifies these
-//! statements.
+//! The pool of the feature `pool` has none of these limitations. The test `conformance` verifies
+//! the statements above.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},

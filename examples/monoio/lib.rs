@@ -34,7 +34,7 @@ use sdam_transport::{
 /// monoio on a separate thread.
 #[derive(Debug)]
 pub struct Monoio {
-    /// Returns the runtime value for starting topologies.
+    /// The runtime on which to start topologies.
     pub runtime: Runtime,
     stop: oneshot::Sender<()>,
     thread: JoinHandle<io::Result<()>>,

@@ -66,7 +66,7 @@ impl Client {
         }
     }
 
-    /// Waits no longer than `end`. Answers are handled before timers.
+    /// Waits until `end` at the latest, and handles what is due: answers first, and then timers.
     fn turn(&mut self, end: Instant) -> io::Result<()> {
         let until = self.deployment.deadline(true).map_or(end, |it| it.min(end));
         let mut events = Events::with_capacity(64);
@@ -89,7 +89,8 @@ impl Client {
         }
     }
 
-    /// Carries out the outputs that concern connections. There are no pools and no sinks.
+    /// Carries out the outputs that concern connections. There are no others to carry out, because
+    /// the client has no pools and no sinks.
     fn handle(&mut self, input: Input) {
         let now = self.now();
         let mut changed = Vec::<ConnId>::new();

@@ -17,7 +17,7 @@ use sdam_core::{
 use sdam_select::criteria::Criteria;
 use sdam_sim::serve::ReplicaSet;
 
-/// The result of a step of the example. Any error ends it.
+/// The result of a step of the example. Any error ends the example.
 pub type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// The usage text.

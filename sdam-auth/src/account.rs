@@ -19,7 +19,7 @@ use crate::{
     shared::Shared,
 };
 
-/// The user that connections authenticate as, with a mechanism.
+/// The user as whom connections authenticate, and the mechanism that they use.
 ///
 /// Caches the keys derived from the password, so that only the first connection spends the time to
 /// derive them. Its `Debug` output contains no secret. Cheap to clone; clones share the keys.

@@ -38,12 +38,12 @@ pub use self::{error::ScramError, keys::Keys, mechanism::Mechanism};
 /// The minimum number of iterations (Authentication: "Drivers MUST enforce a minimum iteration
 /// count of 4096").
 pub const MIN_ITERATIONS: u32 = 4096;
-/// The maximum number of iterations, beyond which a server that has not yet proved its identity
-/// could keep the client busy. It exceeds current recommendations for passwords, and takes about a
-/// second.
+/// The maximum number of iterations. With more, a server that has not yet proved its identity could
+/// keep the client busy. The maximum exceeds current recommendations for passwords, and takes about
+/// a second.
 pub const MAX_ITERATIONS: u32 = 2_000_000;
 
-/// The header of the first message: no channel binding, and no other user to act as.
+/// The header of the first message: no channel binding, and no request to act as another user.
 const GS2_HEADER: &str = "n,,";
 
 /// The client's first message.

@@ -11,8 +11,8 @@ use crate::{
     scram::{Derivation, Keys, ScramError},
 };
 
-/// The number of iterations between two opportunities for other tasks of the thread to run. They
-/// take less than a tenth of a millisecond.
+/// The number of iterations after which other tasks of the thread get an opportunity to run. This
+/// many iterations take less than a tenth of a millisecond.
 const SLICE: u32 = 64;
 
 /// The part of an account that all its conversations share.
@@ -56,8 +56,8 @@ impl Shared {
         HelloAuth::default().with_speculative_authenticate(command.finish())
     }
 
-    /// Returns the keys of the user, from the cache if possible. Otherwise they are derived in
-    /// slices between which other tasks run, because the server chooses the number of iterations.
+    /// Returns the keys of the user, from the cache if possible. Otherwise derives them in slices
+    /// and lets other tasks run in between, because the server chooses the number of iterations.
     pub(crate) async fn keys(&self, id: &KeyId) -> Result<Arc<Keys>, ScramError> {
         let found = self.cache().find(id);
         if let Some(keys) = found {

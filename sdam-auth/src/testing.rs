@@ -18,7 +18,8 @@ pub struct StoredUser {
 }
 
 impl StoredUser {
-    /// Stores a password; `None` if the mechanism prohibits it.
+    /// Creates the stored form of a password; returns `None` if the mechanism prohibits the
+    /// password.
     pub fn new(
         mechanism: Mechanism,
         user: &str,
@@ -51,8 +52,8 @@ impl ServerConversation {
         Some(name.replace("=2C", ",").replace("=3D", "="))
     }
 
-    /// Answers the client's first message; `nonce` is the server's part. `None` if the message is
-    /// malformed.
+    /// Answers the client's first message; `nonce` is the server's part of the nonce. Returns
+    /// `None` if the message is malformed.
     pub fn begin(client_first: &[u8], user: &StoredUser, nonce: &str) -> Option<Self> {
         let (name, client_nonce) = parse(client_first)?;
         let nonce = format!("{client_nonce}{nonce}");

@@ -26,7 +26,7 @@ pub(crate) fn of(handle: Handle) -> Arc<dyn Clock> {
             let Some(at) = epoch.to_system(deadline) else {
                 return pending().await;
             };
-            // Tokio rounds deadlines up to the next millisecond.
+            // Tokio rounds deadlines up to the next millisecond, even if they have just passed.
             if epoch.now() >= deadline {
                 return;
             }

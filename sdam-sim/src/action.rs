@@ -127,8 +127,8 @@ pub enum Action {
     Lag(Target, Duration),
     /// The member is restarted with another release.
     Upgrade(Target, ServerVersion),
-    /// Clients that connect to the member find another server, or the member again on `None`.
-    /// Their connections are closed.
+    /// Clients that connect to the member find another server or, on `None`, the member itself
+    /// again. Connections that are open at that moment are closed.
     Impostor(Target, Option<Impostor>),
 }
 

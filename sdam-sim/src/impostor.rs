@@ -6,7 +6,7 @@ use bson::{Document, doc};
 use sdam_core::names;
 
 names! {
-    /// The server that clients find at a member's address, although it should be the member.
+    /// The server that clients find at a member's address in place of the member.
     ///
     /// Its replies to hello have no topology version, so clients poll it. All other commands reach
     /// the member itself.
@@ -70,11 +70,12 @@ const IDENTITY: [&str; 20] = [
 ];
 
 impl Impostor {
-    /// The name of the set of [`OtherSet`](Self::OtherSet) and [`OtherPrimary`](Self::OtherPrimary).
+    /// The name of the set of [`OtherSet`](Self::OtherSet) and
+    /// [`OtherPrimary`](Self::OtherPrimary).
     pub const SET: &str = "other";
 
-    /// Changes the reply of the member at `address`, of the set `set`, to the impostor's. The field
-    /// `writable` says whether a server accepts writes.
+    /// Changes the reply of the member at `address` in the set `set` to the impostor's reply.
+    /// `writable` is the name of the field that says whether a server accepts writes.
     pub(crate) fn answer(self, reply: &mut Document, writable: &str, set: &str, address: &str) {
         for field in IDENTITY {
             reply.remove(field);

@@ -88,7 +88,7 @@ pub(crate) struct Shared {
     tasks: executor::Tasks,
 }
 
-/// The number of polls without passing time that counts as a busy loop.
+/// The number of polls that counts as a busy loop if no time passes between them.
 const MAX_POLLS_PER_INSTANT: u64 = 100_000;
 
 impl Sim {
@@ -349,8 +349,8 @@ impl Network<'_> {
         self.0.state().network.port_mut(member).blackhole = blackhole;
     }
 
-    /// Sets the limit of every member on new connections; `None`, the default, for no limit. A proxy
-    /// is not limited.
+    /// Sets the limit of every member on new connections; `None`, the default, for no limit. A
+    /// proxy is not limited.
     pub fn limit_dials(&self, limit: Option<DialLimit>) {
         let network = &mut self.0.state().network;
         network.limit = limit;

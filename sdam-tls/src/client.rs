@@ -40,8 +40,8 @@ impl Client {
         Self { config: Arc::new(config), requests, checks_name, observer }
     }
 
-    /// Returns the name that the certificate of `server` must contain. Unless it is an IP address,
-    /// SNI sends it to the server.
+    /// Returns the name that the certificate of `server` must contain. Unless the name is an IP
+    /// address, it is also sent to the server as SNI.
     fn name(&self, server: &ServerAddress) -> Result<ServerName<'static>, Error> {
         match ServerName::try_from(server.host().to_owned()) {
             Ok(name) => Ok(name),

@@ -71,8 +71,8 @@ impl Errors {
     }
 }
 
-/// Stores which servers request client certificates, because they do not request them again on a
-/// connection that resumes an earlier session.
+/// Remembers whether a server has requested a client certificate, because servers do not request
+/// one again on a connection that resumes an earlier session.
 #[derive(Debug)]
 pub(crate) struct CertificateRequests {
     resolver: Arc<dyn ResolvesClientCert>,

@@ -112,7 +112,7 @@ impl<'a> Signed<'a> {
     fn next_update(&self) -> Option<String> {
         let mut times =
             self.body.values().filter(|part| matches!(part.tag, UTC_TIME | GENERALIZED_TIME));
-        // The first time is the update of this list.
+        // The first time is the date of this list.
         let due = times.nth(1)?;
         let text = str::from_utf8(due.content).ok()?.trim_end_matches('Z');
         // RFC 5280, 4.1.2.5.1: a two-digit year is between 1950 and 2049.

@@ -217,7 +217,7 @@ fn platform_roots() -> Result<RootCertStore, ConfigError> {
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
     // Platforms contain old certificates that the library does not accept, but also their
-    // replacements.
+    // replacements, so the old ones are skipped.
     roots.add_parsable_certificates(found.certs);
     if !roots.is_empty() {
         return Ok(roots);

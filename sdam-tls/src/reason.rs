@@ -102,8 +102,8 @@ impl Reason {
     }
 }
 
-/// Returns whether the server has presented the certificate of an authority, which is accepted only
-/// if it is itself in the file of `tlsCAFile`.
+/// Returns whether the server has presented an authority's certificate as its own. Such a
+/// certificate is accepted only if it is itself in the file of `tlsCAFile`.
 pub(crate) fn is_of_authority(error: &CertificateError) -> bool {
     let CertificateError::Other(other) = error else {
         return false;

@@ -13,7 +13,7 @@ use sdam_transport::stream::ByteStream;
 
 use crate::error::{Errors, is_closed};
 
-/// A TLS session over a stream, whose reads may be pending or block.
+/// A TLS session over a stream whose reads either block or may be pending.
 ///
 /// Reads from the stream only after sending all queued data and consuming all received data, so
 /// that polling a blocking stream returns as soon as there is data.
@@ -90,7 +90,7 @@ impl TlsStream {
     }
 
     /// Returns the cause of a failed write. A server that rejects the client sends an alert before
-    /// it resets the connection, so the alert has arrived.
+    /// it resets the connection, so the alert, if it is the cause, has already arrived.
     fn write_failed(&mut self, cx: &mut Context<'_>, error: io::Error) -> io::Error {
         if self.accepted || !is_closed(&error) {
             return error;

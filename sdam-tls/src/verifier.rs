@@ -48,9 +48,9 @@ impl ServerCertVerifier for Verifier {
         };
         let mut result =
             chain.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
-        // The library rejects an authority's certificate as a server certificate, but `openssl req
-        // -x509` creates such certificates. Before rejecting one, it checks only the validity
-        // period.
+        // The library rejects an authority's certificate as a server certificate, but
+        // `openssl req -x509` creates such certificates. Before rejecting one, the library checks
+        // only the validity period, so the other checks follow here.
         if result.as_ref().is_err_and(is_of_authority) && self.trusted.contains(end_entity) {
             own::check_purpose(end_entity)?;
             own::check_revocation(end_entity, &self.lists, &self.algorithms, now)?;

@@ -35,9 +35,9 @@ pub trait Clock: Send + Sync + Debug + 'static {
     fn now(&self) -> Instant;
 
     /// Returns the wall-clock time for events. It is only displayed; no decision depends on it.
-    /// [`system::wall`](crate::system::wall) returns the operating system's.
+    /// [`system::wall`](crate::system::wall) returns the operating system's wall-clock time.
     ///
-    /// There is no default implementation, as for [`now`](Self::now).
+    /// There is no default implementation, for the same reason as for [`now`](Self::now).
     fn wall(&self) -> UnixTime;
 
     /// Returns a future that is ready at `deadline`.

@@ -95,9 +95,9 @@ pub fn runtime(runtime: &Runtime) {
     report.finish();
 }
 
-/// Checks that a dialer skips an address that refuses the connection, and tries the next one while
-/// an address does not answer. On Linux, also checks that idle peers are probed, and that a write
-/// to a vanished peer fails.
+/// Checks that a dialer skips an address that refuses the connection, and that it tries the next
+/// address while an earlier one does not answer. On Linux, also checks that idle peers are probed,
+/// and that a write to a vanished peer fails.
 ///
 /// The rules of all transports are checked by [`backend`], [`blocking`] and [`runtime`].
 ///

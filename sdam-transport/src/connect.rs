@@ -76,7 +76,8 @@ pub trait Transport: Send + Sync + Debug + 'static {
 #[async_trait]
 pub trait Connection: Send + Debug + 'static {
     /// Sends `message`. The future is ready when the operating system has taken the whole message,
-    /// or when the runtime will send the rest on its own. If that fails later, `recv` fails.
+    /// or when the runtime will send the rest by itself. If sending the rest fails later, `recv`
+    /// fails.
     ///
     /// # Cancel safety
     ///
@@ -93,9 +94,9 @@ pub trait Connection: Send + Debug + 'static {
     /// Sets the maximum length, in bytes, of messages that later calls of `recv` accept. The
     /// default is [`Hello::DEFAULT_MAX_MESSAGE_SIZE`].
     ///
-    /// Set by the code that opens a connection: monitors use the small size of hello replies, pools
-    /// the size that the server announced ([`Hello::max_message_size`]). A transport that receives
-    /// whole messages, such as a simulated one, may ignore it.
+    /// The code that opens a connection sets it: monitors use a small limit that fits hello
+    /// replies, and pools use the size that the server announced ([`Hello::max_message_size`]). A
+    /// transport that receives whole messages, such as a simulated one, may ignore it.
     ///
     /// [`Hello::DEFAULT_MAX_MESSAGE_SIZE`]: sdam_core::hello::Hello::DEFAULT_MAX_MESSAGE_SIZE
     /// [`Hello::max_message_size`]: sdam_core::hello::Hello::max_message_size

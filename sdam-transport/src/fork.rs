@@ -7,7 +7,7 @@ use std::mem;
 
 /// Detects whether the process was forked since the guard was created.
 ///
-/// Detects only the function `fork` of the system's C library, and only on Unix.
+/// Detects only calls of `fork` in the system's C library, and only on Unix.
 #[derive(Clone, Debug)]
 pub struct ForkGuard(forkguard::Guard);
 
@@ -21,7 +21,7 @@ impl ForkGuard {
     /// nanosecond.
     #[inline]
     pub fn is_forked(&self) -> bool {
-        // A guard reports a fork once, so a copy is asked.
+        // A guard reports a fork only once, so a copy of it is queried.
         self.0.clone().detected_fork()
     }
 }

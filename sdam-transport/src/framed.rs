@@ -126,9 +126,9 @@ impl<S: ByteStream> Framed<S> {
         WireMessage::decode(mem::replace(&mut self.received, rest)).map_err(invalid)
     }
 
-    /// Reads once, to get `wanted` bytes or more.
+    /// Reads once, to bring the received bytes closer to `wanted`; callers repeat this.
     ///
-    /// Reading ahead saves a system call for the header of each message.
+    /// May read ahead, which saves a system call for the header of each message.
     async fn fill(&mut self, wanted: usize, part: &str) -> Result<(), Error> {
         let filled = self.received.len();
         let result = if filled == 0 {
@@ -219,6 +219,6 @@ const STAGE: Stage = Stage::Hello;
 /// The minimum length of a read: twice a typical hello reply, so that one read usually gets all of
 /// it.
 const READ_AHEAD: usize = 2 << 10;
-/// The maximum length of one read: memory grows with the bytes received, not with the announced
-/// length.
+/// The maximum length of one read. It makes memory grow with the bytes received, not with the
+/// announced length.
 const MAX_READ: usize = 64 << 10;

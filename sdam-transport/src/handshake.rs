@@ -30,7 +30,7 @@ use sdam_core::{document::DocumentWriter, options::ConfigError};
 /// The separator of the names, versions and platforms of a driver and its wrapping libraries.
 const DELIMITER: &str = "|";
 
-/// The name of the whole document in errors.
+/// The name by which errors refer to the whole document.
 const DOCUMENT: &str = "client document";
 
 /// The content of the `client` document of handshakes, not yet shortened to its maximum length.
@@ -197,7 +197,7 @@ fn cut(text: &str, limit: usize) -> &str {
     text.get(..end).unwrap_or_default()
 }
 
-/// Returns the string; an empty one counts as absent.
+/// Returns the string, or `None` if it is empty.
 fn set(text: &str) -> Option<Box<str>> {
     (!text.is_empty()).then(|| text.into())
 }

@@ -66,6 +66,7 @@ impl Guards {
 /// - `translate` returns immediately, because it is called for each connection attempt.
 /// - Equal members are always translated to addresses of the same server.
 pub trait Translate: Send + Sync + Debug + 'static {
-    /// Returns the address to dial for `member`: `member` itself if its name leads there.
+    /// Returns the address to dial for `member`. It is `member` itself if that address can be
+    /// dialled.
     fn translate(&self, member: &ServerAddress) -> ServerAddress;
 }

@@ -10,13 +10,13 @@
 //! | [`clock`], [`spawn`], [`connect`], [`resolve`] | the traits that runtimes implement |
 //! | [`entropy`] | the source of unique identifiers |
 //! | [`error`] | errors of the system and of the codec, as [`Error`](sdam_core::error::Error) |
-//! | [`layers`], [`translate`], [`tls`] | where to dial for a server, the proxy, and TLS, over any stream |
+//! | [`layers`], [`translate`], [`tls`] | the addresses to dial, the proxy, TLS over any stream |
 //! | [`wrap`] | a transport around another one |
 //! | [`handshake`] | client metadata |
 //! | [`pool`] | the interface of connection pools, and connections that report to the topology |
 //! | [`wire`] | whole wire messages, validated |
-//! | [`stream`], [`framed`], [`dial`], [`race`], [`net`] | a transport for every runtime that has sockets |
-//! | [`system`] | shared parts of runtimes over an operating system: entropy, an epoch, timers, look-ups, options of sockets |
+//! | [`stream`], [`framed`], [`dial`], [`race`], [`net`] | a transport for runtimes with sockets |
+//! | [`system`] | shared parts of runtimes: entropy, epoch, timers, look-ups, socket options |
 //! | [`local`], [`pipe`] | adapters for tasks and sockets that stay on one thread |
 //! | `conformance` | the conformance suite for runtimes (feature `conformance`) |
 //! | `testing` | a clock that tests advance (feature `testing`) |
@@ -29,8 +29,8 @@
 //! [`Transport`], [`Connection`] and [`Resolver`] carry the attribute
 //! [`async_trait`](macro@async_trait), re-exported here.
 //!
-//! A [`system::SystemClock`] is a clock with a function that creates timers, and a
-//! [`spawn::SpawnBy`] a spawner that calls a function.
+//! [`system::SystemClock`] is a clock whose timers a given function creates, and [`spawn::SpawnBy`]
+//! is a spawner that passes tasks to a given function.
 //! This crate has replacements for missing parts: [`system::ThreadClock`] is a clock for all
 //! runtimes, and [`system::lookup_ip`] a resolver of host names. If futures and sockets cannot
 //! leave their thread, [`local::Remote`] is the spawner and also sends other work to that thread,

@@ -49,8 +49,8 @@ pub fn remote() -> (Remote, Jobs) {
 
 impl Remote {
     /// Sends `work` to the other thread, which calls it and drives its future. The future need not
-    /// be `Send`. Does not wait for the work, which is dropped with the [`Jobs`], possibly before
-    /// this returns.
+    /// be `Send`. Does not wait for the work. Dropping the [`Jobs`] drops the work, too, possibly
+    /// before this returns.
     pub fn run<F: Future<Output = ()> + 'static>(&self, work: impl FnOnce() -> F + Send + 'static) {
         // If the `Jobs` are dropped, the work is dropped here, as the contract demands.
         let _ = self.jobs.unbounded_send(Box::new(|| work().boxed_local()));

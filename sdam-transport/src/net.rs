@@ -38,7 +38,7 @@ mod tests;
 /// looks up the name and connects instead, and TLS over the socket. A Unix domain socket bypasses
 /// the proxy, which supports only TCP (SOCKS5 Support: "Connection Establishment").
 ///
-/// Errors name the server and the result of each of its IP addresses.
+/// Errors name the server and the result of the attempt at each of its IP addresses.
 #[derive(Debug)]
 pub struct NetTransport<D> {
     dial: Arc<D>,

@@ -29,9 +29,9 @@ pub struct Piped {
 
 /// The end of a [`Piped`] that stays on the socket's thread.
 ///
-/// Both channels hold one item, which limits reading to the speed of the stream, and writing to the
-/// speed of the socket. The socket has to be closed as soon as `to_send` ends, even while a read is
-/// pending: race the read loop against the write loop, and drop both when one ends.
+/// Both channels hold one item, so the socket is read no faster than the stream, and the stream is
+/// written no faster than the socket. The socket has to be closed as soon as `to_send` ends, even
+/// while a read is pending: race the read loop against the write loop, and drop both when one ends.
 #[derive(Debug)]
 pub struct PipeEnd {
     /// Takes the bytes received by the socket. An error is reported once, and dropping the sender

@@ -25,8 +25,8 @@ use crate::{
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Backend {
-    /// The clock and its timers. The transport gets deadlines of this clock, so it must use the
-    /// same one; [`of_sockets`](Self::of_sockets) ensures that.
+    /// The clock and its timers. The transport's deadlines are times of this clock, so the
+    /// transport must use the same clock; [`of_sockets`](Self::of_sockets) ensures that.
     pub clock: Arc<dyn Clock>,
     /// Opens connections.
     pub transport: Arc<dyn Transport>,

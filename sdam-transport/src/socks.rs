@@ -18,7 +18,7 @@ use crate::stream::ByteStream;
 ///
 /// Afterwards `stream` leads to `target`, and none of its bytes have been read. The proxy looks up
 /// host names; IP addresses are sent in binary form. Also works with blocking streams, whose polls
-/// are always ready: their deadline ends a handshake that the proxy does not answer.
+/// are always ready: if the proxy does not answer, the stream's deadline ends the handshake.
 ///
 /// # Errors
 ///

@@ -36,7 +36,7 @@ pub struct ManualClock(Arc<Mutex<State>>);
 struct State {
     now: Instant,
     jumps: bool,
-    /// True if the next timer polled on a jumping clock is pending at that poll.
+    /// True if the next timer that is polled on a jumping clock stays pending at that poll.
     held: bool,
     last_sleeper: u64,
     /// The wakers of pending timers, ordered by deadline and then by creation.

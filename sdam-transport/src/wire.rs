@@ -2,9 +2,9 @@
 //! that may not support OP_MSG.
 //!
 //! Both directions are supported, for clients and for simulated servers: [`OpMsg`], [`OpQuery`] and
-//! [`OpReply`] are encoded, [`WireMessage`] is the encoded message, and [`Exchange`] is the order
-//! in which a client may send and receive.
-//! Nothing here does I/O, and no input bytes cause a panic.
+//! [`OpReply`] are messages to encode, [`WireMessage`] is an encoded message, and [`Exchange`]
+//! enforces the order in which a client may send and receive. Nothing here does I/O, and no input
+//! bytes cause a panic.
 
 mod crc32c;
 mod cursor;

@@ -65,8 +65,8 @@ impl PoolHost for Host {
     }
 }
 
-/// An authenticator that sends two commands, with the result of `begin`; `None` makes it wait
-/// forever.
+/// An authenticator that sends two commands. Contains the result of `begin`, which waits forever if
+/// it is `None`.
 #[derive(Debug)]
 struct Script(Option<Result<(), Error>>);
 

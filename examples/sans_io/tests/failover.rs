@@ -16,7 +16,7 @@ fn writes_go_to_the_new_primary_after_a_failover() -> Result<(), Box<dyn Error>>
     let mut client = Client::new(&options, 1)?;
     let first = client.select(&Criteria::write(), LIMIT)?;
     set.kill(set.primary()?.ok_or("there is no primary")?)?;
-    // Nothing reports an error to the client: it notices that its connection for checks is closed.
+    // Nobody reports an error to the client: it notices that its connection for checks is closed.
     loop {
         let primary = client.select(&Criteria::write(), LIMIT)?;
         if primary.address != first.address {

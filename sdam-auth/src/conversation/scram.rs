@@ -56,7 +56,7 @@ impl ScramConversation {
         })
     }
 
-    /// Returns the first command, for a server that ignored the one within hello.
+    /// Returns the first command, for a server that ignored the command sent within hello.
     fn begin(&mut self, hello: &[u8]) -> Result<AuthStep, Error> {
         if self.is_negotiated && !reply::supports(hello, Mechanism::ScramSha256.name())? {
             self.mechanism = Mechanism::ScramSha1;

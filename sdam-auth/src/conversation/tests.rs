@@ -144,7 +144,7 @@ fn the_mechanism_is_the_given_one_or_else_the_best_that_the_user_has() {
 
 #[test]
 fn a_declared_api_is_in_every_command_but_the_one_within_hello() {
-    // Within hello, the hello itself declares the API version (O-9).
+    // A command within hello does not declare the API version; the hello itself does (O-9).
     let options = options(None).with_server_api(ServerApi::v1());
     let mut conversation = begin(&account(&options));
     let first = speculative(&*conversation);

@@ -8,7 +8,7 @@ use super::{
 
 /// An incremental derivation of keys (RFC 5802: `Hi`).
 ///
-/// This is PBKDF2 for a key as long as the hash, which needs only one block.
+/// This is PBKDF2 for a key that is as long as the hash, so only one block is needed.
 pub(crate) enum Derivation {
     Sha1(Block<hmac::Hmac<sha1::Sha1>>),
     Sha256(Block<hmac::Hmac<sha2::Sha256>>),

@@ -37,14 +37,14 @@ impl Keys {
         }
     }
 
-    /// Returns the client's proof of having the keys.
+    /// Returns the client's proof that it has the keys.
     pub fn client_proof(&self, auth_message: &[u8]) -> Vec<u8> {
         let signature = mac(self.mechanism, &self.stored_key(), auth_message);
         let pairs = self.client.iter().zip(signature.iter());
         pairs.map(|(key, mask)| key ^ mask).collect()
     }
 
-    /// Returns the server's proof of having the keys.
+    /// Returns the server's proof that it has the keys.
     pub fn server_signature(&self, auth_message: &[u8]) -> Vec<u8> {
         mac(self.mechanism, &self.server, auth_message).to_vec()
     }

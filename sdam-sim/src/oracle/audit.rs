@@ -267,7 +267,7 @@ impl Audit {
         }
         server.ready = false;
         server.clear_pending = false;
-        // A pause clears pools of servers that are known, and no reader selects one then.
+        // A pause clears the pools of known servers, too. Nothing selects those servers meanwhile.
         let is_pause = clear.cause.kind() == ErrorKind::Cancelled;
         let description = server.description.as_ref().filter(|_| !is_pause);
         if description.is_some_and(|server| server.server_type.is_available()) {

@@ -159,8 +159,8 @@ impl DnsState {
         self.faults.clear();
     }
 
-    /// Returns the fault of `name` at `now`. Flapping is reported as `ServerFailure` while it
-    /// fails.
+    /// Returns the fault of `name` at `now`. Flapping is reported as `ServerFailure` while the name
+    /// server fails.
     fn fault(&self, now: Instant, name: Box<str>) -> Option<DnsFault> {
         let own = self.faults.get(&Some(name));
         let (since, fault) = own.or_else(|| self.faults.get(&None))?;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sdam_core::time::Instant;
 
-/// The limit of a server on new connections, as of MongoDB 8.2 and later
+/// The limit of a server on new connections, as in MongoDB 8.2 and later
 /// (`ingressConnectionEstablishmentRatePerSec`, `...BurstCapacitySecs`, `...MaxQueueDepth`).
 ///
 /// A connection beyond the rate is accepted, but the server reads nothing from it until its turn
@@ -32,8 +32,8 @@ impl Limiter {
         Self { limit, turn: Instant::EPOCH }
     }
 
-    /// Returns when the server begins to read from a connection that arrives now; `None` if it
-    /// closes it.
+    /// Returns the time at which the server begins to read from a connection that arrives now, or
+    /// `None` if the server closes the connection.
     pub(super) fn admit(&mut self, now: Instant) -> Option<Instant> {
         let interval = Duration::from_secs(1) / self.limit.rate.max(1);
         let turn = self.turn.max(now - interval * self.limit.burst);

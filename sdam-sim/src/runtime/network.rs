@@ -138,7 +138,8 @@ impl NetworkState {
         self.ports.get(&member).copied().unwrap_or_default()
     }
 
-    /// Returns when the member begins to read from a new connection; `None` if it closes it.
+    /// Returns the time at which the member begins to read from a new connection, or `None` if it
+    /// closes the connection.
     pub(super) fn admit(&mut self, now: Instant, member: MemberId) -> Option<Instant> {
         let Some(limit) = self.limit else {
             return Some(now);

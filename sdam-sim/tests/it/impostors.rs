@@ -39,7 +39,7 @@ fn clients_find_each_kind_of_impostor_until_it_leaves() {
         fixture.run("impostor 1 off");
         assert_eq!(seen(&mut fixture).server_type, ServerType::RsSecondary, "after {kind}");
     }
-    // The set does not notice.
+    // The replica set does not notice the impostor.
     assert_eq!(fixture.primary(), Some(0));
 }
 

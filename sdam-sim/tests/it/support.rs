@@ -169,8 +169,9 @@ impl Fixture {
         self.call_member(member, &hello())
     }
 
-    /// Opens a connection to a member and sends an awaitable hello that allows streaming. Returns the
-    /// connection, the reply to the hello before, and the request's id.
+    /// Opens a connection to a member, sends a hello, and then an awaitable hello that allows
+    /// streaming. Returns the connection, the reply to the first hello, and the id of the second
+    /// request.
     pub(crate) fn stream(&mut self, member: u16, millis: i64) -> (ConnectionId, Document, i32) {
         let connection = self.connect(member);
         let known = self.call(connection, &hello());

@@ -219,8 +219,8 @@ fn a_certificate_for_another_purpose_is_refused() {
     assert_eq!(reason_of(&error), Some(Reason::Certificate));
 }
 
-/// Checks that revocation lists decide about `issued`, which `own` revokes. `provider` trusts it with
-/// these lists, and `change` sets further options.
+/// Checks that revocation lists decide whether `issued` is accepted. `own` creates lists signed by
+/// the issuer of `issued`. `provider` trusts that issuer, and `change` sets further options.
 fn check_revocation(
     issued: &Issued,
     own: impl Fn(u64, i32) -> RevocationList,

@@ -16,7 +16,8 @@ pub(crate) fn encrypted(mut backend: Backend, tls: Arc<dyn Tls>) -> Backend {
     backend
 }
 
-/// Adds both ends of TLS to the transport of `backend`, so that it can connect to servers without TLS.
+/// Adds both ends of TLS to the transport of `backend`, so that the transport can connect to
+/// servers without TLS.
 fn terminated(backend: Backend) -> Backend {
     let authority = Authority::new("one");
     let tls = with(&authority.provider(), |it| it.allow_invalid_hostnames = true);

@@ -112,7 +112,7 @@ pub(super) async fn a_silent_connection_times_out_at_the_deadline(
     let deadline = backend.clock.now() + Duration::from_millis(50);
     connection.set_deadline(Some(deadline));
     run.step("receiving from a silent peer by a deadline of 50 milliseconds");
-    // A blocking connection enforces its own deadline. For any other one, the future is dropped.
+    // A blocking connection enforces its own deadline; for any other, the race drops the future.
     match race::deadline(&*backend.clock, Some(deadline), connection.recv()).await {
         Ok(Ok(message)) => return Err(format!("{message:?} was never sent")),
         Ok(Err(error)) => expect(&error, ErrorKind::Timeout, Stage::Hello)?,
@@ -147,7 +147,7 @@ pub(super) async fn a_dropped_receive_makes_the_connection_unusable(
 }
 
 pub(super) async fn a_receive_may_move_to_another_thread(backend: Backend, run: Run) -> Outcome {
-    // The peer answers after both threads have polled the receive.
+    // The peer answers after both threads have polled the future that receives the echo.
     let (polled, moved) = mpsc::channel::<()>();
     let script = move |stream: &mut TcpStream| {
         // Waits until the sender is dropped.

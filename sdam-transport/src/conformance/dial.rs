@@ -68,8 +68,8 @@ impl<D: Dial> Dialer<D> {
         Self { dial: Arc::new(dial), clock }
     }
 
-    /// Connects to a host name and exchanges a message with `listener`, whose address is `other`.
-    /// The name resolves to [`LOOPBACK`] first, and then to the address of `other`.
+    /// Connects to a host name that resolves to [`LOOPBACK`] first and to the IP address of `other`
+    /// second. Exchanges a message with `listener`, which listens on `other`.
     async fn reach(&self, listener: TcpListener, other: SocketAddr, run: &Run) -> Outcome {
         let peer = Peer::run(address_of(other), move || echo(&mut listener.accept()?.0));
         let mut connection = self.connect(&[LOOPBACK, other.ip()], other.port()).await?;
@@ -83,7 +83,7 @@ impl<D: Dial> Dialer<D> {
         DialOptions { deadline: Some(deadline(&*self.clock)), ..DialOptions::default() }
     }
 
-    /// Connects to `port` of the first address in `addresses` that answers.
+    /// Connects to `port` on the first of `addresses` that answers.
     async fn connect(
         &self,
         addresses: &[IpAddr],

@@ -81,8 +81,8 @@ pub(super) struct Blackhole {
 }
 
 impl Blackhole {
-    /// Returns `None` if the system refuses connections instead of ignoring them, or the backlog is
-    /// unlimited.
+    /// Opens a port and fills its backlog. Returns `None` if the system refuses connections instead
+    /// of ignoring them, or if the backlog is unlimited.
     pub(super) fn start() -> Result<Option<Self>, String> {
         let (listener, address) = listen()?;
         let target = listener.local_addr().map_err(|error| error.to_string())?;

@@ -32,7 +32,7 @@ pub(super) struct Rule {
 pub(super) struct Run {
     /// The number of the step and its description.
     step: Arc<Mutex<(u32, &'static str)>>,
-    /// True to block the thread instead of awaiting, because futures must not be pending.
+    /// True if waiting blocks the thread, because no future of the check may be pending.
     blocks: bool,
 }
 

@@ -80,7 +80,7 @@ pub(super) async fn a_panic_ends_only_its_task(runtime: Runtime, run: Run) -> Ou
         // Unlike `panic!`, this does not call the panic hook.
         panic::resume_unwind(Box::new("a task under test panics"));
     }));
-    // The wait ends when the guard is dropped, because nothing is sent.
+    // Nothing is sent, so the wait ends when the guard is dropped.
     run.wait(dropped).await;
     let later = tasks_spawn_tasks(runtime, run).await;
     later.map_err(|reason| format!("{reason} after another task had panicked"))

@@ -17,7 +17,7 @@ use self::{
 };
 use super::*;
 
-/// The time limit of a step: enough for a working runtime, and short for one that hangs.
+/// The time limit of a step: long enough for a working runtime, but short for one that hangs.
 const SHORT: Duration = Duration::from_secs(3);
 
 /// Returns the rule of every check.
@@ -62,7 +62,7 @@ fn every_suite_panics_with_the_broken_rule() {
     panics(&outliving, "connects_after_shutdown_end: ");
 }
 
-/// Each check with a fault that breaks its rule but no earlier one, and the expected message.
+/// Each check, with a fault that breaks its rule but no earlier rule, and the expected message.
 const BROKEN: &[(&str, Fault, &str)] = &[
     ("now_never_goes_backwards", Fault::ClockGoesBack, "`now` returned"),
     ("past_deadlines_are_ready_at_once", Fault::TimersYieldFirst, "is pending at"),

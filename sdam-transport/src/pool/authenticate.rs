@@ -14,8 +14,9 @@ use crate::{
 };
 
 /// Authenticates a connection to `server` that has already exchanged hello, such as a connection
-/// that a single-threaded client uses for checks and operations. A pool authenticates in the hello
-/// that opens the connection: see [`PoolContext::establish_with`](super::PoolContext::establish_with).
+/// that a single-threaded client uses for checks and operations. A pool instead authenticates in
+/// the hello that opens the connection; see
+/// [`PoolContext::establish_with`](super::PoolContext::establish_with).
 ///
 /// `hello` is a hello request, to which the fields for authentication are added before it is sent.
 ///
@@ -23,8 +24,8 @@ use crate::{
 ///
 /// # Errors
 ///
-/// If the connection broke, or received a message that is not the reply; if the server answered with
-/// an error; or if the client cannot authenticate or rejects the server's reply. The stage is
+/// If the connection broke, or received a message that is not the reply; if the server answered
+/// with an error; or if the client cannot authenticate or rejects the server's reply. The stage is
 /// [`Stage::Auth`].
 ///
 /// # Cancel safety
@@ -46,8 +47,8 @@ pub async fn authenticate(
     finish(connection, exchange, &mut *conversation, reply.body()).await
 }
 
-/// Runs `conversation` to its end. `hello` is the reply to the hello that contained its first
-/// command.
+/// Runs `conversation` to its end. `hello` is the reply to the hello that contained the
+/// conversation's first command.
 pub(super) async fn finish(
     connection: &mut dyn Connection,
     exchange: &mut Exchange,

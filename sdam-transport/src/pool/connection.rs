@@ -17,8 +17,8 @@ use crate::{
 
 /// A connection of a pool, after its handshake.
 ///
-/// Call [`close`](Self::close) when the pool is done with it. Dropping it closes the socket, but
-/// behind a load balancer the topology would count the connection forever.
+/// Call [`close`](Self::close) when the pool is done with it. Dropping it also closes the socket,
+/// but behind a load balancer the topology would then count the connection forever.
 #[must_use = "a connection to a service behind a load balancer is counted until it is closed"]
 pub struct Established {
     pub(super) connection: Box<dyn Connection>,
@@ -57,9 +57,9 @@ impl Established {
     /// Returns whether the connection must be closed: the server has left the topology, or the pool
     /// (behind a load balancer, the service) was cleared since the connection was opened.
     ///
-    /// Locks the topology briefly. A pool with many check-outs per second compares
-    /// [`generation`](Self::generation) with the one of its last
-    /// [`clear`](super::PoolHandle::clear) instead.
+    /// Locks the topology briefly. A pool with many check-outs per second instead compares
+    /// [`generation`](Self::generation) with the generation of its last
+    /// [`clear`](super::PoolHandle::clear).
     pub fn is_stale(&self) -> bool {
         let current = self.reporter.generation(self.service_id());
         current.is_none_or(|current| self.generation < current)
@@ -117,8 +117,8 @@ impl Established {
     }
 
     /// Reports an error on this connection, with the connection's generation, service and wire
-    /// version. Returns the error with the labels for the operation's error, and with the
-    /// [outcome](Error::outcome).
+    /// version. Returns the error with its [outcome](Error::outcome), and with the labels that the
+    /// operation's error needs.
     ///
     /// ```
     /// # use sdam_core::error::{Error, ErrorOutcome};

@@ -68,7 +68,7 @@ impl PoolContext {
         authenticator: Option<&dyn Authenticator>,
         timeout: Option<Duration>,
     ) -> Result<Established, Error> {
-        // Boxed, because the future is large and rarely needed, and is part of the futures of pools.
+        // The future is large and rarely needed, so it is boxed to keep the futures of pools small.
         without_panic(Box::pin(self.attempt(dialed, authenticator, timeout))).await
     }
 
@@ -171,8 +171,8 @@ impl Attempt<'_> {
         // The topology publishes the reported reply, so authentication data is removed.
         let reply = without_speculative_reply(reply);
         let hello = Hello::parse(&reply).map_err(|error| {
-            // Authentication: "If the hello [...] fails with an error, drivers MUST treat this as an
-            // authentication error".
+            // Authentication: "If the hello [...] fails with an error, drivers MUST treat this as
+            // an authentication error".
             let refused = error.kind() == ErrorKind::Command;
             let error = if refused && authenticates { error.at(Stage::Auth) } else { error };
             self.broken(if refused { error.with_reply(&*reply) } else { error })
@@ -199,7 +199,8 @@ impl Attempt<'_> {
         outcome.map_err(|error| self.broken(error))
     }
 
-    /// Reports an error, with the service and the wire version if the reply to hello contained them.
+    /// Reports an error, with the service and the wire version if the reply to hello contained
+    /// them.
     fn broken(&self, error: Error) -> Error {
         let service = self.service.as_ref().map(ServiceConnection::service_id);
         let report = ErrorReport::new(self.generation, error)
@@ -222,7 +223,7 @@ fn gone() -> Error {
     Error::new(ErrorKind::Internal, Stage::Connect, text).with_outcome(ErrorOutcome::UnknownServer)
 }
 
-/// Runs `opening`; its panic becomes an error.
+/// Runs `opening`, and turns a panic in it into an error.
 async fn without_panic<T>(opening: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     // This is unwind safe, because the connection, the only state that may be inconsistent, is
     // dropped.

@@ -22,7 +22,7 @@ impl CommandReply {
     /// [`ErrorKind::Protocol`](sdam_core::error::ErrorKind::Protocol) error if `ok` is missing or
     /// the document is not BSON; then close the connection.
     pub fn check(message: WireMessage, report: impl FnOnce(Error) -> Error) -> Result<Self, Error> {
-        // A successful reply has no effect, so it does not lock the topology.
+        // A successful reply does not concern the topology, which is therefore not locked.
         match reply::check(message.body(), Stage::Operation) {
             Ok(error) => Ok(Self { message, write_concern_error: error.map(report) }),
             Err(error) => Err(report(error)),
@@ -45,8 +45,8 @@ impl CommandReply {
     }
 
     /// Returns the write concern error, or the error of a legacy getLastError: the command has run,
-    /// but may not be durable, or may not have reached every required member. The topology has
-    /// already handled the error.
+    /// but its writes may not be durable, or may not have reached every required member. The
+    /// topology has already handled the error.
     pub fn write_concern_error(&self) -> Option<&Error> {
         self.write_concern_error.as_ref()
     }

@@ -97,9 +97,9 @@ impl PoolContext {
         pub fn with_events(events: Arc<dyn Publish>) => events = events;
     }
 
-    /// Returns whether this process was forked from the one that created the pool, to which all
-    /// connections belong. A pool then refuses check-outs by [`Error::forked`] and leaves its
-    /// connections alone.
+    /// Returns whether this process was forked from the one that created the pool and owns all its
+    /// connections. In a forked process, a pool refuses check-outs with [`Error::forked`] and
+    /// leaves its connections alone.
     pub fn is_forked(&self) -> bool {
         self.reporter.fork.is_forked()
     }
@@ -162,13 +162,13 @@ impl Reporter {
     /// soon as it arrives and before authentication.
     ///
     /// Behind a load balancer, and only there, counts the connection for the service that the reply
-    /// names, and returns it with its generation.
+    /// names, and returns the counted connection with its generation.
     ///
     /// # Errors
     ///
     /// If the reply is not a successful hello: [report](Self::handle_error) the error and close the
-    /// connection. If it names no service although `loadBalanced=true` was configured: only close
-    /// the connection.
+    /// connection. If the reply names no service although `loadBalanced=true` was configured: only
+    /// close the connection.
     pub fn handle_handshake(
         &self,
         generation: Generation,
@@ -240,7 +240,7 @@ impl Reporter {
     }
 
     fn host(&self) -> Option<Arc<dyn PoolHost>> {
-        // In a child, a thread of the parent may hold the topology's lock forever.
+        // In a forked child, the topology's lock may be held forever by a thread of the parent.
         let host = self.host.as_ref().filter(|_| !self.fork.is_forked());
         host?.upgrade()
     }

@@ -11,7 +11,7 @@ use socket2::{SockRef, TcpKeepalive};
 /// Sets the options of a TCP socket to a server: it sends small messages immediately, and breaks
 /// within three and a half minutes after an idle peer has vanished.
 ///
-/// The socket sends immediately with `TCP_NODELAY`. After 2 minutes without traffic it probes the
+/// `TCP_NODELAY` makes the socket send immediately. After 2 minutes without traffic it probes the
 /// peer every 10 seconds (`SO_KEEPALIVE`), and breaks after 9 unanswered probes; if the system has
 /// smaller values, those are kept. The probes also keep firewalls and load balancers from dropping
 /// an idle connection. The values are those of MongoDB's other drivers; no specification defines
@@ -64,8 +64,8 @@ fn keep_alive(socket: &SockRef<'_>) -> TcpKeepalive {
         .with_retries(probes.map_or(PROBES, |own| own.min(PROBES)))
 }
 
-/// Sets the values that the system supports. Its current values cannot be read, or not all can be
-/// set.
+/// Sets the values that can be set on this system, where either the current values cannot be read
+/// or not all values can be set.
 #[cfg(not(any(
     target_os = "android",
     target_os = "freebsd",

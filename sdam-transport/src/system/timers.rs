@@ -16,8 +16,8 @@ use sdam_core::time::{Instant, UnixTime};
 use super::Epoch;
 use crate::clock::Clock;
 
-/// The system's clock with timers on a background thread, for runtimes without timers, or whose
-/// timers work only on their own thread or only while the runtime runs.
+/// The system's clock with timers on a background thread, for runtimes that have no timers, or
+/// whose timers work only on their own thread or only while the runtime runs.
 ///
 /// The thread starts with the first pending timer and ends with the last one.
 #[derive(Clone, Debug)]
@@ -124,7 +124,8 @@ impl Future for Timer {
         drop(replaced);
         timers.changed.notify_one();
         if !watched {
-            // The system cannot start a thread, so the timer polls the clock.
+            // The system cannot start a thread, so the task is woken at once to check the clock
+            // again.
             cx.waker().wake_by_ref();
         }
         Poll::Pending
@@ -165,7 +166,8 @@ mod tests {
         assert!((&mut other).now_or_never().is_none());
         assert_eq!(clock.timers.state().waiting.len(), 2, "of the same deadline");
         drop((far, other));
-        // The thread ends when no timer is pending; the last clock is then the only owner.
+        // No timer is pending, so the thread ends, and the clock is then the only owner of the
+        // timers.
         let mut state = clock.timers.state();
         assert!(state.waiting.is_empty());
         while state.watched {

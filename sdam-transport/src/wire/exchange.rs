@@ -8,7 +8,7 @@ use super::{OpCode, OpMsg, OpQuery, WireError, WireMessage};
 
 /// The client's state of one connection: the next request id, and the outstanding reply.
 ///
-/// One request is outstanding at a time. A reply must name the request, or within a stream the
+/// One request is outstanding at a time. A reply must name the request or, within a stream, the
 /// previous reply, so that an unrelated message is never taken for the reply. After any other
 /// message the exchange is permanently broken, because later messages may answer other requests.
 #[derive(Clone, Debug, Default)]
@@ -39,8 +39,8 @@ struct Due {
 pub struct Reply<'m> {
     /// The BSON document of the reply.
     pub body: &'m [u8],
-    /// True if another reply follows without a request; nothing may be sent until the last one
-    /// arrived.
+    /// True if another reply follows without a request; nothing may be sent until the last reply
+    /// has arrived.
     pub more_to_come: bool,
 }
 
@@ -129,8 +129,8 @@ impl Exchange {
         Ok(Reply { body: message.body(), more_to_come })
     }
 
-    /// Breaks the exchange after a reply that could not be understood: no message is sent or
-    /// accepted any more.
+    /// Breaks the exchange after a reply that could not be understood: from then on, no message is
+    /// sent or accepted.
     pub fn break_off(&mut self) {
         self.state = State::Broken;
     }

@@ -161,7 +161,8 @@ pub(super) fn decode(cursor: &mut Cursor<'_>) -> Result<Layout, WireError> {
     }
     let start = cursor.position();
     let mut body = None;
-    // A set finds duplicates fast: only the message length limits the number of identifiers.
+    // A set finds duplicates fast. There may be many identifiers, because only the message length
+    // limits their number.
     let mut identifiers: BTreeSet<&[u8]> = BTreeSet::new();
     while !cursor.rest().is_empty() {
         match Section::decode(cursor)? {

@@ -48,7 +48,8 @@ impl Deployment {
         }
     }
 
-    /// Checks the arguments. Returns how long the hello must wait, if it must.
+    /// Checks the arguments. Returns the time for which the hello waits, or `None` if it does not
+    /// wait.
     fn admit_hello(
         &mut self,
         id: ConnectionId,

@@ -20,7 +20,8 @@ use crate::pool::{PoolHost, ServiceConnection};
 pub(super) struct Host {
     state: Mutex<State>,
     lock: Arc<TopologyLock>,
-    /// The function that each report calls, because a topology may call the pool at that point.
+    /// The function that each report calls, because a real topology may call the pool at that
+    /// point.
     reaction: Mutex<Option<Reaction>>,
     balanced: bool,
 }

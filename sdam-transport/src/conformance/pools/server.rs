@@ -71,7 +71,8 @@ pub(super) struct State {
     pub(super) attempts: usize,
     /// The number of hellos.
     pub(super) hellos_sent: usize,
-    /// The number of connections whose hello is not answered yet, and its maximum.
+    /// The number of connections whose hello has not been answered yet, followed by the maximum
+    /// that this number has reached.
     pub(super) opening: usize,
     pub(super) most_opening: usize,
     /// The state of each socket: true if it is open.

@@ -336,7 +336,8 @@ impl<U: PoolUser> Setup<U> {
         }
     }
 
-    /// Drops the future of a check-out. If it has already returned a connection, checks that in.
+    /// Drops the future of a check-out. If it has already returned a connection, checks the
+    /// connection in.
     pub(super) fn cancel(&mut self, attempt: &Attempt<CheckedOut<U>>) {
         attempt.abort();
         self.settle();

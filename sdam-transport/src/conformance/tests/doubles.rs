@@ -199,7 +199,8 @@ impl Transport for BrokenTransport {
                 panic!("the runtime has shut down")
             }
             Fault::AttemptsGoOn => {
-                // Connects within the first poll. Without a second poll the socket stays open.
+                // Connects within the first poll, so the socket stays open if no second poll
+                // follows.
                 let connect = || block_on(self.inner.connect(target, deadline));
                 let connected = thread::scope(|scope| scope.spawn(connect).join().unwrap());
                 let connected = mem::ManuallyDrop::new(connected);

@@ -136,7 +136,7 @@ fn a_user_timeout_is_refused_if_the_transport_has_no_sockets() {
     assert_eq!(server.attempts(), 0);
 }
 
-/// A TLS library for a transport that cannot use any.
+/// A TLS library that is given to a transport which cannot use one.
 #[derive(Debug)]
 struct Library;
 
