@@ -4,8 +4,8 @@
 //! connections. This file adds pausing, generations, and a task that closes idle connections after
 //! a clear and when the pool is closed.
 //!
-//! CMAP requires more than such a pool can do. deadpool knows neither connections that are being
-//! opened nor connections in use, and each check-out opens its own connection. There is
+//! CMAP requires more than such a pool can do. deadpool keeps track neither of connections that are
+//! being opened nor of connections in use, and each check-out opens its own connection. There is
 //!
 //! - no eviction: after a clear, check-outs keep waiting until a connection is checked in,
 //! - no interruption: a running command ends only at its own time-out,

@@ -89,7 +89,8 @@ impl Driver {
             pending::<()>().await;
         });
         let driver = Self { sentinel: sentinel.abort_handle(), handle, shut_down };
-        // Without timers, this panics and drops the sentinel now, rather than later in a monitor.
+        // If the runtime has no timers, this panics and drops the sentinel, so that no monitor
+        // panics later.
         drop(driver.timer(time::Instant::now()));
         driver
     }

@@ -131,10 +131,10 @@ impl ClientMetadata {
 
     /// Encodes the `client` document as BSON of at most [`MAX_LENGTH`](Self::MAX_LENGTH) bytes.
     ///
-    /// Fields that do not fit are omitted in the order of the specification: those of the
-    /// environment except the provider's name, those of the operating system except its type, the
-    /// whole environment, the end of the platform. If that is not enough, the libraries appended
-    /// last are omitted.
+    /// Fields that do not fit are omitted in the order of the specification: first those of the
+    /// environment except the provider's name, then those of the operating system except its type,
+    /// then the whole environment, and then the end of the platform. If that is not enough, the
+    /// libraries appended last are omitted.
     pub fn encode(&self) -> Box<[u8]> {
         encode::encode(self)
     }

@@ -34,9 +34,10 @@ mod tests;
 /// A transport that looks up a host name, races its addresses, and frames messages on the winning
 /// socket.
 ///
-/// Supports all [`Layers`]: a translation of addresses before the look-up, a SOCKS5 proxy that
-/// looks up the name and connects instead, and TLS over the socket. A Unix domain socket bypasses
-/// the proxy, which supports only TCP (SOCKS5 Support: "Connection Establishment").
+/// Supports all [`Layers`]: a translation of addresses before the look-up, TLS over the socket, and
+/// a SOCKS5 proxy, which then looks up the name and connects in place of this transport. A Unix
+/// domain socket bypasses the proxy, which supports only TCP (SOCKS5 Support: "Connection
+/// Establishment").
 ///
 /// Errors name the server and the result of the attempt at each of its IP addresses.
 #[derive(Debug)]

@@ -93,7 +93,8 @@ where
 
 sdam_core::opaque!(SystemClock<S>, |this| epoch: this.epoch);
 
-/// Returns the time of the system's wall clock; 1970 if it is set to an earlier time.
+/// Returns the time of the system's wall clock, or the start of 1970 if the clock is set to an
+/// earlier time.
 pub fn wall() -> UnixTime {
     let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
     UnixTime::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))

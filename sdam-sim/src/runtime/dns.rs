@@ -34,7 +34,7 @@ pub enum DnsFault {
 /// Controls for the DNS of a simulated world: its records and its faults.
 ///
 /// The resolver of [`Sim::runtime`](super::Sim::runtime) finds the SRV and TXT records set here.
-/// Every host has an address without a record. Faults apply to look-ups of every kind.
+/// Every host has an address, even without a record. Faults apply to look-ups of every kind.
 ///
 /// ```
 /// use std::time::Duration;

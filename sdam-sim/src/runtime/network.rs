@@ -181,7 +181,7 @@ impl NetworkState {
         self.hosts.get(index).map(|host| &**host)
     }
 
-    /// Adds a connection to a proxy. If `proxy` is `None`, the connection must be linked to a
+    /// Adds a connection to the proxy `proxy`. If `proxy` is `None`, link the connection to a
     /// server next.
     pub(super) fn add_socket(&mut self, now: Instant, proxy: Option<ServerAddress>) -> u64 {
         self.last_socket += 1;

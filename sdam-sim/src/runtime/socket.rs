@@ -30,7 +30,8 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    /// Creates a connection to a proxy, or to a server once [`server`](Self::server) is set.
+    /// Creates a connection to `proxy`. If `proxy` is `None`, set the [`server`](Self::server)
+    /// next.
     pub(super) fn new(now: Instant, proxy: Option<ServerAddress>) -> Self {
         Self {
             server: None,

@@ -17,7 +17,7 @@ use crate::{
     deployment::Status,
 };
 
-/// A listener: that of a member or that of the load balancer.
+/// The listener of a member or of the load balancer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ListenerId {
     Member(MemberId),

@@ -61,8 +61,8 @@ pub trait PoolUser: Send + Sync + 'static {
     /// A checked out connection.
     type Connection: Send + 'static;
 
-    /// Returns the rules that the pools keep beyond the contract of [`PoolHandle`]; [`Claim::ALL`]
-    /// for a complete CMAP pool.
+    /// Returns the rules that the pools keep beyond the contract of [`PoolHandle`], such as
+    /// [`Claim::ALL`] for a complete CMAP pool.
     fn claims(&self) -> &[Claim];
 
     /// Creates a factory of pools with these options, as far as the pools support them:
