@@ -13,8 +13,8 @@ use crate::cargo::{cargo, files_below, root};
 /// The crates that have benchmarks.
 const CRATES: &[&str] = &["sdam-core", "sdam-select", "sdam-events", "sdam", "sdam-cli"];
 
-/// The limits of figures. A figure should not exceed its limit, but a ratio should not fall below
-/// it.
+/// The limits of figures. A ratio should not fall below its limit; any other figure should not
+/// exceed it.
 const TARGETS: &[(&str, f64)] = &[
     ("hello/parse_into_description", 2_000.0),
     ("machine/unchanged/3_members", 1_000.0),
@@ -131,7 +131,7 @@ fn bench(name: &str, quick: bool, filter: &str) -> Result<String> {
     Ok(printed)
 }
 
-/// Parses a line `bench: NAME VALUE UNIT`, which benchmarks print that do not measure time.
+/// Parses a line `bench: NAME VALUE UNIT` from a benchmark that does not measure time.
 fn own_line(line: &str) -> Option<(String, Figure)> {
     let mut words = line.strip_prefix("bench: ")?.split_whitespace();
     let (name, value, unit) = (words.next()?, words.next()?.parse().ok()?, words.next()?);

@@ -4,8 +4,8 @@
 use crate::Result;
 use crate::cargo::{cargo, output, run as run_command};
 
-/// The build folder for checks that produce no program, relative to the workspace. If it is
-/// removed, tests need not be rebuilt.
+/// The build folder for checks that produce no program, relative to the workspace. Removing it does
+/// not force the tests to be rebuilt.
 const CHECKS: &str = "target/checks";
 
 /// The crates whose features are checked.

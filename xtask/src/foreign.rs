@@ -20,8 +20,8 @@ const REQUIRED: &str = "SDAM_FOREIGN_REQUIRED";
 
 /// A third-party client, and its tests.
 ///
-/// A driver that cannot be fetched is skipped with a warning; `SDAM_FOREIGN_REQUIRED=1` makes that a
-/// failure.
+/// A driver that cannot be fetched is skipped with a warning; `SDAM_FOREIGN_REQUIRED=1` makes that
+/// a failure.
 #[derive(clap::Subcommand)]
 pub(crate) enum Client {
     /// `PyMongo`, fetched by pip: the newest version, and one that still supports 3.6.
@@ -46,8 +46,8 @@ pub(crate) enum Client {
         #[arg(long, default_value_t = 1)]
         times: usize,
     },
-    /// The first answer of our client and of a single-threaded client of libmongoc, on a real replica
-    /// set.
+    /// The time to the first answer of our client and of a single-threaded client of libmongoc, on
+    /// a real replica set.
     ///
     /// Needs a C compiler, `pkg-config` and libmongoc 1 with its headers.
     FirstAnswer,

@@ -21,8 +21,8 @@ const FLAGS: &[&str] = &[
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Give each target this number of inputs, always the same as long as proof/fuzz/corpus
-    /// contains only the seeds.
+    /// Give each target this number of inputs, which are the same in every run as long as
+    /// proof/fuzz/corpus contains only the seeds.
     #[arg(long, default_value_t = 20_000)]
     runs: u32,
     /// Give each target random inputs for this number of seconds instead.

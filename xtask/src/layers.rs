@@ -50,8 +50,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Crates besides the runtime adapters that may name a runtime. `sdam-dns` uses one only on its own
-/// threads, where the caller's code never runs.
+/// Crates that may name a runtime, in addition to the runtime adapters. `sdam-dns` uses one only on
+/// its own threads, where the caller's code never runs.
 const WITH_RUNTIME: &[&str] = &["sdam-cli", "sdam-dns"];
 
 /// The runtimes. Crates that must not name a runtime must not directly depend on any of these.

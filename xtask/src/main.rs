@@ -60,8 +60,8 @@ enum Subcommand {
     ///
     /// Checks `sdam` and `sdam-cli` without features, with each one, with every pair and with all.
     /// A feature adds items and never changes other items, so larger sets find nothing that pairs
-    /// do not. Warnings are failures: an item left unused by a feature is only noticed without
-    /// other features.
+    /// do not. Warnings are failures: if a feature leaves an item unused, only builds without the
+    /// other features show it.
     Features,
     /// Test the simulated deployment with other MongoDB drivers.
     ///
@@ -89,13 +89,13 @@ enum Subcommand {
     Layers,
     /// Run models of shared state through every interleaving of threads.
     ///
-    /// Builds sdam, sdam-events and sdam-pool on the atomics and locks of loom, in target/loom, and runs
-    /// their models. A model fails if some interleaving breaks its assertions or deadlocks. Prints the
-    /// number of interleavings.
+    /// Builds sdam, sdam-events and sdam-pool on the atomics and locks of loom, in target/loom, and
+    /// runs their models. A model fails if some interleaving breaks its assertions or deadlocks.
+    /// Prints the number of interleavings.
     ///
     /// The assumptions about arc-swap, event-listener and futures' AtomicWaker, which loom cannot
-    /// check, are documented in src/sync/stand_in.rs of both crates. `cargo xtask mutants` shows
-    /// what each model detects.
+    /// check, are documented in src/sync/stand_in.rs of sdam and sdam-events. `cargo xtask mutants`
+    /// shows what each model detects.
     Loom {
         /// Run only models whose names begin with this text, such as `control`.
         #[arg(default_value = "")]
@@ -114,14 +114,15 @@ enum Subcommand {
     ///
     /// Copies the workspace to target/mutants, inserts the bugs there one at a time (all, or the
     /// named ones), and runs simulated seeds until an oracle detects the bug. Prints each mutant
-    /// with the oracle and the seed. Fails if 10,000 seeds of every scenario do not detect one.
+    /// with the oracle and the seed. Fails if 10,000 seeds of every scenario do not detect a
+    /// mutant.
     ///
     /// The simulation has one thread. Bugs that occur only between threads must be detected by
     /// their model of `cargo xtask loom`. Bugs that the simulation need not notice must be detected
     /// by their search of `cargo xtask states`.
     ///
     /// cargo-mutants shows whether any test detects a small change. The deliberate bugs show which
-    /// oracle or model detects a broken rule, which the failure of a unit test does not.
+    /// oracle or model detects a broken rule; a failing unit test does not show that.
     Mutants(mutants::Options),
     /// Rehearse the release of every published crate.
     ///
@@ -168,15 +169,15 @@ enum Subcommand {
     /// Runs the tests and doc tests of the workspace with all features; the live tests again on
     /// every other runtime and with the oldest server; the official files on every runtime, in
     /// single-threaded mode, and with the oldest and the newest server; the search of states; 2,000
-    /// simulated seeds; the models of shared state; and PyMongo, both with the simulated deployment
-    /// and side by side with sdam with real servers and TLS.
+    /// simulated seeds; the models of shared state; and PyMongo, with the simulated deployment and,
+    /// side by side with sdam, with real servers and TLS.
     ///
     /// Live tests use a real mongod, and report if they are skipped because none is available;
     /// SDAM_LIVE_REQUIRED=1 makes that a failure.
     Test {
-        /// Run only the live tests, on tokio with every server version that can be fetched and on
-        /// the other runtimes with the newest, and the official files with every version. A missing
-        /// binary is a failure.
+        /// Run only the live tests and the official files. The live tests use tokio with every
+        /// server version that can be fetched, and the other runtimes with the newest; the official
+        /// files use every version. A missing binary is a failure.
         #[arg(long)]
         live_matrix: bool,
     },

@@ -15,7 +15,7 @@ const REMEMBERED: usize = 8;
 #[derive(Debug, Default)]
 pub(crate) struct BalancedPool {
     pub(crate) open: Vec<ServiceConnection>,
-    /// The generation of each connected service and its number of connections, which is never 0.
+    /// The generation and the number of connections of each service that has any connections.
     services: BTreeMap<ObjectId, (Generation, usize)>,
     /// The service IDs and generations of recently closed connections.
     pub(crate) closed: Vec<(ObjectId, Generation)>,

@@ -66,7 +66,7 @@ groups! {
         |index| ConnectionClosedReason::ALL[index].to_string();
 }
 
-/// The number of 64-bit words for one bit per cell.
+/// The number of 64-bit words that hold one bit per cell.
 const WORDS: usize = 4;
 
 /// A set of cells.
@@ -150,7 +150,8 @@ impl Coverage {
         }
     }
 
-    /// Returns the cells that were not reached although a simulated deployment can have them.
+    /// Returns the cells that were not reached, although runs of simulated deployments can reach
+    /// them.
     pub fn missing(self) -> Vec<String> {
         let cells = cells().enumerate();
         let missing = cells.filter(|(cell, (_, name))| !self.contains(*cell) && !is_excluded(name));
@@ -175,7 +176,8 @@ fn departure(reason: &DepartureReason) -> usize {
         DepartureReason::NotListed { .. } => 3,
         DepartureReason::OneOfSeveralSeeds => 4,
         DepartureReason::WrongSetName { .. } => 5,
-        // The enum may grow, and then this is the wrong name until the list above has another one.
+        // A variant that is added to the enum later is counted under the wrong name until the list
+        // above has a name for it.
         _ => 6,
     }
 }
@@ -183,8 +185,9 @@ fn departure(reason: &DepartureReason) -> usize {
 /// Returns whether no run can reach the cell.
 fn is_excluded(name: &str) -> bool {
     if let Some((topology, server)) = name.split_once(" + ") {
-        // A load balancer is not checked, and no server is one otherwise. No reply makes a server
-        // a PossiblePrimary; a reply about it does, if there is no primary.
+        // The only server in a LoadBalanced topology is the load balancer, which is never checked;
+        // no other topology contains one. A server becomes a PossiblePrimary when another server
+        // names it as the primary and there is no primary, never by its own reply.
         return match server {
             "LoadBalancer" => topology != "LoadBalanced",
             "PossiblePrimary" => topology != "ReplicaSetNoPrimary",

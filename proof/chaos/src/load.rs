@@ -110,8 +110,8 @@ impl Application {
         self.clock.sleep_until(deadline).await;
     }
 
-    /// Pauses for a random time, at most one of `pauses` (in milliseconds). Returns whether the
-    /// load continues.
+    /// Pauses for a random time whose maximum is picked from `pauses` (in milliseconds). Returns
+    /// whether the load continues.
     async fn goes_on(&mut self, pauses: [u64; 3]) -> bool {
         let max = pick(&mut self.rng, &pauses);
         self.pause(max).await;

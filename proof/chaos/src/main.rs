@@ -249,7 +249,7 @@ fn report(arguments: &Arguments, plan: &Plan, failure: Box<Failure>) -> io::Resu
     Ok(())
 }
 
-/// Prints the totals. Returns false if enough seeds have left a situation out.
+/// Prints the totals. Returns false if a situation was not reached although enough seeds were run.
 fn print_totals(seeds: u64, sum: &Stats, took: Duration) -> bool {
     println!(
         "{seeds} seeds in {took:.1?}: {:.0} seeds per second, {:.1} virtual hours, {} steps, \

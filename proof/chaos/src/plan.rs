@@ -175,13 +175,13 @@ impl Plan {
         options.connect_timeout = Some(self.client.connect_timeout);
         options.server_monitoring_mode = self.client.mode;
         self.access.configure(options);
-        // The detector is independent of the other choices, so that a seed's faults stay the same.
+        // The detector is chosen independently, so that the seed's faults do not depend on it.
         options.detector = [None, None, Some(Detector::PROBING), Some(Detector::PHI_ACCRUAL)]
             [(self.seed % 4) as usize];
         if Rng::new(self.seed ^ 0x59EA).fork().below(8) == 0 {
             options.spread = SPREAD;
         }
-        // This option has no effect but a warning, except in single-threaded clients.
+        // Except in single-threaded clients, this option only causes a warning.
         options.server_selection_try_once = (self.seed % 8 == 3).then_some(true);
         options.early_dial = Rng::new(self.seed ^ 0xD1A1).fork().below(8) != 0;
         match self.shape {
@@ -205,16 +205,16 @@ impl Plan {
         }
     }
 
-    /// Returns whether only a majority of the set is healed after the faults. This is independent of
-    /// the other choices, so that a seed's faults stay the same.
+    /// Returns whether only a majority of the set is healed after the faults. This is chosen
+    /// independently, so that the seed's faults do not depend on it.
     pub fn heals_a_majority(&self) -> bool {
         let is_drawn = Rng::new(self.seed ^ 0xC0DE).fork().below(3) == 0;
         is_drawn && self.shape == Shape::ReplicaSet && self.kind != Kind::Scan
     }
 
-    /// Returns the maximum time the client needs to discover the deployment after it has settled:
-    /// for a failed SRV look-up, a check that times out, the wait after it, and a check that
-    /// succeeds.
+    /// Returns the maximum time that the client needs to discover the deployment after it has
+    /// settled: the sum of the times for a failed SRV look-up, a check that times out, the wait
+    /// after this check, and a check that succeeds.
     pub fn convergence_limit(&self) -> Duration {
         let failed = self.client.heartbeat + self.client.connect_timeout;
         let found = if self.access.srv { access::MAX_TTL + failed } else { Duration::ZERO };
@@ -228,8 +228,8 @@ impl Plan {
     }
 }
 
-/// Draws the options of connection pools. They are independent of the other choices, so that a
-/// seed's faults stay the same.
+/// Draws the options of connection pools. They are drawn independently, so that the seed's faults
+/// do not depend on them.
 fn pool_options(seed: u64, shape: Shape) -> Option<PoolOptions> {
     let mut rng = Rng::new(seed ^ 0x9001).fork();
     // The pool of a load balancer is a separate model (`BalancedPool`).
@@ -246,8 +246,8 @@ fn pool_options(seed: u64, shape: Shape) -> Option<PoolOptions> {
     Some(options)
 }
 
-/// Draws whether the client shares its monitors. It is independent of the other choices, so that a
-/// seed's faults stay the same.
+/// Draws whether the client shares its monitors. This is drawn independently, so that the seed's
+/// faults do not depend on it.
 fn is_shared(seed: u64, kind: Kind, shape: Shape) -> bool {
     let mut rng = Rng::new(seed ^ 0x5A2E).fork();
     kind != Kind::Scan && shape != Shape::LoadBalanced && rng.below(4) == 0

@@ -19,7 +19,7 @@ pub(crate) struct SelectionRequest {
     pub(crate) criteria: Criteria,
     /// The criteria by server type; `None` if suitability depends on more than server types.
     by_type: Option<TypeCriteria>,
-    /// True if a replica set has no server for it, whatever its state.
+    /// True if the criteria are invalid for every replica set, whatever the state of its servers.
     is_invalid: bool,
 }
 
@@ -61,7 +61,7 @@ impl SelectionRequest {
     }
 
     fn read(preference: ReadPreference, by_type: Option<TypeCriteria>) -> Self {
-        // The preference is always valid. If it were not, only a simpler selection would be made.
+        // The preference is always valid. If it were not, a simpler selection would replace it.
         match Criteria::read(preference) {
             Ok(criteria) => Self { criteria, by_type, is_invalid: false },
             Err(_) => Self::write(),

@@ -177,8 +177,8 @@ fn run_in_simulation(plan: &Plan, record: &Arc<RunRecord>) -> Result<Stats, Viol
     elections::check(&events)?;
     companion::check(&events)?;
     if !plan.is_shared && !plan.pauses {
-        // The next check begins when a pause is over, and a server that only this handle has lost
-        // is not checked sooner.
+        // After a pause, a client does not check its servers before the pause is over. A client
+        // that shares its monitors does not check a server sooner if only this client has lost it.
         cadence::check(&events, &options, plan.kind == Kind::Scan)?;
     }
     if !plan.is_shared {
@@ -280,7 +280,7 @@ async fn end(
     (topology, companion): (Topology, Option<Companion>),
 ) -> Result<(), Violation> {
     match companion {
-        // When the client is dropped, all tasks have to end.
+        // Dropping the client must end all tasks, so a companion is closed before that.
         Some(companion) if plan.ending == Ending::Drop || plan.seed.is_multiple_of(2) => {
             companion.close(sim).await;
             finish(plan, sim, record, topology).await
@@ -385,8 +385,8 @@ impl<'c> Convergence<'c> {
         }
     }
 
-    /// Returns whether the run may end, because the client's description has been right for long
-    /// enough, or the specification requires it to differ.
+    /// Returns whether the run may end, either because the client's description has been right for
+    /// long enough, or because the specification requires it to differ from the true state.
     fn is_over(&self, believed: &TopologyDescription) -> Result<bool, Violation> {
         let now = self.sim.now();
         let Some(difference) = self.truth.differs_from(believed) else {
@@ -405,8 +405,8 @@ impl<'c> Convergence<'c> {
         Err(Oracle::Convergence.violated(now, difference))
     }
 
-    /// Returns whether an impostor was the first server to answer, so that the client believes in
-    /// another kind of deployment for ever.
+    /// Returns whether an impostor was the first server to answer, so that the client permanently
+    /// believes that this is another kind of deployment.
     fn is_misled(&self, believed: TopologyType) -> bool {
         let right = match self.plan.shape {
             Shape::Sharded => TopologyType::Sharded,
@@ -432,7 +432,7 @@ fn heal(plan: &Plan, sim: &Sim) {
             Action::Impostor(target, None),
             Action::Lag(target, Duration::ZERO),
         ] {
-            // An action that is not possible is not needed.
+            // If an action is not possible, it is not needed either.
             let _ = sim.apply(&action);
         }
     }

@@ -20,7 +20,8 @@ pub fn shrink(plan: &Plan, failure: Box<Failure>) -> (Plan, Box<Failure>) {
     let mut idle = plan.clone();
     idle.load = false;
     shrinker.accept(idle);
-    // Without SRV records, a client does not recover from the same faults.
+    // A client with SRV records recovers from some faults from which a client without them does
+    // not.
     if !plan.access.srv {
         let mut direct = shrinker.plan.clone();
         direct.access = Access::PLAIN;

@@ -1,5 +1,5 @@
-//! Checks requests and messages in any order: the exchange accepts exactly the outstanding reply,
-//! and nothing more after any other message.
+//! Checks requests and messages in any order: the exchange accepts only the outstanding reply, and
+//! rejects everything after it has received any other message.
 #![no_main]
 
 use std::time::Duration;

@@ -16,7 +16,7 @@ use sdam_core::{
 fuzz_target!(|bytes: &[u8]| {
     check(bytes);
     // Also parses the same bytes as the fields of a document with a correct frame, so that the
-    // fuzzer need not find its length.
+    // fuzzer does not have to guess the document's length.
     let mut framed = vec![0; 4];
     framed.extend_from_slice(bytes);
     framed.push(0);

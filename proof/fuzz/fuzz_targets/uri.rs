@@ -23,8 +23,8 @@ fuzz_target!(|text: &str| {
     }
 });
 
-/// Returns whether the input itself contains the password, in any case or percent-encoded. Fuzzers
-/// find such inputs.
+/// Returns whether the input itself contains the password, perhaps in upper case or
+/// percent-encoded. Fuzzers find such inputs.
 fn smuggles_password(text: &str) -> bool {
     let mut decoded = String::new();
     let mut rest = text;

@@ -18,8 +18,8 @@ use tempfile::TempDir;
 use crate::error::Error;
 use crate::workdir::work_dir;
 
-/// The validity of all certificates except the expired one and the one that is not yet valid. It
-/// includes the dates on which servers with one of those two run.
+/// The validity of all certificates except the expired one and the one that is not yet valid. This
+/// period includes the dates on which servers with those two certificates run.
 const YEARS: [i32; 2] = [2000, 2049];
 
 /// The serial number of the revoked certificate.

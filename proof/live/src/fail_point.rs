@@ -9,8 +9,9 @@ use crate::mongod::Mongod;
 
 /// The settings of the fail point `failCommand`: which commands fail, how, and how often.
 ///
-/// The fail point lasts until it is disabled, unless [`FailCommand::times`] is set. Legacy hello is
-/// the command `isMaster` in both spellings; name it together with `hello` to affect every check.
+/// The fail point lasts until it is disabled, unless [`FailCommand::times`] is set. The command
+/// name `isMaster` selects legacy hello in both spellings; name it together with `hello` to affect
+/// every check.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct FailCommand {

@@ -8,8 +8,8 @@ use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use crate::wait::poll;
 
 /// A script that reads process ids from standard input and, at end of input, kills the process with
-/// the last id. The input ends in any case when the writer ends. An empty line means that there is
-/// no process.
+/// the last id. The input ends when the writer ends, however that happens. An empty line means that
+/// there is no process.
 ///
 /// Terminal signals reach the whole job, and the script must survive them.
 const GUARD: &str = r#"

@@ -5,8 +5,8 @@ use crate::step::{
     ServiceStep, Step, Which,
 };
 
-/// Returns steps with two elections and two configurations, which are compared differently for old
-/// and new servers. Every member can fail in every way.
+/// Returns steps with two elections and two configurations, which are compared by different rules
+/// for old and new servers. Every member can fail in every way.
 pub fn elections() -> Vec<Step> {
     let mut replies = vec![Reply::member(Role::Secondary)];
     for (election, config) in [(1, 1), (1, 2), (2, 1), (2, 2)] {
@@ -45,8 +45,8 @@ pub fn membership() -> Vec<Step> {
     steps
 }
 
-/// Returns steps with old and new topology versions in replies, failed checks and errors, with
-/// connections of earlier pool generations and with transports that panic.
+/// Returns steps with old and new topology versions (in replies, failed checks and errors), with
+/// connections of earlier pool generations, and with transports that panic.
 pub fn errors() -> Vec<Step> {
     let mut replies = Vec::new();
     for (role, version) in [

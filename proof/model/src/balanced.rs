@@ -21,7 +21,7 @@ use crate::{
 /// The maximum number of open connections to a service.
 const MAX_OPEN: usize = 2;
 
-/// The greatest difference between generations that the keys of states distinguish.
+/// The difference between generations above which the keys of states make no distinction.
 const FARTHEST: u64 = 2;
 
 /// A `maxWireVersion` that supports load balancers.
@@ -125,8 +125,8 @@ impl World {
         self.judge(Call { about: Some(server), purpose, ..Call::default() }, &timers, &outputs)
     }
 
-    /// Checks that only services are cleared while the load balancer is open, and that their
-    /// generations match those of the connections.
+    /// Checks that, while the load balancer is open, only services are cleared, and that the
+    /// generations of the services match those of their connections.
     pub(crate) fn judge_services(&mut self, call: Call, outputs: &Outputs) -> Result<(), String> {
         let Some(server) = self.watches.first().map(|own| own.id) else {
             return Ok(());
@@ -162,7 +162,7 @@ impl World {
         })
     }
 
-    /// Hashes the connections, and by how much their generations are out of date.
+    /// Hashes the connections, and how far their generations lag behind the current ones.
     pub(crate) fn write_services(&self, hasher: &mut impl Hasher) {
         let server = self.watches.first().map(|own| own.id);
         for (number, service) in (0..).zip(&self.services) {

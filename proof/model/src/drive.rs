@@ -19,10 +19,11 @@ use crate::{
     world::World,
 };
 
-/// The minimum lateness of a timer for which the host counts as stalled.
+/// The minimum delay of a timer that counts as a stall of the host.
 const STALL: Duration = Duration::from_millis(500);
 
-/// The number of replies that a server sends without a pause. It is one more than the client reads.
+/// The number of replies that a server sends without a pause: one more than the client reads
+/// without a pause.
 const BURST: usize = 51;
 
 impl World {
@@ -266,7 +267,7 @@ impl World {
         self.watches.iter_mut().find(|watch| watch.id == server).map(change)
     }
 
-    /// Records that the server answered now.
+    /// Records that the server has just answered.
     fn hears(&mut self, server: ServerId) {
         let now = self.now;
         self.double(server, |watch| (watch.answered, watch.late) = (Some(now), None));

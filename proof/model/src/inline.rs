@@ -131,8 +131,7 @@ impl World {
         }
     }
 
-    /// Records the action that the client must perform for its request, or that the request is
-    /// done.
+    /// Records the action that the client must perform for its request, or the end of the request.
     pub(crate) fn require(&mut self, call: Call, output: &Output) -> Result<(), String> {
         let is_look_up = matches!(output, Output::LookUp { .. });
         let expected = if self.start.is_inline() {

@@ -53,8 +53,9 @@ pub(crate) fn clears(outputs: &Outputs, of: ServerId) -> bool {
     outputs.iter().any(|output| matches!(output, Output::PoolClear { server, .. } if *server == of))
 }
 
-/// Returns whether the output only reports that a server is silent or answers again, or measures
-/// its round-trip time.
+/// Returns whether the output concerns only the detection of silent servers: it reports that a
+/// server is silent or answers again, changes a timer, or uses a connection for measurements or
+/// probes.
 pub(crate) fn is_about_silence(output: &Output) -> bool {
     match output {
         Output::Wake { .. }

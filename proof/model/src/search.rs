@@ -49,8 +49,8 @@ impl std::error::Error for Counterexample {}
 /// A state, stored as its predecessor and the step that leads to it.
 ///
 /// Millions of deployments would need many gigabytes, so they are not stored but rebuilt from their
-/// steps. The states of a layer have the order of their predecessors, so each state is rebuilt at
-/// most once per later layer.
+/// steps. The states of a layer are in the same order as their predecessors, so each state is
+/// rebuilt at most once per later layer.
 #[derive(Clone, Copy)]
 struct Reached {
     parent: u32,

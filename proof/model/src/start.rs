@@ -91,7 +91,7 @@ impl Start {
         let options = self.options();
         let handshake = Arc::new(Handshake::default());
         let mut config = MonitorConfig::new(&options, handshake, false);
-        // Measurements are reached with fewer steps.
+        // Without this delay, fewer steps lead to a measurement.
         config.ping_delay = Duration::ZERO;
         let mut deployment = Deployment::new(&options, Arc::new(config), Rng::new(1));
         if self.is_inline() {

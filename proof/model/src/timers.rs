@@ -19,7 +19,7 @@ impl World {
         servers.map(|server| (server, deadlines(self, server))).collect()
     }
 
-    /// Checks that a server is woken exactly if its deadline became earlier than in `before`,
+    /// Checks that a server is woken if and only if its deadline became earlier than in `before`,
     /// unless the call concerns its timer or connections.
     pub(crate) fn judge_timers(
         &self,
@@ -39,7 +39,8 @@ impl World {
             let woken = outputs
                 .iter()
                 .any(|output| matches!(output, Output::Wake { server: own } if own == server));
-            // When a server fails, the timer for its overdue answer is removed.
+            // A server that fails may also be woken, because the timer for its overdue answer is
+            // removed.
             let described = self.published.server_by_id(*server);
             let lost = described.is_some_and(|server| !server.server_type.is_available());
             let right = if woken { !own && (nearer || lost) } else { own || !nearer };

@@ -129,7 +129,7 @@ impl World {
         asked.map(move |connection| connection.due(heartbeat).max(excuse))
     }
 
-    /// Returns the earliest time from which an answer from the server can be late.
+    /// Returns the time before which no answer from the server counts as late.
     fn excuse(&self, own: &Watch) -> Instant {
         own.answered.max(self.stalled).unwrap_or_default()
     }

@@ -237,7 +237,8 @@ impl Connection {
         matches!(self.phase, Phase::Connecting | Phase::Asked)
     }
 
-    /// Returns, for each kind of answer (connected, reply, error), whether no request asked for it.
+    /// Returns the id of the connection and, for each kind of answer (connected, reply, error),
+    /// whether such an answer would be unrequested.
     pub(crate) fn unasked(&self) -> (ConnId, [bool; 3]) {
         let answers = match self.phase {
             Phase::Closed | Phase::Open => [true; 3],

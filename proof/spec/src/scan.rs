@@ -24,7 +24,7 @@ pub use self::{
 /// Returns true for a malformed file, so that the check reports the error.
 ///
 /// A single-threaded client chooses at random (Server Selection: "Selecting servers within the
-/// latency window"). Operation counts lead to the same result only if they are equal.
+/// latency window"). A choice by operation counts has the same result only if all counts are equal.
 pub fn covers_in_window(file: &Value) -> bool {
     InWindowFile::parse(file).map_or(true, |file| file.is_balanced())
 }

@@ -12,8 +12,8 @@ use sdam_core::{
 use sdam_sim::oracle::{PoolCall, PoolCalls};
 use sdam_transport::pool::{PoolContext, PoolFactory, PoolHandle};
 
-/// Pools that record every call from the topology and panic at a chosen one. Clones share the
-/// record.
+/// Pools that record every call from the topology and panic at a call that the test chooses. Clones
+/// share the record.
 #[derive(Clone, Debug, Default)]
 pub struct RecordingPools(Arc<Mutex<Record>>);
 

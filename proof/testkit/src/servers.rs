@@ -21,10 +21,10 @@ use self::connection::ServerConnection;
 pub use self::connection::reply_to;
 use crate::{ManualClock, server::Server};
 
-/// A transport without a network, to servers whose behaviour tests set and change. Clones share the
-/// state.
+/// A transport that uses no network and leads to servers whose behaviour tests set and change.
+/// Clones share the state.
 ///
-/// With a jumping clock, no future is ever pending, except because of [`stall`](Self::stall): a
+/// With a jumping clock, no future is ever pending unless [`stall`](Self::stall) was called: a
 /// delayed reply advances the clock, and a silent server advances it to the connection's deadline.
 #[derive(Clone, Debug)]
 pub struct Servers {
@@ -44,7 +44,7 @@ struct State {
     open: usize,
     /// The number of connections opened so far.
     opened: i64,
-    /// The number of later receives that will be pending at their first poll.
+    /// The number of upcoming receives that will be pending at their first poll.
     stalls: usize,
 }
 
@@ -77,8 +77,8 @@ enum Wake {
 }
 
 impl Servers {
-    /// Creates a transport to servers that behave like `unknown` until they are set. Delays are
-    /// measured by `clock`.
+    /// Creates a transport to servers that behave like `unknown` until a test sets their behaviour.
+    /// Delays are measured by `clock`.
     pub fn new(clock: ManualClock, unknown: Server) -> Self {
         let state = State {
             unknown,
@@ -100,12 +100,12 @@ impl Servers {
         self
     }
 
-    /// Sets the behaviour of the server at `address`, including for waiting requests.
+    /// Sets the behaviour of the server at `address`. This also affects waiting requests.
     pub fn set(&self, address: &ServerAddress, server: Server) {
         self.change(address, |own| *own = server);
     }
 
-    /// Changes the behaviour of the server at `address`, including for waiting requests.
+    /// Changes the behaviour of the server at `address`. This also affects waiting requests.
     pub fn change(&self, address: &ServerAddress, change: impl FnOnce(&mut Server)) {
         self.wake_after(address, |state| change(&mut state.port(address).server));
     }
@@ -115,15 +115,15 @@ impl Servers {
         self.wake_after(address, |state| state.port(address).process += 1);
     }
 
-    /// Removes the server at `address`. Returns the times at which it answered, refused or broke a
-    /// connection or request.
+    /// Removes the server at `address`. Returns the times at which it answered a request, refused a
+    /// connection or request, or broke a connection instead of answering.
     pub fn remove(&self, address: &ServerAddress) -> Vec<Instant> {
         let port = self.lock().ports.remove(address);
         port.map_or_else(Vec::new, |port| port.answered)
     }
 
-    /// Returns the times at which the server at `address` answered, refused or broke a connection
-    /// or request.
+    /// Returns the times at which the server at `address` answered a request, refused a connection
+    /// or request, or broke a connection instead of answering.
     pub fn answered(&self, address: &ServerAddress) -> Vec<Instant> {
         let state = self.lock();
         let port = state.ports.get(address);
@@ -141,8 +141,8 @@ impl Servers {
         self.lock().open
     }
 
-    /// Makes the next receive pending at its first poll and, on a jumping clock, also the timer
-    /// that limits the receive.
+    /// Makes the next receive pending at its first poll. On a jumping clock, the timer that limits
+    /// the receive is then pending as well.
     pub fn stall(&self) {
         self.lock().stalls += 1;
     }
@@ -207,7 +207,8 @@ impl Servers {
         }
     }
 
-    /// Waits for a change to the server at `address`, for admission or for an answer.
+    /// Waits until the server at `address` changes, or until this connection attempt is admitted or
+    /// this request is answered.
     async fn wait(&self, address: &ServerAddress, is_request: bool) -> Wake {
         let (wake, woken) = oneshot::channel();
         self.lock().waiting.push(Waiting { address: address.clone(), is_request, wake });

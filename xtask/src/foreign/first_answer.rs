@@ -1,4 +1,5 @@
-//! `cargo xtask foreign first-answer`: measures the start of clients, libmongoc's for comparison.
+//! `cargo xtask foreign first-answer`: measures how soon our client has its first answer, and
+//! libmongoc's client for comparison.
 
 use std::path::PathBuf;
 use std::process::Command;

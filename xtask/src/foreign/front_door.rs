@@ -179,7 +179,8 @@ fn outcomes_of(pymongo: Child) -> Result<Vec<Outcome>> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// Returns the proxy options in a connection string, because PyMongo does not know them.
+/// Returns the proxy options in a connection string. PyMongo does not know these options, so the
+/// Python program needs them separately.
 fn proxy(uri: &str) -> Value {
     let option = |name: &str| {
         let (_, options) = uri.split_once('?')?;

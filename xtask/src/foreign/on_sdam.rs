@@ -28,7 +28,7 @@ pub(crate) struct Options {
     /// Run the driver's own tests, on every deployment for which servers can be fetched.
     ///
     /// The driver's repository is the checkout named by `SDAM_RUST_DRIVER`, or else it is cloned.
-    /// Results are kept: a later run replaces the results of its tests.
+    /// Results are kept; a later run replaces only the results of the tests that it runs.
     #[arg(long, conflicts_with = "measure")]
     tests: bool,
     #[command(flatten)]

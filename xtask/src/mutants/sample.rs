@@ -131,7 +131,8 @@ impl Subject {
             .env("CARGO_TARGET_DIR", root().join("target/mutants-build"))
             .env("CARGO_PROFILE_DEV_DEBUG", "0")
             .env("SDAM_SPEC_CORPUS", corpus)
-            // Proptest must not try a case that failed on one mutant first on the next mutant.
+            // Otherwise, a case that failed on one mutant would be the first that Proptest tries on
+            // the next mutant.
             .env("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "true");
         command
     }

@@ -46,7 +46,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Adds those tests in a file that are never run, because they do not concern single commands.
+    /// Adds those tests in a file that are never run, because they go beyond single commands.
     pub(crate) fn leave_out(&mut self, suite: &str, file: &File) {
         let mut reasons = BTreeMap::<_, Vec<_>>::new();
         for (test, reason) in excluded(&file.json) {

@@ -21,8 +21,8 @@ use crate::{
     record::{RunRecord, lock},
 };
 
-/// Returns the maximum duration of a check-out: the queue timeout, plus one connection attempt for
-/// itself and for each check-out that may overtake it.
+/// Returns the maximum duration of a check-out: the queue timeout, plus the time for its own
+/// connection attempt and for one by each check-out that may overtake it.
 pub(super) fn limit(pool: &PoolOptions, options: &Options) -> Duration {
     let queue = pool.wait_queue_timeout.unwrap_or_default();
     let connect = options.connect_timeout.unwrap_or_default();
@@ -79,15 +79,16 @@ impl Application {
                 self.pause(200).await;
             }
             drop(connection);
-            // The error is reported at the same instant, so the pool may be cleared just after it
-            // handed over this connection.
+            // The error is reported at the instant at which the connection is returned, so the pool
+            // may be cleared just after it handed this connection to another check-out.
             if self.rng.below(8) == 0 {
                 self.report_on(server);
             }
         }
     }
 
-    /// Checks out a connection of any pool, perhaps a paused or closed one, and returns it.
+    /// Checks out a connection from any pool, even a paused or closed one, and returns it to the
+    /// pool.
     async fn try_any_pool(&mut self, limit: Duration) {
         let pools = lock(&self.record.connecting).clone();
         if let Some(pool) = pools.get(self.rng.below(pools.len().max(1) as u64) as usize) {

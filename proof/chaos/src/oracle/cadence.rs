@@ -16,11 +16,11 @@ use sdam_sim::oracle::{Oracle, Violation};
 const MIN_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The maximum number of checks per server and second, even if the server continually pushes
-/// replies or breaks connections. It allows for a burst, the checks that may follow it, and checks
-/// after a pause.
+/// replies or breaks connections. It is the sum of a full burst, the checks that the rate limit
+/// allows after the burst, and those that it allows again after a pause.
 const MAX_PER_SECOND: usize = 50 + 20 + 10;
 
-/// The number of checks per second without a pause above which a retry may be delayed. It is about
+/// The minimum number of checks in the last second for which a retry may be delayed. It is about
 /// the number of checks that the rate limit allows again after the shortest pause.
 const UNPAUSED: usize = 8;
 

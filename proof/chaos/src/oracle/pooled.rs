@@ -57,8 +57,8 @@ pub(crate) fn check_end(record: &RunRecord, now: Instant) -> Result<(), Violatio
     Ok(())
 }
 
-/// Checks that the events of each connection and of each check-out are in order, and that all but
-/// `unended` of them end before the topology is closed (J-26).
+/// Checks that the events of each connection and of each check-out are in order, and that all
+/// connections and check-outs but `unended` end before the topology is closed (J-26).
 pub(crate) fn check_events(events: &[Event], unended: u64) -> Result<(), Violation> {
     let mut connections = BTreeMap::new();
     let mut started = BTreeMap::new();

@@ -93,12 +93,12 @@ impl<'w> StepOracle<'w> {
         self.max_tasks = 0;
     }
 
-    /// Checks for leaked tasks, timers, connections and pools. No task is ready, so none is about
-    /// to end.
+    /// Checks for leaked tasks, timers, connections and pools. It is called when no task is ready,
+    /// so no task is about to end.
     fn check_leaks(&self, topology: &Topology) {
         let servers = topology.snapshot().description().servers().len();
         if self.companions > 0 && servers == 0 {
-            // Closed, but another handle still watches the deployment.
+            // This handle is closed, but another handle still monitors the deployment.
             return;
         }
         let load = self.record.load_alive();
@@ -140,8 +140,8 @@ impl<'w> StepOracle<'w> {
         }
     }
 
-    /// Checks that the check-outs in progress are those in the pools' queues. No task is ready, so
-    /// all others have ended.
+    /// Checks that the check-outs in progress are those in the pools' queues. All other check-outs
+    /// have ended, because no task is ready.
     fn check_check_outs(&self, pools: &[Pool]) {
         let waiting: usize = pools.iter().map(|pool| pool.stats().waiting).sum();
         let there = self.record.checking_out.load(Ordering::SeqCst);

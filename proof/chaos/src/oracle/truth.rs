@@ -87,15 +87,16 @@ impl Truth {
             .collect()
     }
 
-    /// Returns whether all servers that were `healed` are up. A client that knows only a server in
-    /// shutdown cannot discover the others.
+    /// Returns whether all servers that were `healed` are up. A client that knows only a server
+    /// that is shutting down cannot discover the others.
     pub(crate) fn is_settled(sim: &Sim, healed: impl Fn(MemberId) -> bool) -> bool {
         sim.status().members.iter().all(|member| is_up(member) || !healed(member.id))
     }
 
     /// Returns the first difference between the client's description and the true state.
     pub(crate) fn differs_from(&self, description: &TopologyDescription) -> Option<String> {
-        // Only a primary's reply removes members, so without a primary the client may know more.
+        // Only a primary's reply removes members, so without a primary the client may know servers
+        // that are not members.
         let all = self.topology_type != TopologyType::ReplicaSetNoPrimary;
         let known: BTreeMap<_, _> = description
             .servers()
@@ -113,8 +114,9 @@ impl Truth {
         (!right).then(|| format!("the client has {description}, but the deployment is {self:?}"))
     }
 
-    /// Returns whether the specification requires the difference. Before 6.0, a primary that was
-    /// elected with an older configuration is treated as stale.
+    /// Returns whether the specification requires the client's description to differ from the true
+    /// state. Before 6.0, a primary that was elected with an older configuration is treated as
+    /// stale.
     pub(crate) fn is_excused(&self, description: &TopologyDescription, events: &[Event]) -> bool {
         let rejected = description.servers().iter().find(|server| {
             self.servers.get(&server.address) == Some(&ServerType::RsPrimary)

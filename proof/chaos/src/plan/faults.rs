@@ -97,9 +97,10 @@ struct FaultGenerator<'m> {
     steps: Vec<(Duration, Step)>,
 }
 
-/// Returns the impostors from which the client recovers. A member of a set that the client expels is
-/// named again by the primary, and a mongos by the SRV records; without either, it stays away. A
-/// client without a set name believes the first server.
+/// Returns the impostors from which the client recovers. If the client expels a member of a set, it
+/// learns of the member again from the primary; if it expels a mongos, from the SRV records.
+/// Without a primary or SRV records, it never returns to an expelled server. A client without a set
+/// name believes the first server that answers.
 fn impostors(shape: Shape, access: Access, has_set_name: bool) -> &'static [Impostor] {
     use Impostor::{Arbiter, Ghost, Hidden, Mongos, OtherPrimary, OtherSet, Renamed, Standalone};
 
@@ -119,9 +120,9 @@ fn impostors(shape: Shape, access: Access, has_set_name: bool) -> &'static [Impo
 /// The number of attempts to draw a fault that is not left out.
 const ATTEMPTS: usize = 16;
 
-/// Draws the kinds of faults that a seed leaves out: none for every second seed, otherwise each one
-/// with a probability of a half. Without some faults, others get into states that they would
-/// otherwise prevent ("swarm testing").
+/// Draws the kinds of faults that a seed leaves out: none for half of the seeds; otherwise, each
+/// kind with a probability of one half. The remaining faults can then lead to states that the other
+/// faults would prevent ("swarm testing").
 fn left_out(rng: &mut Rng) -> u64 {
     if rng.below(2) == 0 { 0 } else { rng.below(1 << 12) }
 }
@@ -367,7 +368,7 @@ impl FaultGenerator<'_> {
         }
     }
 
-    /// Lets another server answer in a member's place, often from the beginning.
+    /// Makes another server answer in place of a member, often from the beginning.
     fn impostor(&mut self) {
         let is_set = self.deployed.shape == Shape::ReplicaSet;
         let member = if is_set { self.not_first() } else { Some(self.member()) };
@@ -381,7 +382,8 @@ impl FaultGenerator<'_> {
         self.steps.push((end, Action::Impostor(member.into(), None).into()));
     }
 
-    /// Makes a member send replies to awaitable hellos singly, or without a pause.
+    /// Makes a member stop streaming replies to awaitable hellos, or reply again and again in rapid
+    /// succession.
     fn replies(&mut self) {
         let target = Target::from(self.member());
         if self.rng.below(2) == 0 {

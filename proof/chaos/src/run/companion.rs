@@ -1,4 +1,4 @@
-//! A second handle on the client's deployment, whose own failures must not concern the client.
+//! A second handle on the client's deployment, whose failures must not affect the client.
 
 use std::{
     sync::{
@@ -88,7 +88,7 @@ impl Companion {
         self.is_over.store(true, Ordering::Relaxed);
     }
 
-    /// Checks that nothing remains of the failures once every server has been checked again.
+    /// Checks that no trace of the failures is left once every server has been checked again.
     pub(super) fn verify(&self, sim: &Sim, client: &TopologyDescription) -> Result<(), Violation> {
         let snapshot = self.handle.snapshot();
         let own = snapshot.description();

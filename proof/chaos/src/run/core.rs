@@ -19,7 +19,7 @@ use crate::{
 
 /// The time within which the core elects a primary: several election time-outs.
 const ELECTION: Duration = Duration::from_secs(90);
-/// The time within which a pool opens its minimum of connections.
+/// The time within which a pool opens its minimum number of connections.
 const FILLING: Duration = Duration::from_secs(10);
 
 /// The members that stay broken; all others are the core.
@@ -27,8 +27,9 @@ const FILLING: Duration = Duration::from_secs(10);
 pub(super) struct Lost(BTreeSet<MemberId>);
 
 impl Lost {
-    /// Breaks all members but a majority of the voting ones, which can elect a primary and contains
-    /// the first member, by which every client finds the set. Does nothing if the plan heals all.
+    /// Breaks all members except the core: a majority of the voting members that can elect a
+    /// primary and includes the first member, through which every client finds the set. Does
+    /// nothing if the plan heals all members.
     pub(super) fn choose(plan: &Plan, sim: &Sim) -> Self {
         let Some(config) = sim.config().filter(|_| plan.heals_a_majority()) else {
             return Self::default();
@@ -36,8 +37,8 @@ impl Lost {
         let mut rng = Rng::new(plan.seed ^ 0xC04E).fork();
         let status = sim.status();
         let mut entries: Vec<_> = config.members.iter().collect();
-        // The first member, then candidates, then other voters: the shortest prefix with a majority
-        // and a candidate is the core.
+        // The members are sorted: the first member, then candidates, then other voters. The core is
+        // the shortest prefix of this list that has a majority and a candidate.
         let first = first();
         entries.sort_by_key(|own| (own.address != first, !own.is_electable(), !own.votes));
         let all = entries.iter().filter(|own| own.votes).count();
@@ -59,8 +60,8 @@ impl Lost {
                 &[Action::Isolate(target), Action::CutOff(target)],
             ];
             for action in pick(&mut rng, &ways) {
-                // A process that is not in the set can only be killed, and one that does not run
-                // is lost already.
+                // An action may fail: a process that is not in the set can only be killed, and one
+                // that is not running is already lost.
                 let _ = sim.apply(action);
             }
             member.id
@@ -93,7 +94,7 @@ pub(super) fn check_primary(
     Err(Oracle::Convergence.violated(now, message))
 }
 
-/// Checks that a healed deployment serves: selections succeed, and pools fill up.
+/// Checks that a healed deployment is usable: selections succeed, and pools fill up.
 pub(super) async fn check_service(
     plan: &Plan,
     sim: &Sim,
@@ -112,7 +113,7 @@ pub(super) async fn check_service(
     filled(sim, record, &*clock, plan.shape).await
 }
 
-/// Waits until every pool of a server that answers has its minimum of connections.
+/// Waits until every pool of a server that answers has its minimum number of connections.
 async fn filled(
     sim: &Sim,
     record: &RunRecord,

@@ -20,7 +20,7 @@ pub(super) struct ExpectedEvent {
 /// Wildcards, which match any value.
 const ANY: [&str; 2] = ["42", "\"42\""];
 
-/// Fields of serialized events that have different names in the format, with these names.
+/// The fields of serialized events whose names differ in the format, with the format's names.
 const RENAMED: [(&str, &str); 2] =
     [("driverConnectionId", "connectionId"), ("interruptInUse", "interruptInUseConnections")];
 

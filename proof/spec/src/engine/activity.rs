@@ -100,8 +100,8 @@ struct Status {
 }
 
 struct State {
-    /// True if the task was woken and will be polled. It counts as busy until then, and once more
-    /// while it is polled.
+    /// True if the task was woken and will be polled. Until then, it counts as busy; a poll in
+    /// progress counts separately.
     is_woken: bool,
     is_running: bool,
     has_ended: bool,

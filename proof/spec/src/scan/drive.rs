@@ -20,8 +20,8 @@ use crate::running::deployment::{
 /// Creates a topology in `harness` and brings it to `target`, with the same types, round-trip
 /// times, tags, and inputs to the staleness formula. Also returns the duration of the scan.
 ///
-/// Unknown servers are unreachable. So are possible primaries, because a scan checks them like
-/// other servers (SDAM: "Scanning order"), so that none remains afterwards.
+/// Unknown servers are unreachable. Possible primaries are unreachable, too: a scan checks them
+/// like other servers (SDAM: "Scanning order"), so no server is a possible primary afterwards.
 ///
 /// A scan checks servers one after another, so update times differ from those of `target`. With a
 /// primary, only the time between a server's last write and its update counts (Max Staleness:
@@ -41,7 +41,7 @@ pub(super) fn drive_to(
     for extra in &extra_seeds(&target) {
         harness.serve(extra, Duration::ZERO, fixed_reply(Some(standalone_hello(25)?)));
     }
-    // An update must not be earlier than in `target`.
+    // No update may be earlier than in `target`.
     let updates = target.servers().iter();
     let updates = updates.filter_map(|server| server.last_update_time);
     harness.advance_to(updates.max().unwrap_or_default());
@@ -85,7 +85,7 @@ fn scannable(target: &TopologyDescription) -> TopologyDescription {
     TopologyDescription::new(target.topology_type(), servers)
 }
 
-/// Returns the target server with another update time. If `moves` is true, its last write is
+/// Returns the target server with the time of its `update`. If `moves` is true, its last write is
 /// shifted as well.
 fn updated(
     server: &ServerDescription,

@@ -1,4 +1,5 @@
-//! Excluded tests. They test driver features beyond single commands, which the client lacks.
+//! Excluded tests. They need features of drivers beyond single commands; the client lacks these
+//! features.
 
 use serde_json::Value;
 

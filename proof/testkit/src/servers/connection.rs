@@ -34,7 +34,7 @@ impl ServerConnection {
         Self { servers, address, process, number, deadline: None, request: None }
     }
 
-    /// Returns pending once for each [`Servers::stall`].
+    /// Remains pending for one poll per call of [`Servers::stall`].
     async fn stall(&self) {
         poll_fn(|_| {
             let mut state = self.servers.lock();
@@ -48,8 +48,8 @@ impl ServerConnection {
         .await;
     }
 
-    /// Returns the server, unless it was restarted or has refused connections since the connection
-    /// was opened.
+    /// Returns the server. Fails if it was restarted after the connection was opened, or now
+    /// refuses connections.
     fn server(&self) -> Result<Server, Error> {
         let mut state = self.servers.lock();
         let now = self.servers.clock.now();

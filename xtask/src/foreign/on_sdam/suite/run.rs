@@ -128,8 +128,8 @@ fn is_case(line: &str) -> bool {
     starts_with(line, "executing ")
 }
 
-/// Returns whether the line says that a test or case is skipped. Files that are not read do not
-/// count.
+/// Returns whether the line says that a test or case is skipped. Lines about files that are not
+/// deserialized do not count.
 fn is_skipped(line: &str) -> bool {
     starts_with(line, "skipping ") && !starts_with(line, "skipping deserializing ")
 }
