@@ -40,7 +40,7 @@ pub(crate) enum Client {
     /// Our client with and without a detector, `PyMongo` and the official Rust driver on a real
     /// replica set whose primary is frozen, and on one whose primary is cut off.
     ///
-    /// Prints when each client left the primary, and its longest insert.
+    /// Prints when each client left the primary, and how long the client's longest insert took.
     Silence {
         /// The number of times to freeze the primary, and to cut it off.
         #[arg(long, default_value_t = 1)]

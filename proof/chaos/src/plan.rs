@@ -127,8 +127,8 @@ impl Plan {
         let mut rng = Rng::new(!seed).fork();
         let deployed = deployment::deploy(kind, &mut rng);
         let client = Client::draw(&mut rng);
-        // The route is drawn from a separate generator, so that a seed's deployment faults stay the
-        // same.
+        // The route is drawn from a separate generator, so that the faults of a seed's deployment
+        // do not depend on it.
         let mut access_rng = Rng::new(seed ^ 0xACCE).fork();
         let access = Access::draw(deployed.shape, &mut access_rng);
         let mut scenario = faults::scenario(

@@ -24,7 +24,8 @@ pub(crate) const ITERATIONS: [&str; 4] = [
     "scramSHA256IterationCount=5000",
 ];
 
-/// Writes the key file, which makes a server require authentication, and returns its arguments.
+/// Writes the key file, which makes a server require authentication. Returns the server's arguments
+/// that name the file.
 pub(crate) fn key_file(dir: &Path) -> Result<[String; 2], Error> {
     let path = dir.join("key");
     let failed = || Error::io("writing a key file");

@@ -17,7 +17,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(25);
 /// Calls a function until it returns a value.
 ///
 /// # Errors
-/// [Final](is_final) errors immediately; any other error if it persists for [`TIMEOUT`].
+/// Returns a [final](is_final) error immediately, and any other error if it persists for
+/// [`TIMEOUT`].
 pub(crate) fn poll<T>(
     awaited: &str,
     mut ask: impl FnMut() -> Result<Option<T>, Error>,

@@ -5,7 +5,7 @@ use std::hash::Hasher;
 use crate::world::World;
 
 impl World {
-    /// Returns a hash of the state that determines later behavior. Two states collide with
+    /// Returns a hash of the state that determines later behaviour. Two states collide with
     /// probability 2^-128.
     pub(crate) fn key(&self) -> u128 {
         let mut hasher = Mixer::default();

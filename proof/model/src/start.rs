@@ -68,8 +68,9 @@ impl Start {
     /// The value of `minHeartbeatFrequencyMS`.
     pub(crate) const MINIMUM: Duration = Duration::from_millis(500);
 
-    /// Returns `heartbeatFrequencyMS`. Round-trip measurements have a jitter of up to a tenth of
-    /// this value, which is a multiple of the minimum wait, so that few distinct deadlines occur.
+    /// Returns `heartbeatFrequencyMS`. A round-trip measurement may begin early or late by up to a
+    /// tenth of this value. This tenth is a multiple of the minimum wait, so that few distinct
+    /// deadlines occur.
     pub(crate) fn heartbeat(self) -> Duration {
         match self.mode {
             Mode::Polling => Self::MINIMUM,

@@ -15,7 +15,7 @@ use sdam_core::{
 /// The maximum number of members.
 pub const MEMBERS: u8 = 3;
 
-/// A step of a deployment or its environment. Numbers outside the valid range are reduced to it.
+/// A step of a deployment or its environment. Numbers that are too large wrap around.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
 pub enum Step {

@@ -233,7 +233,7 @@ fn compare_error(
     }
 }
 
-/// Compares the recorded events with the expected ones. More events may have been recorded.
+/// Compares the recorded events with the expected ones. Further recorded events are allowed.
 fn compare_events(file: &File, recorder: &Recorder) -> Result<(), String> {
     let events = recorder.events().iter();
     let mut actual = events.filter(|event| !file.ignores(event.kind.name()));

@@ -1,5 +1,5 @@
-//! `cargo xtask foreign first-answer`: measures how soon our client has its first answer, and
-//! libmongoc's client for comparison.
+//! `cargo xtask foreign first-answer`: measures how soon our client has its first answer, compared
+//! with libmongoc's client.
 
 use std::path::PathBuf;
 use std::process::Command;

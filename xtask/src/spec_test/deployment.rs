@@ -22,7 +22,7 @@ const PASSWORD: &str = "lovelace";
 const RELEASES: &[ServerVersion] = ServerVersion::SERIES.split_at(2).1;
 
 /// Returns the environments on loopback TCP. The releases are the newest one, one without
-/// streaming, and one in between for a command that neither of these supports.
+/// streaming, and one in between, for a command that neither of the others supports.
 pub(super) fn served() -> Vec<Environment> {
     let mut served = environments(&[ServerVersion::V4_2, ServerVersion::V8_0]);
     served.push(Environment {

@@ -16,7 +16,8 @@ use crate::Result;
 #[derive(Debug, Default)]
 pub(crate) struct Cell {
     pub(crate) passed: usize,
-    /// The files that passed, each with the deployments on which its tests ran, if they need any.
+    /// The files that passed, each with the deployments on which its tests ran, if its tests need
+    /// any.
     pub(crate) ran: Vec<(String, Vec<Environment>)>,
     /// The failed files, each with the first difference.
     pub(crate) failed: Vec<(String, String)>,

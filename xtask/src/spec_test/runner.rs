@@ -87,8 +87,8 @@ impl Column {
         }
     }
 
-    /// Returns the number of files to run concurrently. Files that need a deployment mostly wait,
-    /// but on real servers they share fail points.
+    /// Returns the number of files to run concurrently. Files that need a deployment spend most of
+    /// their time waiting, but on real servers they share fail points.
     const fn workers(self) -> usize {
         match self {
             Self::Tokio | Self::Smol | Self::AsyncStd | Self::Shared => 24,

@@ -29,7 +29,7 @@ enum Outcome {
         time: Duration,
     },
     Failed,
-    /// The combination was not tested, because no server is available, for this reason.
+    /// The combination was not tested, because no server is available. The string is the reason.
     Skipped(String),
 }
 

@@ -21,8 +21,8 @@ use crate::{
     record::{RunRecord, lock},
 };
 
-/// Returns the maximum duration of a check-out: the queue timeout, plus the time for its own
-/// connection attempt and for one by each check-out that may overtake it.
+/// Returns the maximum duration of a check-out: the queue timeout, plus the time for a connection
+/// attempt of its own and for one of each check-out that may overtake it.
 pub(super) fn limit(pool: &PoolOptions, options: &Options) -> Duration {
     let queue = pool.wait_queue_timeout.unwrap_or_default();
     let connect = options.connect_timeout.unwrap_or_default();

@@ -96,7 +96,7 @@ fn complaint(
 ) -> Option<&'static str> {
     let begun = |fault: Option<Instant>| fault.is_some_and(|begin| begin <= at);
     if error.kind() == ErrorKind::Cancelled {
-        // A cancelled attempt has no stage at which it failed.
+        // A cancelled attempt did not fail at any stage.
         return None;
     }
     let is_allowed = match error.stage() {

@@ -60,8 +60,8 @@ pub(super) fn scenario(
     Scenario { steps }
 }
 
-/// Adds invalid replies to commands from applications. They have their own random numbers, so that
-/// a seed's other faults stay the same.
+/// Adds invalid replies to commands from applications. They are drawn separately, so that a seed's
+/// other faults do not depend on them.
 pub(super) fn add_bad_replies(seed: u64, deployed: &Deployed, scenario: &mut Scenario) {
     let mut rng = Rng::new(seed ^ 0xBAD0).fork();
     let generator = &mut FaultGenerator {
@@ -202,7 +202,7 @@ impl FaultGenerator<'_> {
         self.steps.push((Duration::ZERO, step));
     }
 
-    /// Returns a network latency, which is either intercontinental or varies a lot.
+    /// Returns a network latency that is either long, as between continents, or highly variable.
     fn latency(&mut self) -> Latency {
         if self.rng.below(2) == 0 {
             return Latency::WAN;

@@ -138,8 +138,8 @@ impl Owner {
         Ok(())
     }
 
-    /// Clears the pool: through a check that times out if connections in use must be interrupted,
-    /// otherwise through a failed operation.
+    /// Clears the pool: by a failed operation or, if connections in use must be interrupted, by a
+    /// check that times out.
     pub(super) fn clear(&self, interrupts: bool) -> Result<(), String> {
         let text = "the test clears the pool";
         if interrupts {

@@ -15,8 +15,8 @@ use crate::fields::read;
 const STATEMENTS: [(&str, &str); 3] =
     [("insert", "documents"), ("update", "updates"), ("delete", "deletes")];
 
-/// Returns the commands for a collection's `bulkWrite`: one for each run of writes of the same
-/// kind.
+/// Returns the commands for a collection's `bulkWrite`: one for each sequence of consecutive writes
+/// of the same kind.
 pub(super) fn of_collection(mut arguments: Map<String, Value>) -> Result<Vec<Step>, String> {
     let requests = arguments.remove("requests").unwrap_or_default();
     let ordered = arguments.remove("ordered").unwrap_or(Value::Bool(true));

@@ -1,5 +1,4 @@
-//! Excluded tests. They need features of drivers beyond single commands; the client lacks these
-//! features.
+//! Excluded tests. They need features that the client lacks, because it only runs single commands.
 
 use serde_json::Value;
 

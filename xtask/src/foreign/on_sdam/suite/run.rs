@@ -14,7 +14,7 @@ use crate::cargo::output;
 /// The time limit of a test. The longest takes two minutes on an idle machine.
 const LIMIT: Duration = Duration::from_secs(480);
 
-/// The maximum number of runs until a test passes. Several tests depend on times that a busy
+/// The maximum number of runs of a test that fails. Several tests have time limits that a busy
 /// machine exceeds.
 const RUNS: u32 = 3;
 
@@ -28,7 +28,7 @@ const KEPT_LINES: usize = 12;
 #[derive(Debug)]
 pub(super) struct TestProgram {
     program: PathBuf,
-    /// The folder in which the tests run, in place of the driver's own.
+    /// The folder in which the tests run, instead of the folder of the driver under test.
     folder: PathBuf,
 }
 

@@ -24,7 +24,8 @@ const FEATURES: &str = "tracing-unstable,cert-key-password,opentelemetry,error-b
 /// The tests and the official files in the repository.
 #[derive(Debug)]
 pub(super) struct Source {
-    /// The folder in which the tests run, in place of the driver's own, because they read files.
+    /// The folder in which the tests run, instead of the folder of the driver under test, because
+    /// they read files from it.
     folder: PathBuf,
     /// The files below `src/test`.
     tests: Tree,
