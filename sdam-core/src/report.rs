@@ -17,7 +17,7 @@ use crate::{
 /// | the name is not found, or the proxy fails | [`network`](Error::network) or [`timeout`](Error::timeout) at [`Stage::Dns`] or [`Stage::Proxy`] | Unknown, pool cleared, check cancelled |
 /// | connecting, TLS or hello breaks or takes too long | `network` or `timeout` at [`Stage::Connect`], [`Stage::Tls`] or [`Stage::Hello`] | none: the server may be [overloaded](Self::new) |
 /// | the certificate is not trusted, or the peer does not speak the protocol | [`protocol`](Error::protocol) at `Stage::Tls` or `Stage::Hello` | Unknown, pool cleared, check cancelled |
-/// | hello is answered with `ok: 0` | the [error of the reply](crate::reply::error) at `Stage::Hello`, or at [`Stage::Auth`] if the connection has a credential | Unknown, pool cleared, check cancelled (at a state change error requested); none if the server is overloaded |
+/// | hello is answered with `ok: 0` | the [error of the reply](crate::reply::error) at `Stage::Hello`, or at [`Stage::Auth`] if the connection has a credential | Unknown, pool cleared, check cancelled (or requested, after a state change error); none if the server is overloaded |
 /// | hello is answered with `ok: 1` | no error: [`Input::Handshake`](crate::machine::Input::Handshake) | as after a successful check |
 /// | the connection breaks or takes too long during authentication | `network` or `timeout` at [`Stage::Auth`] | Unknown, pool cleared, check cancelled |
 /// | authentication fails | [`auth`](Error::auth), or the error of the reply at `Stage::Auth` | Unknown, pool cleared, check cancelled |

@@ -27,8 +27,8 @@
 //! checked between its calls by the same rules. Its checks must keep the minimum interval and the
 //! cooldown.
 //!
-//! Every second seed leaves out some kinds of faults, because some states are only reached without
-//! the faults that end them. A run also records what it reached ([`coverage::Coverage`]): the cells
+//! Every second seed leaves out some kinds of faults, because some states can only be reached
+//! if the faults that would end them do not occur. A run also records what it reached ([`coverage::Coverage`]): the cells
 //! of the specification's table of topology and server types, every event, every kind of error,
 //! and every reason. 10,000 seeds have to reach all of them.
 //!

@@ -11,8 +11,8 @@ use slab::Slab;
 
 /// The waiting check-outs, served in order of arrival.
 ///
-/// A check-out keeps its slot until it has taken its result or is dropped. Its ticket is in the
-/// queue, or it owns an attempt to open a connection.
+/// A check-out keeps its slot until it has taken its result or is dropped. While it waits, its
+/// ticket is in the queue, or it owns an attempt to open a connection.
 #[derive(Debug)]
 pub(super) struct Waiters<C> {
     pub(super) slots: Slab<Slot<C>>,

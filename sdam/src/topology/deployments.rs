@@ -40,8 +40,9 @@ use crate::{engine::Machine, metadata::Metadata};
 ///
 /// Differences from a topology that watches its deployment alone:
 ///
-/// - While the pools of a handle are called, that handle's snapshot is locked, but those of other
-///   handles are not. A slow pool delays all handles.
+/// - While a pool of a handle is called, the handle's engine is locked, and the engines of other
+///   handles are not. Handles follow the deployment one after the other, so a slow pool delays them
+///   all.
 /// - A pool's panic is re-raised only in the thread that closes the handle, or that reports an
 ///   error of the handle's own hello or user.
 /// - Handles without pools count their operations together.
