@@ -4,7 +4,7 @@ use core::{iter, slice};
 
 use smallvec::SmallVec;
 
-/// Actions in the order in which they must run.
+/// A list of actions, in the order in which they must run.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use = "actions carry commands to connections and pools"]
 pub struct Actions<T>(SmallVec<[T; 8]>);

@@ -1,4 +1,4 @@
-//! Addresses of servers, with the specifications' rules for comparison.
+//! Server addresses, which are compared by the rules of the specifications.
 
 use alloc::{format, sync::Arc};
 use core::{cmp::Ordering, fmt, hash, net::Ipv6Addr, str::FromStr};
@@ -30,7 +30,7 @@ impl ServerAddress {
         Self { text: text.into(), port: Some(port) }
     }
 
-    /// Creates the address of the Unix domain socket at `path`, whose case is kept.
+    /// Creates the address of the Unix domain socket at `path`. The case of the path is kept.
     pub fn unix(path: &str) -> Self {
         Self { text: path.into(), port: None }
     }
@@ -47,7 +47,7 @@ impl ServerAddress {
         })
     }
 
-    /// Parses an address; the error describes the problem with `text`.
+    /// Parses an address. If that fails, returns a description of the problem with `text`.
     pub(crate) fn read(text: &str) -> Result<Self, &'static str> {
         if let Some(port) = port_of_usual(text) {
             return Ok(Self { text: text.into(), port: Some(port) });
@@ -119,8 +119,8 @@ impl ServerAddress {
     }
 }
 
-/// Returns the port if `text` is a lower-case host name, a colon and a port. Nearly all addresses
-/// in replies have this form, which is parsed in one pass.
+/// Returns the port if `text` consists of a lower-case host name, a colon and a port. Nearly all
+/// addresses in replies have this form, so this function parses it in a single pass.
 fn port_of_usual(text: &str) -> Option<u16> {
     let mut colon = None;
     for (index, byte) in text.bytes().enumerate() {
@@ -138,7 +138,7 @@ fn port_of_usual(text: &str) -> Option<u16> {
     digits.parse().ok()
 }
 
-/// Returns an error message if `text` contains a colon other than the one before a port.
+/// Returns an error message if `text` contains a colon other than the one that precedes the port.
 fn stray_colon(text: &str) -> Option<&'static str> {
     if is_ipv6(text) {
         Some("an IPv6 address stands in brackets")

@@ -17,8 +17,8 @@ pub struct CommandFields<'a> {
     pub has_read_concern: bool,
     /// True if the command has a `writeConcern`.
     pub has_write_concern: bool,
-    /// True if the command has an `autocommit` field: it belongs to a transaction, whose read and
-    /// write concerns apply.
+    /// True if the command has an `autocommit` field. It then belongs to a transaction, whose read
+    /// and write concerns apply to it.
     pub is_in_transaction: bool,
     /// `maxTimeMS`, in milliseconds.
     pub max_time: Option<i64>,
@@ -51,7 +51,8 @@ impl<'a> CommandFields<'a> {
         READ_CONCERN.contains(&self.name) && !self.has_read_concern && !self.is_in_transaction
     }
 
-    /// Returns whether a client adds its own write concern to the command, if it is a write.
+    /// Returns whether a client adds its own write concern to the command, assuming that the
+    /// command is a write.
     pub fn takes_write_concern(&self) -> bool {
         !self.has_write_concern && !self.is_in_transaction
     }

@@ -28,7 +28,7 @@ macro_rules! about_option {
                 &self.0.option
             }
 
-            /// Returns the value as given; empty if none can be shown.
+            /// Returns the value as it was given, or an empty string if no value can be shown.
             pub fn value(&self) -> &str {
                 &self.0.value
             }
@@ -78,7 +78,8 @@ about_option! {
 
 impl core::error::Error for ConfigError {}
 
-/// An invalid or ineffective part of a configuration that can still be used.
+/// A warning about a part of the configuration that is invalid or has no effect, although the
+/// configuration as a whole can be used.
 ///
 /// The core does not log: the engine publishes each warning as an
 /// [event](crate::event::EventKind::ConfigWarning) when a topology opens.

@@ -1,5 +1,5 @@
-//! The state machine of a client's view of a deployment: topology, checks, round-trip times and SRV
-//! polling.
+//! The state machine behind a client's view of a deployment: its topology, checks, round-trip times
+//! and SRV polling.
 
 mod follow;
 mod inline;
@@ -68,9 +68,9 @@ pub use crate::{
 /// determine round-trip times, the durations of heartbeats, and whether a reply was late, so time
 /// lost to locks and late wake-ups is not measured. Inconsistent instants are clamped.
 ///
-/// A check begins only in a call for its server's timer or for one of its server's connections. Any
-/// other call that requests a check brings the timer forward. Therefore only `Open`, `Hosts`,
-/// `LookedUp` and `Close` take time proportional to the number of servers.
+/// A check begins only in a call that handles its server's timer or one of its server's
+/// connections. Any other call that requests a check merely brings that timer forward. As a result,
+/// only `Open`, `Hosts`, `LookedUp` and `Close` take time proportional to the number of servers.
 #[doc(alias("SDAM", "Server Monitoring"))]
 #[derive(Clone, Debug)]
 pub struct Deployment {
@@ -120,11 +120,12 @@ impl Deployment {
     /// [finished](Output::Finish). There is one timer, [`Timer::Scan`].
     ///
     /// A caller may abandon a request and begin another one. The check or probe in progress is then
-    /// finished first, and the scan resumes where it stopped. A check left unattended past its
-    /// deadline is repeated, unless its answer has arrived.
+    /// finished first, and the scan resumes where it stopped. If the caller leaves a check
+    /// unattended until after its deadline, the check is repeated, unless its answer has already
+    /// arrived.
     ///
-    /// Operations use the connections of the checks, so clearing a server's pool also closes its
-    /// connection, unless the clear was caused by the server's own check.
+    /// Operations share the connections of the checks, so clearing a server's pool also closes the
+    /// server's connection, unless the clear was caused by the server's own check.
     #[must_use]
     pub fn with_scans(mut self, options: &Options) -> Self {
         let rng = self.rng.fork();
@@ -263,10 +264,10 @@ impl Deployment {
         (outcome, out)
     }
 
-    /// Returns the time at which the first of all timers is due, or `None` if no timer is set. The
-    /// time may already have passed.
+    /// Returns the time at which the earliest timer is due, or `None` if no timer is set. The time
+    /// may already have passed.
     ///
-    /// `wanted` is true if selections are waiting; an idle server is then checked sooner.
+    /// `wanted` is true if selections are waiting; in that case, an idle server is checked sooner.
     pub fn deadline(&self, wanted: bool) -> Option<Instant> {
         self.deadlines(wanted).map(|(deadline, _)| deadline).min()
     }
@@ -324,7 +325,7 @@ impl Deployment {
         self.topology.is_closed()
     }
 
-    /// Emits an input as an event, if inputs are recorded and the topology is not closed.
+    /// Emits an input as an event if inputs are recorded, unless the topology is closed.
     fn record(&self, now: Instant, input: impl FnOnce() -> Input, out: &mut Outputs) {
         if !self.records || self.is_closed() {
             return;
@@ -348,7 +349,7 @@ impl Deployment {
         out.emit(EventKind::Input(Arc::new(recorded)));
     }
 
-    /// Adds a sample of the round-trip time.
+    /// Adds a sample to the server's round-trip times.
     fn measured(&mut self, server: ServerId, sample: Duration, out: &mut Outputs) {
         let records = self.records;
         let Some(own) = self.server_mut(server) else {
@@ -497,8 +498,8 @@ impl Deployment {
     ) {
         match outcome.and_then(|reply| reply.hello) {
             Ok(mut hello) => {
-                // No connection stays open after the caller's check, so none is counted for a
-                // service.
+                // The caller's own check leaves no connection open, so no connection is counted for
+                // the service.
                 hello.service_id = None;
                 let generation = self.generation(server, None).unwrap_or_default();
                 let rtt = Rtt { average: rtt, minimum: rtt, p90: rtt };
@@ -554,7 +555,7 @@ impl Deployment {
         servers.filter_map(server).chain(others.into_iter().flatten())
     }
 
-    /// Returns whether the server's type is known, from any source.
+    /// Returns whether the server's type is known, no matter from which source.
     fn is_known(&self, server: ServerId) -> bool {
         self.topology.is_known(server)
     }

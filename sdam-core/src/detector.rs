@@ -10,9 +10,9 @@ pub(crate) const MAX_THRESHOLD: usize = 12;
 ///
 /// All strategies test a suspicion in the same steps, but differ in how long they wait for answers.
 ///
-/// 1. The answer to a check, to a measurement of the round-trip time, or to an operation whose
-///    pool [reports it](crate::deployment::Input::Late) takes longer than the floor and longer than
-///    two usual round trips.
+/// 1. The answer to a check, to a measurement of the round-trip time, or to an operation whose pool
+///    [reports it](crate::deployment::Input::Late) takes longer than the strategy's floor and
+///    longer than two usual round trips.
 /// 2. The server is pinged on the connection for measurements. If no answer arrives within 100
 ///    ms, or within two usual round trips if that is longer, it is pinged again on a new
 ///    connection. The servers that answered last are pinged, too.
@@ -23,19 +23,20 @@ pub(crate) const MAX_THRESHOLD: usize = 12;
 ///    since step 2. If no other server has answered, the network or this host may be to blame: as
 ///    soon as one answers, step 2 is repeated.
 ///
-/// A server that has not answered yet is not judged, nor is the only server of a topology. If
-/// timers of this host are late, the wait begins again, and later waits are longer until answers
-/// come in time (Lifeguard, 2018: "Local Health Multiplier").
+/// A server is not judged before its first answer, and the only server of a topology is never
+/// judged. If timers of this host are late, the wait begins again, and later waits are longer until
+/// answers come in time (Lifeguard, 2018: "Local Health Multiplier").
 ///
-/// While every answer is on time, nothing is sent. A slow operation causes one ping per wait.
+/// As long as every answer is on time, a detector sends nothing. A slow operation causes one ping
+/// per wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "camelCase", deny_unknown_fields))]
 pub enum Detector {
-    /// Waits for `floor`, or for 400 ms and 21 usual round trips if that is longer: long enough for
-    /// replies that are twenty times slower than usual. The usual round trip is the lower quartile
-    /// of the last ten.
+    /// Waits for `floor`, or for 400 ms plus 21 usual round trips if that is longer, which is long
+    /// enough for replies that are twenty times slower than usual. The usual round trip is the
+    /// lower quartile of the last ten.
     Probing {
         /// The minimum wait. It must exceed pauses of the servers and the time that TCP takes to
         /// retransmit lost segments.
@@ -46,9 +47,10 @@ pub enum Detector {
     /// 10^-`threshold`, if round-trip times are normally distributed (Hayashibara et al., 2004:
     /// "The φ Accrual Failure Detector").
     ///
-    /// The three longest of the last ten round trips are ignored; while there are only two to nine,
-    /// at least the longest is. The standard deviation of the others is taken to be at least 2.25
-    /// times their mean, because a few samples from an idle server say little about a busy one.
+    /// The three longest of the last ten round trips are ignored; if there are only two to nine
+    /// round trips, at least the longest one is ignored. The standard deviation of the others is
+    /// taken to be at least 2.25 times their mean, because a few samples from an idle server say
+    /// little about a busy one.
     PhiAccrual {
         /// The value of φ above which an answer is overdue, from 1 to 12.
         threshold: u8,

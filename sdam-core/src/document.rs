@@ -1,11 +1,12 @@
 //! Reads and writes BSON documents.
 //!
-//! Only this module uses the `bson` crate, so that it remains a private dependency. Values are
-//! decoded on request; a value of a different type, or one that cannot be decoded, is `None`.
-//! [`DocumentWriter`] writes documents, and [`ExtendedJson`] formats them for people.
+//! Only this module uses the `bson` crate, so that the crate remains a private dependency. Values
+//! are decoded on request; if a value has a different type or cannot be decoded, the result is
+//! `None`. [`DocumentWriter`] writes documents, and [`ExtendedJson`] formats them for people.
 //!
-//! Fields are not read with the iterator of `bson`, because that alone would take longer than the
-//! rest of parsing a reply. The iterator is used only to explain why a document is malformed.
+//! Fields are not read with the iterator of `bson`, because iterating with it would take longer
+//! than all other steps of parsing a reply together. The iterator is used only to explain why a
+//! document is malformed.
 
 mod element;
 mod ext_json;
@@ -82,7 +83,7 @@ impl<'a> Fields<'a> {
         Self::of(bytes).into_iter().flatten().map_while(Result::ok)
     }
 
-    /// Returns the fields of a document that has the right length and ends with zero.
+    /// Returns the fields of a document whose declared length is right and whose last byte is zero.
     fn within(document: &'a [u8]) -> Self {
         let end = document.len().saturating_sub(1);
         Self { document, rest: document.get(size_of::<i32>()..end).unwrap_or_default() }
@@ -106,8 +107,8 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// Returns the date and time in RFC 3339 up to the whole second, and the remaining milliseconds,
-/// for `millis` milliseconds since 1970-01-01; `None` outside the years 1970 to 9999.
+/// Converts `millis` milliseconds since 1970-01-01 to a date and time in RFC 3339, truncated to
+/// whole seconds, and the remaining milliseconds. Returns `None` outside the years 1970 to 9999.
 pub(crate) fn rfc_3339(millis: i64) -> Option<(String, i64)> {
     const FIRST_OF_YEAR_10000: i64 = 253_402_300_800_000;
     if !(0..FIRST_OF_YEAR_10000).contains(&millis) {
@@ -120,7 +121,7 @@ pub(crate) fn rfc_3339(millis: i64) -> Option<(String, i64)> {
     Some((text, fraction))
 }
 
-/// Returns the milliseconds from 1970-01-01 to a date and time in RFC 3339.
+/// Parses a date and time in RFC 3339 and returns the milliseconds since 1970-01-01.
 pub(crate) fn parse_rfc_3339(text: &str) -> Option<i64> {
     let time = DateTime::parse_rfc3339_str(text).ok()?;
     Some(time.timestamp_millis())
@@ -146,7 +147,7 @@ pub fn without(document: &[u8], key: &str) -> Option<Vec<u8>> {
 /// One field of a document, undecoded.
 #[derive(Clone, Copy)]
 pub(crate) struct Field<'a> {
-    /// Valid UTF-8.
+    /// The key, which is valid UTF-8.
     key: &'a [u8],
     kind: ElementType,
     /// The bytes of the value; their length is right for the type.
@@ -176,12 +177,12 @@ impl<'a> Field<'a> {
         if self.kind == ElementType::String { string_in(self.value) } else { None }
     }
 
-    /// Returns the value if it is of the type `kind`, which has `N` bytes.
+    /// Returns the bytes of the value if it has the type `kind`, whose values are `N` bytes long.
     fn bytes<const N: usize>(self, kind: ElementType) -> Option<[u8; N]> {
         if self.kind == kind { self.value.try_into().ok() } else { None }
     }
 
-    /// Returns the value of a boolean, or for a number, whether it is not 0.
+    /// Returns the value of a boolean. For a number, returns whether it differs from 0.
     pub(crate) fn truth(self) -> Option<bool> {
         self.integer().map(|number| number != 0)
     }
@@ -189,7 +190,7 @@ impl<'a> Field<'a> {
     /// Returns a whole number of any numeric type except Decimal128; `true` counts as 1 and `false`
     /// as 0.
     pub(crate) fn integer(self) -> Option<i64> {
-        /// 2^63, the first double beyond the range.
+        /// 2^63, the smallest double above the range of an `i64`.
         const END: f64 = 9_223_372_036_854_775_808.0;
         match self.kind {
             ElementType::Int32 => Some(i32::from_le_bytes(self.value.try_into().ok()?).into()),
@@ -208,7 +209,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Returns a whole number in the range of an `i32`.
+    /// Returns a whole number, if it is in the range of an `i32`.
     pub(crate) fn int32(self) -> Option<i32> {
         i32::try_from(self.integer()?).ok()
     }
@@ -226,12 +227,13 @@ impl<'a> Field<'a> {
         self.kind == ElementType::EmbeddedDocument
     }
 
-    /// Returns the fields of an embedded document; empty for a value of another type.
+    /// Returns the fields of an embedded document, or no fields if the value has another type.
     pub(crate) fn fields(self) -> Fields<'a> {
         Fields::within(if self.is_document() { self.value } else { &[] })
     }
 
-    /// Returns the elements of an array, whose keys have no meaning; empty for another type.
+    /// Returns the elements of an array, or no elements if the value has another type. The keys of
+    /// the elements have no meaning.
     pub(crate) fn elements(self) -> Fields<'a> {
         Fields::within(if self.kind == ElementType::Array { self.value } else { &[] })
     }

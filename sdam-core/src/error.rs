@@ -27,8 +27,8 @@ pub const RETRYABLE_WRITE_ERROR: &str = "RetryableWriteError";
 /// The error code for a command that exceeded `maxTimeMS`.
 pub const MAX_TIME_MS_EXPIRED: i32 = 50;
 
-/// An error with labels from the server or the client that tell whether to retry. Drivers implement
-/// this trait for their own errors.
+/// An error with labels, set by the server or the client, which tell whether to retry. Drivers
+/// implement this trait for their own errors.
 pub trait Labelled {
     /// Returns whether the error carries `label`.
     fn has_label(&self, label: &str) -> bool;
@@ -43,16 +43,16 @@ impl Labelled for Error {
 /// An error from a server, a connection to it, the look-up of its name, or a command.
 ///
 /// Programs can match on its [`kind`](Self::kind) and [`stage`](Self::stage), or call a predicate
-/// such as [`is_timeout`](Self::is_timeout). Transports, resolvers, pools and clients return it,
-/// server descriptions contain the last one, and events carry it.
+/// such as [`is_timeout`](Self::is_timeout). Transports, resolvers, pools and clients return errors
+/// of this type. A server's description contains its last error, and events contain errors, too.
 ///
 /// `{}` prints one line: the command and the server if they are known, the kind, the stage, the
 /// code and the attempted action. It omits the cause, which [`source`](StdError::source) returns,
 /// so that a program that prints the chain of sources prints everything once. `{:#}` prints one
 /// line with all causes, and `Debug` adds the [`remedy`](Self::remedy).
 ///
-/// It has the size of a pointer and is cheap to clone. Comparisons ignore sources, replies and
-/// outcomes.
+/// An error has the size of a pointer and is cheap to clone. Comparisons ignore sources, replies
+/// and outcomes.
 #[derive(Clone)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Error(Arc<Inner>);
@@ -66,20 +66,21 @@ struct Inner {
     code: Option<i32>,
     code_name: Option<Box<str>>,
     labels: Box<[Box<str>]>,
-    /// The attempted action and all causes.
+    /// A description of the attempted action and of all causes.
     message: Box<str>,
     topology_version: Option<TopologyVersion>,
     /// The number of bytes at the end of the message that come from the source.
     #[cfg_attr(feature = "serde", serde(skip))]
     causes: usize,
-    /// Not serialized, because the containing object has the server's address.
+    /// Not serialized, because the object that contains the error also contains the server's
+    /// address.
     #[cfg_attr(feature = "serde", serde(skip))]
     context: Context,
     #[cfg_attr(feature = "serde", serde(skip))]
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
-/// The details that errors in descriptions and events omit.
+/// The details that are omitted from errors in descriptions and events.
 #[derive(Clone, Default, PartialEq, Eq)]
 struct Context {
     address: Option<ServerAddress>,
@@ -130,8 +131,8 @@ impl Error {
         Self::new(ErrorKind::Protocol, stage, message)
     }
 
-    /// Creates the error for an authentication that the client cannot begin, or that ends because
-    /// the client rejects a reply. The message must not reveal secrets.
+    /// Creates the error for an authentication that the client cannot begin, or that the client
+    /// ends because it rejects a reply. The message must not reveal secrets.
     pub fn auth(message: impl Into<Box<str>>) -> Self {
         Self::new(ErrorKind::Command, Stage::Auth, message)
     }
@@ -156,7 +157,7 @@ impl Error {
         self.with_labels([label])
     }
 
-    /// Adds each of `labels`, unless the error carries it already.
+    /// Adds each of `labels` that the error does not carry yet.
     #[must_use]
     pub fn with_labels(mut self, labels: impl IntoIterator<Item = impl Into<Box<str>>>) -> Self {
         let mut all = Vec::new();
@@ -304,8 +305,8 @@ impl Error {
         self.labels().any(|own| own == label)
     }
 
-    /// Returns the attempted action and all causes, or the server's message, without command,
-    /// server, kind and stage.
+    /// Returns a description of the attempted action and all causes, or the server's message. It
+    /// does not include the command, the server, the kind and the stage.
     pub fn message(&self) -> &str {
         &self.0.message
     }
@@ -315,14 +316,14 @@ impl Error {
         self.0.topology_version
     }
 
-    /// Returns the server; `None` if it is unknown, or if the description or event that contains
-    /// the error names it.
+    /// Returns the address of the server. `None` if it is unknown, or if the error is part of a
+    /// description or an event, which names the server itself.
     pub fn address(&self) -> Option<&ServerAddress> {
         self.0.context.address.as_ref()
     }
 
-    /// Returns the name of the failed command; `None` if there is none, or if the event that
-    /// contains the error names it.
+    /// Returns the name of the failed command. `None` if no command failed, or if the error is part
+    /// of an event, which names the command itself.
     pub fn command(&self) -> Option<&str> {
         Some(&self.0.context.command.as_ref()?.name)
     }
@@ -332,8 +333,8 @@ impl Error {
         self.0.context.command.as_ref().map_or(0, |command| command.retries)
     }
 
-    /// Returns the server's reply that contains the error, a BSON document; `None` if there was
-    /// none, or if the error is kept in a description or an event. Without a reply it is unknown
+    /// Returns the server's reply that contains the error, a BSON document; `None` if there was no
+    /// reply, or if the error is kept in a description or an event. Without a reply it is unknown
     /// whether a command took effect.
     pub fn reply(&self) -> Option<&[u8]> {
         self.0.context.reply.as_deref()
@@ -345,9 +346,9 @@ impl Error {
         self.0.context.outcome
     }
 
-    /// Returns the underlying error of the operating system, a library or a driver, if it is an
-    /// `E`: the last one passed to [`with_source`](Self::with_source) or
-    /// [`with_cause`](Self::with_cause).
+    /// Returns the error that was last passed to [`with_source`](Self::with_source) or
+    /// [`with_cause`](Self::with_cause), if it is an `E`. Such an error comes from the operating
+    /// system, a library or a driver.
     pub fn source_as<E: StdError + 'static>(&self) -> Option<&E> {
         self.0.source.as_deref()?.downcast_ref()
     }
@@ -422,7 +423,7 @@ impl From<ConfigError> for Error {
     }
 }
 
-/// Formats an error and all its causes as they are appended to a message.
+/// Formats an error and all its causes in the form in which they are appended to a message.
 fn chain(error: &dyn StdError) -> String {
     let causes = error.source().map(chain).unwrap_or_default();
     format!(": {error}{causes}")

@@ -108,7 +108,7 @@ pub enum EventKind {
         server: ServerId,
         /// The server's address.
         address: ServerAddress,
-        /// The reason why the server left; not in the specification.
+        /// The reason why the server left. The specification's event lacks this field.
         reason: DepartureReason,
     },
     /// Members of the replica set were not added, because the topology already has the maximum
@@ -121,7 +121,7 @@ pub enum EventKind {
         limit: usize,
     },
     /// The last server has left the topology, so no more servers can be discovered, except by SRV
-    /// polling. The configuration does not match the deployment.
+    /// polling. This means that the configuration does not match the deployment.
     TopologyEmptied,
     /// Hosts in the SRV record were ignored, because they are not in its domain (Polling SRV
     /// Records for mongos Discovery: "MUST verify").
@@ -180,13 +180,14 @@ pub enum EventKind {
     },
     /// Events were dropped because too many are queued for delivery. At first, events of check-outs
     /// and of new heartbeats, selections and commands are dropped; at the limit, all events except
-    /// those of heartbeats, selections and commands already under way. Published when dropping
-    /// starts and when it ends.
+    /// those of heartbeats, selections and commands that are already under way. Published when
+    /// dropping starts and when it ends.
     EventsDropped {
         /// The number of events dropped since the topology was opened.
         total: u64,
     },
-    /// A check has begun. Exactly one of the next two events follows.
+    /// A check has begun. Exactly one `ServerHeartbeatSucceeded` or `ServerHeartbeatFailed`
+    /// follows.
     #[doc(alias = "ServerHeartbeatStartedEvent")]
     ServerHeartbeatStarted(Heartbeat),
     /// A check has succeeded.
@@ -234,7 +235,8 @@ pub enum EventKind {
         /// The server's address.
         address: ServerAddress,
     },
-    /// The topology has cleared a server's pool, even if it [was paused](PoolClear::was_paused).
+    /// The topology has cleared a server's pool. Also published if the pool [was already
+    /// paused](PoolClear::was_paused).
     #[doc(alias = "ConnectionPoolCleared", alias = "PoolClearedEvent")]
     PoolCleared {
         /// The server id.
@@ -254,7 +256,7 @@ pub enum EventKind {
         address: ServerAddress,
     },
     /// A pool has created a connection, which it will now establish. Exactly one `ConnectionClosed`
-    /// follows; closing the topology waits for it for a limited time.
+    /// follows; closing the topology waits for that event, but only for a limited time.
     #[doc(alias = "ConnectionCreatedEvent")]
     ConnectionCreated {
         /// The server id.
@@ -291,11 +293,11 @@ pub enum EventKind {
         connection: ConnectionId,
         /// The reason why the connection was closed.
         reason: ConnectionClosedReason,
-        /// The error, if an error is the reason.
+        /// The error that caused the connection to be closed, if any.
         error: Option<Error>,
     },
-    /// A check-out has started. Exactly one of the next two events follows; closing the topology
-    /// waits for it for a limited time.
+    /// A check-out has started. Exactly one `ConnectionCheckOutFailed` or `ConnectionCheckedOut`
+    /// follows; closing the topology waits for that event, but only for a limited time.
     #[doc(alias = "ConnectionCheckOutStartedEvent")]
     ConnectionCheckOutStarted {
         /// The server id.
@@ -343,9 +345,9 @@ pub enum EventKind {
         #[cfg_attr(feature = "serde", serde(flatten))]
         connection: ConnectionId,
     },
-    /// A command is about to be sent. Exactly one of the next two events follows; closing the
-    /// topology waits for it for a limited time. Create it with [`CommandInfo::started`], which
-    /// redacts sensitive commands.
+    /// A command is about to be sent. Exactly one `CommandSucceeded` or `CommandFailed` follows;
+    /// closing the topology waits for that event, but only for a limited time. Create this event
+    /// with [`CommandInfo::started`], which redacts sensitive commands.
     #[doc(alias = "CommandStartedEvent")]
     CommandStarted {
         /// The command's names and ids.
@@ -355,8 +357,8 @@ pub enum EventKind {
         #[cfg_attr(feature = "serde", serde(with = "crate::encoding::base64"))]
         document: SharedDocument,
     },
-    /// A command was answered with `ok: 1`, possibly with errors of individual writes. Create it
-    /// with [`CommandInfo::succeeded`].
+    /// A command was answered with `ok: 1`, possibly with errors of individual writes. Create this
+    /// event with [`CommandInfo::succeeded`].
     #[doc(alias = "CommandSucceededEvent")]
     CommandSucceeded {
         /// The command's names and ids.
@@ -369,7 +371,7 @@ pub enum EventKind {
         #[cfg_attr(feature = "serde", serde(with = "crate::encoding::base64"))]
         reply: SharedDocument,
     },
-    /// A command was answered with `ok: 0`, or its connection broke. Create it with
+    /// A command was answered with `ok: 0`, or its connection broke. Create this event with
     /// [`CommandInfo::failed`].
     #[doc(alias = "CommandFailedEvent")]
     CommandFailed {
@@ -379,17 +381,17 @@ pub enum EventKind {
         /// The time from sending the command until the failure.
         #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
         duration: Duration,
-        /// The error, without its message if it is a server's answer to a sensitive command.
+        /// The error. Its message is omitted if it is a server's answer to a sensitive command.
         #[cfg_attr(feature = "serde", serde(rename = "error"))]
         failure: Error,
     },
-    /// A server selection has started. Exactly one success or failure follows, before the topology
-    /// is closed.
+    /// A server selection has started. Exactly one `ServerSelectionSucceeded` or
+    /// `ServerSelectionFailed` follows, before the topology is closed.
     ServerSelectionStarted {
         /// The selection.
         #[cfg_attr(feature = "serde", serde(flatten))]
         selection: Arc<Selection>,
-        /// The topology description at this moment.
+        /// The topology description at the time of the event.
         #[cfg_attr(feature = "serde", serde(skip))]
         description: Arc<TopologyDescription>,
     },
@@ -399,7 +401,7 @@ pub enum EventKind {
         /// The selection.
         #[cfg_attr(feature = "serde", serde(flatten))]
         selection: Arc<Selection>,
-        /// The topology description at this moment.
+        /// The topology description at the time of the event.
         #[cfg_attr(feature = "serde", serde(skip))]
         description: Arc<TopologyDescription>,
         /// The remaining time before the selection fails; `None` for no limit.
@@ -411,7 +413,7 @@ pub enum EventKind {
         /// The selection.
         #[cfg_attr(feature = "serde", serde(flatten))]
         selection: Arc<Selection>,
-        /// The topology description at this moment.
+        /// The topology description at the time of the event.
         #[cfg_attr(feature = "serde", serde(skip))]
         description: Arc<TopologyDescription>,
         /// The server id.
@@ -427,7 +429,7 @@ pub enum EventKind {
         /// The selection.
         #[cfg_attr(feature = "serde", serde(flatten))]
         selection: Arc<Selection>,
-        /// The topology description at this moment.
+        /// The topology description at the time of the event.
         #[cfg_attr(feature = "serde", serde(skip))]
         description: Arc<TopologyDescription>,
         /// The kind of failure, for counters.
@@ -438,8 +440,8 @@ pub enum EventKind {
         #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
         duration: Duration,
     },
-    /// A round trip to a server was measured, by a check or between checks that wait for changes.
-    /// Not in the specification.
+    /// A round trip to a server was measured, either by a check or separately while checks wait for
+    /// changes. The specification has no such event.
     RttMeasured {
         /// The server id.
         server: ServerId,
@@ -448,8 +450,8 @@ pub enum EventKind {
         /// The server's round-trip times, including this one.
         rtt: Rtt,
     },
-    /// An input to the topology. The resulting events follow directly, interleaved only with events
-    /// of selections, connections and commands.
+    /// An input to the topology. The events that result from it follow directly; only events of
+    /// selections, connections and commands can come between them.
     #[cfg_attr(feature = "serde", serde(untagged))]
     Input(Arc<RecordedInput>),
 }

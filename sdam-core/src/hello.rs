@@ -52,7 +52,7 @@ pub struct Hello {
     pub primary: Option<ServerAddress>,
     /// `lastWrite.lastWriteDate`, in milliseconds since the Unix epoch.
     pub last_write_date: Option<i64>,
-    /// Minutes after which an idle session expires.
+    /// The number of minutes after which an idle session expires.
     pub logical_session_timeout_minutes: Option<i32>,
     /// The server's topology version; present if and only if the server can stream.
     pub topology_version: Option<TopologyVersion>,
@@ -81,14 +81,14 @@ pub struct HelloRequest {
     pub modern: bool,
     /// The arguments of the handshake, if this is the first message of a connection.
     pub handshake: Option<Arc<Handshake>>,
-    /// Makes the hello awaitable: the topology version that the server compares with its own before
-    /// it answers, and the maximum wait in milliseconds.
+    /// If present, makes the hello awaitable. Contains the topology version that the server
+    /// compares with its own before it answers, and the maximum wait in milliseconds.
     #[doc(alias = "maxAwaitTimeMS")]
     pub awaiting: Option<(TopologyVersion, i64)>,
     /// True if the server may stream replies (exhaustAllowed).
     pub exhaust_allowed: bool,
-    /// True to frame the request as OP_QUERY, for servers before MongoDB 3.6. Only for legacy
-    /// hello.
+    /// True to frame the request as OP_QUERY, for servers before MongoDB 3.6. Allowed only for
+    /// legacy hello.
     pub op_query: bool,
     /// The declared API, sent with every command.
     pub server_api: Option<Arc<ServerApi>>,
@@ -105,7 +105,7 @@ pub struct HelloRequest {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Handshake {
-    /// The `client` document in BSON; empty for none.
+    /// The `client` document in BSON, or empty if there is none.
     pub client: Box<[u8]>,
     /// True if the connection is to a load balancer.
     pub load_balanced: bool,

@@ -85,7 +85,8 @@ impl fmt::Display for ServerId {
 
 /// The generation of a pool: the number of times it has been cleared (CMAP: "generation").
 ///
-/// The topology keeps the current one; each connection stores the one under which it was opened.
+/// The topology keeps the current generation; each connection stores the generation in which it was
+/// opened.
 #[doc(alias = "poolGeneration")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -111,7 +112,7 @@ impl Generation {
         self.after(1)
     }
 
-    /// Returns the generation after this number of further clears.
+    /// Returns the generation after `clears` further clears.
     #[must_use]
     pub const fn after(self, clears: u64) -> Self {
         Self(self.0.saturating_add(clears))

@@ -47,8 +47,8 @@ pub enum Input {
     Reply {
         /// The connection.
         conn: ConnId,
-        /// The instant at which the request was written, or at which reading began if there was
-        /// none.
+        /// The instant at which the request was written, or at which reading began if there was no
+        /// request.
         sent: Instant,
         /// The instant at which the reply arrived.
         at: Instant,
@@ -60,8 +60,8 @@ pub enum Input {
     /// A connection could not be opened, or broke.
     ///
     /// The kind [`Internal`](crate::error::ErrorKind::Internal) means that the transport has
-    /// panicked. If that was during a check, the server becomes Unknown, the pool is not cleared,
-    /// and the next check begins `minHeartbeatFrequencyMS` later.
+    /// panicked. If it panicked during a check, the server becomes Unknown, the pool is not
+    /// cleared, and the next check begins `minHeartbeatFrequencyMS` later.
     Failed {
         /// The connection.
         conn: ConnId,
@@ -79,8 +79,8 @@ pub enum Input {
     /// Monitoring pauses: connections are closed, heartbeats end, pools are cleared, and no timer
     /// is due. The description stays as it is. Ignored in inline mode and behind a load balancer.
     Pause,
-    /// Monitoring begins again, as if the topology had just been opened, but keeps the known
-    /// servers and elections.
+    /// Monitoring begins again as if the topology had just been opened, except that the known
+    /// servers and elections are kept.
     Resume,
     /// An immediate check of the server is requested.
     #[doc(alias = "requestImmediateCheck")]
@@ -88,8 +88,8 @@ pub enum Input {
         /// The server.
         server: ServerId,
     },
-    /// A request for a server or for checks. Like the next four inputs, it is only for [inline
-    /// mode](crate::deployment::Deployment::with_scans). It ends with
+    /// A request for a server or for checks. This input and the next four are only for [inline
+    /// mode](crate::deployment::Deployment::with_scans). The request ends with
     /// [`Finish`](crate::deployment::Output::Finish).
     Scan(ScanRequest),
     /// The answer to [`Choose`](crate::deployment::Output::Choose).
@@ -100,8 +100,8 @@ pub enum Input {
         #[cfg_attr(feature = "serde", serde(with = "crate::encoding::optional_nanos"))]
         idle: Option<Duration>,
     },
-    /// The answer to [`Probe`](crate::deployment::Output::Probe): any reply, or the error. The
-    /// connection is closed after an error.
+    /// The answer to [`Probe`](crate::deployment::Output::Probe): `Ok` for any reply, otherwise the
+    /// error. The connection is closed after an error.
     Probed {
         /// The server.
         server: ServerId,
@@ -127,9 +127,10 @@ pub enum Input {
     Handshake {
         /// The server of the connection.
         server: ServerId,
-        /// The generation the connection was opened under; ignored behind a load balancer.
+        /// The generation under which the connection was opened; ignored behind a load balancer.
         generation: Generation,
-        /// The reply. An error here has no effect; report it as [`Error`](Self::Error).
+        /// The reply. If it is an error, it has no effect here; report it as
+        /// [`Error`](Self::Error).
         reply: HelloReply,
     },
     /// A connection to a service behind a load balancer, reported earlier as `Handshake`, was
@@ -152,8 +153,8 @@ pub enum Input {
         /// The error.
         report: ErrorReport,
     },
-    /// An operation, or a pooled connection that is being opened, has waited another
-    /// [`Detector::floor`] for an answer from the server. Has no effect without a detector.
+    /// An operation, or a pooled connection that is being opened, has waited for an answer from the
+    /// server for another [`Detector::floor`]. Has no effect without a detector.
     Late {
         /// The server.
         server: ServerId,
@@ -173,8 +174,8 @@ pub enum Input {
     Hosts(Box<[ServerAddress]>),
     /// The caller itself has checked the server.
     ///
-    /// A reply has the effects of a handshake on a new connection, and an error those of a failed
-    /// check. Ignored for a load balancer.
+    /// A reply has the effects of a handshake on a new connection, and an error has those of a
+    /// failed check. This input is ignored for a load balancer.
     Played {
         /// The server.
         server: ServerId,
@@ -198,7 +199,7 @@ pub enum Timer {
     Scan,
 }
 
-/// Identifies an attempt to connect and the resulting connection. Never reused.
+/// Identifies an attempt to connect and the resulting connection. The value is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
@@ -207,7 +208,7 @@ pub struct ConnId {
     pub server: ServerId,
     /// The purpose of the connection.
     pub role: Role,
-    /// The number of the attempt for this server and role, from 1.
+    /// The number of the attempt for this server and role, counted from 1.
     pub number: u64,
 }
 
@@ -291,7 +292,8 @@ pub struct Setup {
     #[cfg_attr(feature = "serde", serde(default, with = "crate::encoding::nanos"))]
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Duration::is_zero"))]
     pub spread: Duration,
-    /// The time from the first awaited reply to the first measurement of the round-trip time.
+    /// The time from a server's first streaming check to the first measurement of its round-trip
+    /// time.
     #[cfg_attr(feature = "serde", serde(default, with = "crate::encoding::nanos"))]
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Duration::is_zero"))]
     pub ping_delay: Duration,

@@ -52,7 +52,7 @@ pub struct TopologyMachine {
     description: Arc<TopologyDescription>,
     /// The state of each server's pool, sorted by server id.
     pools: Vec<Pool>,
-    /// The last number of members ignored because of `max_servers`.
+    /// The number of members that were ignored most recently because of `max_servers`.
     ignored: usize,
     last_id: u64,
 }
@@ -140,8 +140,8 @@ impl TopologyMachine {
         self.phase == LifePhase::Closed
     }
 
-    /// Returns the generation for new connections of the server's pool; behind a load balancer, for
-    /// new connections to `service`.
+    /// Returns the generation for new connections of the server's pool or, behind a load balancer,
+    /// for new connections to `service`.
     pub fn generation(&self, server: ServerId, service: Option<ObjectId>) -> Option<Generation> {
         let pool = self.pool(server)?;
         Some(match service {
@@ -157,7 +157,7 @@ impl TopologyMachine {
         Some(PoolState { generation: pool.generation, is_ready: pool.ready })
     }
 
-    /// Returns whether the server's type is known, from any source.
+    /// Returns whether the server's type is known, no matter from which source.
     pub fn is_known(&self, server: ServerId) -> bool {
         let current = self.current(server);
         current.is_some_and(|current| current.server_type.is_available())
@@ -182,7 +182,7 @@ impl TopologyMachine {
         outcome: Result<Hello, Error>,
         rtt: Option<Rtt>,
     ) -> Effects {
-        // If there is no pool, the server has left the topology, and late results are ignored.
+        // A server without a pool has left the topology, so this late result is ignored.
         let Some(current) = self.current(server) else {
             return Effects::default();
         };
@@ -213,7 +213,7 @@ impl TopologyMachine {
         }
     }
 
-    /// Processes a pooled connection's handshake, which counts like a successful check. It is the
+    /// Processes a pooled connection's handshake, which counts like a successful check. This is the
     /// counterpart of SDAM: "Network error when reading or writing".
     fn handshake(
         &mut self,
@@ -237,14 +237,14 @@ impl TopologyMachine {
         {
             return Effects::default();
         }
-        // Selection compares round-trip times, so the description of a server without any does not
-        // change until its monitor has checked it. That check is requested here.
+        // Selection compares round-trip times. A server without any therefore keeps its description
+        // until its monitor has checked it, and that check is requested here.
         if rtt.is_none() {
             return Effects::one(Effect::RequestCheck { server });
         }
         let address = current.address.clone();
-        // After an operation's error, the monitor may be disconnected, with a long wait before its
-        // next check.
+        // After an operation's error, the monitor may be disconnected and may have a long wait
+        // until its next check.
         let request_check = !current.server_type.is_available();
         let new = ServerDescription::from_hello(server, address, hello, rtt, now);
         self.update(

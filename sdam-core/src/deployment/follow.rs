@@ -85,7 +85,8 @@ impl Deployment {
                             new.stop(now, out);
                         }
                         let place = self.servers.partition_point(|other| other.id < server);
-                        // Servers are large and seldom added.
+                        // A `Server` is large and is seldom added, so no spare capacity is
+                        // reserved.
                         self.servers.reserve_exact(1);
                         self.servers.insert(place, new);
                     }
@@ -103,7 +104,8 @@ impl Deployment {
                 Effect::PoolClear { server, clear } => {
                     let is_whole = clear.service_id.is_none();
                     out.push(Output::PoolClear { server, clear });
-                    // The server's own check has already decided whether its connection is kept.
+                    // If the server's own check caused the clear, it has already decided whether to
+                    // keep the connection.
                     if self.inline.is_some() && is_whole && checked != Some(server) {
                         self.cancel_check(now, server, out);
                     }

@@ -26,8 +26,8 @@ enum Progress {
     /// The check begins as soon as `minHeartbeatFrequencyMS` allows.
     Waiting,
     Running,
-    /// The check was past its deadline when a new request came. Nothing was read in the meantime,
-    /// so the server is not necessarily silent.
+    /// A new request came after the check's deadline had passed. Nothing was read in the meantime,
+    /// so the server may have answered in time.
     Suspended,
 }
 
@@ -124,7 +124,7 @@ impl Deployment {
         }
     }
 
-    /// Continues the request if its check has ended, possibly because of an operation's error.
+    /// Continues the request if its check has ended, which may be due to an operation's error.
     pub(super) fn go_on(&mut self, now: Instant, out: &mut Outputs) {
         let Some(server) = self.checking() else {
             return;
@@ -140,7 +140,7 @@ impl Deployment {
         }
     }
 
-    /// Ends an unattended check without an outcome, and begins another one.
+    /// Ends a check that was left unattended, without an outcome, and begins another one.
     pub(super) fn abandon(&mut self, now: Instant, server: ServerId, out: &mut Outputs) {
         self.with(server, |own| own.check.abandon(now, out));
         self.begin(now, server, out);

@@ -1,4 +1,4 @@
-//! State keys of a deployment, for state-space searches.
+//! Writes keys that identify the states of a deployment, for state-space searches.
 
 use core::hash::{Hash, Hasher};
 
@@ -9,10 +9,10 @@ impl Deployment {
     /// Writes all state that determines the behavior of the deployment from `now` on.
     ///
     /// Instants are written relative to `now`, so that equal states at different times have equal
-    /// keys. Server ids, connection numbers, the values of generations and round-trip times, and
-    /// error messages are omitted, because no rule depends on them, and so is the random order in
-    /// which a scan checks servers of equal rank. Of the number of checks without a pause, the key
-    /// tells only whether the limit is reached.
+    /// keys. The key omits server ids, connection numbers, the values of generations and round-trip
+    /// times, and error messages, because no rule depends on them. It also omits the random order
+    /// in which a scan checks servers of equal rank. Instead of the number of checks that followed
+    /// each other without a pause, it contains only whether their limit has been reached.
     pub fn write_key(&self, now: Instant, hasher: &mut impl Hasher) {
         self.topology.write_key(hasher);
         self.paused.hash(hasher);

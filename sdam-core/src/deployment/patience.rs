@@ -1,4 +1,4 @@
-//! Derives the waits of a [`Detector`] from a server's round-trip times.
+//! Computes how long a [`Detector`] waits for answers, from a server's round-trip times.
 
 use core::time::Duration;
 
@@ -7,18 +7,19 @@ use crate::{
     rtt::RttWindow,
 };
 
-/// The number of usual round trips that an answer may take before the server is pinged.
+/// The time that an answer may take before the server is pinged, as a number of usual round trips.
 const PROMPT_TRIPS: u32 = 2;
 
-/// The number of usual round trips for which [`Detector::Probing`] waits for the answer to a ping,
-/// so that replies may become twenty times slower.
+/// The time for which [`Detector::Probing`] waits for the answer to a ping, as a number of usual
+/// round trips. This tolerates replies that are twenty times slower than usual.
 const TRIPS: u32 = 21;
 
 /// An additional wait that allows TCP to retransmit a lost segment.
 const REPETITION: Duration = Duration::from_millis(400);
 
 /// The minimum standard deviation of [`Detector::PhiAccrual`], in quarters of the mean. With a
-/// threshold of 12, it lets replies become sixteen times slower.
+/// threshold of 12, it makes the detector tolerate replies that are sixteen times slower than
+/// usual.
 const LEAST_DEVIATION: u32 = 9;
 
 /// The minimum time to wait for the answer to a ping before a new connection is opened.
@@ -96,7 +97,8 @@ mod tests {
         check(8, &[100, 100, 100, 100, 100, 100, 100, 2000, 2000, 2000], 500 + 100 + 1262);
         // The first hello was answered late, because the server had been suspended.
         check(12, &[9000, 1], 500 + 1 + 15);
-        // The three greatest are left out: the mean is then 100, and the standard deviation 245.
+        // The three greatest round trips are left out. The mean of the others is 100, and their
+        // standard deviation is 245.
         check(3, &[0, 0, 0, 0, 0, 0, 700, 2000, 2000, 2000], 500 + 100 + 756);
     }
 

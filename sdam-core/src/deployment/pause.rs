@@ -1,4 +1,4 @@
-//! Pauses of monitoring.
+//! Pausing and resuming monitoring.
 
 use super::Deployment;
 use crate::{

@@ -90,7 +90,7 @@ impl Server {
         self.hastened(host, out, |server, out| server.check.cancel(now, known, out));
     }
 
-    /// Ends the running check, measurement and probe, and begins no others.
+    /// Ends the running check, measurement and probe, and does not begin new ones.
     pub(super) fn stop(&mut self, now: Instant, out: &mut Outputs) {
         self.check.stop(now, out);
         self.ping.stop(out);

@@ -26,7 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// percentile of the round-trip times.
 const PATIENCE_IN_TRIPS: u32 = 8;
 
-/// If a timer is late by this much, this host was stalled, so no server is suspected.
+/// If a timer fires at least this late, this host is assumed to have stalled, so no server is
+/// suspected.
 pub(super) const STALL: Duration = Duration::from_millis(500);
 
 /// The evidence about all servers.
@@ -39,16 +40,17 @@ pub(super) struct Evidence {
     /// The overdue servers that are not suspected, because no other server has answered since. The
     /// list avoids a search of all servers on each answer.
     overdue: Vec<ServerId>,
-    /// The servers whose trials wait for an answer from another server.
+    /// The servers whose trials are waiting for an answer from another server.
     pub(super) undecided: Vec<ServerId>,
 }
 
-/// The evidence that this host causes late answers, and the failure detector.
+/// The failure detector, and the evidence that this host itself makes answers appear late.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Host {
     /// The end of this host's last stall.
     pub(super) stalled: Option<Instant>,
-    /// Incremented by each stall and decremented by each answer in time; it makes waits longer.
+    /// A measure of how much this host is doubted: each stall adds one, and each answer in time
+    /// subtracts one. Doubts make waits longer.
     pub(super) doubts: u8,
     pub(super) detector: Option<Detector>,
 }
@@ -98,7 +100,7 @@ impl Evidence {
         others.next().map(|(_, at)| *at)
     }
 
-    /// Returns the servers that answered last, other than `server`.
+    /// Returns the servers that answered last, excluding `server`.
     pub(super) fn witnesses(&self, server: ServerId) -> impl Iterator<Item = ServerId> + use<> {
         let others = self.latest.into_iter().flatten().map(|(other, _)| other);
         others.filter(move |other| *other != server)
@@ -121,9 +123,9 @@ impl Server {
         self.excused(outstanding.into_iter().flatten().min()?, host)
     }
 
-    /// Returns the time from which an answer that was due at `since` counts as late: `since`, or
-    /// the time of the last answer or of the end of the last stall if that is later. `None` if the
-    /// server has never answered.
+    /// Returns the time from which an answer that was due at `since` counts as late: the latest of
+    /// `since`, the time of the server's last answer, and the end of this host's last stall. `None`
+    /// if the server has never answered.
     pub(super) fn excused(&self, since: Instant, host: Host) -> Option<Instant> {
         Some(since.max(self.answers.last?).max(host.stalled.unwrap_or_default()))
     }
@@ -153,7 +155,7 @@ impl Server {
         out.extend(self.suspicion(now).map(Output::Emit));
     }
 
-    /// Returns the event of the suspicion, with the silence until `now`.
+    /// Returns the event that announces the suspicion, with the length of the silence until `now`.
     fn suspicion(&self, now: Instant) -> Option<EventKind> {
         let Standing::Suspected(_) = self.answers.standing else {
             return None;
@@ -181,7 +183,8 @@ impl Server {
 }
 
 impl Deployment {
-    /// Returns the events of all suspicions, for a [view](crate::view::View) that is opened now.
+    /// Returns the events that announce all current suspicions, for a [view](crate::view::View)
+    /// that is opened now.
     pub(crate) fn suspicions(&self, now: Instant) -> impl Iterator<Item = EventKind> + '_ {
         self.servers.iter().filter_map(move |server| server.suspicion(now))
     }
@@ -213,7 +216,7 @@ impl Deployment {
         Some(Silence { answered: last, expected, suspected, asked: trial.asked(), timeouts })
     }
 
-    /// Handles an answer from the server that arrived at `at`. If the answer makes the server
+    /// Handles an answer that arrived from the server at `at`. If the answer makes the server
     /// Unknown, applying the answer's effects excuses the server again.
     pub(super) fn answered(
         &mut self,
@@ -227,7 +230,8 @@ impl Deployment {
         };
         own.answers.last = own.answers.last.max(Some(at));
         own.answers.timeouts = 0;
-        // Also corrects an Unknown server that an earlier stale reply has marked as prompt.
+        // Also corrects the standing of an Unknown server that was marked as prompt because of an
+        // earlier stale reply.
         own.clear_suspicion(now, may_be_known, out);
         self.evidence.answered(server, at);
         self.trust_host(server, out);
@@ -236,8 +240,8 @@ impl Deployment {
         }
     }
 
-    /// Treats an answer in time as a sign that this host has become faster. Waits become shorter,
-    /// so timers of servers other than `answered` may be due sooner.
+    /// Treats an answer in time as a sign that this host has become faster. This shortens waits, so
+    /// the tasks of servers other than `answered` are woken if their timers are now due sooner.
     fn trust_host(&mut self, answered: ServerId, out: &mut Outputs) {
         let before = self.evidence.host;
         let Some(doubts) = before.doubts.checked_sub(1) else {
@@ -246,8 +250,8 @@ impl Deployment {
         self.evidence.host.doubts = doubts;
         let host = self.evidence.host;
         for own in self.servers.iter().filter(|own| own.id != answered) {
-            // Passes `false`, because the host's state does not affect checks for waiting
-            // selections.
+            // Passes `false`, because the state of the host does not affect when checks for waiting
+            // selections are due.
             if own.deadline(false, host) < own.deadline(false, before) {
                 out.push(Output::Wake { server: own.id });
             }
@@ -271,7 +275,7 @@ impl Deployment {
         }
     }
 
-    /// Takes an error from an operation into account.
+    /// Takes an operation's error into account as evidence about the server.
     pub(super) fn weigh(
         &mut self,
         now: Instant,
@@ -292,7 +296,8 @@ impl Deployment {
     pub(super) fn note_stall(&mut self, now: Instant, server: ServerId) {
         let host = self.evidence.host;
         let is_stalled = self.server(server).is_some_and(|own| {
-            // The first check of a new server is due at the epoch, which is no delay.
+            // The first check of a new server is due at the epoch, so its lateness does not
+            // indicate a stall.
             let deadline = own.deadline(false, host).filter(|deadline| *deadline > Instant::EPOCH);
             deadline.is_some_and(|deadline| now.since(deadline) >= own.tolerance(host))
         });
@@ -337,8 +342,8 @@ impl Deployment {
 #[cfg(feature = "model")]
 impl Deployment {
     /// Writes the state that determines the next suspicion of the server. Omits round-trip times
-    /// and the ages of earlier answers and stalls, which affect only later suspicions: a search
-    /// merges states that differ only in these.
+    /// and the ages of earlier answers and stalls, which affect only later suspicions, so that a
+    /// search merges states that differ only in these values.
     pub(super) fn write_suspicion(
         &self,
         now: Instant,

@@ -15,7 +15,7 @@ impl Deployment {
         Duration::from_nanos(self.rng.below(spread))
     }
 
-    /// Spreads the first checks of the seeds.
+    /// Spreads the first checks of the seeds over time.
     pub(super) fn spread(&mut self, now: Instant) {
         for index in 0..self.servers.len() {
             let delay = self.random_delay();

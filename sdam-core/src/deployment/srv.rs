@@ -89,8 +89,8 @@ impl Deployment {
         srv.next.filter(|_| self.polls_srv() && self.inline.is_none() && !self.paused)
     }
 
-    /// Returns whether the record has to be looked up, even if a look-up is outstanding: a caller
-    /// may have abandoned it.
+    /// Returns whether the record has to be looked up. True even if a look-up is outstanding,
+    /// because the caller may have abandoned it.
     pub(super) fn look_up_is_due(&self, now: Instant) -> bool {
         let next = self.srv.as_ref().and_then(|srv| srv.next);
         next.is_some_and(|next| next <= now) && self.polls_srv()
@@ -111,7 +111,7 @@ impl Deployment {
         !self.is_closed() && self.description().topology_type().polls_srv()
     }
 
-    /// Handles the outcome of a look-up. The next interval begins now.
+    /// Handles the outcome of a look-up. The interval until the next look-up begins now.
     pub(super) fn looked_up(
         &mut self,
         now: Instant,

@@ -15,7 +15,7 @@ use crate::{
     time::Instant,
 };
 
-/// The longest time from a probe until a requested check begins.
+/// The longest time that may pass between a probe and the start of a requested check.
 const LATEST_CHECK: Duration = Duration::from_millis(600);
 
 /// The state of a server's trial.
@@ -93,8 +93,8 @@ impl Server {
         }
     }
 
-    /// Returns how long an answer may take now. During a trial, this is the wait for a ping or a
-    /// probe.
+    /// Returns how long an answer may currently take. During a trial, this is the wait for a ping
+    /// or a probe.
     fn wait(&self, host: Host) -> Duration {
         match (self.answers.trial.state, host.detector) {
             (State::None, Some(detector)) => host.extended(detector.prompt(&self.rtt)),
@@ -102,8 +102,9 @@ impl Server {
         }
     }
 
-    /// Returns by how much a timer may be late before this host counts as stalled. A trial
-    /// tolerates less, because a stall must not look like silence.
+    /// Returns by how much a timer may be late before this host counts as stalled. The tolerance is
+    /// smaller during a trial, because a stall of this host must not be mistaken for silence of the
+    /// server.
     pub(super) fn tolerance(&self, host: Host) -> Duration {
         match self.answers.trial.state {
             State::None | State::Undecided { .. } => STALL,
@@ -128,8 +129,8 @@ impl Server {
     }
 
     /// Returns whether the witnesses' answers are too old to decide a trial whose probe began at
-    /// `at`: this host has stalled since, or much time has passed because the request on the second
-    /// silent connection was sent much later.
+    /// `at`: either this host has stalled since then, or too much time has passed because the
+    /// request on the second silent connection was sent much later.
     fn is_outdated(&self, at: Instant, now: Instant, host: Host) -> bool {
         self.excused(at, host) != Some(at) || now.since(at) > self.wait(host) + LATEST_CHECK
     }
@@ -138,7 +139,8 @@ impl Server {
     fn begin_probe(&mut self, now: Instant, out: &mut Outputs) {
         let asked = self.answers.trial.asked().unwrap_or(now);
         self.answers.trial.state = State::Probed { asked, at: now };
-        // An earlier probe may be waiting for TCP to retransmit what was lost in an outage.
+        // An earlier probe may still be waiting for TCP to retransmit a segment that was lost in an
+        // outage.
         self.probe.stop(out);
         self.probe.start(now);
         let _ = self.probe.hasten(now, out);
@@ -163,7 +165,7 @@ impl Deployment {
         }
     }
 
-    /// Judges the server if its judgment is due at `now`. Called when its timer is due.
+    /// Judges the server if a judgment is due at `now`. Called when the server's timer is due.
     pub(super) fn judge(&mut self, now: Instant, server: ServerId, out: &mut Outputs) {
         let host = self.evidence.host;
         let witness = self.evidence.witness(server);
@@ -188,8 +190,9 @@ impl Deployment {
         }
     }
 
-    /// Repeats the requests to the servers and the witnesses of undecided trials, after an answer
-    /// from any server. `caller` is the server whose task is making this call, if any.
+    /// Called after an answer from any server: repeats the requests of all undecided trials, to the
+    /// silent servers and to the witnesses. `caller` is the server whose task is making this call,
+    /// if any.
     pub(super) fn retry(&mut self, now: Instant, caller: Option<ServerId>, out: &mut Outputs) {
         for server in mem::take(&mut self.evidence.undecided) {
             let state = self.server(server).map(|own| own.answers.trial.state);
@@ -211,8 +214,8 @@ impl Deployment {
         }
     }
 
-    /// Applies `change` to the server. Wakes its task if that brings its deadline forward, unless
-    /// the task is the `caller`.
+    /// Applies `change` to the server, and wakes the server's task if the change brings the
+    /// deadline forward. The task that is the `caller` is not woken.
     fn hasten(
         &mut self,
         server: ServerId,

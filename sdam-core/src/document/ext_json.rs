@@ -26,7 +26,7 @@ impl<'b> ExtendedJson<'b> {
         Self { bytes, limit: usize::MAX }
     }
 
-    /// Limits the output to `limit` characters, followed by `...` if it was longer.
+    /// Limits the output to `limit` characters. Longer output is cut off and followed by `...`.
     #[must_use]
     pub const fn limited_to(mut self, limit: usize) -> Self {
         self.limit = limit;
@@ -41,7 +41,7 @@ impl fmt::Display for ExtendedJson<'_> {
             Ok(document) => write!(out, "{}", Document(document)),
             Err(_) => out.write_str(MALFORMED),
         };
-        // The limit is reported as an error, which stops the writers.
+        // Reaching the limit is reported as an error, which stops the writers.
         if out.cut {
             return f.write_str("...");
         }
@@ -160,8 +160,8 @@ fn fmt_double(f: &mut fmt::Formatter<'_>, number: f64) -> fmt::Result {
     }
 }
 
-/// Writes a date: as ISO 8601 for the years 1970 to 9999, otherwise as a number (relaxed Extended
-/// JSON).
+/// Writes a date, as ISO 8601 for the years 1970 to 9999 and as a number for other years (relaxed
+/// Extended JSON).
 fn fmt_date(f: &mut fmt::Formatter<'_>, date: DateTime) -> fmt::Result {
     let millis = date.timestamp_millis();
     match super::rfc_3339(millis) {

@@ -9,7 +9,7 @@ use super::Fields;
 
 type Elements = Vec<(String, ElementType, usize)>;
 
-/// Reads the keys, types and lengths of all fields with this module; `None` for a malformed
+/// Reads the keys, types and lengths of all fields with this module; returns `None` for a malformed
 /// document.
 fn ours(bytes: &[u8]) -> Option<Elements> {
     let fields = Fields::of(bytes).ok()?;

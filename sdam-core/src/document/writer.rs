@@ -100,7 +100,8 @@ impl DocumentWriter {
         self.nested(write);
     }
 
-    /// Writes an embedded document with the fields that `write` adds, or nothing if it adds none.
+    /// Writes an embedded document with the fields that `write` adds. If `write` adds none, the
+    /// document is omitted.
     pub fn document_unless_empty(&mut self, key: &str, write: impl FnOnce(&mut Self)) {
         let before = self.0.len();
         self.key(ElementType::EmbeddedDocument, key);
@@ -115,8 +116,8 @@ impl DocumentWriter {
     ///
     /// # Errors
     ///
-    /// If `document` is not framed as a BSON document. It is omitted, because all later fields
-    /// would be lost.
+    /// If `document` is not framed as a BSON document. The document is omitted in that case,
+    /// because it would make all later fields unreadable.
     pub fn encoded_document(
         &mut self,
         key: &str,

@@ -13,8 +13,8 @@ names! {
         /// connections broken, or the server left the topology. Appears in heartbeat events only.
         Cancelled = "cancelled",
         /// The server answered `ok: 0`, or an operation's reply contained an error. At
-        /// [`Stage::Auth`](super::Stage::Auth), also: the client cannot authenticate, or rejects
-        /// the server's reply.
+        /// [`Stage::Auth`](super::Stage::Auth), this kind also means that the client cannot
+        /// authenticate, or rejects the server's reply.
         Command = "command",
         /// This process was forked from the one that opened the connection or pool.
         Forked = "forked",
@@ -28,7 +28,7 @@ names! {
         Invalid = "invalid",
         /// The connection could not be opened or broke.
         Network = "network",
-        /// The pool was cleared: it is paused, or the waiting check-out was cancelled
+        /// The pool was cleared, so it is paused or the waiting check-out was cancelled
         /// (PoolClearedError).
         #[doc(alias = "PoolClearedError")]
         PoolCleared = "pool_cleared",
@@ -42,19 +42,20 @@ names! {
         Protocol = "protocol",
         /// The runtime ended before the pool, the client or the topology was closed.
         RuntimeShutDown = "runtime_shut_down",
-        /// No server could be selected for the command, which was not sent. The source says why.
+        /// No server could be selected, so the command was not sent. The source contains the
+        /// reason.
         Selection = "selection",
-        /// No suitable server appeared in time for the command, which was not sent. The source
-        /// contains the diagnostics.
+        /// No suitable server appeared in time, so the command was not sent. The source contains
+        /// the diagnostics.
         SelectionTimeout = "selection_timeout",
-        /// The server's replica set name is not the configured one.
+        /// The replica set name that the server reports differs from the configured one.
         SetName = "set_name",
         /// A newer primary is known (SDAM: "primary marked stale").
         StalePrimary = "stale_primary",
         /// The time limit of the operation has passed, or is too short for a round trip to the
         /// server. The command was not sent.
         TimeLimit = "time_limit",
-        /// The connection or reply took longer than allowed.
+        /// Opening the connection or waiting for the reply took longer than allowed.
         Timeout = "timeout",
         /// No connection in the pool became available in time (WaitQueueTimeoutError).
         #[doc(alias = "WaitQueueTimeoutError")]

@@ -3,8 +3,8 @@
 use super::{Error, ErrorKind, Stage};
 
 impl Error {
-    /// Returns advice for the user, derived from the kind and the stage. The message may be more
-    /// specific.
+    /// Returns advice for the user, derived from the kind and the stage. The error's message may be
+    /// more specific.
     pub fn remedy(&self) -> Option<&'static str> {
         if self.is_overload() {
             return Some("the server is overloaded: run fewer operations at once");

@@ -32,11 +32,11 @@ impl Error {
     /// (Retryable Writes: "RetryableWriteError Labels").
     ///
     /// True if the pool was not usable, if the connection broke, or if the server has labelled the
-    /// error. Servers before 4.4 do not label errors, so the code decides; but after a write
-    /// concern error from a mongos before 4.4, a write is never run again.
+    /// error. Servers before 4.4 do not label errors, so the error's code decides in their case.
+    /// After a write concern error from a mongos before 4.4, however, a write is never run again.
     ///
-    /// A write without such a number could take effect twice, so it is run again only after an
-    /// [overload](Self::is_retryable_overload), or if it was not sent.
+    /// A write without a transaction number could take effect twice, so it is run again only after
+    /// an [overload](Self::is_retryable_overload), or if it was not sent.
     #[doc(alias("retryWrites", "RetryableWriteError"))]
     pub fn is_retryable_write(&self, max_wire_version: i32) -> bool {
         let is_old = max_wire_version < LABELS_WIRE_VERSION;

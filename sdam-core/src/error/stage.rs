@@ -29,15 +29,15 @@ names! {
 }
 
 impl Stage {
-    /// Returns whether the connection was not established yet (SDAM: "before handshake completes").
-    /// The handshake comprises hello and authentication.
+    /// Returns whether the connection had not been established yet (SDAM: "before handshake
+    /// completes"). The handshake comprises hello and authentication.
     #[doc(alias = "beforeHandshakeCompletes")]
     pub fn is_before_handshake_completes(self) -> bool {
         self < Self::Operation
     }
 
-    /// Returns whether hello was not answered yet, so that the server, or the service behind a load
-    /// balancer, is unknown.
+    /// Returns whether hello had not been answered yet. In that case, the server, or the service
+    /// behind a load balancer, is unknown.
     pub fn is_before_hello_completes(self) -> bool {
         self <= Self::Hello
     }

@@ -22,7 +22,7 @@ pub struct CommandInfo {
     pub database: Box<str>,
     /// The client's number for the command, the same in all its events.
     pub request_id: i32,
-    /// The number of the operation, which links its commands and selections.
+    /// The number of the operation, which links all commands and selections of the operation.
     pub operation_id: Option<i64>,
     /// The server id.
     pub server: ServerId,
@@ -103,7 +103,7 @@ impl CommandInfo {
         }
     }
 
-    /// Returns the document for an event, which is empty if the command is sensitive.
+    /// Returns the document to show in an event, which is empty if the command is sensitive.
     fn shown(&self, document: &[u8]) -> SharedDocument {
         const EMPTY: &[u8] = &[5, 0, 0, 0, 0];
         if self.is_sensitive { EMPTY } else { document }.into()

@@ -28,7 +28,7 @@ impl Heartbeat {
     }
 }
 
-/// The driver's and the server's id for a connection.
+/// The ids that the driver and the server have assigned to a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct ConnectionId {
@@ -36,7 +36,7 @@ pub struct ConnectionId {
     /// from 1, so it is unique only within one pool or one monitor.
     #[cfg_attr(feature = "serde", serde(rename = "driverConnectionId"))]
     pub driver: u64,
-    /// The server's number for the connection, from its first reply; `None` before that.
+    /// The server's number for the connection, taken from the first reply on it; `None` until then.
     #[cfg_attr(feature = "serde", serde(rename = "serverConnectionId"))]
     pub server: Option<i64>,
 }
@@ -59,7 +59,7 @@ names! {
 }
 
 impl ConnectionClosedReason {
-    /// Returns the sentence for log messages.
+    /// Returns the sentence that explains the reason in log messages.
     pub const fn text(self) -> &'static str {
         match self {
             Self::Stale => "Connection became stale because the pool was cleared",
@@ -85,13 +85,13 @@ names! {
         PoolClosed = "poolClosed",
         /// A connection could not be established, or the pool was cleared.
         ConnectionError = "connectionError",
-        /// The caller dropped the check-out; not in the specification.
+        /// The caller dropped the check-out. The specification has no such reason.
         Cancelled = "cancelled",
     }
 }
 
 impl CheckOutFailure {
-    /// Returns the sentence for log messages.
+    /// Returns the sentence that explains the reason in log messages.
     pub const fn text(self) -> &'static str {
         match self {
             Self::Timeout => "Wait queue timeout elapsed without a connection becoming available",

@@ -3,7 +3,7 @@ use core::fmt::Debug;
 use super::{EventKind, EventName};
 use crate::time::Instant;
 
-/// A destination for events from pools and other publishers besides the topology.
+/// A destination for the events of pools and of all other publishers except the topology.
 ///
 /// # Contract
 ///

@@ -16,7 +16,7 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Creates a selection by `selector` for an unknown operation.
+    /// Creates a selection with this `selector`, for an unknown operation.
     pub fn new(selector: impl Into<Box<str>>) -> Self {
         Self { selector: selector.into(), operation: None, operation_id: None }
     }

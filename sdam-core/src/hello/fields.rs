@@ -53,7 +53,7 @@ impl HelloFields {
 
     /// Adds the fields to a hello.
     pub(super) fn write(&self, command: &mut DocumentWriter) {
-        // The fields were checked on creation.
+        // The fields were checked on creation, so this cannot fail.
         let _ = command.fields(&self.0);
     }
 }

@@ -16,8 +16,8 @@ use crate::{
 };
 
 impl Hello {
-    /// The maximum number of members of each kind, and of tags, in a reply; the rest is ignored. A
-    /// replica set has at most 50 members.
+    /// The maximum number of members of each kind, and of tags, in a reply; any further ones are
+    /// ignored. A replica set has at most 50 members.
     pub const MAX_MEMBERS: usize = 4096;
 
     /// The `maxMessageSizeBytes` announced by every supported server, 48,000,000 bytes.
@@ -32,7 +32,8 @@ impl Hello {
         announced.filter(|size| *size > 0).unwrap_or(Self::DEFAULT_MAX_MESSAGE_SIZE)
     }
 
-    /// Returns the service to which a load balancer routed the connection that got this reply.
+    /// Returns the service to which a load balancer routed the connection on which this reply
+    /// arrived.
     ///
     /// # Errors
     ///
@@ -122,7 +123,8 @@ impl<'a> Reply<'a> {
             b"passives" => hello.passives = members(field)?,
             b"arbiters" => hello.arbiters = members(field)?,
             b"tags" => hello.tags = tags(field)?,
-            // A name that is not valid UTF-8 still counts: its server is not standalone.
+            // A name that is not valid UTF-8 still counts, because it shows that the server is not
+            // standalone.
             b"setName" => hello.set_name = field.text_lossy(),
             b"setVersion" => hello.election.set_version = field.integer(),
             b"electionId" => hello.election.election_id = field.object_id(),
@@ -163,8 +165,8 @@ impl<'a> Reply<'a> {
 }
 
 impl Hello {
-    /// Returns the address in `text`, sharing the memory of an equal member, which nearly always
-    /// exists.
+    /// Returns the address in `text`. If an equal member is known, which is nearly always the case,
+    /// shares its memory.
     fn member(&self, text: &str) -> Option<ServerAddress> {
         let members = [&self.hosts, &self.passives, &self.arbiters];
         let known = members.into_iter().flatten().find(|own| own.as_str() == text);

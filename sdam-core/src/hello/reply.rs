@@ -18,14 +18,15 @@ impl HelloReply {
     }
 }
 
-/// A reply without its document.
+/// Creates a reply without its document.
 impl From<Result<Hello, Error>> for HelloReply {
     fn from(hello: Result<Hello, Error>) -> Self {
         Self { hello, document: [].as_slice().into() }
     }
 }
 
-/// Serializes the document in base64; without a document, the error, or `null` for a success.
+/// Serializes the document in base64. If there is no document, serializes the error, or `null` for
+/// a success.
 #[cfg(feature = "serde")]
 mod serial {
     use alloc::string::String;

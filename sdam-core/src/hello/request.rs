@@ -31,8 +31,8 @@ impl HelloRequest {
     /// Creates a later message on a connection, which is answered at once: a polling check or an
     /// RTT measurement.
     ///
-    /// `hello_ok` is [`Hello::hello_ok`](super::Hello::hello_ok) of the connection's handshake.
-    /// Without it, and without a declared API version, the message is another legacy hello (Server
+    /// `hello_ok` is [`Hello::hello_ok`](super::Hello::hello_ok) of the connection's handshake. If
+    /// it is false and no API version is declared, the message is another legacy hello (Server
     /// Monitoring: "hello or legacy hello").
     pub fn poll(hello_ok: bool, server_api: Option<Arc<ServerApi>>) -> Self {
         Self { modern: hello_ok || server_api.is_some(), server_api, ..Self::default() }
@@ -110,7 +110,7 @@ impl HelloRequest {
             command.int64("maxAwaitTimeMS", max_await);
         }
         if let Some(handshake) = &self.handshake {
-            // Without a valid document, no metadata is sent.
+            // If the `client` document is malformed, no metadata is sent.
             let _ = command.encoded_document("client", &handshake.client);
             // Handshake requires "2"; older versions of Client Backpressure require `true`.
             command.text("backpressure", "2");
@@ -156,7 +156,8 @@ impl ServerApi {
 }
 
 impl Handshake {
-    /// Creates the arguments with this `client` document in BSON; empty for none.
+    /// Creates the arguments with the given `client` document in BSON, which is empty if there is
+    /// none.
     pub fn new(client: impl Into<Box<[u8]>>) -> Self {
         Self { client: client.into(), load_balanced: false }
     }

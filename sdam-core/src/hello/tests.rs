@@ -130,8 +130,8 @@ fn members_and_tags_are_bounded() {
 
 #[test]
 fn deeply_nested_documents_are_skipped_without_recursion() {
-    // Nests `{}` in 100,000 documents under one name, which would overflow a recursive parser's
-    // stack.
+    // Nests 100,000 documents in fields of the same name, which would overflow the stack of a
+    // recursive parser.
     let mut deep = Vec::from([5, 0, 0, 0, 0]);
     let levels = 100_000;
     let opening = 4 + 1 + 2;

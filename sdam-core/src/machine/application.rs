@@ -60,8 +60,8 @@ impl TopologyMachine {
         (outcome, effects)
     }
 
-    /// Returns the error without context, and its consequences; `None` if it does not concern the
-    /// server.
+    /// Returns the error without its context, together with its consequences; `None` if the error
+    /// does not concern the server.
     fn judge(&self, report: &ErrorReport) -> Option<(Error, Consequences)> {
         let error = report.error.clone().without_context();
         if error.stage() == Stage::CheckOut {
@@ -86,8 +86,9 @@ impl TopologyMachine {
                 || report.max_wire_version.is_some_and(|own| own < KEEPS_CONNECTIONS);
             consequences(clears, false, true)
         } else if establishing || error.kind() == ErrorKind::Network {
-            // A server that reports a state change is alive, so a check is requested instead. A
-            // failed authentication always cancels the running check (I-14).
+            // A server that reports a state change is alive, so its running check is not cancelled;
+            // another check is requested instead. A failed authentication always cancels the
+            // running check (I-14).
             let cancel_check = state_change.is_none() || error.stage() == Stage::Auth;
             consequences(true, cancel_check, state_change.is_some())
         } else {

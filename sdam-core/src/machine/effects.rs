@@ -19,7 +19,7 @@ pub enum Effect {
         /// True if the server must be monitored; a load balancer is not.
         monitored: bool,
     },
-    /// Mark the server's pool ready. Not repeated without a clear in between.
+    /// Mark the server's pool ready. Not repeated until the pool has been cleared.
     PoolReady {
         /// The server id.
         server: ServerId,

@@ -47,9 +47,9 @@ impl TopologyMachine {
         effects
     }
 
-    /// Marks the single server known without a check, and its pool ready at once (Load Balancers:
-    /// "Server Discovery Logging and Monitoring"). The pool's event comes after `TopologyOpening`
-    /// (J-13).
+    /// Marks the only server as known without a check, and its pool as ready at once (Load
+    /// Balancers: "Server Discovery Logging and Monitoring"). The pool's event comes after
+    /// `TopologyOpening` (J-13).
     fn open_load_balancer(&mut self, effects: &mut Effects, events: &mut Vec<EventKind>) {
         let previous = Arc::clone(&self.description);
         let mut next = (*previous).clone();

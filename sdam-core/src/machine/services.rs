@@ -18,8 +18,8 @@ pub(super) struct Services {
 
 #[derive(Clone, Debug)]
 pub(super) struct Service {
-    /// The service's generation when it became known. `connections` omits connections of earlier
-    /// generations.
+    /// The service's generation when it became known. `connections` does not count connections of
+    /// earlier generations.
     first: Generation,
     generation: Generation,
     connections: u64,
@@ -37,7 +37,7 @@ impl Services {
         known.connections = known.connections.saturating_add(1);
     }
 
-    /// Counts the closing of a connection to `service` that has this generation.
+    /// Notes that a connection to `service` with this generation was closed.
     pub(super) fn closed(&mut self, service: ObjectId, generation: Generation) {
         let Entry::Occupied(mut found) = self.known.entry(service) else {
             return;
@@ -60,8 +60,8 @@ impl Services {
         known.generation
     }
 
-    /// Writes the services by their ids. Differences between generations are capped at 2, because
-    /// larger ones have the same effect.
+    /// Writes each known service with its id. Differences between generations are capped at 2,
+    /// because larger ones have the same effect.
     #[cfg(feature = "model")]
     pub(super) fn write_key(&self, hasher: &mut impl core::hash::Hasher) {
         for (id, own) in &self.known {

@@ -1,5 +1,5 @@
 //! Tests of cases that the specifications' test files do not cover: the whole table of types, the
-//! order of effects, the accepted inputs.
+//! order of effects, and which inputs are accepted.
 
 mod departures;
 mod elections;
@@ -151,7 +151,7 @@ fn every_topology_and_server_type_has_the_specified_transition() {
     const GOES: (bool, Option<T>) = (false, None);
     let becomes = |topology_type| (true, Some(topology_type));
     let member = |server_type| matches!(server_type, S::RsSecondary | S::RsArbiter | S::RsOther);
-    // No check has one of these two outcomes.
+    // A check never has one of these two outcomes.
     let of_checks = |own: &&S| !matches!(own, S::PossiblePrimary | S::LoadBalancer);
     for &topology_type in T::ALL {
         for &server_type in S::ALL.iter().filter(of_checks) {

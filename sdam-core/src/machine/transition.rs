@@ -200,8 +200,8 @@ impl Transition {
         true
     }
 
-    /// Raises the maximum election to that of a primary; `Err` contains the maximum if the
-    /// primary's election is older.
+    /// Raises the maximum election to that of a primary. If the primary's election is older,
+    /// returns the maximum as `Err`.
     fn admit_election(&mut self, server: &ServerDescription) -> Result<(), ElectionTuple> {
         let own = server.election;
         let maxima = self.next.max_election;

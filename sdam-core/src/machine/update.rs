@@ -84,7 +84,7 @@ impl TopologyMachine {
             effects.push(Effect::OpenServer { server: server.id, address, monitored: true });
         }
         if !diff.added.is_empty() {
-            // Ids are assigned in the order in which members are listed, not by address.
+            // New servers get their ids in the order in which members are listed, not by address.
             self.pools.sort_unstable_by_key(|pool| pool.server);
         }
         if let Some(responder) = responder.filter(|_| consequences.checked) {
@@ -261,9 +261,10 @@ fn is_visible(previous: &TopologyDescription, next: &TopologyDescription, diff: 
 /// The differences between the servers of two descriptions.
 #[derive(Default)]
 struct Diff {
-    /// The servers that are not equal, by address, each with its descriptions before and after.
+    /// The servers whose descriptions differ, by address, each with its descriptions before and
+    /// after.
     changed: SmallVec<[(Arc<ServerDescription>, Arc<ServerDescription>); 2]>,
-    /// The servers that are equal but have new measurements, by address.
+    /// The servers whose descriptions are equal except for new measurements, by address.
     refreshed: SmallVec<[Arc<ServerDescription>; 1]>,
     added: Vec<Arc<ServerDescription>>,
     removed: Vec<Arc<ServerDescription>>,
@@ -302,8 +303,8 @@ impl Diff {
         diff
     }
 
-    /// Returns whether values that are derived from all servers may have changed: the session
-    /// time-out and the compatibility.
+    /// Returns whether the values that are derived from all servers (the session time-out and the
+    /// compatibility) may have changed.
     fn concerns_all(&self) -> bool {
         let derived = |server: &ServerDescription| {
             let timeout = server.logical_session_timeout_minutes;
@@ -358,7 +359,7 @@ impl Diff {
                 effects.push(Effect::ResetRtt { server });
             }
         }
-        // A check that fails again also resets them (F-53).
+        // A check that fails again also resets the round-trip times (F-53).
         for server in &self.refreshed {
             if !server.server_type.is_available() && responder == Some(server.id) {
                 effects.push(Effect::ResetRtt { server: server.id });
@@ -366,8 +367,8 @@ impl Diff {
         }
     }
 
-    /// Returns events in this order: responder, other changed servers, removed servers, added
-    /// servers (J-17).
+    /// Returns the events about servers in this order: the responder, other changed servers,
+    /// removed servers, added servers (J-17).
     fn server_events(
         &self,
         previous: &TopologyDescription,

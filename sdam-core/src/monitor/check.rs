@@ -23,7 +23,7 @@ use crate::{
 ///
 /// It has at most one outstanding request, and ignores answers on other connections. The outcome of
 /// a check is returned as a [`Report`]. The argument `known` of its methods is true if the server's
-/// type is known, from any source, at the time of the call.
+/// type is known at the time of the call, no matter from which source.
 ///
 /// A check that has to follow at once (after a streamed reply, or as a retry after a network error)
 /// is due at once, but does not begin in the call that ends the previous check, so that the effects
@@ -114,14 +114,14 @@ impl Check {
         self.state = State::Idle(Idle::first(Instant::EPOCH));
     }
 
-    /// Postpones the first check, unless it is requested.
+    /// Postpones the first check until the given time, unless a check is requested earlier.
     pub(crate) fn postpone(&mut self, until: Instant) {
         if let State::Idle(Idle { is_first: true, .. }) = self.state {
             self.state = State::Idle(Idle::first(until));
         }
     }
 
-    /// Delays the next check, unless it is due at once or is requested.
+    /// Delays the next check, unless it is due at once or a check is requested.
     pub(crate) fn delay(&mut self, delay: Duration) {
         if let State::Idle(idle) = &mut self.state
             && !idle.is_at_once()
@@ -147,8 +147,8 @@ impl Check {
         }
     }
 
-    /// Handles a failure of the [awaited](Self::awaits) connection at `at`: it did not open, or
-    /// broke.
+    /// Handles a failure of the [awaited](Self::awaits) connection at `at`: it could not be opened,
+    /// or broke.
     pub(crate) fn failed(
         &mut self,
         now: Instant,

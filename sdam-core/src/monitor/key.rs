@@ -1,4 +1,4 @@
-//! State keys of a server's checks, for state-space searches.
+//! Writes keys that identify the states of a server's checks, for state-space searches.
 
 use core::hash::{Hash, Hasher};
 

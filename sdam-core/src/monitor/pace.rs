@@ -5,7 +5,7 @@ use core::time::Duration;
 use crate::time::Instant;
 
 /// The maximum number of checks that follow each other without a pause. In a failover or a
-/// reconfiguration, a member pushes a handful of replies.
+/// reconfiguration, a member pushes only a handful of replies.
 const BURST: u32 = 50;
 
 /// The time after which one more check may begin without a pause.

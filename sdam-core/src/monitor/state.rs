@@ -72,8 +72,8 @@ impl Running {
     }
 
     /// Returns whether a late reply was accepted only because the host was suspended or stalled, so
-    /// that a second request is needed to measure the round trip. False for the reply to the second
-    /// request.
+    /// that a second request is needed to measure the round trip. Returns false for the reply to
+    /// that second request.
     pub(super) fn has_to_be_repeated(&self, trip: Trip) -> bool {
         let late = self.extended || trip.is_late(self.deadline);
         late && !self.heartbeat.awaited && !self.repeated

@@ -6,13 +6,14 @@ use crate::time::Instant;
 
 use super::{MonitorConfig, state::Idle};
 
-/// The maximum extension of a check after the host was suspended. It may be short: a reply that
-/// arrived meanwhile is read at once, and a dead peer never answers.
+/// The maximum extension of a check after the host was suspended. It may be short, because a reply
+/// that arrived in the meantime is read at once, and a dead peer never answers.
 const GRACE: Duration = Duration::from_secs(1);
 
 impl MonitorConfig {
-    /// Returns the timeout of a connection or a reply, which is longer by a heartbeat if the reply
-    /// is `awaited` (Server Monitoring: "Socket timeout"). `None` for no limit.
+    /// Returns the timeout for opening a connection or waiting for a reply, which is longer by a
+    /// heartbeat interval if the reply is `awaited` (Server Monitoring: "Socket timeout"). `None`
+    /// for no limit.
     pub(crate) fn limit(&self, awaited: bool) -> Option<Duration> {
         let limit = self.connect_timeout?;
         Some(if awaited { limit.saturating_add(self.heartbeat_frequency) } else { limit })
@@ -88,7 +89,7 @@ impl Trip {
 }
 
 impl Idle {
-    /// Returns the wait for the first check.
+    /// Returns the wait before the first check, which ends at `until`.
     pub(super) fn first(until: Instant) -> Self {
         Self { ended: Instant::EPOCH, until, is_first: true }
     }

@@ -95,7 +95,7 @@ impl Check {
                 self.streaming = false;
             }
         }
-        // The sample is at most the limit, because this host caused any excess.
+        // The sample is capped at the limit, because any excess was caused by this host.
         let sample = (!check.heartbeat.awaited).then(|| trip.within(check.deadline));
         out.emit(EventKind::ServerHeartbeatSucceeded {
             heartbeat: check.heartbeat,
@@ -131,10 +131,10 @@ impl Check {
     /// Ends the check with an error (Server Monitoring: "Network or command error during server
     /// check").
     ///
-    /// Only a broken or silent connection is retried at once, within the limit of
-    /// [`Pace`](super::pace::Pace). A check that got a malformed reply is not, because a retry
-    /// would most likely fail in the same way, and the attempts would follow each other without a
-    /// pause.
+    /// Only a check whose connection broke or fell silent is retried at once, within the limit of
+    /// [`Pace`](super::pace::Pace). A check that got a malformed reply is not retried at once,
+    /// because a retry would most likely fail in the same way, and the attempts would follow each
+    /// other without a pause.
     ///
     /// After a panic of the transport, checks start over after `minHeartbeatFrequencyMS`.
     pub(super) fn fail(

@@ -8,7 +8,7 @@ use bson::{Bson, DateTime, Document, oid::ObjectId};
 use proptest::{collection::vec, prelude::*, sample::select};
 use sdam_core::{error::Stage, hello::Hello, reply};
 
-/// Every field that the parser reads, and some that it ignores.
+/// The names of all fields that the parser reads, and of some that it ignores.
 static KEYS: LazyLock<Vec<&str>> = LazyLock::new(|| {
     let names = "$clusterTime $err arbiterOnly arbiters code codeName compression connectionId counter \
                  electionId err errmsg errorLabels helloOk hidden hosts isWritablePrimary iscryptd \

@@ -1,5 +1,6 @@
 //! A slow reference parser that reads a decoded document field by field, in the order of the
-//! specification. The parser must agree with it. Shared with the fuzz target.
+//! specification. The crate's parser must agree with this one, which is also used by the fuzz
+//! target.
 
 use bson::{Bson, Document};
 use sdam_core::{
@@ -105,7 +106,8 @@ fn no_ok() -> Error {
     Error::new(ErrorKind::Protocol, Stage::Hello, text)
 }
 
-/// Builds the error: labels and topology version come from `reply`, the code from `source`.
+/// Builds the error: takes the labels and the topology version from `reply`, and the code from
+/// `source`.
 fn command_error(reply: &Document, source: &Document, message: Option<&str>) -> Error {
     let message = message.unwrap_or("the server gave no reason");
     let labels = reply.get_array("errorLabels").into_iter().flatten();

@@ -4,7 +4,8 @@ use super::world::*;
 
 #[test]
 fn a_network_error_of_an_operation_clears_the_pool_and_cancels_the_check_in_one_change() {
-    // One call returns all effects of an error, with the clear after the change (F-66, F-69).
+    // One call returns all effects of an error. The pool is cleared after the description has
+    // changed (F-66, F-69).
     let mut world = World::open(&options(&["a"]));
     let _ = world.check("a", &member(true, 1));
     world.wait_until(3_000);

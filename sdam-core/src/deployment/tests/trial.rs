@@ -7,8 +7,8 @@ use super::world::*;
 const LOST: [&str; 4] =
     ["ServerSuspected a", "ServerHeartbeatFailed a", "disconnect a1", "disconnect a1 for pings"];
 
-/// Returns a `World` with the primary `a` and the secondary `b`, which stream and have been
-/// measured at 1000 ms; their detector waits for 750 ms.
+/// Returns a `World` with the primary `a` and the secondary `b`, both of which stream and were
+/// measured at 1000 ms. The detector waits for 750 ms.
 fn streaming_set() -> World {
     let mut world = World::open(&options(&["a", "b"]).with_detector(Detector::PROBING));
     world.check_both();
@@ -159,7 +159,7 @@ fn a_ping_without_an_answer_is_followed_by_a_probe_on_a_new_connection() {
     assert_eq!(world.server_type("a"), ServerType::Unknown);
 }
 
-/// Returns a `World` with the same servers, which are polled, and an operation sent at 2,000 ms.
+/// Returns a `World` in which the same servers are polled and an operation was sent at 2,000 ms.
 fn polled_and_late() -> World {
     let mut world = World::open(&polled(&["a", "b"]).with_detector(Detector::PROBING));
     world.check_both();

@@ -42,7 +42,7 @@ pub(super) fn polled(seeds: &[&str]) -> Options {
     options
 }
 
-/// Returns the reply of a member of the set `a`, `b` that supports streaming.
+/// Returns the reply of a member that supports streaming, in a set with the members `a` and `b`.
 pub(super) fn member(primary: bool, counter: i64) -> Document {
     doc! {
         "ok": 1, "helloOk": true, "isWritablePrimary": primary, "secondary": !primary,

@@ -33,8 +33,8 @@ pub(super) fn state_change(machine: &mut TopologyMachine, server: ServerId) -> E
 
 #[test]
 fn connection_errors_clear_the_pool_except_of_overload_and_slow_or_malformed_replies() {
-    // Errors are handled alike, whatever the connection was opened for (I-20; I-10, I-11,
-    // I-14 to I-16, F-54, F-63, F-81).
+    // Errors are handled in the same way, no matter why the connection was opened (I-20; I-10,
+    // I-11, I-14 to I-16, F-54, F-63, F-81).
     let check = |error: ErrorReport, expected| {
         let mut machine = opened(&options(&["a", "b"]));
         let _ = super::check(&mut machine, "a", hello(ServerType::RsPrimary));

@@ -19,7 +19,7 @@ fn met(machine: &mut TopologyMachine, name: &str, stage: Stage) -> Vec<String> {
     met.collect()
 }
 
-/// Returns the reply of a member with the name `me` that lists the members `hosts`.
+/// Returns a reply in which a member calls itself `me` and lists the members `hosts`.
 fn inside(server_type: ServerType, me: &str, hosts: &[&str]) -> Hello {
     Hello {
         me: Some(address(me)),
@@ -107,7 +107,7 @@ fn names_of_the_replica_set_are_distinguished_from_configured_names() {
     assert_eq!(advertised.to_string(), text);
     assert_eq!(obstacle(&machine, "a"), None);
 
-    // A primary has answered earlier, so the names of the set are known.
+    // A primary has answered earlier, so the names of the set's members are known.
     let mut machine = opened(&options(&["a", "b"]));
     let _ = check(&mut machine, "a", elected(1));
     let _ = fail(&mut machine, "a", ErrorKind::Network);

@@ -7,7 +7,7 @@ use crate::error::ErrorKind;
 
 type Step = (u64, Say, &'static str);
 
-/// Returns the script of a monitor whose server has been known since 0 ms, and which polls at 10 s.
+/// Returns the script of a monitor that has known its server since 0 ms and polls it at 10 s.
 fn known() -> Vec<Step> {
     [
         (0, Say::Start, "started #1, connect | 10000"),
@@ -145,7 +145,7 @@ fn a_deadline_missed_by_a_heartbeat_means_that_the_host_was_suspended() {
 
 #[test]
 fn repeated_network_errors_are_retried_with_a_pause_after_a_burst() {
-    // Retries are limited, too, if a server endlessly answers hello and then breaks the connection
+    // Retries are also limited if a server keeps answering hello and then breaking the connection
     // (F-51).
     let mut script = vec![
         (0, Say::Start, "started #1, connect | 10000".to_owned()),

@@ -1,4 +1,4 @@
-//! Runs the checks of one server by scripts in virtual time.
+//! Runs scripts that drive the checks of one server in virtual time.
 
 use std::{
     fmt::Write as _,
@@ -63,12 +63,13 @@ pub(super) fn old() -> Document {
     doc! { "ok": 1, "maxWireVersion": 8, "helloOk": true, "connectionId": 42 }
 }
 
-/// Returns a reply from the first process, which supports streaming, with this counter.
+/// Returns a reply that supports streaming, from the first server process, with the given counter
+/// in its topology version.
 pub(super) fn new(counter: i64) -> Document {
     new_process(0x11, counter)
 }
 
-/// Returns a reply from another process.
+/// Returns the same reply from another server process.
 pub(super) fn new_process(process: u8, counter: i64) -> Document {
     let process = ObjectId::from_bytes([process; 12]);
     let mut reply = old();
@@ -99,8 +100,8 @@ pub(super) fn checks(config: MonitorConfig) -> Check {
     Check::new(Arc::new(config), ServerId::from_u64(1), address)
 }
 
-/// Runs the script: at each time in milliseconds, passes the input and expects these outputs in
-/// this order, then `|` and the deadline in milliseconds.
+/// Runs the script. Each step consists of a time in milliseconds, an input, and the expected
+/// outputs in order, followed by `|` and the deadline in milliseconds.
 #[track_caller]
 pub(super) fn check(config: MonitorConfig, script: &[(u64, Say, &str)]) {
     let mut check = checks(config);
