@@ -70,7 +70,7 @@ about_option! {
     /// Creates an error stating that `option` cannot have this `value`, with the `reason` and a
     /// `remedy`.
     ///
-    /// `value` may be empty if the problem is that it is missing.
+    /// `value` may be empty if the problem is a missing value.
     new,
     /// Returns the suggested remedy.
     remedy

@@ -154,7 +154,7 @@ impl Deployment {
     }
 
     /// Creates a deployment that replays a recording and re-emits the recorded inputs as events.
-    /// `options` are the recorded options; `setup` belongs to the first input of the recording.
+    /// `options` are the recorded options; `setup` is the setup recorded with the first input.
     ///
     /// The same inputs at the same times yield the same outputs, except that requests lack the
     /// client's metadata and declared API.
@@ -248,8 +248,8 @@ impl Deployment {
 
     /// Handles an error from an operation or a pool on `server`, and returns its outcome.
     ///
-    /// Any error may be reported: it is ignored if it is stale or says nothing about the server's
-    /// state. A network error closes the server's monitoring connection and cancels its running
+    /// Any error may be reported; errors that are stale or say nothing about the server's state are
+    /// ignored. A network error closes the server's monitoring connection and cancels its running
     /// check.
     pub fn handle_error(
         &mut self,

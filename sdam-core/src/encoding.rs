@@ -1,6 +1,6 @@
 //! Encodings of durations and bytes, for serde's `with` attribute.
 
-/// Durations, as nanoseconds.
+/// Encodes durations as nanoseconds.
 pub(crate) mod nanos {
     use core::time::Duration;
 
@@ -19,7 +19,7 @@ pub(crate) mod nanos {
     }
 }
 
-/// Optional durations, as nanoseconds.
+/// Encodes optional durations as nanoseconds.
 pub(crate) mod optional_nanos {
     use core::time::Duration;
 
@@ -34,7 +34,7 @@ pub(crate) mod optional_nanos {
     }
 }
 
-/// Bytes, as base64 with padding.
+/// Encodes bytes as base64 with padding.
 pub(crate) mod base64 {
     use alloc::{string::String, vec::Vec};
 

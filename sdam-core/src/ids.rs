@@ -139,8 +139,9 @@ pub struct TopologyVersion {
 impl TopologyVersion {
     /// Compares two versions (SDAM: "compareTopologyVersion").
     ///
-    /// `Less` means that `other` is newer. It is also the result if either is missing or the
-    /// processes differ: such versions are not comparable, so `other` counts as newer.
+    /// `Less` means that `other` is newer. `Less` is also the result if a version is missing or the
+    /// processes differ, because such versions cannot be compared, and `other` then counts as
+    /// newer.
     pub fn compare(current: Option<Self>, other: Option<Self>) -> Ordering {
         match (current, other) {
             (Some(current), Some(other)) if current.process_id == other.process_id => {

@@ -34,7 +34,7 @@ use crate::{
     topology::{TopologyDescription, TopologyType},
 };
 
-/// The state of one topology, with all rules that change it (SDAM: "TopologyDescription").
+/// The state of one topology, and all rules for changing it (SDAM: "TopologyDescription").
 ///
 /// The machine performs no actions itself: it returns [`Effects`], in the order of the
 /// specification. It cannot fail; inputs that do not match its state are ignored.

@@ -25,8 +25,8 @@ const LEAST_DEVIATION: u32 = 9;
 /// The minimum time to wait for the answer to a ping before a new connection is opened.
 const HURRY: Duration = Duration::from_millis(100);
 
-/// Quantiles of the normal distribution in thousandths of its standard deviation: entry `n - 1` is
-/// exceeded with a probability of 10^-n.
+/// Quantiles of the normal distribution, in thousandths of the standard deviation: a value exceeds
+/// entry `n - 1` with a probability of 10^-n.
 const QUANTILES: [u32; MAX_THRESHOLD] =
     [1282, 2326, 3090, 3719, 4265, 4753, 5199, 5612, 5998, 6361, 6706, 7034];
 

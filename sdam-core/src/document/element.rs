@@ -21,8 +21,8 @@ impl<'a> Field<'a> {
     }
 }
 
-/// Returns the length of the value of type `kind` at the start of `bytes`, which may end before the
-/// value does.
+/// Returns the length of the value of type `kind` at the start of `bytes`. The bytes may end before
+/// the value does.
 #[inline]
 fn length(kind: ElementType, bytes: &[u8]) -> Option<usize> {
     Some(match kind {

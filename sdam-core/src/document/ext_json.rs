@@ -13,7 +13,8 @@ mod tests;
 
 /// Displays a BSON document as relaxed Extended JSON, without spaces.
 ///
-/// For malformed BSON, the output ends where decoding fails, with `<malformed BSON>`.
+/// If the BSON is malformed, the output ends with `<malformed BSON>` at the point where decoding
+/// fails.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ExtendedJson<'b> {
     bytes: &'b [u8],

@@ -10,7 +10,8 @@ names! {
     #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
     pub enum ErrorKind {
         /// The check was cancelled before it had an outcome: an operation found the server's
-        /// connections broken, or the server left the topology. Appears in heartbeat events only.
+        /// connections broken, or the server left the topology. This kind appears only in heartbeat
+        /// events.
         Cancelled = "cancelled",
         /// The server answered `ok: 0`, or an operation's reply contained an error. At
         /// [`Stage::Auth`](super::Stage::Auth), this kind also means that the client cannot
@@ -38,7 +39,8 @@ names! {
         /// The pool has been paused since it was created: no check of its server has succeeded yet.
         PoolNotReady = "pool_not_ready",
         /// The peer's answer is unacceptable: malformed, oversized or unexpected. At
-        /// [`Stage::Tls`](super::Stage::Tls): the certificate or the host name is not trusted.
+        /// [`Stage::Tls`](super::Stage::Tls), this kind means that the certificate or the host name
+        /// is not trusted.
         Protocol = "protocol",
         /// The runtime ended before the pool, the client or the topology was closed.
         RuntimeShutDown = "runtime_shut_down",

@@ -15,8 +15,8 @@ pub enum StateChange {
 }
 
 impl StateChange {
-    /// Classifies an error by `code` if there is one, else by `message` (SDAM:
-    /// "the code takes precedence").
+    /// Classifies an error by `code` if there is one, and otherwise by `message` (SDAM: "the code
+    /// takes precedence").
     pub fn classify(code: Option<i32>, message: &str) -> Option<Self> {
         match code {
             Some(10107 | 13435 | 10058) => Some(Self::NotWritablePrimary),

@@ -58,8 +58,8 @@ pub enum Effect {
     },
 }
 
-/// Effects in the order in which they must run: open, ready, publish, emit, reset of the round-trip
-/// times, clear, close, then all other effects on monitors.
+/// Effects in the order in which they must run: open, ready, publish, emit, reset round-trip times,
+/// clear, close, then all other effects on monitors.
 ///
 /// "Ready before publish" means that no reader sees a selectable server with a paused pool. "Clear
 /// after publish" means that no reader of the new description gets a connection of the old

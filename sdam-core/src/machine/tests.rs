@@ -88,7 +88,8 @@ fn fail(machine: &mut TopologyMachine, name: &str, kind: ErrorKind) -> Effects {
     machine.handle(NOW, Input::Checked { server, outcome: Err(error), rtt: None })
 }
 
-/// Returns the effects in short form: the action and the server of each, separated by commas.
+/// Returns the effects in short form: the action and the server of each effect, with commas between
+/// the effects.
 fn brief(machine: &TopologyMachine, effects: &Effects) -> String {
     let name = |server: &ServerId| {
         let description = machine.description().server_by_id(*server);

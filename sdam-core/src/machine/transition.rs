@@ -109,7 +109,7 @@ impl Transition {
         }
     }
 
-    /// Marks a server with another set name Unknown (SDAM: "TopologyType Single", D-70).
+    /// Marks a server Unknown if it has another set name (SDAM: "TopologyType Single", D-70).
     fn enforce_set_name(&mut self, server: &Arc<ServerDescription>) {
         let Some(wanted) = &self.options.replica_set else {
             return;
@@ -314,7 +314,7 @@ impl Transition {
         self.next.servers.insert(index, Arc::new(description));
     }
 
-    /// Removes every server whose address `keep` rejects, for `reason`.
+    /// Removes every server whose address `keep` rejects, and records `reason` for each departure.
     pub(super) fn keep_only(
         &mut self,
         keep: impl Fn(&ServerAddress) -> bool,

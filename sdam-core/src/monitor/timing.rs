@@ -65,8 +65,8 @@ pub(crate) struct Trip {
 }
 
 impl Trip {
-    /// Creates a trip, with inconsistent instants clamped: an answer arrives neither after `now`
-    /// nor before its request.
+    /// Creates a trip and clamps inconsistent instants, so that the answer arrives neither after
+    /// `now` nor before its request.
     pub(crate) fn new(sent: Instant, at: Instant, now: Instant) -> Self {
         let at = at.min(now);
         Self { sent: sent.min(at), at }

@@ -1,4 +1,4 @@
-//! Errors from operations, cancelled checks, panics, and servers that leave.
+//! Tests of errors from operations, cancelled checks, panics, and servers that leave.
 
 use super::world::*;
 

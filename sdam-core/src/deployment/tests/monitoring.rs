@@ -1,4 +1,4 @@
-//! Checks, pushed replies and measurements of a healthy server.
+//! Tests of the checks, pushed replies and measurements of a healthy server.
 
 use super::world::*;
 

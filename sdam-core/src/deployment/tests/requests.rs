@@ -1,4 +1,4 @@
-//! Requested checks, and waiting selections.
+//! Tests of requested checks and of waiting selections.
 
 use super::world::*;
 

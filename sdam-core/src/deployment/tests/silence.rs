@@ -1,4 +1,4 @@
-//! Servers that stop answering, and stalls of this host that look the same.
+//! Tests of servers that stop answering, and of stalls of this host that look the same.
 
 use std::{format, string::String, vec, vec::Vec};
 

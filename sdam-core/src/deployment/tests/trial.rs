@@ -1,4 +1,4 @@
-//! Silent servers in a deployment with a failure detector.
+//! Tests of silent servers in a deployment with a failure detector.
 
 use std::{string::String, vec::Vec};
 

@@ -1,4 +1,4 @@
-//! The reasons why servers leave.
+//! Tests of the reasons why servers leave.
 
 use super::*;
 use crate::{event::EventKind, topology::Departure};

@@ -1,4 +1,4 @@
-//! Cases of elections and roles that the specifications' test files do not cover.
+//! Tests of elections and roles in cases that the specifications' test files do not cover.
 
 use super::*;
 

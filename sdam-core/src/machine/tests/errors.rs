@@ -1,4 +1,4 @@
-//! Errors from operations that change the topology, and their effects.
+//! Tests of operations' errors that change the topology, and of their effects.
 
 use alloc::{string::String, vec::Vec};
 

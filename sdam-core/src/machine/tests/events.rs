@@ -1,4 +1,4 @@
-//! Contents of events.
+//! Tests of the contents of events.
 
 use super::*;
 

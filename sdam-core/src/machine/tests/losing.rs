@@ -1,4 +1,4 @@
-//! Effects of losing a server, for any cause.
+//! Tests of the effects of losing a server, for any cause.
 
 use super::*;
 

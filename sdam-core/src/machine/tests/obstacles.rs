@@ -1,4 +1,4 @@
-//! The reasons why servers cannot be used by this client, and the events about them.
+//! Tests of the reasons why this client cannot use a server, and of the events about them.
 
 use super::*;
 use crate::topology::Obstacle;

@@ -1,4 +1,4 @@
-//! The generations of services behind a load balancer (F-67).
+//! Tests of the generations of services behind a load balancer (F-67).
 
 use super::*;
 use crate::{error::ErrorOutcome, report::ErrorReport};

@@ -1,4 +1,4 @@
-//! Cancellation: the checks that it affects, and its consequences.
+//! Tests of cancellation: the checks that it affects, and its consequences.
 
 use std::vec::Vec;
 

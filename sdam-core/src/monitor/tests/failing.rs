@@ -1,4 +1,4 @@
-//! Failures: retries, reports, and the state that is reset.
+//! Tests of failures: retries, reports, and the state that a failure resets.
 
 use std::{borrow::ToOwned, format, vec, vec::Vec};
 
@@ -121,8 +121,8 @@ fn legacy_retry_reports_only_the_outcome_of_the_retry() {
 
 #[test]
 fn a_deadline_missed_by_a_heartbeat_means_that_the_host_was_suspended() {
-    // The suspended check is extended by a second, once. A reply within it saves the connection,
-    // but it neither measures the round trip nor describes the server's current state.
+    // The check that was suspended is extended once, by a second. A reply within it saves the
+    // connection, but it neither measures the round trip nor describes the server's current state.
     let slept = [(50_000, Say::Due, "| 51000")];
     let run = |rest: &[Step]| run(polling(), &[&slept[..], rest].concat());
     run(&[

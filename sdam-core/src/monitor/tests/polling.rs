@@ -1,4 +1,4 @@
-//! Polling: timing, requested checks, negotiation, round-trip times.
+//! Tests of polling: timing, requested checks, negotiation, and round-trip times.
 
 use std::{sync::Arc, time::Duration};
 

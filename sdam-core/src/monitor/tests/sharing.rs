@@ -1,4 +1,4 @@
-//! Connections that checks share with operations.
+//! Tests of connections that checks share with operations.
 
 use super::script::*;
 use crate::error::ErrorKind;

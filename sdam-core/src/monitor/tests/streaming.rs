@@ -1,4 +1,4 @@
-//! Streaming: awaitable requests, streamed replies, the return to polling.
+//! Tests of streaming: awaitable requests, streamed replies, and the return to polling.
 
 use std::{format, vec::Vec};
 
