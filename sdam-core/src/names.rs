@@ -1,7 +1,7 @@
 //! Enumerations whose values have a string form.
 
-/// Declares an enumeration whose values have names. Each value is written once, with its spelling.
-/// `Display` writes the name. Only for use by sdam's crates.
+/// Declares an enumeration whose values have string names. Each value is written once, next to its
+/// name, and `Display` writes the name. This macro is only for sdam's own crates.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! names {
@@ -12,7 +12,7 @@ macro_rules! names {
         }
 
         impl $name {
-            /// Every value, in the order of the declaration.
+            /// Every value, in declaration order.
             $vis const ALL: &'static [Self] = &[$(Self::$value),*];
 
             /// Returns the name, for logs, records and counters.

@@ -1,7 +1,7 @@
-//! `Debug` of types that do not show their fields.
+//! Implements `Debug` for types that do not show their fields.
 
-/// Implements `Debug` for a type with secrets, functions or much data: the output shows the given
-/// values in place of the fields. Only for use by sdam's crates.
+/// Implements `Debug` for a type whose fields hold secrets, functions or large amounts of data: the
+/// output shows the given values instead of the fields. This macro is only for sdam's own crates.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! opaque {

@@ -32,11 +32,11 @@ pub use srv::Srv;
 /// [`Deviations::min_heartbeat_frequency`] can change.
 #[doc(alias = "minHeartbeatFrequencyMS")]
 pub const MIN_HEARTBEAT_FREQUENCY: Duration = Duration::from_millis(500);
-/// The time for which a single-threaded client does not check a server after a network error (SDAM:
-/// "cooldownMS").
+/// The time during which a single-threaded client does not check a server again after a network
+/// error (SDAM: "cooldownMS").
 #[doc(alias = "cooldownMS")]
 pub const COOLDOWN: Duration = Duration::from_secs(5);
-/// The interval of an idle primary's writes, which makes staleness measurable (Max Staleness:
+/// The interval at which an idle primary writes, which makes staleness measurable (Max Staleness:
 /// "idleWritePeriodMS").
 #[doc(alias = "idleWritePeriodMS")]
 pub const IDLE_WRITE_PERIOD: Duration = Duration::from_secs(10);
@@ -50,20 +50,21 @@ pub const DEFAULT_SCAN_FREQUENCY: Duration = Duration::from_secs(60);
 
 /// The options of a topology.
 ///
-/// Options that a connection string can carry have the same names. A zero duration has the meaning
-/// given by the specification, documented at each field. Options come from [`Options::parse`] or
-/// [`Options::new`], are changed field by field or with the `with_` methods, and are checked as a
-/// whole by [`Options::validate`] when a topology is started.
+/// Options that can appear in a connection string have the same names here. A zero duration means
+/// what the specification says, as documented at each field. Options come from [`Options::parse`]
+/// or [`Options::new`], are changed field by field or with the `with_` methods, and are checked as
+/// a whole by [`Options::validate`] when a topology is started.
 ///
-/// Code has precedence over the connection string, which has precedence over a TXT record; see
-/// [`uri`](crate::uri#precedence).
+/// Values set in code take precedence over the connection string, which takes precedence over a TXT
+/// record; see [`uri`](crate::uri#precedence).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Options {
     /// The seeds, in the given order; duplicates are ignored.
     ///
-    /// A few members of a replica set are enough, because the others are discovered. Each seed is
-    /// monitored, so a list of hundreds costs as many connections on every client.
+    /// A few members of a replica set are enough, because the client discovers the others. Each
+    /// seed is monitored, so with a list of hundreds of seeds, every client opens hundreds of
+    /// connections.
     pub seeds: Vec<ServerAddress>,
     /// `directConnection`: true to connect only to the single seed, regardless of its type.
     pub direct_connection: Option<bool>,
@@ -72,7 +73,7 @@ pub struct Options {
     /// `replicaSet`: the name of the replica set, enforced from the start.
     pub replica_set: Option<Arc<str>>,
     /// The initial topology type, which overrides the type implied by the three options above but
-    /// must not contradict them. `LoadBalanced` can only come from `load_balanced`.
+    /// must not contradict them. `LoadBalanced` can only be obtained by setting `load_balanced`.
     pub initial_topology_type: Option<TopologyType>,
     /// `heartbeatFrequencyMS`: the time between checks, at least 500 ms. `None` means the default,
     /// which depends on whether there are background monitors.
@@ -84,14 +85,16 @@ pub struct Options {
     pub connect_timeout: Option<Duration>,
     /// `serverMonitoringMode`: whether monitors stream or poll.
     pub server_monitoring_mode: ServerMonitoringMode,
-    /// `localThresholdMS`: the maximum difference in latency to the fastest suitable server.
+    /// `localThresholdMS`: the maximum amount by which the latency of a server may exceed that of
+    /// the fastest suitable server.
     #[doc(alias = "localThresholdMS")]
     pub local_threshold: Duration,
-    /// `serverSelectionTimeoutMS`: the maximum wait of a selection; zero means no wait.
+    /// `serverSelectionTimeoutMS`: the maximum time that a selection waits for a suitable server;
+    /// with zero, selections do not wait.
     #[doc(alias = "serverSelectionTimeoutMS")]
     pub server_selection_timeout: Duration,
     /// `serverSelectionTryOnce`: true if single-threaded clients scan at most once per selection.
-    /// `None` means not configured, and has the effect of true.
+    /// `None` means that the option is not configured, and has the same effect as true.
     pub server_selection_try_once: Option<bool>,
     /// `socketCheckIntervalMS`: the idle time after which a single-threaded client probes a
     /// connection before use.
@@ -103,23 +106,24 @@ pub struct Options {
     pub selection_strategy: SelectionStrategy,
     /// `appName`: at most 128 bytes; part of the client metadata.
     pub app_name: Option<Arc<str>>,
-    /// The declared stable API version. If there is one, only `hello` is used.
+    /// The stable API version that the client declares. If there is one, only `hello` is used,
+    /// never the legacy hello.
     pub server_api: Option<ServerApi>,
     /// The wire versions that the client supports.
     pub wire_versions: WireVersions,
-    /// The client's name in compatibility errors.
+    /// The client's name, as it appears in compatibility errors.
     pub driver_name: Arc<str>,
-    /// The maximum number of monitored servers. More seeds than this are an error; other servers
-    /// beyond the maximum are ignored.
+    /// The maximum number of monitored servers. It is an error to configure more seeds than this;
+    /// servers discovered beyond the maximum are ignored.
     pub max_servers: usize,
-    /// The maximum number of selections that wait for a server at the same time; further ones fail
-    /// at once. There is no limit by default (Server Selection: "Multi-threaded or asynchronous
-    /// server selection").
+    /// The maximum number of selections that wait for a server at the same time; any further
+    /// selection fails at once. There is no limit by default (Server Selection: "Multi-threaded or
+    /// asynchronous server selection").
     pub max_waiters: usize,
     /// The maximum length of a reply to a check, in bytes; a longer reply is rejected once its
     /// header is read. The default of 1 MiB is a hundred times what the largest replica sets need.
     pub max_hello_size: usize,
-    /// The framing of the first hello of a connection.
+    /// The message format of the first hello on a connection.
     pub handshake_opcode: HandshakeOpcode,
     /// The SRV look-up of the seeds, if they came from an SRV record.
     pub srv: Option<Srv>,
@@ -127,52 +131,56 @@ pub struct Options {
     pub credential: Option<Credential>,
     /// The encryption of connections; `None` for no encryption.
     ///
-    /// A topology only starts if its runtime can negotiate TLS.
+    /// If this option is set, a topology starts only if its runtime can negotiate TLS.
     pub tls: Option<TlsOptions>,
     /// The proxy for connections; `None` if they are opened directly.
     ///
-    /// A topology only starts if its runtime can connect through proxies.
+    /// If this option is set, a topology starts only if its runtime can connect through proxies.
     pub proxy: Option<ProxyOptions>,
-    /// `TCP_USER_TIMEOUT`: the time after which a TCP connection breaks if the peer has not
-    /// acknowledged sent bytes, or has left no space for more; at least 1 ms. `None`, the default,
-    /// keeps the system's own limit, which is about 15 minutes on Linux.
+    /// `TCP_USER_TIMEOUT`: the time after which the system breaks a TCP connection whose peer has
+    /// not acknowledged the bytes sent to it, or has not had space for more; at least 1 ms. `None`,
+    /// the default, keeps the system's own limit, which is about 15 minutes on Linux.
     ///
-    /// It applies to all connections of monitors and pools as soon as they are open; before that,
-    /// [`connect_timeout`](Self::connect_timeout) applies. The peer's operating system sends the
-    /// acknowledgements, so a slow command does not break its connection. On an idle connection,
-    /// this time replaces the number of unanswered keep-alive probes.
+    /// The limit applies to all connections of monitors and pools as soon as they are open; before
+    /// that, [`connect_timeout`](Self::connect_timeout) applies. The peer's operating system sends
+    /// the acknowledgements, so a slow command does not break its connection. On an idle
+    /// connection, this time limit replaces the limit on the number of unanswered keep-alive
+    /// probes.
     ///
     /// It has an effect on Linux and Android only. No connection string contains it.
     #[doc(alias = "TCP_USER_TIMEOUT")]
     pub tcp_user_timeout: Option<Duration>,
-    /// The maximum random delay of background connections: first checks of the seeds, the check
-    /// after a failed one, the first measurement of round-trip times on a second connection, and
-    /// connections for `minPoolSize`. It keeps many clients that start together, or lose a server
-    /// together, from connecting at the same instant. Zero, the default, means no delay.
+    /// The maximum random delay of connections that are opened in the background: for the first
+    /// checks of the seeds, for the check after a failed one, for the first measurement of
+    /// round-trip times on a second connection, and for `minPoolSize`. The delay keeps many clients
+    /// that start together, or lose a server together, from connecting at the same instant. Zero,
+    /// the default, means no delay.
     ///
-    /// No waiting operation is delayed: a selection that waits brings the checks forward, and a
-    /// check-out opens its connection at once. A good value is the number of clients divided by
-    /// the connections per second that a server accepts. No connection string contains it, and
-    /// single-threaded clients ignore it.
+    /// Operations that are already waiting are never delayed: a selection that waits brings the
+    /// checks forward, and a check-out opens its connection at once. A good value is the number of
+    /// clients divided by the connections per second that a server accepts. No connection string
+    /// contains this option, and single-threaded clients ignore it.
     pub spread: Duration,
     /// True, the default, if pools may open a socket to each seed while a selection waits for the
-    /// first checks, so that the first operation need not wait for TCP and TLS again. Unused
-    /// sockets are closed after a second. No connection string contains it.
+    /// first checks, so that the first operation does not have to set up another TCP and TLS
+    /// connection. Unused sockets are closed after a second. No connection string contains this
+    /// option.
     pub early_dial: bool,
-    /// The time without selections and operations after which a client with background monitoring
-    /// pauses. The pause may begin up to a heartbeat late, and the next selection ends it. An
-    /// operation that begins while the pause begins may get a
-    /// [retryable](crate::error::Error::is_retryable_pool) error from its pool. `None`, the
-    /// default, never pauses. No connection string contains it, and it has no effect on handles
-    /// that share a deployment.
+    /// The time after which a client with background monitoring pauses if it has performed no
+    /// selections or operations. The pause may begin up to a heartbeat late, and the next selection
+    /// ends it. An operation that begins just as the pause begins may get a
+    /// [retryable](crate::error::Error::is_retryable_pool) error from its pool. With `None`, the
+    /// default, the client never pauses. No connection string contains this option, and it has no
+    /// effect on handles that share a deployment.
     pub pause_after: Option<Duration>,
-    /// The strategy for giving up on a silent server before the time limit of its checks; `None`,
-    /// the default, waits for that limit. No connection string contains it.
+    /// The strategy for giving up on a silent server before the time limit of its checks. With
+    /// `None`, the default, the client waits for that limit. No connection string contains this
+    /// option.
     pub detector: Option<Detector>,
     /// True if reads avoid [suspected](crate::server::Silence::suspected) servers as long as others
-    /// are eligible. No connection string contains it.
+    /// are eligible. No connection string contains this option.
     pub avoid_suspected: bool,
-    /// The connection string's options for the rest of the driver.
+    /// The options in the connection string that concern the rest of the driver.
     pub driver: DriverOptions,
     /// The deviations from the specifications, which applications should not change.
     pub deviations: Deviations,
@@ -269,12 +277,12 @@ names! {
     /// Selects whether monitors stream or poll (SDAM: "serverMonitoringMode").
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub enum ServerMonitoringMode {
-        /// [`Poll`](Self::Poll) in a function of a FaaS provider, else [`Stream`](Self::Stream).
+        /// Polls in a function of a FaaS provider, and streams everywhere else.
         #[default]
         Auto = "auto",
-        /// Streaming where the server supports it.
+        /// Streams where the server supports it.
         Stream = "stream",
-        /// Always polling.
+        /// Always polls.
         Poll = "poll",
     }
 }
@@ -287,6 +295,6 @@ pub enum SelectionStrategy {
     /// Single-threaded clients choose at random.
     #[default]
     TwoChoices,
-    /// A random server, as in Server Selection 1.2.
+    /// Picks a random server, as in version 1.2 of Server Selection.
     Random,
 }

@@ -38,8 +38,9 @@ pub enum Output {
         /// The connection.
         conn: ConnId,
     },
-    /// Read the server's deadline again: a call that was not for its timer or its connections has
-    /// brought the deadline forward, or has removed it because monitoring was paused.
+    /// Read the server's deadline again. A call that concerned neither the server's timer nor its
+    /// connections has brought the deadline forward, or has removed it because monitoring was
+    /// paused.
     Wake {
         /// The server.
         server: ServerId,
@@ -51,7 +52,7 @@ pub enum Output {
         server: ServerId,
         /// The server's address.
         address: ServerAddress,
-        /// True if the server is checked; a load balancer is not.
+        /// True if the server is checked; false for a load balancer.
         monitored: bool,
     },
     /// Close the server's pool. The server's other connections are already closed, and no later
@@ -60,7 +61,8 @@ pub enum Output {
         /// The server id.
         server: ServerId,
     },
-    /// Mark the server's pool ready. Repeated only after a clear.
+    /// Mark the server's pool ready. Once the pool is ready, this output is repeated only after a
+    /// clear.
     PoolReady {
         /// The server id.
         server: ServerId,

@@ -10,16 +10,16 @@ use crate::{
 
 /// The parameters and the cause of a clear (CMAP: "Clearing a Connection Pool").
 ///
-/// Without a [`service_id`](Self::service_id), the pool is also paused, and evicts its wait queue
-/// with [`Error::pool_cleared`].
+/// Without a [`service_id`](Self::service_id), the clear also pauses the pool, and fails the
+/// check-outs in its wait queue with [`Error::pool_cleared`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "camelCase"))]
 pub struct PoolClear {
-    /// The generation of new connections.
+    /// The generation of connections opened after the clear.
     pub generation: Generation,
-    /// Behind a load balancer, the service whose connections become stale if their generation is
-    /// below [`generation`](Self::generation).
+    /// The service that is cleared, behind a load balancer. Its connections become stale if their
+    /// generation is below [`generation`](Self::generation).
     pub service_id: Option<ObjectId>,
     /// True if connections that are in use or being established are interrupted, too.
     #[doc(alias = "interruptInUseConnections")]
@@ -32,7 +32,7 @@ pub struct PoolClear {
     pub cause: Error,
 }
 
-/// The state of a server's pool according to a state machine.
+/// The state of a server's pool, as tracked by a state machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PoolState {

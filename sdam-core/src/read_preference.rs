@@ -18,8 +18,8 @@ use crate::{config_error::ConfigError, joined::Joined, names::names};
 pub struct ReadPreference {
     /// The roles to read from, with their order of preference.
     pub mode: ReadMode,
-    /// Tag sets in order of preference; the first that matches any server decides. Empty means
-    /// that every server matches.
+    /// The tag sets in order of preference: the first one that matches any server is used. If there
+    /// are no tag sets, every server matches.
     pub tag_sets: Vec<TagSet>,
     /// The maximum staleness of a secondary; `None` for no limit (`-1` in a connection string).
     #[doc(alias = "maxStalenessSeconds")]
@@ -91,7 +91,8 @@ impl ReadPreference {
         Ok(())
     }
 
-    /// Returns whether the tag sets match every server: there are none, or the first one is empty.
+    /// Returns whether the tag sets match every server, because there are none or the first one is
+    /// empty.
     pub fn matches_any_tags(&self) -> bool {
         self.tag_sets.first().is_none_or(TagSet::is_empty)
     }
@@ -129,13 +130,13 @@ names! {
         Secondary = "secondary",
         /// Eligible secondaries if there are any, else the primary.
         SecondaryPreferred = "secondaryPreferred",
-        /// The primary and the eligible secondaries alike.
+        /// The primary and the eligible secondaries, without preferring either.
         Nearest = "nearest",
     }
 }
 
 impl ReadMode {
-    /// Parses the name of a mode, spelled as in commands, in any case.
+    /// Parses the name of a mode as it appears in commands, ignoring case.
     pub fn parse(name: &str) -> Option<Self> {
         let mut modes = Self::ALL.iter().copied();
         modes.find(|mode| mode.as_str().eq_ignore_ascii_case(name))
@@ -173,7 +174,7 @@ impl TagSet {
 }
 
 impl<N: Into<Box<str>>, V: Into<Box<str>>> FromIterator<(N, V)> for TagSet {
-    /// Builds a tag set; the last value for a name counts.
+    /// Builds a tag set; if a name is repeated, its last value is used.
     fn from_iter<I: IntoIterator<Item = (N, V)>>(pairs: I) -> Self {
         let pairs = pairs.into_iter().map(|(name, value)| (name.into(), value.into()));
         Self(pairs.collect::<BTreeMap<_, _>>().into_iter().collect())

@@ -17,18 +17,19 @@ const MAX_LABELS: usize = 64;
 
 /// Checks the reply to a command, the BSON document `bytes`. `Ok` means that the command succeeded.
 ///
-/// If `Ok` contains an error, the reply has an `ok` of 1, so the command has run. The error is a
+/// If `Ok` contains an error, the reply has `ok: 1`, so the command has run. The error is a
 /// `writeConcernError`, with its own `code` and `errmsg`, or comes from the `err` and `code` of a
 /// legacy getLastError. `writeErrors` concern the operation and never the server, so they are left
-/// to [`write_errors`] (SDAM: "Parsing not writable primary and node is recovering errors"). The
-/// labels and the topology version of an error are those of the reply itself; `stage` is the stage
-/// that the connection had reached. An error from the server carries the [reply](Error::reply).
+/// to [`write_errors`] (SDAM: "Parsing not writable primary and node is recovering errors"). An
+/// error takes its labels and its topology version from the top level of the reply; `stage` is the
+/// stage that the connection had reached. An error from the server carries the
+/// [reply](Error::reply).
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Command`] with `errmsg`, `code` and `codeName` if `ok` is not 1, or if there is the
-/// `$err` of a failed OP_REPLY (QueryFailure). [`ErrorKind::Protocol`] if there is no `ok`, or if
-/// the bytes are not BSON: the connection that delivered them is unusable.
+/// [`ErrorKind::Command`] with `errmsg`, `code` and `codeName` if `ok` is not 1, or if the reply
+/// contains the `$err` of a failed OP_REPLY (QueryFailure). [`ErrorKind::Protocol`] if there is no
+/// `ok`, or if the bytes are not BSON; the connection that delivered them is then unusable.
 pub fn check(bytes: &[u8], stage: Stage) -> Result<Option<Error>, Error> {
     let mut failure = Failure::default();
     let read = Fields::of(bytes);
@@ -41,8 +42,8 @@ pub fn check(bytes: &[u8], stage: Stage) -> Result<Option<Error>, Error> {
     failure.check(stage).map(|error| error.map(with_reply)).map_err(with_reply)
 }
 
-/// Returns the error in the reply to a command if it can affect SDAM: the error found by [`check`],
-/// whether or not the command has run.
+/// Returns the error in the reply to a command, if it can affect SDAM. This is the error that
+/// [`check`] finds, whether or not the command has run.
 pub fn error(bytes: &[u8], stage: Stage) -> Option<Error> {
     check(bytes, stage).unwrap_or_else(Some)
 }
@@ -95,8 +96,8 @@ impl WriteError {
     }
 }
 
-/// Returns the base backoff that an overloaded server suggests, if it is positive (Client
-/// Backpressure: "baseBackoffMS").
+/// Returns the base backoff that an overloaded server suggests, unless it is zero or negative
+/// (Client Backpressure: "baseBackoffMS").
 pub fn base_backoff(bytes: &[u8]) -> Option<Duration> {
     let millis = integer(bytes, "baseBackoffMS")?;
     let millis = u64::try_from(millis).ok().filter(|millis| *millis > 0)?;
@@ -118,7 +119,7 @@ fn integer(bytes: &[u8], name: &str) -> Option<i64> {
 /// The fields of a reply that describe a failed command.
 #[derive(Default)]
 pub(crate) struct Failure<'a> {
-    /// The value of `ok`: true if it is 1; `None` if it is missing.
+    /// True if `ok` is 1; `None` if it is missing.
     ok: Option<bool>,
     message: Option<Field<'a>>,
     code: Option<i32>,
@@ -160,7 +161,7 @@ impl<'a> Failure<'a> {
         self.ok == Some(true)
     }
 
-    /// Implements [`check`](self::check) for the reply with these fields.
+    /// Checks the reply that has these fields, as described at [`check`](self::check).
     pub(crate) fn check(&self, stage: Stage) -> Result<Option<Error>, Error> {
         let error = |message: Option<Box<str>>, code, code_name: Option<&str>| {
             Error::new(ErrorKind::Command, stage, reason(message))
@@ -206,7 +207,7 @@ impl<'a> WriteConcernError<'a> {
     }
 }
 
-/// Returns a message even if it is not valid UTF-8, because it may quote user data.
+/// Returns the message in `field`, even if it is not valid UTF-8: it may quote user data.
 fn text(field: Option<Field<'_>>) -> Option<Box<str>> {
     field?.text_lossy()
 }
@@ -215,7 +216,7 @@ fn reason(message: Option<Box<str>>) -> Box<str> {
     message.unwrap_or_else(|| "the server gave no reason".into())
 }
 
-/// Returns the labels. Unreadable ones are omitted, so that the error is kept.
+/// Returns the error labels. Unreadable labels are skipped, so that the error itself is not lost.
 fn labels(field: Option<Field<'_>>) -> impl Iterator<Item = &str> {
     let elements = field.into_iter().flat_map(Field::elements).map_while(Result::ok);
     elements.filter_map(Field::text).take(MAX_LABELS)

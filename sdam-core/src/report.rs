@@ -10,7 +10,7 @@ use crate::{
 
 /// An error on a pooled connection, as reported by the operation or the pool.
 ///
-/// A pool reports each of these events in the life of a connection, once:
+/// A pool reports each of the following events in the life of a connection exactly once:
 ///
 /// | event | report | effect on the server |
 /// | --- | --- | --- |
@@ -30,9 +30,9 @@ use crate::{
 ///
 /// [`handshake_errors_mark_unknown`](crate::options::Deviations::handshake_errors_mark_unknown)
 /// lets overload errors mark the server Unknown, too.
-/// Behind a load balancer the server never becomes Unknown: an error that would clear the pool
-/// clears the connections to [its service](Self::with_service), and before the reply to hello,
-/// which names the service, it has no effect.
+/// Behind a load balancer, the server never becomes Unknown. An error that would clear the pool
+/// clears the connections to [its service](Self::with_service) instead; before the reply to hello,
+/// which names the service, such an error has no effect.
 /// An error whose [generation](Self::generation) is older than the pool's is stale and has no
 /// effect.
 ///
@@ -54,13 +54,13 @@ use crate::{
 pub struct ErrorReport {
     /// The error with its labels, as the failed operation returns it.
     pub error: Error,
-    /// The generation the connection was opened under; for a connection that could not be opened,
+    /// The generation that the connection belongs to; for a connection that could not be opened,
     /// the pool's generation when the attempt began.
     pub generation: Generation,
     /// The service behind a load balancer to which the connection belongs, if any.
     pub service_id: Option<ObjectId>,
     /// The `maxWireVersion` of the connection's own handshake.
-    /// `None` means at least 8, as every supported server has.
+    /// `None` means that it is at least 8, as it is for every supported server.
     pub max_wire_version: Option<i32>,
 }
 
@@ -94,7 +94,7 @@ impl ErrorReport {
         /// in the reply to its handshake.
         pub fn with_service(service: impl Into<Option<ObjectId>>) => service_id = service.into();
 
-        /// Sets the `maxWireVersion` of the connection's own handshake. It decides whether a server
+        /// Sets the `maxWireVersion` of the connection's own handshake. It tells whether a server
         /// that is no longer primary has closed its connections.
         pub fn with_max_wire_version(version: impl Into<Option<i32>>) =>
             max_wire_version = version.into();

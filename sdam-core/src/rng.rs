@@ -3,7 +3,7 @@
 /// A SplitMix64 generator.
 ///
 /// Every random choice of the framework is derived from one seed through such generators, so a
-/// single `u64` reproduces a run. Not for cryptography.
+/// single `u64` reproduces a run. They are not suitable for cryptography.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rng {
     state: u64,
@@ -18,7 +18,7 @@ impl Rng {
         Self { state: seed }
     }
 
-    /// Returns the seed of a generator that continues like this one.
+    /// Returns a seed from which a new generator continues this generator's sequence.
     pub(crate) const fn seed(&self) -> u64 {
         self.state
     }
@@ -53,7 +53,8 @@ impl Rng {
 
 /// Spreads the bits of `state` with the finaliser of SplitMix64.
 ///
-/// Public so that a lock-free generator can be built from an atomic counter and this function.
+/// This function is public so that a lock-free generator can be built from it and an atomic
+/// counter.
 pub const fn mix(state: u64) -> u64 {
     let mut z = state;
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

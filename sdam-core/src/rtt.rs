@@ -12,7 +12,7 @@ use crate::server::Rtt;
 
 /// The weight of a new sample (Server Selection: "alpha").
 const ALPHA: f64 = 0.2;
-/// The number of latest samples that the minimum and the percentile cover.
+/// The number of recent samples from which the minimum and the percentile are computed.
 const WINDOW: usize = 10;
 
 /// A window of round-trip time samples for one server.
@@ -23,11 +23,11 @@ const WINDOW: usize = 10;
 pub struct RttWindow {
     /// The exponentially weighted moving average in milliseconds.
     average: Option<f64>,
-    /// The last samples; a new one overwrites the oldest.
+    /// The most recent samples; a new sample overwrites the oldest.
     recent: [Duration; WINDOW],
     /// The number of samples since the last reset.
     count: usize,
-    /// The newest sample; survives a reset.
+    /// The newest sample, which is kept across resets.
     newest: Option<Duration>,
 }
 
@@ -63,15 +63,16 @@ impl RttWindow {
         self.count = self.count.saturating_add(1);
     }
 
-    /// Discards every sample but the newest, after the server was lost (Server Selection: "reset").
+    /// Discards every sample but the newest, because the server was lost (Server Selection:
+    /// "reset").
     ///
-    /// Until the next sample, the newest one serves as the average, so that a server that is known
-    /// again can be compared with others at once.
+    /// Until the next sample arrives, the newest one serves as the average, so that a server that
+    /// has just recovered can be compared with others at once.
     pub fn reset(&mut self) {
         *self = Self { newest: self.newest, ..Self::default() };
     }
 
-    /// Returns the average since the last reset in fractional milliseconds.
+    /// Returns the average of the samples since the last reset, in fractional milliseconds.
     pub fn average_millis(&self) -> Option<f64> {
         self.average
     }
@@ -79,7 +80,7 @@ impl RttWindow {
     /// Returns average, minimum and percentile, or `None` if there was never a sample.
     pub fn rtt(&self) -> Option<Rtt> {
         let Some(average) = self.average else {
-            // These are the same values as after one sample.
+            // The values are the same as after a single sample.
             return self.newest.map(|newest| Rtt {
                 average: newest,
                 minimum: Duration::ZERO,
@@ -87,27 +88,29 @@ impl RttWindow {
             });
         };
         let (sorted, count) = self.sorted();
-        // By nearest rank, this is the second greatest of ten samples, and the greatest of fewer.
+        // By the nearest-rank method, this is the second greatest of ten samples, or the greatest
+        // if there are fewer than ten.
         let p90 = sorted.get((count * 9).div_ceil(10).saturating_sub(1));
         Some(Rtt {
             average: Duration::try_from_secs_f64(average / 1e3).unwrap_or_default(),
-            // A single sample does not count as a minimum (G-9).
+            // With only one sample, the minimum remains zero (G-9).
             minimum: sorted.first().filter(|_| count > 1).copied().unwrap_or_default(),
             p90: p90.copied().unwrap_or_default(),
         })
     }
 
-    /// Returns the lower quartile of the last ten samples by nearest rank; zero if there was never
-    /// a sample.
+    /// Returns the lower quartile of the last ten samples, by the nearest-rank method; zero if
+    /// there has never been a sample.
     pub(crate) fn lower_quartile(&self) -> Duration {
         let (sorted, count) = self.sorted();
         let quartile = sorted.get(count.div_ceil(4).saturating_sub(1)).filter(|_| count > 0);
         quartile.copied().or(self.newest).unwrap_or_default()
     }
 
-    /// Returns the mean and the standard deviation of the last ten samples without the three
+    /// Returns the mean and the standard deviation of the last ten samples, omitting the three
     /// greatest, which are due to TCP retransmissions, short load peaks and the end of a silence.
-    /// Of two to nine samples, at least the greatest is omitted. Zero if there was never a sample.
+    /// Fewer are omitted of two to nine samples, but always the greatest. Both values are zero if
+    /// there has never been a sample.
     pub(crate) fn distribution(&self) -> (Duration, Duration) {
         let (sorted, count) = self.sorted();
         if count == 0 {
@@ -122,7 +125,7 @@ impl RttWindow {
         (mean, Duration::from_nanos(deviation))
     }
 
-    /// Returns the last ten samples, the smallest first, and their number.
+    /// Returns the last ten samples in ascending order, and their number.
     fn sorted(&self) -> ([Duration; WINDOW], usize) {
         let mut sorted = self.recent;
         let count = self.count.min(WINDOW);
@@ -145,7 +148,7 @@ mod tests {
 
     #[test]
     fn the_average_starts_with_the_first_sample_and_weighs_later_ones_by_a_fifth() {
-        // A later sample has a weight of one fifth (G-1, A-9).
+        // Every sample after the first has a weight of one fifth (G-1, A-9).
         assert_eq!(window(&[10]).average_millis(), Some(10.0));
         let average = window(&[10, 20]).average_millis().unwrap();
         assert!((average - 12.0).abs() < 1e-9, "{average}");
@@ -190,7 +193,7 @@ mod tests {
 
     #[test]
     fn after_a_reset_the_newest_sample_is_kept_until_the_next_one() {
-        // The next sample starts a new average (G-3).
+        // After a reset, the next sample starts a new average (G-3).
         let mut rtt = window(&[]);
         rtt.reset();
         assert_eq!(rtt.rtt(), None);

@@ -1,5 +1,5 @@
-//! Inline scans of a client without background tasks (SDAM: "Single-threaded monitoring", Server
-//! Selection: "Single-threaded server selection").
+//! Scans that a client without background tasks runs inline (SDAM: "Single-threaded monitoring",
+//! Server Selection: "Single-threaded server selection").
 
 #[cfg(feature = "model")]
 mod key;
@@ -40,12 +40,12 @@ pub(crate) enum Step {
 pub(crate) struct View<'t> {
     pub(crate) now: Instant,
     pub(crate) topology: &'t TopologyDescription,
-    /// True if the SRV record has to be looked up before a scan.
+    /// True if the SRV record has to be looked up before the next scan.
     pub(crate) look_up_is_due: bool,
 }
 
-/// The scans of one topology, inline with its operations: when they are due, in which order servers
-/// are checked, and when a selection fails.
+/// The scans of one topology, which run inline with its operations. Decides when scans are due, in
+/// which order they check servers, and when a selection fails.
 ///
 /// A request leads to checks, waits, look-ups, choices and probes until it is finished. Each method
 /// returns the next [`Step`], and an unexpected answer is ignored.
@@ -53,8 +53,8 @@ pub(crate) struct View<'t> {
 /// A scan always ends: it checks each address at most twice, and at most `max_servers` addresses.
 ///
 /// A caller may abandon a request and begin another one. The check or probe in progress is then
-/// finished first, and the scan resumes where it stopped. The age of a resumed scan counts from its
-/// start.
+/// finished first, and the scan resumes where it stopped. The age of a resumed scan is measured
+/// from its start rather than its end.
 #[derive(Clone, Debug)]
 pub(crate) struct Scans {
     pub(crate) setup: ScanSetup,
@@ -70,11 +70,11 @@ pub(crate) struct Scans {
     /// The server to check before all others.
     urgent: Option<ServerId>,
     state: State,
-    /// The selection in progress; `None` for a scan or a check without one.
+    /// The selection in progress; `None` if the request is only a scan or a check.
     selection: Option<Selection>,
 }
 
-/// The state after the last step.
+/// The state after the most recent step.
 #[derive(Clone, Debug)]
 enum State {
     Resting,
@@ -90,7 +90,7 @@ enum State {
     Choosing,
     Probing {
         server: ServerId,
-        /// True if a new request arrived meanwhile, which may need another server.
+        /// True if a new request, which may need another server, has arrived in the meantime.
         superseded: bool,
     },
 }
@@ -136,7 +136,7 @@ impl Scans {
         }
     }
 
-    /// Continues after a wait, or after a part of it.
+    /// Continues after a complete or partial wait.
     pub(crate) fn awake(&mut self, view: View<'_>) -> Step {
         match self.state {
             State::Sleeping { .. } => self.advance(view),
@@ -144,7 +144,7 @@ impl Scans {
         }
     }
 
-    /// Continues after the look-up of the SRV record, whose hosts are already in the topology.
+    /// Continues after the look-up of the SRV record; the hosts found are already in the topology.
     pub(crate) fn looked_up(&mut self, view: View<'_>) -> Step {
         match self.state {
             State::LookingUp => self.begin_scan(view),
@@ -212,7 +212,7 @@ impl Scans {
         self.last_scan.is_none_or(|last| last + self.setup.frequency < now)
     }
 
-    /// Begins the new request, after the check or probe in progress if there is one.
+    /// Begins the new request, once the check or probe in progress, if any, has ended.
     fn begin(&mut self, view: View<'_>) -> Step {
         match &mut self.state {
             State::Checking { scan, .. } => {
@@ -301,8 +301,8 @@ impl Scans {
         }
         self.last_scan = Some(scan.ended(view.now));
         if scan.resumed {
-            // Most results of this scan date from the abandoned call, so it does not count as the
-            // scan of this call.
+            // Most results of this scan date from the abandoned call, so the scan does not count as
+            // the one that the current call needs.
             return self.advance(view);
         }
         if let Some(selection) = &mut self.selection {

@@ -22,7 +22,7 @@ pub struct Rtt {
     /// The exponentially weighted moving average.
     #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
     pub average: Duration,
-    /// The minimum of the last ten samples; zero until there are two.
+    /// The minimum of the last ten samples; zero until there are two samples.
     #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
     pub minimum: Duration,
     /// The 90th percentile of the last ten samples, for display: the second greatest, or the
@@ -33,8 +33,8 @@ pub struct Rtt {
 
 /// Everything known about one server, as an immutable value (SDAM: "ServerDescription").
 ///
-/// Two descriptions are equal (`==`) by the specification's rule: fields that change with every
-/// check (round-trip times, update time, last write) and the [`id`](Self::id) do not count.
+/// Two descriptions are equal (`==`) by the specification's rule, which ignores the fields that
+/// change with every check (round-trip times, update time, last write) and the [`id`](Self::id).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "camelCase"))]
@@ -50,16 +50,16 @@ pub struct ServerDescription {
     pub server_type: ServerType,
     /// The error that made the server Unknown, if any.
     pub error: Option<Error>,
-    /// Round-trip times; `None` while the server is Unknown.
+    /// The round-trip times; `None` while the server is Unknown.
     pub rtt: Option<Rtt>,
-    /// The time when the last check or error was processed; `None` if there was none, "infinitely
-    /// long ago".
+    /// The time when the last check or error was processed; `None`, which stands for "infinitely
+    /// long ago", if there has been none.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub last_update_time: Option<Instant>,
     /// The date of the server's last write, in milliseconds since the Unix epoch on the server's
     /// clock.
     pub last_write_date: Option<i64>,
-    /// Range of wire versions; 0 to 0 while the server is Unknown.
+    /// The range of supported wire versions; 0 to 0 while the server is Unknown.
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub wire_versions: WireVersions,
     /// The address that the server reports for itself.
@@ -79,7 +79,7 @@ pub struct ServerDescription {
     pub election: ElectionTuple,
     /// The member that this member believes is primary.
     pub primary: Option<ServerAddress>,
-    /// Minutes after which an idle session expires.
+    /// The number of minutes after which an idle session expires.
     pub logical_session_timeout_minutes: Option<i32>,
     /// The server's topology version, which distinguishes new replies from old ones.
     pub topology_version: Option<TopologyVersion>,
@@ -150,7 +150,7 @@ impl ServerDescription {
 }
 
 impl PartialEq for ServerDescription {
-    /// Compares according to SDAM: "ServerDescription equality".
+    /// Compares descriptions by the rule in SDAM: "ServerDescription equality".
     fn eq(&self, other: &Self) -> bool {
         self.address == other.address
             && self.server_type == other.server_type
@@ -173,8 +173,8 @@ impl PartialEq for ServerDescription {
 impl Eq for ServerDescription {}
 
 impl ServerDescription {
-    /// Returns whether a reply with `version` is stale (SDAM: "topologyVersion"); a reply that
-    /// repeats the known version is not.
+    /// Returns whether a reply with `version` is stale (SDAM: "topologyVersion"). A reply that
+    /// repeats the known version is not stale.
     pub fn is_newer_than_reply(&self, version: Option<TopologyVersion>) -> bool {
         TopologyVersion::compare(self.topology_version, version).is_gt()
     }

@@ -6,10 +6,10 @@ names! {
     /// The role of a server (SDAM: "ServerType").
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub enum ServerType {
-        /// Not reached yet, or lost because of an error.
+        /// A server that has not been reached yet, or that was lost because of an error.
         #[default]
         Unknown = "Unknown",
-        /// Unknown, but named as primary by another member.
+        /// A server that is otherwise Unknown, but that another member names as the primary.
         PossiblePrimary = "PossiblePrimary",
         /// A server outside any replica set.
         Standalone = "Standalone",
@@ -24,7 +24,7 @@ names! {
         RsArbiter = "RSArbiter",
         /// A member that is hidden, starting up or recovering.
         RsOther = "RSOther",
-        /// A member without a configuration.
+        /// A member that has no replica set configuration.
         RsGhost = "RSGhost",
         /// The single address of a load-balanced deployment; never the result of a check.
         LoadBalancer = "LoadBalancer",

@@ -1,7 +1,7 @@
-//! Server sessions, their pool, and the numbers of retryable writes.
+//! Server sessions, their pool, and the transaction numbers of retryable writes.
 //!
-//! Everything is plain data: time and random bytes are arguments. A client keeps one
-//! [`SessionPool`] behind a lock, and ends its sessions when it is closed.
+//! Everything here is plain data: the current time and random bytes are passed as arguments. A
+//! client keeps one [`SessionPool`] behind a lock, and ends its sessions when it is closed.
 
 use alloc::{collections::VecDeque, vec::Vec};
 use core::time::Duration;
@@ -71,8 +71,8 @@ impl ServerSession {
     }
 
     /// Records that a command of the session failed with a network error, or was dropped before its
-    /// reply. The current operation may continue to use the session, but no other operation will
-    /// get it.
+    /// reply arrived. The current operation may continue to use the session, but no other operation
+    /// will get it.
     pub fn mark_dirty(&mut self) {
         self.is_dirty = true;
     }
@@ -89,7 +89,7 @@ impl ServerSession {
 pub struct Transaction {
     /// The session.
     pub session: SessionId,
-    /// The number in the session, from 1.
+    /// The number of the transaction within the session, starting at 1.
     pub number: i64,
 }
 
@@ -151,8 +151,8 @@ impl SessionPool {
     ///
     /// `timeout` is the server's `logicalSessionTimeoutMinutes`; `None` behind a load balancer,
     /// where sessions do not expire (Load Balancers: "Session Expiration"). Check out a connection
-    /// before the session; otherwise, every operation that waits for a connection also holds a
-    /// session.
+    /// before acquiring a session; otherwise, every operation that waits for a connection also
+    /// holds a session.
     pub fn acquire(
         &mut self,
         now: Instant,
@@ -183,8 +183,8 @@ impl SessionPool {
     /// if there are none.
     ///
     /// Run the command on the database `admin`, on the primary of a replica set if there is one,
-    /// otherwise on any server, and ignore its errors (Driver Sessions: "endSessions"). Do not
-    /// remove the sessions before there is a server to run the command on.
+    /// otherwise on any server, and ignore its errors (Driver Sessions: "endSessions"). Do not call
+    /// this method before there is a server to run the command on.
     #[doc(alias = "endSessions")]
     pub fn end_command(&mut self) -> Option<Vec<u8>> {
         if self.is_empty() {
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn sessions_about_to_expire_are_forgotten_when_another_one_comes_back() {
-        // Returning a session discards those that are about to expire.
+        // Returning a session to the pool discards other sessions that are about to expire.
         let mut pool = SessionPool::new();
         let sessions = [0, 0, 20].map(|now| acquire(&mut pool, minutes(now), HALF_AN_HOUR));
         let [first, second, third] = sessions;

@@ -1,7 +1,7 @@
 //! Methods that set one field of a value in a chain of calls.
 
-/// Defines setters, each with its argument, the field that it sets and the new value. Only for use
-/// by sdam's crates.
+/// Defines setters. Each one states its argument, the field that it sets, and the new value of that
+/// field. This macro is only for sdam's own crates.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! setters {

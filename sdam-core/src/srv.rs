@@ -1,4 +1,4 @@
-//! SRV seed lists: chooses the hosts of a record to use (Initial DNS Seedlist Discovery).
+//! SRV seed lists: chooses which hosts of a record to use (Initial DNS Seedlist Discovery).
 
 use alloc::{format, vec::Vec};
 use core::time::Duration;

@@ -10,7 +10,7 @@ use core::{
 
 pub use self::unix::{MalformedTime, UnixTime};
 
-/// Nanoseconds since the epoch of the runtime that measured them.
+/// A point in time, in nanoseconds since the epoch of the runtime that measured it.
 ///
 /// Only instants of the same runtime can be compared. All arithmetic saturates, so that a
 /// misbehaving clock cannot make a machine panic.

@@ -26,10 +26,10 @@ use crate::{
 ///
 /// Servers are sorted by address, so that the iteration order is defined and look-up is a binary
 /// search. Equality decides whether a change is published. It compares the type, the set name, the
-/// maximum election, compatibility, the session timeout, and the servers by their own equality, but
-/// ignores departures.
+/// maximum election, compatibility, the session timeout, and the servers (by their own rule of
+/// equality), but ignores departures.
 ///
-/// The feature `serde` serializes only the types of the servers, by address.
+/// With the feature `serde`, each server is serialized only as its address and its type.
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "camelCase"))]
 pub struct TopologyDescription {
@@ -48,8 +48,9 @@ pub struct TopologyDescription {
 impl TopologyDescription {
     /// Creates a description of `servers`, in any order, with default values for everything else.
     ///
-    /// For tests and tools; a [`TopologyMachine`](crate::machine::TopologyMachine) creates its own.
-    /// If several servers have the same address, the last one counts.
+    /// This constructor is for tests and tools; a
+    /// [`TopologyMachine`](crate::machine::TopologyMachine) creates its own descriptions. If
+    /// several servers have the same address, the last one is used.
     pub fn new(
         topology_type: TopologyType,
         servers: impl IntoIterator<Item = ServerDescription>,
@@ -62,7 +63,7 @@ impl TopologyDescription {
         description
     }
 
-    /// Adds servers that have left, for tests and tools.
+    /// Adds departed servers to the description, for tests and tools.
     #[must_use]
     pub fn with_departures(mut self, departures: &[Departure]) -> Self {
         self.remember(departures);
@@ -135,9 +136,9 @@ impl TopologyDescription {
         self.logical_session_timeout_minutes
     }
 
-    /// Returns the last servers that left and have not joined again, oldest first; at most
+    /// Returns the servers that left most recently and have not joined again, oldest first; at most
     /// [`Departure::REMEMBERED`]. Closing the topology empties the list. A
-    /// [misnamed](DepartureReason::Misnamed) server stays in it until the server answers under its
+    /// [misnamed](DepartureReason::Misnamed) server stays in the list until it answers under its
     /// own name.
     pub fn departures(&self) -> &[Departure] {
         &self.departures
@@ -175,7 +176,8 @@ impl TopologyDescription {
         }
     }
 
-    /// Recomputes SDAM: "logicalSessionTimeoutMinutes" over data-bearing servers.
+    /// Recomputes the session timeout from the data-bearing servers (SDAM:
+    /// "logicalSessionTimeoutMinutes").
     pub(crate) fn refresh_session_timeout(&mut self) {
         let mut minutes = self
             .servers
@@ -189,7 +191,7 @@ impl TopologyDescription {
     }
 }
 
-/// Serializes the types of servers by address.
+/// Serializes the types of the servers, keyed by address.
 #[cfg(feature = "serde")]
 fn types<S: serde::Serializer>(
     servers: &[Arc<ServerDescription>],

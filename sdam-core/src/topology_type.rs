@@ -30,7 +30,8 @@ impl TopologyType {
     }
 
     /// Returns whether an SRV record is polled for new hosts (Polling SRV Records for mongos
-    /// Discovery: "Implementation"). A topology never changes back to a type that is polled.
+    /// Discovery: "Implementation"). A topology whose type is not polled never returns to a type
+    /// that is.
     pub const fn polls_srv(self) -> bool {
         matches!(self, Self::Unknown | Self::Sharded)
     }

@@ -5,7 +5,7 @@
 //! [`DriverOptions`], for the pools, the authentication and the operations of a driver.
 //!
 //! Errors are tolerated if possible: an unknown option or an invalid value is ignored with a
-//! [`Warning`]. Invalid syntax and contradictory options are a [`ConfigError`].
+//! [`Warning`]. Invalid syntax and contradictory options cause a [`ConfigError`].
 //!
 //! # Options that protect connections
 //!
@@ -13,8 +13,8 @@
 //! data or the route of connections. For an invalid value of such an option, the specification
 //! requires a warning, and [`ConnectionString::parse`] warns. But ignoring the option would leave
 //! connections unprotected, so [`Options::validate`] rejects it, and no topology starts. The
-//! exceptions are an empty `proxyUsername` and an empty `proxyPassword`, which mean the same as
-//! none (SOCKS5 Support: "proxyUsername").
+//! exceptions are an empty `proxyUsername` and an empty `proxyPassword`, which have the same
+//! meaning as omitting the option (SOCKS5 Support: "proxyUsername").
 //!
 //! # Precedence
 //!
@@ -121,7 +121,7 @@ impl ConnectionString {
         Ok(string)
     }
 
-    /// Returns the hosts in the given order; the hosts of an SRV string once it is
+    /// Returns the hosts in the given order. An SRV string has no hosts until it is
     /// [resolved](Self::resolved).
     pub fn hosts(&self) -> &[ServerAddress] {
         &self.hosts
@@ -137,7 +137,7 @@ impl ConnectionString {
         self.user_info.user.as_deref()
     }
 
-    /// Returns the password. An empty password differs from none.
+    /// Returns the password. An empty password is not the same as no password.
     pub fn password(&self) -> Option<&Secret> {
         self.user_info.password.as_ref()
     }
@@ -147,8 +147,8 @@ impl ConnectionString {
         self.database.as_deref()
     }
 
-    /// Returns the database that defines the user: `authSource`, or else the default from the
-    /// mechanism and the path (Authentication: "Connection String Options").
+    /// Returns the database that defines the user: `authSource`, or else the default that follows
+    /// from the mechanism and the path (Authentication: "Connection String Options").
     pub fn auth_source(&self) -> &str {
         let default = || default_source(self.text("authMechanism"), self.database());
         self.text("authSource").unwrap_or_else(default)
@@ -168,7 +168,7 @@ impl ConnectionString {
         })
     }
 
-    /// Returns the value of the option `name`, in any case, if it was given and is valid.
+    /// Returns the value of the option `name`, ignoring case, if the option was given and is valid.
     pub fn option(&self, name: &str) -> Option<&Value> {
         let (row, _) = uri_options::find(name)?;
         self.settings.get(row.name)
@@ -179,14 +179,16 @@ impl ConnectionString {
         uri_options::rows().iter().map(|row| row.name)
     }
 
-    /// Returns the options that were given and are valid, with the specification's names, sorted.
+    /// Returns the options that were given and are valid, under the specification's names and
+    /// sorted.
     ///
     /// An SRV string always has `tls`, because it is on by default.
     pub fn options(&self) -> impl ExactSizeIterator<Item = (&'static str, &Value)> {
         self.settings.iter().map(|(name, value)| (*name, value))
     }
 
-    /// Returns the warnings in the order of the string; those about the TXT record come last.
+    /// Returns the warnings in the order of their causes in the string; those about the TXT record
+    /// come last.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }
@@ -198,9 +200,9 @@ impl ConnectionString {
     }
 
     /// Resolves the SRV string with the results of its look-ups: its SRV records, and its TXT
-    /// records, each with its strings concatenated (Initial DNS Seedlist Discovery: "Seedlist
-    /// Discovery"). The hosts are validated; if there are more than `srvMaxHosts`, `rng` chooses
-    /// among them.
+    /// records, where the strings of each record have been concatenated (Initial DNS Seedlist
+    /// Discovery: "Seedlist Discovery"). The hosts are validated; if there are more than
+    /// `srvMaxHosts`, `rng` chooses among them.
     ///
     /// Options of the string have precedence over those of the TXT record, which may only contain
     /// `authSource`, `loadBalanced` and `replicaSet`. Wrong and repeated values cause the same
@@ -241,7 +243,8 @@ impl ConnectionString {
         }
         let mut options = self.draft();
         options.uri_warnings = self.warnings;
-        // The official test files require that parsing the string causes no such warning.
+        // The warnings are added only now, because the official test files require that parsing the
+        // string does not cause them.
         let unsupported = TlsOptions::ocsp_warnings(&self.settings);
         options.uri_warnings.extend(unsupported);
         options.uri_unguarded = self.unguarded;
@@ -281,8 +284,8 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// Like [`ConnectionString::parse`], and if the string is an SRV string, because its hosts
-    /// have to be looked up.
+    /// The errors of [`ConnectionString::parse`]. Every SRV string is also an error, because its
+    /// hosts would have to be looked up.
     ///
     /// # Examples
     ///

@@ -23,15 +23,15 @@ use crate::{
     topology::{TopologyDescription, TopologyType},
 };
 
-/// The view that one handle has of a [`Deployment`] watched for several handles.
+/// One handle's view of a [`Deployment`] that is watched on behalf of several handles.
 ///
-/// It follows the deployment's outputs, and returns those for the handle's own pools, readers and
-/// sinks. It differs from the deployment only in errors that the handle itself causes: if a server
-/// refuses the handle's hello or its user, the server becomes Unknown in this view and its pool is
-/// cleared, until the server answers another hello from any handle. All other errors are [passed
-/// on](Verdict::Shared) to the deployment, and so concern every view.
+/// The view follows the deployment's outputs, and returns the outputs for the handle's own pools,
+/// readers and sinks. It differs from the deployment only in errors that the handle itself causes:
+/// if a server refuses the handle's hello or its user, the server becomes Unknown in this view and
+/// its pool is cleared. This lasts until the server answers another hello from any handle. All
+/// other errors are [passed on](Verdict::Shared) to the deployment, and so affect every view.
 ///
-/// Because of its own clears, each view has its own generations.
+/// Each view has its own generations, because it also clears pools itself.
 ///
 /// # Contract
 ///
@@ -40,14 +40,14 @@ use crate::{
 /// - The caller performs all outputs of a call in order, before those of the next call.
 #[derive(Debug, Default)]
 pub struct View {
-    /// The deployment's description after the outputs followed so far.
+    /// The deployment's description after the outputs that the view has followed so far.
     base: Arc<TopologyDescription>,
     /// The deployment's description, in which the servers that this view has lost are Unknown.
     description: Arc<TopologyDescription>,
     /// The servers whose pools this view has cleared itself.
     own: Box<[Own]>,
-    /// The servers for which the view has seen no start of a heartbeat. A heartbeat in progress may
-    /// have started before the view was opened.
+    /// The servers for which the view has not yet seen the start of a heartbeat. A heartbeat in
+    /// progress may have started before the view was opened.
     unseen: Box<[ServerId]>,
     /// The servers that the view's events report as suspected, with the start times.
     suspected: Box<[(ServerId, Instant)]>,
@@ -58,7 +58,7 @@ pub struct View {
 #[derive(Debug)]
 struct Own {
     server: ServerId,
-    /// The number of clears beyond those of the deployment.
+    /// The number of clears by this view, in addition to those by the deployment.
     clears: u64,
     /// The time of this view's last clear, if the pool has not become ready since.
     paused: Option<Instant>,
@@ -77,8 +77,8 @@ pub enum Verdict {
 }
 
 impl View {
-    /// Opens a view of a deployment with these options, in its current state. The outputs are those
-    /// of a discovery in which each server has just answered for the first time.
+    /// Opens a view, with these options, of a deployment in its current state. The outputs look
+    /// like those of a discovery in which each server has just answered for the first time.
     pub fn open(now: Instant, deployment: &Deployment, options: &Options) -> (Self, Outputs) {
         let base = Arc::clone(deployment.description());
         if !deployment.is_open() {
@@ -123,7 +123,7 @@ impl View {
         (view, out)
     }
 
-    /// Follows the outputs of one call of the deployment at `now`.
+    /// Follows the outputs that one call of the deployment produced at `now`.
     pub fn follow(&mut self, now: Instant, outputs: &Outputs) -> Outputs {
         let mut out = Outputs::default();
         if self.is_closed {
@@ -229,8 +229,8 @@ impl View {
         (Verdict::Own(ErrorOutcome::Cleared), out)
     }
 
-    /// Closes the view; the deployment continues for other handles. `interrupted` contains the ends
-    /// of [heartbeats and suspicions](Deployment::interrupted).
+    /// Closes the view; the deployment continues for other handles. `interrupted` contains the
+    /// events that end [heartbeats and suspicions](Deployment::interrupted) in progress.
     pub fn close(&mut self, interrupted: impl IntoIterator<Item = EventKind>) -> Outputs {
         let mut out = Outputs::default();
         if core::mem::replace(&mut self.is_closed, true) {
@@ -262,13 +262,13 @@ impl View {
         self.is_closed
     }
 
-    /// Returns this view's generation that corresponds to `generation` of the deployment.
+    /// Converts `generation` of the deployment into the corresponding generation of this view.
     pub fn generation(&self, server: ServerId, generation: Generation) -> Generation {
         generation.after(self.clears(server))
     }
 
-    /// Returns the deployment's generation that corresponds to `own`; `None` if `own` is
-    /// lower than the number of the view's own clears, and therefore stale.
+    /// Converts `own`, a generation of this view, into the deployment's generation; `None` if `own`
+    /// is lower than the number of the view's own clears, and therefore stale.
     pub fn to_base(&self, server: ServerId, own: Generation) -> Option<Generation> {
         own.as_u64().checked_sub(self.clears(server)).map(Generation::from_u64)
     }
@@ -296,8 +296,8 @@ impl View {
         self.own = all.filter(|own| own.server != server).collect();
     }
 
-    /// Counts another clear of the pool of `lost` by this view. Returns the number of these clears,
-    /// and whether an earlier one had already paused the pool.
+    /// Counts another clear, by this view, of the pool of the server `lost`. Returns the number of
+    /// these clears, and whether an earlier one had already paused the pool.
     fn lose(&mut self, now: Instant, lost: Arc<ServerDescription>) -> (u64, bool) {
         let server = lost.id;
         let was_paused = self.own(server).is_some_and(|own| own.paused.is_some());
@@ -308,8 +308,8 @@ impl View {
         (clears, was_paused)
     }
 
-    /// Forgets the loss of each server that has answered since, and marks its pool ready. Also
-    /// forgets the loss of each server that the deployment itself has lost.
+    /// Forgets that this view has lost a server if the server has answered since, and marks the
+    /// server's pool ready. Also forgets it if the deployment itself has lost the server.
     fn recover(&mut self, out: &mut Outputs) {
         let single = self.base.topology_type() == TopologyType::Single;
         for own in &mut self.own {

@@ -16,8 +16,9 @@ use crate::{
     member::Member,
 };
 
-/// The longest single wait for the timer of a check-out without a worker. In blocking mode, timers
-/// block the thread, which then cannot notice a connection that another thread hands over.
+/// The longest single wait on the timer of a check-out without a worker. In blocking mode, a timer
+/// blocks its thread, which cannot notice in the meantime that another thread hands over a
+/// connection.
 const TIMER_SLICE: Duration = Duration::from_millis(1);
 
 /// Checks out a connection before `deadline` or, if there is none, within the time limits of the
@@ -55,7 +56,8 @@ struct Waiting<'p> {
     pool: &'p Arc<Inner>,
     /// The place in the queue; `None` once the check-out has its result.
     ticket: Option<Ticket>,
-    /// The deadline of the operation, which replaces the time limits of the pool's options.
+    /// The deadline of the operation; if there is one, it replaces the time limits of the pool's
+    /// options.
     deadline: Option<Instant>,
 }
 

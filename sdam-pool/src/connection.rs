@@ -29,7 +29,7 @@ impl PooledConnection {
         Self { member: Some(member), pin: None, pool }
     }
 
-    /// Returns the driver's and the server's id of the connection.
+    /// Returns the ids that the driver and the server have given to the connection.
     pub fn id(&self) -> ConnectionId {
         self.member().id
     }
@@ -44,7 +44,7 @@ impl PooledConnection {
         self.member().established.generation()
     }
 
-    /// Returns the service behind a load balancer to which the connection leads.
+    /// Returns the service behind a load balancer to which the connection leads, if any.
     pub fn service_id(&self) -> Option<ObjectId> {
         self.member().established.service_id()
     }
@@ -69,8 +69,8 @@ impl PooledConnection {
     ///
     /// # Cancel safety
     ///
-    /// May be dropped at any time. It is then unknown whether the command took effect, and the
-    /// connection is closed when it is checked in.
+    /// The future may be dropped at any time. It is then unknown whether the command took effect,
+    /// and the connection is closed when it is checked in.
     pub async fn run_command(
         &mut self,
         command: &[u8],
@@ -85,13 +85,13 @@ impl PooledConnection {
         }
     }
 
-    /// Reports an error on this connection, see [`Established::report`].
+    /// Reports an error on this connection; see [`Established::report`].
     pub fn report(&self, error: Error) -> Error {
         self.member().established.report(error)
     }
 
     /// Returns the underlying connection, for drivers that frame their own messages. A clear does
-    /// not interrupt commands on it.
+    /// not interrupt commands that are run directly on the underlying connection.
     pub fn established(&mut self) -> &mut Established {
         &mut self.member_mut().established
     }
@@ -135,7 +135,8 @@ impl Drop for PooledConnection {
             return;
         };
         if self.pool.context.is_forked() {
-            // The connection belongs to the parent, whose threads may hold the lock of the pool.
+            // The connection belongs to the parent process, whose threads may have held the pool's
+            // lock during the fork.
             std::mem::forget(member);
         } else {
             self.pool.check_in(member, self.pin);

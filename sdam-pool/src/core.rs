@@ -19,8 +19,8 @@ pub(crate) type Closing<C> = SmallVec<[(C, ConnectionClosedReason); 1]>;
 
 /// The machine of a pool and the lock around it.
 ///
-/// Tasks are woken, and wakers and connections dropped, only after the lock is released: each of
-/// these may call back into the pool.
+/// Tasks are woken, and wakers and connections dropped, only after the lock is released, because
+/// each of these steps may call back into the pool.
 #[derive(Debug)]
 pub(crate) struct Core<C>(Mutex<Machine<C>>);
 
@@ -45,8 +45,8 @@ impl<C: Pooled> Core<C> {
         read(&mut self.lock())
     }
 
-    /// Polls a waiting check-out. The caller closes the returned connections. `now` is not needed
-    /// without `maxIdleTimeMS`.
+    /// Polls a waiting check-out. The caller closes the returned connections. Without
+    /// `maxIdleTimeMS`, `now` may be `None`.
     pub(crate) fn poll(
         &self,
         ticket: Ticket,

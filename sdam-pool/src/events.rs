@@ -12,7 +12,7 @@ use sdam_core::{
 };
 use sdam_transport::pool::PoolContext;
 
-/// Publishes an event of a pool. The values of its fields are computed only if the sink wants it.
+/// Publishes an event of a pool. The event's fields are computed only if the sink wants the event.
 macro_rules! publish {
     ($events:expr, $name:ident { $($field:ident $(: $value:expr)?),* }) => {
         $events.publish(EventName::$name, |server, address| {
@@ -52,7 +52,7 @@ impl PoolEvents {
         publish!(self, ConnectionClosed { connection, reason, error: error() });
     }
 
-    /// Publishes that a check-out has started. The returned value publishes whether it succeeded.
+    /// Publishes that a check-out has started. The returned value publishes its success or failure.
     pub(crate) fn check_out_started(&self) -> CheckOutEvents<'_> {
         publish!(self, ConnectionCheckOutStarted {});
         let is_wanted = self.wants(EventName::ConnectionCheckedOut)
@@ -84,7 +84,7 @@ impl PoolEvents {
     }
 }
 
-/// The outcome of a check-out that is yet to be published. Dropping it publishes a failure.
+/// The outcome of a check-out, which has yet to be published. Dropping it publishes a failure.
 #[must_use = "a check-out that is dropped was cancelled"]
 pub(crate) struct CheckOutEvents<'p>(
     /// The events and the start time; `None` if the outcome is not wanted or already published.

@@ -17,7 +17,7 @@ impl Pools {
     ///
     /// # Errors
     ///
-    /// If the pool options contradict each other, see [`PoolOptions::of`], or if there is a
+    /// If the pool options contradict each other (see [`PoolOptions::of`]), or if there is a
     /// [credential](Options::credential), which needs an [authenticator](Self::authenticated).
     pub fn new(options: &Options) -> Result<Self, ConfigError> {
         if let Some(credential) = &options.credential {
@@ -34,7 +34,7 @@ impl Pools {
     ///
     /// # Errors
     ///
-    /// If the pool options contradict each other, see [`PoolOptions::of`].
+    /// If the pool options contradict each other; see [`PoolOptions::of`].
     pub fn authenticated(
         options: &Options,
         authenticator: Arc<dyn Authenticator>,
@@ -46,7 +46,7 @@ impl Pools {
     ///
     /// # Errors
     ///
-    /// If the options contradict each other, see [`PoolOptions::validate`].
+    /// If the options contradict each other; see [`PoolOptions::validate`].
     pub fn with_options(mut self, options: PoolOptions) -> Result<Self, ConfigError> {
         options.validate()?;
         self.0.options = options;

@@ -85,9 +85,9 @@ impl Inner {
         self.change(|machine| machine.check_in(member, pin, now));
     }
 
-    /// Opens the connection with number `id` and adds it to the pool. The attempt begins with the
-    /// call and ends when the future ends or is dropped, even if it was never polled. The future
-    /// does not keep the pool alive. Uses the socket `dialed` if there is one.
+    /// Opens the connection with number `id`, over the socket `dialed` if there is one, and adds it
+    /// to the pool. The attempt begins with the call and ends when the future ends or is dropped,
+    /// even if the future was never polled. The future does not keep the pool alive.
     pub(crate) fn open(
         self: &Arc<Self>,
         id: u64,
@@ -121,7 +121,7 @@ impl Inner {
     }
 
     /// Opens a socket before the pool is ready. Errors are ignored, because the monitor or the next
-    /// attempt will report its own.
+    /// attempt to open a connection will report its own.
     pub(crate) fn dial_early(&self) -> BoxFuture<'static, Option<Box<dyn Connection>>> {
         let (context, timeout) = (self.context.clone(), self.settings.connect_timeout);
         async move { context.dial(timeout).await.ok() }.boxed()
@@ -135,7 +135,7 @@ impl Inner {
         self.change(|machine| machine.established(id, member, now));
     }
 
-    /// Ends the attempt with number `id` without a connection.
+    /// Ends the attempt with number `id`, which has established no connection.
     pub(crate) fn fail(&self, id: u64, failure: Failure) {
         let now = self.clock().now();
         self.change(|machine| machine.failed(id, failure, now));
@@ -187,7 +187,7 @@ impl Inner {
         }
     }
 
-    /// Does the worker's tasks in a pool without a worker, in which check-outs open their
+    /// Performs the worker's tasks in a pool without a worker, in which check-outs open their
     /// connections themselves.
     pub(crate) fn work_by_caller(&self) {
         loop {
@@ -202,11 +202,11 @@ impl Inner {
         }
     }
 
-    /// Does the worker's tasks in a pool without a worker, after a call from the topology, which
-    /// holds its lock.
+    /// Performs the worker's tasks in a pool without a worker, at the end of a call from the
+    /// topology, which holds its lock during the call.
     ///
-    /// Behind a load balancer, closing a connection is reported to the topology, so connections are
-    /// closed at the next check-out instead.
+    /// Behind a load balancer, closing a connection is reported to the topology, which is not
+    /// possible under its lock, so connections are closed at the next check-out instead.
     fn work_under_lock(&self) {
         if !self.by_caller {
             return;
@@ -244,8 +244,8 @@ impl Inner {
         self.work_under_lock();
     }
 
-    /// Closes the pool. The idle connections are closed later, but their closed events are
-    /// published immediately.
+    /// Closes the pool. The idle connections are closed later, but the events that report their
+    /// closing are published immediately.
     pub(crate) fn close(&self) {
         let Some(idle) = self.core.with(Machine::close) else {
             return;
@@ -284,7 +284,7 @@ impl Attempt {
         ConnectionId { driver: self.id, server: None }
     }
 
-    /// Marks the attempt as ended, so that dropping it has no effect.
+    /// Marks the attempt as ended, so that dropping this value has no effect.
     fn end(&mut self) {
         self.is_open = false;
     }

@@ -1,4 +1,4 @@
-//! The interruption of commands on connections in use (CMAP: "interruptInUseConnections").
+//! Interrupts commands on connections in use (CMAP: "interruptInUseConnections").
 
 use std::{
     future::Future,

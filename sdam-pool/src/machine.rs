@@ -36,8 +36,8 @@ pub(crate) trait Pooled {
     fn generation(&self) -> Generation;
     /// Returns the service behind a load balancer to which the connection leads.
     fn service(&self) -> Option<ObjectId>;
-    /// Returns whether the connection can be used again: no exchange on it failed or was dropped,
-    /// and it was not interrupted.
+    /// Returns whether the connection can be used again. It cannot if an exchange on it failed or
+    /// was dropped, or if it was interrupted.
     fn is_usable(&self) -> bool;
 }
 
@@ -58,14 +58,14 @@ pub(crate) struct Machine<C> {
     services: Services,
     /// Connections to close that the worker has not yet taken.
     to_close: Vec<ToClose<C>>,
-    /// The interruption of connections in use that the worker has not yet carried out.
+    /// An interruption of connections in use that the worker has yet to carry out.
     interrupt: Option<Interruption>,
     /// The earliest time to open another connection for `minPoolSize` after a failed attempt.
     fill_at: Option<Instant>,
     fill_failures: u32,
-    /// Wakes the worker; `None` while it runs or has been woken.
+    /// Wakes the worker; `None` while the worker runs or once it has been woken.
     worker: Option<Waker>,
-    /// The time at which the worker wakes up without a notification.
+    /// The time at which the worker wakes up even without a notification.
     armed: Option<Instant>,
     opened: u64,
     closed: u64,
@@ -98,7 +98,8 @@ enum State {
 #[derive(Debug)]
 pub(crate) struct Idle<C> {
     pub(crate) connection: C,
-    /// The time of the check-in; without `maxIdleTimeMS` it is not read from the clock.
+    /// The time of the check-in. Without `maxIdleTimeMS`, it is not the real time, because the
+    /// clock is not read.
     since: Instant,
 }
 
@@ -140,7 +141,7 @@ pub(crate) enum CheckOut<C> {
     Wait(Ticket),
 }
 
-/// Actions that the caller carries out after releasing the lock of the machine.
+/// Actions that the caller carries out after releasing the lock around the machine.
 #[derive(Debug)]
 pub(crate) struct After<C> {
     pub(crate) wake: SmallVec<[Waker; 2]>,
@@ -200,8 +201,8 @@ impl<C: Pooled> Machine<C> {
         }
     }
 
-    /// Allows connections to be opened (CMAP: "Marking a Connection Pool as Ready"). Those for
-    /// `minPoolSize` are opened from `fill_at` on.
+    /// Allows connections to be opened (CMAP: "Marking a Connection Pool as Ready"). Connections
+    /// for `minPoolSize` are not opened before `fill_at`.
     pub(crate) fn ready(&mut self, fill_at: Option<Instant>) {
         if let State::Paused(_) = self.state {
             self.state = State::Ready;
@@ -254,7 +255,7 @@ impl<C: Pooled> Machine<C> {
         Some(self.take_idle())
     }
 
-    /// Passes connections to the worker to be closed; their closed events are already published.
+    /// Passes connections, whose closed events are already published, to the worker to be closed.
     pub(crate) fn close_later(&mut self, connections: VecDeque<Idle<C>>) {
         self.to_close.push(ToClose { connections, reason: None });
         self.cancel_attempts();
@@ -263,7 +264,7 @@ impl<C: Pooled> Machine<C> {
 
     /// Takes an idle connection, or joins the wait queue (CMAP: "Checking Out a Connection").
     ///
-    /// `now` is not needed without `maxIdleTimeMS`.
+    /// Without `maxIdleTimeMS`, `now` may be `None`.
     pub(crate) fn check_out(&mut self, now: Option<Instant>) -> Result<CheckOut<C>, Error> {
         if let Some(error) = self.refusal() {
             return Err(error);
@@ -360,13 +361,14 @@ impl<C: Pooled> Machine<C> {
             return;
         }
         self.idle.push_back(Idle { connection, since });
-        // If the timer is armed, it is early enough, because connections expire in order.
+        // If the timer is already armed, it is early enough, because connections expire in the
+        // order in which they were checked in.
         if self.config.options.max_idle_time.is_some() && self.armed.is_none() {
             self.wake_worker();
         }
     }
 
-    /// Returns the reason why no connection can be checked out now.
+    /// Returns the error of a new check-out if no connection can be checked out now.
     fn refusal(&self) -> Option<Error> {
         match self.state {
             State::Ready => None,
@@ -374,7 +376,7 @@ impl<C: Pooled> Machine<C> {
         }
     }
 
-    /// Returns the error for check-outs that are evicted by a clear or because the pool is closed.
+    /// Returns the error for check-outs that are evicted because the pool is cleared or closed.
     fn eviction(&self) -> Error {
         let address = &self.config.address;
         match &self.state {
@@ -392,8 +394,8 @@ impl<C: Pooled> Machine<C> {
         }
     }
 
-    /// Returns whether the connection's service was cleared. Clearing a service evicts no
-    /// check-outs (CMAP: "Clearing a load balanced pool").
+    /// Returns whether the connection is stale because its service was cleared. Unlike a clear of
+    /// the whole pool, this evicts no check-outs (CMAP: "Clearing a load balanced pool").
     fn has_lost_service(&self, connection: &C) -> bool {
         let is_ready = matches!(self.state, State::Ready);
         is_ready && connection.service().is_some() && self.is_stale(connection)
@@ -420,8 +422,8 @@ impl<C: Pooled> Machine<C> {
         }
     }
 
-    /// Removes all idle connections, to be closed. Takes constant time, except behind a load
-    /// balancer.
+    /// Removes all idle connections and returns them to be closed. Takes constant time, except
+    /// behind a load balancer.
     fn take_idle(&mut self) -> VecDeque<Idle<C>> {
         let idle = mem::take(&mut self.idle);
         self.closed += idle.len() as u64;

@@ -1,4 +1,4 @@
-//! Models of a pool's lock and tasks. `cargo xtask loom` explores their interleavings.
+//! Models of a pool's lock and tasks, whose interleavings `cargo xtask loom` explores.
 
 use std::{future::poll_fn, sync::Arc, task::Poll};
 
@@ -103,7 +103,7 @@ fn close(pool: &Pool) {
     }
 }
 
-/// Runs `act` on a separate thread.
+/// Runs `act` concurrently on a separate thread.
 fn beside(pool: &Arc<Pool>, act: impl FnOnce(&Pool) + Send + 'static) -> thread::JoinHandle<()> {
     let pool = Arc::clone(pool);
     thread::spawn(move || act(&pool))

@@ -55,7 +55,8 @@ impl Pool {
         Self(Inner::new(context, settings))
     }
 
-    /// Checks out a connection (CMAP: "Checking Out a Connection"). Dropping it checks it in.
+    /// Checks out a connection (CMAP: "Checking Out a Connection"). Dropping the connection checks
+    /// it in.
     ///
     /// Waits up to `waitQueueTimeoutMS` for its turn. Once a connection is being opened for this
     /// check-out, `connectTimeoutMS` applies instead.
@@ -64,11 +65,12 @@ impl Pool {
     ///
     /// An error of the pool itself ([`Error::is_retryable_pool`]) if the pool is paused, was
     /// cleared or is closed, or if no connection became available in time; otherwise the error that
-    /// prevented the connection, which the topology has already processed.
+    /// prevented a connection from being established, which the topology has already processed.
     ///
     /// # Cancel safety
     ///
-    /// May be dropped at any time: a connection that was handed over goes to the next check-out.
+    /// The future may be dropped at any time: a connection that was handed over goes to the next
+    /// check-out.
     pub fn check_out(&self) -> impl Future<Output = Result<PooledConnection, Error>> + Send {
         check_out::run(&self.0, None)
     }
@@ -87,7 +89,7 @@ impl Pool {
     ///
     /// # Cancel safety
     ///
-    /// As [`check_out`](Self::check_out).
+    /// The same as for [`check_out`](Self::check_out).
     pub fn check_out_within(
         &self,
         deadline: Instant,

@@ -13,7 +13,8 @@ use sdam_transport::{clock::DeadlineTimer, connect::Connection};
 
 use crate::{inner::Inner, machine::Work};
 
-/// The background task of a pool. If it is dropped early, polled or not, all check-outs fail.
+/// The background task of a pool. If it is dropped before it ends, whether or not it was ever
+/// polled, all check-outs fail.
 pub(crate) struct Worker {
     pool: Weak<Inner>,
     /// Attempts to open connections, at most `maxConnecting`.
@@ -65,7 +66,7 @@ impl Worker {
                 Work::DropEarly => self.early = Early::None,
                 Work::Open(id) => {
                     // A socket that is still being opened is at least a round trip slower than the
-                    // monitor's, so the attempt to open it has probably been lost.
+                    // monitor's, so the packets of its attempt have probably been lost.
                     let dialed = match mem::take(&mut self.early) {
                         Early::Open(socket) => Some(socket),
                         Early::None | Early::Dialing(_) => None,
@@ -109,7 +110,7 @@ impl Worker {
         true
     }
 
-    /// Polls all attempts, of which there are few. Returns whether one has ended.
+    /// Polls all attempts, of which there are only a few. Returns whether one of them has ended.
     fn poll_attempts(&mut self, cx: &mut Context<'_>) -> bool {
         let before = self.attempts.len();
         self.attempts.retain_mut(|(_, attempt)| attempt.poll_unpin(cx).is_pending());
@@ -117,7 +118,7 @@ impl Worker {
     }
 }
 
-/// Runs an attempt; a panic ends only the attempt.
+/// Runs an attempt to open a connection; if it panics, only this attempt ends.
 fn guarded(attempt: impl Future<Output = ()> + Send + 'static) -> BoxFuture<'static, ()> {
     // This is unwind safe, because the attempt and its connection, the only state that may be
     // inconsistent, are dropped.

@@ -1,4 +1,4 @@
-//! The cost of one selection: `cargo bench -p sdam-select`.
+//! Measures the cost of one selection; run by `cargo bench -p sdam-select`.
 #![expect(clippy::unwrap_used, reason = "the criteria of this benchmark are valid")]
 
 use std::{hint::black_box, time::Duration};

@@ -1,4 +1,4 @@
-//! Selection in one call or step by step.
+//! Selects a server in one call, or step by step.
 
 use core::{cell::Cell, time::Duration};
 
@@ -25,12 +25,13 @@ const INLINE_SERVERS: usize = 1024;
 /// asynchronous server selection", one round of its loop).
 ///
 /// `load` returns the number of operations in progress on a server, and is called for at most two
-/// servers; `random` is 64 random bits. Allocates nothing, except with more than 1024 servers, or
-/// with a [`Selector`](crate::candidate::Selector) and more than eight suitable servers.
+/// servers; `random` is 64 random bits. This function allocates memory only if there are more than
+/// 1024 servers, or if there are a [`Selector`](crate::candidate::Selector) and more than eight
+/// suitable servers.
 ///
 /// The caller must first check whether the topology is compatible
-/// ([`TopologyDescription::compatibility_error`]): that error concerns the topology, not the
-/// criteria.
+/// ([`TopologyDescription::compatibility_error`]), because an incompatibility is an error of the
+/// topology rather than of the criteria.
 ///
 /// # Errors
 ///
@@ -62,7 +63,7 @@ pub fn choose<'t>(
     Ok(choose_where(topology, is_suitable, settings, load, random))
 }
 
-/// Chooses one of the servers that satisfy `is_suitable`, with regard to zones.
+/// Chooses one of the servers that satisfy `is_suitable`, taking zones into account.
 fn choose_where<'t>(
     topology: &'t TopologyDescription,
     is_suitable: impl Fn(&ServerDescription) -> bool,
@@ -79,7 +80,7 @@ fn choose_where<'t>(
     choose_by_latency(topology, is_in_part, settings, load, random)
 }
 
-/// Chooses one of the servers that satisfy `is_suitable`, with regard to latency only.
+/// Chooses one of the servers that satisfy `is_suitable`, considering only latency.
 fn choose_by_latency<'t>(
     topology: &'t TopologyDescription,
     is_suitable: impl Fn(&ServerDescription) -> bool,
@@ -113,9 +114,9 @@ pub fn suitable<'t>(
     Ok(selected(topology, &suitability, settings, criteria))
 }
 
-/// Returns the servers of `suitable` that are in the client's zone, or all of them if none is. With
-/// a [client share](ZoneAffinity::with_client_share), the random bits decide between these servers
-/// and those of other zones.
+/// Returns the servers of `suitable` that are in the client's zone, or all servers if none is. With
+/// a [client share](ZoneAffinity::with_client_share), the random bits decide between the servers in
+/// the zone and those of other zones.
 pub fn zone_part<'t>(
     suitable: &Candidates<'t>,
     affinity: &ZoneAffinity,
@@ -139,8 +140,9 @@ pub fn latency_window<'t>(suitable: &Candidates<'t>, threshold: Duration) -> Can
     window
 }
 
-/// Chooses one server of the latency window: of two different random servers, the one with fewer
-/// operations in progress or, with [`SelectionStrategy::Random`], a random server.
+/// Chooses one server of the latency window. Draws two different servers at random and takes the
+/// one with fewer operations in progress; with [`SelectionStrategy::Random`], takes a random
+/// server.
 #[doc(alias("operationCount", "power of two random choices"))]
 pub fn pick<'t>(
     window: &Candidates<'t>,
@@ -173,18 +175,18 @@ pub(crate) fn selected<'t>(
 /// The placeholder latency of an unsuitable server, which exceeds every limit.
 const UNSUITABLE: u64 = u64::MAX;
 
-/// Returns the average round-trip time in nanoseconds. A server without one is treated as the
-/// slowest.
+/// Returns the average round-trip time in nanoseconds. A server whose average is unknown is treated
+/// as the slowest.
 pub(crate) fn latency(server: &ServerDescription) -> u64 {
     server.rtt.map_or(UNSUITABLE - 1, |rtt| nanos(rtt.average))
 }
 
-/// Returns the maximum latency in the window that begins with `fastest`.
+/// Returns the upper limit of the latency window that begins with `fastest`.
 pub(crate) fn latency_limit(fastest: u64, threshold: Duration) -> u64 {
     fastest.saturating_add(nanos(threshold)).min(UNSUITABLE - 1)
 }
 
-/// Converts to nanoseconds, limited to values below the placeholder for unsuitable servers.
+/// Converts to nanoseconds, but never reaches the placeholder for unsuitable servers.
 fn nanos(duration: Duration) -> u64 {
     // A century is longer than any window, and keeps the arithmetic within 64 bits.
     const CENTURY: u64 = 100 * 366 * 24 * 60 * 60;
@@ -194,9 +196,9 @@ fn nanos(duration: Duration) -> u64 {
 /// Chooses one of the servers in the latency window; `at` returns the server at an index of
 /// `latencies`.
 ///
-/// The latencies are copied for the second pass, because descriptions are scattered in memory while
-/// the copy is dense. The second pass overwrites the copy, without branching, with the indexes of
-/// the servers in the window.
+/// The latencies are copied for the second pass, because the descriptions are scattered in memory
+/// while the copy is contiguous. The second pass overwrites the copy, without branching, with the
+/// indexes of the servers in the window.
 fn pick_in_window<'t>(
     latencies: impl Iterator<Item = u64>,
     at: impl Fn(usize) -> Option<Candidate<'t>>,

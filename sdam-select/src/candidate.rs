@@ -10,8 +10,8 @@ use smallvec::SmallVec;
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Candidate<'t> {
-    /// The index of the server in [`TopologyDescription::servers`], for per-server data in the same
-    /// order.
+    /// The index of the server in [`TopologyDescription::servers`]. It can also be used to look up
+    /// data that is stored per server in the same order.
     pub index: usize,
     /// The server's description.
     pub server: &'t Arc<ServerDescription>,
@@ -59,7 +59,7 @@ impl<'t> Deref for Candidates<'t> {
 /// An application-provided server selector (Server Selection: "Application-Provided Server
 /// Selector").
 ///
-/// Implemented by closures with the signature of `select`.
+/// Closures with the signature of `select` implement this trait.
 ///
 /// # Contract
 ///

@@ -1,5 +1,5 @@
-//! Passing the read preference to the selected server (Server Selection: "Passing read preference
-//! to mongos and load balancers").
+//! Passes the read preference to the selected server (Server Selection: "Passing read preference to
+//! mongos and load balancers").
 //!
 //! The form depends on the opcode of the connection: OP_MSG carries `$readPreference` as an
 //! argument of the command; OP_QUERY has the flag SecondaryOk and, for mongos, a query modifier.
@@ -54,7 +54,8 @@ pub struct ReadPreferenceDocument<'p> {
 impl<'p> Additions<'p> {
     /// Returns the additions to a read on a server of this type.
     ///
-    /// `preference` is the configured one or the operation's; `None` means mode primary.
+    /// `preference` is the operation's own preference or the configured one; `None` means mode
+    /// primary.
     pub fn for_read(
         topology_type: TopologyType,
         server_type: ServerType,
@@ -68,7 +69,8 @@ impl<'p> Additions<'p> {
         let (secondary_ok, read_preference) = match (opcode, document) {
             // Standalone servers may reject a read preference.
             (Opcode::Msg, _) if server_type == ServerType::Standalone => (false, None),
-            // With a direct connection, the single member serves the read regardless of its type.
+            // With a direct connection, the single member must serve the read regardless of its
+            // type.
             (Opcode::Msg, None) if is_single && !routes => {
                 (false, Some(ReadPreferenceDocument::bare(ReadMode::PrimaryPreferred)))
             }
@@ -84,7 +86,7 @@ impl<'p> Additions<'p> {
     /// Returns the additions to a user's command sent as OP_MSG to a server of this type (Run
     /// Command: "ReadPreference").
     ///
-    /// Sends only an explicit preference with a mode other than primary. The command itself is
+    /// Only an explicit preference with a mode other than primary is sent. The command itself is
     /// neither inspected nor otherwise changed.
     pub fn for_run_command(server_type: ServerType, preference: &'p ReadPreference) -> Self {
         let sent = preference.mode != ReadMode::Primary && server_type != ServerType::Standalone;

@@ -27,9 +27,10 @@ pub use selector::SelectorText;
 
 /// The selection criteria of an operation.
 ///
-/// Can be used for any number of selections. Selecting with criteria and cloning them allocates
-/// nothing, and neither does creating them for writes or for a read preference that is only a mode.
-/// [`Settings`] contains the settings of the client rather than the operation.
+/// Criteria can be used for any number of selections. Selecting with criteria and cloning them
+/// allocates nothing, and neither does creating them for writes, or for a read preference that
+/// consists only of a mode. The client's settings, which do not depend on the operation, are in
+/// [`Settings`].
 ///
 /// # Criteria of each operation
 ///
@@ -48,8 +49,8 @@ pub use selector::SelectorText;
 #[derive(Clone, Debug)]
 pub struct Criteria {
     operation: Operation,
-    /// The operation to use for an aggregation with a write stage if servers are too old to run it
-    /// on secondaries.
+    /// The operation that replaces an aggregation with a write stage if servers are too old to run
+    /// the aggregation on secondaries.
     fallback: Option<Operation>,
     deprioritized: Option<Arc<[ServerAddress]>>,
     selector: Option<Arc<dyn Selector>>,
@@ -78,7 +79,8 @@ impl Criteria {
         Ok(Self::of(Operation::Read(preference)))
     }
 
-    /// Creates criteria for reading from the primary, or from the only server of another topology.
+    /// Creates criteria for reading with mode primary: from the primary of a replica set, or from
+    /// any suitable server of another topology.
     pub fn primary() -> Self {
         Self::of(Operation::Read(ReadMode::Primary.into()))
     }
@@ -119,7 +121,8 @@ impl Criteria {
     ///
     /// Secondaries can run such a pipeline since MongoDB 5.0. As long as an older server is
     /// available, the aggregation reads with mode primary regardless of its preference (CRUD: "Read
-    /// preferences and server selection"). Without a preference, or for writes, nothing changes.
+    /// preferences and server selection"). This method has no effect on criteria for writes or
+    /// without a preference.
     #[must_use]
     pub fn with_write_stage(mut self) -> Self {
         self.fallback = match self.operation {
@@ -146,10 +149,10 @@ impl Criteria {
         &self.operation
     }
 
-    /// Returns the effective operation on `topology`, for selection and for passing the read
-    /// preference to the server.
+    /// Returns the operation that applies on `topology`, both for selection and for passing the
+    /// read preference to the server.
     ///
-    /// Differs from [`operation`](Self::operation) only for an aggregation [with a write
+    /// The result differs from [`operation`](Self::operation) only for an aggregation [with a write
     /// stage](Self::with_write_stage).
     pub fn operation_on(&self, topology: &TopologyDescription) -> &Operation {
         match &self.fallback {
@@ -199,8 +202,9 @@ impl Operation {
     }
 }
 
-/// Returns whether an available server is too old for its secondaries to run a pipeline with a
-/// write stage. Servers behind a load balancer are always recent enough.
+/// Returns whether an available server is older than MongoDB 5.0, the first version whose
+/// secondaries can run a pipeline with a write stage. Servers behind a load balancer are always
+/// recent enough.
 fn has_server_before_5_0(topology: &TopologyDescription) -> bool {
     const WRITE_STAGE_WIRE_VERSION: i32 = 13;
     topology.topology_type() != TopologyType::LoadBalanced
@@ -210,15 +214,15 @@ fn has_server_before_5_0(topology: &TopologyDescription) -> bool {
 }
 
 impl fmt::Display for Criteria {
-    /// Formats as [`Operation`].
+    /// Formats the criteria like their [`Operation`].
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.operation.fmt(f)
     }
 }
 
 impl fmt::Display for Operation {
-    /// Formats as `query with ReadPreference <mode>...` or `write operation`, as in selection
-    /// errors.
+    /// Formats the operation as `query with ReadPreference <mode>...` or `write operation`, for
+    /// selection errors.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Read(preference) => write!(f, "query with ReadPreference {preference}"),
@@ -267,7 +271,7 @@ pub(crate) fn check_staleness(
     if settings.min_wire_version >= LAST_WRITE_WIRE_VERSION {
         return Ok(());
     }
-    // Only clients that support wire versions below 5 have such servers.
+    // Such old servers occur only with clients that support wire versions below 5.
     let old = topology.servers().iter().find(|server| {
         server.server_type.is_available() && server.wire_versions.max < LAST_WRITE_WIRE_VERSION
     });

@@ -27,7 +27,7 @@ pub enum Diagnosis {
     Departed(Departure),
     /// Every server was removed from the topology.
     NoServers {
-        /// The required name of the members' replica set.
+        /// The name that the members' replica set must have.
         set_name: Option<Box<str>>,
     },
     /// No server has answered yet, and none has failed.
@@ -53,14 +53,14 @@ pub enum Diagnosis {
         /// True if the attempts timed out, as behind a firewall; false if they were refused.
         timed_out: bool,
     },
-    /// Some members accept no connections, but others do.
+    /// Some members do not accept connections, although others do.
     Unreachable {
         /// The members that do not accept connections.
         addresses: Vec<ServerAddress>,
         /// True if the addresses come from the replica set's own configuration.
         advertised: bool,
     },
-    /// There is no connection through the proxy, or the proxy itself is unreachable.
+    /// Connections through the proxy fail, or the proxy itself is unreachable.
     ProxyFailed {
         /// The servers with their errors, which name the proxy and the cause.
         failures: Vec<(ServerAddress, Error)>,
@@ -70,13 +70,14 @@ pub enum Diagnosis {
         /// The servers with their errors, which name the cause.
         failures: Vec<(ServerAddress, Error)>,
     },
-    /// Servers accept connections but close them without answering: they may require TLS.
+    /// Servers accept connections but close them without answering, perhaps because they require
+    /// TLS.
     TlsExpected {
         /// The servers that close connections.
         addresses: Vec<ServerAddress>,
     },
-    /// Servers answer hello with something other than a MongoDB reply: another service listens
-    /// there.
+    /// Servers answer hello with something other than a MongoDB reply, so another service listens
+    /// at their addresses.
     NotMongoDb {
         /// The servers with their errors, which describe the answers.
         failures: Vec<(ServerAddress, Error)>,
@@ -94,7 +95,8 @@ pub enum Diagnosis {
         address: ServerAddress,
         /// The member's own address, `me`.
         me: ServerAddress,
-        /// The error from looking up or connecting to `me`; `None` if that was not necessary.
+        /// The error from looking up or connecting to `me`; `None` if no attempt to do so was
+        /// necessary.
         error: Option<Error>,
     },
     /// The members know a primary, but it cannot be reached from this host.
@@ -109,8 +111,8 @@ pub enum Diagnosis {
         /// The number of members.
         members: usize,
     },
-    /// The topology is `Single`, so writes go to its only server, which is of a type that refuses
-    /// them.
+    /// The topology is `Single`, so writes go to its only server, but servers of that server's type
+    /// refuse writes.
     RefusesWrites {
         /// The server that refuses writes.
         address: ServerAddress,
@@ -162,7 +164,7 @@ pub fn diagnose(topology: &TopologyDescription, explanation: &Explanation) -> Ve
     found
 }
 
-/// A topology, with queries shared by several diagnoses.
+/// The evidence for diagnoses: a topology, and queries that several diagnoses share.
 struct Evidence<'t> {
     topology: &'t TopologyDescription,
     any_available: bool,
@@ -203,9 +205,9 @@ impl<'t> Evidence<'t> {
         addresses.any(|address| self.topology.is_advertised(address))
     }
 
-    /// Returns the departures for reasons that match `is`. If a server departed because of a
-    /// different name and that name has an error of its own, the departure is omitted: another
-    /// diagnosis covers it.
+    /// Returns a diagnosis for each departure whose reason satisfies `is`. If a server departed
+    /// because it has a different name, and the server of that name has an error of its own, the
+    /// departure is omitted, because another diagnosis covers it.
     fn departures(&self, is: impl Fn(&DepartureReason) -> bool) -> impl Iterator<Item = Diagnosis> {
         let departures = self.topology.departures().iter();
         let missed = departures.filter(move |departure| match &departure.reason {
@@ -216,7 +218,7 @@ impl<'t> Evidence<'t> {
     }
 
     /// Returns a diagnosis for each server that answered at one address but cannot be reached from
-    /// here by its own name.
+    /// this host by its own name.
     fn names_that_differ(&self) -> impl Iterator<Item = Diagnosis> {
         let servers = self.topology.servers().iter();
         servers.filter_map(|server| self.differs(&server.address))
@@ -264,8 +266,8 @@ impl<'t> Evidence<'t> {
         found.extend(failures.map(|failures| Diagnosis::TlsFailed { failures }));
         let at_hello =
             |kind| move |error: &Error| error.stage() == Stage::Hello && error.kind() == kind;
-        // If any server answers, client and servers agree about TLS, so the others are only
-        // restarting.
+        // If any server answers, the client and the servers agree about TLS, so the servers that
+        // close connections are merely restarting.
         let addresses = self.addresses(at_hello(ErrorKind::Network));
         if !addresses.is_empty() && !self.any_available {
             found.push(Diagnosis::TlsExpected { addresses });
@@ -348,8 +350,8 @@ fn wants_primary(operation: &Operation) -> bool {
     }
 }
 
-/// Returns the criterion that excluded otherwise suitable servers, if there was one. It is the last
-/// criterion that any server reached, because that criterion should be relaxed.
+/// Returns the criterion that excluded otherwise suitable servers, if there was one. Of several
+/// criteria, it is the last one that any server reached, because this is the one to relax.
 fn exclusion(explanation: &Explanation) -> Option<Diagnosis> {
     let any = |is: fn(&Rejection) -> bool| {
         let mut servers = explanation.servers.iter();

@@ -12,8 +12,8 @@ use crate::criteria::{Criteria, Operation};
 /// Returns the message of a selection error, in the words of the Server Selection specification.
 ///
 /// If some server is available, the message contains the criteria: a read preference that no member
-/// matches, or the required server type. If none is available, it contains the servers' errors: the
-/// error shared by all, or else all different errors.
+/// matches, or the required server type. If no server is available, the message contains the
+/// servers' errors: the one that all servers share, or otherwise each distinct error.
 pub fn error_text(topology: &TopologyDescription, criteria: &Criteria) -> String {
     if let Some(error) = topology.compatibility_error() {
         return error.into();
@@ -88,7 +88,7 @@ mod tests {
              and `maxStalenessSeconds` 90",
         );
         check(&Criteria::write(), "No servers are suitable for write operation");
-        // The members are too old for a secondary to run the aggregation (L-6).
+        // The members are too old for the aggregation to run on a secondary (L-6).
         let mut old = server(1, RsSecondary);
         old.wire_versions.max = 9;
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Explanations of why each server was eligible or rejected.
+//! Explains why each server was eligible or rejected.
 
 use alloc::{sync::Arc, vec::Vec};
 use core::time::Duration;
@@ -36,7 +36,7 @@ pub struct Explanation {
     pub servers: Vec<ExplainedServer>,
 }
 
-/// The reason for a refusal that concerns the topology or the criteria rather than a single server.
+/// The reason why the topology or the criteria, rather than a single server, were refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -58,12 +58,12 @@ pub struct ExplainedServer {
     pub address: ServerAddress,
     /// The server's type.
     pub server_type: ServerType,
-    /// The error that makes the server unavailable, if any.
+    /// The error that makes the server unavailable, if the server has one.
     pub error: Option<Error>,
     /// The verdict of selection.
     pub verdict: Verdict,
     /// The time since the server's last answer, if the server is available but suspected to have
-    /// failed. The topology sets it, because descriptions do not contain it.
+    /// failed. The topology sets this field, because descriptions do not contain the time.
     pub silent_for: Option<Duration>,
 }
 
@@ -91,7 +91,7 @@ pub enum Rejection {
         /// The required type: `a primary`, `a mongos` and so on.
         required: &'static str,
     },
-    /// The server would be suitable, but available servers of another type are preferred.
+    /// The server would otherwise be suitable, but available servers of another type are preferred.
     NotPreferred {
         /// The preferred type.
         preferred: ServerType,
@@ -115,11 +115,11 @@ pub enum Rejection {
         /// The first tag set that matches a server; `None` if none does.
         effective: Option<TagSet>,
     },
-    /// The server is deprioritized, and there are other servers.
+    /// The server is deprioritized, and other servers can be used instead.
     Deprioritized,
     /// A selector dropped the server.
     Selector,
-    /// The server is not in the client's zone, and suitable servers there are preferred.
+    /// The server is not in the client's zone, and suitable servers in that zone are preferred.
     Zone,
     /// The server is outside the latency window.
     Latency {
@@ -178,7 +178,7 @@ fn refusal(topology: &TopologyDescription) -> Option<Refusal> {
 }
 
 impl Explanation {
-    /// Returns the servers that may be chosen; none if the topology is incompatible.
+    /// Returns the servers that may be chosen. There are none if the topology is incompatible.
     pub fn eligible(&self) -> impl Iterator<Item = &ExplainedServer> {
         let incompatible = matches!(self.refusal, Some(Refusal::Incompatible(_)));
         let servers = self.servers.iter().filter(|server| server.is_eligible());
@@ -193,7 +193,7 @@ impl ExplainedServer {
     }
 }
 
-/// A selection, with the data to explain its result.
+/// A selection, together with the data needed to explain its result.
 struct Explainer<'a> {
     suitability: Suitability<'a>,
     /// The criteria for secondaries in a mode that falls back to the primary, used to explain why
@@ -311,7 +311,7 @@ impl<'a> Explainer<'a> {
         }
     }
 
-    /// Returns the rejection if a server of this type would be suitable in the absence of servers
+    /// Returns the rejection for a server of this type if it would be suitable without the servers
     /// of the preferred type.
     fn not_preferred(&self, server_type: ServerType) -> Option<Rejection> {
         let preferred = match (self.preference?.mode, server_type) {

@@ -8,7 +8,7 @@ use sdam_core::{
 
 use crate::{criteria::check_staleness, settings::Settings, suitability::Suitability};
 
-/// Returns whether some server is readable, with `preference` if it is given.
+/// Returns whether some server can be read from, with `preference` if it is given.
 ///
 /// Returns false for a preference that selection would reject.
 pub fn has_readable_server(
@@ -25,7 +25,7 @@ pub fn has_readable_server(
             .any_suitable(topology)
 }
 
-/// Returns whether some server is writable.
+/// Returns whether some server can be written to.
 pub fn has_writable_server(topology: &TopologyDescription) -> bool {
     topology.has_writable_server()
 }

@@ -9,14 +9,15 @@ use crate::{candidate::Selector, zone::ZoneAffinity};
 
 /// The client's settings for selection.
 ///
-/// The specification forbids setting these per operation (Server Selection: "localThresholdMS"), so
-/// they are not part of [`Criteria`](crate::criteria::Criteria).
+/// The specification does not allow operations to have their own values (Server Selection:
+/// "localThresholdMS"), so these settings are not part of [`Criteria`](crate::criteria::Criteria).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Settings {
-    /// `localThresholdMS`: the maximum difference in latency to the fastest suitable server.
+    /// `localThresholdMS`: the maximum amount by which the latency of a server may exceed that of
+    /// the fastest suitable server.
     pub local_threshold: Duration,
-    /// The effective `heartbeatFrequencyMS`, part of every estimate of staleness.
+    /// The effective `heartbeatFrequencyMS`, which is part of every estimate of staleness.
     pub heartbeat_frequency: Duration,
     /// The strategy for choosing among the servers in the latency window.
     pub strategy: SelectionStrategy,
@@ -26,8 +27,8 @@ pub struct Settings {
     #[doc(alias = "enableOverloadRetargeting")]
     pub retargets_overload: bool,
     /// True if reads avoid [suspected](sdam_core::server::Silence::suspected) servers as long as
-    /// others are eligible. [`choose`](crate::choose) does not know which are suspected: its caller
-    /// [deprioritizes](crate::criteria::Criteria::with_deprioritized) them.
+    /// others are eligible. [`choose`](crate::choose) does not know which servers are suspected, so
+    /// its caller must [deprioritize](crate::criteria::Criteria::with_deprioritized) them.
     pub avoids_suspected: bool,
     /// The preference for servers in the client's own zone, if any.
     pub zone_affinity: Option<ZoneAffinity>,
@@ -50,8 +51,8 @@ impl Settings {
         }
     }
 
-    /// Creates the settings of a single-threaded client: it scans at its own frequency and chooses
-    /// at random, because it never has other operations in progress.
+    /// Creates the settings of a single-threaded client, which has its own heartbeat frequency, and
+    /// chooses at random because it never has other operations in progress.
     pub fn single_threaded(options: &Options) -> Self {
         Self {
             heartbeat_frequency: options.scan_frequency(),

@@ -25,7 +25,7 @@ enum Reference {
 pub(crate) struct StalenessLimit {
     pub(crate) limit: Duration,
     heartbeat_frequency: Duration,
-    /// The maximum lag within the limit, in nanoseconds.
+    /// The maximum lag that the limit allows, in nanoseconds.
     allowed: i128,
     reference: Reference,
 }
@@ -69,13 +69,13 @@ impl StalenessLimit {
     }
 }
 
-/// Returns the lag of a secondary behind the primary, or behind the newest secondary if there is no
-/// primary, at the time of its last check (Max Staleness: "Estimating Staleness", without the
-/// heartbeat frequency). `None` for other types of servers, and if the dates of the last writes are
-/// unknown.
+/// Returns how far a secondary lagged, at its last check, behind the primary or, if there is no
+/// primary, behind the newest secondary (Max Staleness: "Estimating Staleness", without the
+/// heartbeat frequency). Returns `None` for other types of servers, and if the dates of the last
+/// writes are unknown.
 ///
-/// The dates are as old as the last checks, so a lag of up to about the heartbeat frequency is
-/// normal.
+/// The dates are only as recent as the last checks, so a lag of up to about the heartbeat frequency
+/// is normal.
 pub fn lag(topology: &TopologyDescription, server: &ServerDescription) -> Option<Duration> {
     let is_secondary = server.server_type == ServerType::RsSecondary;
     let lag = Reference::of(topology).lag(server).filter(|_| is_secondary)?;

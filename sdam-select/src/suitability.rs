@@ -18,8 +18,8 @@ use crate::{
 /// The conditions for a suitable server (Server Selection: "suitable").
 ///
 /// Everything that depends on more than one server (the effective tag set, the fallback to the
-/// primary) is determined when this value is created. It can therefore be applied to each server
-/// separately, and repeated passes over the servers agree.
+/// primary) is determined when this value is created. The conditions can therefore be applied to
+/// each server separately, and repeated passes over the servers agree.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Suitability<'a> {
     pub(crate) types: ServerTypes,
@@ -63,8 +63,8 @@ impl<'a> Suitability<'a> {
         Ok(Self::for_preference(topology, settings, preference, &[]))
     }
 
-    /// Determines the conditions for reading with `preference` or, without one, for writing.
-    /// Excludes the `deprioritized` servers (Server Selection: "topology-type-specific server
+    /// Determines the conditions for reading with `preference` or, if there is none, for writing.
+    /// The `deprioritized` servers are excluded (Server Selection: "topology-type-specific server
     /// selection rules").
     pub(crate) fn for_preference(
         topology: &TopologyDescription,
@@ -180,8 +180,8 @@ impl ServerTypes {
     pub(crate) const AVAILABLE: Self =
         Self(!(Self::of(ServerType::Unknown).0 | Self::of(ServerType::PossiblePrimary).0));
 
-    /// Returns the types of the suitable servers if only the type matters, which is a fast path for
-    /// most criteria. Otherwise a [`Suitability`] decides.
+    /// Returns the types of the suitable servers if suitability depends only on the type. This is a
+    /// fast path for most criteria; if it returns `None`, a [`Suitability`] decides.
     pub(crate) fn sufficient(topology: &TopologyDescription, criteria: &Criteria) -> Option<Self> {
         let preference = criteria.operation_on(topology).read_preference();
         let is_by_mode_only = |preference: &ReadPreference| {
@@ -201,8 +201,8 @@ impl ServerTypes {
         }
     }
 
-    /// Returns the types of the servers for writes or, with a `preference`, for reads. In a replica
-    /// set, where the preference itself decides among the members, returns it as `Err`.
+    /// Returns the types of the servers for writes or, with a `preference`, for reads. On a replica
+    /// set, the preference itself decides among the members, so it is returned as `Err`.
     fn of_topology(
         topology_type: TopologyType,
         preference: Option<&ReadPreference>,

@@ -19,7 +19,8 @@ pub(crate) fn address(number: u64) -> ServerAddress {
     ServerAddress::new(&std::format!("s{number:02}"), 27017)
 }
 
-/// Returns a server of this type. If the type is an available one, the round-trip time is 5 ms.
+/// Returns a server of this type. If the type counts as available, the server has a round-trip time
+/// of 5 ms.
 pub(crate) fn server(number: u64, server_type: ServerType) -> ServerDescription {
     let mut server = ServerDescription::unknown(ServerId::from_u64(number), address(number));
     server.server_type = server_type;

@@ -13,9 +13,9 @@ const MAX_LOAD: f64 = 1.25;
 ///
 /// A selection first determines the suitable servers: by type, staleness, tags, deprioritized
 /// addresses and selectors. If some of them are in the client's zone, it chooses only among these,
-/// otherwise among all. The latency window is applied afterwards. On its own, a window of 15 ms
-/// usually includes the other zones of a region. A write to a replica set still goes to the
-/// primary.
+/// otherwise among all suitable servers. The latency window is applied afterwards; without zone
+/// affinity, a window of 15 ms usually includes the other zones of a region. A write to a replica
+/// set still goes to the primary.
 ///
 /// ```
 /// use sdam_select::{settings::Settings, zone::ZoneAffinity};
@@ -72,7 +72,8 @@ impl ZoneAffinity {
     }
 
     /// Sets the share of all clients that are in this client's zone, from 0 to 1, which limits the
-    /// load of the servers there. 0, the default, means that it is unknown and there is no limit.
+    /// load of the servers there. 0, the default, means that the share is unknown, and sets no
+    /// limit.
     ///
     /// If most clients are in a zone with few servers, those servers would get most of the load. A
     /// client that knows the share chooses servers of other zones for some of its selections, so
@@ -120,15 +121,17 @@ impl ZoneAffinity {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Division<'a> {
     affinity: &'a ZoneAffinity,
-    /// The fraction of selections that choose among local servers; `None` if all choose among all
-    /// servers.
+    /// The fraction of selections that choose among local servers; `None` if every selection
+    /// chooses among all servers.
     local: Option<f64>,
 }
 
 impl<'a> Division<'a> {
-    /// Returns the part from which a selection with these random bits chooses.
+    /// Returns the part of the suitable servers from which a selection with these random bits
+    /// chooses.
     pub(crate) fn draw(&self, random: u64) -> Part<'a> {
-        // The choice of a server uses the same bits, so they are mixed first.
+        // The same bits also choose a server, so they are mixed first to keep the two choices
+        // independent.
         let draw = random.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
         let is_local = |fraction| (draw as f64) < fraction * 4_294_967_296.0;
         Part { affinity: self.affinity, local: self.local.map(is_local) }

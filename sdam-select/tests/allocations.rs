@@ -1,6 +1,6 @@
 //! Checks that a successful selection allocates nothing.
 //!
-//! The allocator is the one of `allocation_counter`, which counts per thread.
+//! The global allocator comes from `allocation_counter`, which counts separately for each thread.
 
 use std::{sync::Arc, time::Duration};
 
@@ -88,7 +88,7 @@ fn selection_allocates_nothing_up_to_1024_servers() {
     check("50 members", &replica_set(50), &picky());
     check("1000 mongos", &routers(1000), &Criteria::write());
     check("1024 mongos", &routers(1024), &nearest());
-    // Proves that the documented limit is exact and that the counter works.
+    // Proves that the documented limit is exact, and that the counter counts at all.
     assert_eq!(allocations(&routers(1025), &settings, &Criteria::write()), 100);
 }
 

@@ -4,12 +4,12 @@ use super::Options;
 
 impl Options {
     /// Returns whether clients with these options and with `other` watch the same deployment in the
-    /// same way, so that they can share its monitors: everything is equal except what concerns only
-    /// selections, pools and operations, such as the application's name, the user and the read
-    /// preference. The order of seeds does not matter.
+    /// same way, so that they can share its monitors. All options must be equal, apart from those
+    /// that concern only selections, pools and operations, such as the application's name, the user
+    /// and the read preference. The order of seeds does not matter.
     ///
-    /// The comparison is strict: the name of a replica set never suffices, and two lists of seeds
-    /// that lead to the same deployment differ.
+    /// The comparison is strict: it is never enough that two replica sets have the same name, and
+    /// two different lists of seeds count as different even if they lead to the same deployment.
     pub fn watches_alike(&self, other: &Self) -> bool {
         let mut other = other.clone();
         other.local_threshold = self.local_threshold;

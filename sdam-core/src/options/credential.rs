@@ -5,9 +5,9 @@ use crate::uri_options::{Properties, Secret};
 /// The credential with which a driver authenticates pooled connections (Authentication:
 /// "MongoCredential").
 ///
-/// The framework stores it without checking it: an authenticator is created from the
-/// [options](super::Options) that contain it. Monitors never authenticate. Its `Debug` output does
-/// not reveal the password.
+/// The framework stores the credential without checking it; checking is left to the authenticator,
+/// which is created from the [options](super::Options) that contain the credential. Monitors never
+/// authenticate. The `Debug` output does not reveal the password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Credential {
@@ -54,8 +54,8 @@ impl Credential {
         pub fn with_mechanism(mechanism: &str) => mechanism = Some(mechanism.into());
     }
 
-    /// Sets `authMechanismProperties`. Names are case-insensitive, and the last value for a name
-    /// counts. Unlike in a connection string, values may contain commas.
+    /// Sets `authMechanismProperties`. Names are case-insensitive; if a name is repeated, its last
+    /// value is used. Unlike in a connection string, values may contain commas.
     #[must_use]
     pub fn with_properties<'p>(
         mut self,

@@ -12,8 +12,9 @@ pub struct Deviations {
     /// The minimum time between two checks of a server, and the minimum `heartbeatFrequencyMS`; at
     /// least 1 ms.
     ///
-    /// For tests of drivers: the specification fixes it at [500 ms](MIN_HEARTBEAT_FREQUENCY), and
-    /// runners of the unified test format reduce it to 50 ms.
+    /// Only tests of drivers should change this time. The specification fixes it at
+    /// [500 ms](MIN_HEARTBEAT_FREQUENCY), but runners of the unified test format reduce it to
+    /// 50 ms.
     #[doc(alias = "minHeartbeatFrequencyMS")]
     pub min_heartbeat_frequency: Duration,
     /// True to retry a failed check on a new connection before marking the server Unknown, as SDAM

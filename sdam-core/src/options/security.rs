@@ -1,4 +1,4 @@
-//! TLS and the proxy, which protect the data and the route of connections.
+//! The options of TLS and of the proxy, which protect the data and the route of connections.
 
 use alloc::boxed::Box;
 
@@ -11,8 +11,8 @@ const DEFAULT_PROXY_PORT: u16 = 1080;
 /// The encryption of connections, and the certificates to trust (URI Options: "tls" and its
 /// options).
 ///
-/// By default, the platform's authorities are trusted, and certificates that are invalid or for
-/// another host are rejected.
+/// Unless configured otherwise, the platform's certificate authorities are trusted, and a
+/// certificate is rejected if it is invalid or was issued for another host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 #[expect(clippy::struct_excessive_bools, reason = "each is an independent option")]
@@ -31,8 +31,8 @@ pub struct TlsOptions {
     pub allow_invalid_hostnames: bool,
     /// `tlsDisableCertificateRevocationCheck`: true to accept revoked certificates.
     pub disable_certificate_revocation_check: bool,
-    /// `tlsDisableOCSPEndpointCheck`: true to contact no OCSP responders. `sdam-tls` never contacts
-    /// any.
+    /// `tlsDisableOCSPEndpointCheck`: true to prevent OCSP responders from being contacted.
+    /// `sdam-tls` never contacts any.
     pub disable_ocsp_endpoint_check: bool,
 }
 
@@ -42,7 +42,7 @@ impl TlsOptions {
     ///
     /// # Errors
     ///
-    /// If `tls=false` is combined with another TLS option, which would be ignored.
+    /// If `tls=false` is combined with another TLS option, because that option would be ignored.
     pub(crate) fn of(settings: &Settings) -> Result<Option<Self>, ConfigError> {
         let other = |name: &&'static str| name.starts_with("tls") && *name != "tls";
         let other = settings.keys().copied().find(other);
@@ -93,7 +93,7 @@ impl TlsOptions {
     }
 
     /// Returns a warning for each option that leaves connections open to attack, and for each
-    /// option without an effect.
+    /// option that has no effect.
     pub(super) fn warnings(&self) -> impl Iterator<Item = Warning> + use<> {
         let password = self.certificate_key_file_password.is_some();
         let unused = (password && self.certificate_key_file.is_none()).then(|| {
@@ -134,7 +134,7 @@ pub struct ProxyOptions {
     pub host: Box<str>,
     /// `proxyPort`; 1080 by default.
     pub port: u16,
-    /// `proxyUsername` and `proxyPassword`; `None`, or both empty, for no authentication.
+    /// `proxyUsername` and `proxyPassword`; `None`, or two empty strings, means no authentication.
     pub credential: Option<(Box<str>, Secret)>,
 }
 

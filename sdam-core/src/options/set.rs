@@ -12,8 +12,8 @@ use crate::{
     wire_versions::WireVersions,
 };
 
-/// These methods do not validate, because the result would depend on the order of the calls: see
-/// [`Options::validate`].
+/// These methods do not validate the options, because the result would depend on the order of the
+/// calls. [`Options::validate`] checks them as a whole.
 impl Options {
     crate::setters! {
         /// Sets the seeds.
@@ -69,7 +69,7 @@ impl Options {
         /// Sets the wire versions of the client.
         pub fn with_wire_versions(versions: WireVersions) => wire_versions = versions;
 
-        /// Sets the client's name in compatibility errors.
+        /// Sets the client's name, as it appears in compatibility errors.
         pub fn with_driver_name(name: impl Into<Arc<str>>) => driver_name = name.into();
 
         /// Sets the maximum number of monitored servers.
@@ -81,13 +81,13 @@ impl Options {
         /// Sets the maximum length of a reply to a check, in bytes.
         pub fn with_max_hello_size(max: usize) => max_hello_size = max;
 
-        /// Sets the framing of the first hello.
+        /// Sets the message format of the first hello.
         pub fn with_handshake_opcode(opcode: HandshakeOpcode) => handshake_opcode = opcode;
 
         /// Sets the deviations from the specifications, for drivers and their tests.
         pub fn with_deviations(deviations: Deviations) => deviations = deviations;
 
-        /// Sets the time after which the system breaks a connection whose peer acknowledges
+        /// Sets the time after which the system breaks a connection if its peer acknowledges
         /// nothing.
         pub fn with_tcp_user_timeout(limit: Duration) => tcp_user_timeout = Some(limit);
 

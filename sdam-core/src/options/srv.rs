@@ -18,14 +18,15 @@ pub struct Srv {
     pub service: Box<str>,
     /// `srvMaxHosts`: the maximum number of hosts to use; 0 for all.
     pub max_hosts: u32,
-    /// The minimum time to live (TTL) of the records from which the seeds came; zero if unknown.
-    /// The first subsequent look-up is due when it has passed, but not before 60 s.
+    /// The minimum time to live (TTL) of the records that yielded the seeds; zero if unknown. The
+    /// next look-up is due once this time has passed, but not before 60 s have passed.
     #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
     pub ttl: Duration,
 }
 
 impl Srv {
-    /// Creates the look-up of the `mongodb` service of `host`, without a limit on its hosts.
+    /// Creates a look-up of the hosts of the `mongodb` service of `host`, without limiting their
+    /// number.
     pub fn new(host: &str) -> Self {
         Self {
             host: host.trim_end_matches('.').to_ascii_lowercase().into(),
@@ -42,7 +43,7 @@ impl Srv {
     }
 
     /// Returns the domain to which the hosts must belong: [`host`](Self::host) without its first
-    /// label, or all of it if it has fewer than three labels (Initial DNS Seedlist Discovery:
+    /// label, or the whole host if it has fewer than three labels (Initial DNS Seedlist Discovery:
     /// "Connection String Format").
     pub fn domain(&self) -> &str {
         match self.host.split_once('.') {
@@ -51,8 +52,9 @@ impl Srv {
         }
     }
 
-    /// Returns whether connecting to `host` is allowed: its name is one or more labels, followed by
-    /// a dot and the [`domain`](Self::domain) (Initial DNS Seedlist Discovery: "Querying DNS").
+    /// Returns whether connecting to `host` is allowed. Its name must consist of one or more
+    /// labels, followed by a dot and the [`domain`](Self::domain) (Initial DNS Seedlist Discovery:
+    /// "Querying DNS").
     pub fn allows(&self, host: &ServerAddress) -> bool {
         let name = host.host().trim_end_matches('.');
         name.strip_suffix(self.domain())

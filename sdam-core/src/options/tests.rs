@@ -130,8 +130,8 @@ fn an_explicit_type_must_not_contradict_direct_connection() {
 
 #[test]
 fn types_that_need_a_primary_or_load_balanced_are_refused_without() {
-    // Only discovery can find a primary, and without `loadBalanced`, connections would not request
-    // a service id (B-7).
+    // These types cannot be set: only discovery can find a primary, and without `loadBalanced`,
+    // connections would not request a service id (B-7).
     for explicit in [TopologyType::ReplicaSetWithPrimary, TopologyType::LoadBalanced] {
         let refused = one().with_initial_topology_type(explicit);
         check_refused(&refused, "initialTopologyType", explicit.as_str());
@@ -140,7 +140,7 @@ fn types_that_need_a_primary_or_load_balanced_are_refused_without() {
 
 #[test]
 fn only_version_1_of_the_stable_api_is_accepted() {
-    // The API can be declared only in code (B-33).
+    // The stable API version can be declared only in code (B-33).
     let mut api = ServerApi::v1();
     check_accepted(&one().with_server_api(api.clone()));
     for version in ["", "2", "1.0", " 1", "v1"] {
@@ -151,7 +151,7 @@ fn only_version_1_of_the_stable_api_is_accepted() {
 
 #[test]
 fn heartbeats_below_the_minimum_are_refused_in_code() {
-    // The minimum is 500 ms, which tests of drivers may lower, but not to zero (B-14).
+    // The minimum is 500 ms. Tests of drivers may lower it, but not to zero (B-14).
     let heartbeat = |millis| one().with_heartbeat_frequency(Duration::from_millis(millis));
     let with = |min, millis| {
         let mut options = heartbeat(millis);
@@ -166,7 +166,7 @@ fn heartbeats_below_the_minimum_are_refused_in_code() {
     let refused = with(50, 49).validate().unwrap_err().to_string();
     assert!(refused.contains("at least 50 ms"), "{refused}");
     check_refused(&with(0, 500), "minHeartbeatFrequencyMS", "0");
-    // Fields that were set directly are clamped, too.
+    // Values are clamped even if the fields were set directly.
     for (options, min) in [(heartbeat(1), 500), (with(50, 1), 50)] {
         assert_eq!(options.monitor_frequency().as_millis(), min);
         assert_eq!(options.scan_frequency().as_millis(), min);
@@ -205,7 +205,8 @@ fn warnings_of_a_driver_are_published_with_the_others() {
 
 #[test]
 fn try_once_must_not_differ_between_string_and_code() {
-    // Contradictory values are rejected, although code usually takes precedence (B-20, B-38).
+    // Contradictory values are rejected, although values set in code usually take precedence (B-20,
+    // B-38).
     let uri: Options = "mongodb://a/?serverSelectionTryOnce=false".parse().unwrap();
     check_accepted(&uri.clone());
     check_accepted(&uri.clone().with_server_selection_try_once(false));
@@ -216,7 +217,7 @@ fn try_once_must_not_differ_between_string_and_code() {
 
 #[test]
 fn options_set_in_code_override_the_connection_string() {
-    // Code takes precedence (B-38).
+    // Values set in code take precedence (B-38).
     let options = Options::parse("mongodb://a/?connectTimeoutMS=5&replicaSet=x&localThresholdMS=1");
     let options =
         options.unwrap().with_connect_timeout(Duration::from_millis(7)).with_replica_set("y");

@@ -1,4 +1,4 @@
-//! Validates options, from a connection string or from code.
+//! Validates options, whether they come from a connection string or from code.
 
 use alloc::{collections::BTreeSet, format, string::ToString, vec::Vec};
 use core::time::Duration;
@@ -16,8 +16,9 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// The first option found that is invalid or contradicts another one. An invalid option that
-    /// [protects](crate::uri#options-that-protect-connections) connections is reported first.
+    /// Returns the first problem found: an option that is invalid or contradicts another one. An
+    /// invalid option that [protects](crate::uri#options-that-protect-connections) connections is
+    /// reported first.
     pub fn validate(&self) -> Outcome {
         if let Some(error) = &self.uri_unguarded {
             return Err(error.clone());
@@ -30,8 +31,8 @@ impl Options {
         self.read_preference.validate()
     }
 
-    /// Returns the warnings for a client with background monitors: ignored parts of the connection
-    /// string, and options without an effect.
+    /// Returns the warnings for a client with background monitors, about ignored parts of the
+    /// connection string and about options that have no effect.
     pub fn multi_threaded_warnings(&self) -> Vec<Warning> {
         let mut warnings = self.common_warnings();
         if let Some(try_once) = self.server_selection_try_once {
@@ -43,7 +44,7 @@ impl Options {
         warnings
     }
 
-    /// Returns the corresponding warnings for a single-threaded client.
+    /// Returns the same kinds of warnings for a single-threaded client.
     pub fn single_threaded_warnings(&self) -> Vec<Warning> {
         let mut warnings = self.common_warnings();
         if self.server_monitoring_mode != super::ServerMonitoringMode::Auto {
@@ -60,8 +61,8 @@ impl Options {
         warnings
     }
 
-    /// Adds a warning to those published when a topology opens, for instance about an option that a
-    /// driver does not support.
+    /// Adds a warning that is published with the others when a topology opens, for instance about
+    /// an option that a driver does not support.
     pub fn warn(&mut self, warning: Warning) {
         self.uri_warnings.push(warning);
     }
@@ -235,8 +236,8 @@ impl Options {
         Ok(())
     }
 
-    /// Checks the options about SRV (SDAM: "directConnection"; Initial DNS Seedlist Discovery:
-    /// "srvMaxHosts").
+    /// Checks the options that concern SRV (SDAM: "directConnection"; Initial DNS Seedlist
+    /// Discovery: "srvMaxHosts").
     fn check_srv(&self) -> Outcome {
         let Some(srv) = &self.srv else {
             return Ok(());

@@ -48,12 +48,12 @@ impl Default for PoolOptions {
 }
 
 impl PoolOptions {
-    /// Returns the options set by a connection string, and defaults for the others. A duration of
+    /// Returns the options set by a connection string, with defaults for the rest. A duration of
     /// zero means no limit.
     ///
     /// # Errors
     ///
-    /// Like [`validate`](Self::validate).
+    /// The errors of [`validate`](Self::validate).
     pub fn of(options: &DriverOptions) -> Result<Self, ConfigError> {
         let default = Self::default();
         let pool = Self {
@@ -71,7 +71,8 @@ impl PoolOptions {
     ///
     /// # Errors
     ///
-    /// If the minimum size exceeds the maximum size, or if no connection could ever be established.
+    /// If the minimum size exceeds the maximum size, or if the options would never allow a
+    /// connection to be established.
     pub fn validate(&self) -> Result<(), ConfigError> {
         if self.max_pool_size != 0 && self.min_pool_size > self.max_pool_size {
             return Err(ConfigError::new(

@@ -21,7 +21,7 @@ struct Serial<'a> {
     max_wire_version: Option<i32>,
 }
 
-/// The part of an error from which it can be restored: a message, or the server's reply.
+/// The data from which an error can be restored: a message, or the server's reply.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 enum Cause<'a> {
@@ -72,8 +72,8 @@ impl<'de> Deserialize<'de> for ErrorReport {
             Cause::Protocol(message) => Error::protocol(stage, message),
             Cause::Auth(message) => Error::auth(message).at(stage),
             Cause::Error(error) => error,
-            // A reply without an error has no effect, so it is restored as a time-out of an
-            // operation, which has none either.
+            // A reply without an error has no effect on the server. It is restored as a time-out of
+            // an operation, which has no effect either.
             Cause::Reply(reply) => reply::error(&reply, stage).unwrap_or_else(|| {
                 Error::timeout(Stage::Operation, "the reply has no error").with_reply(&*reply)
             }),

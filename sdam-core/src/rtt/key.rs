@@ -1,4 +1,5 @@
-//! State keys of a server's round-trip measurements, for state-space searches.
+//! Computes keys that identify the state of a server's round-trip measurements, for state-space
+//! searches.
 
 use core::hash::{Hash, Hasher};
 

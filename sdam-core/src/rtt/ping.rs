@@ -1,5 +1,5 @@
-//! Measurements of a server's round-trip time, as a part of a deployment (Server Monitoring:
-//! "Measuring RTT").
+//! Measures a server's round-trip time, as one part of a deployment (Server Monitoring: "Measuring
+//! RTT").
 
 #[cfg(test)]
 mod tests;
@@ -23,8 +23,8 @@ use crate::{
 /// detect the same failures themselves. After an error it opens a new connection, one heartbeat
 /// later.
 ///
-/// Another instance is the [probe](Role::Probe) of a silent server, which has its own connection
-/// and stops after an answer.
+/// A second instance serves as the [probe](Role::Probe) of a silent server: it has its own
+/// connection, and stops after it has received an answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Ping {
     config: Arc<MonitorConfig>,
@@ -44,7 +44,8 @@ pub(crate) struct Ping {
 pub(super) enum State {
     Stopped,
     Idle {
-        /// The earliest time at which a call for another purpose may begin a measurement.
+        /// The earliest time at which a measurement may begin during a call made for another
+        /// purpose.
         from: Instant,
         /// The time at which the measurement is due.
         until: Instant,
@@ -57,8 +58,9 @@ pub(super) enum State {
 }
 
 impl Ping {
-    /// Creates the measurements of `server`, which do not start yet. They are one heartbeat apart,
-    /// plus or minus `slack`, so that most need no wake-up of their own.
+    /// Creates the measurements of `server` without starting them. They are one heartbeat apart,
+    /// plus or minus `slack`, so that most of them can begin when the server is handled for another
+    /// reason.
     pub(crate) fn new(
         config: Arc<MonitorConfig>,
         (server, role): (ServerId, Role),
@@ -80,7 +82,8 @@ impl Ping {
         self.config.ping_delay
     }
 
-    /// Ends the measurement in progress, closes the connection and begins no other measurement.
+    /// Ends the measurement in progress and closes the connection. No other measurement begins
+    /// until the next [`start`](Self::start).
     pub(crate) fn stop(&mut self, out: &mut Outputs) {
         if self.expected().is_some() || self.connection.is_some() {
             self.disconnect(out);
@@ -93,7 +96,7 @@ impl Ping {
         ConnId { server: self.server, role: self.role, number: self.connections }
     }
 
-    /// Returns the kind of answer outstanding on `conn`.
+    /// Returns the kind of answer that is outstanding on `conn`, if any.
     pub(crate) fn awaits(&self, conn: ConnId) -> Option<Waiting> {
         match self.state {
             State::Asked { answer, .. } if conn == self.conn() => Some(answer),
@@ -101,8 +104,8 @@ impl Ping {
         }
     }
 
-    /// Begins a measurement if one may already begin. Called whenever the server is handled for
-    /// another reason.
+    /// Begins a measurement if it is not too early for one. Called whenever the server is handled
+    /// for another reason.
     pub(crate) fn proceed(&mut self, now: Instant, out: &mut Outputs) {
         if let State::Idle { from, .. } = self.state
             && from <= now
@@ -156,13 +159,14 @@ impl Ping {
         let State::Asked { answer: Waiting::Reply, since } = self.state else {
             return None;
         };
-        // Only the negotiation uses the reply.
+        // Only the negotiation uses the contents of the reply.
         let (Some(hello), Some(negotiation)) = (hello, &mut self.connection) else {
             self.fail(now, out);
             return None;
         };
         *negotiation = Negotiation::after(hello, &self.config);
-        // A reply after the deadline was delayed by this host, which was suspended or stalled.
+        // A reply that arrives after the deadline was delayed by this host, which was suspended or
+        // stalled.
         let counts = !self.hastened && !trip.is_late(self.limit(since));
         self.pause(now);
         counts.then(|| trip.duration())
@@ -175,8 +179,8 @@ impl Ping {
         }
     }
 
-    /// Returns the time at which [`due`](Self::due) has something to do, or `None` if there is no
-    /// such time.
+    /// Returns the time at which [`due`](Self::due) must be called, or `None` if there is no such
+    /// time.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         match self.state {
             State::Stopped => None,

@@ -1,4 +1,4 @@
-//! State keys of scans, for state-space searches.
+//! Computes keys that identify the state of scans, for state-space searches.
 
 use core::{
     hash::{Hash, Hasher},
@@ -10,8 +10,8 @@ use crate::{ids::ServerId, options::COOLDOWN, time::Instant, topology::TopologyD
 
 impl Scans {
     /// Writes all state that determines the behavior of the scans from `now` on, except for the
-    /// random order of servers of equal rank. All ages beyond the validity of a scan are
-    /// equivalent.
+    /// random order of servers of equal rank. All ages at which a scan is no longer valid are
+    /// treated as equal.
     pub(crate) fn write_key(
         &self,
         now: Instant,

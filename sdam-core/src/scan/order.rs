@@ -13,8 +13,8 @@ use crate::{
     topology::TopologyDescription,
 };
 
-/// The maximum number of checks of an address in one scan: one, and a second if the connection
-/// broke or if another server's reply reset the server to "never checked".
+/// The maximum number of times that one scan checks an address: once, and a second time if the
+/// connection broke or if another server's reply reset the server to "never checked".
 const MAX_CHECKS: u8 = 2;
 
 /// A scan in progress.
@@ -26,7 +26,7 @@ pub(super) struct Scan {
     /// The key is the address rather than the server id: otherwise, servers that repeatedly remove
     /// and add each other would make a scan endless.
     checks: BTreeMap<ServerAddress, u8>,
-    /// True for the check of a single server.
+    /// True if only a single server is checked.
     pub(super) single: bool,
     /// True if the call that began the scan was abandoned, so that any amount of time may have
     /// passed.
@@ -54,7 +54,7 @@ impl Scan {
         (started, self.checks.clone(), self.single, self.resumed)
     }
 
-    /// Returns the time at which a scan whose last check ended at `now` counts as ended.
+    /// Returns the time that counts as the end of the scan if its last check ended at `now`.
     pub(super) fn ended(&self, now: Instant) -> Instant {
         if self.resumed { self.started } else { now }
     }
@@ -75,8 +75,8 @@ impl Scan {
         });
         let first = candidates.clone().map(|server| rank(server)).min()?;
         let mut best = candidates.filter(|server| rank(server) == first);
-        // No random number is drawn for a single candidate, so that the other random choices of a
-        // run stay the same.
+        // If there is only one candidate, no random number is drawn, so that the run's other random
+        // choices stay the same.
         match best.clone().count() {
             1 => best.next(),
             ties => best.nth(rng.below(ties as u64) as usize),
@@ -116,7 +116,7 @@ impl Scan {
     }
 }
 
-/// Returns the rank of a candidate; the smallest is checked first.
+/// Returns the rank of a candidate; the candidate with the smallest rank is checked first.
 pub(super) fn rank(server: &ServerDescription) -> (u8, Option<Instant>) {
     let class = match server.server_type {
         ServerType::RsPrimary => 0,
@@ -131,8 +131,9 @@ pub(super) fn rank(server: &ServerDescription) -> (u8, Option<Instant>) {
 /// Returns whether the server is Unknown because of an operation's error rather than a failed
 /// check.
 ///
-/// Such an error occurred on an established connection. It does not show whether a new connection
-/// would fail, and the cooldown exists to avoid the cost of such a failure.
+/// Such an error occurred on an established connection, so it does not show whether a new
+/// connection would fail. The cooldown, which exists to avoid the cost of connection failures,
+/// therefore does not apply.
 fn failed_in_use(server: &ServerDescription) -> bool {
     server
         .error
@@ -141,7 +142,7 @@ fn failed_in_use(server: &ServerDescription) -> bool {
 }
 
 /// Returns whether the server is in its cooldown after a failed check (SDAM: "cooldownMS"). A
-/// server that other members name as the primary also stays in its cooldown.
+/// server remains in its cooldown even if other members name it as the primary.
 fn is_cooling(server: &ServerDescription, updated: Instant, started: Instant) -> bool {
     !server.server_type.is_available() && updated + COOLDOWN > started
 }

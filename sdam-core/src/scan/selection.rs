@@ -1,5 +1,5 @@
-//! Single-threaded server selection, until it succeeds or fails (Server Selection: "Single-threaded
-//! server selection").
+//! Runs a single-threaded server selection until it succeeds or fails (Server Selection:
+//! "Single-threaded server selection").
 
 use core::time::Duration;
 
@@ -17,7 +17,7 @@ pub(super) struct Selection {
     pub(super) deadline: Instant,
     /// True if a scan has ended since the selection began, or since its probe failed.
     pub(super) scanned: bool,
-    /// True if a connection was probed. Only one probe is made per selection.
+    /// True if a connection was already probed: a selection makes only one probe.
     probed: bool,
 }
 
@@ -49,8 +49,8 @@ impl Scans {
         Step::Output(Output::Choose)
     }
 
-    /// Handles the choice: `server` is the suitable server, if there is one, and `idle` the time
-    /// for which its connection, if there is one, has been idle.
+    /// Handles the caller's choice: `server` is the chosen server, if any is suitable, and `idle`
+    /// is the time for which its connection, if there is one, has been idle.
     pub(crate) fn chosen(
         &mut self,
         view: View<'_>,
@@ -90,9 +90,9 @@ impl Scans {
         self.advance(view)
     }
 
-    /// Handles the end of a probe. If the probe failed, the failure is already in the topology, and
-    /// leads to exactly one more selection, whose server is not probed (Server Selection:
-    /// "socketCheckIntervalMS").
+    /// Handles the end of a probe. If the probe failed, the topology already reflects the failure,
+    /// and exactly one more attempt to select follows, whose server is not probed (Server
+    /// Selection: "socketCheckIntervalMS").
     pub(crate) fn probed(&mut self, view: View<'_>, alive: bool) -> Step {
         let State::Probing { server, superseded } = self.state else {
             return Step::Wait;
@@ -107,7 +107,7 @@ impl Scans {
             selection.probed = true;
             selection.scanned = false;
             if !self.setup.try_once && view.now > selection.deadline {
-                // There is no time for a scan, but another server may be known.
+                // There is no time left for a scan, but another known server may be suitable.
                 return self.attempt(view);
             }
         }

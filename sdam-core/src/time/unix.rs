@@ -3,9 +3,9 @@ use core::{fmt, str::FromStr};
 
 use crate::document;
 
-/// A wall-clock time, for people: milliseconds since 1970-01-01 in UTC.
+/// A wall-clock time for display to people: milliseconds since 1970-01-01 in UTC.
 ///
-/// `{}` prints the date and time in RFC 3339, such as `2026-11-22T22:17:46.123Z`, until the year
+/// `{}` prints the date and time in RFC 3339, such as `2026-11-22T22:17:46.123Z`, for years up to
 /// 9999. The time may go back when the clock is set, so no decision depends on it.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnixTime(u64);

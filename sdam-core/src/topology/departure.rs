@@ -20,7 +20,7 @@ pub struct Departure {
 
 /// The reason why a server left the topology.
 ///
-/// `{}` describes the server, without its address, and the remedy if there is exactly one:
+/// `{}` states the reason, without the server's address, and the remedy if there is exactly one:
 /// ``belongs to the set `rs0`, not `wrong`: use replicaSet=rs0``.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -29,8 +29,8 @@ pub enum DepartureReason {
     Closed,
     /// The SRV record no longer lists the server (Polling SRV Records for mongos Discovery).
     HostsChanged,
-    /// The server reports a different address for itself than the one that the client uses (SDAM:
-    /// "updateRSWithoutPrimary", "updateRSWithPrimaryFromMember").
+    /// The server reports an address for itself that differs from the one that the client uses
+    /// (SDAM: "updateRSWithoutPrimary", "updateRSWithPrimaryFromMember").
     Misnamed {
         /// The address that the server reports.
         me: ServerAddress,

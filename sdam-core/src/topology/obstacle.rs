@@ -1,4 +1,4 @@
-//! The reasons why servers cannot be used by this client, although they may be healthy.
+//! The reasons why this client cannot use servers that may be healthy.
 
 use core::fmt;
 
@@ -10,15 +10,15 @@ use crate::{
     server::ServerDescription,
 };
 
-/// The reason why a server cannot be used by this client until a name, a proxy, a certificate or
-/// the client's configuration is changed.
+/// The reason why this client cannot use a server until a name, a proxy, a certificate or the
+/// client's configuration is changed.
 ///
 /// `{}` describes the problem, without the server's address; [`remedy`](Self::remedy) returns the
 /// remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Obstacle {
-    /// The server answered at another address, and the client cannot reach its own name: the
+    /// The server answered at one address, but the client cannot reach it under its own name: the
     /// replica set is behind a tunnel or in containers, or has split horizons.
     NamesDiffer {
         /// The address at which the server answered.
@@ -35,15 +35,15 @@ pub enum Obstacle {
         /// The error.
         error: Error,
     },
-    /// There is no connection through the proxy.
+    /// The client cannot connect through the proxy.
     Proxy(Error),
     /// TLS cannot be negotiated.
     Tls(Error),
 }
 
 impl Obstacle {
-    /// The remedy for names of a replica set that the client cannot reach. Addresses are translated
-    /// by `TopologyBuilder::translate`.
+    /// The remedy if the client cannot reach the names in a replica set's configuration. Addresses
+    /// are translated by `TopologyBuilder::translate`.
     pub const NAMES: &'static str = "make the set's names usable here (DNS, hosts file, or run in \
         the servers' network), or connect to one member alone (directConnection=true), or say where \
         to dial for each name (address translation); if the set has \
@@ -80,8 +80,8 @@ impl Obstacle {
 }
 
 impl TopologyDescription {
-    /// Returns the reason why `server`, a server of this topology, cannot be used by this client;
-    /// `None` if it can, or if only the server itself can be at fault.
+    /// Returns the reason why this client cannot use `server`, a server of this topology; `None` if
+    /// the client can use it, or if only the server itself can be at fault.
     pub fn obstacle(&self, server: &ServerDescription) -> Option<Obstacle> {
         let error = server.error.as_ref().filter(|error| error.is_network())?;
         let own = || error.clone();
@@ -105,7 +105,7 @@ impl TopologyDescription {
 
     /// Returns whether `address` comes from the replica set's configuration. This is assumed in a
     /// replica set if a primary has answered before, if an answering member names `address`, or if
-    /// a server has answered with a different name than the client's.
+    /// a server has answered with a name other than the one that the client uses.
     pub fn is_advertised(&self, address: &ServerAddress) -> bool {
         let named = || {
             let mut named = self.servers.iter().flat_map(|server| server.members());
@@ -118,7 +118,7 @@ impl TopologyDescription {
     }
 
     /// Returns the address under which a server was removed because it calls itself `me`; `None` if
-    /// it has answered under that name since.
+    /// the server has since answered under that name.
     fn alias(&self, me: &ServerAddress) -> Option<&ServerAddress> {
         let mut aliases = self.aliases();
         aliases.find_map(|(address, own)| (own == me).then_some(address))

@@ -12,7 +12,7 @@ use crate::{
 /// The suffix of a Unix domain socket's path.
 const SOCKET: &str = ".sock";
 
-/// A connection string split at its separators, undecoded.
+/// A connection string that is split at its separators but not yet decoded.
 #[derive(Clone, Copy)]
 pub(super) struct Parts<'a> {
     pub(super) srv: bool,
@@ -93,7 +93,8 @@ impl<'a> Parts<'a> {
             )
         };
         if self.database.contains('@') {
-            // An `@` is legal in a name, but it more likely ends a password with an unescaped `/`.
+            // An `@` is legal in a name, but it is more likely to mark the end of a password that
+            // contains an unescaped `/`.
             return Err(invalid("it contains an unescaped `@`"));
         }
         let name = percent::decode(self.database).map_err(invalid)?;
@@ -174,14 +175,14 @@ impl<'a> Parts<'a> {
         }
         let mut decoded = decoded.into_owned();
         if decoded.ends_with(SOCKET) {
-            // Without a `/`, it is a host name; the port prevents reading it as a path.
+            // Without a `/`, it is a host name; the port keeps it from being read as a path.
             decoded.push_str(":27017");
         }
         ServerAddress::read(&decoded).map_err(invalid)
     }
 
-    /// Returns `hosts`, or a placeholder if it might contain part of a password: if the host is
-    /// missing, as in `mongodb://user:password`, the password follows a `:`.
+    /// Returns `hosts`, or a placeholder if `hosts` might contain part of a password: in a string
+    /// without a host, such as `mongodb://user:password`, the password follows a `:` like a port.
     fn shown_hosts(&self, hosts: &str) -> Box<str> {
         let is_port = |byte: u8| byte.is_ascii_digit() || b"-:[]".contains(&byte);
         match hosts.split_once(':') {

@@ -18,9 +18,9 @@ pub(super) fn lookup(host: &str, settings: &Settings) -> Srv {
     srv
 }
 
-/// Adds the options in the single TXT record of `host`, whose strings are already concatenated,
-/// unless `settings` already has them. They are parsed like those of the connection string (Initial
-/// DNS Seedlist Discovery: "in the same way").
+/// Adds the options in the single TXT record of `host`, whose strings are already concatenated.
+/// Options that `settings` already has are not replaced. The record is parsed like the options of
+/// the connection string (Initial DNS Seedlist Discovery: "in the same way").
 pub(super) fn merge_txt(
     settings: &mut Settings,
     warnings: &mut Vec<Warning>,

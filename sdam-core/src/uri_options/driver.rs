@@ -9,13 +9,13 @@ use super::{
     value::{Properties, Secret, Value, limit},
 };
 
-/// The options of a connection string for the pools, the authentication and the operations of a
-/// driver. The framework only checks their syntax, except for TLS and proxies, for which
-/// [`Options`](crate::options::Options) has its own fields.
+/// The options of a connection string that concern the pools, the authentication and the operations
+/// of a driver. The framework checks only their syntax, except for the options of TLS and proxies,
+/// for which [`Options`](crate::options::Options) has fields of its own.
 ///
-/// `None` means that the string has no valid value for the option; defaults are up to the driver. A
-/// time limit of zero means no limit, so its method also returns `None`; [`value`](Self::value)
-/// distinguishes the two.
+/// `None` means that the string has no valid value for the option; the driver chooses the default.
+/// A time limit of zero means no limit, so the method of a time limit returns `None` in this case,
+/// too; [`value`](Self::value) distinguishes the two cases.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct DriverOptions(Settings);
 
@@ -26,13 +26,13 @@ impl DriverOptions {
         Self(settings.map(|(name, value)| (*name, value.clone())).collect())
     }
 
-    /// Returns the value of the option `name`, in any case.
+    /// Returns the value of the option `name`, ignoring case.
     pub fn value(&self, name: &str) -> Option<&Value> {
         let (row, _) = table::find(name)?;
         self.0.get(row.name)
     }
 
-    /// Returns the names, in the specification's spelling, and the values, sorted by name.
+    /// Returns the names, in the specification's spelling, with their values, sorted by name.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&'static str, &Value)> {
         self.0.iter().map(|(name, value)| (*name, value))
     }
@@ -79,7 +79,7 @@ methods! {
     journal: bool = "journal";
     /// the maximum number of retries of an operation after overload errors.
     max_adaptive_retries: u32 = "maxAdaptiveRetries";
-    /// the maximum number of connections that a pool establishes at once.
+    /// the maximum number of connections that a pool establishes at the same time.
     max_connecting: u32 = "maxConnecting";
     /// the maximum idle time of a pooled connection; `None` for no limit.
     max_idle_time: Duration = "maxIdleTimeMS";

@@ -23,13 +23,13 @@ pub(crate) enum Kind {
     Text,
     /// Like `Text`, but redacted in messages.
     Secret,
-    /// One of these strings, in any case.
+    /// One of these strings, ignoring case.
     Choice(&'static [&'static str]),
-    /// Some of these strings, in any case, separated by commas.
+    /// Some of these strings, ignoring case, separated by commas.
     List(&'static [&'static str]),
     /// `name:value,name:value`, redacted in messages.
     Properties,
-    /// `name:value,name:value` or nothing.
+    /// `name:value,name:value`, possibly empty.
     TagSet,
     /// A number of servers, or the name of a write concern.
     WriteConcern,
@@ -41,7 +41,7 @@ pub(crate) enum Kind {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) reason: String,
-    /// The value without its invalid parts, if it is still usable.
+    /// The value without its invalid parts, if the rest is still usable.
     pub(crate) rest: Option<Value>,
 }
 

@@ -34,7 +34,7 @@ pub(crate) enum User {
 /// The effect of giving an option more than once.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Repetition {
-    /// The last value counts, with a warning.
+    /// The last value is used, and there is a warning.
     Warning,
     /// Repetition is an error.
     Error,
@@ -116,12 +116,12 @@ const ALIASES: &[Alias] = &[
     alias("wtimeout", "wTimeoutMS", true),
 ];
 
-/// The name prefixes of options that protect connections. An unknown option with such a name, such
-/// as `sslVerifyCertificate`, also protects them.
+/// The name prefixes of options that protect connections. An unknown option whose name has such a
+/// prefix, such as `sslVerifyCertificate`, is treated as protecting them, too.
 const GUARDING: [&str; 3] = ["proxy", "ssl", "tls"];
 
-/// Pairs of mutually exclusive options, regardless of their values (URI Options: "tlsInsecure" and
-/// the options about revocation).
+/// Pairs of options that exclude each other, whatever their values are (URI Options: "tlsInsecure"
+/// and the options about revocation).
 pub(crate) const EXCLUSIVE: &[(&str, &str)] = &[
     ("tlsInsecure", "tlsAllowInvalidCertificates"),
     ("tlsInsecure", "tlsAllowInvalidHostnames"),
@@ -141,7 +141,7 @@ pub(crate) const REQUIRES: &[(&str, &str)] = &[
     ("proxyPassword", "proxyUsername"),
 ];
 
-/// Returns the row of the option `key`, in any case, and the alias if `key` is one.
+/// Returns the row of the option that `key` names, ignoring case, and the alias if `key` is one.
 pub(crate) fn find(key: &str) -> Option<(&'static Row, Option<&'static Alias>)> {
     let mut aliases = ALIASES.iter();
     let alias = aliases.find(|alias| alias.other_name.eq_ignore_ascii_case(key));
@@ -151,7 +151,7 @@ pub(crate) fn find(key: &str) -> Option<(&'static Row, Option<&'static Alias>)> 
     Some((row, alias))
 }
 
-/// Returns whether `key`, the name of an unknown option, indicates that it protects connections.
+/// Returns whether the name `key` of an unknown option suggests that it protects connections.
 pub(crate) fn guards_by_name(key: &str) -> bool {
     let starts_with = |prefix: &str| {
         let start = key.as_bytes().get(..prefix.len());
@@ -185,7 +185,8 @@ impl Row {
         self
     }
 
-    /// Marks an option that protects connections. Two different values for it are an error.
+    /// Marks the option as one that protects connections. Giving it two different values is an
+    /// error.
     const fn guard(mut self) -> Self {
         self.guards = true;
         self.repeated(Repetition::ErrorUnlessEqual)

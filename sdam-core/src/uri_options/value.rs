@@ -87,25 +87,25 @@ impl fmt::Debug for Secret {
 pub struct Properties(BTreeMap<Box<str>, Box<str>>);
 
 impl Properties {
-    /// Creates the properties; the last value for a name counts.
+    /// Creates the properties; if a name is repeated, its last value is used.
     pub(crate) fn new<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let pairs = pairs.into_iter();
         Self(pairs.map(|(name, value)| (normal(name), value.into())).collect())
     }
 
-    /// Returns the value of the property `name`, in any case.
+    /// Returns the value of the property `name`, ignoring case.
     pub fn value(&self, name: &str) -> Option<&str> {
         self.0.get(&normal(name)).map(|value| &**value)
     }
 
-    /// Iterates over names and values; names are in the specification's upper-case spelling and
-    /// sorted.
+    /// Iterates over names and values, sorted by name. The names are in the specification's
+    /// upper-case spelling.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (&**name, &**value))
     }
 }
 
-/// Returns the normalized spelling of a property's name, which serves as the key.
+/// Returns the normalized spelling of a property's name, by which the property is stored.
 fn normal(name: &str) -> Box<str> {
     name.to_ascii_uppercase().into()
 }

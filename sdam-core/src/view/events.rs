@@ -1,4 +1,4 @@
-//! The events of a view, which form a complete sequence even if the view was opened later than the
+//! The events of a view. They form a complete sequence even if the view was opened later than the
 //! deployment.
 
 use alloc::sync::Arc;
@@ -10,8 +10,9 @@ use crate::{
 };
 
 impl View {
-    /// Emits an event of the deployment, unless the event ends something that did not begin for
-    /// this view. No suspicion begins for a server in `lost`.
+    /// Emits an event of the deployment, unless the event ends something whose beginning this view
+    /// has not emitted. Events that begin the suspicion of a server in `lost` are not emitted
+    /// either.
     pub(super) fn emit(
         &mut self,
         now: Instant,
@@ -56,8 +57,8 @@ impl View {
         }
     }
 
-    /// Ends the suspicion of a server, and returns the time at which it began; `None` if there was
-    /// none.
+    /// Ends the suspicion of a server, and returns the time at which it began; `None` if the server
+    /// was not suspected.
     fn clear_suspicion(&mut self, server: ServerId) -> Option<Instant> {
         let (_, since) = *self.suspected.iter().find(|(own, _)| *own == server)?;
         self.suspected = self.suspected.iter().copied().filter(|(own, _)| *own != server).collect();

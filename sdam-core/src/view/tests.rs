@@ -30,12 +30,12 @@ fn hello(server_type: ServerType) -> Hello {
     }
 }
 
-/// The knowledge of a handle, gathered from the outputs that it has carried out.
+/// Everything that a handle knows from the outputs that it has carried out.
 #[derive(Default)]
 struct Handle {
     view: View,
     published: Arc<TopologyDescription>,
-    /// The description according to the events.
+    /// The description that results from the events.
     announced: Arc<TopologyDescription>,
     servers: BTreeMap<ServerId, ServerType>,
     /// The pools, with their generation, and whether they are ready.
@@ -111,7 +111,7 @@ enum Step {
     Pause,
     Resume,
     Check(usize, Option<ServerType>),
-    /// An error of a handle on a server, under the current generation or an older one.
+    /// An error that a handle reports for a server, under the current generation or an older one.
     Fail(usize, usize, Failure, u64),
 }
 
@@ -319,7 +319,7 @@ proptest! {
             world.step(step);
         }
         world.step(Step::Resume);
-        // Once every member has answered again, nothing remains of a handle's own failures.
+        // Once every member has answered again, the handles' own failures have left no trace.
         world.now = world.now + Duration::from_millis(1);
         for name in MEMBERS {
             let known = world.deployment.description().server(&address(name)).map(|own| own.id);

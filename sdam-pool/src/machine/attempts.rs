@@ -6,7 +6,8 @@ use sdam_core::{error::Error, time::Instant};
 
 use super::{Machine, Pooled, State, Ticket};
 
-/// The pause after a failed attempt for `minPoolSize`. It doubles with each further failure.
+/// The pause after an attempt for `minPoolSize` has failed, which doubles with each further
+/// failure.
 const FILL_PAUSE: Duration = Duration::from_millis(500);
 /// The maximum of that pause, equal to the default `heartbeatFrequencyMS`.
 const MAX_FILL_PAUSE: Duration = Duration::from_secs(10);
@@ -18,7 +19,7 @@ pub(super) struct Attempts {
     has_cancelled: bool,
     /// `maxConnecting`.
     limit: usize,
-    /// The number of attempts so far, which is also the id of the last connection.
+    /// The number of attempts begun so far, which is also the id of the newest connection.
     begun: u64,
 }
 
@@ -67,7 +68,7 @@ impl Attempts {
         attempts.any(|attempt| attempt.owner.is_none() && !attempt.is_cancelled)
     }
 
-    /// Returns the owner that has waited longest.
+    /// Returns the check-out that has waited longest among those that own an attempt.
     pub(super) fn oldest_owner(&self) -> Option<Ticket> {
         self.owners().min_by_key(|owner| owner.serial)
     }
@@ -93,7 +94,7 @@ impl Attempts {
         mem::take(&mut self.has_cancelled)
     }
 
-    /// Returns whether an attempt was cancelled, so that it must be dropped.
+    /// Returns whether the attempt with number `id` was cancelled and must therefore be dropped.
     pub(super) fn is_cancelled(&self, id: u64) -> bool {
         let mut attempts = self.pending.iter();
         attempts.any(|attempt| attempt.id == id && attempt.is_cancelled)
@@ -118,8 +119,8 @@ impl<C: Pooled> Machine<C> {
         if self.config.by_caller || !self.may_attempt() {
             return None;
         }
-        // A check-out gets an attempt of its own even if unowned attempts are in progress, because
-        // those may take longer (CMAP: "Checking Out a Connection").
+        // A check-out gets an attempt of its own even if attempts without an owner are in progress,
+        // because those may take longer (CMAP: "Checking Out a Connection").
         let owner = self.waiters.next();
         if owner.is_none() && !self.fills(now) {
             return None;
@@ -152,7 +153,8 @@ impl<C: Pooled> Machine<C> {
                 self.settle(connection, now);
                 self.wait_again(owner);
             }
-            // The pool was cleared in the meantime, so the check-out fails like those in the queue.
+            // The pool was cleared in the meantime, so this check-out fails like those in the
+            // queue.
             Some(owner) if !is_current => {
                 self.fail(owner, self.lost());
                 self.settle(connection, now);
@@ -195,7 +197,8 @@ impl<C: Pooled> Machine<C> {
         }
     }
 
-    /// Cancels all attempts. Without a worker, also fails the check-outs that make these attempts.
+    /// Cancels all attempts. Without a worker, check-outs make the attempts, so these check-outs
+    /// fail, too.
     pub(super) fn cancel_attempts(&mut self) {
         self.attempts.cancel();
         if self.config.by_caller {
@@ -207,7 +210,7 @@ impl<C: Pooled> Machine<C> {
     }
 
     /// Wakes the next check-out after one has left the queue, so that it begins its own attempt.
-    /// Not necessary with a worker.
+    /// Does nothing if there is a worker.
     pub(super) fn pass_turn(&mut self) {
         if self.config.by_caller {
             self.start_attempts();
@@ -229,7 +232,8 @@ impl<C: Pooled> Machine<C> {
         self.fill_at.filter(|_| may_fill)
     }
 
-    /// Hands the connection to the oldest owner, and passes that owner's attempt to `owner`.
+    /// Hands the connection to the check-out that has waited longest among those that own an
+    /// attempt, and passes the attempt of that check-out to `owner`.
     fn swap_owner(&mut self, owner: Ticket, connection: C, now: Instant) {
         if !connection.is_usable() {
             self.fail(owner, self.interrupted());
@@ -254,7 +258,7 @@ impl<C: Pooled> Machine<C> {
         self.start_attempts();
     }
 
-    /// Puts the owner of an ended attempt back into the queue, or fails it if it is overdue.
+    /// Puts the owner of an ended attempt back into the queue, or fails the owner if it is overdue.
     fn wait_again(&mut self, owner: Ticket) {
         if self.waiters.is_overdue(owner) {
             let error = self.timed_out();
@@ -283,8 +287,8 @@ impl<C: Pooled> Machine<C> {
         self.is_short() && self.fill_at.is_none_or(|at| at <= now)
     }
 
-    /// Returns whether `minPoolSize` needs one more attempt. Such attempts run one at a time, like
-    /// CMAP's single background thread; check-outs use the rest of `maxConnecting`.
+    /// Returns whether `minPoolSize` needs one more attempt. Such attempts run one at a time, as in
+    /// CMAP's single background thread, and leave the rest of `maxConnecting` to check-outs.
     fn is_short(&self) -> bool {
         self.total() < self.min_size() && !self.attempts.has_unowned()
     }

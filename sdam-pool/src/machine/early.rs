@@ -1,4 +1,4 @@
-//! The socket that is opened before the pool is ready for the first time.
+//! The socket that the worker opens early, before the pool is ready for the first time.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use sdam_core::time::Instant;
 
 use super::{Machine, Pooled, State};
 
-/// The time for which an open socket is kept.
+/// The time for which a socket is kept open if it is not used.
 const UNUSED: Duration = Duration::from_secs(1);
 
-/// The state of the socket, which the worker holds.
+/// The state of the early socket, which the worker holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Early {
     #[default]
@@ -32,7 +32,7 @@ impl Early {
         };
     }
 
-    /// Returns the time at which the socket is dropped.
+    /// Returns the time at which the socket must be dropped.
     pub(super) fn expiry(self) -> Option<Instant> {
         match self {
             Self::Open(until) => Some(until),
@@ -40,7 +40,7 @@ impl Early {
         }
     }
 
-    /// Returns the task of the worker at `now`: true to dial, false to drop the socket.
+    /// Returns the task of the worker at `now`, if any: true to dial, false to drop the socket.
     pub(super) fn work(&mut self, now: Instant) -> Option<bool> {
         let (next, dials) = match *self {
             Self::Wanted => (Self::Dialing, true),
@@ -54,8 +54,8 @@ impl Early {
 }
 
 impl<C: Pooled> Machine<C> {
-    /// Makes the worker open a socket, if the pool was never ready. Behind a load balancer,
-    /// selections do not wait for checks.
+    /// Makes the worker open a socket, if the pool was never ready. Does nothing behind a load
+    /// balancer, where selections do not wait for checks.
     pub(crate) fn prepare(&mut self) {
         let is_new = matches!(self.state, State::Paused(None)) && self.early == Early::None;
         if is_new && !self.config.by_caller && !self.config.load_balanced {

@@ -7,12 +7,12 @@ use sdam_core::ids::{Generation, ObjectId};
 /// The current generation of each service, which identifies stale connections.
 ///
 /// The topology assigns the generations. A service is kept while it has connections, and while any
-/// connection is being established, because that connection may lead to a service cleared in the
-/// meantime.
+/// connection is being established, because that connection may turn out to lead to a service that
+/// was cleared in the meantime.
 #[derive(Debug, Default)]
 pub(super) struct Services {
     pub(super) known: BTreeMap<ObjectId, Service>,
-    /// True if a service was cleared since [`take_cleared`](Self::take_cleared).
+    /// True if a service was cleared since the last call of [`take_cleared`](Self::take_cleared).
     has_cleared: bool,
 }
 
@@ -44,7 +44,8 @@ impl Services {
         }
     }
 
-    /// Removes services without connections. Called only while no connection is being established.
+    /// Removes all services that have no connections. Called only while no connection is being
+    /// established.
     pub(super) fn prune(&mut self) {
         self.known.retain(|_, service| service.connections > 0);
     }

@@ -1,5 +1,4 @@
-//! Checks the rules for a pool against random histories. Tasks are polled only after they are
-//! woken.
+//! Checks the rules for a pool against random histories. A task is polled only once it was woken.
 
 use std::{
     collections::BTreeMap,
@@ -91,7 +90,7 @@ struct Shape {
     idle: Option<u64>,
     by_caller: bool,
     load_balanced: bool,
-    /// True if check-outs are polled late.
+    /// True if check-outs are polled late in this history.
     lazy: bool,
 }
 
@@ -261,7 +260,7 @@ impl History {
         }
     }
 
-    /// Begins the attempt with this number; its hello is answered immediately.
+    /// Begins the attempt with this number; the server answers its hello immediately.
     fn begin(&mut self, id: u64) {
         let generation = if self.shape.load_balanced {
             let service = self.services.entry(service(id));
@@ -359,7 +358,7 @@ impl History {
         assert!(self.machine.close().is_none(), "a pool is closed once");
     }
 
-    /// Carries out the machine's actions, like the owner of the machine.
+    /// Carries out the machine's actions, as the owner of the machine would.
     fn finish(&mut self) {
         let after = mem::take(&mut self.machine.after);
         after.wake.into_iter().for_each(Waker::wake);
@@ -510,7 +509,7 @@ impl History {
     }
 }
 
-/// Removes any item.
+/// Removes and returns an arbitrary item, which `index` determines.
 fn pick<T>(items: &mut Vec<T>, index: usize) -> Option<T> {
     (!items.is_empty()).then(|| items.remove(index % items.len()))
 }
@@ -537,7 +536,7 @@ proptest! {
         for step in &steps {
             history.step(step);
         }
-        // Every check-out ends after the pool has become ready and connections are checked in.
+        // Every check-out ends, once the pool has become ready and connections are checked in.
         let closed = matches!(steps.last(), Some(Step::Close));
         if !closed {
             history.step(&Step::Ready);

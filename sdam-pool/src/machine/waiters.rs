@@ -16,11 +16,12 @@ use slab::Slab;
 #[derive(Debug)]
 pub(super) struct Waiters<C> {
     pub(super) slots: Slab<Slot<C>>,
-    /// Tickets without an attempt, oldest first.
+    /// The tickets of check-outs that own no attempt, oldest first.
     queue: BTreeSet<Ticket>,
-    /// The error of the last eviction, for tickets that are no longer queued.
+    /// The error of the last eviction, for check-outs whose tickets are no longer in the queue.
     eviction: Option<Error>,
-    /// Queues of evicted check-outs that are not yet woken, some of which may have ended.
+    /// The queues of evicted check-outs that are not yet woken. Some of these check-outs may have
+    /// ended.
     evicted: Vec<BTreeSet<Ticket>>,
     tickets: u64,
 }
@@ -28,7 +29,7 @@ pub(super) struct Waiters<C> {
 /// The place of a check-out in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ticket {
-    /// Increases with each check-out that waits.
+    /// The serial number, which increases with each check-out that waits.
     pub(super) serial: u64,
     slot: usize,
 }
@@ -131,7 +132,7 @@ impl<C> Waiters<C> {
         }
     }
 
-    /// Takes the wakers of up to `limit` evicted check-outs. Returns `None` if there are no more.
+    /// Takes the wakers of up to `limit` evicted check-outs; returns `None` once there are no more.
     pub(super) fn take_evicted(&mut self, limit: usize) -> Option<Vec<Waker>> {
         let mut queue = self.evicted.pop()?;
         let rest = queue.iter().nth(limit).copied();
@@ -140,8 +141,8 @@ impl<C> Waiters<C> {
         Some(wakers.filter_map(|ticket| self.slot(ticket)?.waker.take()).collect())
     }
 
-    /// Takes the result of a check-out, or stores `waker`. `waker` is replaced by the previous one,
-    /// which the caller drops after releasing the lock.
+    /// Takes the result of a check-out. If there is none yet, swaps `waker` with the waker that is
+    /// stored for the check-out; the caller drops the latter after releasing the lock.
     pub(super) fn poll(
         &mut self,
         ticket: Ticket,
@@ -190,7 +191,7 @@ impl<C> Waiters<C> {
         self.slot(ticket).is_some_and(|slot| slot.is_overdue)
     }
 
-    /// Takes the waker of a check-out.
+    /// Takes the waker of a check-out, so that the check-out can be woken.
     pub(super) fn wake(&mut self, ticket: Ticket) -> Option<Waker> {
         self.slot(ticket)?.waker.take()
     }

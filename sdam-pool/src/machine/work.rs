@@ -9,7 +9,7 @@ use sdam_core::{error::Error, event::ConnectionClosedReason, time::Instant};
 
 use super::{Interruption, Machine, Pooled, State, Ticket, early::Early};
 
-/// The maximum number of connections or wakers that are taken under one lock.
+/// The maximum number of connections or wakers that are taken each time the lock is held.
 const BATCH: usize = 64;
 
 /// The worker's next task.
@@ -17,9 +17,10 @@ const BATCH: usize = 64;
 pub(crate) enum Work<C> {
     /// Interrupt commands on connections in use, or wake evicted check-outs.
     Urgent(Urgent),
-    /// Drop the cancelled attempts.
+    /// Drop the attempts that were cancelled.
     Cancel,
-    /// Close connections; `None` if their closed events are already published.
+    /// Close connections for this reason, which is `None` if their closed events are already
+    /// published.
     Close(Vec<C>, Option<ConnectionClosedReason>),
     /// Open a socket for the next attempt.
     Dial,
@@ -28,7 +29,7 @@ pub(crate) enum Work<C> {
     /// Open the connection with this number, over the socket opened by [`Dial`](Self::Dial) if
     /// there is one.
     Open(u64),
-    /// Wait until the worker is woken, or until this time.
+    /// Wait until the worker is woken, or at most until this time.
     Wait(Option<Instant>),
     /// Stop: the pool is closed, and all work is done.
     End,
@@ -52,8 +53,8 @@ pub(crate) enum Step<C> {
 }
 
 impl<C: Pooled> Machine<C> {
-    /// Returns the worker's next task. With [`Work::Wait`], `waker` is stored and replaced by the
-    /// previous one.
+    /// Returns the worker's next task. With [`Work::Wait`], swaps `waker` with the waker that is
+    /// stored for the worker.
     pub(crate) fn work(&mut self, now: Instant, waker: &mut Option<Waker>) -> Work<C> {
         if let Some(urgent) = self.urgent_work() {
             return Work::Urgent(urgent);
@@ -89,7 +90,7 @@ impl<C: Pooled> Machine<C> {
         self.waiters.take_evicted(BATCH).map(Urgent::Wake)
     }
 
-    /// Returns whether an attempt was cancelled, so that it must be dropped.
+    /// Returns whether the attempt with number `id` was cancelled and must therefore be dropped.
     pub(crate) fn is_cancelled(&self, id: u64) -> bool {
         self.attempts.is_cancelled(id)
     }
@@ -100,13 +101,13 @@ impl<C: Pooled> Machine<C> {
             self.state = State::RuntimeShutDown;
             self.close_idle(ConnectionClosedReason::PoolClosed);
         }
-        // This includes check-outs that were evicted when the pool was closed, if the worker has
+        // Check-outs that were evicted when the pool was closed also fail now, if the worker has
         // not woken them.
         self.after.wake.extend(self.waiters.fail_all(&self.lost()));
     }
 
-    /// Polls a waiting check-out. If it keeps waiting, `waker` is stored and replaced by the
-    /// previous one.
+    /// Polls a waiting check-out. If it keeps waiting, swaps `waker` with the waker that is stored
+    /// for the check-out.
     pub(crate) fn poll(
         &mut self,
         ticket: Ticket,
@@ -129,7 +130,7 @@ impl<C: Pooled> Machine<C> {
         self.worker.take()
     }
 
-    /// Fails a check-out that timed out, unless a connection is being opened for it: then
+    /// Fails a check-out that timed out, unless a connection is being opened for it; in that case,
     /// `connectTimeoutMS` applies (CMAP: "waitQueueTimeoutMS").
     pub(crate) fn time_out(&mut self, ticket: Ticket) -> Option<Result<C, Error>> {
         if self.waiters.is_owner(ticket) {
@@ -139,8 +140,8 @@ impl<C: Pooled> Machine<C> {
         Some(self.end(ticket))
     }
 
-    /// Fails a check-out whose operation timed out. A connection that is being opened for it goes
-    /// to the next check-out.
+    /// Fails a check-out whose operation timed out. If a connection is being opened for it, the
+    /// connection goes to the next check-out.
     pub(crate) fn expire(&mut self, ticket: Ticket) -> Result<C, Error> {
         self.disown(ticket);
         self.end(ticket)
@@ -157,7 +158,7 @@ impl<C: Pooled> Machine<C> {
         result
     }
 
-    /// Passes the attempt of a check-out to the next one.
+    /// Passes the attempt of a check-out, if it owns one, to the next check-out.
     fn disown(&mut self, ticket: Ticket) {
         if self.waiters.is_owner(ticket) {
             let next = self.next_owner();
@@ -191,8 +192,8 @@ impl<C: Pooled> Machine<C> {
             return Ok(connection);
         }
         self.in_use -= 1;
-        // A poll would have taken back a connection to a cleared service, so this check-out timed
-        // out.
+        // If the check-out had been polled, it would have given back a connection to a cleared
+        // service, so it must have timed out.
         let is_late = self.has_lost_service(&connection);
         self.settle(connection, Instant::EPOCH);
         Err(if is_late { self.timed_out() } else { self.lost() })
@@ -256,7 +257,7 @@ impl<C: Pooled> Machine<C> {
         Some((connections, reason))
     }
 
-    /// Returns the time of the worker's next task, unless an event comes first.
+    /// Returns the time of the worker's next task, assuming that no event gives it an earlier one.
     fn deadline(&self) -> Option<Instant> {
         let limit = self.config.options.max_idle_time;
         let oldest = self.idle.front().map(|idle| idle.since);

@@ -29,15 +29,16 @@ use sdam_transport::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     None,
-    /// The pool is ready when it is created.
+    /// The pool is already ready when it is created.
     StartsReady,
-    /// The pool is ready when it is prepared.
+    /// The pool becomes ready when it is prepared.
     Hurries,
     /// The pool is never ready.
     IgnoresReady,
     /// Clears do not reach the pool.
     ForgetsClears,
-    /// Every clear interrupts connections in use, and a clear of one service clears the whole pool.
+    /// Every clear interrupts connections in use, and even the clear of one service clears the
+    /// whole pool.
     AlwaysInterrupts,
     NeverInterrupts,
     /// A clear that interrupts also interrupts every later command.
@@ -53,14 +54,15 @@ pub(crate) enum Fault {
     ReportsPoolErrors,
     /// The pool reports connection errors a second time.
     ReportsTwice,
-    /// The pool calls the topology after a broken command while it holds a lock that `ready` takes.
+    /// After a broken command, the pool calls the topology while it holds a lock that `ready` also
+    /// takes.
     CallsUnderLock,
     HidesHandshakes,
     /// Every connection that is checked in is handed out again, regardless of its state.
     KeepsAllConnections,
     /// A connection is handed out again after it received an invalid reply.
     KeepsBadReplies,
-    /// A command that receives an invalid reply succeeds.
+    /// A command that receives an invalid reply succeeds nevertheless.
     AcceptsBadReplies,
     /// Connections that are checked in are never used again.
     LeaksConnections,
@@ -87,7 +89,7 @@ pub(crate) struct Factory {
     fault: Fault,
 }
 
-/// A pool with a fault. Clones share it.
+/// A pool with a fault. Clones share the same pool.
 #[derive(Clone, Debug)]
 pub(crate) struct FaultyPool {
     inner: Pool,
@@ -206,8 +208,8 @@ impl FaultyPool {
         self.inner.check_out().await
     }
 
-    /// Makes check-outs wait outside the inner pool while one is in its queue, to reverse their
-    /// order.
+    /// Makes check-outs wait outside the inner pool while another one is in its queue, in order to
+    /// serve them in reverse order.
     async fn turn(&self) -> Turn<'_> {
         let outside = {
             let mut state = self.state.lock().unwrap();
@@ -225,7 +227,7 @@ impl FaultyPool {
         Turn(self)
     }
 
-    /// Withholds a connection from check-outs that wait for `maxConnecting`.
+    /// Withholds a returned connection from check-outs that wait for `maxConnecting`.
     fn hold(&self, connection: PooledConnection) {
         let stats = self.inner.stats();
         let total = stats.idle + stats.in_use + stats.pending;
@@ -235,8 +237,8 @@ impl FaultyPool {
     }
 }
 
-/// The permission to use the inner pool's queue. Dropping it passes it to the last check-out
-/// outside.
+/// The permission to use the inner pool's queue. Dropping the permission passes it to the check-out
+/// that was the last to begin waiting outside.
 struct Turn<'p>(&'p FaultyPool);
 
 impl Drop for Turn<'_> {

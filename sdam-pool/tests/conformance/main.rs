@@ -20,7 +20,8 @@ use sdam_transport::{
 
 use self::doubles::{Fault, Faulty};
 
-/// The time limit for a step: long enough for a working pool, and short for one that hangs.
+/// The time limit for a step: long enough for a working pool, and short enough to wait for one that
+/// hangs.
 const SHORT: Duration = Duration::from_secs(3);
 
 /// Lets the conformance suite use the pool of this crate.

@@ -136,7 +136,7 @@ fn half_of_the_random_bits_draw_each_of_the_two_servers() {
 
 #[test]
 fn the_operation_count_of_a_single_server_is_not_read() {
-    // The only server in the window is chosen without reading its load (L-41).
+    // If only one server is in the window, it is chosen without reading its load (L-41).
     let servers = [server(1, RsPrimary), server(2, RsSecondary)];
     let topology = topology(TopologyType::ReplicaSetWithPrimary, servers);
     let load =

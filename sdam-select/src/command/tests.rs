@@ -15,8 +15,8 @@ fn decode(bytes: Vec<u8>) -> RawDocumentBuf {
     RawDocumentBuf::from_bytes(bytes).unwrap()
 }
 
-/// Returns the modes for which `$readPreference` is sent with that mode, and the modes for which
-/// SecondaryOk is set.
+/// Returns the modes for which `$readPreference` is sent with that same mode, and the modes for
+/// which SecondaryOk is set.
 fn sent(
     topology_type: TopologyType,
     server_type: ServerType,

@@ -5,8 +5,8 @@ use core::{fmt, ops::Deref};
 
 use sdam_core::read_preference::{ReadMode, ReadPreference};
 
-/// A read preference that can be cloned without allocating. If it is only a mode, creating it does
-/// not allocate either.
+/// A read preference that can be cloned without allocating. Creating it does not allocate either if
+/// it consists only of a mode.
 #[derive(Clone)]
 pub struct SharedPreference(Repr);
 

@@ -9,8 +9,9 @@ use crate::settings::Settings;
 
 /// Displays all suitability criteria, as `selector` in logs (Server Selection: "Logging", K-7).
 ///
-/// [`Criteria`] itself omits parts that restrict nothing when displayed. This type displays every
-/// part of the read preference that is set, and the presence of application selectors.
+/// When [`Criteria`] itself is displayed, the parts that restrict nothing are omitted. This type
+/// displays every part of the read preference that is set, and the presence of application
+/// selectors.
 #[derive(Debug)]
 pub struct SelectorText<'a> {
     criteria: &'a Criteria,

@@ -23,7 +23,7 @@ fn diagnoses(topology: &TopologyDescription, criteria: &Criteria) -> Vec<Diagnos
     diagnose(topology, &explain(topology, &Settings::default(), criteria))
 }
 
-/// Returns the string form of the only diagnosis of a sharded cluster with these servers.
+/// Returns the only diagnosis of a sharded cluster with these servers, as a string.
 fn only(servers: impl IntoIterator<Item = ServerDescription>) -> std::string::String {
     let found = diagnoses(&topology(Sharded, servers), &Criteria::write());
     assert_eq!(found.len(), 1, "{found:?}");

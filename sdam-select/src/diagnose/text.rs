@@ -192,7 +192,7 @@ const fn departed(reason: &DepartureReason) -> &'static str {
     }
 }
 
-/// Prints the failures at the proxy. A failure's message names its server, so only the first
+/// Prints the failures at the proxy. The message of a failure names its server, so only the first
 /// message is printed in full.
 fn fmt_proxy_failures(f: &mut fmt::Formatter<'_>, failures: &[Failure]) -> fmt::Result {
     let [(_, first), others @ ..] = failures else {
@@ -206,7 +206,7 @@ fn fmt_proxy_failures(f: &mut fmt::Formatter<'_>, failures: &[Failure]) -> fmt::
     }
 }
 
-/// Prints `what` failed and on which servers, which are grouped by cause.
+/// Prints that `what` failed and on which servers, grouped by the cause of the failure.
 fn fmt_by_cause(
     f: &mut fmt::Formatter<'_>,
     [what, preposition]: [&str; 2],
@@ -226,7 +226,7 @@ fn fmt_by_cause(
 
 type Failure = (ServerAddress, Error);
 
-/// Returns the prefix that states the origin of the addresses that follow.
+/// Returns the prefix that states where the addresses that follow come from.
 fn named(advertised: bool) -> &'static str {
     if advertised { "named as members by the replica set: " } else { "" }
 }

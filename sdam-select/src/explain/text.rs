@@ -96,7 +96,7 @@ impl fmt::Display for Rejection {
     }
 }
 
-/// A duration in milliseconds, to the microsecond.
+/// A duration that is displayed in milliseconds, to the microsecond.
 struct Millis(Duration);
 
 impl fmt::Display for Millis {

@@ -87,8 +87,8 @@ fn write_stages_run_on_the_primary_while_any_server_is_older_than_5_0() {
     assert!(!write.is_overridden_on(&old));
 }
 
-/// Returns whether a secondary with this staleness limit is suitable beside a primary whose check
-/// and last write were at these milliseconds.
+/// Returns whether a secondary with this staleness limit is suitable beside a primary. Each pair
+/// contains the times of a server's last check and last write in milliseconds.
 fn is_fresh(heartbeat: u64, limit: u64, primary: (u64, i64), secondary: (u64, i64)) -> bool {
     let member = |number, server_type, (updated, wrote)| {
         let mut server = server(number, server_type);
@@ -114,7 +114,7 @@ fn staleness_includes_the_heartbeat_frequency_and_no_clock_or_write_date_is_too_
     assert!(is_fresh(50, 100, primary, (1_000_000, 4_950_000)));
     assert!(!is_fresh(50, 100, primary, (1_000_000, 4_949_999)));
     // The secondary was checked a minute after the primary, so a minute of the difference is not
-    // lag (L-23). The clock may begin at any time (L-27).
+    // lag (L-23). The result does not depend on when the clock begins (L-27).
     for begin in [0, 940_000] {
         let primary = (begin, 5_000_000);
         assert!(is_fresh(10, 90, primary, (begin + 60_000, 4_980_000)));

@@ -22,7 +22,7 @@ use crate::{
 /// never yields.
 pub(crate) fn any_topology() -> impl Strategy<Value = TopologyDescription> {
     let types = prop_oneof![5 => prop::sample::select(ServerType::ALL), 1 => Just(RsSecondary)];
-    // These are multiples of 20 s, so that staleness often equals the limit.
+    // The dates are multiples of 20 s, so that staleness often equals the limit.
     let write = prop::option::weighted(0.9, (0_i64..15).prop_map(|number| number * 20_000));
     let update = prop::option::weighted(0.9, (45_u64..55).prop_map(|number| number * 20_000));
     let fields = (types, prop::option::weighted(0.9, 0_u64..40), 0..3_usize, write, update);

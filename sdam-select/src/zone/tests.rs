@@ -66,7 +66,7 @@ fn servers_of_the_zone_are_chosen_as_long_as_one_is_suitable() {
     check("b", ReadMode::Nearest, &[3, 4]);
     check("a", ReadMode::Secondary, &[2]);
     check("b", ReadMode::PrimaryPreferred, &[1]);
-    // Without a suitable server in the zone, all others are used.
+    // If no server in the zone is suitable, all other servers are used.
     check("c", ReadMode::Secondary, &[2, 3, 4]);
     // Deprioritized servers are not suitable as long as there are others.
     let criteria = read(ReadMode::Secondary).with_deprioritized([address(2)]);
@@ -95,7 +95,7 @@ fn a_local_primary_serves_secondary_preferred_only_if_configured() {
     assert_eq!(chosen(&set, in_zone("c").with_local_primary(), &criteria), [2, 3]);
     let both = replica_set(&["a", "a", "b"]);
     assert_eq!(chosen(&both, in_zone("a").with_local_primary(), &criteria), [2]);
-    // Other modes do not fall back to the primary.
+    // Reads with mode `secondary` do not fall back to the primary.
     let secondary = read(ReadMode::Secondary);
     assert_eq!(chosen(&set, in_zone("a").with_local_primary(), &secondary), [2, 3]);
     // The primary must satisfy the tags.
@@ -105,8 +105,9 @@ fn a_local_primary_serves_secondary_preferred_only_if_configured() {
     assert_eq!(chosen(&set, in_zone("a").with_local_primary(), &tagged), [2, 3]);
 }
 
-/// Returns the load of each member, as a multiple of the mean, if the clients of each zone are in
-/// these proportions. `is_guarded` is true if they know their share.
+/// Returns the load of each member, as a multiple of the mean, if the clients are distributed over
+/// the zones in these proportions. `is_guarded` is true if the clients know the share of their
+/// zone.
 fn loads(set: &TopologyDescription, clients: &[(&str, usize)], is_guarded: bool) -> Vec<f64> {
     let all: usize = clients.iter().map(|(_, count)| count).sum();
     let criteria = read(ReadMode::Nearest);

@@ -1,4 +1,4 @@
-//! Runs the measurements of one server by scripts in virtual time.
+//! Runs scripted measurements of one server in virtual time.
 
 use std::{format, string::String, vec::Vec};
 
@@ -11,7 +11,7 @@ use crate::{
 #[derive(Clone, Debug)]
 enum Say {
     Connected,
-    /// A reply; false for an error.
+    /// A reply: true for success, false for an error.
     Reply(bool),
     Failed,
     Due,
@@ -26,8 +26,8 @@ fn pings() -> Ping {
     ping
 }
 
-/// Runs the script: at each time in milliseconds, passes the input and expects these outputs, then
-/// `|` and the deadline in milliseconds.
+/// Runs the script. Each step passes an input at a time in milliseconds, and expects these outputs,
+/// followed by `|` and the deadline in milliseconds.
 #[track_caller]
 fn check(script: &[(u64, Say, &str)]) {
     let mut ping = pings();
@@ -74,7 +74,7 @@ fn describe(request: &HelloRequest) -> String {
 
 #[test]
 fn hello_is_measured_once_per_heartbeat_on_one_connection() {
-    // The handshake gives the first sample, without the time to connect (G-7, G-13, G-16).
+    // The handshake yields the first sample, which excludes the time to connect (G-7, G-13, G-16).
     check(&[
         (0, Say::Due, "connect | 10000"),
         (50, Say::Connected, "isMaster handshake | 10050"),
@@ -117,7 +117,7 @@ fn an_error_closes_the_connection_and_waits_a_heartbeat() {
 
 #[test]
 fn the_sample_is_the_time_on_the_wire_whenever_the_reply_is_processed() {
-    // The time between the reply's arrival and its processing does not count (G-7, G-11).
+    // The time between a reply's arrival and its processing is not part of the sample (G-7, G-11).
     let at = Instant::from_millis;
     let check = |sent, arrived, processed, sample: Option<u64>| {
         let mut ping = pings();

@@ -1,4 +1,4 @@
-//! Tests that every scan ends, whatever the replies are.
+//! Tests that every scan ends, whatever the servers reply.
 
 use std::{collections::BTreeMap, vec::Vec};
 
@@ -79,7 +79,8 @@ proptest! {
                 if let Step::Check(server) = step {
                     let description = world.topology.description();
                     let checked = description.server_by_id(server).unwrap().address.clone();
-                    // Every check takes the next outcome; the last one is repeated.
+                    // Each check takes the next outcome. Once all are used up, the server's last
+                    // outcome is repeated.
                     if let Some(answer) = answers.pop() {
                         world.answers.insert(checked.clone(), answer);
                     }
@@ -90,7 +91,7 @@ proptest! {
                 step = world.step(&step).unwrap();
             }
             prop_assert!(checks.values().all(|count| *count <= 2), "{checks:?}");
-            // Every server still in the topology was checked, or is in its cooldown.
+            // Every server that is still in the topology was checked, or is in its cooldown.
             let started = world.scan.last_scan.unwrap();
             for server in world.topology.description().servers() {
                 prop_assert!(
@@ -148,7 +149,7 @@ proptest! {
         if try_once {
             prop_assert!(sleeps <= 1, "L-66: {:?}", world.log);
         } else {
-            // Every scan begins by the deadline and takes less than 2 s here.
+            // Every scan begins by the deadline, and takes less than 2 s in this test.
             let bound = timeout + Duration::from_secs(2);
             prop_assert!(world.now.since(Instant::EPOCH) <= bound, "L-67: {:?}", world.log);
         }

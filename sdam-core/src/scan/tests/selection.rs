@@ -58,7 +58,7 @@ fn h_14_a_load_balancer_is_selected_without_discovery() {
     let server = world.suitable().unwrap();
     let checked = world.run(ScanRequest::Check { server });
     assert_eq!(checked, Step::Output(Output::Finish(Ok(None))));
-    // Only a custom selector rejects the single server, and another scan would not change that.
+    // Only a custom selector can reject the single server, and another scan would not change that.
     world.wanted = ServerType::Mongos;
     assert_eq!(world.selects(5_000, 30_000), "TriedOnce");
     assert_eq!(world.log, [""; 0]);
@@ -73,7 +73,8 @@ fn h_11_l_65_l_66_try_once_scans_exactly_once_after_a_failure() {
     world.wanted = ServerType::RsSecondary;
     world.up();
     assert_eq!(world.selects(5_000, 30_000), "p, TriedOnce");
-    // The failure has made the topology stale, so the next selection begins with its one scan.
+    // The failure has made the topology stale, so the next selection begins with a scan, its only
+    // one.
     assert!(world.scan.is_stale(world.now));
     assert_eq!(world.selects(9_000, 30_000), "p, TriedOnce");
 }

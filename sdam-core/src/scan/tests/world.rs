@@ -34,16 +34,16 @@ pub(super) struct World {
     pub(super) now: Instant,
     pub(super) topology: TopologyMachine,
     pub(super) scan: Scans,
-    /// The time from which a scan begins with an SRV look-up; `None` without an SRV record.
+    /// The time after which scans begin with an SRV look-up; `None` if there is no SRV record.
     pub(super) look_up: Option<Instant>,
     pub(super) answers: BTreeMap<ServerAddress, Answer>,
     /// The server type that operations require.
     pub(super) wanted: ServerType,
     /// The idle time of connections.
     pub(super) idle: Option<Duration>,
-    /// The outcomes of probes, in order; later probes succeed.
+    /// The outcomes of the next probes, in order; all probes after these succeed.
     pub(super) probes: Vec<bool>,
-    /// The duration of a probe without an answer.
+    /// The duration of a probe that gets no answer.
     pub(super) patience: Duration,
     pub(super) log: Vec<String>,
 }
@@ -146,7 +146,8 @@ impl World {
         }
     }
 
-    /// Selects with `timeout` milliseconds, and returns the log and the outcome.
+    /// Selects a server with a timeout of `timeout` milliseconds, and returns the log and the
+    /// outcome.
     pub(super) fn select(&mut self, timeout: u64) -> String {
         let first = self.log.len();
         let timeout = Duration::from_millis(timeout);

@@ -20,7 +20,8 @@ fn malformed(row: &Row) -> &'static [&'static str] {
 /// Values that are not valid flags.
 const FLAGS: &[&str] = &["", "1", "0", "True", "TRUE", "yes", "on", "x", "true ", "truetrue"];
 
-/// Returns an SRV string, which may carry all `options`, resolved without look-ups.
+/// Parses an SRV string with these options, and resolves it without look-ups. Only an SRV string
+/// may contain every option.
 fn resolve(options: &str) -> (ConnectionString, Options) {
     let string = parse(&format!("mongodb+srv://a.example.com/?{options}"));
     let hosts = vec![ServerAddress::new("b.example.com", 1)];
@@ -137,7 +138,7 @@ fn every_option_of_tls_enables_tls() {
 
 #[test]
 fn an_option_of_tls_without_tls_fails_validation() {
-    // With `tls=false`, the other option would have no effect (V-2).
+    // With `tls=false`, any other TLS option would have no effect (V-2).
     for option in ["tlsCAFile=a", "tlsInsecure=true", "tlsCertificateKeyFile=b"] {
         for options in [format!("tls=false&{option}"), format!("{option}&ssl=false")] {
             let options = Options::parse(&format!("mongodb://a/?{options}")).unwrap();

@@ -30,7 +30,8 @@ fn check_ignored(pairs: &[&str]) {
 
 #[test]
 fn unknown_keys_are_ignored_with_a_warning() {
-    // The API can be declared only in code, and `slaveOk` is not supported (B-33, B-34, L-78).
+    // The stable API version can be declared only in code, and `slaveOk` is not supported (B-33,
+    // B-34, L-78).
     let string = parse("mongodb://a/?foo=1&serverApi=1&replicaSet=rs&waitQueueSize=1&slaveOk=true");
     assert_eq!(warned(&string), ["foo", "serverApi", "waitQueueSize", "slaveOk"]);
     assert_eq!(string.options().len(), 1);
@@ -61,7 +62,7 @@ fn times_are_whole_milliseconds() {
     let names = "connectTimeoutMS localThresholdMS serverSelectionTimeoutMS socketCheckIntervalMS socketTimeoutMS \
                  timeoutMS maxIdleTimeMS waitQueueTimeoutMS wTimeoutMS heartbeatFrequencyMS";
     for name in names.split(' ') {
-        // This number is above the range of 64 bits.
+        // This number does not fit into a signed 64-bit integer.
         let great = "9223372036854775808";
         for value in ["-1", "x", "1.5", "+1", "1e3", " 1", "--1", great] {
             check_ignored(&[&format!("{name}={value}")]);
@@ -76,7 +77,7 @@ fn times_are_whole_milliseconds() {
 
 #[test]
 fn heartbeats_below_half_a_second_are_ignored_in_strings() {
-    // An ignored value leaves the default (B-14).
+    // If the value of an option is ignored, the option keeps its default (B-14).
     check_ignored(&["heartbeatFrequencyMS=499", "heartbeatFrequencyMS=-2"]);
     let options = parse("mongodb://a/?heartbeatFrequencyMS=499");
     let options = options.into_options().unwrap();
@@ -87,7 +88,7 @@ fn heartbeats_below_half_a_second_are_ignored_in_strings() {
 
 #[test]
 fn every_discovery_and_selection_option_sets_its_field() {
-    // None of these values is the default (B-9, B-14 to B-25, B-28).
+    // All of these values differ from the defaults (B-9, B-14 to B-25, B-28).
     let options = accepted(
         "appname=app&connectTimeoutMS=1&directConnection=false&heartbeatFrequencyMS=502\
          &localThresholdMS=3&maxStalenessSeconds=90&readPreference=nearest\
@@ -152,7 +153,7 @@ fn max_staleness_is_whole_seconds_or_minus_one() {
 
 #[test]
 fn pool_and_retry_options_are_driver_options() {
-    // These options are read as they are given (B-17, B-30, B-31, B-32).
+    // These options are returned as they were given (B-17, B-30, B-31, B-32).
     let options = accepted(
         "maxPoolSize=0&minPoolSize=3&maxIdleTimeMS=4&maxConnecting=5&waitQueueTimeoutMS=6\
          &socketTimeoutMS=7&timeoutMS=0&enableOverloadRetargeting=true&maxAdaptiveRetries=0",

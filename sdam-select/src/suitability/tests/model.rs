@@ -1,5 +1,5 @@
-//! A reference model that applies the specification's filters to lists one after the other, slowly
-//! but simply.
+//! A reference model that is slow but simple: it applies the specification's filters to lists, one
+//! after the other.
 
 use std::{vec, vec::Vec};
 
