@@ -15,7 +15,7 @@
 //! # });
 //! ```
 //!
-//! Without async, `futures::executor::block_on_stream` turns the stream into an iterator.
+//! In synchronous code, `futures::executor::block_on_stream` turns the stream into an iterator.
 
 use std::{
     collections::BTreeSet,
@@ -49,14 +49,14 @@ pub fn unbounded() -> (ChannelSink, EventStream) {
     bounded(usize::MAX)
 }
 
-/// Returns a sink and a stream of its events that drops heartbeats and the events of operations
-/// while `capacity` events are unread.
+/// Returns a sink and a stream of its events. While `capacity` events are unread, heartbeats and
+/// the events of operations are dropped.
 ///
 /// - A heartbeat is dropped as a whole: its end is dropped if and only if its start was.
 /// - The events of [operations](Interest::OPERATIONS) are dropped individually.
-/// - All other events are kept, because a consumer that tracks topology, servers and connections by
-///   their changes must not miss any. These events are rare, because equal descriptions are not
-///   published.
+/// - All other events are kept, because a consumer that tracks the topology, servers and
+///   connections from one change to the next must not miss any. These events are rare: a
+///   description that equals the previous one is not published.
 ///
 /// The stream therefore holds at most `capacity` events, one heartbeat end for each server, and the
 /// changes since the last read. [`EventStream::dropped`] counts the dropped events.
@@ -81,20 +81,21 @@ struct Counters {
 
 /// The sending half of a channel.
 ///
-/// The stream ends when the sink is dropped, which happens after the last event of its topology. An
-/// `Arc` of the sink can serve several topologies; the stream then ends after the last topology.
+/// The stream ends when the sink is dropped, which happens after the last event of its topology.
+/// Several topologies can share the sink in an `Arc`; the stream then ends after the last event of
+/// all of them.
 #[derive(Debug)]
 pub struct ChannelSink {
     sender: UnboundedSender<Event>,
     counters: Arc<Counters>,
     interest: Interest,
     capacity: usize,
-    /// The servers whose current heartbeat was dropped. Only `emit` takes the lock.
+    /// The servers whose current heartbeat was dropped. Only `emit` locks this set.
     skipped: Mutex<BTreeSet<(ObjectId, ServerId)>>,
 }
 
 impl ChannelSink {
-    /// Sets the events that the sink receives.
+    /// Sets which events the sink receives.
     #[must_use]
     pub fn interested_in(mut self, interest: Interest) -> Self {
         self.interest = interest;

@@ -64,12 +64,12 @@ impl Future for Dispatcher {
     }
 }
 
-/// The result of a [`Dispatcher`].
+/// The outcome of a [`Dispatcher`] that has run to completion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Dispatched {
     /// The number of delivered events.
     pub delivered: u64,
-    /// The panic that ended delivery early.
+    /// The panic of the sink that ended delivery early, if there was one.
     pub failure: Option<SinkPanicked>,
 }

@@ -1,5 +1,5 @@
-//! Facts derived from events: the primary and how long it has been primary, failover durations,
-//! flapping servers, the time in each topology type.
+//! Facts derived from events: the primary and how long it has been primary, the durations of
+//! failovers, flapping servers, and the time spent in each topology type.
 //!
 //! [`Facts`] is a plain value to which the events of one topology are passed, so it works with live
 //! and recorded events. [`FactSink`] passes it the events of a running topology.
@@ -55,8 +55,8 @@ pub enum Fact {
     OutageStarted(Outage),
     /// A server is writable again after an outage, or one primary directly followed another.
     FailoverEnded(Failover),
-    /// Just after the last failover's new primary was found, the old one reported that it had
-    /// stepped down, so it had not been silent. This fact replaces the last
+    /// The old primary has reported that it stepped down, just after the new one was found. The old
+    /// primary had therefore not been silent before. This fact replaces the last
     /// [`FailoverEnded`](Self::FailoverEnded).
     FailoverExplained(Failover),
     /// An available server became unavailable.
@@ -67,7 +67,7 @@ pub enum Fact {
         address: ServerAddress,
         /// The number of times that this server has been lost, including this one.
         losses: u64,
-        /// The error that marked the server unknown.
+        /// The error because of which the server was marked unknown.
         reason: Option<Arc<str>>,
     },
     /// The topology type changed.
@@ -83,7 +83,7 @@ pub enum Fact {
     },
 }
 
-/// Facts about one server beyond its description.
+/// Facts about one server in addition to those in its description.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerFacts {
@@ -92,7 +92,7 @@ pub struct ServerFacts {
     pub losses: u64,
     /// The current server type.
     pub server_type: ServerType,
-    /// The time of the change to this type.
+    /// The time at which the server changed to this type.
     pub since: Instant,
     /// The time of the last answer: the end of a successful check or round trip.
     pub last_answer: Option<Instant>,
@@ -105,7 +105,7 @@ pub struct ServerFacts {
 /// Derives facts from the events of one topology.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    /// Servers of the topology by address.
+    /// The servers of the topology, keyed by address.
     servers: BTreeMap<ServerAddress, ServerFacts>,
     topology_type: TopologyType,
     type_since: Instant,
@@ -114,7 +114,7 @@ pub struct Facts {
     outage: Option<Outage>,
     last_failover: Option<Failover>,
     failovers: u64,
-    /// The time without a writable server, not counting the last failover.
+    /// The total time without a writable server in all failovers before the last one.
     without_before: Bounds,
     sightings: Sightings,
     /// The available server that was lost most recently.
@@ -128,23 +128,25 @@ pub struct Facts {
 struct Sightings {
     /// The last answer that is known to show the server as writable.
     confirmed: Option<Instant>,
-    /// The last answer, which may turn out to show that the server stepped down.
+    /// The last answer. It may later turn out to be the one in which the server reported that it
+    /// stepped down.
     latest: Option<Instant>,
 }
 
 impl Sightings {
     fn answered(&mut self, at: Instant) {
-        // A single answer can be both the reply to a check and a measured round trip.
+        // A single answer can be both the reply to a check and a measured round trip, but counts
+        // only once.
         if self.latest != Some(at) {
             *self = Self { confirmed: self.latest.or(self.confirmed), latest: Some(at) };
         }
     }
 }
 
-/// The assumed longest wait for an answer from a streaming server, until a longer one is seen: the
-/// default of `heartbeatFrequencyMS`.
+/// The longest wait for an answer that is regarded as normal for a streaming server, until a longer
+/// one is seen. It equals the default of `heartbeatFrequencyMS`.
 const USUAL_WAIT: Duration = Duration::from_secs(10);
-/// The delay within which messages from two servers may overtake each other.
+/// The time within which messages from two servers may arrive out of order.
 const MOMENT: Duration = Duration::from_secs(1);
 
 impl Facts {
@@ -320,8 +322,8 @@ impl Facts {
             },
         };
         let Sightings { confirmed, latest } = self.sightings;
-        // A primary that steps down says so in its last answer, so that answer does not prove that
-        // it was writable.
+        // A primary that steps down reports this in its last answer, so that answer does not prove
+        // that the server was still writable.
         let seen = match way {
             Loss::SteppedDown(_) => confirmed,
             _ => latest.or(confirmed),
@@ -375,8 +377,8 @@ impl Facts {
         self.failovers
     }
 
-    /// Returns the total time without a writable server since the first one was found, up to `now`.
-    /// It never decreases.
+    /// Returns the total time without a writable server between the discovery of the first writable
+    /// server and `now`. This total never decreases.
     pub fn time_without_writes(&self, now: Instant) -> Bounds {
         let last = self.last_failover.as_ref().map(|failover| {
             let Bounds { at_least, at_most } = failover.without_primary();
@@ -392,7 +394,7 @@ impl Facts {
         self.topology_type
     }
 
-    /// Returns the facts about the servers of the topology, by address.
+    /// Returns the facts about each server of the topology, in the order of the addresses.
     pub fn servers(&self) -> impl Iterator<Item = (&ServerAddress, &ServerFacts)> {
         self.servers.iter()
     }

@@ -39,7 +39,8 @@ pub struct History {
 struct State {
     transitions: VecDeque<Transition>,
     forgotten: u64,
-    /// The cause of a server's change, kept until the topology's change that follows from it.
+    /// The cause of the latest change of a server, kept until the topology change that results from
+    /// it.
     cause: Option<Cause>,
 }
 
@@ -180,7 +181,7 @@ impl State {
             }
             EventKind::ServerDescriptionChanged { previous, new } => {
                 let cause = Cause::of(new);
-                // If several servers change, the first change is that of the server that replied.
+                // If several servers change, the server that replied changes first.
                 if !matches!(self.cause, Some(Cause::Reply(_) | Cause::Error(..))) {
                     self.cause = Some(cause.clone());
                 }
@@ -193,7 +194,7 @@ impl State {
             }
             EventKind::TopologyDescriptionChanged { previous, new } => {
                 // The seeds are opened after the first `TopologyDescriptionChanged`, so `Open` is
-                // kept.
+                // kept as the cause for them.
                 if self.cause != Some(Cause::Open) {
                     self.cause = None;
                 }
@@ -220,7 +221,8 @@ impl State {
         })
     }
 
-    /// Sets the cause of the last removals to `Close`, because the closing is published after them.
+    /// Sets the cause of the last removals to `Close`, because `TopologyClosed` is published only
+    /// after them.
     fn blame_closing(&mut self) {
         let mut last = self.transitions.iter_mut().rev().peekable();
         if let Some(transition) =

@@ -1,4 +1,4 @@
-//! Ordered delivery of topology events, lossless while the sink keeps up.
+//! Delivers topology events in order, without loss as long as the sink keeps up.
 //!
 //! The engine pushes events into an [`EventQueue`](queue::EventQueue) while it holds its own locks;
 //! a [`Dispatcher`](dispatch::Dispatcher) takes them out and calls the user's
@@ -15,7 +15,7 @@
 //! | [`facts`] | facts derived from events: primaries, failovers, losses, times |
 //! | [`history`] | the last transitions and their causes |
 //! | `record` | recordings of inputs and events, as lines of JSON (feature `record`) |
-//! | `replay` | replay of a recording, which verifies that inputs have the recorded effects (feature `replay`) |
+//! | `replay` | replays a recording, and verifies that its inputs have the recorded effects (feature `replay`) |
 //! | `metrics` | metrics through the `metrics` facade (feature `metrics`) |
 //! | `trace` | log messages through `tracing` (feature `tracing`) |
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -1,9 +1,10 @@
 //! Log messages for events, as worded by the specifications (SDAM: "Log Messages", Server
 //! Selection: "Logging", Logging: "Log Components").
 //!
-//! A [`LogMessage`] is structured: a fixed message, and named [`LogFields`]. Its `Display` is the
-//! specification's unstructured sentence, for loggers without fields. The `trace` module passes it
-//! to `tracing`; a sink for another logger takes a few lines:
+//! A [`LogMessage`] is structured: it consists of a fixed message and named [`LogFields`]. For
+//! loggers that do not support fields, its `Display` prints the specification's unstructured
+//! sentence. The `trace` module passes messages to `tracing`; a sink for another logger takes only
+//! a few lines:
 //!
 //! ```
 //! use sdam_events::{log::{LogConfig, LogMessage}, sink::sink_fn};
@@ -23,8 +24,8 @@
 //! # drop(sink);
 //! ```
 //!
-//! Messages about connections and commands cover the events that pools and the client publish
-//! (K-11): CMAP: "Connection Pool Logging", Command Logging and Monitoring: "Log Messages".
+//! Messages about connections and commands are made from the events that pools and the client
+//! publish (K-11; CMAP: "Connection Pool Logging", Command Logging and Monitoring: "Log Messages").
 //!
 //! | event | component | severity | text |
 //! | --- | --- | --- | --- |
@@ -97,7 +98,7 @@ impl<'e> LogMessage<'e> {
         Some(Self { name, text: text(name)?, fields: LogFields::of(event, max_document_length) })
     }
 
-    /// Returns the fixed message, which is the same for all events of one name.
+    /// Returns the fixed message, which is the same for all events with the same name.
     pub fn text(&self) -> &'static str {
         self.text
     }

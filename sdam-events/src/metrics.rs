@@ -5,8 +5,8 @@
 //! | `sdam_heartbeats_total` | counter | 1 | `result`, `mode` | checks that have ended |
 //! | `sdam_heartbeat_duration_seconds` | histogram | s | `mode` | duration of successful checks |
 //! | `sdam_rtt_average_seconds` | gauge | s | server | moving average of round-trip times |
-//! | `sdam_rtt_minimum_seconds` | gauge | s | server | minimum of the last ten |
-//! | `sdam_rtt_p90_seconds` | gauge | s | server | 90th percentile of the last ten |
+//! | `sdam_rtt_minimum_seconds` | gauge | s | server | minimum of the last ten round-trip times |
+//! | `sdam_rtt_p90_seconds` | gauge | s | server | 90th percentile of the last ten round-trip times |
 //! | `sdam_server_type` | gauge | 0, 1 | server, `type` | 1 for the role the server has |
 //! | `sdam_server_suspected` | gauge | 0, 1 | server | 1 if the server is silent while others answer |
 //! | `sdam_server_last_reply_seconds` | gauge | s | server | time since the server's last answer, to a check or a measured round trip |
@@ -15,11 +15,11 @@
 //! | `sdam_servers` | gauge | 1 | - | servers in the topology |
 //! | `sdam_writable` | gauge | 0, 1 | - | 1 if there is a server for writes |
 //! | `sdam_failovers_total` | counter | 1 | - | failovers that have ended |
-//! | `sdam_failover_duration_seconds` | histogram | s | - | time without a primary in each failover, at most |
-//! | `sdam_failover_duration_min_seconds` | histogram | s | - | time without a primary in each failover, at least |
-//! | `sdam_time_without_primary_seconds` | gauge | s | - | sum of the times without a primary, at most |
-//! | `sdam_time_without_primary_min_seconds` | gauge | s | - | sum of the times without a primary, at least |
-//! | `sdam_pool_clears_total` | counter | 1 | `reason` | pools that were cleared, except paused ones |
+//! | `sdam_failover_duration_seconds` | histogram | s | - | upper bound of the time without a primary in each failover |
+//! | `sdam_failover_duration_min_seconds` | histogram | s | - | lower bound of the time without a primary in each failover |
+//! | `sdam_time_without_primary_seconds` | gauge | s | - | upper bound of the total time without a primary |
+//! | `sdam_time_without_primary_min_seconds` | gauge | s | - | lower bound of the total time without a primary |
+//! | `sdam_pool_clears_total` | counter | 1 | `reason` | clears of pools that were not paused |
 //! | `sdam_selections_total` | counter | 1 | `result` | server selections that have ended |
 //! | `sdam_selection_duration_seconds` | histogram | s | `result` | duration of selections |
 //! | `sdam_selection_waiters` | gauge | 1 | - | selections currently waiting for a server |
@@ -35,17 +35,17 @@
 //! | `sdam_event_queue_dropped_total` | counter | 1 | - | events the queue has dropped |
 //! | `sdam_events_dropped_total` | counter | 1 | - | events a bounded channel has dropped |
 //!
-//! The sums of times without a primary never decrease, but counters of the facade are integers, so
-//! the sums are gauges here; an exporter may call them counters, as `sdam export` does
-//! (`sdam_time_without_primary_seconds_total`).
+//! The total times without a primary never decrease, but counters of the facade are integers. The
+//! totals are therefore gauges here; an exporter may declare them as counters, as `sdam export`
+//! does (`sdam_time_without_primary_seconds_total`).
 //!
 //! A time without a primary has [bounds](crate::facts::Outage::without_primary). They differ if the
 //! loss was silent: the lower bound begins when the loss was noticed, the upper one at the last
 //! answer from the old primary.
 //!
 //! OpenTelemetry's conventions for database clients name metrics for connections and operations,
-//! but none for discovery. The names are therefore sdam's own; labels are OpenTelemetry's where
-//! they exist.
+//! but none for discovery. The names are therefore sdam's own; labels have OpenTelemetry's names if
+//! there are any.
 //!
 //! | label | values |
 //! | --- | --- |
@@ -92,8 +92,8 @@ pub use names::{Kind, METRICS, Metric, describe};
 
 /// A sink that turns the events of one topology into metrics.
 ///
-/// The recorder may be installed at any time: metrics are looked up at each event. Metrics that no
-/// event changes are set by [`update`](Self::update).
+/// The recorder may be installed at any time: metrics are looked up at each event. Metrics that
+/// change without an event are set by [`update`](Self::update).
 ///
 /// ```
 /// use std::sync::Arc;
@@ -120,14 +120,14 @@ struct State {
     unexplained: Option<Failover>,
     servers: BTreeMap<ServerAddress, ServerType>,
     topology_type: Option<TopologyType>,
-    /// Waiting selections by the address of their `Selection`, which is kept alive so that no other
-    /// selection can have the same address.
+    /// The waiting selections, keyed by the address of their `Selection`, which is kept alive so
+    /// that no other selection can have the same address.
     waiting: BTreeMap<usize, Arc<Selection>>,
 }
 
 impl MetricsSink {
-    /// Creates a sink for all metrics except those of selections, connections and commands, without
-    /// further labels.
+    /// Creates a sink for all metrics except those of selections, connections and commands. The
+    /// metrics have no additional labels.
     pub fn new() -> Self {
         Self::default()
     }
@@ -234,7 +234,7 @@ impl MetricsSink {
         gauge!(names::SERVER_LOSSES, self.of_server(address)).set(losses as f64);
     }
 
-    /// Sets the gauges of servers to the topology's state, and those of removed servers to zero.
+    /// Sets the gauges of servers to match the topology, and those of removed servers to zero.
     fn set_servers(&self, state: &mut State, topology: &TopologyDescription) {
         let current: BTreeMap<ServerAddress, ServerType> = topology
             .servers()
@@ -324,7 +324,7 @@ impl MetricsSink {
         }
     }
 
-    /// Counts an operation that has ended, with its duration.
+    /// Counts an operation that has ended, and records its duration.
     fn ended(&self, [count, time]: [&'static str; 2], result: &'static str, duration: Duration) {
         let labels = self.with("result", result);
         histogram!(time, labels.clone()).record(duration);

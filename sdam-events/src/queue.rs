@@ -90,7 +90,7 @@ struct State {
     /// other in between, so the next event may have an earlier time.
     last_at: Instant,
     under_way: UnderWay,
-    /// The time when `TopologyClosed` happened, while it is held back.
+    /// The time at which the topology was closed, while `TopologyClosed` is held back.
     closing: Option<Instant>,
     closed: bool,
     shedding: Shedding,
@@ -137,12 +137,13 @@ impl EventQueue {
         self.topology
     }
 
-    /// Returns the events to deliver; none after a panic of the sink.
+    /// Returns the set of events that are delivered. It is empty after a panic of the sink.
     pub fn interest(&self) -> Interest {
         Interest::from_bits(self.interest.load(Ordering::Relaxed))
     }
 
-    /// Returns whether an event with this name would be delivered, so that its payload is needed.
+    /// Returns whether an event with this name would be delivered, in which case its payload has to
+    /// be built.
     pub fn wants(&self, name: EventName) -> bool {
         self.interest().contains(name)
     }
@@ -183,7 +184,8 @@ impl EventQueue {
         self.waker.wake();
     }
 
-    /// Appends like [`push`](Self::push), but builds the payload only if the sink needs it.
+    /// Appends an event like [`push`](Self::push), but builds the payload only if the sink needs
+    /// it.
     pub fn push_with(&self, at: Instant, name: EventName, kind: impl FnOnce() -> EventKind) {
         if self.wants(name) {
             self.push(at, kind());
@@ -208,8 +210,8 @@ impl EventQueue {
     }
 
     /// Closes the queue after the last monitor has ended: no heartbeat is under way any more, but
-    /// connections, check-outs and commands may be. Without a `TopologyClosed`, the queue is closed
-    /// at once.
+    /// connections, check-outs and commands may be. If no `TopologyClosed` is held back, the queue
+    /// is closed at once.
     pub fn monitors_ended(&self) {
         let mut state = self.lock();
         state.under_way.end_heartbeats();
@@ -221,7 +223,7 @@ impl EventQueue {
         self.waker.wake();
     }
 
-    /// Returns whether the queue accepts no more events.
+    /// Returns whether the queue is closed, so that it accepts no more events.
     pub fn is_closed(&self) -> bool {
         self.lock().closed
     }
@@ -233,8 +235,8 @@ impl EventQueue {
 
     /// Returns the maximum depth so far.
     ///
-    /// At [`WARN_DEPTH`](Self::WARN_DEPTH), the sink is too slow or hangs, and memory grows up to
-    /// about [`FULL_BYTES`](Self::FULL_BYTES).
+    /// A depth of [`WARN_DEPTH`](Self::WARN_DEPTH) means that the sink is too slow or hangs. The
+    /// undelivered events may then grow to about [`FULL_BYTES`](Self::FULL_BYTES).
     pub fn high_water(&self) -> usize {
         self.high_water.load(Ordering::Relaxed)
     }
@@ -246,15 +248,16 @@ impl EventQueue {
 
     /// Delivers the queued events to `sink` on this thread, and returns their number.
     ///
-    /// For programs without a [`Dispatcher`](crate::dispatch::Dispatcher): single-threaded mode
-    /// drains at the end of each call. If another consumer is delivering, possibly further up on
-    /// this thread's own stack, this call returns 0 and that consumer delivers the new events.
+    /// Meant for programs without a [`Dispatcher`](crate::dispatch::Dispatcher): single-threaded
+    /// mode, for example, drains the queue at the end of each call. If another consumer is
+    /// delivering, possibly further up on this thread's own stack, this call returns 0 and that
+    /// consumer delivers the new events.
     pub fn drain_now(&self, sink: &dyn EventSink) -> u64 {
         let mut delivered = 0;
         loop {
             let stopped = self.deliver(sink, usize::MAX, &mut delivered);
-            // Another consumer may have returned 0 because this one was busy. The events that it
-            // was called for then require another round here.
+            // Another consumer may have returned 0 because this one was busy. This consumer then
+            // has to deliver the events for which the other was called, which takes another round.
             if stopped != Stopped::Empty || self.depth() == 0 {
                 return delivered;
             }
@@ -295,7 +298,7 @@ impl EventQueue {
         }
     }
 
-    /// Ends delivery permanently after a panic of the sink. Called by the consumer.
+    /// Ends delivery for good, because the sink has panicked. Called by the consumer.
     pub(crate) fn fail(&self, failure: SinkPanicked) {
         self.interest.store(Interest::NONE.bits(), Ordering::Relaxed);
         let _ = self.failure.set(failure);
@@ -306,7 +309,7 @@ impl EventQueue {
         self.forget(&undelivered);
     }
 
-    /// Subtracts `events` from the depth and size. Called by the consumer.
+    /// Subtracts `events` from the recorded depth and size. Called by the consumer.
     fn forget<'e>(&self, events: impl IntoIterator<Item = &'e Event>) {
         for event in events {
             self.depth.subtract(1);
@@ -330,7 +333,8 @@ impl EventQueue {
         let _ = self;
     }
 
-    /// Locks the state. Poisoning is ignored: no code under the lock can leave it half-changed.
+    /// Locks the state. Poisoning is ignored: no code that holds the lock can leave the state
+    /// half-changed.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -18,8 +18,8 @@
 //!
 //! Each line is one JSON object. Absent values are `null`. Times are nanoseconds since the
 //! runtime's epoch, durations are nanoseconds, ids are numbers (servers) or hexadecimal digits
-//! (ObjectIds), BSON documents are base64. Replays compare lines literally, so any change to them
-//! raises the version.
+//! (ObjectIds), BSON documents are base64. Replays compare lines literally, so any change to the
+//! lines requires a new version.
 //!
 //! The first line is the header. `epoch` is the wall-clock time at time 0, in nanoseconds since
 //! 1970; `vantage` names the place of the client. Both may be `null`.
@@ -37,8 +37,9 @@
 //! `time` is wall-clock time in RFC 3339. `now` is the time at which the input was handled, and
 //! `at` the time at which the event was queued.
 //!
-//! The input `Open` is accompanied by the [`setup`](sdam_core::deployment::Setup), which decides
-//! checks, look-ups and random numbers. A replay therefore needs only the header and the inputs.
+//! The input `Open` is accompanied by the [`setup`](sdam_core::deployment::Setup), which determines
+//! the checks, look-ups and random numbers. A replay therefore needs only the header and the
+//! inputs.
 //!
 //! ```json
 //! {"seq":1,"at":0,"time":"2023-11-14T22:13:20.000Z","topology":"65f0c0ffee00000000000001","now":0,"input":"Open","setup":{"seed":7,
@@ -87,8 +88,8 @@
 //!
 //! # Earlier versions
 //!
-//! Versions 2 to 4 contain only the inputs of the topology: an input `Checked` has the reply of the
-//! server's latest `ServerHeartbeatSucceeded`, and heartbeats are not replayed. Version 4
+//! Versions 2 to 4 contain only the inputs of the topology: an input `Checked` refers to the reply
+//! in the server's latest `ServerHeartbeatSucceeded`, and heartbeats are not replayed. Version 4
 //! introduced `time`, and version 3 `epoch` and `vantage`.
 
 use std::{
@@ -117,10 +118,11 @@ pub const VERSION: u32 = 5;
 
 /// A sink that writes a recording of one topology.
 ///
-/// Each line is a single write and, except for selections, is flushed, so that the recording of a
-/// killed process is complete up to its last change or heartbeat. With selections, use a buffered
-/// writer. Nothing more is written after an error, see [`take_error`](Self::take_error), or after
-/// events were dropped: a recording with gaps could not be replayed.
+/// Each line is written by a single call and, unless it belongs to a selection, is flushed, so that
+/// the recording of a killed process is complete up to its last change or heartbeat. If selections
+/// are recorded, use a buffered writer. Nothing more is written after an error, see
+/// [`take_error`](Self::take_error), or after events were dropped: a recording with gaps could not
+/// be replayed.
 pub struct RecordSink<W> {
     out: Mutex<Out<W>>,
     selections: bool,
@@ -137,7 +139,7 @@ impl<W: Write + Send + 'static> RecordSink<W> {
     ///
     /// # Errors
     ///
-    /// Errors of `writer`.
+    /// If `writer` returns an error.
     pub fn new(writer: W, options: &Options) -> io::Result<Self> {
         Self::with_origin(writer, options, &Origin::default())
     }
@@ -147,7 +149,7 @@ impl<W: Write + Send + 'static> RecordSink<W> {
     ///
     /// # Errors
     ///
-    /// Errors of `writer`.
+    /// If `writer` returns an error.
     pub fn with_origin(mut writer: W, options: &Options, origin: &Origin) -> io::Result<Self> {
         let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let epoch = origin.epoch;
@@ -190,7 +192,7 @@ impl<W: Write + Send + 'static> RecordSink<W> {
     ///
     /// # Errors
     ///
-    /// The first error that occurred since the recording began.
+    /// Returns the first error that has occurred since the recording began.
     pub fn finish(self) -> io::Result<W> {
         let out = self.out.into_inner().unwrap_or_else(PoisonError::into_inner);
         let Out { mut writer, error, .. } = out;

@@ -1,4 +1,4 @@
-//! Replays recordings, and checks that the recorded inputs have the recorded outputs.
+//! Replays recordings, and checks that the recorded inputs produce the recorded outputs.
 //!
 //! ```no_run
 //! use std::{fs::File, io::BufReader};
@@ -45,8 +45,8 @@ mod read;
 #[cfg(test)]
 mod tests;
 
-/// Passes the inputs of a recording to a new [`Deployment`], and compares its events and pool
-/// commands with the recorded ones, up to the first difference.
+/// Passes the inputs of a recording to a new [`Deployment`], and compares the deployment's events
+/// and pool commands with the recorded ones, up to the first difference.
 ///
 /// The recordings of versions 2 to 4 do not contain the inputs of checks. They are replayed by a
 /// [`TopologyMachine`](sdam_core::machine::TopologyMachine), and their heartbeats are not compared.
@@ -58,15 +58,15 @@ pub fn replay(recording: impl BufRead) -> Result<Outcome, ReplayError> {
     replay_to(recording, |_, _| {})
 }
 
-/// Replays like [`replay`], and calls `observe` with everything recorded up to the first
-/// difference, except for warnings about options: inputs, selections, and the events and commands
-/// that match their records. Each is passed with the number of its line, and has the sequence
-/// number and the time of its record. Round-trip times, which are not recorded, are passed at the
+/// Replays a recording like [`replay`], and calls `observe` with the inputs, the selections, and
+/// the events and commands that match their records, up to the first difference. Warnings about
+/// options are left out. Each event is passed with the number of its line, and has the sequence
+/// number and the time from that line. Round-trip times, which are not recorded, are passed at the
 /// point where they were measured, with the line of the preceding event.
 ///
 /// # Errors
 ///
-/// The errors of [`replay`].
+/// As [`replay`].
 pub fn replay_to(
     recording: impl BufRead,
     mut observe: impl FnMut(u64, &Event),
@@ -122,22 +122,22 @@ pub struct Outcome {
     pub inputs: u64,
     /// The number of recorded events and commands that the replay reproduced.
     pub matched: u64,
-    /// The user's notes up to the end, or to the first difference, each with the number of its
-    /// line.
+    /// The user's notes in the recording, up to its end or to the first difference, each with the
+    /// number of its line.
     pub notes: Vec<(u64, Note)>,
     /// The first difference.
     pub divergence: Option<Divergence>,
-    /// The number of the last line if it is incomplete; the line was ignored.
+    /// The number of the last line, if that line is incomplete and was therefore ignored.
     pub cut_off: Option<u64>,
     /// The topology at the end, or at the first difference.
     pub description: Arc<TopologyDescription>,
 }
 
-/// A difference: a recorded event, and the machine's output at that point.
+/// A difference between a recorded event and the machine's output at that point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Divergence {
-    /// The number of the recording's line, from 1.
+    /// The number of the line in the recording, counted from 1.
     pub line: u64,
     /// The recorded line.
     pub recorded: String,
@@ -167,7 +167,7 @@ pub enum ReplayError {
     /// A line is malformed.
     #[error("line {line} of the recording: {reason}")]
     Malformed {
-        /// The number of the line, from 1.
+        /// The number of the line, counted from 1.
         line: u64,
         /// The problem with the line.
         reason: Box<str>,
@@ -186,7 +186,8 @@ enum Step {
     Differs(Option<String>),
 }
 
-/// A machine, and those of its events that have not yet been found in the recording.
+/// A machine, and the events that it has produced and that have not been found in the recording
+/// yet.
 struct Replayer {
     version: u32,
     origin: Origin,
@@ -320,14 +321,15 @@ impl Replayer {
                         address.map(|address| EventKind::PoolCleared { server, address, clear });
                     self.expected.extend(cleared);
                 }
-                // The next inputs show how the client carried out these outputs.
+                // No events are recorded for these outputs: the next inputs show how the client
+                // carried them out.
                 _ => {}
             }
         }
     }
 
-    /// Queues for the observer the next events that have no line of their own: this line's input,
-    /// and measurements.
+    /// Queues inputs and measurements for the observer, as far as they precede the next event that
+    /// has to match a line.
     fn show(&mut self) {
         while let Some(next) = self.expected.front()
             && Interest::INPUTS.contains(next.name())

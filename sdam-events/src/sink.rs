@@ -108,7 +108,8 @@ macro_rules! pointers {
 
 pointers!(Arc, Box);
 
-/// Locks the state of a sink. Poisoning is ignored: a sink that has panicked is not called again.
+/// Locks the state of a sink. Poisoning is ignored, because a sink that has panicked is not called
+/// again.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

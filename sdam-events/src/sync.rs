@@ -1,4 +1,4 @@
-//! The atomics, locks and wakers shared by threads of this crate.
+//! The atomics, locks and wakers that threads share in this crate.
 //!
 //! They come from `std` and `futures`. A build with `--cfg sdam_loom`, which only `cargo xtask
 //! loom` makes, uses loom's instead, so that models run the real code through every interleaving of

@@ -73,7 +73,7 @@ pub(crate) fn succeeded(server: u64, reply: &bson::Document) -> EventKind {
     }
 }
 
-/// Returns a description of a server with this type at `host{server}`.
+/// Returns the description of a server that has this type and the host name `host{server}`.
 pub(crate) fn description(server: u64, server_type: ServerType) -> ServerDescription {
     let id = ServerId::from_u64(server);
     let mut description = ServerDescription::unknown(id, address(&format!("host{server}")));

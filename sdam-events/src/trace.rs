@@ -63,8 +63,9 @@ impl EventSink for TracingSink {
     }
 }
 
-/// Logs `message`. Target and level must be constants in the macro, so each pair has its own call.
-/// Each component has separate calls, too, because a `tracing` event has at most 32 fields.
+/// Logs `message`. The macro requires constants for target and level, so each pair has its own
+/// call. The list of fields also differs by component, because a `tracing` event has at most 32
+/// fields.
 fn log(message: &LogMessage<'_>) {
     let recorded = |name| Some(recorded(message.fields().get(name)?));
     macro_rules! event {

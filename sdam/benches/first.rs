@@ -1,5 +1,5 @@
-//! The time from the start of a client to its first primary, and to the answer to its first ping,
-//! on a real replica set whose primary is the seed.
+//! The time from the start of a client until it has found the primary, and until its first ping is
+//! answered, on a real replica set whose primary is the seed.
 //!
 //! Each client is a process of its own. `cargo xtask foreign first-answer` adds a program to
 //! compare with.
@@ -15,8 +15,8 @@ use sdam_live::{MemberSpec, ReplicaSet, or_skip};
 /// The number of clients of each kind.
 const CLIENTS: usize = 60;
 
-/// The variable that names another program. It takes the connection string as its argument, and
-/// prints both times of one client in microseconds.
+/// The environment variable that names another program to compare with. That program takes the
+/// connection string as its argument, and prints both times of one client in microseconds.
 const OTHER: &str = "SDAM_FIRST_ANSWER_OTHER";
 
 fn main() {
@@ -40,7 +40,7 @@ fn main() {
     measure(&format!("mongodb://{primary}/?replicaSet={}", set.name()));
 }
 
-/// Measures the kinds of clients in turn.
+/// Measures clients of each kind, alternating between the kinds.
 fn measure(uri: &str) {
     let own = env::current_exe().unwrap();
     let own = |early: &str| {

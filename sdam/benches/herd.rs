@@ -1,9 +1,9 @@
-//! Herds: thousands of simulated clients, each with a pool and an operation, while their servers
-//! limit new connections.
+//! Simulates herds: thousands of clients, each with a pool and one operation, whose servers limit
+//! new connections.
 //!
-//! Each client writes once, at a random time in the ten seconds after the fault, and again until it
-//! succeeds. Prints how many connections were opened and refused, second by second, and when the
-//! clients have written.
+//! Each client attempts one write, at a random time in the ten seconds after the fault, and repeats
+//! it until it succeeds. Prints how many connections were opened and refused, second by second, and
+//! when the clients have written.
 
 #![expect(clippy::unwrap_used, reason = "a panic fails the benchmark")]
 
@@ -22,23 +22,26 @@ use sdam_sim::{
     runtime::{DialLimit, Sim},
 };
 
-/// The number of clients, unless the variable [`COUNT`] specifies another.
+/// The number of clients, unless the environment variable [`COUNT`] specifies another number.
 const CLIENTS: usize = 1_000;
 
-/// The variable with the number of clients.
+/// The environment variable that specifies the number of clients.
 const COUNT: &str = "SDAM_HERD";
 
-/// The variable with more options of the connection string.
+/// The environment variable that contains additional options for the connection string.
 const OPTIONS: &str = "SDAM_HERD_OPTIONS";
 
-/// The time in which a server accepts all connections of all clients: the value of
-/// `Options::spread`, and the time over which operations begin after the fault.
+/// The time in which a server accepts all connections of all clients. It is also the period after
+/// the fault in which operations begin, and the value of `Options::spread` in those runs that set
+/// it.
 const TURN: Duration = Duration::from_secs(10);
 
-/// The connections of a client to a server: for checks, for round-trip times, and in the pool.
+/// The number of connections from a client to a server: one for checks, one for round-trip times,
+/// and one in the pool.
 const CONNECTIONS: usize = 3;
 
-/// Returns each server's limit on new connections, which may wait for up to a second.
+/// Returns the limit of each server on new connections. A new connection may have to wait for up to
+/// a second.
 fn limit(clients: usize) -> DialLimit {
     let each = CONNECTIONS * clients / usize::try_from(TURN.as_secs()).unwrap();
     let rate = u32::try_from(each).unwrap().max(1);
@@ -52,7 +55,7 @@ enum Fault {
     StepDown,
     /// The primary is killed, and restarted later.
     Kill,
-    /// One member after the other is restarted, the primary last.
+    /// The members are restarted one after the other, the primary last.
     Rolling,
 }
 
@@ -72,11 +75,12 @@ fn main() {
     }
 }
 
-/// Runs `fault`, and prints its curves.
+/// Simulates `fault`, and prints the numbers of opened and refused connections, and how long the
+/// writes took.
 fn herd(name: &str, count: usize, fault: Fault, spread: Duration) {
     let hosts = ["a", "b", "c"].map(|host| ServerAddress::new(host, 27017));
     let sim = Sim::new(1, &Blueprint::replica_set(SetConfig::new("rs", hosts)));
-    // Lets the set elect a primary.
+    // Gives the replica set time to elect a primary.
     sim.run_for(Duration::from_secs(30));
     let limit = || sim.network().limit_dials(Some(limit(count)));
     if fault == Fault::Start {

@@ -17,7 +17,7 @@ use sdam::{Criteria, Options, ServerAddress, Topology};
 use sdam_pool::{Pool, Pools};
 use sdam_sim::{Blueprint, config::SetConfig, runtime::Sim};
 
-/// The numbers of connections, of tasks, and of check-outs per task under contention.
+/// The numbers of connections, tasks and check-outs per task in the measurement under contention.
 const CONNECTIONS: usize = 50;
 const TASKS: usize = 1_000;
 const ROUNDS: usize = 100;
@@ -75,7 +75,7 @@ fn main() {
         bencher.iter(|| black_box(deadpool.get().now_or_never().unwrap().unwrap()));
     });
     criterion.final_summary();
-    // `cargo xtask bench` passes its filter last.
+    // `cargo xtask bench` passes its filter as the last argument.
     let filter = std::env::args().skip(1).last().unwrap_or_default();
     if !filter.starts_with('-') && !"pool/contended".contains(&filter) {
         return;

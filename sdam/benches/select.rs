@@ -1,4 +1,4 @@
-//! The cost of a selection: lock-free readers of a running topology.
+//! The cost of a selection, which reads a running topology without locking it.
 //!
 //! The servers send fixed replies through the transport interface, so the topology is a real one.
 
@@ -88,8 +88,8 @@ fn benches(criterion: &mut Criterion, runtime: &Runtime) {
 /// The number of concurrently waiting selections.
 const WAITERS: usize = 1000;
 
-/// Measures the time from the first to the last wake-up of selections that wait for a primary,
-/// once there is one.
+/// Measures the time between the first and the last wake-up of selections that wait for a primary,
+/// when one is found.
 fn waiters(host: &tokio::runtime::Runtime, runtime: &Runtime) {
     let server = ServerAddress::new("db.lan", 20_000);
     let hosts = [server.clone()];
@@ -125,7 +125,7 @@ fn waiters(host: &tokio::runtime::Runtime, runtime: &Runtime) {
     println!("bench: engine/waiters_woken {:.0} per_s", rates[rates.len() / 2]);
 }
 
-/// Measures the maximum number of allocations of a selection that finds a server.
+/// Measures the maximum number of allocations that a selection makes if it finds a server at once.
 fn allocations(runtime: &Runtime) {
     let topology = topology(runtime, 50, false);
     let nearest = Criteria::read(ReadPreference::new(ReadMode::Nearest)).unwrap();
@@ -166,7 +166,8 @@ fn scaling(runtime: &Runtime) {
     }
 }
 
-/// Counts how often `threads` threads select and then `work` in a given time.
+/// Counts the selections that `threads` threads make in a given time, each of which is followed by
+/// an operation that takes `work`.
 fn rate(topology: &Topology, criteria: &Criteria, work: Duration, threads: usize) -> u64 {
     let (count, barrier) = (AtomicU64::new(0), Barrier::new(threads));
     std::thread::scope(|scope| {
@@ -189,7 +190,7 @@ fn rate(topology: &Topology, criteria: &Criteria, work: Duration, threads: usize
     count.into_inner()
 }
 
-/// Keeps the core busy.
+/// Keeps the core busy for the given time.
 fn busy(work: Duration) {
     if work.is_zero() {
         return;

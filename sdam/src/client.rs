@@ -113,7 +113,7 @@ impl Client {
         Ok(ClientBuilder::new(Topology::resolve(uri, backend).await?))
     }
 
-    /// Returns the topology.
+    /// Returns the client's topology.
     pub fn topology(&self) -> &Topology<Pool> {
         &self.0.topology
     }
@@ -179,14 +179,14 @@ impl Client {
     }
 
     /// Checks out a connection for several commands, such as the `getMore` of a cursor. The
-    /// connection is kept until the result is dropped. Takes up to `timeoutMS`, or without it up to
-    /// `serverSelectionTimeoutMS` and `waitQueueTimeoutMS`.
+    /// connection is kept until the result is dropped. Takes up to `timeoutMS` or, if that is not
+    /// set, up to `serverSelectionTimeoutMS` and `waitQueueTimeoutMS`.
     ///
     /// Without `criteria`, selects the primary.
     ///
     /// # Errors
     ///
-    /// As [`run`](Self::run), except errors in the reply to a command.
+    /// The errors of [`run`](Self::run), except those in the reply to a command.
     ///
     /// # Cancel safety
     ///
@@ -204,7 +204,7 @@ impl Client {
     ///
     /// # Cancel safety
     ///
-    /// Call it again if the future was dropped, or drop every clone of the client.
+    /// If the future was dropped, call `close` again, or drop every clone of the client.
     pub async fn close(&self) {
         let patience = self.topology().shared().now() + Self::END_SESSIONS_PATIENCE;
         let clock = Arc::clone(&self.topology().shared().common.backend.clock);
@@ -261,13 +261,13 @@ impl Client {
 
     fn limit(&self, command: &Command<'_>) -> Limit {
         let driver = self.driver();
-        // `timeoutMS` of 0 means no limit, and also overrides the deprecated timeout options.
+        // A `timeoutMS` of 0 means no limit, and also overrides the deprecated timeout options.
         let own = driver.value("timeoutMS").map(|_| driver.timeout().unwrap_or_default());
         Limit::new(command.timeout.or(own), self.topology().shared().now())
     }
 
-    /// Returns the criteria for a command. If a sink wants selection events, they include the
-    /// command's name and the operation's id.
+    /// Returns the criteria for a command. If a sink wants selection events, the criteria include
+    /// the command's name and the operation's id.
     fn criteria(&self, command: &Command<'_>, id: i64) -> Criteria {
         let criteria = command.criteria(&self.0.read);
         if !self.topology().shared().events.wants_any(Interest::SELECTION) {

@@ -50,7 +50,8 @@ impl Counters {
         values.fold(0, u64::wrapping_add)
     }
 
-    /// All counters start with the same seed, so a thread draws the same numbers from any lane.
+    /// All counters start with the same seed, so a thread draws the same numbers whichever lane it
+    /// uses.
     pub(crate) fn new(seed: u64) -> Self {
         Self(std::array::from_fn(|_| Counter(AtomicU64::new(seed))))
     }
@@ -62,8 +63,8 @@ impl Common {
         let lane = lane_of_thread() % LANES;
         let [first, ..] = &self.counters.0;
         let counter = &self.counters.0.get(lane).unwrap_or(first).0;
-        // This is deliberately not one atomic step, which would take longer. Two threads of one
-        // lane may draw the same number, which is harmless.
+        // This is deliberately not one atomic step, which would take longer. Two threads that share
+        // a lane may draw the same number, which is harmless.
         let state = counter.load(Ordering::Relaxed);
         counter.store(state.wrapping_add(0x9E37_79B9_7F4A_7C15), Ordering::Relaxed);
         (mix(state), lane)

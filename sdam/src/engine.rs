@@ -2,8 +2,8 @@
 //!
 //! The engine of a handle on a shared deployment follows the outputs of the deployment's engine.
 //!
-//! The engine has no lock of its own: both kinds of topology hold it in
-//! [`Shared`](crate::topology::shared::Shared), under a lock.
+//! The engine has no lock of its own: both kinds of topology keep it in
+//! [`Shared`](crate::topology::shared::Shared), which locks it.
 
 pub(crate) mod failures;
 pub(crate) mod follower;
@@ -70,11 +70,11 @@ pub(crate) struct Engine {
 #[derive(Debug)]
 pub(crate) enum Machine {
     Deployment(Box<Deployment>),
-    /// For a handle on a shared deployment.
+    /// The view through which a handle sees a shared deployment.
     View(View),
 }
 
-/// The connection between the engine of a shared deployment and those of its handles.
+/// The connection between the engine of a shared deployment and the engines of its handles.
 #[derive(Debug)]
 enum Feed {
     None,
@@ -84,7 +84,7 @@ enum Feed {
     Follower(Arc<Snapshot>),
 }
 
-/// The work that remains after the engine is unlocked.
+/// The work that has to be done after the engine is unlocked.
 #[derive(Debug, Default)]
 #[must_use = "readers are notified and panics re-raised once the engine is unlocked"]
 pub(crate) struct AfterUnlock {
@@ -131,7 +131,7 @@ impl Engine {
         self.feed = Feed::Source(Vec::new());
     }
 
-    /// Returns the initial snapshot, without servers.
+    /// Returns the initial snapshot, which contains no servers.
     pub(crate) fn snapshot(&self) -> Snapshot {
         Snapshot {
             version: 0,
@@ -172,8 +172,8 @@ impl Engine {
         }
     }
 
-    /// Passes an input to the deployment and carries out its outputs. All outputs run, even if a
-    /// pool panics.
+    /// Passes an input to the deployment and carries out its outputs. All outputs are carried out,
+    /// even if a pool panics.
     pub(crate) fn handle(
         &mut self,
         now: Instant,
@@ -200,8 +200,8 @@ impl Engine {
         after
     }
 
-    /// Passes an error reported by an operation or a pool to the deployment, and carries out the
-    /// outputs.
+    /// Passes to the deployment an error that an operation or a pool has reported, and carries out
+    /// the outputs.
     pub(crate) fn handle_error(
         &mut self,
         now: Instant,
@@ -397,8 +397,8 @@ impl Engine {
         if let Some(own) = own.filter(|_| clear.service_id.is_none()) {
             own.set_generation(clear.generation);
         }
-        // F-66: the event for the clear precedes the events for the connections that the clear
-        // closes.
+        // F-66: `PoolCleared` precedes the events of the connections that are closed when the pool
+        // is cleared.
         self.events.push_with(now, EventName::PoolCleared, || {
             let address = server.core.address.clone();
             EventKind::PoolCleared { server: id, address, clear: clear.clone() }
@@ -408,8 +408,8 @@ impl Engine {
         }
     }
 
-    /// Publishes an event. If it reports a server's new description, records that description's
-    /// error.
+    /// Publishes an event. If the event reports a new description of a server, also records the
+    /// error in that description.
     fn emit(&self, now: Instant, event: EventKind, published: &Published) {
         match &event {
             EventKind::ServerDescriptionChanged { new, .. } => {
@@ -458,7 +458,7 @@ fn failed_check(outputs: &Outputs) -> Option<ServerId> {
     })
 }
 
-/// Returns the server for which `input` may change the evidence of silence.
+/// Returns the server about whose silence `input` may bring new evidence.
 fn subject(input: &Input) -> Option<ServerId> {
     match input {
         Input::Connected { conn } | Input::Reply { conn, .. } | Input::Failed { conn, .. } => {

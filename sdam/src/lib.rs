@@ -6,7 +6,7 @@
 //! A [`ScanTopology`] does the same without background tasks, for single-threaded programs.
 //!
 //! This crate does not depend on a particular runtime. A topology is started on a [`Runtime`]
-//! value, which a function of [`runtime`] returns or you create yourself.
+//! value, which you get from a function of [`runtime`] or create yourself.
 //!
 //! ```no_run
 //! use sdam::{Criteria, ReadMode, ReadPreference, Topology, runtime};
@@ -78,11 +78,11 @@
 //! | --- | --- |
 //! | SDAM | [`discovery::machine`], [`discovery::topology`], [`discovery::server`] |
 //! | Server Monitoring | [`discovery::monitor`], [`discovery::rtt`], [`discovery::deployment`] |
-//! | SDAM: "Error handling", CMAP's part of it | [`discovery::report`], [`discovery::pool`], [`transport::pool`] |
+//! | SDAM: "Error handling", and the part of CMAP that belongs to it | [`discovery::report`], [`discovery::pool`], [`transport::pool`] |
 //! | SDAM Logging and Monitoring | [`discovery::event`], [`events`] |
 //! | Server Selection, Max Staleness | [`selection`], [`discovery::read_preference`] |
 //! | Handshake | [`discovery::hello`], [`transport::handshake`] |
-//! | OP_MSG, OP_COMPRESSED refused | [`transport::wire`] |
+//! | OP_MSG (OP_COMPRESSED is refused) | [`transport::wire`] |
 //! | Initial DNS Seedlist Discovery, Polling SRV Records | [`resolve`], [`discovery::srv`] |
 //! | Connection String, URI Options | [`discovery::uri`], [`discovery::options`] |
 //! | Load Balancers | [`ServiceConnection`], [`discovery::machine`] |
@@ -101,11 +101,11 @@
 //! | `sim` | `sim`: simulated deployments |
 //! | `pool` | `pool`: a connection pool |
 //! | `client` | `client`: a client that runs commands, with retries |
-//! | `srv` | `dns`: look-ups of `mongodb+srv` connection strings, which all functions of [`runtime`] then make |
-//! | `tls` | `tls`: TLS by rustls, which all functions of [`runtime`] then have |
-//! | `metrics` | `events::metrics`: numbers, for the exporter of your choice |
+//! | `srv` | `dns`: look-ups of `mongodb+srv` connection strings, for the runtimes from all functions of [`runtime`] |
+//! | `tls` | `tls`: TLS by rustls, for the runtimes from all functions of [`runtime`] |
+//! | `metrics` | `events::metrics`: metrics, for the exporter of your choice |
 //! | `tracing` | `events::trace`: log messages, for the subscriber of your choice |
-//! | `replay` | `events::replay`: repeats recordings in the state machine |
+//! | `replay` | `events::replay`: replays recordings in the state machine |
 //! | `conformance` | `transport::conformance`: the suites that check a runtime or a connection pool of your own |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -11,8 +11,8 @@ use sdam_transport::handshake::{ClientMetadata, DriverInfo};
 /// The client metadata.
 #[derive(Debug)]
 pub(crate) enum Metadata {
-    /// The default metadata, or that of the builder. Wrapping libraries may be appended at run
-    /// time.
+    /// The default metadata, or the metadata set on the builder. Wrapping libraries may be appended
+    /// at run time.
     Own(Mutex<ClientMetadata>),
     Driver(DriverDocument),
 }

@@ -1,4 +1,4 @@
-//! Runtimes, one function for each Cargo feature.
+//! Functions that return runtimes, each available with its Cargo feature.
 //!
 //! A topology is started on a [`Runtime`](crate::Runtime) value. The functions below return the
 //! usual runtimes. Each exists only with its feature:
@@ -36,7 +36,7 @@ pub use sdam_runtime_tokio::{NoTimers, NoTokioContext};
 ///
 /// # Errors
 ///
-/// If there is none, or it was built without timers.
+/// If the calling context has no tokio runtime, or that runtime was built without timers.
 #[cfg(feature = "runtime-tokio")]
 pub fn tokio() -> Result<crate::Runtime, NoTokioContext> {
     Ok(equipped(sdam_runtime_tokio::current()?))
@@ -58,7 +58,7 @@ pub fn smol() -> crate::Runtime {
     equipped(sdam_runtime_smol::runtime())
 }
 
-/// Returns smol with tasks on `executor`, see [`sdam_runtime_smol::on`].
+/// Returns the smol runtime, whose tasks run on `executor`, see [`sdam_runtime_smol::on`].
 #[cfg(feature = "runtime-smol")]
 pub fn smol_on(executor: &std::sync::Arc<sdam_runtime_smol::Executor<'static>>) -> crate::Runtime {
     equipped(sdam_runtime_smol::on(executor))
@@ -80,7 +80,7 @@ pub fn blocking() -> crate::Backend {
     backend
 }
 
-/// Adds the resolver and the TLS library that features enable.
+/// Adds the resolver and the TLS library, if the features for them are enabled.
 #[cfg(any(feature = "runtime-tokio", feature = "runtime-smol", feature = "runtime-async-std"))]
 fn equipped(runtime: crate::Runtime) -> crate::Runtime {
     let backend = with_tls(runtime.backend);

@@ -27,7 +27,8 @@ use crate::engine::snapshot::Snapshot;
 
 /// Selects from `snapshot` without locking, allocating or waiting.
 ///
-/// Inlined into the generic callers, so that the result is built in place and not copied.
+/// This function is inlined into its generic callers, so that the result is built in place and not
+/// copied.
 #[inline]
 pub(crate) fn select_from(
     snapshot: &Snapshot,
@@ -47,7 +48,7 @@ pub(crate) fn select_from(
     Ok(selected)
 }
 
-/// Chooses a server of `snapshot`. Not generic, so it is compiled only once.
+/// Chooses a server of `snapshot`. This function is not generic, so it is compiled only once.
 fn choose_from<'s>(
     snapshot: &'s Snapshot,
     settings: &Settings,
@@ -122,7 +123,7 @@ impl Limit {
         Self::within(options, options.driver.timeout(), LimitSource::Timeout)
     }
 
-    /// Returns the limit for a call with the remaining time `timeout`: at most
+    /// Returns the limit for a call that has `timeout` left: that time, but at most
     /// `serverSelectionTimeoutMS`.
     pub(crate) fn of_call(options: &Options, timeout: Duration) -> Self {
         Self::within(options, Some(timeout), LimitSource::Call)
@@ -136,7 +137,8 @@ impl Limit {
         }
     }
 
-    /// Builds the error for a selection that began at `started` and fails at `at`, without history.
+    /// Builds the error for a selection that began at `started` and fails at `at`. The error
+    /// contains no history yet.
     pub(crate) fn timed_out(
         self,
         snapshot: &Snapshot,

@@ -102,7 +102,7 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         let authenticator = self.authenticator.take();
         let mut prepared =
             self.prepare(&mut backend, Layering::Needed, Options::single_threaded_warnings)?;
-        // H-16: no streaming, because nothing would read streamed replies between calls.
+        // H-16: servers must not stream, because nothing would read streamed replies between calls.
         prepared.config.streaming = false;
         prepared.config.heartbeat_frequency = prepared.options.scan_frequency();
         let settings = prepared.settings(Settings::single_threaded);
@@ -118,8 +118,8 @@ impl<P: PoolHandle> TopologyBuilder<P> {
 }
 
 impl ScanTopology {
-    /// Starts a topology without pools and sinks; see also [`TopologyBuilder::scan`]. Performs no
-    /// I/O.
+    /// Starts a topology that has neither pools nor sinks; see also [`TopologyBuilder::scan`].
+    /// Performs no I/O.
     ///
     /// # Errors
     ///
@@ -152,8 +152,8 @@ impl<P: PoolHandle> ScanTopology<P> {
         Ok(SelectedServer::new(selected))
     }
 
-    /// Selects a server like [`select`](Self::select), with this timeout if it is shorter than
-    /// `serverSelectionTimeoutMS`. The timeout replaces the client's `timeoutMS`.
+    /// Selects a server like [`select`](Self::select), but with the given timeout if that is
+    /// shorter than `serverSelectionTimeoutMS`. The timeout replaces the client's `timeoutMS`.
     ///
     /// # Errors
     ///
@@ -198,7 +198,7 @@ impl<P: PoolHandle> ScanTopology<P> {
     }
 
     /// Makes the checks that [reported errors](Self::handle_error) have requested. Without this
-    /// call, the next selection makes them first. Errors request checks only with
+    /// call, the next selection begins with these checks. Errors request checks only with
     /// `singleThreadedImmediateCheck`.
     ///
     /// # Cancel safety
@@ -246,8 +246,8 @@ impl<P: PoolHandle> ScanTopology<P> {
         &self.scanner.shared.common.options
     }
 
-    /// Returns the configuration warnings: workarounds for the connection string, and options
-    /// without effect on a single-threaded client. Each was also
+    /// Returns the configuration warnings. They concern problems in the connection string that were
+    /// worked around, and options that have no effect on a single-threaded client. Each was also
     /// [published](sdam_core::event::EventKind::ConfigWarning) when the topology opened.
     pub fn warnings(&self) -> &[Warning] {
         &self.scanner.shared.common.warnings
@@ -291,8 +291,8 @@ struct Scanner {
 }
 
 impl Scanner {
-    /// Passes a request to the machine, and carries out the machine's outputs until the request has
-    /// ended.
+    /// Passes a request to the machine, and carries out the machine's outputs until the request is
+    /// complete.
     async fn carry_out(&mut self, request: ScanRequest) {
         self.prepare();
         if !self.is_closed() {
@@ -336,8 +336,8 @@ impl Scanner {
         }
     }
 
-    /// Synchronises the members with the engine: adds and removes them, and carries out the orders
-    /// for their connections.
+    /// Synchronises the members with the engine: adds and removes members, and carries out the
+    /// orders for their connections.
     fn follow(&mut self) {
         for server in self.shared.published.load().servers.iter() {
             let new = || Member::new(Arc::clone(server));

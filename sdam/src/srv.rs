@@ -1,5 +1,5 @@
-//! Both kinds of connection strings, with the look-ups for `mongodb+srv` (Initial DNS Seedlist
-//! Discovery).
+//! Parses both kinds of connection strings, and makes the look-ups that `mongodb+srv` requires
+//! (Initial DNS Seedlist Discovery).
 
 use std::{panic::AssertUnwindSafe, time::Duration};
 
@@ -17,8 +17,9 @@ use sdam_transport::{race, resolve::Resolver, runtime::Backend};
 /// Parses a connection string, and looks up the hosts and options of a `mongodb+srv` string.
 ///
 /// The SRV and the TXT record are looked up at the same time, within `connectTimeoutMS`, by the
-/// [resolver](Backend::resolver), which the functions of [`runtime`](crate::runtime) set with the
-/// feature `srv`. A `mongodb://` string needs no look-up, so the future is ready at once.
+/// [resolver](Backend::resolver). With the feature `srv`, the functions of
+/// [`runtime`](crate::runtime) set a resolver. A `mongodb://` string needs no look-up, so the
+/// future is ready at once.
 ///
 /// ```no_run
 /// # #[cfg(feature = "runtime-tokio")]
@@ -75,7 +76,7 @@ pub async fn resolve(uri: &str, backend: &Backend) -> Result<Options, Error> {
 pub(crate) struct Lookup<'l> {
     pub(crate) backend: &'l Backend,
     pub(crate) resolver: &'l dyn Resolver,
-    /// `connectTimeoutMS`; `None` for no limit.
+    /// The value of `connectTimeoutMS`, or `None` if there is no limit.
     pub(crate) timeout: Option<Duration>,
     pub(crate) deadline: Option<Instant>,
 }

@@ -9,8 +9,8 @@ use crate::topology::Topology;
 /// Applies the outcome of a simulated check of `server`: the BSON document of a reply to hello with
 /// its round-trip time, or an error.
 ///
-/// The topology's own checks continue, so its monitors should be unable to connect. Must not be
-/// called while holding a lock that a pool's `ready`, `clear` or `close` takes.
+/// The topology's own checks continue, so a test should make sure that its monitors cannot connect.
+/// Must not be called while holding a lock that a pool's `ready`, `clear` or `close` takes.
 pub fn play_check<P>(
     topology: &Topology<P>,
     server: ServerId,

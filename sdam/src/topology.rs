@@ -49,7 +49,7 @@ use crate::{
 
 /// A deployment whose servers are monitored in the background.
 ///
-/// `P` is the pool of each server, see [`TopologyBuilder::pools`].
+/// `P` is the type of each server's pool, see [`TopologyBuilder::pools`].
 ///
 /// Cloning only increments a reference count. Monitoring ends when the last clone is dropped or
 /// [`close`](Self::close) is called.
@@ -72,8 +72,8 @@ pub struct Topology<P = NoPools> {
     pool: PhantomData<fn() -> P>,
 }
 
-/// The user's handle. Tasks and pools hold only the shared state, so dropping the last handle ends
-/// them.
+/// The user's handle. Tasks and pools hold only the shared state, so they end when the last handle
+/// is dropped.
 struct Handle {
     shared: Arc<Shared>,
 }
@@ -154,7 +154,7 @@ impl<P: PoolHandle> Topology<P> {
     ///
     /// # Errors
     ///
-    /// As [`try_select`](Self::try_select), and when the timeout expires.
+    /// As [`try_select`](Self::try_select); also if the timeout expires.
     ///
     /// # Cancel safety
     ///
@@ -186,7 +186,7 @@ impl<P: PoolHandle> Topology<P> {
         Ok(SelectedServer::new(shared.select(criteria, limit).await?))
     }
 
-    /// Selects a server if one is suitable now. Takes no lock, allocates nothing, never waits.
+    /// Selects a server if one is suitable now. Takes no lock, allocates nothing and never waits.
     ///
     /// # Errors
     ///
@@ -241,7 +241,7 @@ impl<P: PoolHandle> Topology<P> {
         TopologyWatch::new(Arc::clone(self.shared()))
     }
 
-    /// Waits until `ready` yields a value for a snapshot, for at most `timeout`.
+    /// Waits for at most `timeout` until `ready` returns a value for a snapshot.
     ///
     /// Returns `None` if the timeout has expired or the topology was closed. Unlike a selection,
     /// it requests no checks.
@@ -278,9 +278,9 @@ impl<P: PoolHandle> Topology<P> {
         &self.shared().common.options
     }
 
-    /// Returns the configuration warnings: workarounds for the connection string, and options
-    /// without effect on a client with background monitors. Each was also
-    /// [published](sdam_core::event::EventKind::ConfigWarning) when the topology opened.
+    /// Returns the configuration warnings. They concern problems in the connection string that were
+    /// worked around, and options that have no effect on a client with background monitors. Each
+    /// was also [published](sdam_core::event::EventKind::ConfigWarning) when the topology opened.
     pub fn warnings(&self) -> &[Warning] {
         &self.shared().common.warnings
     }
@@ -313,10 +313,10 @@ impl<P: PoolHandle> Topology<P> {
     /// it arrives and before authentication.
     ///
     /// Behind a load balancer, and only there, the connection is counted for the service that the
-    /// reply names. The returned value holds its generation; pass it to
+    /// reply names. The returned value contains the connection's generation; pass the value to
     /// [`handle_service_connection_closed`](Self::handle_service_connection_closed) later. A closed
-    /// topology no longer counts connections: close the connection. Must not be called while
-    /// holding a lock that the pool's `ready`, `clear` or `close` takes.
+    /// topology no longer counts connections, so close the connection in that case. Must not be
+    /// called while holding a lock that the pool's `ready`, `clear` or `close` takes.
     ///
     /// # Errors
     ///
@@ -363,7 +363,8 @@ impl<P: PoolHandle> Topology<P> {
         self.shared().handle(Input::Hosts(hosts.into()));
     }
 
-    /// Requests a check of every server, no sooner than 500 ms after its last check.
+    /// Requests a check of every server. Each check begins no sooner than 500 ms after the server's
+    /// previous one.
     pub fn request_check(&self) {
         self.shared().request_checks();
     }
@@ -387,16 +388,17 @@ impl<P: PoolHandle> Topology<P> {
     }
 }
 
-/// Methods for pausing, for example while the process of a serverless function is frozen.
+/// Methods that pause and resume monitoring, for example around the time when the process of a
+/// serverless function is frozen.
 impl<P: PoolHandle> Topology<P> {
-    /// Pauses monitoring: closes the connections of monitors and the idle ones of pools, and sets
-    /// no timer. Returns whether the topology is paused: it is not if it was closed, if it shares
-    /// its monitors with other handles of [`Deployments`], or if it is behind a load balancer,
-    /// where nothing is monitored.
+    /// Pauses monitoring: closes the monitors' connections and the pools' idle connections, and
+    /// sets no more timers. Returns true if the topology is paused afterwards. It cannot be paused
+    /// if it was closed, if it shares its monitors with other handles of [`Deployments`], or if it
+    /// is behind a load balancer, where nothing is monitored.
     ///
     /// Readers keep the last snapshot, which [is marked](Snapshot::is_paused). Check-outs fail, and
-    /// [`try_select`](Self::try_select) finds no server. Each [`select`](Self::select) ends the
-    /// pause.
+    /// [`try_select`](Self::try_select) finds no server. Any call to [`select`](Self::select) ends
+    /// the pause.
     pub fn pause(&self) -> bool {
         self.shared().pause()
     }
@@ -422,13 +424,14 @@ impl<P: PoolHandle> Topology<P> {
     ///
     /// If the sinks receive the events of connections, check-outs or commands, waits for those in
     /// progress to end, so that their last events precede `TopologyClosed`. After
-    /// [`DELIVERY_PATIENCE`](Topology::DELIVERY_PATIENCE), publishes `TopologyClosed` without them,
-    /// and counts them as [dropped](PendingEvents::dropped).
+    /// [`DELIVERY_PATIENCE`](Topology::DELIVERY_PATIENCE), publishes `TopologyClosed` without the
+    /// missing events, and counts these as [dropped](PendingEvents::dropped).
     ///
     /// The same limit applies to a hanging sink, and to a pool's task that does not end. If the
-    /// sink ever returns, it receives the remaining events. DNS look-ups of host names are not
-    /// waited for. Some runtimes make them on separate threads that cannot be interrupted: tokio
-    /// waits for those when it is dropped, but not in its `shutdown_background`.
+    /// sink ever returns, it receives the remaining events. The call does not wait for DNS look-ups
+    /// of host names. Some runtimes make them on separate threads that cannot be interrupted: a
+    /// tokio runtime waits for these threads when it is dropped, but not in its
+    /// `shutdown_background`.
     ///
     /// # Cancel safety
     ///

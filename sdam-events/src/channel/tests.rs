@@ -82,8 +82,8 @@ fn a_full_channel_drops_whole_heartbeats_only() {
     queue.push(at(2), started(1)); // 2, kept: there is one place left
     queue.push(at(3), started(2)); // 3, dropped
     queue.push(at(4), opening(3)); // 4, kept because it is not a heartbeat
-    queue.push(at(5), failed(1)); // 5, kept because its start was
-    queue.push(at(6), failed(2)); // 6, dropped because its start was
+    queue.push(at(5), failed(1)); // 5, kept because its start was kept
+    queue.push(at(6), failed(2)); // 6, dropped because its start was dropped
     queue.drain_now(&sink);
     assert_eq!(stream.waiting(), 4);
     assert_eq!(read(&mut stream), [1, 2, 4, 5]);

@@ -159,7 +159,7 @@ fn a_sink_that_panics_is_disabled_and_reported() {
 
 #[test]
 fn a_dispatcher_that_finds_another_drain_is_woken_after_it() {
-    /// A sink that polls the dispatcher while `drain_now` calls it.
+    /// A sink that polls the dispatcher from within a call made by `drain_now`.
     #[derive(Debug)]
     struct PollsInside(Mutex<Option<Dispatcher>>, Arc<CountWakes>);
     impl EventSink for PollsInside {

@@ -46,14 +46,15 @@ pub struct Outage {
     pub lost: Option<ServerAddress>,
     /// The way in which the loss was noticed.
     pub loss: Loss,
-    /// The time of the last answer, to a check or a measured round trip, that showed the lost
-    /// server as writable; equal to `noticed` if there was none.
+    /// The time of the last answer that showed the lost server as writable, whether to a check or
+    /// to a measurement of the round-trip time; equal to `noticed` if there was no such answer.
     pub last_writable: Instant,
     /// The time at which the lost server became suspect, if it was silent from then on.
     pub suspected: Option<Instant>,
     /// The time when the client stopped regarding the server as writable.
     pub noticed: Instant,
-    /// True if the lost server reported changes at once, and none of its answers was overdue.
+    /// True if the lost server was streaming, so that it reported changes at once, and no answer
+    /// from it was overdue.
     pub streamed: bool,
     /// The time when another member first reported a different primary.
     pub successor_named: Option<Instant>,
@@ -72,9 +73,9 @@ impl Outage {
         if is_told && self.streamed { self.noticed } else { self.last_writable }
     }
 
-    /// Returns the time without a writable server up to `end`: at least since the loss was noticed
-    /// or the server became suspect, at most since the [earliest](Self::earliest) possible time of
-    /// the loss.
+    /// Returns bounds of the time without a writable server up to `end`. The lower bound counts
+    /// from the time when the loss was noticed or the server became suspect, the upper bound from
+    /// the [earliest](Self::earliest) possible time of the loss.
     pub fn without_primary(&self, end: Instant) -> Bounds {
         let silent = self.suspected.unwrap_or(self.noticed);
         Bounds { at_least: end.since(silent), at_most: end.since(self.earliest()) }
@@ -91,7 +92,7 @@ impl Outage {
 #[non_exhaustive]
 pub struct Failover {
     /// The outage before the failover. If the new primary was found before the loss of the old one
-    /// was noticed, the loss counts as noticed at that time.
+    /// was noticed, the loss counts as noticed when the new primary was found.
     pub outage: Outage,
     /// The primary that was found; `None` if the topology has no primaries.
     pub new: Option<ServerAddress>,

@@ -24,7 +24,7 @@ impl<F> FactSink<F> {
 }
 
 impl Default for FactSink {
-    /// Creates a sink that collects the facts without calling a function.
+    /// Creates a sink that only collects the facts, and calls no function.
     fn default() -> Self {
         Self::new(|_| {})
     }

@@ -57,7 +57,7 @@ impl Script {
         self
     }
 
-    /// Checks the total time without a writable server at this time.
+    /// Checks the bounds of the total time without a writable server up to `now`.
     #[track_caller]
     fn check_without(&self, now: u64, at_least: u64, at_most: u64) {
         let without = self.facts.time_without_writes(at(now));
@@ -65,7 +65,8 @@ impl Script {
         assert_eq!(without, Bounds { at_least, at_most });
     }
 
-    /// Emits the events of one reply or error: first the changed servers, then the topology.
+    /// Emits the events of one reply or error: first those of the changed servers, then that of the
+    /// topology.
     fn change(&mut self, topology_type: TopologyType, changed: &[ServerDescription]) -> Vec<Fact> {
         let mut facts = Vec::new();
         let mut servers: Vec<ServerDescription> =
@@ -212,7 +213,7 @@ fn the_time_without_a_primary_is_known_if_the_old_one_streamed_and_its_connectio
 }
 
 /// Returns the script of a streaming set in which another member answers as primary at 15 s, 9 s
-/// after the last answer from the old one.
+/// after the old primary's last answer.
 fn replaced() -> Script {
     replaced_after(|_| (), "up to 9.000s")
 }
@@ -257,7 +258,7 @@ fn a_primary_that_is_replaced_in_silence_may_have_been_lost_since_its_last_answe
     let mut script = replaced();
     script.check_without(16_000, 0, 0);
     script.check_without(16_001, 0, 9000);
-    // The return of the old primary proves nothing about the time before it.
+    // The old primary returns as a secondary, which does not reveal when it stepped down.
     let back = description(1, ServerType::RsSecondary);
     let facts = script.at(16_001).change(TopologyType::ReplicaSetWithPrimary, &[back]);
     assert_eq!(facts, []);
@@ -282,7 +283,7 @@ fn a_primary_that_steps_down_may_answer_after_the_new_one() {
     assert_eq!(outage.loss, Loss::SteppedDown(ServerType::RsSecondary));
     assert_eq!(outage.earliest(), at(15_000));
     script.check_without(30_000, 0, 0);
-    // The failover stays explained, whatever the server does next.
+    // The failover remains explained, whatever the old primary does next.
     let again = script.at(15_004).change(TopologyType::ReplicaSetWithPrimary, &[unreachable(1)]);
     assert_eq!(again.len(), 1, "{again:?}");
 }
@@ -299,7 +300,7 @@ fn losses_of_a_server_are_counted_until_it_leaves_the_topology() {
     let mut script = Script::replica_set();
     for losses in 1..=3 {
         script.change(TopologyType::ReplicaSetWithPrimary, &[unreachable(2)]);
-        // Another failed check is not another loss.
+        // A second failed check in a row does not count as a second loss.
         script.change(TopologyType::ReplicaSetWithPrimary, &[unreachable(2)]);
         assert_eq!(script.facts.server(&address("host2")).unwrap().losses, losses);
         let back = description(2, ServerType::RsSecondary);

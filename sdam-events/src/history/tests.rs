@@ -49,7 +49,7 @@ fn error() -> Error {
 }
 
 /// Returns the events of a topology: two seeds, a reply that replaces one of them, an error, a
-/// change of the SRV record, and the closing.
+/// change of the SRV record, and `TopologyClosed`.
 fn life() -> Vec<EventKind> {
     let empty = TopologyDescription::default();
     let unknown = TopologyDescription::new(TopologyType::Unknown, []);

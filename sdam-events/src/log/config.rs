@@ -89,7 +89,7 @@ impl Severity {
 impl FromStr for Severity {
     type Err = ();
 
-    /// Parses a level as in MONGODB_LOG_ALL, case-insensitively.
+    /// Parses a level as used in `MONGODB_LOG_ALL`, ignoring case.
     fn from_str(text: &str) -> Result<Self, ()> {
         let mut all = Self::ALL.iter().copied();
         all.find(|severity| severity.as_str().eq_ignore_ascii_case(text)).ok_or(())
@@ -121,7 +121,7 @@ pub struct LogConfig {
     pub connection: Severity,
     /// The minimum severity to log for commands.
     pub command: Severity,
-    /// The destination of messages, for the code that sets up the logger.
+    /// The destination of messages, to be read by the code that sets up the logger.
     pub output: LogOutput,
     /// The length at which documents are truncated, in characters.
     pub max_document_length: usize,
@@ -152,9 +152,9 @@ impl LogConfig {
     /// | variable | value |
     /// | --- | --- |
     /// | `MONGODB_LOG_TOPOLOGY`, `_SERVER_SELECTION`, `_CONNECTION`, `_COMMAND` | the minimum [`Severity`] to log |
-    /// | `MONGODB_LOG_ALL` | the same for the components without a variable |
+    /// | `MONGODB_LOG_ALL` | the same, for components whose own variable is not set |
     /// | `MONGODB_LOG_PATH` | `stderr` (default), `stdout` or the path of a file |
-    /// | `MONGODB_LOG_MAX_DOCUMENT_LENGTH` | characters, 1000 by default |
+    /// | `MONGODB_LOG_MAX_DOCUMENT_LENGTH` | the length at which documents are truncated, in characters; 1000 by default |
     ///
     /// An invalid value counts as unset.
     pub fn from_env(lookup: impl Fn(&str) -> Option<String>) -> Self {

@@ -107,8 +107,8 @@ fn connection<'e>(fields: LogFields<'e>, kind: &'e EventKind) -> LogFields<'e> {
     }
 }
 
-/// Returns the fields of messages about commands, which do not name the topology (Command Logging
-/// and Monitoring: "Common Fields").
+/// Returns the fields of messages about commands. These messages do not name the topology (Command
+/// Logging and Monitoring: "Common Fields").
 fn command<'e>(kind: &'e EventKind, shown: impl Fn(&'e [u8]) -> Value<'e>) -> LogFields<'e> {
     match kind {
         EventKind::CommandStarted { command, document } => {
@@ -124,7 +124,7 @@ fn command<'e>(kind: &'e EventKind, shown: impl Fn(&'e [u8]) -> Value<'e>) -> Lo
     }
 }
 
-/// Returns the fields of messages about selections, which do not name the topology (Server
+/// Returns the fields of messages about selections. These messages do not name the topology (Server
 /// Selection: "Common Fields").
 fn selection(kind: &EventKind) -> LogFields<'_> {
     match kind {
@@ -145,7 +145,7 @@ fn selection(kind: &EventKind) -> LogFields<'_> {
     }
 }
 
-/// Converts to whole milliseconds.
+/// Converts a duration to whole milliseconds.
 fn whole_millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
@@ -174,7 +174,7 @@ impl<'e> LogFields<'e> {
             .with_some("serverConnectionId", connection.server)
     }
 
-    /// Adds the options that differ from their defaults.
+    /// Adds the pool options that differ from their defaults.
     fn pool(self, options: &PoolOptions) -> Self {
         let default = PoolOptions::default();
         let changed = |own: u32, default: u32| (own != default).then_some(own);

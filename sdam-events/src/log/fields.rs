@@ -6,28 +6,28 @@ use sdam_core::{
 
 /// The named values of a log message; absent values are omitted, never null.
 ///
-/// The names are the specification's:
+/// The names are those of the specification:
 ///
 /// | name | value |
 /// | --- | --- |
 /// | `topologyId`, `serviceId` | ids in hexadecimal digits |
-/// | `serverHost` | without brackets if it is an IPv6 literal, or the path of a socket |
+/// | `serverHost` | the host, without brackets if it is an IPv6 literal; or the path of a Unix domain socket |
 /// | `serverPort` | absent for Unix domain sockets |
-/// | `driverConnectionId` | the client's number |
-/// | `serverConnectionId` | absent until the server has reported it |
+/// | `driverConnectionId` | the number that the client has assigned to the connection |
+/// | `serverConnectionId` | the number that the server has assigned to the connection; absent until reported |
 /// | `awaited` | whether the server may delay its reply until something changes |
 /// | `durationMS` | with a precision of microseconds |
 /// | `failure` | the error of a check or a command, or the text of a failed selection |
-/// | `error` | the error of the connection, if it is the reason |
+/// | `error` | the error of the connection, if an error is the reason |
 /// | `reply`, `command` | documents, truncated |
-/// | `commandName`, `databaseName`, `requestId` | the command |
+/// | `commandName`, `databaseName`, `requestId` | the command's name, database and request id |
 /// | `maxIdleTimeMS`, `minPoolSize`, `maxPoolSize`, `maxConnecting`, `waitQueueTimeoutMS` | options that are not the default |
-/// | `previousDescription`, `newDescription`, `topologyDescription` | topologies |
-/// | `selector`, `operation`, `operationId` | the selection |
+/// | `previousDescription`, `newDescription`, `topologyDescription` | descriptions of the topology |
+/// | `selector`, `operation`, `operationId` | the criteria of the selection, and the operation that it is for |
 /// | `remainingTimeMS` | the time left for a selection, absent if there is no timeout; or the time until the next look-up |
 /// | `warning` | the problem with an option and its consequence |
 /// | `ignored`, `limit` | the number of members that did not join, and the maximum number of servers |
-/// | `srvName`, `domain`, `hosts` | an SRV record, the domain to which its hosts must belong, and those that were ignored |
+/// | `srvName`, `domain`, `hosts` | an SRV record, the domain to which its hosts must belong, and the hosts that were ignored |
 /// | `dropped` | the number of events dropped so far because the sink is too slow |
 /// | `reason` | the reason why the server was removed or cannot be used, the connection was closed, or the check-out failed |
 #[derive(Clone, Debug, Default)]

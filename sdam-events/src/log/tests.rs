@@ -20,7 +20,8 @@ const MESSAGES: &str = include_str!("tests/messages.txt");
 
 #[test]
 fn every_logged_event_has_the_message_of_the_specification() {
-    // Messages and keys are compared with a list (F-63, J-6, K-1, K-2, K-4, K-5, K-7, K-11).
+    // Messages and the names of their fields are compared with a stored list (F-63, J-6, K-1, K-2,
+    // K-4, K-5, K-7, K-11).
     let mut shown = String::new();
     for kind in logged() {
         let event = event(kind);
@@ -129,7 +130,7 @@ fn every_level_of_the_specification_is_parsed() {
 
 #[test]
 fn the_environment_sets_output_and_document_length() {
-    // A malformed value leaves the default (K-3).
+    // If a value is malformed, the default stays in effect (K-3).
     let check = |path: &str, output: LogOutput| {
         assert_eq!(config(&[("MONGODB_LOG_PATH", path)]).output, output);
     };

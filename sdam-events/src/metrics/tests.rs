@@ -254,7 +254,8 @@ fn failovers_are_counted_and_timed() {
     let sink = MetricsSink::new();
     let numbers = measure(&sink, events);
     numbers.check("sdam_failovers_total{}", 1.0);
-    // The durations begin at 3 ms (success) or 5 ms (loss), and end at 7 ms (new primary).
+    // The upper bound counts from the last successful check, at 3 ms, and the lower bound from the
+    // loss, at 5 ms. Both end when the new primary is found, at 7 ms.
     numbers.check("sdam_failover_duration_seconds{}", 0.004);
     numbers.check("sdam_failover_duration_min_seconds{}", 0.002);
     numbers.check("sdam_time_without_primary_seconds{}", 0.004);

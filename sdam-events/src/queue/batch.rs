@@ -2,7 +2,7 @@ use std::{collections::VecDeque, mem};
 
 use super::{Event, EventQueue, Stopped};
 
-/// The exclusive right to deliver events, and the events taken so far.
+/// The exclusive right to deliver events, and the events taken from the queue so far.
 ///
 /// When the batch is dropped, undelivered events return to the front of the queue, so dropping a
 /// dispatcher loses no event.

@@ -20,7 +20,8 @@ impl Gauge {
         advance(&self.subtracted, count);
     }
 
-    /// Returns the difference. A reader that sees a subtraction before the addition gets zero.
+    /// Returns the difference, or zero if the reader sees a subtraction before the addition that
+    /// preceded it.
     pub(super) fn get(&self) -> usize {
         let subtracted = self.subtracted.load(Ordering::Relaxed);
         let difference = self.added.load(Ordering::Relaxed).wrapping_sub(subtracted);
@@ -28,7 +29,7 @@ impl Gauge {
     }
 }
 
-/// Advances a counter that no other thread writes now. It wraps around.
+/// Advances a counter, which wraps around. No other thread may write it at the same time.
 fn advance(counter: &AtomicUsize, count: usize) {
     let value = counter.load(Ordering::Relaxed);
     counter.store(value.wrapping_add(count), Ordering::Relaxed);

@@ -31,13 +31,14 @@ impl<'q> PendingEvents<'q> {
         self.0.sink_failed()
     }
 
-    /// Delivers the events to `sink` on this thread, and returns their number. Programs call it for
-    /// the events left after the runtime has shut down. See [`EventQueue::drain_now`].
+    /// Delivers the events to `sink` on this thread, and returns their number. Programs can use it
+    /// to deliver the events that are left after the runtime has shut down. See
+    /// [`EventQueue::drain_now`].
     pub fn deliver_now(&self, sink: &dyn EventSink) -> u64 {
         self.0.drain_now(sink)
     }
 
-    /// Returns whether the topology is closed and accepts no more events.
+    /// Returns whether the topology is closed and will publish no more events.
     pub fn is_closed(&self) -> bool {
         self.0.is_closed()
     }

@@ -27,8 +27,8 @@ pub(super) struct Shedding {
 }
 
 impl EventQueue {
-    /// The size in bytes at which shedding of heartbeats, selections, commands and the events of
-    /// check-outs starts; it stops when half of that has been delivered.
+    /// The size in bytes at which the queue begins to shed heartbeats, selections, commands and the
+    /// events of check-outs. Shedding ends when the size has fallen below half of this.
     pub const SHED_BYTES: usize = 16 << 20;
 
     /// The size in bytes from which all events are dropped, except those of heartbeats, selections
@@ -40,8 +40,8 @@ impl EventQueue {
         self.bytes.get()
     }
 
-    /// Returns the number of dropped events, including ends that [`close`](Self::close) did not
-    /// wait for; see the documentation of the type.
+    /// Returns the number of dropped events, including the end events for which
+    /// [`close`](Self::close) did not wait; see the documentation of the type.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
@@ -60,8 +60,8 @@ impl EventQueue {
         admitted
     }
 
-    /// Decides whether `kind` is appended; a heartbeat's two events are both appended, or neither
-    /// is.
+    /// Decides whether `kind` is appended. The two events of a heartbeat are either both appended
+    /// or both dropped.
     pub(super) fn admits(
         &self,
         state: &mut State,
@@ -87,7 +87,8 @@ impl EventQueue {
                 !skipped.remove(&heartbeat.server)
             }
             kind if in_part.contains(kind.name()) => !shedding,
-            // Selections and commands that were not admitted push no events.
+            // These events need no further decision: selections and commands that were not admitted
+            // push no events.
             kind if Interest::OPERATIONS.contains(kind.name()) => true,
             _ => self.bytes() < Self::FULL_BYTES,
         };
@@ -104,8 +105,8 @@ impl EventQueue {
         }
     }
 
-    /// Returns whether events are being shed. Shedding begins at `SHED_BYTES` and ends when half of
-    /// that has been delivered.
+    /// Returns whether events are being shed. Shedding begins at `SHED_BYTES` and ends below half
+    /// of that.
     fn is_shedding(&self, state: &mut State, at: Instant) -> bool {
         let bytes = self.bytes();
         if bytes < Self::SHED_BYTES / 2 {

@@ -57,7 +57,7 @@ fn the_topology_ends_after_operations_under_way_whose_ends_the_sink_receives() {
     }
 }
 
-/// Returns starts of heartbeats and operations, each with its end.
+/// Returns the start events of a heartbeat and of operations, each with the matching end event.
 fn operations() -> Vec<(EventKind, EventKind)> {
     let (command, document) = command(&bson::doc! { "ping": 1 });
     let error = Error::new(ErrorKind::Network, Stage::Operation, "broken");

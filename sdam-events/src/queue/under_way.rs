@@ -1,11 +1,12 @@
-//! Counts heartbeats and operations under way, so that the end of the queue can wait for them.
+//! Counts heartbeats and operations under way, so that the queue is not closed before they have
+//! ended.
 
 use sdam_core::event::EventName as Name;
 
 use crate::sink::Interest;
 
-/// The kinds of operations that are counted, heartbeats first: the event that begins an operation,
-/// and all of its events.
+/// The kinds of operations that are counted, heartbeats first. Each kind has the event that begins
+/// an operation, and the set of all events of such an operation.
 const COUNTED: [(Name, Interest); 4] = [
     (Name::ServerHeartbeatStarted, Interest::HEARTBEATS),
     (Name::ConnectionCreated, Interest::of(&[Name::ConnectionCreated, Name::ConnectionClosed])),
@@ -19,8 +20,8 @@ const COUNTED: [(Name, Interest); 4] = [
 /// The numbers of heartbeats and operations under way for which the sink receives both start and
 /// end.
 ///
-/// Operations that were shed count, too: an end event does not tell whether its start was shed, so
-/// the count would otherwise reach zero too early.
+/// Operations that were shed count, too: an end event does not show whether the matching start was
+/// shed, so the count would otherwise reach zero too early.
 #[derive(Debug, Default)]
 pub(super) struct UnderWay([usize; COUNTED.len()]);
 

@@ -22,7 +22,7 @@ use serde::Deserialize;
 
 use super::read::{misfit, parse};
 
-/// The first version with the inputs of a deployment.
+/// The first version that contains the inputs of a deployment.
 const END: u32 = 5;
 
 #[derive(Deserialize)]
@@ -71,7 +71,7 @@ pub(super) enum Recorded {
     Close,
 }
 
-/// A line of a heartbeat event; each event has its own subset of the last three keys.
+/// A line with a heartbeat event. Which of the last three keys it has depends on the event.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[expect(dead_code, reason = "serde rejects keys without a field")]

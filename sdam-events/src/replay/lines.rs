@@ -13,7 +13,7 @@ pub(super) struct Lines<R> {
 
 /// A line without its line break.
 pub(super) struct Line {
-    /// The number of the line, from 1.
+    /// The number of the line, counted from 1.
     pub(super) number: u64,
     pub(super) text: String,
     /// True if a line break follows. The last line of a killed program may be incomplete.

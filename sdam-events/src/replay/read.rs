@@ -39,7 +39,7 @@ pub(super) enum Entry {
     Event(Name),
 }
 
-/// The keys of every line, and the name of an event.
+/// The keys that every line has, and the name of the event, if the line has one.
 #[derive(Deserialize)]
 struct Line {
     seq: u64,
@@ -62,7 +62,8 @@ struct InputLine {
     setup: Option<Setup>,
 }
 
-/// A line of a selection event; each event has its own subset of the keys after `operationId`.
+/// A line with a selection event. Which of the keys after `operationId` it has depends on the
+/// event.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[expect(dead_code, reason = "serde rejects keys without a field")]
@@ -136,7 +137,7 @@ impl Record {
 }
 
 impl SelectionLine {
-    /// Returns the event of a selection from `description`.
+    /// Returns the selection event. The selection was made from `description`.
     pub(super) fn event(
         &self,
         description: Arc<TopologyDescription>,

@@ -179,8 +179,8 @@ fn member(name: &str, primary: bool) -> Document {
     reply
 }
 
-/// Returns a recording of discovery, pushed replies, measurements, errors of every kind, a failed
-/// check, and a close while heartbeats are under way; and its events.
+/// Returns a recording and its events. It contains discovery, pushed replies, measurements, errors
+/// of every kind, a failed check, and a close while heartbeats are under way.
 fn recorded() -> (String, Vec<sdam_core::event::Event>) {
     let options = Options::parse("mongodb://a,b/?replicaSet=rs").unwrap();
     let mut client = Client::new(&options);
@@ -393,7 +393,7 @@ fn a_recording_that_ends_after_any_line_is_replayed() {
 }
 
 /// Checks that adding a key to an event causes a divergence, for each event whose line satisfies
-/// `compared`. Returns the places of these lines.
+/// `compared`. Returns the indices of these lines.
 fn check_changes(recording: &str, compared: impl Fn(&str) -> bool) -> Vec<usize> {
     let lines: Vec<&str> = recording.lines().collect();
     let is_compared = |line: &str| line.contains("\"event\":") && compared(line);

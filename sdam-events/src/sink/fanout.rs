@@ -2,9 +2,10 @@ use std::sync::{Arc, OnceLock};
 
 use super::{Event, EventSink, Interest, SinkPanicked, call};
 
-/// Combines several sinks: calls each in turn with the events it is interested in.
+/// Combines several sinks: passes each event to every sink that is interested in it, one after the
+/// other.
 ///
-/// A sink that panics is not called again; the others still are.
+/// A sink that panics is not called again; the other sinks still are.
 ///
 /// ```
 /// use sdam_events::{channel, sink::{Fanout, sink_fn}};
@@ -33,14 +34,14 @@ impl Fanout {
         Self::default()
     }
 
-    /// Adds `sink` after the others. Its interest is read once, in this call.
+    /// Adds `sink` after the others. The interest of `sink` is read only once, by this call.
     #[must_use]
     pub fn with(mut self, sink: impl EventSink) -> Self {
         self.push(Arc::new(sink));
         self
     }
 
-    /// Adds `sink` after the others. Its interest is read once, in this call.
+    /// Adds `sink` after the others. The interest of `sink` is read only once, by this call.
     pub fn push(&mut self, sink: Arc<dyn EventSink>) {
         self.branches.push(Branch { interest: sink.interest(), sink, failure: OnceLock::new() });
     }

@@ -13,7 +13,7 @@ pub struct SinkFn<F> {
 }
 
 impl<F> SinkFn<F> {
-    /// Sets the events that the sink receives.
+    /// Sets which events the sink receives.
     #[must_use]
     pub fn interested_in(mut self, interest: Interest) -> Self {
         self.interest = interest;

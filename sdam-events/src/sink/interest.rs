@@ -34,8 +34,8 @@ impl Interest {
         EventName::ServerHeartbeatFailed,
     ]);
 
-    /// Warnings about options, published when the topology has opened, and about look-ups of its
-    /// SRV record.
+    /// Warnings about options, which are published once the topology has opened, and warnings about
+    /// look-ups of its SRV record.
     pub const WARNINGS: Self = Self::of(&[
         EventName::ConfigWarning,
         EventName::SrvHostsIgnored,
@@ -52,7 +52,7 @@ impl Interest {
     pub const POOL_STATES: Self = Self::of(&[EventName::PoolReady, EventName::PoolCleared]);
 
     /// Check-outs and check-ins of pooled connections: a part of [`POOLS`](Self::POOLS). Each
-    /// operation publishes three of them.
+    /// operation publishes three of these events.
     pub const CHECK_OUTS: Self = Self::of(&[
         EventName::ConnectionCheckOutStarted,
         EventName::ConnectionCheckOutFailed,
@@ -60,8 +60,8 @@ impl Interest {
         EventName::ConnectionCheckedIn,
     ]);
 
-    /// The events of connection pools and their connections (CMAP: "Events"). Pools publish all of
-    /// them except [`POOL_STATES`](Self::POOL_STATES), if they support events.
+    /// The events of connection pools and their connections (CMAP: "Events"). A pool that supports
+    /// events publishes all of them except [`POOL_STATES`](Self::POOL_STATES).
     pub const POOLS: Self = Self::of(&[
         EventName::PoolCreated,
         EventName::PoolClosed,
@@ -72,8 +72,8 @@ impl Interest {
     .union(Self::POOL_STATES)
     .union(Self::CHECK_OUTS);
 
-    /// The events of commands (Command Logging and Monitoring), if the client publishes any. Each
-    /// command publishes two, with copies of the command and the reply.
+    /// The events of commands (Command Logging and Monitoring), for clients that publish them. Each
+    /// command publishes two events, with copies of the command and the reply.
     pub const COMMANDS: Self = Self::of(&[
         EventName::CommandStarted,
         EventName::CommandSucceeded,
@@ -93,13 +93,13 @@ impl Interest {
     pub const OPERATIONS: Self = Self::SELECTION.union(Self::CHECK_OUTS).union(Self::COMMANDS);
 
     /// The inputs of the topology, for recordings, and its round-trip times. Each answer from a
-    /// server publishes one or both events.
+    /// server causes one or both of these events.
     pub const INPUTS: Self = Self::of(&[EventName::Input, EventName::RttMeasured]);
 
     /// All events, including those added by later versions.
     pub const ALL: Self = Self(u64::MAX);
 
-    /// Returns the set of these names.
+    /// Returns the set that contains these names.
     pub const fn of(names: &[EventName]) -> Self {
         let mut set = 0;
         let mut rest = names;
@@ -110,13 +110,13 @@ impl Interest {
         Self(set)
     }
 
-    /// Returns the names in either set.
+    /// Returns the names that are in at least one of the sets.
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Returns the names in both sets.
+    /// Returns the names that are in both sets.
     #[must_use]
     pub const fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)

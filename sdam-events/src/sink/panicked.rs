@@ -6,7 +6,7 @@ use std::{
 
 use super::{Event, EventSink};
 
-/// The panic of a sink, which is then no longer called.
+/// The panic of a sink, which is not called again afterwards.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 #[error("the event sink panicked at event {seq} and is disabled: {message}")]

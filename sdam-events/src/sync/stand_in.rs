@@ -1,4 +1,4 @@
-//! The models' replacement for `futures`' waker, and the function that runs models.
+//! Replaces the waker of `futures` in models, and contains the function that runs models.
 
 use std::{
     sync::{
@@ -45,8 +45,8 @@ impl AtomicWaker {
 /// Runs `model` once for each interleaving of its threads, and fails if one of these runs panics or
 /// deadlocks. Prints the number of runs.
 ///
-/// With a bound, the model only tries interleavings in which a thread is preempted at most that
-/// many times while it could continue. Two preemptions reveal most errors.
+/// Given a bound, tries only those interleavings in which a thread that could continue is preempted
+/// at most that many times. Two preemptions reveal most errors.
 pub fn explore(preemptions: impl Into<Option<usize>>, model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.max_branches = 20_000;

@@ -17,10 +17,11 @@ use sdam::{Deployments, Spawner, Task, Topology};
 
 use crate::process::{cpu, memory, sockets, switches};
 
-/// The time before a measurement: one heartbeat and its checks, which fill and free buffers.
+/// The time that clients run before a measurement: long enough for one heartbeat, whose checks fill
+/// and free buffers.
 const SETTLING: Duration = Duration::from_secs(11);
 
-/// The time limit within which clients must find their servers.
+/// The time within which clients must find their servers.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The cost of each further client, and the memory of the first.
@@ -32,7 +33,7 @@ pub(crate) struct Figures {
     pub(crate) tasks: f64,
     /// The memory of each further client, in KiB.
     pub(crate) memory: f64,
-    /// Task polls per second.
+    /// The number of task polls per second.
     pub(crate) wakeups: f64,
     /// The number of times per second that a thread goes to sleep.
     pub(crate) switches: f64,
@@ -117,7 +118,8 @@ pub(crate) enum Sharing {
 }
 
 impl Sharing {
-    /// Parses the number of further clients, with the suffix `-shared` if they share.
+    /// Parses the number of further clients, with the suffix `-shared` if the clients share
+    /// monitors.
     pub(crate) fn parse(further: &str) -> (Self, usize) {
         match further.strip_suffix("-shared") {
             Some(number) => (Self::Yes, number.parse().unwrap()),
@@ -126,7 +128,7 @@ impl Sharing {
     }
 }
 
-/// A first client and further ones.
+/// The clients to measure: a first client and further ones.
 pub(crate) struct Clients {
     pub(crate) sharing: Sharing,
     pub(crate) further: usize,
@@ -135,7 +137,7 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    /// Prints the cost of the clients.
+    /// Measures and prints the cost of the clients.
     pub(crate) fn measure(&self, uri: &str, seconds: u64) {
         let host = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)

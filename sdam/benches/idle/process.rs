@@ -1,4 +1,5 @@
-//! Processes for servers and for measured clients, and the clients' figures from `/proc`.
+//! Starts processes for servers and for measured clients, and reads the clients' figures from
+//! `/proc`.
 
 use std::{
     env, fs,
@@ -29,9 +30,9 @@ impl Deployment {
         Self { process, uri }
     }
 
-    /// Measures for `seconds` the clients that monitor this deployment of `members` members.
-    /// `further` is the number of clients besides the first, with the suffix `-shared` if all
-    /// clients share its monitors.
+    /// Measures, for `seconds` seconds, the clients that monitor this deployment, which has
+    /// `members` members. `further` is the number of clients besides the first, with the suffix
+    /// `-shared` if all clients share its monitors.
     pub(crate) fn measure(
         &self,
         options: &str,
@@ -65,7 +66,7 @@ fn this_program(arguments: &[&str]) -> Command {
     command
 }
 
-/// Serves until standard input ends.
+/// Runs the servers until standard input ends.
 pub(crate) fn serve(members: u16) {
     let set = ReplicaSet::start(members).unwrap();
     println!("{}", set.uri());

@@ -1,4 +1,4 @@
-//! The cost of a streamed reply: the latency until its event, and the processor time.
+//! The cost of a streamed reply: the latency until its event is delivered, and the processor time.
 //!
 //! The servers are threads of this process on loopback, which push replies on request; their
 //! processor time is not counted.
@@ -39,10 +39,11 @@ mod measurements {
     const PUSHES: u32 = 1000;
     const FIRST: u32 = 100;
 
-    /// The pause between two pushes of one server. A client reads 20 replies a second.
+    /// The pause between two pushes of one server. In the long run, a client reads at most 20
+    /// replies a second from each server.
     const PACE: Duration = Duration::from_millis(55);
 
-    /// The time limit of every wait.
+    /// The time after which any wait of the benchmark fails.
     const PATIENCE: Duration = Duration::from_secs(30);
 
     /// Measures all figures if criterion's arguments, `words`, select this benchmark.
@@ -74,8 +75,8 @@ mod measurements {
         durations[durations.len() / 2]
     }
 
-    /// Measures the time from each push to its event in a sink, and the processor time of all
-    /// pushes.
+    /// Measures the time from each push until a sink receives its event, and the processor time of
+    /// all pushes.
     fn pushes(members: usize) -> (Vec<Duration>, Duration) {
         let host = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
@@ -89,7 +90,7 @@ mod measurements {
             if let EventKind::ServerHeartbeatSucceeded { heartbeat, .. } = &event.kind
                 && heartbeat.awaited
             {
-                // Fails once the receiver is dropped, at the end of the benchmark.
+                // Sending fails once the receiver is dropped, at the end of the benchmark.
                 let _ = arrived.send(Instant::now());
             }
         });

@@ -1,4 +1,4 @@
-//! A replica set of threads whose primary pushes a changed reply on request.
+//! A replica set whose members are threads, and which pushes changed replies on request.
 
 use std::{
     io::{Read, Write},
@@ -31,7 +31,8 @@ struct Streams {
 /// A connection whose request is answered on the next change.
 struct Stream {
     socket: TcpStream,
-    /// The `responseTo` of the next reply: the id of the request, then of each previous reply.
+    /// The `responseTo` of the next reply: first the id of the request, then the id of the previous
+    /// reply.
     answered: i32,
 }
 

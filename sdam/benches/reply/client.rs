@@ -19,7 +19,8 @@ use sdam_events::sink::sink_fn;
 
 use crate::servers::Servers;
 
-/// The pause between two pushes of one server. A client reads 20 replies a second.
+/// The pause between two pushes of one server. In the long run, a client reads at most 20 replies a
+/// second from each server.
 const PACE: Duration = Duration::from_millis(55);
 
 /// A client that streams from all servers.
@@ -60,8 +61,8 @@ impl Client {
         Self { topology, clock, servers, executor, arrived, pushed: 0 }
     }
 
-    /// Pushes a reply from the next server in turn, and runs the tasks until the sink has its
-    /// event.
+    /// Pushes a reply from the next server in turn, and runs the tasks until the sink has received
+    /// the event for that reply.
     pub(crate) fn push(&mut self) {
         self.clock.advance(PACE / self.servers.count());
         self.servers.push();
@@ -88,7 +89,8 @@ pub(crate) struct HandClock {
     nanos: AtomicU64,
     begin: std::time::Instant,
     watched: AtomicBool,
-    /// The real time of the last reading in nanoseconds, while the clock is watched.
+    /// The real time at which the clock was last read, in nanoseconds. It is recorded only while
+    /// the clock is watched.
     last_read: AtomicU64,
 }
 
@@ -134,7 +136,7 @@ impl Clock for HandClock {
         UnixTime::from_millis(0)
     }
 
-    /// Never ready: no deadline is reached.
+    /// Returns a future that never becomes ready, because no deadline is ever reached.
     fn sleep_until(&self, _deadline: Instant) -> BoxFuture<'static, ()> {
         Box::pin(std::future::pending())
     }

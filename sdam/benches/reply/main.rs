@@ -1,4 +1,5 @@
-//! The cost of a streamed reply, from its bytes to the sink, and the memory of a server.
+//! The cost of a streamed reply, from the arrival of its bytes to the call of the sink, and the
+//! memory that the client needs for each server.
 //!
 //! Servers, clock and tasks are on one thread and need no sockets. Instruction counts and memory
 //! are therefore the same in each run, even on a busy machine. The figures include the executor,
@@ -154,7 +155,7 @@ fn waits(time: Duration) -> Vec<Duration> {
     (0..HOLDS).map(wait).collect()
 }
 
-/// Returns a quantile of `times`: the time that this many thousandths of them do not exceed.
+/// Returns the quantile of `times` that `thousandths` thousandths of them do not exceed.
 fn quantile(times: &mut [Duration], thousandths: usize) -> Duration {
     times.sort_unstable();
     times[times.len() * thousandths / 1000]

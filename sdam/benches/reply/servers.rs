@@ -17,7 +17,7 @@ use sdam_transport::{
     wire::{OpMsg, WireMessage},
 };
 
-/// The members of a replica set, the first of which is primary, or routers.
+/// The servers: either members of a replica set, the first of which is primary, or routers.
 ///
 /// All memory is allocated at the start, so that measurements of the client do not include it.
 #[derive(Clone)]
@@ -49,7 +49,7 @@ struct Server {
 #[derive(Default)]
 struct Socket {
     unread: Vec<u8>,
-    /// The number of bytes of `unread` that were already read.
+    /// The number of bytes of `unread` that the client has already read.
     read: usize,
     reader: Option<Waker>,
     /// The `responseTo` of the next reply.
@@ -65,7 +65,8 @@ struct End {
 /// The number of sockets for each server: one for checks, and one for round-trip times.
 const SOCKETS: usize = 2;
 
-/// The first `topologyVersion.counter`, whose bytes occur only once in a reply.
+/// The first `topologyVersion.counter`. Its bytes occur only once in a reply, so their position can
+/// be found.
 const COUNTER: i64 = 0x0123_4567_89AB_CDEF;
 
 impl Servers {
@@ -127,7 +128,7 @@ impl Servers {
         let mut set = |place: usize, bytes: &[u8]| {
             message[place..place + bytes.len()].copy_from_slice(bytes);
         };
-        // The request id and `responseTo` of the header.
+        // Sets the request id and `responseTo` in the header.
         set(4, &(socket.answered + 1).to_le_bytes());
         set(8, &socket.answered.to_le_bytes());
         set(server.counter, &counter.to_le_bytes());
@@ -153,7 +154,7 @@ impl Server {
 }
 
 impl Socket {
-    /// Makes `message` readable, and returns the reader to wake.
+    /// Makes `message` readable, and returns the waker of the reader.
     fn fill(&mut self, message: &[u8]) -> Option<Waker> {
         self.unread.clear();
         self.unread.extend_from_slice(message);

@@ -140,7 +140,8 @@ impl<'c> Operation<'c> {
         let reply = match connection.run_command(&document, budget.timeout).await {
             Ok(reply) => reply,
             Err(error) => {
-                // Command Monitoring: a command interrupted by a clear fails with a network error.
+                // Command Monitoring: a command that is interrupted because its pool is cleared
+                // fails with a network error.
                 events.failed(match error.kind() {
                     ErrorKind::Interrupted => Error::network(Stage::Operation, error.to_string()),
                     _ => error.clone(),
@@ -192,7 +193,8 @@ impl<'c> Operation<'c> {
         });
     }
 
-    /// Ends an attempt's use of the session, which becomes dirty if there was no reply.
+    /// Records that an attempt no longer uses the session. The session becomes dirty if there was
+    /// no reply.
     fn answered(&mut self, is_answered: bool) {
         if let Some(lease) = &mut self.lease {
             lease.in_flight = false;
@@ -278,8 +280,8 @@ impl Drop for Operation<'_> {
     }
 }
 
-/// Returns the error of a write, or of its write concern, that exceeded `maxTimeMS` (Client Side
-/// Operations Timeout: "Error Transformations").
+/// Returns the error if a write, or waiting for its write concern, exceeded `maxTimeMS` (Client
+/// Side Operations Timeout: "Error Transformations").
 fn expired(reply: &CommandReply) -> Option<Error> {
     let is_expired = |code| code == Some(MAX_TIME_MS_EXPIRED);
     if let Some(error) = reply.write_concern_error()

@@ -42,7 +42,7 @@ impl ClientBuilder {
     ///
     /// If the options contradict each other; if the authentication mechanism is not supported and
     /// no [authenticator](Self::authenticator) is set; or if `w` is 0, because a client waits for
-    /// the reply to every write. Options of compression are ignored, with a warning.
+    /// the reply to every write. Compression options are ignored, with a warning.
     pub fn start(self, runtime: Runtime) -> Result<Client, ConfigError> {
         self.start_by(|topology| topology.start(runtime))
     }

@@ -75,7 +75,7 @@ impl<'c> Command<'c> {
     /// Operations"). It runs on a writable server. The client adds a session and a transaction
     /// number, so that the server runs it only once.
     ///
-    /// Other writes are [not retryable](Self::without_retry): those of several documents
+    /// Other writes are [not retryable](Self::without_retry): those that affect several documents
     /// (`multi: true`, `limit: 0`), and those with `w: 0`.
     pub fn write(database: &'c str, document: &'c [u8]) -> Self {
         Self { kind: Kind::Write, ..Self::new(database, document) }

@@ -11,9 +11,9 @@ use sdam_pool::{Pool, PooledConnection};
 use super::attempt::Operation;
 use crate::{select::selected::SelectedServer, topology::shared::Shared};
 
-/// Publishes the events of one command, if a sink wants them. Dropping it publishes a failed event,
-/// so that every started event is followed by a succeeded or failed event (Command Logging and
-/// Monitoring: "Guarantees").
+/// Publishes the events of one command, if a sink wants them. If this value is dropped before the
+/// last event, it publishes a failed event, so that every started event is followed by a succeeded
+/// or failed event (Command Logging and Monitoring: "Guarantees").
 pub(super) struct CommandEvents<'c> {
     shared: &'c Shared,
     started: Instant,

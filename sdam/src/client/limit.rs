@@ -15,7 +15,7 @@ pub(super) enum Limit {
 /// The time limits of one exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Budget {
-    /// The time limit for the exchange, on the client.
+    /// The time limit that the client itself enforces for the exchange.
     pub(super) timeout: Option<Duration>,
     /// The command's `maxTimeMS`, which is positive; `None` if there is no limit.
     pub(super) max_time: Option<i64>,

@@ -10,7 +10,8 @@ use super::{
 };
 use crate::select::selected::SelectedServer;
 
-/// A connection that several commands share, such as those of a cursor. Dropping it checks it in.
+/// A connection that several commands share, such as those of a cursor. Dropping this value checks
+/// the connection in.
 ///
 /// Behind a load balancer, the commands of a cursor have to use one connection (Load Balancers:
 /// "Connection Pinning"). On other topologies they have to use one server.
@@ -18,7 +19,8 @@ use crate::select::selected::SelectedServer;
 pub struct PinnedConnection {
     client: Client,
     connection: PooledConnection,
-    /// The selected server. Keeping it counts as one operation in progress there.
+    /// The selected server. While this field holds it, one operation is counted as in progress on
+    /// that server.
     server: SelectedServer<Pool>,
 }
 

@@ -67,7 +67,7 @@ impl Engine {
     }
 
     /// Prepares the view of the deployment for a new handle with these options. `snapshot` is the
-    /// one that the deployment published last.
+    /// last snapshot that the deployment published.
     pub(crate) fn opening(
         &self,
         now: Instant,
@@ -93,7 +93,7 @@ impl Engine {
         self.run(now, outputs, published)
     }
 
-    /// Follows one call to the shared deployment.
+    /// Makes this handle follow the outputs that one call to the shared deployment has produced.
     pub(crate) fn follow(&mut self, batch: &Batch, published: &Published) -> AfterUnlock {
         let Machine::View(view) = &mut self.machine else {
             return AfterUnlock::default();
@@ -175,8 +175,9 @@ impl Engine {
         }
     }
 
-    /// Returns the deployment's snapshot if this handle can publish it instead of one of its own,
-    /// because the handle has no state of its own for any server and the description is the same.
+    /// Returns the deployment's snapshot if this handle can publish it instead of creating one.
+    /// This is possible if the handle has no state of its own for any server, and its description
+    /// is the same as the deployment's.
     pub(super) fn snapshot_of(
         &self,
         description: &Arc<TopologyDescription>,

@@ -27,8 +27,8 @@ pub(crate) enum Action {
 
 /// The orders for one server, in the sequence in which the engine has issued them.
 ///
-/// They are appended under the engine's lock, and the task is [woken](Self::wake) after it is
-/// unlocked. A single list preserves the sequence of requests and cancellations.
+/// They are appended under the engine's lock, and the task is [woken](Self::wake) after the engine
+/// is unlocked. A single list preserves the sequence of requests and cancellations.
 #[derive(Debug, Default)]
 pub(crate) struct Orders(Mutex<State>);
 
@@ -80,7 +80,8 @@ impl Orders {
         self.lock().news.check = true;
     }
 
-    /// Makes the task end after the earlier orders. The caller has to wake the task.
+    /// Makes the task end after it has carried out the earlier orders. The caller has to wake the
+    /// task.
     pub(crate) fn end(&self) {
         self.lock().news.end = true;
     }
@@ -116,7 +117,7 @@ impl Orders {
         self.lock().take()
     }
 
-    /// Ignores poisoning: nothing panics while the lock is held.
+    /// Locks the state. Poisoning is ignored, because nothing can panic while the lock is held.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

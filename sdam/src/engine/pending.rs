@@ -38,7 +38,8 @@ struct State {
 pub(crate) type Started = (Arc<Selection>, Instant);
 
 impl PendingSelections {
-    /// Publishes a selection's started event and returns its number; `None` once closed.
+    /// Publishes a selection's started event, and returns the selection's number; `None` if the
+    /// topology is closed.
     pub(crate) fn begin(&self, started: Started, publish: impl FnOnce()) -> Option<u64> {
         let mut state = self.lock();
         if state.closed {
@@ -91,7 +92,8 @@ impl PendingSelections {
         }
     }
 
-    /// Ignores poisoning: a panic while publishing leaves the state consistent.
+    /// Locks the state. Poisoning is ignored, because a panic while publishing leaves the state
+    /// consistent.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,4 @@
-//! Type erasure for pools, so that the engine compiles once for all pool types.
+//! Erases the types of pools, so that the engine is compiled only once for all of them.
 
 use std::{
     any::{Any, TypeId},
@@ -29,8 +29,8 @@ impl<F: PoolFactory> CreatePool for F {
 ///
 /// # Panics
 ///
-/// If there is no pool, or it has another type. Neither happens: a server without a pool is never
-/// selected, and the type of a topology includes that of its pools.
+/// If there is no pool, or the pool has another type. Neither can happen: a server without a pool
+/// is never selected, and the type of a topology includes the type of its pools.
 pub(crate) fn typed<P: PoolHandle>(pool: Option<&dyn PoolHandle>) -> &P {
     match pool.and_then(|pool| (pool as &dyn Any).downcast_ref()) {
         Some(pool) => pool,

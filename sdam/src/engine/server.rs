@@ -22,11 +22,11 @@ const LANES: usize = 4;
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) core: Arc<ServerCore>,
-    /// The operation counters. A lane's reference count, less one for this field, is the number of
-    /// operations in progress that the lane counts.
+    /// The operation counters. Each lane counts operations in progress by its reference count,
+    /// minus one for this field.
     lanes: [CountedArc<Lane>; LANES],
     failures: Mutex<ServerFailures>,
-    /// The pool's generation. Written under the topology lock.
+    /// The pool's generation. It is written only under the topology lock.
     generation: AtomicU64,
     pub(crate) watched: Arc<Watched>,
 }
@@ -36,7 +36,7 @@ pub(crate) struct Server {
 pub(crate) struct Watched {
     pub(crate) orders: Orders,
     silence: Mutex<Silence>,
-    /// True if `silence` suggests that the server has failed, for readers that take no lock.
+    /// True if `silence` suggests that the server has failed. This flag can be read without a lock.
     suspected: AtomicBool,
     /// True if connections have to report answers to operations, because a detector is asking
     /// whether the server still answers.
@@ -49,7 +49,7 @@ pub(crate) struct Watched {
 pub(crate) struct ServerCore {
     pub(crate) id: ServerId,
     pub(crate) address: ServerAddress,
-    /// Empty only if the pool factory panicked.
+    /// The server's pool, unless the pool factory panicked.
     pool: OnceLock<Box<dyn PoolHandle>>,
 }
 
@@ -59,8 +59,9 @@ impl ServerCore {
     }
 }
 
-/// An operation counter, in cache lines of its own so that threads do not contend. The counts of
-/// its `Arc` precede this struct in the allocation, which therefore has 128 bytes.
+/// An operation counter, in cache lines of its own so that threads do not contend. An `Arc` stores
+/// its reference counts in front of this struct, in the same allocation, which therefore has 128
+/// bytes.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Lane {
@@ -110,7 +111,7 @@ impl Server {
         u32::try_from(strong - LANES).unwrap_or(u32::MAX)
     }
 
-    /// Counts an operation for as long as the result is held.
+    /// Counts an operation until the returned value is dropped.
     pub(crate) fn start_operation(&self, lane: usize) -> CountedArc<Lane> {
         let [first, ..] = &self.lanes;
         CountedArc::clone(self.lanes.get(lane % LANES).unwrap_or(first))

@@ -43,15 +43,15 @@ impl Snapshot {
         self.closed
     }
 
-    /// Returns whether monitoring is [paused](crate::Topology::pause), so that the description is
-    /// stale.
+    /// Returns whether monitoring is [paused](crate::Topology::pause), in which case the
+    /// description is stale.
     pub fn is_paused(&self) -> bool {
         self.paused
     }
 
     /// Returns whether the runtime has dropped the tasks of all servers although the topology was
-    /// not closed, so that every server stays Unknown. False behind a load balancer, which has no
-    /// task.
+    /// not closed, in which case every server stays Unknown. Returns false behind a load balancer,
+    /// which has no task.
     pub(crate) fn is_abandoned(&self) -> bool {
         !self.servers.is_empty() && self.servers.iter().all(|server| server.watched.is_abandoned())
     }
@@ -110,7 +110,7 @@ impl<'s> ServerState<'s> {
         self.server.map(|server| server.failures().clone()).unwrap_or_default()
     }
 
-    /// Returns the current evidence that the server no longer answers. Empty behind a load
+    /// Returns the current evidence that the server no longer answers. There is none behind a load
     /// balancer, which is not checked.
     pub fn silence(&self) -> Silence {
         self.server.map(|server| server.watched.silence()).unwrap_or_default()
@@ -152,8 +152,9 @@ impl Published {
 
     /// Wakes the readers that wait for the next publication.
     pub(crate) fn announce(&self) {
-        // The first notification allocates, and most handles never have a reader. The fence has its
-        // counterpart in `listen`: a reader that is not counted here sees the new snapshot.
+        // Notifies only if there are readers: the first notification allocates, and most handles
+        // never have a reader. The fence pairs with the one in `listen`: a reader that is not
+        // counted here yet will see the new snapshot.
         fence(Ordering::SeqCst);
         if self.changed.total_listeners() > 0 {
             self.changed.notify(usize::MAX);

@@ -38,7 +38,7 @@ pub(super) struct Harness {
     pub(super) tasks: Tasks,
 }
 
-/// A spawner that holds tasks until [`begin`](Self::begin).
+/// A spawner that holds tasks back until [`begin`](Self::begin) is called.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tasks(Arc<Mutex<Held>>);
 
@@ -47,7 +47,7 @@ struct Held {
     tasks: Vec<Task>,
     /// True if new tasks start as threads at once.
     begun: bool,
-    /// True if spawning a task fails the test.
+    /// True if the test has to fail when another task is spawned.
     over: bool,
 }
 

@@ -70,7 +70,7 @@ fn every_selection_ends_once_and_before_the_topology_closed_event() {
 
 #[test]
 fn no_monitor_starts_after_close_has_returned() {
-    // A pooled connection's handshake may add a new member during the close.
+    // A pooled connection's handshake may add a new member while the topology is being closed.
     explore(2, || {
         let harness = Harness::new(&[]);
         harness.checked(&member("isWritablePrimary", &["a:1"]));
@@ -105,7 +105,7 @@ fn a_waiting_selection_fails_when_the_runtime_drops_the_monitors() {
         let harness = Harness::new(&[]);
         let monitors = harness.tasks.take();
         let runtime = thread::spawn(move || drop(monitors));
-        // Without the last wake-up this would block for ever.
+        // This call would block forever if the selection were not woken a last time.
         let error = block_on(harness.topology.select(&Criteria::write())).unwrap_err();
         assert!(error.is_runtime_shut_down());
         runtime.join().unwrap();

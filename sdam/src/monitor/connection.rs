@@ -74,7 +74,7 @@ pub(crate) struct Wire {
     clock: Arc<dyn Clock>,
     pub(crate) connection: Box<dyn Connection>,
     pub(crate) exchange: Exchange,
-    /// True if the connection was authenticated; only in single-threaded mode.
+    /// True if the connection was authenticated, which happens only in single-threaded mode.
     pub(crate) is_authenticated: bool,
     max_hello_size: usize,
 }
@@ -82,11 +82,11 @@ pub(crate) struct Wire {
 /// A request to send before a reply is read.
 type Encoded = Result<WireMessage, WireError>;
 
-/// The connection after an operation, if it is still usable, and the result.
+/// The connection, if it is still usable after an operation, and the operation's result.
 type Done = (Option<Wire>, Answer);
 
 impl MonitorConnection {
-    /// Starts to open a connection. `max_hello_size` limits the size of its replies.
+    /// Starts to open a connection. `max_hello_size` limits the size of replies on the connection.
     pub(crate) fn connect(
         &mut self,
         backend: &Backend,
@@ -177,8 +177,8 @@ impl MonitorConnection {
             let Some(mut wire) = wire else {
                 let reason = "there is no open connection";
                 let error = Error::new(ErrorKind::Internal, Stage::Hello, reason);
-                // Without a connection there is no clock, so this instant is a placeholder; the
-                // machine clamps it.
+                // Without a connection there is no clock to read, so this instant is a placeholder,
+                // which the machine clamps.
                 return (None, Answer::Failed { at: Instant::EPOCH, error });
             };
             wire.connection.set_deadline(deadline);
@@ -203,7 +203,8 @@ impl Wire {
             let message = message.map_err(|error| protocol(&error))?;
             self.connection.send(message).await?;
         }
-        // Set for each request, because operations of a single-threaded client change the limit.
+        // The limit is set again for each request, because operations of a single-threaded client
+        // change it.
         self.connection.set_max_message_size(self.max_hello_size);
         let message = self.connection.recv().await?;
         let at = self.clock.now();

@@ -1,4 +1,4 @@
-//! Inference of the runtime from features and context.
+//! Infers the runtime from Cargo features and the calling context.
 
 use std::fmt;
 
@@ -7,19 +7,20 @@ use sdam_transport::runtime::Runtime;
 /// Infers the runtime if exactly one is possible. Meant for binaries; libraries should leave the
 /// choice to their users.
 ///
-/// | runtime features | the answer |
+/// | enabled runtime features | result |
 /// | --- | --- |
 /// | one | that runtime; for tokio, the runtime of the calling context |
 /// | tokio and others, in the context of a tokio runtime | that tokio runtime |
-/// | several otherwise | [`CurrentError::Ambiguous`] |
+/// | several, in any other context | [`CurrentError::Ambiguous`] |
 ///
-/// Any other case is an error. As other dependencies may enable further features, a program that
-/// has chosen a runtime should call the function of that runtime instead.
+/// Any other case is an error. Because other dependencies may enable further features, a program
+/// that has chosen a runtime should call the function of that runtime instead.
 ///
 /// # Errors
 ///
-/// [`CurrentError::Ambiguous`] as in the table, and [`CurrentError::NotInContext`] if only tokio is
-/// enabled and there is no context. A tokio runtime without timers does not count as a context.
+/// Returns [`CurrentError::Ambiguous`] in the case shown in the table, and
+/// [`CurrentError::NotInContext`] if only tokio is enabled and the caller is in no context. A tokio
+/// runtime without timers does not count as a context.
 pub fn current() -> Result<Runtime, CurrentError> {
     choose(ENABLED)
 }
@@ -28,7 +29,7 @@ pub fn current() -> Result<Runtime, CurrentError> {
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CurrentError {
-    /// Only tokio is enabled, and this is not the context of a tokio runtime.
+    /// Only tokio is enabled, and the caller is not in the context of a tokio runtime.
     #[error("not in the context of a tokio runtime: call this inside of `block_on` or of a task")]
     NotInContext,
     /// Several runtimes are enabled.
@@ -42,7 +43,7 @@ pub enum CurrentError {
     },
 }
 
-/// An enabled runtime adapter.
+/// The adapter of a runtime whose feature is enabled.
 pub(super) struct Adapter<R> {
     pub(super) feature: &'static str,
     /// True if the adapter captures the runtime of the calling context; false if it works
@@ -80,7 +81,8 @@ pub(super) fn choose<R>(enabled: &[Adapter<R>]) -> Result<R, CurrentError> {
 }
 
 impl fmt::Debug for CurrentError {
-    /// Prints the same as `Display`, for programs whose `main` returns the error.
+    /// Prints the same text as `Display`, because `Debug` is what a program prints if its `main`
+    /// returns the error.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }

@@ -18,20 +18,20 @@ pub enum SelectionError {
     Timeout(Box<SelectionTimeout>),
     /// A server and the client have no wire version in common. Selections fail until that changes.
     Incompatible {
-        /// The topology description when the selection failed.
+        /// The topology description at the time when the selection failed.
         description: Arc<TopologyDescription>,
     },
     /// The criteria are invalid: no server could ever match them.
     InvalidCriteria(ConfigError),
-    /// No server was suitable at once, and the maximum number of selections is waiting.
+    /// No server was suitable at once, and the maximum number of selections is already waiting.
     TooManyWaiters {
         /// The limit, [`Options::max_waiters`](sdam_core::options::Options::max_waiters).
         limit: usize,
     },
     /// The topology was closed.
     Closed,
-    /// This process was forked from the one that started the topology and owns its connections.
-    /// Each process has to start its own topology, on its own runtime.
+    /// This process was forked from the process that started the topology, and that still owns its
+    /// connections. Each process has to start its own topology, on its own runtime.
     Forked,
     /// The runtime has dropped the monitoring tasks although the topology was not closed, so no
     /// server can be found.
@@ -111,7 +111,8 @@ impl fmt::Display for SelectionError {
 }
 
 impl fmt::Debug for SelectionError {
-    /// Prints the same as `Display`, for programs whose `main` returns the error.
+    /// Prints the same text as `Display`, because `Debug` is what a program prints if its `main`
+    /// returns the error.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }

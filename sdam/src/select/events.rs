@@ -36,7 +36,8 @@ impl SelectionContext<'_> {
     }
 }
 
-/// Publishes the events of a selection, if a sink wants them. Dropping it publishes a failed event.
+/// Publishes the events of a selection, if a sink wants them. If this value is dropped before the
+/// last event, it publishes a failed event.
 pub(crate) struct SelectionEvents<'t> {
     context: SelectionContext<'t>,
     pub(crate) started: Instant,
@@ -47,7 +48,8 @@ pub(crate) struct SelectionEvents<'t> {
 impl<'t> SelectionEvents<'t> {
     pub(crate) fn begin(context: SelectionContext<'t>, criteria: &Criteria) -> Self {
         let started = context.clock.now();
-        // If the queue drops a selection's started event, none of its later events is published.
+        // If the queue drops a selection's started event, none of the selection's later events is
+        // published.
         let events = context.events;
         let wanted = events.wants_any(Interest::SELECTION) && events.admits_operation(started);
         let selection =

@@ -11,15 +11,15 @@ use crate::engine::failures::{ServerFailure, ServerFailures};
 /// The error from a selection that has timed out.
 ///
 /// `{}` prints one line: the message that the Server Selection specification requires, the time
-/// that the selection waited and the option that limited it, and the most probable problem with its
-/// remedy (L-80, L-81). `{:#}` also prints the criteria, each server with its state and its first
-/// and last error, and all probable problems.
+/// that the selection waited and the option that limited this time, and the most probable problem
+/// with its remedy (L-80, L-81). `{:#}` also prints the criteria, each server with its state and
+/// its first and last error, and all probable problems.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct SelectionTimeout {
     /// The criteria of the selection.
     pub criteria: Criteria,
-    /// The topology description when the selection failed.
+    /// The topology description at the time when the selection failed.
     pub description: Arc<TopologyDescription>,
     /// The result of applying the criteria to each server.
     pub explanation: Explanation,
@@ -123,7 +123,8 @@ impl fmt::Display for SelectionTimeout {
 }
 
 impl fmt::Debug for SelectionTimeout {
-    /// Prints the same as `Display`, for programs whose `main` returns the error.
+    /// Prints the same text as `Display`, because `Debug` is what a program prints if its `main`
+    /// returns the error.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }

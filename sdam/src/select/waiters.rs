@@ -24,8 +24,8 @@ impl Waiters {
     /// Counts a waiter until the guard is dropped. Returns `None` if `limit` selections are already
     /// waiting. The second value is true for the first waiter, which has to wake the monitors.
     pub(crate) fn enter(&self, limit: usize) -> Option<(WaiterGuard<'_>, bool)> {
-        // A refused waiter is not counted even briefly: otherwise the first waiter might see a
-        // count of one and not wake the monitors.
+        // A refused waiter must not be counted even for a moment: the next waiter could then find a
+        // count of one, not regard itself as the first, and fail to wake the monitors.
         let more = |waiters: usize| (waiters < limit).then_some(waiters + 1);
         let taken = self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more);
         let before = taken.ok()?;

@@ -28,10 +28,11 @@ use crate::{
 
 /// A deployment whose servers are checked only when one is needed, on the system's sockets.
 ///
-/// Every call blocks its thread until it is done; nothing happens between calls. See
+/// Every call blocks its thread until it is done; no work is done between calls. See
 /// [`ScanTopology`](ScanTopology#how-long-a-selection-takes) for the duration of a selection.
 ///
-/// A thin wrapper around a [`ScanTopology`] with fewer methods; see [`inner`](Self::inner).
+/// This is a thin wrapper around a [`ScanTopology`], whose other methods are available through
+/// [`inner`](Self::inner).
 #[derive(Debug)]
 pub struct BlockingTopology<P = NoPools> {
     scan: ScanTopology<P>,
@@ -70,7 +71,7 @@ impl BlockingTopology {
         wait(crate::Topology::resolve(uri, &runtime::blocking()))
     }
 
-    /// Starts a topology without pools and sinks. Performs no I/O.
+    /// Starts a topology that has neither pools nor sinks. Performs no I/O.
     ///
     /// # Errors
     ///
@@ -110,8 +111,8 @@ impl<P: PoolHandle> BlockingTopology<P> {
         wait(self.scan.select(criteria))
     }
 
-    /// Selects a server like [`select`](Self::select), with this timeout if it is shorter than
-    /// `serverSelectionTimeoutMS`. The timeout replaces the client's `timeoutMS`.
+    /// Selects a server like [`select`](Self::select), but with the given timeout if that is
+    /// shorter than `serverSelectionTimeoutMS`. The timeout replaces the client's `timeoutMS`.
     ///
     /// # Errors
     ///
@@ -135,7 +136,8 @@ impl<P: PoolHandle> BlockingTopology<P> {
     }
 
     /// Runs a command on the connection to `server`, see [`ScanTopology::run_command`]. Waits for
-    /// the reply for at most `timeout`, or without limit if it is `None` (`socketTimeoutMS`).
+    /// the reply for at most `timeout` (the driver's `socketTimeoutMS`), or without limit if that
+    /// is `None`.
     ///
     /// # Errors
     ///
@@ -173,8 +175,8 @@ impl<P: PoolHandle> BlockingTopology<P> {
 
 /// Blocks the thread until `future` is ready.
 ///
-/// Futures on blocking sockets are ready at the first poll. If a transport's future is not, the
-/// thread parks until it is woken.
+/// Futures on blocking sockets are ready at the first poll. If the future of another transport is
+/// not, the thread parks until it is woken.
 fn wait<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     let waker = Waker::from(Arc::new(Unpark(thread::current())));

@@ -78,7 +78,7 @@ impl Scanner {
         }
     }
 
-    /// Opens the one connection to a load balancer. Connection errors do not change the topology
+    /// Opens the only connection to a load balancer. Connection errors do not change the topology
     /// (Load Balancers: "Error handling").
     pub(super) async fn open_balanced(&mut self, server: ServerId) -> Result<(), Error> {
         let outcome = self.greet_balancer(server).await;
@@ -93,7 +93,7 @@ impl Scanner {
         let shared = &self.shared;
         let clock = &*shared.common.backend.clock;
         let member = self.members.get_mut(&server).ok_or_else(gone)?;
-        // An attempt suspended by an earlier call is not continued.
+        // An attempt that an earlier call has left unfinished is not continued.
         member.disconnect();
         shared.connect(&member.server, &mut member.connection, deadline);
         match member.connection.answer(clock, deadline).await {

@@ -48,7 +48,7 @@ impl<'t> ScanConnection<'t> {
         self.generation
     }
 
-    /// Returns the service behind a load balancer to which the connection leads, for error reports.
+    /// Returns the service to which the connection leads behind a load balancer, for error reports.
     pub fn service_id(&self) -> Option<ObjectId> {
         self.member.service
     }
@@ -83,9 +83,9 @@ impl<'t> ScanConnection<'t> {
 
     /// Returns the connection itself, for drivers that frame their own messages.
     ///
-    /// Every sent message must be answered, and the reply read, before the topology's next call.
-    /// The deadline of the last check applies until another one is set. Replies of up to
-    /// [`Hello::DEFAULT_MAX_MESSAGE_SIZE`] are accepted until the next check.
+    /// Every message that is sent must be answered, and its reply read, before the topology is
+    /// called again. The deadline of the last check applies until another deadline is set. Replies
+    /// of up to [`Hello::DEFAULT_MAX_MESSAGE_SIZE`] are accepted until the next check.
     pub fn connection(&mut self) -> Option<&mut dyn Connection> {
         let wire = self.member.connection.wire()?;
         wire.connection.set_max_message_size(Hello::DEFAULT_MAX_MESSAGE_SIZE);

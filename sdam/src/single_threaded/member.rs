@@ -29,13 +29,13 @@ pub(super) struct Member {
     pub(super) conn: Option<ConnId>,
     /// The time at which the connection was last used.
     pub(super) used: Instant,
-    /// The service behind a load balancer to which the connection leads.
+    /// The service to which the connection leads behind a load balancer.
     pub(super) service: Option<ObjectId>,
     /// The last connection to a load balancer that was reported to the topology. It is reported as
     /// closed only when the next one opens, because an operation may report its error after the
     /// connection is closed.
     pub(super) counted: Option<ServiceConnection>,
-    /// The `maxWireVersion` of the connection to the service.
+    /// The `maxWireVersion` that the service reported on the connection.
     pub(super) max_wire_version: i32,
 }
 
@@ -73,7 +73,8 @@ impl Member {
         !news.end
     }
 
-    /// Returns whether the connection's service behind a load balancer was cleared since it opened.
+    /// Returns whether the connection leads to a service behind a load balancer, and that service
+    /// was cleared after the connection had been opened.
     fn is_service_cleared(&self, shared: &Shared) -> bool {
         let (Some(_), Some(counted)) = (self.service, &self.counted) else {
             return false;
@@ -82,7 +83,7 @@ impl Member {
         current.is_some_and(|current| current > counted.generation())
     }
 
-    /// Returns the current generation, which is that of the service if there is one.
+    /// Returns the current generation of the service, if there is one, or else of the server.
     pub(super) fn generation(&self, shared: &Shared) -> Option<Generation> {
         shared.generation(self.id(), self.service)
     }
@@ -98,7 +99,7 @@ impl Member {
     }
 
     /// Returns whether the connection is unusable, because an operation was dropped before its
-    /// reply, or received a message that was not its reply.
+    /// reply arrived, or received a message that was not its reply.
     pub(super) fn is_abandoned(&mut self) -> bool {
         self.connection.wire().is_some_and(|wire| !wire.exchange.is_usable())
     }

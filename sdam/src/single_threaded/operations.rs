@@ -1,4 +1,4 @@
-//! The API for operations: use of a server's connection, and error reports.
+//! The API for operations: using a server's connection, and reporting errors.
 
 use std::{sync::Arc, time::Duration};
 
@@ -52,7 +52,7 @@ impl<P: PoolHandle> ScanTopology<P> {
     /// # Errors
     ///
     /// If the connection could not be opened, or the authentication failed. The topology has
-    /// already been updated.
+    /// already been updated to reflect the error.
     ///
     /// # Cancel safety
     ///
@@ -157,7 +157,8 @@ impl Scanner {
         }
     }
 
-    /// Returns the greatest wire version of the connection to `server`.
+    /// Returns the server's `maxWireVersion`; behind a load balancer, that of the service to which
+    /// the connection leads.
     pub(super) fn max_wire_version(&self, server: ServerId) -> i32 {
         if self.is_balancer(server) {
             let member = self.members.get(&server);

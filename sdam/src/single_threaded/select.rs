@@ -27,7 +27,7 @@ struct Reported<'s> {
 }
 
 impl Reported<'_> {
-    /// Publishes that the selection is waiting, at most once (K-8).
+    /// Publishes that the selection is waiting, but at most once for each selection (K-8).
     fn waiting(&mut self, shared: &Shared) {
         if !std::mem::replace(&mut self.waited, true) {
             let now = shared.now();
@@ -110,8 +110,8 @@ impl Scanner {
         Ok(next)
     }
 
-    /// Chooses a suitable server, if there is one, and returns the time for which its connection
-    /// has been idle.
+    /// Chooses a suitable server. Returns the server, if there is one, and the time for which its
+    /// connection has been idle.
     fn choose(
         &mut self,
         criteria: &Criteria,

@@ -18,9 +18,9 @@ use super::{
 
 /// Replaces `arc_swap::ArcSwap`.
 ///
-/// Assumption about the original: a load returns some complete value, and all writes before its
-/// swap are visible. The value need not be the latest, unless something else orders the swap before
-/// the load.
+/// Assumption about the original: a load returns one of the stored values, and sees all writes made
+/// before that value was stored. It need not be the latest value, unless something else orders the
+/// store of the latest value before the load.
 pub(crate) struct ArcSwap<T> {
     /// All values ever stored. The lock is invisible to loom, so it orders nothing.
     values: std::sync::Mutex<Vec<Arc<T>>>,
@@ -88,7 +88,8 @@ impl Event {
         Self::default()
     }
 
-    /// Notifies all existing listeners, because every caller wants to notify all.
+    /// Ignores its argument and notifies all existing listeners, because that is what every caller
+    /// wants.
     pub(crate) fn notify(&self, _: usize) {
         fence(Ordering::SeqCst);
         let mut listeners = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -76,8 +76,8 @@ impl TopologyBuilder {
 }
 
 impl<P: PoolHandle> TopologyBuilder<P> {
-    /// Sets the factory for each server's connection pool; [`NoPools`] by default. Selections of
-    /// the topology return the factory's pool.
+    /// Sets the factory for each server's connection pool; [`NoPools`] by default. Selections then
+    /// return servers with pools that this factory has created.
     pub fn pools<F: PoolFactory>(self, pools: F) -> TopologyBuilder<F::Pool> {
         TopologyBuilder {
             options: self.options,
@@ -121,8 +121,8 @@ impl<P: PoolHandle> TopologyBuilder<P> {
     /// driver may change its metadata at run time. It should return quickly, and must not call the
     /// topology. The document has to contain the application's name, because `appName` of the
     /// options is not added. If the document is longer than [512 bytes](ClientMetadata::MAX_LENGTH)
-    /// or not BSON, [`start`](Self::start) fails. If that happens only later, new connections omit
-    /// the document. [`Topology::append_metadata`] always returns an error.
+    /// or not BSON, [`start`](Self::start) fails. If a later document is invalid, new connections
+    /// omit it. [`Topology::append_metadata`] always returns an error.
     pub fn client_document(
         mut self,
         is_faas: bool,
@@ -183,8 +183,8 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         Ok(topology)
     }
 
-    /// Assembles a topology that watches its deployment. If `is_shared`, it does so for other
-    /// handles.
+    /// Assembles a topology that watches its deployment. If `is_shared`, it watches the deployment
+    /// on behalf of other handles.
     pub(super) fn assemble(
         self,
         runtime: Runtime,
@@ -201,8 +201,8 @@ impl<P: PoolHandle> TopologyBuilder<P> {
     }
 
     /// Validates the options, prepares the parts that both kinds of topology start with, and adds
-    /// the needed layers to the transport of `backend`. `warnings` returns the warnings for the
-    /// kind of topology.
+    /// the needed layers to the transport of `backend`. `warnings` returns the warnings that apply
+    /// to this kind of topology.
     pub(crate) fn prepare(
         mut self,
         backend: &mut Backend,
@@ -242,7 +242,7 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         })
     }
 
-    /// Takes the sinks and the history, combined into one sink.
+    /// Takes the sinks and the history, and combines them into one sink.
     pub(super) fn take_sink(&mut self) -> Option<Arc<dyn EventSink>> {
         let mut sinks = std::mem::take(&mut self.sinks);
         if let Some(history) = &self.history {

@@ -27,16 +27,16 @@ use crate::{engine::Machine, metadata::Metadata};
 /// A collection of deployments, each of which is watched only once, however many handles use it.
 ///
 /// [`open`](Self::open) returns a [`Topology`] with pools, selection settings, sinks and an
-/// application name of its own. Handles share the monitors of a deployment if these would be the
-/// same: same seeds, set name, TLS files, proxy, [translation](TopologyBuilder::translate) and
-/// monitoring options ([`Options::watches_alike`]). The name of a replica set alone never suffices.
-/// The first handle's builder determines the metadata that monitors send. Monitoring ends when the
-/// last handle is closed or dropped.
+/// application name of its own. Handles share the monitors of a deployment if their own monitors
+/// would be the same, that is, if they have the same seeds, set name, TLS files, proxy,
+/// [translation](TopologyBuilder::translate) and monitoring options ([`Options::watches_alike`]).
+/// The name of a replica set alone never suffices. The first handle's builder determines the
+/// metadata that monitors send. Monitoring ends when the last handle is closed or dropped.
 ///
-/// A server is known to a new handle at once, if it is known to others. No handle disturbs
-/// another: closing it, a panic of its pools, and errors of its user or its hello have no effect on
-/// other handles. Every other error that a handle reports, such as a broken connection, concerns
-/// all of them.
+/// A new handle knows a server at once if other handles already know it. No handle disturbs
+/// another: closing it, a panic of its pools, and errors that concern only its user or its hello
+/// have no effect on other handles. Every other error that a handle reports, such as a broken
+/// connection, concerns all of them.
 ///
 /// Differences from a topology that watches its deployment alone:
 ///
@@ -44,8 +44,8 @@ use crate::{engine::Machine, metadata::Metadata};
 ///   handles are not. Handles follow the deployment one after the other, so a slow pool delays them
 ///   all.
 /// - A pool's panic is re-raised only in the thread that closes the handle, or that reports an
-///   error of the handle's own hello or user.
-/// - Handles without pools count their operations together.
+///   error that concerns only the handle's own hello or user.
+/// - Handles without pools share one count of operations for each server.
 /// - Sinks do not receive [`Input`](sdam_core::event::EventKind::Input) and
 ///   [`RttMeasured`](sdam_core::event::EventKind::RttMeasured).
 /// - Behind a load balancer nothing is monitored, so nothing is shared.
@@ -161,7 +161,7 @@ impl Deployments {
 }
 
 impl<P: PoolHandle> TopologyBuilder<P> {
-    /// Returns a builder for the topology that watches the deployment of this one.
+    /// Returns a builder for a topology that watches the deployment described by this builder.
     fn watcher(&self) -> TopologyBuilder {
         let mut watcher = TopologyBuilder::new(self.options.clone());
         watcher.translate.clone_from(&self.translate);
@@ -169,9 +169,9 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         watcher
     }
 
-    /// Assembles a handle, which is not open yet. It shares the deployment's unchanging part if its
-    /// own would be the same, unless the deployment was started with metadata of its own
-    /// (`has_metadata`).
+    /// Assembles a handle, which is not open yet. The handle shares the deployment's unchanging
+    /// part if its own unchanging part would be the same, unless the deployment was started with
+    /// metadata of its own (`has_metadata`).
     fn handle(
         mut self,
         place: &Place,
@@ -189,7 +189,8 @@ impl<P: PoolHandle> TopologyBuilder<P> {
             // Without a sink, a queue keeps no events, so the deployment's queue will do.
             None => Arc::clone(&base.events),
         };
-        // The deployment has no pools, either.
+        // The topology that watches the deployment has no pools either, so its factory can be
+        // reused.
         let pools = if self.pools.is_none() { base.pools() } else { Arc::clone(&self.pools) };
         let own = (pools, events, self.history.clone());
         let is_plain = self.metadata.is_none()

@@ -12,7 +12,8 @@ use sdam_core::time::Instant;
 #[derive(Debug)]
 pub(crate) struct IdlePause {
     after: Duration,
-    /// The last number of selections seen, and the time since which the topology has been idle.
+    /// The number of selections when it was last read, and the time since which the topology has
+    /// been idle.
     seen: Mutex<(u64, Instant)>,
 }
 

@@ -1,4 +1,4 @@
-//! The transport of a topology: that of the runtime, with the layers that the options require.
+//! The transport of a topology: the runtime's transport, with the layers that the options require.
 
 use std::sync::Arc;
 
@@ -48,8 +48,8 @@ pub(super) fn transport(
     Ok(transport)
 }
 
-/// Checks that there is a client certificate if users are authenticated by it, because every server
-/// would refuse them otherwise.
+/// Checks that there is a client certificate if users are authenticated by certificate, because
+/// every server would refuse them otherwise.
 pub(super) fn require_certificate(backend: &Backend, options: &Options) -> Result<(), ConfigError> {
     if !is_x509(options) || backend.transport.guards().tls {
         return Ok(());

@@ -67,8 +67,7 @@ impl Shared {
         self.resume_if_paused();
         if limit.timeout.is_zero() {
             events.waiting(Some(limit.timeout));
-            // Requests checks, so that servers are found even if callers only select without
-            // waiting.
+            // Requests checks, so that servers are found even if callers never wait in a selection.
             self.request_checks();
             return Err(self.timed_out(criteria, limit, events.started));
         }
@@ -90,7 +89,7 @@ impl Shared {
         }
         let mut expiry = self.common.backend.clock.sleep_until(deadline);
         loop {
-            // Listens before it reads the snapshot, so that no change in between is missed.
+            // Starts to listen before reading the snapshot, so that no change in between is missed.
             let changed = self.published.changed.listen();
             if let Some(selected) = self.try_select(criteria)? {
                 return Ok(selected);
@@ -122,7 +121,7 @@ impl Shared {
         SelectionError::Timeout(timeout)
     }
 
-    /// Waits until `ready` yields a value for a snapshot, or `deadline` has passed.
+    /// Waits until `ready` returns a value for a snapshot, or `deadline` has passed.
     pub(crate) async fn wait_for<T>(
         &self,
         mut ready: impl FnMut(&Snapshot) -> Option<T>,
@@ -148,7 +147,7 @@ impl Shared {
     }
 }
 
-/// Waits for the change or the deadline; returns whether the change came first.
+/// Waits for a change or the deadline, whichever comes first. Returns whether it was the change.
 async fn either(changed: EventListener, expiry: &mut BoxFuture<'_, ()>) -> bool {
     matches!(select(pin!(changed), expiry).await, Either::Left(_))
 }

@@ -59,7 +59,7 @@ impl ServerTask {
                     self.read(&news, deadline)
                 }
                 Next::Answer(conn, answer) => {
-                    // Parsed before the engine is locked.
+                    // The answer is parsed here, before the engine is locked.
                     self.shared.answered(conn.server, answer.parsed(conn))
                 }
                 Next::Due => self.shared.due(self.server.id()),
@@ -70,7 +70,7 @@ impl ServerTask {
 
     /// Waits for orders, requests, an answer, or the deadline.
     ///
-    /// Orders precede answers, so that no answer is taken from a connection that is to be closed.
+    /// Orders precede answers, so that no answer is taken from a connection that an order closes.
     /// Answers precede the deadline, so that a reply that arrived while the host was suspended is
     /// not treated as late.
     async fn next(
@@ -82,7 +82,8 @@ impl ServerTask {
         let clock = &*self.shared.common.backend.clock;
         poll_fn(|cx| {
             if self.shared.common.fork.is_forked() {
-                // The sockets belong to the parent, which may also hold the locks.
+                // A forked child does nothing: the sockets belong to the parent process, whose
+                // threads may have held locks at the fork.
                 return Poll::Pending;
             }
             if let Poll::Ready(news) = self.server.watched.orders.poll(cx) {

@@ -1,4 +1,4 @@
-//! Access to the servers of a topology and their pools without a selection.
+//! Gives access to the servers of a topology, and to their pools, without a selection.
 
 use std::{marker::PhantomData, sync::Arc};
 

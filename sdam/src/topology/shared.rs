@@ -50,18 +50,21 @@ pub(crate) struct Shared {
     pub(crate) waiters: Waiters,
     pub(crate) events: Arc<EventQueue>,
     pub(crate) background: Background,
-    /// The recent transitions, for selection errors, if enabled.
+    /// The recent transitions, which selection errors include; `None` unless the history is
+    /// enabled.
     pub(crate) history: Option<Arc<History>>,
     pub(crate) common: Arc<Common>,
     pub(crate) id: ObjectId,
     pub(crate) sharing: Sharing,
-    /// The metadata of a handle that has changed it, although it shares `common`.
+    /// The metadata of this handle, if it has been changed since the handle was opened. It replaces
+    /// the metadata in `common`, which other handles share.
     metadata: OnceLock<Box<MetadataHandshake>>,
     /// Decides when the topology pauses by itself; `None` if it never does.
     idle: Option<IdlePause>,
 }
 
-/// The kind of topology: it decides who runs the checks, and where pools' panics are re-raised.
+/// The kind of topology, which determines who runs the checks, and where pools' panics are
+/// re-raised.
 #[derive(Debug)]
 pub(crate) enum Background {
     /// Tasks check the servers. A panic is re-raised in the thread that changed the topology,
@@ -90,8 +93,8 @@ impl Background {
 }
 
 impl Shared {
-    /// Creates the state of a topology that watches a deployment. If `is_shared`, it does so for
-    /// other handles.
+    /// Creates the state of a topology that watches a deployment. If `is_shared`, it watches the
+    /// deployment on behalf of other handles.
     pub(crate) fn new(
         mut prepared: Prepared,
         settings: Settings,
@@ -172,7 +175,8 @@ impl Shared {
         explain_from(&snapshot, &self.common.settings, criteria, self.now())
     }
 
-    /// Returns the topology that watches the deployment: this one, unless it is a handle.
+    /// Returns the topology that watches the deployment: this one, unless this topology is a
+    /// handle.
     pub(crate) fn watching(self: &Arc<Self>) -> &Arc<Self> {
         match &self.sharing {
             Sharing::Handle(base) => base,
@@ -180,7 +184,8 @@ impl Shared {
         }
     }
 
-    /// Passes an input to the deployment. All outputs have run on return, even if a pool panics.
+    /// Passes an input to the deployment. All outputs have been carried out on return, even if a
+    /// pool panics.
     pub(crate) fn handle(self: &Arc<Self>, input: Input) {
         let base = self.watching();
         base.change(|engine, now| ((), engine.handle(now, input, &base.published)));
@@ -203,7 +208,7 @@ impl Shared {
     /// Closes the topology; tasks end soon after. If this is the last handle on a deployment,
     /// closes the deployment, too.
     ///
-    /// Does nothing in a child of the process: the tasks and sockets are the parent's.
+    /// Does nothing in a forked child process, because the tasks and sockets belong to the parent.
     pub(crate) fn shut_down(self: &Arc<Self>) {
         if self.common.fork.is_forked() {
             return;
@@ -283,7 +288,7 @@ impl Shared {
         }
     }
 
-    /// Changes the engine, then does the remaining work without its lock.
+    /// Changes the engine, then releases its lock and does the remaining work.
     fn change<T>(
         self: &Arc<Self>,
         change: impl FnOnce(&mut Engine, Instant) -> (T, AfterUnlock),
@@ -296,8 +301,8 @@ impl Shared {
         answer
     }
 
-    /// Changes the engine. The task of the server `own` is not woken, because it makes this call
-    /// and takes its orders next.
+    /// Changes the engine. The task of the server `own` is not woken, because that task is the
+    /// caller and will read its orders after this call.
     fn change_for<T>(
         self: &Arc<Self>,
         own: Option<ServerId>,
@@ -306,7 +311,7 @@ impl Shared {
         let mut engine = self.engine.lock();
         let now = self.now();
         let (answer, after) = change(&mut engine, now);
-        // Counted under the lock, so that closing waits for these tasks, too.
+        // The tasks are counted under the lock, so that closing also waits for them.
         let servers: Vec<_> = match &self.background {
             Background::Tasks(_) => {
                 let of = |server| ServerTask::new(Arc::clone(self), server);

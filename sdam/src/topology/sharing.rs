@@ -12,17 +12,18 @@ use crate::engine::{follower::Batch, panic::DeferredPanic};
 pub(crate) enum Sharing {
     /// A topology that watches its deployment alone.
     Alone,
-    /// A topology that watches a deployment for its handles; no application holds it.
+    /// A topology that watches a deployment for its handles. Applications hold only the handles.
     Watched(Box<Followers>),
-    /// A handle on the deployment that this topology watches.
+    /// A handle on a deployment, with the topology that watches the deployment.
     Handle(Arc<Shared>),
 }
 
 /// The open handles on a deployment.
 ///
 /// While the lock is held, handles follow the deployment's outputs, one after the other, each under
-/// its own lock. A call that changes the deployment waits for the lock afterwards, so all handles
-/// have followed when the call returns. The lock is taken before those of the engines, never after.
+/// the lock of its own engine. A call that changes the deployment waits for the lock afterwards, so
+/// all handles have caught up when the call returns. The lock is taken before the locks of the
+/// engines, never after them.
 #[derive(Debug, Default)]
 pub(crate) struct Followers(Lock<Handles>);
 
@@ -56,7 +57,7 @@ impl Followers {
         handles.reserved == 0 && matches!(&*handles.open, [own] if Arc::ptr_eq(own, handle))
     }
 
-    /// Lets the handles follow what has happened to the deployment that `base` watches.
+    /// Lets the handles catch up with what has happened to the deployment that `base` watches.
     pub(super) fn deliver(&self, base: &Shared) {
         let handles = self.0.lock();
         let rest = follow(&handles.open, &base.take_batches());
@@ -66,7 +67,8 @@ impl Followers {
 }
 
 /// Closes a handle and removes it. Returns whether it was the last one, in which case the
-/// deployment that `base` watches has to be closed. Also returns the panic of a pool.
+/// deployment that `base` watches has to be closed. Also returns the panic of one of the handle's
+/// pools, if there was one.
 pub(super) fn leave(base: &Shared, handle: &Arc<Shared>) -> (bool, DeferredPanic) {
     let Sharing::Watched(followers) = &base.sharing else {
         return (false, DeferredPanic::default());

@@ -40,7 +40,7 @@ impl Tasks {
         before == TASK | CLOSED
     }
 
-    /// Refuses further tasks. Returns whether none is alive.
+    /// Refuses further tasks. Returns whether no task is alive.
     pub(crate) fn close(&self) -> bool {
         self.state.fetch_or(CLOSED, Ordering::SeqCst) / TASK == 0
     }

@@ -13,7 +13,7 @@ use crate::{engine::snapshot::Snapshot, sync::EventListener};
 
 /// A stream of snapshots, beginning with the current one.
 ///
-/// Each snapshot is newer than the one before. A slow reader misses some of them. The stream ends
+/// Each snapshot is newer than the one before. A slow reader misses some snapshots. The stream ends
 /// after the snapshot of the closed topology.
 ///
 /// # Cancel safety
@@ -63,7 +63,7 @@ impl Stream for TopologyWatch {
             if let Some(snapshot) = this.newer() {
                 return Poll::Ready(Some(snapshot));
             }
-            // Listens before it reads the snapshot again, so that no change is missed.
+            // Starts to listen before reading the snapshot again, so that no change is missed.
             this.listener = Some(this.shared.published.changed.listen());
             if let Some(snapshot) = this.newer() {
                 return Poll::Ready(Some(snapshot));

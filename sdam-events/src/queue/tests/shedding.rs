@@ -45,7 +45,7 @@ fn flood(queue: &EventQueue) {
     }
 }
 
-/// Returns the totals of the `EventsDropped` events.
+/// Returns the totals that the `EventsDropped` events report.
 fn totals(events: &[Event]) -> Vec<u64> {
     let totals = events.iter().filter_map(|event| match event.kind {
         EventKind::EventsDropped { total } => Some(total),
@@ -65,7 +65,7 @@ fn above_the_mark_new_heartbeats_are_dropped_as_a_whole() {
     let sink = Recorder::shared();
     queue.drain_now(&sink);
     assert_eq!((queue.bytes(), queue.depth()), (0, 0));
-    // Later heartbeats are delivered completely again.
+    // Later heartbeats are again delivered as a whole.
     queue.push(at(100_000), started(1));
     queue.push(at(100_000), failed(1));
     queue.drain_now(&sink);

@@ -8,13 +8,13 @@ use crate::sink::Interest;
 /// A recording with a load balancer: a handshake, an error from its service, and the end of the
 /// connection.
 const VERSION_2: &str = include_str!("../../../tests/recordings/version_2.jsonl");
-/// A recording of routers, one of which is replaced because the SRV record then has other hosts.
+/// A recording of routers, one of which is replaced when the hosts in the SRV record change.
 const VERSION_3: &str = include_str!("../../../tests/recordings/version_3.jsonl");
 /// A recording of a replica set: discovery, errors of every kind, a failed check, a selection, and
 /// a close while a heartbeat is under way.
 const VERSION_4: &str = include_str!("../../../tests/recordings/version_4.jsonl");
 
-/// Returns whether a line has an event that a replay produces.
+/// Returns whether a line contains an event that a replay reproduces.
 fn is_replayed(line: &str) -> bool {
     line.contains("\"event\":") && !line.contains("Heartbeat") && !line.contains("Selection")
 }

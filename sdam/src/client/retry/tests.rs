@@ -24,8 +24,8 @@ fn failure(code: i32, labels: &[&str]) -> Failure {
     }
 }
 
-/// Fails an operation with each of `failures` in turn, and returns its backoffs with the maximum
-/// jitter.
+/// Fails an operation with each of `failures` in turn, and returns the resulting backoffs for the
+/// maximum jitter.
 fn backoffs(policy: Policy, failures: impl IntoIterator<Item = Failure>) -> Vec<Duration> {
     let mut retry = Retry::new(policy);
     failures.into_iter().map_while(|failure| retry.failed(failure, u64::MAX)).collect()

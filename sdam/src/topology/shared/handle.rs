@@ -47,16 +47,17 @@ impl Shared {
         (self.count(after.tasks), batches)
     }
 
-    /// Follows one call to the deployment. Returns the tasks of new pools; the caller spawns them,
-    /// and wakes the readers.
+    /// Makes this handle follow the outputs that one call to the deployment has produced. Returns
+    /// the tasks of new pools; the caller spawns them, and wakes the readers.
     pub(in crate::topology) fn follow(self: &Arc<Self>, batch: &Batch) -> Vec<Task> {
         let mut engine = self.engine.lock();
         let after = engine.follow(batch, &self.published);
         self.count(after.tasks)
     }
 
-    /// Closes the view of this handle. Returns the tasks of its last pools and a pool's panic, and
-    /// the batches that the other handles have not followed yet.
+    /// Closes the view of this handle, after following the batches that handles have not followed
+    /// yet. Returns the tasks of pools created meanwhile, a pool's panic, and the batches, which
+    /// the other handles still have to follow.
     pub(in crate::topology) fn close_view(
         self: &Arc<Self>,
         base: &Self,
