@@ -1,4 +1,5 @@
-//! Single-threaded mode, without async code: servers are checked only within the calls.
+//! Runs single-threaded mode without async code: servers are checked only during calls to the
+//! topology.
 //!
 //! `cargo run -p sdam-examples --example blocking [URI]`. Without a connection string, it simulates
 //! a replica set whose primary steps down between two commands.
@@ -29,7 +30,8 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Inserts a document before, right after and some time after `step_down`. Returns the outcomes.
+/// Inserts one document before `step_down`, one right after it, and one some time later. Returns
+/// the three outcomes.
 fn run(uri: &str, step_down: impl Fn() -> Result<()>) -> Result<[Result<ServerAddress>; 3]> {
     // This opens no connection yet. By default, a selection fails after one scan; with this option,
     // it keeps scanning until `serverSelectionTimeoutMS` has passed.
@@ -38,15 +40,18 @@ fn run(uri: &str, step_down: impl Fn() -> Result<()>) -> Result<[Result<ServerAd
         .blocking()?;
     let before = insert(&mut topology);
     step_down()?;
-    // Nothing is checked between calls, so the old primary is selected and refuses the command.
+    // The topology checks no server between calls, so this call still selects the old primary,
+    // which refuses the command.
     let refused = insert(&mut topology);
-    // The topology has seen that reply, too: this selection scans until there is a primary.
+    // The topology has also seen that error reply, so the next selection scans until there is a
+    // primary.
     let after = insert(&mut topology);
     topology.close();
     Ok([before, refused, after])
 }
 
-/// Inserts a document at the primary, on the connection used for checks. Returns the primary.
+/// Inserts a document on the primary, using the connection that also serves checks. Returns the
+/// primary's address.
 fn insert(topology: &mut BlockingTopology) -> Result<ServerAddress> {
     let primary = topology.select(&Criteria::write())?;
     let command =

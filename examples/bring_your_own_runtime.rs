@@ -1,4 +1,4 @@
-//! A custom runtime: a thread for each task, and two threads for each socket.
+//! A custom runtime that starts a thread for each task and two threads for each socket.
 //!
 //! `cargo run -p sdam-examples --example bring_your_own_runtime [URI]`. Without a connection
 //! string, it simulates a replica set. Threads are simple but expensive; `examples/monoio` is a

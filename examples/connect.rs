@@ -68,7 +68,7 @@ async fn ping(
     Ok(())
 }
 
-/// Resolves the hosts of a domain to this machine.
+/// Translates the addresses of all hosts in one domain to the loopback address.
 #[derive(Debug)]
 struct Loopback(String);
 

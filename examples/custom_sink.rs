@@ -51,13 +51,14 @@ impl EventSink for Counters {
         }
     }
 
-    /// Returns the events that the sink receives. Other events are not even built.
+    /// Returns the kinds of events that the sink receives. The topology does not even build other
+    /// events.
     fn interest(&self) -> Interest {
         Interest::HEARTBEATS.union(Interest::DESCRIPTIONS)
     }
 }
 
-/// Counts heartbeats and failovers from the start until the primary has changed.
+/// Counts the heartbeats and failovers from the start of a topology until its primary has changed.
 async fn count(uri: &str, step_down: impl Fn() -> Result<()>) -> Result<Counts> {
     let counters = Arc::new(Counters::default());
     let topology = Topology::builder(uri)?.sink(Arc::clone(&counters)).start(runtime::tokio()?)?;
@@ -69,7 +70,7 @@ async fn count(uri: &str, step_down: impl Fn() -> Result<()>) -> Result<Counts> 
     };
     let changed = topology.wait_for(is_changed, Duration::from_secs(60));
     changed.await.ok_or("the primary has not changed")?;
-    // Returns after the sink has received the last event.
+    // `close` returns only after the sink has received the last event.
     topology.close().await;
     let counts = counters.0.lock().unwrap_or_else(PoisonError::into_inner);
     Ok(counts.clone())

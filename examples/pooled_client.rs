@@ -14,8 +14,8 @@ use sdam::{
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// Inserts and reads this many documents, calling `disturb` before each. Returns the number of
-/// documents in the collection.
+/// Inserts `count` documents and reads each of them back, calling `disturb` before each insert.
+/// Returns the number of documents in the collection.
 async fn run(uri: &str, count: i32, disturb: impl Fn(i32) -> Result<()>) -> Result<i32> {
     let client = Client::start(uri, runtime::tokio()?)?;
     for number in 0..count {
@@ -36,7 +36,7 @@ async fn run(uri: &str, count: i32, disturb: impl Fn(i32) -> Result<()>) -> Resu
     Ok(found)
 }
 
-/// Makes the primary step down, and kills the next one.
+/// Makes the primary step down before document 30, and kills its successor before document 60.
 fn disturb(set: &ReplicaSet, number: i32) -> Result<()> {
     match number {
         30 => set.step_down()?,

@@ -26,7 +26,7 @@ fn outage(seed: u64) -> Result<Outcome, Box<dyn Error>> {
     let hosts = ["a", "b", "c"].map(|host| ServerAddress::new(host, 27017));
     let sim = Sim::new(seed, &Blueprint::replica_set(SetConfig::new("rs", hosts)));
     sim.block_on(async {
-        // A program under test takes its runtime as an argument, as `start` does.
+        // A program under test should take its runtime as an argument, as `start` does here.
         let topology = Topology::builder(&sim.uri())?.start(sim.runtime())?;
         let killed = topology.select(&Criteria::write()).await?.address().clone();
 

@@ -1,4 +1,4 @@
-//! The stream of a topology's snapshots during an election.
+//! Follows a topology's stream of snapshots during an election.
 //!
 //! `cargo run -p sdam-examples --example watch_snapshots [URI]`. Without a connection string, it
 //! simulates a replica set whose primary steps down.
@@ -24,8 +24,8 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Prints the changes to a topology until its primary has changed, and returns both primaries.
-/// Calls `step_down` once the first is known.
+/// Prints the changes to a topology until its primary has changed, and returns the old and the new
+/// primary. Calls `step_down` once the first primary is known.
 async fn watch(uri: &str, step_down: impl Fn() -> Result<()>) -> Result<Vec<ServerAddress>> {
     let topology = Topology::builder(uri)?.start(runtime::tokio()?)?;
     let mut snapshots = topology.watch();

@@ -1,18 +1,19 @@
 //! A connection pool over the generic pool [`deadpool`].
 //!
-//! deadpool provides a wait queue in order of arrival, a maximum size, and the reuse of idle
+//! deadpool provides a first-come, first-served wait queue, a maximum size, and the reuse of idle
 //! connections. This file adds pausing, generations, and a task that closes idle connections after
 //! a clear and when the pool is closed.
 //!
-//! CMAP requires more than such a pool can do. deadpool keeps track neither of connections that are
-//! being opened nor of connections in use, and each check-out opens its own connection. There is
+//! CMAP requires more than such a pool can do, because deadpool does not track the connections that
+//! are being opened or are in use, and each check-out opens its own connection. The pool has
 //!
 //! - no eviction: after a clear, check-outs keep waiting until a connection is checked in,
 //! - no interruption: a running command ends only at its own time-out,
 //! - no `maxConnecting`: after a failover, `maxPoolSize` connections are opened at the same time,
 //! - no hand-over: a check-out that is opening a connection ignores one that is checked in
 //!   meanwhile,
-//! - no load balancer: deadpool drops connections silently, so closing them is not reported,
+//! - no support for load balancers: deadpool drops connections silently, so nothing reports that
+//!   they are closed,
 //! - no `minPoolSize`, `maxIdleTimeMS`, `waitQueueTimeoutMS`, unlimited size or events.
 //!
 //! The pool of the feature `pool` has none of these limitations. The test `conformance` verifies
@@ -104,8 +105,8 @@ impl PoolHandle for Pool {
         own.changed.notify(1);
     }
 
-    /// Closes stale idle connections in a task, because that takes too long for a call from the
-    /// topology.
+    /// Returns a task that closes stale idle connections. The topology waits for the calls that it
+    /// makes to the pool, and closing connections within those calls would take too long.
     fn background(&self) -> Option<Task> {
         let pool = self.clone();
         Some(Task::new("custom-pool", async move {

@@ -1,11 +1,11 @@
-//! The listings of the front page and of the guide, as doc tests.
+//! Runs the code listings of the README and of the guide as doc tests.
 //!
 //! Each example is a single file that does not use this library.
 
 #[cfg(doctest)]
 mod guide;
 
-/// Compiles the program of the front page.
+/// Compiles the program in the README.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 struct Readme;

@@ -2,8 +2,8 @@
 //! application would write it.
 //!
 //! Tasks and all socket operations run on one thread; the engine and the application communicate
-//! with it by channels. Timers and DNS look-ups are the ones that `sdam-transport` offers to
-//! runtimes without their own.
+//! with it over channels. `sdam-transport` provides the timers and DNS look-ups, as it does for
+//! every runtime that lacks its own.
 
 #![cfg(target_os = "linux")]
 
@@ -31,7 +31,7 @@ use sdam_transport::{
     system::{self, Epoch, ThreadClock},
 };
 
-/// monoio on a separate thread.
+/// A monoio runtime on a separate thread.
 #[derive(Debug)]
 pub struct Monoio {
     /// The runtime on which to start topologies.
@@ -41,7 +41,7 @@ pub struct Monoio {
 }
 
 impl Monoio {
-    /// Starts the thread.
+    /// Starts monoio on a new thread.
     pub fn start() -> Self {
         let (remote, jobs) = local::remote();
         let (stop, stopped) = oneshot::channel();

@@ -26,7 +26,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// Creates a client and begins to connect. Fails if there are no resources for `poll(2)`.
+    /// Creates a client and begins to connect. Fails if the system lacks the resources for
+    /// `poll(2)`.
     pub fn new(options: &Options, seed: u64) -> io::Result<Self> {
         let mut rng = Rng::new(seed);
         let config = MonitorConfig::new(options, Handshake::new([]).into(), false);
@@ -66,7 +67,8 @@ impl Client {
         }
     }
 
-    /// Waits until `end` at the latest, and handles what is due: answers first, and then timers.
+    /// Waits for answers and timers until `end` at the latest. Handles the answers that have
+    /// arrived, and then the timers that are due.
     fn turn(&mut self, end: Instant) -> io::Result<()> {
         let until = self.deployment.deadline(true).map_or(end, |it| it.min(end));
         let mut events = Events::with_capacity(64);
@@ -89,8 +91,8 @@ impl Client {
         }
     }
 
-    /// Carries out the outputs that concern connections. There are no others to carry out, because
-    /// the client has no pools and no sinks.
+    /// Passes `input` to the deployment and carries out the resulting outputs that concern
+    /// connections. The other outputs concern pools and sinks, which this client does not have.
     fn handle(&mut self, input: Input) {
         let now = self.now();
         let mut changed = Vec::<ConnId>::new();
@@ -113,7 +115,7 @@ impl Client {
                 _ => {}
             }
         }
-        // A second reply may have arrived together with the first.
+        // A connection's next reply may already have arrived together with the previous one.
         for conn in changed {
             self.advance(|link| link.conn == conn);
         }

@@ -15,11 +15,11 @@ use sdam_core::{
 };
 
 const OP_MSG: i32 = 2013;
-/// The request flag that allows several replies.
+/// The request flag that allows the server to send several replies.
 const EXHAUST_ALLOWED: i32 = 1 << 16;
-/// The reply flag that announces another reply without a request.
+/// The reply flag that announces another reply, for which no request is needed.
 const MORE_TO_COME: i32 = 2;
-/// The number of bytes before the document.
+/// The number of bytes in a message before its document.
 const HEADER: usize = 21;
 /// The maximum length of a message that this client reads.
 const LIMIT: usize = 48_000_000;
@@ -43,7 +43,7 @@ enum Answer {
 }
 
 impl Link {
-    /// Begins to connect. An error becomes the connection's answer.
+    /// Begins to connect. If this fails, the error becomes the connection's answer.
     pub(crate) fn open(
         conn: ConnId,
         token: Token,
@@ -52,7 +52,7 @@ impl Link {
     ) -> Self {
         let connect = || {
             let address = address.ok_or(io::ErrorKind::AddrNotAvailable)?;
-            // A production client would not wait for the name server here.
+            // This waits for the name server, which a production client would not do.
             let place = address.as_str().to_socket_addrs()?.next();
             let mut stream = TcpStream::connect(place.ok_or(io::ErrorKind::AddrNotAvailable)?)?;
             registry.register(&mut stream, token, Interest::READABLE | Interest::WRITABLE)?;
@@ -69,7 +69,8 @@ impl Link {
         }
     }
 
-    /// Awaits a reply. Sends a request first, unless the server keeps replying by itself.
+    /// Makes the connection expect a reply. Queues a request first, unless the server sends its
+    /// next reply without one.
     pub(crate) fn ask(&mut self, output: &Output, now: Instant) {
         self.awaits = Some(Stage::Hello);
         self.sent = now;

@@ -1,6 +1,6 @@
 //! The example `scan`: selects a server in single-threaded mode and prints the result.
 //!
-//! There is no async runtime: everything happens on the calling thread, within the calls.
+//! The example uses no async runtime: all work happens on the calling thread, during the calls.
 
 use std::{
     error::Error,

@@ -1,4 +1,4 @@
-//! Selects a server without any async runtime: `--help` shows the usage.
+//! Selects a server without any async runtime. `--help` shows the usage.
 
 use std::{env, io, process::ExitCode};
 

@@ -1,4 +1,4 @@
-//! Checks that the smallest pool of the guide fulfils the contract of pools.
+//! Checks that the guide's smallest pool fulfils the contract that applies to all pools.
 
 #![expect(clippy::unwrap_used, reason = "the listing is short")]
 

@@ -1,6 +1,7 @@
-//! The resident memory of a process whose sink hangs while a server floods it with long replies.
+//! Checks the resident memory of a process whose sink hangs while a server floods the process with
+//! long replies.
 //!
-//! The whole process is measured, so this is the only test of the program.
+//! The test measures the whole process, so this test program contains no other test.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a panic fails the test")]
@@ -37,18 +38,18 @@ const EVERY: Duration = Duration::from_millis(50);
 /// The length of one of the member's tags, and so the approximate length of each of its replies.
 const TAG: usize = 200 << 10;
 
-/// The duration of the member's flood, in virtual time: half of it on connections that are soon
-/// reset, half of it on a single one.
+/// The duration of the member's flood, in virtual time. In the first half, each connection is reset
+/// after a short time; in the second half, a single connection stays open.
 const SECONDS: u64 = 40;
 
-/// The memory that the process may need in addition to the queue.
+/// The memory that the process may use in addition to the event queue, in bytes.
 const SLACK: usize = 8 << 20;
 
-/// The maximum interval between checks, with 1 s of tolerance.
+/// The maximum interval between two checks of a server, including a tolerance of 1 s.
 const FRESH: Duration = Duration::from_secs(11);
 
-/// Runs the dispatcher on a separate thread, which a sink may block, and other tasks in the
-/// simulation.
+/// Runs the event dispatcher on a separate thread, which a sink may block, and runs all other tasks
+/// in the simulation.
 #[derive(Debug)]
 struct OwnThread(Arc<dyn Spawner>);
 
@@ -81,9 +82,9 @@ fn start() -> Sim {
     sim
 }
 
-/// Lets the member flood a topology with this sink, and checks that each server is still checked in
-/// time. Returns the maximum growth of the resident memory in bytes, and the number of dropped
-/// events.
+/// Lets the member flood a topology that has the given sink, and checks that the topology still
+/// checks each server in time. Returns the maximum growth of the resident memory in bytes, and the
+/// number of dropped events.
 fn flood(sim: &Sim, runtime: Runtime, sink: impl EventSink) -> (usize, u64) {
     let builder = Topology::builder(&sim.uri()).unwrap();
     let topology = builder.sink(sink).start(runtime).unwrap();

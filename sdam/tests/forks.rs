@@ -1,7 +1,7 @@
-//! Forked children of a process: they get an error, and leave the parent's connections alone.
+//! Checks that forked children of a process get an error and leave the parent's connections alone.
 //!
-//! A relay counts the bytes to the servers. The topology sends none by itself, because checks are
-//! an hour apart.
+//! A relay counts the bytes that are sent to the servers. After its first checks, the topology
+//! sends no bytes by itself, because its checks are an hour apart.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a panic fails the test")]
@@ -30,7 +30,8 @@ use sdam_pool::{Pool, PooledConnection, Pools};
 use sdam_sim::serve::ReplicaSet;
 use sdam_tls::Rustls;
 
-/// Held by each test, because a child would never get a lock that another test holds.
+/// Held by each test, so that tests run one at a time. Otherwise a child could inherit a lock that
+/// another test holds, and could then never acquire it.
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// The exit status of a child in which everything was as expected.
@@ -102,7 +103,7 @@ impl Parent {
         Self { topology, server, connection, sent }
     }
 
-    /// Uses and drops everything in a child.
+    /// Uses the topology, the pool and the connection in a child, and then drops them.
     async fn child(mut self) {
         let error = self.topology.try_select(&Criteria::write()).unwrap_err();
         assert!(error.is_forked() && error.to_string().contains("start a topology"), "{error}");
@@ -117,7 +118,7 @@ impl Parent {
         drop((self.server, self.topology));
     }
 
-    /// Uses the connections of the parent.
+    /// Uses the connections in the parent, which must still work, and then closes the topology.
     async fn finish(mut self) {
         let ping = doc! { "ping": 1, "$db": "admin" }.to_vec().unwrap();
         self.connection.run_command(&ping, None).await.unwrap();
@@ -139,7 +140,7 @@ fn is_known(snapshot: &Snapshot) -> bool {
     servers.all(|server| server.server_type.is_available())
 }
 
-/// Sets a flag when it is dropped, including by a panic.
+/// Sets a flag when it is dropped, even if a panic is the reason for the drop.
 struct Stop<'f>(&'f AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -154,7 +155,7 @@ fn start(builder: TopologyBuilder<Pool>) -> Topology<Pool> {
     builder.start(runtime).unwrap()
 }
 
-/// Waits for a child to end.
+/// Waits for a child to end, and checks its exit status.
 fn expect(child: i32) {
     let began = Instant::now();
     let status = loop {
@@ -176,8 +177,8 @@ fn fork_often(times: usize, uri: &str, servers: &[SocketAddr]) {
     let is_over = AtomicBool::new(false);
     let (pool, topology) = (parent.server.pool().clone(), parent.topology.clone());
     let mut parent = Some(parent);
-    // A child inherits the locks that these threads hold, but not the threads, so those locks stay
-    // locked in the child.
+    // A child inherits the locks that these threads hold, but not the threads themselves, so those
+    // locks are never released in the child.
     thread::scope(|scope| {
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
@@ -246,7 +247,8 @@ fn a_child_that_goes_on_with_the_runtime_of_the_parent_sends_nothing() {
                     let topology = parent.topology.clone();
                     topology.request_check();
                     let forked = Instant::now();
-                    // Servers are checked half a second after their last check.
+                    // The requested check would begin half a second after the previous one, so wait
+                    // longer.
                     while forked.elapsed() < Duration::from_millis(700) {
                         tokio::task::yield_now().await;
                     }

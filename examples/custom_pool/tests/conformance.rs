@@ -1,5 +1,5 @@
-//! Checks that the pool fulfils the contract of the pool interface, and that its documented
-//! limitations are true.
+//! Checks that the pool fulfils the contract of the pool interface, and that it really has the
+//! limitations that its documentation states.
 
 use std::time::Duration;
 

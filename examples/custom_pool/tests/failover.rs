@@ -1,4 +1,4 @@
-//! Runs the pool under a topology through a failover.
+//! Runs a topology that uses the pool, and takes it through a failover.
 
 use std::{error::Error, time::Duration};
 

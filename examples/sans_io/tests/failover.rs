@@ -16,7 +16,8 @@ fn writes_go_to_the_new_primary_after_a_failover() -> Result<(), Box<dyn Error>>
     let mut client = Client::new(&options, 1)?;
     let first = client.select(&Criteria::write(), LIMIT)?;
     set.kill(set.primary()?.ok_or("there is no primary")?)?;
-    // Nobody reports an error to the client: it notices that its connection for checks is closed.
+    // The test reports no error to the client. The client itself notices that the connection on
+    // which it checks the server has been closed.
     loop {
         let primary = client.select(&Criteria::write(), LIMIT)?;
         if primary.address != first.address {

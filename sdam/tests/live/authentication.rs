@@ -26,8 +26,9 @@ fn create_users(mongod: &Mongod) {
     create(mongod, "both", "both", &[SHA_1, SHA_256]);
 }
 
-/// Authenticates with and without a speculative command within hello, and checks that the server
-/// then reports the authenticated user. Returns the mechanism.
+/// Authenticates once with and once without a speculative command in hello, and checks each time
+/// that the server reports the authenticated user. Returns the mechanism, which must be the same
+/// both times.
 #[track_caller]
 fn authenticate(mongod: &Mongod, user_info: &str, options: &str, expected: [&str; 2]) -> String {
     let [user, source] = expected;
@@ -155,7 +156,7 @@ fn the_user_is_looked_up_in_the_auth_source() {
 
 #[test]
 fn a_refused_hello_is_an_authentication_error() {
-    // With a credential, a refused hello is treated as a failed authentication (I-21).
+    // If the client has a credential, a refused hello counts as a failed authentication (I-21).
     let Some(mongod) = secured() else { return };
     if wire_version(&mongod) < 13 {
         // Before 5.0, a fail point with an `appName` does not affect handshakes.

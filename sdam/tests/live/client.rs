@@ -1,4 +1,4 @@
-//! The client during failovers of a real replica set.
+//! Tests the client during failovers of a real replica set.
 
 use std::{
     collections::BTreeMap,
@@ -29,10 +29,11 @@ const PRIMARY_STEPPED_DOWN: i32 = 189;
 struct Shared {
     /// The number of the next document.
     next: AtomicI32,
-    /// True if writes wait for the majority. A write known only to a killed primary is lost. A
-    /// step-down loses none, but it interrupts waiting operations. MongoDB 4.4 then sends an error
-    /// with the topology version from before the step-down. That error is stale for a client that
-    /// already knows this version, so the client retries on the same server, and fails there.
+    /// True if writes wait for the majority. They must wait before a primary is killed, because a
+    /// write known only to the killed primary is lost. They must not wait during a step-down, which
+    /// loses no writes but interrupts operations that are waiting. MongoDB 4.4 then sends an error
+    /// with the topology version from before the step-down. A client that already knows this
+    /// version considers the error stale, so it retries on the same server, and fails there.
     by_majority: AtomicBool,
     stop: AtomicBool,
 }
@@ -49,8 +50,8 @@ impl Shared {
 }
 
 /// Inserts a document and returns whether it was written. A server that steps down during the write
-/// may report that as the error of the individual write. The command has then succeeded, so it is
-/// not retried.
+/// may report this as an error of the individual write. The command itself has then succeeded, so
+/// the client does not retry it.
 fn insert(client: &Client, insert: &RawDocumentBuf) -> Result<bool, Error> {
     let reply = block_on(client.run(&Command::write("test", insert.as_bytes())))?;
     let reply = RawDocument::from_bytes(reply.body()).unwrap();
@@ -98,8 +99,8 @@ fn no_operation_needs_more_than_one_retry_through_a_step_down_and_the_kill_of_a_
     let client = builder.topology(|topology| topology.sink(sink.interested_in(Interest::COMMANDS)));
     let client = client.start(host.runtime.clone()).unwrap();
     let shared = Arc::<Shared>::default();
-    // Creates the collection before the failovers, because that takes long enough to be
-    // interrupted.
+    // Creates the collection before the failovers, because creating it takes so long that a
+    // failover could interrupt it.
     let first = shared.insert(shared.next.fetch_add(1, Ordering::Relaxed));
     block_on(client.run(&Command::write("test", first.as_bytes()))).unwrap();
     let (written, all_written) = mpsc::channel();
@@ -111,9 +112,9 @@ fn no_operation_needs_more_than_one_retry_through_a_step_down_and_the_kill_of_a_
         })
         .collect();
     drop(written);
-    // The writers write and read before, between and after the failovers. If all of them have
-    // failed, the loop ends, and joining them shows why. Documents written before the call are
-    // ignored.
+    // Waits until the writers have written and read more documents, not counting those from before
+    // the call. This happens before, between and after the failovers. If all writers have failed,
+    // the wait ends, and joining their threads shows the reason.
     let wait_for_more = || {
         all_written.try_iter().for_each(drop);
         all_written.iter().take(10 * WRITERS).for_each(drop);

@@ -39,7 +39,7 @@ fn uri(set: &ReplicaSet, seed: usize, options: &str) -> String {
     format!("mongodb://{host}/?replicaSet={name}&heartbeatFrequencyMS=500{options}")
 }
 
-/// Waits for a primary other than `old`, and returns the mark after its event.
+/// Waits for a primary other than `old`, and returns the mark after the event that announces it.
 fn wait_for_another_primary(observer: &Observer, mark: usize, old: &str) -> usize {
     let (_, mark) = observer.wait_for_topology("another primary", mark, |topology| {
         let primary = topology.primary();
@@ -58,8 +58,8 @@ fn wait_for_clear(observer: &Observer, mark: usize, host: &str) -> (bool, usize)
     })
 }
 
-/// D-2: one member is enough to find all. I-36: after a step-down, another member becomes primary
-/// and no pool is cleared.
+/// D-2: one member is enough to find all members. I-36: after a step-down, another member becomes
+/// primary and no pool is cleared.
 #[test]
 fn the_whole_set_is_found_from_one_secondary_and_a_step_down_clears_no_pool() {
     let Some(set) = replica_set() else { return };
@@ -79,7 +79,8 @@ fn the_whole_set_is_found_from_one_secondary_and_a_step_down_clears_no_pool() {
     drop(selected);
 
     let old = set.member(set.step_down().unwrap()).host();
-    // The description with the new primary may already be complete.
+    // The description that names the new primary may already contain the whole set, so the wait
+    // starts with the event of that description.
     let mark = wait_for_another_primary(&observer, mark, &old);
     observer.wait_for_topology("the whole set again", mark - 1, is_complete);
     let is_clear = |(_, call): &(_, PoolCall)| matches!(call, PoolCall::Clear(_));
@@ -184,8 +185,8 @@ fn a_detector_leaves_a_frozen_primary_and_another_one_is_found() {
     observer.finish();
 }
 
-/// D-5, D-32: a removed member is closed; if it returns, it gets a new server id. F-38, M-33: a
-/// restarted process begins a new topology version, and its replies are accepted.
+/// D-5, D-32: the server of a removed member is closed; if the member returns, it gets a new server
+/// id. F-38, M-33: a restarted process begins a new topology version, and its replies are accepted.
 #[test]
 fn a_member_is_followed_through_its_removal_its_return_and_its_restart() {
     let Some(set) = replica_set() else { return };
@@ -220,7 +221,7 @@ fn a_member_is_followed_through_its_removal_its_return_and_its_restart() {
     let lost = observer.wait_for_server(mark, &host, ServerType::Unknown);
     set.member(changed).restart().unwrap();
     observer.wait_for_server(lost, &host, ServerType::RsSecondary);
-    // A restart changes the process id; only servers before 4.4 have no topology version.
+    // A restart changes the process id in the topology version, which only servers before 4.4 lack.
     let processes = [before, version()].map(|version| version.map(|version| version.process_id));
     assert!(processes[0] != processes[1] || processes == [None; 2]);
     observer.wait_for("its pool to be ready again", lost, |kind| match kind {

@@ -101,7 +101,7 @@ impl Observer {
         drop(self.host);
     }
 
-    /// Replays the recorded inputs, which alone determine the topology's actions.
+    /// Replays the recorded inputs, and checks that the topology's actions follow from these alone.
     fn replay(&self) {
         let events = self.events();
         let recording = RecordSink::new(Vec::new(), &self.options).unwrap();

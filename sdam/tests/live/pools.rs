@@ -1,4 +1,4 @@
-//! The prose tests for pools, with the pool of `sdam-pool` and real servers.
+//! Runs the prose tests for pools with the pool of `sdam-pool` and real servers.
 
 mod step_down;
 
@@ -17,7 +17,8 @@ use crate::{
 
 /// A topology with pools, and its events.
 struct Pooled {
-    // Declared before the runtime, because fields are dropped in order.
+    // Declared before the runtime, because fields are dropped in order of their declaration, and
+    // the topology must be dropped first.
     topology: Topology<Pool>,
     record: Arc<Record>,
     _host: Host,
@@ -39,8 +40,8 @@ impl Pooled {
         server.pool().clone()
     }
 
-    /// Waits until the change whose event was received is complete. The event is published, and
-    /// then the pool is called, under a lock that this call also takes.
+    /// Waits until the change whose event was just received is complete. The topology publishes the
+    /// event and then calls the pool, both under one lock. This method takes the same lock.
     fn settle(&self) {
         let server = &self.topology.servers()[0];
         self.topology.generation(server.id(), None).unwrap();
@@ -88,7 +89,8 @@ fn is_ready(kind: &EventKind) -> bool {
 #[test]
 fn pools_are_ready_after_a_successful_check_and_cleared_by_a_failed_one() {
     let Some(mongod) = standalone() else { return };
-    // Before 5.0, the fail point does not affect handshakes, so the server is known at once.
+    // Before 5.0, the fail point does not affect handshakes, so the server becomes known again at
+    // once.
     let hello = mongod.hello().unwrap();
     let stays_lost = hello.get_i32("maxWireVersion").unwrap() >= 13;
     let app = "SDAMPoolManagementTest";

@@ -1,7 +1,7 @@
-//! The prose tests for monitoring, and the behaviour after the host was suspended.
+//! Runs the prose tests for monitoring, and tests a client process that was suspended.
 //!
-//! Times are taken from events; nothing here sleeps. Each test has its own server, so that a fail
-//! point only affects the hellos of the client under test.
+//! The tests take times from events and never sleep. Each test has its own server, so that a fail
+//! point affects only the hellos of the client under test.
 
 mod order;
 mod suspend;
@@ -24,11 +24,11 @@ const DEFAULT_HEARTBEAT: Duration = Duration::from_secs(10);
 /// The number of streamed replies over which the frequency is measured.
 const REPLIES: u32 = 8;
 
-/// The lower bound of the round-trip time while a hello takes [`HEARTBEAT`].
+/// The value that the average round-trip time must exceed while each hello takes [`HEARTBEAT`].
 const SLOW: Duration = Duration::from_millis(250);
 
-/// The maximum number of delayed checks. After four that take [`HEARTBEAT`], any average exceeds
-/// [`SLOW`].
+/// The maximum number of checks to delay. After four checks that take [`HEARTBEAT`] each, the
+/// average exceeds [`SLOW`], whatever it was before.
 const MOST_HELD: usize = 20;
 
 /// Starts a topology that connects directly to this server.
@@ -37,7 +37,7 @@ fn observe(mongod: &Mongod, options: &str) -> Observer {
     Observer::start(&format!("mongodb://{host}/?directConnection=true{options}"))
 }
 
-/// Returns whether the server streams, as all do since 4.4.
+/// Returns whether the server streams, as all servers since 4.4 do.
 fn streams(mongod: &Mongod) -> bool {
     mongod.hello().unwrap().contains_key("topologyVersion")
 }
@@ -65,7 +65,7 @@ fn count(events: &[Event], wanted: impl Fn(&EventKind) -> bool) -> usize {
     events.iter().filter(|event| wanted(&event.kind)).count()
 }
 
-/// Returns the average round-trip time after a measurement.
+/// Returns the new average round-trip time if the event reports a measurement.
 fn average(kind: &EventKind) -> Option<Duration> {
     match kind {
         EventKind::RttMeasured { rtt, .. } => Some(rtt.average),
@@ -89,7 +89,7 @@ fn streaming_1_replies_come_once_per_heartbeat() {
             observer.wait_for("the next reply", mark, |kind| succeeded(kind).filter(is_steady));
     }
     let passed = observer.events()[mark - 1].at.since(first);
-    // A machine under load only reads replies late, so it never receives too many in this time.
+    // A machine under load may read replies late but never early, so it does not receive too many.
     assert!(passed > HEARTBEAT * (REPLIES - 1), "{passed:?}");
     assert!(passed < DEFAULT_HEARTBEAT * REPLIES / 2, "{passed:?}");
     observer.finish();
@@ -134,8 +134,9 @@ fn rtt_1_every_description_has_a_time_and_the_average_follows_the_server() {
     observer.finish();
 }
 
-/// Delays the check that begins after `mark` by [`HEARTBEAT`], on a 4.2 server, whose `failCommand`
-/// cannot delay. On a machine under load, that check may already have ended.
+/// Delays the check that begins after `mark` by [`HEARTBEAT`]. This is for 4.2 servers, whose
+/// `failCommand` cannot delay commands. On a machine under load, the check may end before this
+/// function can delay it.
 fn hold_next_check(mongod: &Mongod, observer: &Observer, mark: usize) {
     let held = mongod.fail_point("waitInIsMaster", "alwaysOn", Document::new()).unwrap();
     observer.wait_for("a check to be held", mark, started);
@@ -144,7 +145,8 @@ fn hold_next_check(mongod: &Mongod, observer: &Observer, mark: usize) {
     held.disable().unwrap();
 }
 
-/// G-1, G-6: each polling check is a round-trip time sample, whose duration is in its event.
+/// G-1, G-6: each polling check is a sample of the round-trip time, and its event contains the
+/// duration.
 fn check_polled_average(events: &[Event]) {
     let mut expected: Option<f64> = None;
     for event in events {
@@ -159,7 +161,8 @@ fn check_polled_average(events: &[Event]) {
     }
 }
 
-/// F-41, F-44, F-52: a selection speeds up checks, but each begins at least 500 ms after the last.
+/// F-41, F-44, F-52: a selection speeds up checks, but each check begins at least 500 ms after the
+/// previous one.
 #[test]
 fn monitors_sleep_at_least_the_minimum_between_checks() {
     let Some(mongod) = standalone() else { return };
@@ -180,7 +183,7 @@ fn monitors_sleep_at_least_the_minimum_between_checks() {
         assert!(pause >= HEARTBEAT, "{pause:?} from check to check");
     }
     let all = starts[5].since(starts[0]);
-    // Without a waiting selection, even the second check would come later.
+    // Without a waiting selection, even the second check would begin later than this.
     assert!(all < Duration::from_secs(120), "{all:?}");
     failing.disable().unwrap();
     observer.finish();

@@ -8,7 +8,7 @@ use std::{
 use sdam::{Event, EventKind, EventSink, Interest};
 use sdam_events::sink::sink_fn;
 
-/// The time limit of every wait, for a machine under load.
+/// The time limit of every wait, long enough for a machine under load.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Every event so far, and a condition variable to wait for more.

@@ -33,7 +33,7 @@ impl Host {
         }
     }
 
-    /// Adds TLS from this provider.
+    /// Adds TLS, implemented by the given provider.
     pub(crate) fn with_tls(mut self, provider: Rustls) -> Self {
         self.runtime.backend = self.runtime.backend.with_tls(Arc::new(provider));
         self
@@ -50,7 +50,7 @@ pub(crate) fn replica_set() -> Option<ReplicaSet> {
     or_skip(ReplicaSet::start(version(), &members)).unwrap()
 }
 
-/// Starts one server; `None` if none is available.
+/// Starts one server. Returns `None` if no server is available.
 pub(crate) fn standalone() -> Option<Mongod> {
     or_skip(Mongod::start(version())).unwrap()
 }

@@ -1,4 +1,4 @@
-//! Selection from real members with tags, one of them lagging.
+//! Tests the selection among real members that have tags, one of which lags behind.
 //!
 //! Members with a configured delay cannot be used, because no member announces them to clients.
 
@@ -27,20 +27,22 @@ use crate::{
     runtime::{replica_set, version},
 };
 
-/// An upper bound for the time between checks of different members that were requested together.
+/// An upper bound for the time between the checks of different members if all of these checks were
+/// requested together.
 const ROUND: Duration = Duration::from_secs(3);
 
-/// The time limit of every wait, for a machine under load.
+/// The time limit of every wait, long enough for a machine under load.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// With this heartbeat frequency, a lag of ten seconds exceeds the limit: the minimum staleness
-/// limit is ten seconds longer than the frequency, and the staleness includes the frequency.
+/// The heartbeat frequency, chosen so that a lag of ten seconds exceeds the limit: the estimated
+/// staleness is the lag plus the frequency, and the minimum limit is ten seconds more than the
+/// frequency.
 const FREQUENCY: Duration = Duration::from_secs(500);
-/// The minimum staleness limit with that frequency.
+/// The minimum staleness limit for this heartbeat frequency.
 const LIMIT: Duration = Duration::from_secs(510);
 
-/// Starts a primary and two secondaries, each with a different tag. No other member can be elected,
-/// however slow the machine is.
+/// Starts a primary and two secondaries, each with a different tag. Neither secondary can be
+/// elected, however slow the machine is.
 fn tagged_set() -> Option<ReplicaSet> {
     let set = ReplicaSet::builder(version()).election_timeout(PATIENCE);
     let members = [
@@ -73,7 +75,7 @@ fn read(mode: ReadMode, tags: &[&str]) -> Criteria {
     Criteria::read(preference).unwrap()
 }
 
-/// Returns the hosts chosen by many selections.
+/// Returns the set of hosts that many selections choose.
 fn selected<P: PoolHandle>(topology: &Topology<P>, criteria: &Criteria) -> BTreeSet<String> {
     let select = || block_on(topology.select(criteria)).unwrap();
     (0..50).map(|_| select().address().to_string()).collect()
@@ -87,7 +89,8 @@ fn described<'t>(topology: &'t TopologyDescription, host: &str) -> &'t ServerDes
     topology.server(&host.parse().unwrap()).unwrap()
 }
 
-/// Returns the lag of `late` behind the primary in milliseconds, by the Max Staleness formula.
+/// Returns the number of milliseconds by which `late` lags behind the primary, according to the Max
+/// Staleness formula.
 fn lag(topology: &TopologyDescription, late: &str) -> Option<i64> {
     let behind = |server: &ServerDescription| {
         let updated = server.last_update_time?.as_nanos() / 1_000_000;
@@ -106,12 +109,13 @@ fn a_member_above_max_staleness_is_not_selected() {
     let preference = ReadPreference::new(ReadMode::Secondary).with_max_staleness(LIMIT);
     let criteria = Criteria::read(preference).unwrap();
 
-    // The primary writes, and the lagging member applies nothing until it is ten seconds behind.
+    // The primary keeps writing while the lagging member applies no writes, until that member is
+    // ten seconds behind.
     let stop = doc! { "configureFailPoint": "rsSyncApplyStop", "mode": "alwaysOn" };
     set.member(2).run_command("admin", stop).unwrap();
     let deadline = Instant::now() + PATIENCE;
     let allowed = (LIMIT.checked_sub(FREQUENCY).unwrap()).as_millis() as i64;
-    // Waits for a lag so large that checks still in progress do not change the result.
+    // Waits until the lag is so large that checks still in progress do not change the result.
     let clearly = allowed + ROUND.as_millis() as i64;
     let description = loop {
         assert!(Instant::now() < deadline, "{:?}", topology.snapshot());
@@ -144,7 +148,8 @@ fn a_member_above_max_staleness_is_not_selected() {
     let expected = lag(&description, &late).unwrap() + FREQUENCY.as_millis() as i64;
     let off = expected - staleness.as_millis() as i64;
     assert!(off.abs() <= 1, "{staleness:?} instead of {expected} ms");
-    // The member's own last write date, which does not change because the member applies nothing.
+    // The date of the member's last write, as reported by the member. It does not change, because
+    // the member applies no writes.
     let hello = set.member(2).hello().unwrap();
     let last_write = hello.get_document("lastWrite").unwrap();
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Operations on a silent primary, by clients with and without a detector.
+//! Measures operations on a silent primary, by clients with and without a detector.
 
 mod others;
 mod writer;
@@ -25,12 +25,12 @@ const CLIENTS: [(&str, Option<Detector>); 3] = [
 /// The time limit of every wait.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A client's inserts after its primary became silent.
+/// A summary of a client's inserts after its primary has become silent.
 struct Recovery {
     /// The time from the beginning of the silence until connections in use were interrupted.
     left_after: Option<Duration>,
-    /// The duration of the longest insert that was in progress when the silence began, or began
-    /// later.
+    /// The duration of the longest insert, among those that were in progress when the silence began
+    /// and those that began later.
     longest: Duration,
     failed: usize,
 }
@@ -67,14 +67,15 @@ fn start(builder: ReplicaSetBuilder) -> Option<ReplicaSet> {
 /// Repeatedly silences the primary, measures the inserts of all clients, and ends the silence.
 fn compare(set: &ReplicaSet, silence: &str, cut: impl Fn(&Mongod), heal: impl Fn(&Mongod)) {
     let host = Host::start();
-    // `w=1`: waiting for a majority may take a minute longer, if a secondary replicates from the
-    // silent member.
+    // Writes use `w=1`, because waiting for a majority may take a minute longer if a secondary
+    // replicates from the silent member.
     let uri = format!("{}&w=1", set.uri());
     let writers = CLIENTS.map(|client| Writer::start(&host, &uri, client));
     let others = Other::start_all(&uri);
     let mut recoveries: Vec<Vec<Recovery>> = Vec::new();
     recoveries.resize_with(writers.len() + others.len(), Vec::new);
-    // The threads are not scoped, so that a stuck one does not delay the failure.
+    // The threads are not scoped, because a scope would wait for a stuck thread before the test
+    // could fail.
     let threads = writers.each_ref().map(|writer| {
         let writer = Arc::clone(writer);
         thread::spawn(move || writer.work())
@@ -85,10 +86,11 @@ fn compare(set: &ReplicaSet, silence: &str, cut: impl Fn(&Mongod), heal: impl Fn
         probing < without && phi_accrual < without
     };
     let mut rounds = 0;
-    // If this host stalls, detectors wait longer, so two more rounds may be needed.
+    // If this host stalls, detectors wait longer, so up to two more rounds may be needed.
     while rounds < freezes() || rounds < freezes() + 2 && !is_shorter(&recoveries) {
         rounds += 1;
-        // The formerly silent member has to roll back first; until then, there is no majority.
+        // The member that was silent in the previous round has to roll back first; until then,
+        // there is no majority.
         let begun = Instant::now();
         for writer in &writers {
             writer.find_all();

@@ -1,4 +1,4 @@
-//! Many tasks that share few pooled connections, during failovers of a real set.
+//! Runs many tasks that share a few pooled connections during failovers of a real replica set.
 
 use std::{
     sync::{
@@ -18,7 +18,7 @@ use sdam_pool::{Pool, Pools};
 
 use crate::runtime::{Host, replica_set};
 
-/// The time limit of every wait, for a machine under load.
+/// The time limit of every wait, long enough for a machine under load.
 const PATIENCE: Duration = Duration::from_secs(60);
 const TASKS: usize = 1000;
 const CONNECTIONS: usize = 4;
@@ -30,7 +30,7 @@ fn failovers() -> usize {
     text.map_or(3, |text| text.parse().unwrap())
 }
 
-/// Counts of the tasks' actions.
+/// State that the tasks share: the numbers of operations that have succeeded and failed.
 #[derive(Debug, Default)]
 struct Work {
     is_over: AtomicBool,
@@ -46,7 +46,7 @@ async fn ping(topology: &Topology<Pool>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns the server's count of this test's connections.
+/// Returns the number of this test's connections that the server reports.
 fn connections(mongod: &Mongod) -> usize {
     let command = doc! {
         "aggregate": 1, "cursor": {}, "$readPreference": { "mode": "nearest" }, "pipeline": [
@@ -67,7 +67,7 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// Makes other members primary while the tasks run.
+/// Repeatedly makes another member primary while the tasks run.
 fn fail_over(set: &ReplicaSet, work: &Work) {
     for _ in 0..failovers() {
         let before = work.succeeded.load(Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! TLS between the client and real servers.
+//! Tests TLS between clients and real servers.
 
 #[cfg(feature = "client")]
 mod clients;
@@ -22,7 +22,7 @@ fn certificates() -> Arc<Certificates> {
     Arc::new(Certificates::create().unwrap())
 }
 
-/// Starts one server; `None` if none is available.
+/// Starts one server. Returns `None` if no server is available.
 fn start(tls: &ServerTls) -> Option<Mongod> {
     or_skip(Mongod::start_tls(version(), tls, &[])).unwrap()
 }
@@ -48,8 +48,8 @@ fn accept(uri: &str, change: impl FnOnce(TopologyBuilder) -> TopologyBuilder) {
     observer.finish();
 }
 
-/// Waits for the first check of the only server, which must fail at this stage, and returns the
-/// error from a selection.
+/// Waits for the first check of the only server, which must fail at the given stage. Returns the
+/// error that a selection then reports.
 #[track_caller]
 fn refuse(
     uri: &str,

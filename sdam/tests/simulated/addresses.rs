@@ -1,5 +1,5 @@
-//! Deployments that cannot be reached by their members' names. They are reached through address
-//! translation or proxies; if both are missing, there is a diagnosis.
+//! Tests deployments that cannot be reached by their members' names. Clients reach them through
+//! address translation or proxies; without either, errors and events contain a diagnosis.
 
 mod diagnosis;
 mod wrapped;

@@ -1,4 +1,4 @@
-//! Pools that authenticate, with simulated deployments that have users, in virtual time.
+//! Tests pools that authenticate to simulated deployments with users, in virtual time.
 
 use std::time::Duration;
 
@@ -58,7 +58,8 @@ fn failover(seed: u64, version: ServerVersion, user: &User) -> u64 {
         let reply = find(&topology).await.unwrap();
         assert!(reply.contains_key("cursor"), "{reply}");
         sim.step_down().unwrap();
-        // The old primary may be selected once more, and then reports its new role.
+        // A selection may choose the old primary once more, which then replies that it is not
+        // primary.
         let mut reply = find(&topology).await.unwrap();
         while reply.get_i32("code").is_ok_and(|code| code == 13435) {
             reply = find(&topology).await.unwrap();
@@ -126,8 +127,8 @@ fn check_fault(command: &str, fault: impl Fn(&mut FailCommand), kind: ErrorKind,
 
 #[test]
 fn a_fault_at_each_command_is_reported_in_time_and_leaves_no_connection() {
-    // I-14, T-30, T-31: a server with only SHA-1 answers `saslStart`, because speculation uses
-    // SHA-256.
+    // I-14, T-30, T-31: a user that has only SHA-1 credentials still needs `saslStart`, because the
+    // speculative command uses SHA-256.
     for command in ["saslStart", "saslContinue"] {
         let at_once = Duration::ZERO;
         check_fault(command, |fail| fail.close_connection = true, ErrorKind::Network, at_once);

@@ -1,4 +1,4 @@
-//! The client with a simulated deployment, in virtual time.
+//! Tests the client with a simulated deployment, in virtual time.
 
 mod commands;
 mod overload;
@@ -26,7 +26,8 @@ struct World {
 }
 
 impl World {
-    /// Starts a client of `blueprint`, with these options added to the connection string.
+    /// Simulates `blueprint` and starts a client, with these options added to the connection
+    /// string.
     fn start(blueprint: &Blueprint, options: &str) -> Self {
         Self::with_seed(1, blueprint, options)
     }
@@ -83,7 +84,7 @@ impl World {
     }
 
     fn events(&self) -> Vec<Event> {
-        // A separate task delivers events.
+        // A separate task delivers events, so let that task run first.
         self.sim.run_for(Duration::from_millis(1));
         let mut events = self.events.borrow_mut();
         std::iter::from_fn(|| events.try_next()).collect()
@@ -111,7 +112,7 @@ impl World {
     }
 }
 
-/// The properties of a command that affect the client.
+/// The kind of a command, which determines how the client runs it.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Generic,

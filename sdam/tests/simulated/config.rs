@@ -1,4 +1,4 @@
-//! Errors and warnings about connection strings, before anything connects.
+//! Tests errors and warnings about connection strings, which are reported before anything connects.
 
 mod guards;
 mod warnings;

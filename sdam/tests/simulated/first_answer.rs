@@ -1,4 +1,4 @@
-//! The time from the start of a client to its first answer, in round trips.
+//! Measures the time from the start of a client to its first answer, in round trips.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use sdam_sim::{
 
 use crate::{authenticator, complete, replica_set, simulation, uri_of_user};
 
-/// The time of a round trip.
+/// The duration of a round trip.
 const ROUND_TRIP: Duration = Duration::from_millis(1);
 
 /// Returns a replica set with the user `ada`.
@@ -62,7 +62,9 @@ fn round_trips(encrypted: bool, early: bool) -> u128 {
 
 #[test]
 fn the_first_ping_takes_as_many_round_trips_as_a_single_connection() {
-    // TCP, hello of the monitor, hello and SCRAM of the pool, ping; TLS adds one.
+    // The round trips are TCP, the monitor's hello, the pool's hello and SCRAM, and the ping; TLS
+    // adds one. Unless sockets are opened early, the pool's connection needs its own round trips
+    // for TCP and TLS.
     assert_eq!((round_trips(false, true), round_trips(true, true)), (5, 6));
     assert_eq!((round_trips(false, false), round_trips(true, false)), (6, 8));
 }
@@ -76,7 +78,8 @@ fn unused_early_sockets_are_closed_after_a_second() {
         topology.wait_for(complete, Duration::from_secs(10)).await.unwrap();
         assert_eq!(sim.connections(), 6, "three for checks and three early ones");
         sim.run_for(Duration::from_millis(1100));
-        // Three for checks, three that measure round-trip times, and one in the pool.
+        // There are three connections for checks, three that measure round-trip times, and one in
+        // the pool.
         assert_eq!(sim.connections(), 7);
         topology.close().await;
     });

@@ -1,4 +1,4 @@
-//! Many clients of servers that limit new connections.
+//! Tests many clients whose servers limit the rate of new connections.
 
 use std::time::Duration;
 
@@ -31,7 +31,8 @@ fn limit(sim: &Sim) {
     sim.network().limit_dials(Some(DialLimit { rate, burst: rate / 10, queue: rate }));
 }
 
-/// Restarts a secondary under the clients; returns what they have sent until all is well again.
+/// Restarts a secondary while the clients run. Returns the traffic until all servers are available
+/// again.
 fn restart(spread: Duration) -> Traffic {
     let sim = simulation(1);
     sim.block_on(async {
@@ -65,7 +66,8 @@ fn a_server_that_restarts_refuses_hardly_any_connection_of_clients_that_spread_t
     let (together, spread) = (restart(Duration::ZERO), restart(TURN));
     assert!(spread.refused * 20 <= spread.direct, "{spread:?}");
     assert!(together.refused > 5 * spread.refused, "{together:?} {spread:?}");
-    // In both cases, each client dials at least for checks, round-trip times and its pool.
+    // In both cases, each client opens at least three connections: for checks, for round-trip times
+    // and for its pool.
     assert!(spread.direct >= u64::from(3 * CLIENTS) && together.direct > spread.direct);
 }
 
@@ -84,7 +86,7 @@ fn no_selection_and_no_check_out_waits_for_the_spread() {
             sim.run_for(Duration::from_secs(2));
             let member = sim.status().primary().unwrap().id;
             sim.kill(member).unwrap();
-            // After that, the next check of the failed former primary is still far away.
+            // After these 30 s, the next regular check of the killed primary is still far away.
             sim.run_for(Duration::from_secs(30));
             sim.restart(member).unwrap();
             sim.run_for(Duration::from_secs(5));

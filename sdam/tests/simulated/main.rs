@@ -1,5 +1,5 @@
-//! Topologies in virtual time: with simulated deployments, and with scripted servers behind the
-//! transport interface.
+//! Tests topologies in virtual time, with simulated deployments and with scripted servers behind
+//! the transport interface.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a panic fails the test")]
 
 mod addresses;

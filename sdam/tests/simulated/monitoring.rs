@@ -1,4 +1,4 @@
-//! The messages that monitors send, when and to which servers, and the effects of checks on pools.
+//! Tests which messages monitors send, when and to which servers, and how checks affect pools.
 
 mod checks;
 mod pools;
@@ -100,7 +100,7 @@ impl Harness {
         let met = self.topology.wait_for(|now| met(now).then_some(()), 12 * HEARTBEAT);
         let met = self.sim.block_on(met);
         assert!(met.is_some(), "not in time: {:?}", self.topology.snapshot());
-        // A separate task delivers events.
+        // A separate task delivers events, so let that task run first.
         self.sim.run_for(Duration::from_millis(1));
     }
 

@@ -24,7 +24,7 @@ use sdam_sim::{
 
 use crate::simulation;
 
-/// The time limit of every wait, for a machine under load.
+/// The time limit of every wait, long enough for a machine under load.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn builder(uri: &str) -> TopologyBuilder<Pool> {
@@ -52,7 +52,7 @@ async fn ping_primary(topology: &Topology<Pool>) -> Result<(), Error> {
     run_ping(&mut server.pool().check_out().await?).await
 }
 
-/// Starts a topology with these options whose sink wants `interest`.
+/// Starts a topology with these options and a sink that wants the events of `interest`.
 fn observed(sim: &Sim, options: &str, interest: Interest) -> (Topology<Pool>, EventStream) {
     let (sink, events) = unbounded();
     let builder = builder(&format!("{}&{options}", sim.uri()));

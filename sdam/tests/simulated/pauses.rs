@@ -1,4 +1,4 @@
-//! Pauses of monitoring.
+//! Tests pausing and resuming monitoring.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn start(sim: &Sim) -> Topology<Pool> {
     builder.start(sim.runtime()).unwrap()
 }
 
-/// Checks out a connection of the primary.
+/// Selects the primary and checks out a connection to it.
 async fn use_pool(topology: &Topology<Pool>) {
     let primary = topology.select(&Criteria::write()).await.unwrap();
     drop(primary.pool().check_out().await.unwrap());
@@ -96,7 +96,8 @@ fn a_client_without_operations_pauses_by_itself_until_the_next_selection() {
             drop(operation);
             sim.run_for(18 * second);
             assert!(!topology.snapshot().is_paused(), "the last operation ended just now");
-            // Idle for 30 s, plus up to 1.1 heartbeats until a task wakes up.
+            // The pause begins 30 s after the last use, plus up to 1.1 heartbeats until a task
+            // wakes up.
             sim.run_for(24 * second);
             assert!(topology.snapshot().is_paused());
             assert_eq!((sim.connections(), sim.timers()), (0, 0));

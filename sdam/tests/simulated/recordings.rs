@@ -11,7 +11,8 @@ use crate::{complete, replica_set};
 
 const LONG: Duration = Duration::from_secs(600);
 
-/// Returns the recording of a failover in the year 2024, and its events.
+/// Returns the recording of a failover, which is simulated in the year 2024, and the events of this
+/// failover.
 fn recorded(seed: u64) -> (String, Vec<Event>) {
     let sim = Sim::new(seed, &replica_set().epoch_millis(1_704_067_200_000));
     let options = Options::parse(&sim.uri()).unwrap();

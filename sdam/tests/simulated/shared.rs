@@ -86,8 +86,8 @@ fn a_further_handle_allocates_at_most_512_bytes() {
     sim.block_on(async {
         let first = open(&sim, &deployments, "");
         discovered(&first).await;
-        // Opens all handles once and drops all but one, so that the lists of handles need not grow
-        // later.
+        // Opens all handles once and drops all but one, so that the lists of handles do not have to
+        // grow during the measurement.
         let mut handles: Vec<_> = (0..HANDLES).map(|_| open(&sim, &deployments, "")).collect();
         handles.truncate(1);
         let allocated = allocation_counter::measure(|| {
@@ -127,7 +127,8 @@ fn a_broken_connection_of_one_handle_concerns_all() {
         let (other, mut events) = observed(&sim, &deployments);
         discovered(&one).await;
         let primary = one.select(&Criteria::write()).await.unwrap();
-        // The handle then has a generation of its own, which is translated to the deployment's.
+        // After this error, the handle has a generation of its own, which is translated to that of
+        // the deployment.
         let refused = Error::auth("refused");
         let report = ErrorReport::new(primary.generation(), refused);
         assert_eq!(one.handle_error(primary.id(), &report), ErrorOutcome::Cleared);

@@ -1,5 +1,5 @@
-//! Single-threaded mode with a scripted transport, in virtual time, where no future is ever
-//! pending.
+//! Tests single-threaded mode with a scripted transport, in virtual time. Futures are pending only
+//! if a test stalls the transport.
 
 mod authenticating;
 mod balanced;

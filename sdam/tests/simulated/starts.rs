@@ -1,4 +1,4 @@
-//! Topologies that start together.
+//! Tests topologies that start at the same time.
 
 use std::time::Duration;
 
@@ -31,7 +31,8 @@ fn the_first_checks_of_many_topologies_are_spread() {
         for topology in &topologies {
             assert!(complete(&topology.snapshot()).is_some());
         }
-        // Each topology opens three connections for checks, and three that measure round trips.
+        // Each topology opens three connections for checks, and three for measurements of
+        // round-trip times.
         for (second, pair) in [0].iter().chain(&connected).zip(&connected).enumerate() {
             let new = pair.1 - pair.0;
             assert!((20..100).contains(&new), "{new} connections in second {second}");

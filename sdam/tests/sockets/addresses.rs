@@ -1,5 +1,5 @@
-//! Deployments that cannot be reached by their members' names, but only through address translation
-//! or a real SOCKS5 proxy.
+//! Tests deployments that cannot be reached by their members' names, but only through address
+//! translation or a real SOCKS5 proxy.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
-//! Blocking mode on real sockets: with simulated deployments on loopback, and with mongod.
+//! Tests blocking mode on real sockets, with simulated deployments on loopback and with mongod.
 //!
-//! `SDAM_LIVE_VERSION` (4.2, 4.4, 5.0, 6.0) chooses the mongod.
+//! `SDAM_LIVE_VERSION` (4.2, 4.4, 5.0, 6.0) selects the version of mongod.
 
 mod addresses;
 mod live;
@@ -38,8 +38,8 @@ fn run(
     Some(Document::try_from(reply).unwrap())
 }
 
-/// Writes to the current primary until a write succeeds, like an application with retries. Returns
-/// the host that accepted it.
+/// Writes to the current primary until a write succeeds, as an application with retries would.
+/// Returns the host that accepted the write.
 ///
 /// Every attempt is limited by its own timeouts, so this function does not sleep.
 fn write(topology: &mut BlockingTopology) -> String {

@@ -1,5 +1,5 @@
-//! SRV records from a real name server: special names, and polling on every runtime and without
-//! one.
+//! Tests SRV records from a real name server: special names, and polling on every runtime and
+//! without a runtime.
 
 mod world;
 
@@ -12,8 +12,8 @@ use sdam_live::{Dns, Record, RecordType, or_skip};
 
 use self::world::{TEST1, World, records};
 
-/// Resolves the connection string for each host, whose records contain only this target and a set
-/// name.
+/// Resolves the connection string for each host, and checks the result. The host's records contain
+/// only the target that it is paired with and a set name.
 fn check(pairs: &[(&str, &str)]) {
     let records = pairs.iter().flat_map(|(host, target)| {
         let srv = Record::srv(&format!("_mongodb._tcp.{host}"), target, 27017);

@@ -1,5 +1,5 @@
-//! Servers with malformed replies: each is marked with the right error, and other servers are not
-//! affected.
+//! Tests servers that send malformed replies: each of these servers is marked with the right error,
+//! and other servers are not affected.
 
 use std::{
     io::{Read, Write},
@@ -17,7 +17,7 @@ use sdam_transport::wire::{OpMsg, OpReply};
 
 use crate::{PATIENCE, on, tokio};
 
-/// Sends a server's answer to the request with this id; nothing follows it.
+/// Sends a server's answer to the request with the given id. The server then sends nothing more.
 type Answer = Box<dyn Fn(i32, &mut TcpStream) + Send + Sync>;
 
 /// Starts a server on loopback that sends `answer` to each client, and then leaves the connection
@@ -26,7 +26,7 @@ pub(crate) fn start(answer: impl Fn(i32, &mut TcpStream) + Send + Sync + 'static
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let answer = Arc::new(answer);
-    // The thread ends with the process, because it blocks on the test's next connection.
+    // The thread blocks while it waits for the next connection, so it ends only with the process.
     thread::spawn(move || {
         for stream in listener.incoming() {
             let answer = Arc::clone(&answer);
@@ -41,7 +41,7 @@ fn serve(stream: &mut TcpStream, answer: &dyn Fn(i32, &mut TcpStream)) {
         return;
     };
     answer(request, stream);
-    // Ends when the client closes the connection.
+    // Reading ends when the client closes the connection.
     let _ = std::io::copy(stream, &mut std::io::sink());
 }
 
@@ -74,7 +74,7 @@ fn changed(change: impl Fn(&mut Vec<u8>) + Send + Sync + 'static) -> Answer {
     Box::new(move |request, stream| {
         let mut reply = message(request, &mongos());
         change(&mut reply);
-        // The client may already have refused the length.
+        // Writing may fail, because the client may already have refused the length.
         let _ = stream.write_all(&reply);
     })
 }
@@ -96,7 +96,8 @@ fn bad_answers() -> Vec<(Answer, ErrorKind, &'static str)> {
         stream.write_all(&whole[..whole.len() - 3]).unwrap();
         let _ = stream.shutdown(Shutdown::Write);
     });
-    // Only the length can end the read, because nothing follows the header.
+    // The server sends nothing after the header, so only the announced length can make the client
+    // stop reading.
     let long = changed(|reply| {
         reply.truncate(16);
         reply[..4].copy_from_slice(&((1_i32 << 20) + 1).to_le_bytes());

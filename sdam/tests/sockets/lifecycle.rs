@@ -1,4 +1,4 @@
-//! The end of a runtime and of a topology.
+//! Tests what happens to a topology when its runtime ends, and how a topology ends.
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ fn after_the_runtime_has_shut_down_all_servers_are_unknown_and_close_returns() {
     let (set, host) = (ReplicaSet::start(3).unwrap(), tokio());
     let builder = Topology::builder(set.uri()).unwrap();
     let topology = builder.start(on(&host)).unwrap();
-    // Waits for all servers, because a later reply from a secondary could turn the primary, Unknown
-    // by then, into a possible primary.
+    // Waits until all servers are known. Otherwise, a reply from a secondary could arrive after the
+    // primary has become Unknown, and turn the primary into a possible primary.
     let known = |now: &Snapshot| {
         let mut servers = now.description().servers().iter();
         servers.all(|server| server.server_type.is_available()).then_some(())

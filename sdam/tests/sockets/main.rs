@@ -1,5 +1,5 @@
-//! Topologies on sockets of the loopback interface: with simulated deployments, with hostile
-//! servers, with real name servers and proxies, and blocking mode with mongod.
+//! Tests topologies on loopback sockets: with simulated deployments, with hostile servers, with
+//! real name servers and proxies, and in blocking mode with mongod.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a panic fails the test")]
 
 mod addresses;
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use sdam::Runtime;
 
-/// The time limit of every wait, for a machine under load.
+/// The time limit of every wait, long enough for a machine under load.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn tokio() -> tokio::runtime::Runtime {

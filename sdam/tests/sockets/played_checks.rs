@@ -1,4 +1,5 @@
-//! A topology whose checks are simulated by a driver's test: its monitors get no reply.
+//! Tests a topology whose monitors get no replies, so that a driver's test can supply the results
+//! of checks.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,5 @@
-//! Connections that a driver's own pool opens with `PoolContext::establish`, and its reports.
+//! Tests the connections that a driver's own pool opens with `PoolContext::establish`, and the
+//! errors that this pool reports.
 
 use bson::rawdoc;
 use sdam::{Criteria, Error, ErrorOutcome, ErrorReport, Generation, ScanTopology, Stage, Topology};

@@ -13,13 +13,14 @@ use crate::{
     on_every_runtime,
 };
 
-/// Answers each message. On the connection of the first `ping`, the host vanishes before the reply:
-/// from then on, it acknowledges nothing.
+/// Answers each message. Before the reply to a `ping`, the host vanishes from the connection: from
+/// then on, it acknowledges no data.
 fn vanish_at_ping(request: i32, stream: &mut TcpStream) {
     let mut next = Some((request, Vec::new()));
     while let Some((request, sent)) = next {
         if sent.windows(4).any(|word| word == b"ping") {
-            // A filter instruction that returns 0, the number of received bytes to keep.
+            // The filter instruction returns 0 as the number of bytes to keep, so all received data
+            // is dropped.
             let nothing = SockFilter::new(0x06, 0, 0, 0);
             SockRef::from(&*stream).attach_filter(&[nothing]).unwrap();
         }

@@ -17,22 +17,23 @@ use sdam_testkit::{RecordingPool, RecordingPools};
 
 use crate::runtime::{Host, version};
 
-/// The time limit of every wait, for a machine under load.
+/// The time limit of every wait, long enough for a machine under load.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Starts a server that requires authentication; `None` if none is available.
+/// Starts a server that requires authentication. Returns `None` if no server is available.
 pub(super) fn secured() -> Option<Mongod> {
     or_skip(Mongod::start_secured(version())).unwrap()
 }
 
-/// Returns the server's wire version: 9 since 4.4, 13 since 5.0.
+/// Returns the server's maximum wire version: at least 9 since 4.4, and at least 13 since 5.0.
 pub(super) fn wire_version(mongod: &Mongod) -> i32 {
     mongod.hello().unwrap().get_i32("maxWireVersion").unwrap()
 }
 
-/// A topology of one server, with the user in its connection string.
+/// A topology of one server, with a connection string that names the user.
 pub(super) struct Client {
-    // Declared before the runtime, because fields are dropped in order.
+    // Declared before the runtime, because fields are dropped in order of their declaration, and
+    // the topology must be dropped first.
     topology: Topology<RecordingPool>,
     authenticator: Option<Observed>,
     _host: Host,
@@ -58,13 +59,13 @@ impl Client {
         }
     }
 
-    /// Opens a connection to the server once it is available.
+    /// Opens a connection to the server once the server is available.
     pub(super) fn open(&self) -> Result<Established, Error> {
         self.open_after(|| ())
     }
 
-    /// Like [`open`](Self::open), but calls `fail` first, and keeps its result until `open` has
-    /// ended.
+    /// Like [`open`](Self::open), but calls `fail` before opening the connection, and keeps its
+    /// result until the attempt has ended.
     pub(super) fn open_after<G>(&self, fail: impl FnOnce() -> G) -> Result<Established, Error> {
         block_on(async {
             let server = self.topology.select(&Criteria::write()).await.unwrap();
@@ -102,10 +103,10 @@ pub(super) fn run(connection: &mut Established, command: &Document) -> Document 
     Document::from_reader(body).unwrap()
 }
 
-/// The messages sent by an authenticator.
+/// A summary of the messages that an authenticator has sent.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
-    /// The mechanism of the last command that names one.
+    /// The mechanism in the last command that specifies one.
     pub(super) mechanism: String,
     /// The number of commands, excluding those within hello.
     pub(super) commands: usize,

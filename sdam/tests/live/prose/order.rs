@@ -1,4 +1,4 @@
-//! The order of heartbeat events and the server's observations.
+//! Checks the order of heartbeat events relative to what the server observes.
 
 use std::{
     io::Read,
@@ -11,7 +11,7 @@ use sdam::{Clock, EventKind, Instant};
 
 use crate::{observer::Observer, runtime::Host};
 
-/// An observation by the server, on the clock of the client's runtime.
+/// An observation by the server, timed by the clock of the client's runtime.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     connected: Instant,
@@ -65,7 +65,7 @@ fn heartbeat_1_started_connected_hello_failed() {
     assert!(connected <= greeted && greeted <= failed, "{greeted:?} {failed:?}");
     assert!(duration <= failed.since(started));
     observer.finish();
-    // A connection that sends nothing makes the server stop.
+    // A connection that is closed without sending a hello makes the server stop.
     drop(std::net::TcpStream::connect(address).unwrap());
     server.join().unwrap();
 }

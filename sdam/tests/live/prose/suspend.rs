@@ -14,7 +14,7 @@ use crate::{
     runtime::{standalone, version},
 };
 
-/// The environment variable with the connection string for the suspended process.
+/// The environment variable that contains the connection string for the suspended process.
 const CLIENT_URI: &str = "SDAM_LIVE_CLIENT_URI";
 
 /// The options of the suspended client.
@@ -26,11 +26,11 @@ const LIMIT: u64 = 2_500;
 /// The name of the test [`process_that_is_suspended`].
 const CLIENT: &str = "prose::suspend::process_that_is_suspended";
 
-/// The duration of the suspension, in heartbeats of another client: more than twice a check's time
-/// limit.
+/// The duration of the suspension, counted in heartbeats of another client. This is more than twice
+/// the time limit of a check.
 const HEARTBEATS: usize = 12;
 
-/// The maximum number of checks that end before the signal stops the client.
+/// The maximum number of checks that may have ended before the signal stopped the client.
 const MOST_BEFORE: usize = 1_000;
 
 /// The client process and the lines it prints.
@@ -79,7 +79,8 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // The process may have ended already; if it is stopped, it cannot end by itself.
+        // The result is ignored, because the process may already have ended. A stopped process has
+        // to be killed, because it cannot end by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,6 +1,7 @@
-//! Other drivers, run as processes that insert documents repeatedly and print lines.
+//! Runs other drivers as processes that insert documents repeatedly and print lines about their
+//! inserts.
 //!
-//! `cargo xtask foreign silence` passes their names and commands.
+//! `cargo xtask foreign silence` passes the names and commands of these drivers.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -15,8 +16,8 @@ use super::{PATIENCE, Recovery};
 /// The environment variable with the names and commands: `name=program argument…;…`.
 const COMMANDS: &str = "SDAM_OTHER_WRITERS";
 
-/// The maximum time for which the primary stays silent while waiting for the other drivers to
-/// recover.
+/// The maximum time for which the test keeps the primary silent while it waits for the other
+/// drivers to recover.
 const SILENCE: Duration = Duration::from_secs(45);
 
 pub(super) struct Other {
@@ -25,7 +26,7 @@ pub(super) struct Other {
     lines: Arc<Lines>,
 }
 
-/// The lines of a process, with the times of their arrival.
+/// The lines that a process has printed, with the times at which they arrived.
 #[derive(Default)]
 struct Lines {
     all: Mutex<Vec<(Instant, Line)>>,

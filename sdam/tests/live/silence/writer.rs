@@ -29,7 +29,7 @@ pub(super) struct Writer {
     interrupts: Arc<Interrupts>,
 }
 
-/// The times at which a clear interrupted the connections in use to a server.
+/// The times at which a server's pool was cleared in a way that interrupted the connections in use.
 #[derive(Default)]
 struct Interrupts {
     times: Mutex<Vec<Instant>>,
@@ -103,8 +103,8 @@ impl Writer {
         assert!(!waited.timed_out(), "{}: stuck after {last:?} with {topology:?}", self.name);
     }
 
-    /// Waits until the inserts that a silent server blocks were interrupted and a later one has
-    /// succeeded.
+    /// Waits until the inserts that a silent server blocks have been interrupted and a later insert
+    /// has succeeded.
     pub(super) fn recover(&self, since: Instant) -> Recovery {
         let interrupted = self.interrupts.first_after(since);
         let interrupted = interrupted.unwrap_or_else(|| panic!("{}: not interrupted", self.name));

@@ -26,8 +26,8 @@ fn authenticated(mongod: &Mongod, user_info: &str, options: &str) -> Result<Stri
     Ok(user.as_document().unwrap().get_str("user").unwrap().to_owned())
 }
 
-/// Authenticates by MONGODB-X509, as the user that the server derives from the certificate, and
-/// with an explicit user name.
+/// Authenticates with MONGODB-X509: first without a user name, so that the server derives the user
+/// from the certificate, and then with an explicit user name.
 #[test]
 fn a_client_certificate_authenticates_the_user_of_its_subject() {
     // The user name is sent only if it is given (O-5, T-7).
@@ -51,7 +51,8 @@ fn a_client_certificate_authenticates_the_user_of_its_subject() {
     assert!(error.contains("at auth"), "{error}");
 }
 
-/// Only the Enterprise edition supports PLAIN, with an LDAP server.
+/// The server refuses PLAIN, which only the Enterprise edition supports, and only with an LDAP
+/// server.
 #[test]
 fn plain_is_offered_to_a_server_over_tls_which_lacks_it() {
     let certificates = certificates();

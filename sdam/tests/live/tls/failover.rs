@@ -16,8 +16,9 @@ use crate::{
     runtime::{Host, version},
 };
 
-/// Starts a set that requires client certificates. A client that uses the names `a.sdam.example`
-/// and so on sees these names in hello replies, because of SNI.
+/// Starts a set that requires client certificates. If a client connects to the names
+/// `a.sdam.example` and so on, the members learn this by SNI and use these names in their hello
+/// replies.
 fn replica_set(certificates: &Arc<Certificates>) -> Option<ReplicaSet> {
     let member = |name| MemberSpec::new().horizon(&format!("{name}.sdam.example"));
     let tls = ServerTls::new(certificates).require_client_certificates();
@@ -25,7 +26,7 @@ fn replica_set(certificates: &Arc<Certificates>) -> Option<ReplicaSet> {
     or_skip(set.start(&["a", "b", "c"].map(member))).unwrap()
 }
 
-/// Returns the names of the members for external clients.
+/// Returns the names by which external clients know the members.
 fn outside(set: &ReplicaSet) -> Vec<String> {
     let ports = set.members().map(|member| member.address().port());
     let names = ["a", "b", "c"].into_iter().zip(ports);
@@ -43,7 +44,7 @@ fn a_set_with_tls_behind_an_srv_record_is_followed_through_failovers() {
         return;
     };
     let names = outside(&set);
-    // The SRV record names only one member, which is enough to find all.
+    // The SRV record names only one member, which is enough to find all members.
     let (seed, port) = names[0].split_once(':').unwrap();
     let records = [
         Record::srv("_mongodb._tcp.cluster.sdam.example", seed, port.parse().unwrap()),

@@ -1,4 +1,4 @@
-//! Failed handshakes, and their error messages.
+//! Checks failed handshakes and their error messages.
 
 use std::{path::Path, thread};
 
@@ -53,7 +53,8 @@ fn each_fault_of_a_server_certificate_is_named_in_the_error_of_a_selection() {
                 };
                 let mut provider = Rustls::ring();
                 if certificate == ServerCertificate::Revoked {
-                    // Without a revocation list, no certificate is considered revoked.
+                    // Without a revocation list, the client accepts even this certificate, because
+                    // it cannot know that the certificate has been revoked.
                     check_accepted(&mongod, options);
                     let list = CertificateRevocationListDer::from_pem_file(list).unwrap();
                     provider = provider.with_revocation_lists([list]);

@@ -1,5 +1,5 @@
-//! Members that cannot be reached by their own names: the certificate must still contain the
-//! member's name.
+//! Tests members that cannot be reached by their own names. Their certificates must still contain
+//! these names.
 
 use sdam::{Stage, TopologyBuilder};
 use sdam_live::{Certificates, Mongod, ServerCertificate, ServerTls, Socks, or_skip};
@@ -8,7 +8,8 @@ use sdam_transport::translate::AddressTable;
 
 use super::{accept, certificates, refuse, start};
 
-/// Translates a name to the server's address.
+/// Returns the host and port for `name`, and a function that makes a builder translate them to the
+/// server's address.
 fn translated(
     mongod: &Mongod,
     name: &str,
@@ -19,7 +20,8 @@ fn translated(
     (name, move |builder| builder.translate(table))
 }
 
-/// Checks the server names that are accepted with these additional options.
+/// Connects to the server by several names, with these additional options, and checks that it is
+/// accepted only under the name in its certificate.
 fn check(
     certificates: &Certificates,
     certificate: ServerCertificate,

@@ -43,13 +43,14 @@ fn inside(forwarders: &[&str]) -> Sim {
 
 /// The error and the events that a program sees.
 struct Seen {
-    /// The error message of the selection that timed out, on one line and in full.
+    /// The error message of the selection that timed out: first on one line, and then in full.
     error: [String; 2],
     /// The servers reported as unusable in events, with the reasons.
     unusable: Vec<String>,
 }
 
-/// Lets the selection of a primary time out, and continues to monitor for ten minutes.
+/// Lets a selection of the primary time out, and continues to monitor for ten minutes. Returns what
+/// a program sees.
 fn select(sim: &Sim, builder: TopologyBuilder) -> Seen {
     let (sink, mut events) = unbounded();
     let error = sim.block_on(async {
@@ -73,7 +74,7 @@ fn obstacles(events: &mut EventStream) -> Vec<String> {
     drain(events).into_iter().filter_map(unusable).collect()
 }
 
-/// Continues to monitor for ten minutes.
+/// Continues to monitor for ten minutes, and then closes the topology.
 async fn close_later(sim: &Sim, topology: &Topology) {
     let clock = sim.runtime().backend.clock;
     let later = sim.now() + Duration::from_secs(600);
@@ -87,7 +88,7 @@ fn uri(uri: &str) -> TopologyBuilder {
 
 #[test]
 fn a_tunnel_to_one_port_is_diagnosed_with_both_names_and_three_remedies() {
-    // The tunnel leads to each member in turn, one of which is the primary.
+    // In each round, the tunnel leads to another member. One of the members is the primary.
     for member in 0..3 {
         let sim = inside(&[]);
         sim.network().forward(address("localhost:27017"), MemberId(member));
@@ -108,7 +109,8 @@ fn a_tunnel_to_one_port_is_diagnosed_with_both_names_and_three_remedies() {
         let others = "named as members by the replica set: mongo-0:27017, mongo-1:27017, \
                       mongo-2:27017 cannot be resolved from here";
         assert!(error[1].contains(others), "{}", error[1]);
-        // The problem is published once for each server, although each failed dozens of times.
+        // The problem of each server is published only once, although its checks have failed dozens
+        // of times.
         let mut expected = NAMES.map(|other| {
             if other == name {
                 format!("{name}: {problem}")
@@ -134,7 +136,8 @@ fn a_misspelt_seed_is_not_blamed_on_the_set() {
     assert_eq!(unusable, ["mongo-0:27017: it cannot be resolved from here"]);
 }
 
-/// Returns the obstacles published until all members are known, and in the ten minutes after that.
+/// Returns the obstacles that are published until all members are known and during the ten minutes
+/// after that.
 fn met(sim: &Sim, builder: TopologyBuilder, members: usize) -> Vec<String> {
     let (sink, mut events) = unbounded();
     sim.block_on(async {

@@ -1,4 +1,5 @@
-//! Transports wrapped around the runtime's transport, for a deployment behind a proxy and with TLS.
+//! Tests transports that wrap the runtime's transport, for a deployment behind a proxy and with
+//! TLS.
 
 use std::sync::{
     Arc,
@@ -16,7 +17,7 @@ use sdam_sim::{
 
 use super::address;
 
-/// Counts the connections.
+/// Counts the attempts to connect.
 #[derive(Clone, Debug, Default)]
 struct Counting(Arc<AtomicU64>);
 
@@ -48,7 +49,7 @@ impl Transport for Naive {
     }
 }
 
-/// Returns a server whose name is known only to a proxy.
+/// Simulates a server whose name only a proxy can resolve.
 fn behind_a_proxy() -> Sim {
     let sim = Sim::new(3, &Blueprint::standalone(address("inside:27017")));
     sim.dns().set_fault("inside", Some(DnsFault::NoSuchName));
@@ -58,7 +59,8 @@ fn behind_a_proxy() -> Sim {
 
 #[test]
 fn a_wrapped_transport_keeps_translation_proxy_and_tls() {
-    // TLS checks the seed's name, which is the server's name only without translation.
+    // With TLS, the certificate is compared with the seed's name. This is the server's name only if
+    // the seed is not translated, so only the untranslated seed uses TLS.
     for (seed, encrypted) in [("inside", true), ("outside", false)] {
         let sim = behind_a_proxy();
         if encrypted {

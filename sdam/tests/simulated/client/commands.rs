@@ -117,7 +117,8 @@ fn what_cannot_be_sent_is_an_error_without_a_command() {
 
 #[test]
 fn a_command_ends_before_its_topology_is_closed_or_counts_as_dropped() {
-    // Closing waits 2 s for the command, and then counts its missing last event as dropped (J-26).
+    // Closing waits up to 2 s for the command to end. If its last event is still missing then, this
+    // event counts as dropped (J-26).
     let check = |block: u64, expected: &[&str], dropped: u64| {
         let world = World::start(&replica_set(), "");
         let fail = doc! {

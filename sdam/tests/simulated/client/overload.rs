@@ -14,10 +14,11 @@ const OPERATIONS: i32 = 400;
 /// The maximum total duration of an operation's round trips.
 const ROUND_TRIPS: Duration = Duration::from_millis(10);
 
-/// The tolerance for the longest observed backoffs, because their jitter is only close to 1.
+/// The amount by which the longest observed backoffs may fall short of the maximum, because even
+/// the largest jitter is slightly less than 1.
 const LACKING: Duration = Duration::from_millis(60);
 
-/// The data of a fail point that refuses commands because of overload.
+/// Returns the data of a fail point that refuses commands because of overload.
 fn refusal(command: &str, code: i32) -> Document {
     doc! {
         "failCommands": [command],
@@ -39,8 +40,8 @@ fn retries(blueprint: &Blueprint, options: &str, command: &Command<'_>, name: &s
     error.retries()
 }
 
-/// Returns the shortest and the longest duration of a refused insert, among so many that some
-/// jitters are close to 0 and some to 1.
+/// Returns the shortest and the longest duration of a refused insert. So many inserts are made that
+/// some jitters are close to 0 and some to 1.
 fn shortest_and_longest(world: &World, code: i32) -> (Duration, Duration) {
     let times = (0..OPERATIONS).map(|id| {
         let before = world.sim.now();
@@ -58,7 +59,8 @@ fn assert_near(time: Duration, expected: Duration) {
 }
 
 /// I-62, Client Backpressure prose test 1: with a jitter of 0 there is no backoff; with a jitter of
-/// 1 the two backoffs take 0.6 s. `sdam/src/client/retry/tests.rs` sets the jitter itself.
+/// 1 the two backoffs take 0.6 s in total. The tests in `sdam/src/client/retry/tests.rs` set the
+/// jitter explicitly.
 #[test]
 fn backpressure_1_backoffs_are_exponential_and_random() {
     let world = World::start(&replica_set(), "");

@@ -11,8 +11,8 @@ use sdam_sim::{Blueprint, MemberId, runtime::Sim};
 
 use super::{World, encoded, replica_set};
 
-/// A-18, I-76: every topology has an id of its own. A server runs a write once for each session and
-/// number (M-47), so clients must not share sessions.
+/// A-18, I-76: every topology has an id of its own. A server runs only one write with the same
+/// session and transaction number (M-47), so clients must not share sessions.
 #[test]
 fn clients_with_the_same_seed_have_sessions_of_their_own() {
     let sim = Sim::new(1, &replica_set());
@@ -34,8 +34,8 @@ fn clients_with_the_same_seed_have_sessions_of_their_own() {
     assert_ne!(id(first), id(second));
 }
 
-/// Returns the numbers of sessions that a client ends in each batch, after `writes` writes and the
-/// failure of these members.
+/// Returns the number of sessions in each batch that a client ends when it is closed, after
+/// `writes` writes and the failure of the members in `losses`.
 fn ended(blueprint: &Blueprint, writes: i32, losses: &[u16]) -> Vec<usize> {
     let world = World::start(blueprint, "");
     (0..writes).for_each(|id| drop(world.insert(id).unwrap()));

@@ -10,7 +10,8 @@ use sdam_sim::{Blueprint, runtime::Latency};
 
 use super::{World, encoded, replica_set};
 
-/// Returns how long an operation waits for the only connection of the pool, and its error.
+/// Returns the milliseconds for which an operation waits for the pool's only connection, and the
+/// error with which the operation then fails.
 fn exhausted(world: &World, is_pin: bool) -> (u128, Error) {
     let ping = encoded(&doc! { "ping": 1 });
     let ping = Command::new("admin", ping.as_bytes());
@@ -115,7 +116,8 @@ fn a_command_that_the_server_ends_in_time_keeps_its_connection() {
     // `maxTimeMS` is set, so the server ends the command in time (I-70, I-72, S-6).
     let world = World::start(&replica_set(), "timeoutMS=500");
     world.insert(1).unwrap();
-    // The minimum round-trip time, which shortens `maxTimeMS`, needs several measurements.
+    // Wait for several measurements, because `maxTimeMS` is shortened by the minimum round-trip
+    // time, which is not known before.
     world.sim.run_for(Duration::from_secs(60));
     let find = encoded(&doc! { "find": "c", "filter": { "$where": "sleep(9000) || true" } });
     let error = world.try_command(&Command::read("test", find.as_bytes())).unwrap_err();

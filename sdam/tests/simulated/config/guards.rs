@@ -1,4 +1,5 @@
-//! Nothing connects without TLS or a proxy if a connection string requests it, in any spelling.
+//! Checks that no topology connects without TLS or a proxy if its connection string requests
+//! one of them, however the option is spelled.
 
 use std::{sync::Arc, time::Duration};
 
@@ -105,7 +106,7 @@ fn unsupported_tls_and_proxy_options_are_refused() {
          pass a library to `Backend::with_tls`; leave it out only if plain text is acceptable"
     );
     let [(error, _), _] = attempts("tls=1");
-    // The output of `fn main() -> Result<(), ConfigError>`.
+    // A program prints this if its `fn main() -> Result<(), ConfigError>` fails.
     assert_eq!(
         format!("{:?}", error.unwrap()),
         "`tls` is `1`: it must be `true` or `false`; correct the value, or leave the option out if \
@@ -157,7 +158,8 @@ impl Tls for Library {
     }
 }
 
-/// Returns the error of a topology whose transport cannot use the TLS library that it has.
+/// Returns the error from starting a topology whose transport cannot use the TLS library that it
+/// was given.
 fn refusal(options: &str) -> ConfigError {
     let server = Refusing::new();
     let backend = server.backend().with_tls(Arc::new(Library));
@@ -192,7 +194,7 @@ fn mongodb_x509_without_tls_or_a_certificate_of_the_client_is_refused() {
         let error = refusal(&format!("authMechanism=MONGODB-X509{options}"));
         assert_eq!((error.option(), &*error.to_string()), (option, message));
     }
-    // Control: with a certificate, only the transport is refused.
+    // Control: if a certificate is given, the topology objects only to the transport.
     let error = refusal("authMechanism=MONGODB-X509&tls=true&tlsCertificateKeyFile=a");
     assert!(error.to_string().contains("no byte streams"), "{error}");
 }

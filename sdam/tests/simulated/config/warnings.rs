@@ -1,4 +1,5 @@
-//! Configuration warnings appear in the running topology and in events, which the log sinks write.
+//! Checks that configuration warnings appear in the running topology and in events, which the log
+//! sinks write to the log.
 
 use std::sync::Arc;
 
@@ -9,7 +10,8 @@ use sdam_testkit::HeldTasks;
 use super::{Refusing, poll};
 use crate::drain;
 
-/// Starts a topology by calling `start`, and checks the warnings that it returns and the events.
+/// Starts a topology by calling `start`, and checks the warnings that `start` returns and those in
+/// the events.
 fn check_mode(
     options: &Options,
     expected: &[&str],
@@ -80,7 +82,7 @@ fn each_mode_warns_about_options_without_effect_in_it() {
 
 #[test]
 fn a_topology_without_seeds_warns() {
-    // A topology without seeds reports this (B-4).
+    // A topology without seeds warns that there are none (B-4).
     let expected = ["`seeds`: there are none; no server will ever be found"];
     check(&Options::new(Vec::new()), &expected, &expected);
 }

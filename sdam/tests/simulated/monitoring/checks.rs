@@ -1,4 +1,5 @@
-//! Checks and measurements: when, on which connections, and with which events.
+//! Tests when and on which connections checks and measurements are made, and which events they
+//! publish.
 
 use std::time::Duration;
 
@@ -94,13 +95,14 @@ fn the_timeout_of_operations_does_not_apply_to_monitors() {
     let is_failure = |name| name == EventName::ServerHeartbeatFailed;
     let events = harness.events();
     assert!(!events.iter().any(|event| is_failure(event.kind.name())));
-    // A failed measurement publishes no event, but it would make the next one connect again.
+    // A failed measurement publishes no event, but it would make the next measurement open a new
+    // connection.
     for (_, member) in MEMBERS {
         assert_eq!(harness.asked(member, Sent::is_handshake), 2);
     }
 }
 
-/// G-7, G-12: measurements send a hello per heartbeat, without any event.
+/// G-7, G-12: measurements send one hello per heartbeat and publish no events.
 #[test]
 fn rtt_measurements_publish_no_events() {
     let harness = Harness::start("a/?replicaSet=rs");
@@ -131,7 +133,7 @@ fn a_successful_check_ends_waiting_selections_immediately() {
     let selected = harness.sim.block_on(harness.topology.select(&criteria));
     let now = harness.sim.now();
     drop(selected.unwrap());
-    // A separate task delivers events.
+    // A separate task delivers events, so let that task run first.
     harness.sim.run_for(Duration::from_nanos(1));
     let events = harness.events();
     let found = events.iter().rev().find_map(|event| match &event.kind {
@@ -172,7 +174,7 @@ fn an_overload_error_does_not_change_the_time_between_checks() {
 fn measurements_end_when_servers_stop_streaming_and_start_when_they_stream_again() {
     let harness = Harness::start("a/?replicaSet=rs");
     harness.sim.run_for(2 * HEARTBEAT);
-    // There is a task for each server, with two connections, and one for the dispatcher.
+    // Each server has one task and two connections, and the event dispatcher has one task.
     assert_eq!((harness.sim.tasks(), harness.sim.connections()), (4, 6));
     for (version, connections) in [("4.2".parse().unwrap(), 3), (ServerVersion::default(), 6)] {
         for (_, member) in MEMBERS {
@@ -194,7 +196,8 @@ fn closing_takes_no_time_while_monitors_pause() {
     let uri = format!("{}&serverSelectionTimeoutMS=250", sim.uri());
     let topology = Topology::builder(&uri).unwrap();
     let topology = topology.start(sim.runtime()).unwrap();
-    // The selection requests a check of each server 500 ms after the first one.
+    // The selection requests another check of each server, which is due 500 ms after the first
+    // check.
     let selected = sim.block_on(topology.select(&Criteria::write()));
     selected.unwrap_err();
     let before = sim.now();

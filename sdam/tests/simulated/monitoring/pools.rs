@@ -32,10 +32,10 @@ fn the_event_of_a_failed_check_precedes_the_events_of_its_effects() {
     assert_eq!(names, expected);
 }
 
-/// F-66, F-68, I-5: before the call that reports an error returns, the pool is cleared with the
-/// error as the reason. The connection is then checked in to a cleared pool, and check-outs can
-/// name the reason for their failure. The pool itself is responsible for the order of its own
-/// events.
+/// F-66, F-68, I-5: the call that reports an error clears the pool before it returns, with the
+/// error as the reason. So the pool is already cleared when the connection is checked in, and
+/// failing check-outs can name the reason. The order of the pool's own events is the responsibility
+/// of the pool.
 #[test]
 fn a_pool_is_cleared_before_the_report_of_the_error_returns() {
     let harness = Harness::start("a/?replicaSet=rs");

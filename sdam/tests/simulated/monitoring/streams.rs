@@ -1,4 +1,4 @@
-//! Awaited replies that monitors receive: one per request, or streamed.
+//! Tests the awaited replies that monitors receive, either one per request or streamed.
 
 use std::time::Duration;
 
@@ -7,7 +7,8 @@ use sdam_sim::{Action, MemberId};
 
 use super::{Harness, Sent};
 
-/// M-20: a server MAY stream; one that needs a request for each reply reports changes just as fast.
+/// M-20: a server MAY stream. A server that needs a request for each reply reports changes just as
+/// fast.
 #[test]
 fn a_server_that_does_not_stream_receives_a_request_for_each_awaited_reply() {
     // The member `b` is not the primary.
@@ -27,7 +28,7 @@ fn a_server_that_does_not_stream_receives_a_request_for_each_awaited_reply() {
         let awaited = checks.iter().filter(|(check, _)| check.awaited).count();
         assert!(awaited > 3, "{awaited}");
         let asked = harness.asked(member, Sent::is_awaitable);
-        // The last request has no reply yet.
+        // Without streaming, the last request has no reply yet.
         assert_eq!(asked, if exhaust { 1 } else { awaited + 1 });
         harness.sim.block_on(harness.topology.close());
         assert_eq!((harness.sim.tasks(), harness.sim.connections()), (0, 0));

@@ -1,4 +1,4 @@
-//! The cost of a check-out of an idle connection and its check-in.
+//! Measures the cost of checking out an idle connection and checking it in again.
 
 use futures::FutureExt;
 use sdam_sim::{Blueprint, config::SetConfig, runtime::Sim};

@@ -1,4 +1,4 @@
-//! Pools with a simulated deployment, in virtual time.
+//! Tests pools with a simulated deployment, in virtual time.
 
 use std::{
     future::poll_fn,
@@ -32,7 +32,8 @@ fn start(sim: &Sim, options: &str) -> Topology<Pool> {
     builder(&uri).start(sim.runtime()).unwrap()
 }
 
-/// I-12, F-71: a refused handshake cancels the check that waits up to 10 s for the next change.
+/// I-12, F-71: a refused handshake cancels the check in progress, which would otherwise wait up to
+/// 10 s for the next change.
 #[test]
 fn a_server_that_refused_a_handshake_is_found_again_when_it_may_be_checked() {
     let sim = simulation(9);
@@ -55,8 +56,8 @@ fn a_server_that_refused_a_handshake_is_found_again_when_it_may_be_checked() {
     });
 }
 
-/// B-30, CMAP prose tests 1 to 4: the options come from the connection string, and a sink observes
-/// them.
+/// B-30, CMAP prose tests 1 to 4: the pool options come from the connection string, and a sink
+/// receives them in events.
 #[test]
 fn all_pools_have_the_options_of_the_connection_string() {
     let sim = simulation(11);
@@ -191,7 +192,7 @@ fn an_idle_pool_never_wakes_up() {
     });
 }
 
-/// Lets the other tasks run.
+/// Yields once, so that other tasks can run.
 async fn yield_now() {
     let mut is_first = true;
     poll_fn(|cx| {

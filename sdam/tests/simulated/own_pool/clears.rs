@@ -58,7 +58,8 @@ fn a_connection_that_was_interrupted_does_not_send_its_next_command() {
 
 #[test]
 fn a_check_out_whose_service_is_cleared_goes_on_waiting_in_its_place() {
-    // A check-out whose connection became stale waits again, in its former place (F-67b).
+    // If the connection given to a check-out has become stale, the check-out waits again, in its
+    // former place in the queue (F-67b).
     let sim = Sim::new(2, &Blueprint::load_balanced([ServerAddress::new("a", 27017)]));
     let uri = format!("{}&maxPoolSize=2", sim.uri());
     let topology = builder(&uri).start(sim.runtime()).unwrap();
@@ -123,7 +124,7 @@ fn drop_worker(closes: bool) -> Error {
     let error = sim.block_on(async {
         let pool = primary(&topology).await.pool().clone();
         let held = pool.check_out().await.unwrap();
-        // Polls a check-out only after it has been woken.
+        // `FuturesUnordered` polls the check-out only after it has been woken.
         let mut waiting = FuturesUnordered::from_iter([pool.check_out()]);
         assert!(poll_immediate(waiting.next()).await.is_none());
         let mut closing = pin!(topology.close());

@@ -14,7 +14,8 @@ fn start(sim: &Sim, options: &str) -> (Topology<Pool>, EventStream) {
     observed(sim, options, Interest::POOLS.union(Interest::DESCRIPTIONS))
 }
 
-/// Returns the names of the events of a server's pool and of the last event.
+/// Returns the names of all events of one server's pool, followed by the name of the topology's
+/// last event.
 async fn names(events: EventStream, address: &ServerAddress) -> Vec<&'static str> {
     let all: Vec<Event> = events.collect().await;
     let is_own = |event: &&Event| {
@@ -72,14 +73,14 @@ fn closing_waits_for_the_end_of_a_connection_in_use() {
 
 #[test]
 fn closing_ends_after_its_patience_and_counts_the_missing_ends_as_dropped() {
-    // Closing waits up to 2 s for the ends of operations in progress. If their events are still
-    // missing then, they are counted as dropped (J-26, P-42).
+    // Closing waits up to 2 s for operations in progress to end. Events that are still missing then
+    // are counted as dropped (J-26, P-42).
     let sim = simulation(2);
     let (topology, events) = start(&sim, "maxPoolSize=1");
     let address = sim.block_on(async {
         let pool = primary(&topology).await.pool().clone();
         let mut connection = pool.check_out().await.unwrap();
-        // The following futures are not polled again.
+        // Each of the following futures is polled only once.
         let mut waiting = pin!(pool.check_out());
         assert!(waiting.as_mut().now_or_never().is_none());
         let ping = ping();

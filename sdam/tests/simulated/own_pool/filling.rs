@@ -15,10 +15,11 @@ use sdam_sim::{
 
 use super::{observed, overload::limit, pass, primary, simulation};
 
-/// The time after which the pause between two attempts is 4 s.
+/// The duration of each phase of the test. It is longer than the longest pause between two
+/// attempts.
 const MEASURED: Duration = Duration::from_secs(20);
 
-/// Starts a topology whose monitors open one connection to each server.
+/// Starts a topology whose monitors open only one connection to each server.
 fn start(sim: &Sim, options: &str) -> (Topology<Pool>, EventStream) {
     let options = format!("serverMonitoringMode=poll&{options}");
     observed(sim, &options, Interest::POOLS.union(Interest::DESCRIPTIONS))
@@ -95,7 +96,8 @@ fn a_check_out_does_not_wait_for_a_slow_attempt_that_fills_the_pool() {
     });
 }
 
-/// Returns whether a failed attempt is labelled as overload; `None` for other events.
+/// Returns whether the error of a failed attempt has the overload label, or `None` for other
+/// events.
 fn failure(event: &Event) -> Option<bool> {
     match &event.kind {
         EventKind::ConnectionClosed { reason: ConnectionClosedReason::Error, error, .. } => {

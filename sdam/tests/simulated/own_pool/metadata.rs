@@ -17,7 +17,7 @@ use sdam_transport::handshake::{ClientMetadata, Environment};
 
 use super::{builder, ping_primary, simulation};
 
-/// A duration after which an idle connection has expired with `maxIdleTimeMS=1`.
+/// A time after which an idle connection has expired if `maxIdleTimeMS` is 1.
 const IDLE: Duration = Duration::from_millis(5);
 
 /// The first messages of the connections to one server.
@@ -113,9 +113,10 @@ fn own() -> DriverInfo {
     library("library", "1.2", "Library Platform")
 }
 
-/// Starts a client with the library `known`, once set initially and once appended. Appends
-/// `between`, if there is one, and then `next`. Checks that `next` changes the metadata's name,
-/// version and platform to `added`, or that it changes nothing if `added` is `None`.
+/// Starts two clients that know the library `known`: one has it from the start, and to the other it
+/// is appended. Appends `between`, if there is one, and then `next` to each client. Checks that
+/// `next` changes the metadata's name, version and platform to `added`, or that it changes nothing
+/// if `added` is `None`.
 fn check(
     known: &DriverInfo,
     between: Option<&DriverInfo>,
@@ -139,7 +140,8 @@ fn check(
     }
 }
 
-/// O-27, prose tests 1 (the first library is set before the start) and 2 (it is appended).
+/// O-27, prose tests 1 (in which the first library is set before the start) and 2 (in which it is
+/// appended).
 #[test]
 fn metadata_1_2_a_library_is_appended_and_nothing_else_changes() {
     let platforms = "Library Platform|Framework Platform";
@@ -171,8 +173,9 @@ fn metadata_3_a_library_that_differs_in_one_text_is_appended() {
     }
 }
 
-/// O-27, prose tests 4 to 8: a library is never appended twice, whether it was set initially or
-/// appended, at once or later. An empty string is the same as an absent value.
+/// O-27, prose tests 4 to 8: a known library is not appended again, whether it was set initially or
+/// appended, and whether it comes again at once or later. An empty string is the same as an absent
+/// value.
 #[test]
 fn metadata_4_to_8_a_known_library_is_not_appended_again() {
     let framework = library("framework", "2.0", "Framework Platform");
@@ -200,7 +203,7 @@ fn metadata_9_every_handshake_announces_backpressure_and_the_application() {
     }
 }
 
-/// A driver's document, which the driver changes at run time.
+/// A driver's client metadata document, which the driver changes at run time.
 type Shared = Arc<Mutex<Document>>;
 
 fn document(name: &str) -> Document {
@@ -226,7 +229,7 @@ fn monitors_and_pools_send_the_current_document_of_a_driver() {
     let refused = world.topology.append_metadata(own()).unwrap_err();
     assert!(refused.to_string().contains("append the library to that"));
 
-    // The connections for checks and for measurements are opened again.
+    // After the reset, the monitor opens its connections for checks and for measurements again.
     world.handshakes.lock().unwrap().clear();
     let primary = world.sim.status().primary().unwrap().id;
     world.sim.network().reset(primary);

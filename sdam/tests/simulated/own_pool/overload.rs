@@ -28,7 +28,7 @@ use super::{observed, pass, primary, run_ping, simulation};
 const OPERATIONS: usize = 100;
 /// The number of connections that the server admits (`BurstCapacitySecs` times `RatePerSec`).
 const ADMITTED: usize = 20;
-/// The duration of an operation: so long that no operation reuses the connection of another.
+/// The duration of an operation, which is so long that no operation reuses another's connection.
 const OPERATION: Duration = Duration::from_secs(2);
 const LABELS: [&str; 2] = ["SystemOverloadedError", "RetryableError"];
 
@@ -76,8 +76,8 @@ async fn operate(sim: &Sim, pool: &Pool) -> Result<(), Error> {
     Ok(())
 }
 
-/// Runs the operations with a server that refuses new connections because of `overload`, so that
-/// `expected` of them fail. The prose test requires at least 10.
+/// Runs the operations while the server refuses new connections because of `overload`, and checks
+/// that `expected` operations fail. The prose test requires at least 10 failures.
 fn storm(seed: u64, expected: usize, overload: impl FnOnce(&Sim, MemberId)) {
     let sim = simulation(seed);
     let (topology, mut events) = start(&sim);
@@ -123,7 +123,8 @@ fn storm(seed: u64, expected: usize, overload: impl FnOnce(&Sim, MemberId)) {
 /// the failed check-outs is `connectionError`.
 #[test]
 fn connections_that_an_overloaded_server_closes_refuses_or_does_not_answer_clear_nothing() {
-    // A rate limit, a listen queue that is not served in time, and a full one.
+    // The three kinds of overload are a rate limit, a listen queue that is not served in time, and
+    // a full listen queue.
     for (seed, verdict) in [(1, Verdict::Reset), (2, Verdict::Cut)] {
         storm(seed, OPERATIONS - ADMITTED, |sim, server| {
             limit(sim, server, ADMITTED, verdict);

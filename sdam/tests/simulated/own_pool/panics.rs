@@ -20,7 +20,8 @@ use sdam_transport::wire::WireMessage;
 
 use super::{pass, ping_primary, primary, run_ping, simulation};
 
-/// The operation that panics next.
+/// A flag for each operation that can panic. A flag that is set makes the next such operation
+/// panic.
 #[derive(Debug, Default)]
 struct Faults {
     connecting: AtomicBool,
@@ -129,7 +130,7 @@ async fn check_out_around(pool: &Pool, flag: &AtomicBool) {
     assert!(error.to_string().contains(text), "{error}");
     for mut connection in outcomes.into_iter().flatten() {
         run_ping(&mut connection).await.unwrap();
-        // Discarded so that the next round opens connections again.
+        // The connection is discarded so that the next round opens connections again.
         connection.discard();
     }
     assert_eq!(pool.stats().pending, 0);

@@ -1,4 +1,4 @@
-//! Selecting from a topology that has a suitable server allocates nothing.
+//! Checks that selecting from a topology with a suitable server allocates no memory.
 //!
 //! The allocator is `allocation_counter`, which counts per thread.
 

@@ -10,7 +10,7 @@ use sdam_events::channel::unbounded;
 use super::harness::{Harness, hosts};
 use crate::drain;
 
-/// Returns the events of `interest` published during `select`, on a replica set.
+/// Returns the events of `interest` that are published while `select` runs on a replica set.
 fn events_during(interest: Interest, select: impl FnOnce(&Topology)) -> Vec<EventKind> {
     let hosts = hosts(3);
     let mut harness = Harness::with_replica_set(&hosts);

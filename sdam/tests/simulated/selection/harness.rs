@@ -51,7 +51,8 @@ impl Harness {
         harness
     }
 
-    /// Starts a topology of `hosts`, which processes the servers' replies at once.
+    /// Starts a topology with the seeds `hosts`, and lets it process the first replies of the
+    /// servers.
     pub(crate) fn start<P: PoolHandle>(
         &mut self,
         hosts: &[ServerAddress],
@@ -62,7 +63,7 @@ impl Harness {
         topology
     }
 
-    /// Starts a topology of `hosts` without running its tasks.
+    /// Starts a topology with the seeds `hosts`, but does not run its tasks.
     pub(crate) fn spawn<P: PoolHandle>(
         &mut self,
         hosts: &[ServerAddress],

@@ -37,7 +37,8 @@ fn a_server_is_checked_again_after_its_pool_panicked_in_clear() {
     assert_pool_panics(|| topology.handle_error(primary.id(), &shutdown()));
     let role = || topology.server(&hosts[0]).unwrap().description().server_type;
     assert_eq!(role(), ServerType::Unknown);
-    // I-35: the check that the error requests comes after the clear, and no selection is waiting.
+    // I-35: the error requests a check, which still happens after the pool has panicked. No
+    // selection is waiting that could have requested this check.
     harness.pass(MIN_HEARTBEAT_FREQUENCY);
     assert_eq!(role(), ServerType::RsPrimary);
     assert!(names(&mut events).contains(&EventName::PoolCleared));

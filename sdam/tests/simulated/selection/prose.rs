@@ -52,8 +52,8 @@ fn reads_stay_in_the_zone_of_the_client() {
     assert_eq!(explanation.eligible().count(), 1, "{explanation}");
 }
 
-/// Counts the operations per server when ten concurrent workers run ten finds each. A find on a
-/// server takes the server's time in `times`.
+/// Counts the operations per server when ten concurrent workers run ten finds each. Each find takes
+/// the time that `times` specifies for its server.
 fn load(
     harness: &mut Harness,
     topology: &Topology,

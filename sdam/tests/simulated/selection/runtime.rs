@@ -50,7 +50,7 @@ fn selections_fail_at_once_when_all_monitors_are_dropped() {
     check_shut_down(&attempt(&topology).unwrap().unwrap_err());
     check_shut_down(&topology.try_select(&criteria).unwrap_err());
     assert_eq!(topology.waiters(), 0);
-    // The events also report the cause, if they are still delivered.
+    // The events also report the cause, if the program still delivers them.
     let delivered = |queue: PendingEvents<'_>| {
         let (again, all) = unbounded();
         queue.deliver_now(&again);
@@ -93,7 +93,7 @@ fn selections_wait_while_one_of_several_monitors_is_left() {
 
 #[test]
 fn topologies_without_monitors_report_no_runtime_shutdown() {
-    // Every server is removed, because its set has another name.
+    // The topology removes every server, because the servers belong to a set with another name.
     let (mut harness, hosts) = (Harness::with_replica_set(&hosts(2)), hosts(2));
     let topology = harness.start(&hosts, |builder| {
         builder.options(|options| options.replica_set = Some("other".into()))
@@ -158,7 +158,7 @@ fn closing_ends_the_task_of_a_server_whose_transport_has_panicked_at_once() {
     topology.request_check();
     harness.settle();
     let closing = harness.begin(async move { topology.close().await });
-    // The time is not advanced.
+    // This runs the tasks without advancing the time.
     harness.settle();
     closing.now_or_never().unwrap();
 }
@@ -172,12 +172,13 @@ fn a_reply_that_has_arrived_during_a_stall_counts_although_its_deadline_has_pass
     harness.servers.set(&hosts[0], server);
     let topology = harness.start(&hosts, |builder| builder);
     assert!(attempt(&topology).is_none());
-    // The deadline is missed by 5 s, too little to be recognized as a stall of the program.
+    // The time passes the deadline by 5 s, which is too little to be recognized as a stall of the
+    // program.
     let end = harness.clock.now() + 3 * delay;
     harness.clock.advance_to(end);
     harness.settle();
-    // The reply is too old, so the request is repeated at once. A time-out would delay the next
-    // check by a heartbeat.
+    // The reply is too old, so the request is repeated at once. A time-out would instead delay
+    // the next check by a heartbeat.
     harness.pass(delay);
     assert_eq!(attempt(&topology).unwrap().unwrap(), hosts[0]);
 }

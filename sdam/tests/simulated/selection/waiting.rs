@@ -1,4 +1,4 @@
-//! Waiting selections: the duration of the wait, and the checks that they request.
+//! Tests waiting selections: the duration of their wait, and the checks that they request.
 
 use std::{cell::Cell, future::poll_fn, pin::pin, rc::Rc, time::Duration};
 
@@ -12,7 +12,7 @@ use super::harness::{Harness, hosts};
 
 type Outcome = Result<ServerAddress, SelectionError>;
 
-/// Selects a server for writing, and counts the polls.
+/// Selects a server for writing in a task, and counts how often the selection is polled.
 fn select(
     harness: &mut Harness,
     topology: &Topology,
@@ -43,8 +43,8 @@ fn checks(harness: &Harness, hosts: &[ServerAddress]) -> Vec<usize> {
     hosts.iter().map(of).collect()
 }
 
-/// F-44, L-62: any number of waiting selections keep each server at one check per 500 ms, and the
-/// first suitable change ends all of them.
+/// F-44, L-62: however many selections are waiting, each server is checked only once per 500 ms,
+/// and the first suitable change ends all of the selections.
 #[test]
 fn a_thousand_waiting_selections_cause_one_check_of_each_server_per_500_ms() {
     const WAITERS: usize = 1000;
@@ -97,7 +97,7 @@ fn a_thousand_waiting_selections_cause_one_check_of_each_server_per_500_ms() {
     assert_eq!(checks(&harness, &hosts), settled);
 }
 
-/// L-63: a change at the time of the deadline is not lost.
+/// L-63: a change that arrives exactly at the deadline is not lost.
 #[test]
 fn a_change_that_arrives_with_the_deadline_is_used() {
     let timeout = Duration::from_secs(2);

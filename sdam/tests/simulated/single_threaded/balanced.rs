@@ -68,8 +68,8 @@ fn h_14_i_50_i_52_the_loss_of_the_only_connection_changes_only_its_service_gener
     assert_eq!(harness.open(), 0);
     ready(topology.run_command(server, &ping(), None)).unwrap();
     assert_eq!(harness.open(), 1);
-    // F-67: the topology forgot the service when its last connection was closed, and now knows it
-    // again.
+    // F-67: the topology forgot the service when the service's last connection was closed, and
+    // learned of it again from the new connection.
     assert!(topology.generation(server, service) > Some(before.next()));
     let mut error = ErrorReport::new(before.next(), Error::network(Stage::Operation, "broken"))
         .with_service(service);

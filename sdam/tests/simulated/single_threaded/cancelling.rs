@@ -1,4 +1,5 @@
-//! Futures dropped before completion, on a `Backend` whose operations can be pending.
+//! Tests futures that are dropped before completion, on a `Backend` whose operations can be
+//! pending.
 
 use std::{future::Future, pin::pin, task::Context};
 
@@ -60,7 +61,7 @@ fn a_late_reply_keeps_the_connection_and_a_missing_one_does_not_mark_its_server_
         harness.serve("a", mongos());
         harness.stall();
         poll_and_drop(topology.scan());
-        // The reply takes 1 ms, but nothing polls for half a minute.
+        // The reply takes 1 ms, but the topology is not polled again for half a minute.
         harness.advance(30_000);
         if !is_late {
             harness.stall();
@@ -114,7 +115,7 @@ fn a_cancelled_operation_closes_its_connection() {
     poll_and_drop(topology.run_command(server, &find, None));
     harness.log();
     harness.advance(1_000);
-    // A late reply is never mistaken for another command's.
+    // The next command opens a new connection, so it cannot mistake the late reply for its own.
     ready(topology.run_command(server, &find, None)).unwrap();
     assert_eq!(harness.log(), "a connect, a isMaster, a find");
     assert_eq!(harness.open(), 3);

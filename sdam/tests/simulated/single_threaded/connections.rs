@@ -55,7 +55,8 @@ fn h_12_a_dead_connection_makes_its_server_unknown_and_restarts_the_selection() 
     summaries(&mut events);
     assert_eq!(select(&mut topology), Ok("a".into()));
     let log = harness.log();
-    // After the failed probe no primary is known, so the selection scans, without another probe.
+    // Because of the failed probe, no primary is known, so the selection scans. It sends no further
+    // probe.
     assert!(log.starts_with("a ping, "), "{log}");
     assert!(log.contains("a connect, a isMaster"), "{log}");
     assert_eq!(log.matches("ping").count(), 1, "{log}");
@@ -85,7 +86,7 @@ fn h_12_a_silent_connection_is_dead_after_connect_timeout_ms() {
     let description = topology.description();
     let lost = description.server(&address("a")).unwrap();
     assert_eq!(lost.error.as_ref().unwrap().kind(), ErrorKind::Timeout);
-    // The probe times out, and so does the scan's only attempt at the Unknown server.
+    // The probe times out, and so does the only attempt of the scan to check the Unknown server.
     assert_eq!(harness.millis() - before, 20_002);
 }
 

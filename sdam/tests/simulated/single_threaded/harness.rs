@@ -17,8 +17,8 @@ pub(crate) const SEED: u64 = 7;
 /// All events except the recorded inputs.
 const EVENTS: Interest = Interest::ALL.without(Interest::INPUTS);
 
-/// The error message of a server that was never [served](Harness::serve) and so refuses
-/// connections.
+/// The error message for a server that refuses connections because the test has never
+/// [served](Harness::serve) it.
 const ABSENT: &str = "no server is running";
 
 /// The environment of the topology: servers, clock and log.
@@ -130,7 +130,8 @@ impl Harness {
         self.replica_set_with(|builder| builder.options(change))
     }
 
-    /// Starts a topology of the same set, with a changed builder.
+    /// Starts a topology of the same set as [`replica_set`](Self::replica_set), with a builder that
+    /// `change` has modified.
     pub(crate) fn replica_set_with<P: PoolHandle>(
         &self,
         change: impl FnOnce(TopologyBuilder) -> TopologyBuilder<P>,

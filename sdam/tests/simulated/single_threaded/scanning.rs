@@ -122,7 +122,8 @@ fn h_10_h_15_a_silent_server_is_retried_once_and_then_skipped() {
     harness.advance(70_000);
     let before = harness.millis();
     assert!(select(&mut topology).is_err());
-    // Two attempts at `a` of 2 s each, and 1 ms for each of the other servers.
+    // The scan makes two attempts of 2 s each to check `a`, and takes 1 ms for each of the other
+    // servers.
     assert_eq!(harness.millis() - before, 4_002);
     let before = harness.millis();
     assert!(select(&mut topology).is_err());
@@ -157,7 +158,8 @@ fn h_2_a_selection_without_a_primary_scans_every_500_ms_until_its_timeout() {
     });
     harness.serve("a", member(false, "a"));
     assert!(select(&mut topology).is_err());
-    // Scans begin at 0, 501, ...: each takes 1 ms, and the next begins 500 ms after its end.
+    // Scans begin at 0 ms, 501 ms and so on: each scan takes 1 ms, and the next one begins 500 ms
+    // after it has ended.
     assert_eq!(harness.log().matches("hello").count(), 5);
     assert_eq!(harness.millis(), 2_506, "3 s less 500 ms, L-67");
 }

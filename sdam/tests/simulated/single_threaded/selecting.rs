@@ -29,7 +29,7 @@ fn l_65_l_66_try_once_is_the_default_and_scans_once() {
         let log = harness.log();
         assert!(log == "a connect, a isMaster" || log == "a hello", "{log}");
     }
-    // Three scans of 1 ms, each 500 ms after the previous one.
+    // The selection makes three scans of 1 ms each, with pauses of 500 ms between them.
     assert_eq!(harness.millis(), 1_003);
 }
 

@@ -19,7 +19,7 @@ fn the_record_is_looked_up_when_its_ttl_has_passed_and_not_before_60_seconds() {
         };
         set(ttl);
         let _topology = start(&sim, &uri("test1", ""));
-        // Only the initial look-up has been made.
+        // Until the interval has passed, the topology makes only the initial look-up.
         sim.run_for(Duration::from_secs(interval - 1));
         assert_eq!(sim.dns().lookups(TEST1), 1, "{ttl} s");
         // The TTL of the latest answer applies.
@@ -86,7 +86,7 @@ fn after_a_failure_the_record_is_looked_up_each_heartbeat_until_one_succeeds() {
 
 #[test]
 fn a_look_up_delays_no_selection_and_no_check() {
-    // Polling delays nothing else (N-27).
+    // An SRV look-up delays neither selections nor checks (N-27).
     let sim = sharded(1);
     let (sink, mut events) = unbounded();
     let sink = sink.interested_in(Interest::HEARTBEATS);

@@ -62,7 +62,7 @@ fn only_unknown_and_sharded_topologies_are_polled() {
     assert_eq!(is_polled(&Blueprint::replica_set(set)), (false, 0));
     let balancer = Blueprint::load_balanced([first.clone()]);
     assert_eq!(is_polled(&balancer), (false, 0));
-    // The topology begins as Unknown, and its polling task ends with the first check.
+    // The topology begins as Unknown, and the first check ends its polling task.
     let standalone = Blueprint::standalone(first.clone());
     assert_eq!(is_polled(&standalone), (false, 0));
 }

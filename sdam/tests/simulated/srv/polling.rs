@@ -1,4 +1,4 @@
-//! Polling SRV Records for mongos Discovery: the prose tests, in both modes.
+//! Runs the prose tests of "Polling SRV Records for mongos Discovery" in both modes.
 
 use sdam::{EventKind, EventName, Interest, ServerAddress};
 use sdam_events::channel::unbounded;
@@ -124,7 +124,7 @@ fn changed_hosts_are_one_change_of_the_topology_that_leaves_the_others_alone() {
     let mut names = Vec::new();
     while let Some(event) = events.try_next() {
         if matches!(&event.kind, EventKind::ServerDescriptionChanged { .. }) {
-            // The new server was checked.
+            // This event shows that the new server was checked.
             break;
         }
         names.push(event.kind.name());

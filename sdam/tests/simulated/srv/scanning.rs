@@ -11,7 +11,7 @@ use super::world::*;
 
 #[test]
 fn a_rescan_that_is_due_comes_before_the_scan() {
-    // A due look-up of the record precedes a scan (H-13, N-28).
+    // If a look-up of the record is due, it is made before the scan (H-13, N-28).
     let sim = sharded(1);
     let (sink, mut events) = unbounded();
     let sink = sink.interested_in(Interest::of(&[EventName::ServerHeartbeatStarted]));

@@ -10,7 +10,8 @@ use super::world::*;
 
 #[test]
 fn both_records_are_looked_up_at_once_and_nothing_else() {
-    // Only the SRV and TXT records are looked up, both at once (N-3, N-10, N-12, N-14).
+    // Only the SRV and TXT records are looked up, and both at the same time (N-3, N-10, N-12,
+    // N-14).
     let sim = sharded(1);
     sim.dns().set_txt("test1.test.build.10gen.cc", ["authSource=thisDB"]);
     sim.dns().set_fault_of_all(Some(DnsFault::Slow(Duration::from_secs(3))));
@@ -127,7 +128,7 @@ fn a_plain_string_needs_no_resolver_and_no_look_up() {
 
 #[test]
 fn the_choice_of_srv_max_hosts_differs_between_seeds_and_not_between_runs() {
-    // `srvMaxHosts` selects that many hosts at random (N-7).
+    // `srvMaxHosts` limits the number of hosts, which are then chosen at random (N-7).
     let choose = |seed| {
         let sim = sharded(seed);
         set(&sim, TEST1, &[27017, 27018, 27019, 27020]);

@@ -7,9 +7,9 @@ use sdam_sim::{Blueprint, runtime::Sim};
 
 /// The host of all mongoses, which differ in their ports.
 pub(crate) const HOST: &str = "localhost.test.build.10gen.cc";
-/// The name of the usual record, `test1`.
+/// The name of `test1`, the SRV record that most tests use.
 pub(crate) const TEST1: &str = "_mongodb._tcp.test1.test.build.10gen.cc";
-/// `rescanSRVIntervalMS`, the TTL of all records.
+/// The interval between look-ups, `rescanSRVIntervalMS`, which is also the TTL of all records.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(60);
 
 pub(crate) fn hosts(ports: &[u16]) -> Vec<ServerAddress> {
@@ -26,7 +26,7 @@ pub(crate) fn sharded(seed: u64) -> Sim {
     sim
 }
 
-/// Sets the SRV records of `name` to `ports` of the host.
+/// Sets the SRV records of `name`, which then lead to these ports of the host.
 pub(crate) fn set(sim: &Sim, name: &str, ports: &[u16]) {
     sim.dns().set_srv(name, INTERVAL, hosts(ports));
 }

@@ -104,7 +104,8 @@ fn writes_reach_the_new_primary_after_a_step_down_and_after_a_kill() {
     assert_ne!(secondary.address().as_str(), first);
     assert_eq!(secondary.server_type(), ServerType::RsSecondary);
 
-    // A member that accepts a write is primary; a set may hold an election at any time.
+    // The member that accepts a write is the primary. The test does not ask the set in advance,
+    // because the set may hold an election at any time.
     let old = set.step_down().unwrap();
     assert_ne!(write(&mut topology), set.member(old).host());
 

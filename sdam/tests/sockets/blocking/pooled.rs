@@ -1,4 +1,5 @@
-//! The pool of `sdam-pool` in blocking mode: threads share it and wait for each other.
+//! Tests the pool of `sdam-pool` in blocking mode, in which threads share the pool and wait for
+//! each other.
 
 use std::{
     thread,
@@ -44,7 +45,7 @@ fn wait_for_a_waiter(pool: &Pool) {
     }
 }
 
-/// Checks that nothing is waiting, and that the single connection has survived.
+/// Checks that no check-out is waiting, and that the pool has kept its single connection.
 fn assert_survived(pool: &Pool) {
     let stats = pool.stats();
     let now = (stats.idle, stats.in_use, stats.waiting, stats.opened);
@@ -78,8 +79,8 @@ fn threads_that_share_one_connection_are_all_served() {
     assert_survived(&pool);
 }
 
-/// In blocking mode, timers block their thread, so a waiting thread must check the queue before its
-/// own timeout.
+/// In blocking mode, timers block their thread, so a waiting thread must look at the queue again
+/// before its own timeout has passed.
 #[test]
 fn a_waiting_thread_gets_the_connection_before_its_time_is_over() {
     let set = ReplicaSet::start(1).unwrap();

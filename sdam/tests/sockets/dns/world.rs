@@ -12,11 +12,11 @@ use sdam_dns::DnsResolver;
 use sdam_events::channel::{EventStream, unbounded};
 use sdam_live::{Dns, Record, or_skip};
 
-/// The host of all servers, which differ in their ports. None of them exists.
+/// The host name of all servers, which differ only in their ports. No such server is running.
 const HOST: &str = "localhost.test.build.10gen.cc";
 /// The name of the record `test1`.
 pub(super) const TEST1: &str = "_mongodb._tcp.test1.test.build.10gen.cc";
-/// `rescanSRVIntervalMS`, the TTL of all records.
+/// The interval between look-ups, `rescanSRVIntervalMS`, which is also the TTL of all records.
 const INTERVAL: Duration = Duration::from_secs(60);
 /// The number of test seconds that pass in a real second.
 const HASTE: u32 = 200;
@@ -35,7 +35,7 @@ pub(super) fn records(ports: &[u16]) -> Vec<Record> {
 /// A name server.
 pub(super) struct World(Dns);
 
-/// A topology under test, in either mode, with its failed look-ups.
+/// A topology under test, in either mode, and the events of its failed look-ups.
 struct Client {
     mode: Mode,
     clock: Arc<dyn Clock>,
@@ -48,8 +48,8 @@ enum Mode {
 }
 
 impl Client {
-    /// Waits for the next look-up by calling `met` in background mode, or by a scan two intervals
-    /// later in single-threaded mode.
+    /// Waits for the next look-up. In background mode, this calls `met`, which has to wait; in
+    /// single-threaded mode, this scans after two intervals.
     fn look_up(
         &mut self,
         met: impl FnOnce(&Topology, &mut EventStream),
@@ -69,7 +69,7 @@ impl Client {
 }
 
 impl World {
-    /// Starts the name server; `None` if none is installed on this machine.
+    /// Starts the name server. Returns `None` if no name server is installed on this machine.
     pub(super) fn start() -> Option<Self> {
         or_skip(Dns::start([])).unwrap().map(Self)
     }
@@ -77,7 +77,7 @@ impl World {
     /// Resolves the connection string of `test1`, changes the records, and waits until the topology
     /// has the ports `after`, on every runtime and in single-threaded mode.
     pub(super) fn check(&self, change: impl Fn(&Dns), after: &[u16]) {
-        // A look-up may take several seconds of real time.
+        // A look-up may take several seconds of real time, which are many more on the faster clock.
         self.each("connectTimeoutMS=2000000", |client| {
             change(&self.0);
             let description = client.look_up(|topology, _| {
@@ -88,8 +88,8 @@ impl World {
         });
     }
 
-    /// Like [`check`](Self::check), but waits for a failed look-up and the next one, and asserts
-    /// that the servers stay.
+    /// Like [`check`](Self::check), but waits for two failed look-ups, and asserts that neither of
+    /// them changes the servers.
     pub(super) fn check_failure(
         &self,
         query: &str,
@@ -174,7 +174,7 @@ impl Resolver for HastyResolver {
     }
 }
 
-/// A clock that runs faster.
+/// A clock that runs faster than real time.
 #[derive(Debug)]
 struct HastyClock(Arc<dyn Clock>);
 
