@@ -33,11 +33,11 @@ use crate::{
     watch::is_known,
 };
 
-/// The time to wait for the state of the other servers once a suitable server is known.
+/// The additional time to wait for answers from the other servers once a suitable server is known.
 const EXTRA_TIME: Duration = Duration::from_secs(1);
 /// The number of tasks that select servers concurrently.
 const TASKS: u32 = 20;
-/// The simulated duration of an operation.
+/// The time for which a selected server is held, as if an operation used it.
 const OPERATION: Duration = Duration::from_millis(5);
 
 /// The tags of the simulated members.
@@ -121,7 +121,7 @@ impl Session {
     /// Selects a server once the deployment is known.
     async fn select(&self) -> Result<ServerAddress, SelectionError> {
         self.topology.select(&self.criteria).await?;
-        // Ignore a timeout: servers that have not answered are shown as such.
+        // Ignore a timeout: the output shows which servers have not answered.
         let _known = self
             .topology
             .wait_for(|now| is_known(now.description()).then_some(()), EXTRA_TIME)
@@ -181,7 +181,7 @@ impl Session {
     }
 }
 
-/// The number of remaining selections, which all tasks share, and the results.
+/// The number of selections that remain, and the results so far. All tasks share both.
 struct Load {
     left: Cell<u32>,
     shares: RefCell<BTreeMap<ServerAddress, Share>>,

@@ -92,8 +92,8 @@ pub fn run(arguments: &Arguments, output: impl Write, mut remarks: impl Write) -
     }
 }
 
-/// Replays the lines of `input`, which error messages call `name`. Prints the state after each line
-/// to `output`, and errors to `remarks`.
+/// Replays the lines of `input`, which is called `name` in error messages. Prints the state after
+/// each line to `output`, and errors to `remarks`.
 ///
 /// # Errors
 ///
@@ -172,7 +172,7 @@ impl Replay {
             (None, _) => return Err(r#"the first line must be {"uri":"mongodb://..."}"#.into()),
             (Some(_), Step::Start(_)) => return Err("the topology is already started".into()),
             (Some(topology), step) => {
-                // Only the order of events matters, so the length of the step is arbitrary.
+                // Only the order of the lines matters, so the time between them is arbitrary.
                 self.now = self.now + Duration::from_secs(1);
                 let remark = match step {
                     Step::Start(_) => None,
@@ -188,7 +188,7 @@ impl Replay {
     }
 
     fn start(&mut self, options: &Options) -> Vec<String> {
-        // Nothing reads the events, so the topology id does not matter.
+        // The topology id appears only in events, which are not read here, so it does not matter.
         let mut topology = TopologyMachine::new(options);
         // There are no pools and no monitors, so commands to them are dropped, here and below.
         drop(topology.handle(self.now, Input::Open));

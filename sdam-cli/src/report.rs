@@ -52,7 +52,8 @@ pub struct Arguments {
     pub force: bool,
 }
 
-/// Writes the page about the recording in `arguments`, and its headline to `remarks`.
+/// Writes the page about the recording that `arguments` name, and prints the page's headline to
+/// `remarks`.
 ///
 /// # Errors
 ///
@@ -94,7 +95,7 @@ impl Arguments {
     }
 }
 
-/// Writes the page to a file, unless the file contains something else.
+/// Writes the page to a file, unless the file already contains something other than a report.
 fn save(page: &Page, path: &Path, force: bool) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::other(cannot_write(path.display(), &error));
     if !force && !is_free(path).map_err(failed)? {

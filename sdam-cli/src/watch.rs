@@ -1,6 +1,7 @@
 //! `watch`: shows the servers of a deployment, and their changes.
 //!
-//! Uses only the public interface of `sdam`: event sinks, snapshots and waiting for a state.
+//! This module uses only the public interface of `sdam`: event sinks, snapshots and waiting for a
+//! state.
 
 mod arguments;
 mod demonstration;
@@ -137,7 +138,7 @@ impl Session {
             // This cannot fail, because the receiver still exists.
             let _ = notes.unbounded_send(Target::simulation(demonstration.uri()));
         }
-        // Boxed, because it is large and seldom used.
+        // Box the future, because it is large and seldom used.
         let aside = Box::pin(aside(changes, parts.as_ref(), notes.clone()));
         let demonstrate = or_never(self.demonstration.as_ref().map(|it| it.run(&topology, notes)));
         let mut remarks = console.remarks;
@@ -208,7 +209,7 @@ async fn aside(
     pending().await
 }
 
-/// Shows a snapshot as soon as the topology is known, or at the latest at the timeout.
+/// Shows a snapshot as soon as the topology is known, or when the timeout expires.
 async fn once<O: Write, R: Write>(
     topology: &Topology,
     mut notes: UnboundedReceiver<String>,
@@ -218,7 +219,7 @@ async fn once<O: Write, R: Write>(
     show_notes(&mut notes, view)?;
     let timeout = topology.options().server_selection_timeout;
     let known = topology.wait_for(|now| is_known(now.description()).then_some(()), timeout);
-    // While a selection waits, monitors check unavailable servers twice a second.
+    // Keep a selection waiting, because monitors then check unavailable servers twice a second.
     let criteria = Criteria::write();
     let hurry = async {
         let _primary = topology.select(&criteria).await;

@@ -2,10 +2,10 @@
 //!
 //! Each hello reply contains the server's time. The smallest difference between that time and the
 //! arrival of the reply is the difference between the client's and the server's clocks plus the
-//! minimum time in transit. If two clients compare their smallest differences for one server, its
-//! clock and the minimum transit time cancel out. If the replies do not contain the time, only the
-//! changes of `topologyVersion` that both clients saw can be compared. They are weaker evidence,
-//! because a client may be late for another reason.
+//! minimum time in transit. If the smallest differences of two clients for the same server are
+//! compared, the server's clock and the minimum transit time cancel out. If the replies do not
+//! contain the time, only the changes of `topologyVersion` that both clients saw can be compared.
+//! They are weaker evidence, because a client may see a change late for another reason.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -64,13 +64,15 @@ impl Clock {
     }
 }
 
-/// Data from a recording for estimating its clock. Times are nanoseconds since 1970.
+/// The data from a recording that is needed to estimate its clock. Times are nanoseconds since
+/// 1970.
 #[derive(Default)]
 struct Sightings {
     /// For each server, the smallest difference between the client's clock and the server's, and
     /// the smallest round-trip time.
     servers: BTreeMap<String, (i64, Option<Duration>)>,
-    /// The time at which each topology version was first seen, except the first one of each server.
+    /// The time at which each topology version was first seen, except for each server's first
+    /// version.
     versions: HashMap<(String, TopologyVersion), i64>,
 }
 
@@ -124,8 +126,8 @@ fn local_time(reply: &[u8]) -> Option<i64> {
     Some(time.timestamp_millis())
 }
 
-/// Estimates the difference between the clocks from the replies of the server that both clients
-/// reach fastest.
+/// Estimates the difference between the clocks from the replies of one server, namely the one that
+/// both clients reach fastest.
 fn by_server_times(one: &Sightings, other: &Sightings) -> Option<Clock> {
     let common = one.servers.iter().filter_map(|(address, (here, rtt))| {
         let (there, other_rtt) = other.servers.get(address)?;
@@ -143,8 +145,8 @@ fn by_server_times(one: &Sightings, other: &Sightings) -> Option<Clock> {
     })
 }
 
-/// Estimates the difference between the clocks from the changes of `topologyVersion` that both
-/// clients saw, as the median difference between their times.
+/// Estimates the difference between the clocks as the median difference between the times at which
+/// the two clients saw the same change of `topologyVersion`.
 fn by_changes(one: &Sightings, other: &Sightings) -> Option<Clock> {
     let differences = one.versions.iter().filter_map(|(version, here)| {
         let there = other.versions.get(version)?;

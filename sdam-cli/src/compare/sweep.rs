@@ -7,7 +7,7 @@ use super::views::{Client, Subject};
 pub(super) struct Period {
     pub(super) from: u64,
     pub(super) to: u64,
-    /// The views of all clients, in order, each with its start time.
+    /// The combinations of all clients' views, in order, each with its start time.
     pub(super) views: Vec<(u64, Vec<Option<String>>)>,
 }
 
@@ -16,7 +16,7 @@ impl Period {
         Duration::from_nanos(self.to - self.from)
     }
 
-    /// Returns the time for which each client's view differed from that of most clients.
+    /// Returns, for each client, how long its view differed from the view of the majority.
     pub(super) fn contradicted(&self) -> Vec<u64> {
         let ends = self.views.iter().skip(1).map(|(at, _)| *at).chain([self.to]);
         let mut times = vec![0; self.views.first().map_or(0, |(_, views)| views.len())];

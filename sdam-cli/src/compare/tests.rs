@@ -34,7 +34,7 @@ impl Files {
         self.0.path().join(format!("{number}.jsonl"))
     }
 
-    /// Compares the first two. Returns the exit code, and the text from both streams.
+    /// Compares the first two recordings. Returns the exit code, and the text from both streams.
     fn compare(&self, tolerance: u64, json: bool) -> (Exit, String) {
         let arguments = Arguments {
             recordings: [1, 2].map(|number| self.path(number)).into(),

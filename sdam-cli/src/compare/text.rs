@@ -11,7 +11,8 @@ use super::{
 };
 use crate::{duration::short, failover::describe, log::timestamp, terminal::sanitize};
 
-/// The maximum number of periods to show for each subject, and of failovers for each client.
+/// The maximum number of periods to show for each subject, and of failovers to show for each
+/// client.
 const MAX_PERIODS: usize = 20;
 
 /// Formats a time in UTC.

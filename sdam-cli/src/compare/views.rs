@@ -32,14 +32,14 @@ pub(super) struct Client {
     pub(super) to: u64,
     /// The failovers and the times at which they ended.
     pub(super) failovers: Vec<(u64, Failover)>,
-    /// The states that the client believed, with their start times; `None` means that there is no
-    /// primary, or that the server is not a member.
+    /// The states in which the client believed the subjects to be, with their start times. `None`
+    /// means that there is no primary, or that the server is not a member.
     views: BTreeMap<Subject, Vec<(u64, Option<String>)>>,
 }
 
 impl Client {
-    /// Extracts the views of the client in `recording`. The client is named after the file if one
-    /// of the `others` has the same name.
+    /// Extracts the views of the client in `recording`. Names the client after its vantage point,
+    /// or after the file if one of the `others` already has that name.
     pub(super) fn of(recording: &Recording, others: &[Self]) -> Result<Self, String> {
         let wall = |at: Instant| {
             let wall = recording.wall(at)?.duration_since(UNIX_EPOCH).ok()?;
@@ -149,7 +149,7 @@ impl Client {
         }
     }
 
-    /// Returns the client's view of `subject` at this time.
+    /// Returns the client's view of `subject` at the time `at`.
     pub(super) fn view(&self, subject: &Subject, at: u64) -> Option<&str> {
         let views = self.views.get(subject)?;
         let after = views.partition_point(|(from, _)| *from <= at);

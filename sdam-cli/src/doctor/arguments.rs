@@ -119,7 +119,7 @@ pub enum FailOn {
     Never,
 }
 
-/// Findings to ignore: those of one check, at one host or everywhere.
+/// Findings to ignore: all findings of one check, either at one host or at every host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Suppression {
     check: Check,

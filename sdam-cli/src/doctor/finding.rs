@@ -35,18 +35,19 @@ names! {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Finding {
     pub(super) check: Check,
-    /// The step of the connection that failed, if the check covers the whole connection.
+    /// The step of the connection that failed, if the check covers all steps of a connection.
     pub(super) step: Option<Check>,
-    /// A server, or another subject; `None` for the deployment as a whole.
+    /// The server or other subject that the finding is about; `None` for the deployment as a whole.
     pub(super) subject: Option<String>,
     pub(super) status: Status,
     /// The finding in one sentence, without a full stop.
     pub(super) title: String,
     pub(super) evidence: Vec<(&'static str, Value)>,
-    /// The probable causes. There are several if they cannot be told apart from here.
+    /// The probable causes. There are several if the doctor cannot tell which one applies.
     pub(super) causes: Vec<String>,
     pub(super) remedies: Vec<String>,
-    /// The name of the finding to fix first, if the check was skipped.
+    /// The name of the finding to fix first, if that finding is the reason why the check was
+    /// skipped.
     pub(super) blocked_by: Option<String>,
     pub(super) took: Option<Duration>,
     /// True if the user has accepted the finding.
@@ -109,7 +110,7 @@ impl Finding {
         self
     }
 
-    /// Returns the id of the check and its subject.
+    /// Returns the name of the finding, which consists of the id of the check and the subject.
     pub(super) fn name(&self) -> String {
         match &self.subject {
             Some(subject) => format!("{} {subject}", self.check),
@@ -142,7 +143,7 @@ pub(super) fn suppress(findings: &mut [Finding], suppressions: &[Suppression]) {
     }
 }
 
-/// Keeps only findings of the checks in `only`, and the failures that prevented these checks.
+/// Keeps only the findings of the checks in `only` and the failures that prevented these checks.
 pub(super) fn select(findings: &mut Vec<Finding>, only: &[CheckId]) {
     if only.is_empty() {
         return;

@@ -55,7 +55,7 @@ pub(super) fn of(seen: &Observation) -> Vec<Finding> {
     findings
 }
 
-/// Returns the name of the first finding that explains why later checks fail.
+/// Returns the name of the first failure or error, which explains why later checks fail.
 fn blocker(findings: &[Finding]) -> Option<String> {
     let mut blockers =
         findings.iter().filter(|own| matches!(own.status, Status::Fail | Status::Error));
@@ -102,7 +102,7 @@ fn login(login: &Login, credential: &Credential) -> Finding {
         .remedy("check the credentials and authMechanism, and the log of the server")
 }
 
-/// Returns the finding that the server requires a login, but there are no credentials.
+/// Returns the finding about a server that requires a login although there are no credentials.
 fn demanded(login: &Login) -> Finding {
     let server = &login.server;
     Finding::fail(Check::Auth, "the server demands a login, and there is no user")
@@ -132,13 +132,13 @@ fn selection(deployment: &Deployment, options: &Options, blocked_by: Option<Stri
         (true, true) => Some(format!("no server takes writes, or reads with {mode}")),
     };
     let (status, title) = match (missing, &blocked_by) {
-        // Refused writes may be intended: some programs only read.
+        // Do not report a problem, because a program that only reads does not need writes.
         (None, _) if refusal.is_some() => {
             (Status::Info, "there is a server for reads, but it refuses writes".to_owned())
         }
         (None, _) => (Status::Ok, "there are servers for writes and reads".to_owned()),
         (Some(missing), Some(_)) => (Status::Skip, missing),
-        // Report a failure, although a program that only reads can use a set without a primary.
+        // Report a failure even though a program that only reads could do without a primary.
         (Some(missing), None) => (Status::Fail, missing),
     };
     let mut finding = Finding::new(Check::Select, status, title)
@@ -219,7 +219,7 @@ fn written(canary: &Canary, blocked_by: Option<String>) -> Finding {
     }
 }
 
-/// Returns the message of a server's error with its code.
+/// Formats a server's error as its message, followed by its code if it has one.
 fn text(error: &Error) -> String {
     match error.code() {
         Some(code) => format!("{} (code {code})", error.message()),
@@ -227,7 +227,7 @@ fn text(error: &Error) -> String {
     }
 }
 
-/// Formats a number with its noun in the singular or the plural.
+/// Formats a number, followed by its noun in the singular or the plural.
 pub(super) fn counted(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }

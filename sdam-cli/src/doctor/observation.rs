@@ -32,7 +32,7 @@ pub(super) struct Observation {
     pub(super) canary: Option<Canary>,
 }
 
-/// The concurrent look-ups of the SRV and the TXT record.
+/// The results of looking up the SRV and TXT records, both at the same time.
 #[derive(Clone, Debug)]
 pub(super) struct Srv {
     /// The name in the connection string.
@@ -46,7 +46,7 @@ pub(super) struct Srv {
     pub(super) took: Duration,
 }
 
-/// One server.
+/// The observations of one server.
 #[derive(Clone, Debug)]
 pub(super) struct Host {
     pub(super) address: ServerAddress,
@@ -54,7 +54,8 @@ pub(super) struct Host {
     pub(super) place: Option<ServerAddress>,
     /// The server that named this one as a member; `None` for a seed.
     pub(super) named_by: Option<ServerAddress>,
-    /// The look-up of the host; `None` for an IP address, for a socket, and behind a proxy.
+    /// The look-up of the host name, if it succeeded; `None` also for an IP address, for a socket,
+    /// and if a proxy is used.
     pub(super) look_up: Option<LookUp>,
     /// The attempts to connect; empty if a proxy connects.
     pub(super) dials: Vec<Dial>,
@@ -123,7 +124,7 @@ pub(super) struct TlsSession {
     pub(super) now: i64,
 }
 
-/// The replies to hello.
+/// The results of the hello exchanges with a server.
 #[derive(Clone, Debug)]
 pub(super) struct Greeting {
     pub(super) hello: Hello,
@@ -133,7 +134,7 @@ pub(super) struct Greeting {
 }
 
 impl Greeting {
-    /// Returns the average round-trip time without the first reply, which takes longer.
+    /// Returns the average round-trip time. The first reply is left out, because it takes longer.
     pub(super) fn average(&self) -> Option<Duration> {
         let later = self.round_trips.get(1..).filter(|later| !later.is_empty());
         let counted = later.unwrap_or(&self.round_trips);

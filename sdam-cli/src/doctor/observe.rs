@@ -1,5 +1,5 @@
-//! Observes a deployment by look-ups, connections, replies and a login, without judging the
-//! results.
+//! Observes a deployment by looking up names, connecting, reading replies and logging in, without
+//! judging the results.
 
 mod canary;
 mod deployment;
@@ -25,10 +25,10 @@ use super::{
 /// The time limit of one step of a connection.
 const STEP: Duration = Duration::from_millis(500);
 
-/// Observes the deployment at the connection string `uri`.
+/// Observes the deployment that the connection string `uri` names.
 ///
-/// Ends at the deadline in `arguments`. By default, takes at most about four times the limit of a
-/// single step, and as long again for the write test.
+/// Stops at the deadline in `arguments`. Without a deadline, takes at most about four times the
+/// limit of a single step, and as long again for the write test.
 pub(super) async fn observe(arguments: &Arguments, uri: &str, runtime: &Runtime) -> Observation {
     let target = &arguments.target;
     let step = arguments.timeout.unwrap_or(STEP);
@@ -50,7 +50,8 @@ pub(super) async fn observe(arguments: &Arguments, uri: &str, runtime: &Runtime)
             topology.close().await;
             if let Some(collection) = &arguments.write {
                 let again = arguments.deadline.map_or(Limits::all(step), |_| limits.left());
-                // Do not log in again after a failure, because that may lock the account.
+                // If a login has failed, do not log in again, because repeated failures may lock
+                // the account.
                 let refused = seen.login.as_ref().and_then(|login| login.error.clone());
                 let written = match refused {
                     Some(error) => Canary::refused(collection, error),

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::terminal::{Palette, Tone, columns, json_line, wrap};
 
-/// The columns of the matrix; the TLS column combines two checks.
+/// The columns of the matrix of servers; the TLS column combines two checks.
 const COLUMNS: [(&str, &[Check]); 4] = [
     ("addr", &[Check::DnsAddr]),
     ("tcp", &[Check::Tcp]),
@@ -78,7 +78,8 @@ pub(super) fn short(palette: Palette, findings: &[Finding], seen: &Observation) 
     text
 }
 
-/// Returns the number of findings with each status, and the first problem.
+/// Returns the tone and the two parts of the summary: the number of findings with each status, and
+/// the first problem.
 fn summary(findings: &[Finding], seen: &Observation) -> (Tone, [String; 2]) {
     let count = |status| {
         let counted = findings.iter().filter(|own| !own.suppressed);
@@ -162,7 +163,7 @@ fn block(text: &mut String, palette: Palette, finding: &Finding) {
             Value::String(word) => word.clone(),
             Value::Number(number) if number.is_f64() => {
                 let tenths = (number.as_f64().unwrap_or_default() * 10.0).round();
-                // Adding 0 removes the sign of -0.
+                // Adding 0.0 turns -0.0 into 0.0.
                 format!("{:.1}", tenths / 10.0 + 0.0)
             }
             other => other.to_string(),

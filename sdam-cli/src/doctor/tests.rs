@@ -1,4 +1,4 @@
-//! Complete check-ups: the gallery of deployments, and the options of the command line.
+//! Tests of complete check-ups: a gallery of deployments, and the options of the command line.
 
 mod gallery;
 mod mended;
@@ -36,7 +36,7 @@ impl Resolver for Records {
     }
 }
 
-/// Runs `task` with a runtime whose resolver returns these SRV records.
+/// Runs `task` with a runtime whose resolver answers every look-up with the SRV records `records`.
 fn with_runtime<T>(records: Vec<ServerAddress>, task: impl AsyncFnOnce(Runtime) -> T) -> T {
     let tokio = Tokio::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let result = tokio.block_on(async {
@@ -60,7 +60,8 @@ fn observe(arguments: &Arguments, uri: &str) -> Observation {
     with_runtime(Vec::new(), async |runtime| observe::observe(arguments, uri, &runtime).await)
 }
 
-/// Returns arguments for JSON output, with time limits for a machine under load.
+/// Returns arguments for JSON output, with time limits that are long enough for a machine under
+/// load.
 fn arguments() -> Arguments {
     Arguments { json: true, timeout: Some(Duration::from_secs(3)), ..Arguments::default() }
 }
@@ -84,8 +85,8 @@ fn first(document: &Value) -> (String, Value) {
     (format!("{} {}", word("id"), word("status")), problem.clone())
 }
 
-/// Checks the first problem of the deployment at `uri`, the exit code, and that the finding has a
-/// remedy and contains `words`.
+/// Checks that the first problem of the deployment at `uri` is `expected`, that the exit code is
+/// `exit`, and that the finding has a remedy and contains `words`.
 fn check(uri: &str, expected: &str, exit: Exit, words: &str) {
     check_with(&arguments(), uri, expected, exit, words);
 }
@@ -102,8 +103,9 @@ fn check_with(arguments: &Arguments, uri: &str, expected: &str, exit: Exit, word
     assert!(finding.to_string().contains(words), "{words:?} in {finding:#}");
 }
 
-/// Checks that text, short text and JSON have the same exit code and the same first problem, and
-/// that the remedy or the finding names a host or an option. Returns the document.
+/// Checks that the text, short and JSON outputs have the same exit code and report the same first
+/// problem, and that the remedy or the finding names a host or an option. Returns the JSON
+/// document.
 fn check_formats(arguments: &Arguments, uri: &str, seen: &Observation, exit: Exit) -> Value {
     let conclude = |json, short| {
         let mut arguments = arguments.clone();
@@ -113,7 +115,7 @@ fn check_formats(arguments: &Arguments, uri: &str, seen: &Observation, exit: Exi
         text
     };
     let json = conclude(true, false);
-    // The output is one document, followed by a line break.
+    // The output is a single document, followed by a line break.
     assert_eq!(json.find('\n'), Some(json.len() - 1));
     let document: Value = serde_json::from_str(&json).unwrap();
     let (problem, finding) = first(&document);
@@ -168,7 +170,7 @@ fn translated(set: &ReplicaSet) -> Arguments {
     arguments
 }
 
-/// Panics at each attempt to connect to port 1, and refuses all others.
+/// A transport that panics when it has to connect to port 1, and refuses all other connections.
 #[derive(Debug)]
 struct Panicking;
 
@@ -192,7 +194,8 @@ impl sdam::Transport for Panicking {
 fn a_check_that_panics_is_an_error_and_the_others_are_made() {
     let tokio = Tokio::new_current_thread().enable_all().build().unwrap();
     let mut output = Vec::new();
-    // Behind a proxy, the doctor does not dial addresses itself but calls the transport at once.
+    // With a proxy, the doctor does not dial the addresses itself but calls the transport
+    // immediately.
     let uri = "mongodb://127.0.0.1:1,127.0.0.1:2/?proxyHost=127.0.0.1";
     let exit = tokio.block_on(async {
         let mut runtime = sdam::runtime::tokio().unwrap();
@@ -233,7 +236,7 @@ fn one_check_is_shown_alone_with_the_failures_that_prevent_it() {
     check(set.uri(), "hello", &["hello"], Exit::SUCCESS);
     check(set.uri(), "tls.verify", &[], Exit::SUCCESS);
     check(&refused, "uri", &["uri"], Exit::SUCCESS);
-    // These selections involve skipped checks and an invalid connection string.
+    // In these cases, an earlier failure prevents the check that `--only` names.
     check(&refused, "hello", &["tcp", "hello"], Exit::FAILURES);
     check(&refused, "lag", &["tcp"], Exit::FAILURES);
     check("mongodb:/a", "lag", &["uri"], Exit::CONFIGURATION);

@@ -59,7 +59,8 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// Returns the read preference; `default` is the connection string's.
+    /// Returns the read preference that results from these arguments and from `default`, the read
+    /// preference of the connection string.
     pub fn preference(&self, default: &ReadPreference) -> ReadPreference {
         let mut preference = default.clone();
         preference.mode = self.read.unwrap_or(preference.mode);

@@ -14,8 +14,8 @@ use sdam_select::{
     settings::Settings,
 };
 
-/// The maximum number of steps. Each step changes the mode, staleness, tags or latency; the last
-/// one only checks the result.
+/// The maximum number of steps. Each step changes the mode, staleness, tags or latency, except for
+/// the last step, which only checks the result.
 const STEPS: usize = 5;
 
 /// Returns the change that would make each available but rejected server eligible, if one exists.
@@ -57,8 +57,8 @@ impl Draft {
         Self { preference, settings: settings.clone(), words: Vec::new() }
     }
 
-    /// Changes the criteria and settings until `server` is eligible, and describes the changes;
-    /// `None` if that is impossible.
+    /// Changes the criteria and settings until `server` is eligible, and describes the changes.
+    /// Returns `None` if no change makes the server eligible.
     fn for_server(
         mut self,
         topology: &TopologyDescription,
@@ -78,7 +78,8 @@ impl Draft {
         None
     }
 
-    /// Removes the cause of `rejection`; `None` if there is nothing left to change.
+    /// Changes the criterion or setting that caused `rejection`. Returns `None` if there is nothing
+    /// left to change.
     fn relax(&mut self, rejection: &Rejection) -> Option<()> {
         let words = match rejection {
             Rejection::Type { .. } | Rejection::NotPreferred { .. } => {

@@ -154,7 +154,7 @@ fn widest<'a>(addresses: impl Iterator<Item = &'a ServerAddress>) -> usize {
     lengths.max().unwrap_or_default()
 }
 
-/// Formats a time in milliseconds.
+/// Formats a duration in milliseconds.
 pub(super) fn millis(time: Duration) -> String {
     format!("{:.2} ms", time.as_secs_f64() * 1e3)
 }

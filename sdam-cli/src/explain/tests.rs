@@ -135,7 +135,7 @@ fn the_change_that_each_rejected_server_needs_is_shown() {
     let writing = Arguments { write: true, ..demo() };
     let expected = "writes need it to be elected (rs.stepDown() at the primary)";
     assert_eq!(changes(&writing), [expected; 2]);
-    // The test does not know which of the three members is primary, so it does not know its tags.
+    // Any of the three members may be the primary, so the test does not know the primary's tags.
     let nowhere = Arguments {
         read: Some(ReadMode::Secondary),
         tags: vec![tags("moon", "1")],

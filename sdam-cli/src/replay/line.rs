@@ -81,8 +81,8 @@ impl Step {
     }
 }
 
-/// Parses an application error. The specification's tests name the server inside the error; this is
-/// accepted, so that lines can be copied from them.
+/// Parses an application error. The specification's tests name the server inside the error; this
+/// form is accepted, too, so that lines can be copied from the tests.
 fn application_error(
     address: Option<ServerAddress>,
     mut error: Map<String, Value>,

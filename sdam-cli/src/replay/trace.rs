@@ -16,8 +16,8 @@ use crate::{
     terminal::json_line,
 };
 
-/// Replays `recording`, which error messages call `name`. Prints the topology after each reproduced
-/// change to `output`, and the result to `remarks`.
+/// Replays `recording`, which is called `name` in error messages. Prints the topology after each
+/// reproduced change to `output`, and the result to `remarks`.
 ///
 /// # Errors
 ///

@@ -68,8 +68,7 @@ pub(super) fn data(recording: &Recording, timeline: &Timeline) -> String {
     escape(&data.to_string())
 }
 
-/// Returns the lanes to show, sorted by name. If there are too many, those with problems come
-/// first.
+/// Returns the lanes to show, sorted by name. If there are too many, prefers those with problems.
 pub(super) fn order(timeline: &Timeline) -> Vec<usize> {
     let lanes = &timeline.lanes;
     let mut order: Vec<usize> = (0..lanes.len()).collect();

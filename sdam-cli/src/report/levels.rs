@@ -21,7 +21,7 @@ pub(super) struct Bucket {
     pub(super) heartbeats: u64,
     pub(super) failed: u64,
     pub(super) clears: u64,
-    /// The range of the round-trip times in nanoseconds; zeros if there were none.
+    /// The range of the round-trip times in nanoseconds. Both are zero if none was measured.
     pub(super) fastest: u64,
     pub(super) slowest: u64,
     pub(super) worst: Option<State>,
@@ -29,7 +29,7 @@ pub(super) struct Bucket {
     pub(super) last: Option<State>,
 }
 
-/// Returns the levels of a lane with too many events to draw individually; empty for other lanes.
+/// Returns the levels of a lane with too many events to draw individually, or none for other lanes.
 pub(super) fn levels(lane: &Lane, rows: &[&Row], span: u64) -> Vec<(u32, Vec<Bucket>)> {
     let events = rows.len() + lane.bands.len();
     let bits = BITS.iter().filter(|bits| events > 1 << (*bits - 1));

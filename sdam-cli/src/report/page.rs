@@ -29,7 +29,7 @@ const SCRIPT: &str = concat!(
     include_str!("page/main.js"),
 );
 
-/// The beginning of every page, by which older reports are recognized.
+/// The beginning of every page, which is used to recognize older reports.
 pub(super) const MARK: &str = "<!DOCTYPE html>\n<!-- sdam report -->\n";
 
 /// A page and its headline.
@@ -79,8 +79,8 @@ fn hash(content: &str) -> String {
     format!("sha256-{}", STANDARD.encode(Sha256::digest(content)))
 }
 
-/// Returns the time of day in UTC; the time since the start if the recording has no wall-clock
-/// times.
+/// Returns the time of day in UTC or, if the recording has no wall-clock times, the time since the
+/// start.
 fn clock(recording: &Recording, timeline: &Timeline, at: u64) -> String {
     let instant = timeline.start + std::time::Duration::from_nanos(at);
     match recording.wall(instant) {

@@ -28,9 +28,9 @@ names! {
         Pool = "pool",
         PoolCleared = "pool cleared",
         Selection = "selection",
-        /// A selection that failed, or an error of an operation.
+        /// A server selection failed, or an operation reported an error.
         Operation = "operation failed",
-        /// A mark set by the user.
+        /// The user set a mark.
         Mark = "mark",
     }
 }
@@ -67,7 +67,7 @@ impl<'e> Words<'e> {
         Self { time: Some(time), ..self }
     }
 
-    /// Describes `event`; `None` if another event already describes the same change.
+    /// Describes `event`. Returns `None` if another event already describes the same change.
     pub(super) fn of(event: &'e Event) -> Option<Self> {
         Some(match &event.kind {
             EventKind::TopologyOpening => Self::new(Kind::Set, Subject::Set, "monitoring starts"),
@@ -142,7 +142,7 @@ fn of_input(input: &Input) -> Option<Words<'_>> {
         Input::Error { server, report } => {
             let error = &report.error;
             let cause = match error.kind() {
-                // If the error in the reply has an effect, later events describe it.
+                // If the error in the reply has an effect, later events describe that effect.
                 _ if error.reply().is_some() => "an error reply".to_owned(),
                 ErrorKind::Network => format!("network error: {}", error.message()),
                 ErrorKind::Timeout => format!("timeout: {}", error.message()),

@@ -1,4 +1,5 @@
-//! A recording as one lane per server over time, which the page draws and the verdict evaluates.
+//! Turns a recording into one lane per server over time, for the page to draw and for the verdict
+//! to evaluate.
 //!
 //! Times are nanoseconds since the start of the recording. The timeline ends when the client stops
 //! monitoring, because a topology that becomes unknown afterwards is not a problem.
@@ -18,8 +19,8 @@ use crate::recording::Recording;
 
 mod builder;
 
-/// The longest pause without records that never counts as a gap. A longer pause is a gap, unless
-/// such pauses are usual in the recording.
+/// The length up to which a pause between records never counts as a gap. A longer pause is a gap,
+/// unless such pauses are usual in the recording.
 const GAP: u64 = 30_000_000_000;
 
 names! {
@@ -58,7 +59,7 @@ impl State {
     }
 }
 
-/// A period in one state, from this time until the next band.
+/// A period in one state, which lasts from the time `from` until the next band.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Band {
     pub(super) from: u64,
@@ -105,7 +106,7 @@ pub(super) struct Change {
     pub(super) outage: Outage,
     /// The return of a writable server; `None` if the recording ends first.
     pub(super) end: Option<Failover>,
-    /// The first pool clear and the first successful selection after the loss.
+    /// The times of the first pool clear and of the first successful selection after the loss.
     pub(super) cleared: Option<Instant>,
     pub(super) selected: Option<Instant>,
 }

@@ -121,13 +121,13 @@ impl Change {
         self.outage.without_primary(timeline.start + Duration::from_nanos(self.over(timeline)))
     }
 
-    /// Returns when a writable server was known again; the end of the recording if none was.
+    /// Returns when a writable server was known again, or the end of the recording if none was.
     pub(super) fn over(&self, timeline: &Timeline) -> u64 {
         let end = self.end.as_ref();
         end.map_or(timeline.span, |end| timeline.offset(end.writable_again))
     }
 
-    /// Returns the phases of an outage, from the last time the old primary was known to be
+    /// Returns the phases of an outage, which begins when the old primary was last known to be
     /// writable.
     pub(super) fn splits(&self, timeline: &Timeline) -> Vec<Split> {
         let at = |instant| timeline.offset(instant);

@@ -29,7 +29,7 @@ pub(super) struct Longest {
     pub(super) has_ended: bool,
 }
 
-/// Inserts documents through `client` forever, with a pause before each.
+/// Inserts documents through `client` forever, pausing before each one.
 pub(super) async fn write(
     client: &Client,
     clock: &dyn Clock,
@@ -48,7 +48,7 @@ pub(super) async fn write(
 }
 
 impl Writes {
-    /// Includes the write in progress at `now`, when the simulation ends.
+    /// Adds the write that is in progress at `now`, the end of the simulation.
     pub(super) fn at_the_end(mut self, now: Instant) -> Self {
         self.measure(now, false);
         self

@@ -64,7 +64,7 @@ pub(super) fn run<O: Write, R: Write>(
 /// The combined outcomes of the simulations with all seeds.
 #[derive(Debug, Default)]
 struct Summary {
-    /// The time without a known writable server, for each seed.
+    /// The time without a known writable server for each seed, followed by the seed.
     times: Vec<(Duration, u64)>,
     /// The number of simulations at whose end the deployment was writable, readable only, or
     /// neither.

@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// A sink that collects the observations for the outcome.
+/// A sink that collects the observations for the outcome of the simulation.
 #[derive(Debug)]
 pub(super) struct Observer(Mutex<State>);
 
@@ -40,7 +40,7 @@ pub(super) struct Seen {
     pub(super) runs: Vec<Run>,
     /// The number of times that a server was lost or the primary stepped down.
     pub(super) flaps: usize,
-    /// The readability and writability of the deployment at the end.
+    /// The access that the deployment allows at the end.
     pub(super) access: Access,
 }
 
@@ -54,7 +54,7 @@ impl Observer {
         }))
     }
 
-    /// Returns the client's observations until its topology was closed.
+    /// Returns what the client observed until its topology was closed.
     pub(super) fn seen(&self) -> Seen {
         let state = lock(&self.0);
         let mut seen = state.seen.clone();
@@ -68,7 +68,8 @@ impl Observer {
 impl State {
     fn observe(&mut self, event: &Event) {
         if let EventKind::Input(own) = &event.kind {
-            // Closing the topology makes servers Unknown, although the deployment has not changed.
+            // Ignore later events, because closing the topology makes servers Unknown although the
+            // deployment has not changed.
             self.is_over |= own.input == Input::Close;
         }
         if self.is_over {

@@ -58,8 +58,8 @@ impl Outcome {
         })
     }
 
-    /// Returns how long the client had no writable server after it had found the first one; the
-    /// whole time if it found none.
+    /// Returns how long the client had no writable server after it had found the first one. If it
+    /// found none, returns the whole duration.
     pub(super) fn without(&self) -> Duration {
         match self.client.found {
             Some(_) => self.client.runs.iter().map(|run| self.length(run)).sum(),
@@ -73,9 +73,9 @@ impl Outcome {
         run.end.as_ref().map_or(self.end, |end| end.writable_again).since(begin)
     }
 
-    /// Returns the step that removed the writable server, between the last time it was known to be
-    /// writable and its loss. Prefers the first step after which another server, or none, is
-    /// primary.
+    /// Returns the step that removed the writable server, from those between the last time at which
+    /// the server was known to be writable and the time at which the loss was noticed. Prefers the
+    /// first step after which another server, or none, is primary; otherwise, takes the last step.
     fn cause(&self, run: &Run) -> Option<&Taken> {
         let Outage { lost, last_writable, noticed, .. } = &run.outage;
         let window = *last_writable..=*noticed;

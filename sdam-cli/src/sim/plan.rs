@@ -89,7 +89,7 @@ impl Plan {
         })
     }
 
-    /// Prints the defaults that are used, and warnings.
+    /// Prints warnings, and the defaults that are used.
     pub(super) fn announce(&self, remarks: &mut impl Write) -> io::Result<()> {
         for warning in self.options.multi_threaded_warnings() {
             writeln!(remarks, "warning: {warning}")?;
@@ -105,7 +105,8 @@ impl Plan {
         if self.is_replica_set { "primary" } else { "writable server" }
     }
 
-    /// Simulates the scenario with `seed`. The inner error comes from the options or the recording.
+    /// Simulates the scenario with `seed`. Invalid options, or a failure to record, lead to the
+    /// inner error.
     pub(super) fn simulate<O: Write, R: Write>(
         &self,
         seed: u64,
@@ -148,7 +149,7 @@ impl Plan {
             end.set(sim.now());
             Ok(())
         };
-        // This never reports a failure, because `until` never fails.
+        // Ignore the exit code: it never reports a failure, because `until` never fails.
         let _ = sim.block_on(follow(client.topology(), events, heard, &mut view, until))?;
         if let Some((path, recorder)) = recorder
             && let Some(error) = recorder.take_error()

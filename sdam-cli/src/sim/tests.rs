@@ -127,8 +127,8 @@ fn a_recording_shows_the_same_in_the_other_subcommands() {
     assert_eq!(exit.unwrap(), Exit::SUCCESS);
 }
 
-/// The old primary last answers at 10 s. The client reports it as silent at 21 s, when a reply is a
-/// second late, and the set replaces it at 24.58 s.
+/// Checks a primary that freezes after its last answer at 10 s. The client reports it as silent at
+/// 21 s, when a reply is a second late, and the set elects another primary at 24.58 s.
 #[test]
 fn a_frozen_primary_is_described_alike_by_every_subcommand() {
     let folder = Folder::with("15s freeze primary");
@@ -278,7 +278,7 @@ fn an_application_tells_how_its_writes_fared() {
     let last = text.lines().last().unwrap();
     assert!(last.starts_with("writes: 0 of "), "{last}");
 
-    // A write that has not ended counts with its duration so far.
+    // A write that is still in progress counts with the time it has taken so far.
     let folder = Folder::with("5s net blackhole 0");
     let words = ["--standalone", "--for", "9", "--write-every", "1"];
     let (text, ..) = folder.simulate(&words);
@@ -309,7 +309,7 @@ fn many_seeds_are_a_line_each_and_a_summary_that_names_seeds() {
         assert!(line.starts_with(&format!("seed {seed}: writable at the end; ")), "{line}");
     }
     assert_eq!(*ends, "seeds 3..8: 5 writable at the end, 0 readable only, 0 neither");
-    // The line about a seed shows the same time as the summary.
+    // The line for a seed shows the same time as the summary.
     let time = |line: &str| {
         let (_, rest) = line.split_once("no primary for ").unwrap();
         rest.split_once(';').unwrap().0.to_owned()

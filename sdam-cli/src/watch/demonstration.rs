@@ -46,7 +46,7 @@ impl Demonstration {
         topology: &Topology,
         notes: UnboundedSender<String>,
     ) -> Result<(), String> {
-        // If the receiver is closed, the note is dropped.
+        // Sending fails if the receiver is closed, and the note is then dropped.
         let say = |note: String| drop(notes.unbounded_send(note));
         let primary = self.primary(topology, None).await?;
         tokio::time::sleep(self.pause).await;
@@ -59,7 +59,7 @@ impl Demonstration {
         Ok(())
     }
 
-    /// Waits for a primary other than `old` and for all other members.
+    /// Waits until a primary other than `old` and all other members are known.
     async fn primary(
         &self,
         topology: &Topology,

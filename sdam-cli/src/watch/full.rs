@@ -56,11 +56,11 @@ const IDLE: Duration = Duration::from_millis(250);
 const RUNNING: Duration = Duration::from_millis(100);
 /// The minimum interval between frames while many events arrive.
 const BUSY: Duration = Duration::from_millis(50);
-/// The maximum time to process events before checking the keys.
+/// The maximum time for which events are processed before the keys are checked.
 const SLICE: Duration = Duration::from_millis(20);
 
 impl Feed {
-    /// Waits for the next event; never returns after the last one.
+    /// Waits for the next event. After the last event, waits forever.
     async fn next(&mut self) -> Event {
         let event = match self {
             Self::Live { events, .. } => events.next().await,
@@ -95,11 +95,11 @@ impl Feed {
     }
 }
 
-/// Shows a full screen until the user quits, `until` is ready, or a signal ends the program.
+/// Shows a full screen until the user quits, `until` completes, or a signal ends the program.
 ///
 /// # Errors
 ///
-/// If the terminal fails. It is restored in any case.
+/// If the terminal fails. The terminal is restored in any case.
 pub(super) async fn run(setup: Setup, until: impl Future<Output = ()>) -> io::Result<Exit> {
     signals::guard();
     let signals = signals::signals();
@@ -115,7 +115,7 @@ pub(super) async fn run(setup: Setup, until: impl Future<Output = ()>) -> io::Re
     }
 }
 
-/// The next step after an input.
+/// The step that follows the processing of an input.
 enum Next {
     /// Draw at the next opportunity.
     Later,
@@ -128,7 +128,7 @@ struct Screen {
     setup: Setup,
     model: Model,
     state: State,
-    /// The last note.
+    /// The note that was shown last.
     note: Option<String>,
     /// The channel for the results of saving the recording.
     saved: (UnboundedSender<String>, UnboundedReceiver<String>),
@@ -186,7 +186,7 @@ impl Screen {
         }
     }
 
-    /// Returns the interval to the next frame if nothing happens.
+    /// Returns the time until the next frame if nothing happens before.
     fn interval(&self) -> Duration {
         let is_running = self.model.stopwatch.current.is_some();
         if is_running && self.state.frozen.is_none() { RUNNING } else { IDLE }
@@ -259,7 +259,7 @@ impl Screen {
         Ok(Next::Now)
     }
 
-    /// Returns the state at the time when the view was frozen, or else the current one.
+    /// Returns the frozen state while the view is frozen, and the current state otherwise.
     fn shown(&self) -> &Model {
         self.state.frozen.as_deref().unwrap_or(&self.model)
     }

@@ -23,8 +23,9 @@ use crate::{
 /// The time limit of each run.
 pub(super) const LIMIT: Duration = Duration::from_secs(10);
 
-/// Runs `program` in the shell for the first description that arrives, and whenever the type of the
-/// topology, the primary, or the possibility of writes changes. Sends failures to `notes`.
+/// Runs `program` in the shell for the first description that arrives, and again whenever the type
+/// of the topology changes, the primary changes, or writes become possible or impossible. Sends
+/// failures to `notes`.
 ///
 /// Only one run takes place at a time. Changes that arrive during a run lead to one further run,
 /// with the newest state.
@@ -97,7 +98,7 @@ async fn run_once(
     let ended = async {
         if let Some(mut pipe) = child.stdin.take() {
             match pipe.write_all(input.as_bytes()).await {
-                // The program may end without reading its input.
+                // Ignore this error, because the program may end without reading its input.
                 Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error),
                 _ => {}
             }
@@ -115,7 +116,8 @@ async fn run_once(
     }
 }
 
-/// Kills the processes that the shell has started; dropping the child process kills the shell.
+/// Kills the processes that the shell has started. The shell itself is killed when the child
+/// process is dropped.
 fn end_group(id: Option<u32>) {
     #[cfg(unix)]
     if let Some(group) = id.and_then(|id| Pid::from_raw(id.cast_signed())) {
@@ -153,7 +155,7 @@ mod tests {
         Arc::new(TopologyDescription::new(topology_type, [server]))
     }
 
-    /// Runs `program` for each of these changes, one after another; returns the notes.
+    /// Runs `program` for each of `changes`, one after another; returns the notes.
     fn notes_of(program: &str, changes: &[ServerType], limit: Duration) -> Vec<String> {
         block_on(async {
             let (notes, heard) = unbounded();

@@ -1,6 +1,6 @@
 //! The known state of a deployment, derived from the events of a topology and the time.
 //!
-//! Does no I/O, so it works with both live and recorded events.
+//! The model does no I/O, so it works with both live and recorded events.
 
 mod history;
 mod lag;
@@ -98,7 +98,7 @@ impl Model {
         }
     }
 
-    /// Sets the time; it never goes back.
+    /// Sets the time to `now`, unless this would move it back.
     pub(super) fn advance(&mut self, now: Instant) {
         self.now = self.now.max(now);
     }
@@ -345,8 +345,9 @@ impl Model {
         self.flaps.len()
     }
 
-    /// Returns the lag of `server`; `current` is the description as of the last checks. `None` if
-    /// the lag is large but the secondary may have replicated a new write since its last answer.
+    /// Returns the lag of `server` according to `current`, the description as of the last checks.
+    /// Returns `None` if the lag is large but the secondary may have replicated a new write since
+    /// its last answer.
     pub(super) fn lag(&self, current: &TopologyDescription, server: &Server) -> Option<Duration> {
         let lag = staleness::lag(current, &server.description)?;
         let is_certain =
@@ -354,8 +355,8 @@ impl Model {
         (lag < GRACE || is_certain).then_some(lag)
     }
 
-    /// Explains the selection for an operation; `None` means a write. Returns `None` if the read
-    /// preference is invalid.
+    /// Explains server selection for reads with `preference`, or for writes if it is `None`.
+    /// Returns `None` if the read preference is invalid.
     pub(super) fn explain(&self, preference: Option<&ReadPreference>) -> Option<Explanation> {
         let criteria = match preference {
             None => Criteria::write(),
@@ -364,8 +365,8 @@ impl Model {
         Some(sdam_select::explain::explain(&self.current(), &self.settings, &criteria))
     }
 
-    /// Returns the description with round-trip times and write dates from the last checks, because
-    /// new values alone cause no event.
+    /// Returns the description of the topology with the round-trip times and write dates from the
+    /// last checks, which the stored description may lack because new values alone cause no event.
     pub(super) fn current(&self) -> TopologyDescription {
         if !self.topology.is_compatible() {
             return TopologyDescription::clone(&self.topology);

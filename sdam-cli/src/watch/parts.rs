@@ -1,4 +1,4 @@
-//! A recording in numbered files of limited length.
+//! A recording that is split into numbered files of limited length, called parts.
 //!
 //! A replay needs all of a client's inputs from its startup onward. Therefore each part records a
 //! client of its own, which starts before the client of the previous part ends.
@@ -35,7 +35,7 @@ pub(super) struct Parts {
     clock: Arc<dyn Clock>,
     limit: u64,
     notes: UnboundedSender<String>,
-    /// Starts a client and its recording in a new part.
+    /// Starts a new client, which is recorded in a new part.
     begin: Box<dyn Fn() -> Result<(Recorded, Topology), Failure>>,
     /// The current part.
     pub(super) recorder: Recorder,
@@ -44,8 +44,8 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// Begins the first part, for `--record` and `--record-max`. Each part adds its number to the
-    /// file name of `path`.
+    /// Begins the first part, for `--record` and `--record-max`. The file name of each part is that
+    /// of `path` with the part's number added.
     pub(super) fn start(
         runtime: &Runtime,
         options: &Options,
@@ -79,8 +79,8 @@ impl Parts {
     /// Begins a new part whenever the current one exceeds the limit or cannot be written. Never
     /// returns.
     ///
-    /// If a new part cannot begin, the current one continues, and the attempt is repeated. Only one
-    /// of the completed parts is kept.
+    /// If a new part cannot begin, recording continues in the current one, and another attempt is
+    /// made later. Only one of the completed parts is kept.
     pub(super) async fn rotate(&self) {
         let (mut previous, mut told, mut limit) = (None::<Ended>, None, self.limit);
         loop {
@@ -109,7 +109,7 @@ impl Parts {
             *self.recorder.borrow_mut() = recorded.clone();
             self.clients.borrow_mut().push(client.clone());
             let known = |now: &sdam::Snapshot| is_known(now.description()).then_some(());
-            // Ignore a timeout: the old part has to end in any case, because its file is full.
+            // Ignore a timeout: the old part has to end even then, because its file is full.
             let _ = client.wait_for(known, OVERLAP).await;
             let ended = self.clients.borrow_mut().remove(0);
             ended.close().await;
@@ -125,8 +125,8 @@ impl Parts {
                 self.tell(cannot_write(path.display(), &error));
             }
             self.tell(format!("recording goes on in {}", recorded.name()));
-            // Raise the limit to twice the length of a client's startup if that is more, because a
-            // part must not consist of a startup alone.
+            // A part must not consist of a client's startup alone, so the limit is at least twice
+            // the length of the startup.
             limit = self.limit.max(2 * recorded.tape.length());
         }
     }

@@ -53,7 +53,7 @@ impl Player {
         }
     }
 
-    /// Waits for the next event; `None` at the end.
+    /// Waits for the next event and returns it, or `None` after the last one.
     ///
     /// # Cancel safety
     ///
@@ -142,7 +142,7 @@ mod tests {
             let times: Vec<u128> = played.iter().map(|(time, _)| *time).collect();
             assert_eq!(times, expected, "{speed:?}");
         };
-        // Timers of tokio have a resolution of 1 ms.
+        // The timers of tokio have a resolution of 1 ms.
         check(Speed::Times(1.0), [0, 500, 2000]);
         check(Speed::Times(10.0), [0, 50, 200]);
         check(Speed::Times(0.5), [0, 1000, 4000]);

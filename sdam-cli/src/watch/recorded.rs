@@ -40,7 +40,7 @@ pub(super) async fn run<O: Write, R: Write>(
         writeln!(console.remarks, "warning: {name}: {defect}")?;
     }
     let start = recording.start();
-    // An old recording has no wall-clock time, so its times are shown relative to its start.
+    // An old recording has no wall-clock times, so show its times relative to its start.
     let wall = Origin::at(start, recording.wall(start).unwrap_or(UNIX_EPOCH));
     let mut events = recording.events;
     // Omit the events caused by closing the topology, which does not change the deployment.

@@ -1,4 +1,4 @@
-//! The file in which a session is recorded, or the current one of several.
+//! The file in which a session is recorded; if there are several, the current one.
 
 use std::{
     cell::RefCell,
@@ -20,7 +20,7 @@ use crate::{
     recording::{cannot_record, create},
 };
 
-/// The current recording, which is shared by all users of the value.
+/// The current recording. Everything that holds this value shares the recording.
 pub(super) type Recorder = Rc<RefCell<Recorded>>;
 
 /// A recording that is being written.

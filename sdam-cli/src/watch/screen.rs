@@ -20,7 +20,7 @@ mod tests;
 
 /// The column of text after a time such as `12:34:56.789Z  `.
 const TEXT: usize = 15;
-/// The column of a server's address, after the mark of its change.
+/// The column at which a server's address begins, after the mark that shows its change.
 const ADDRESS: usize = 3;
 /// The width of `PossiblePrimary`, the longest type.
 const TYPE: usize = 15;
@@ -28,7 +28,7 @@ const TYPE: usize = 15;
 const RTT: usize = 10;
 /// The maximum width reserved for addresses.
 const LONGEST_ADDRESS: usize = WIDTH - ADDRESS - TYPE - RTT - 4;
-/// The maximum number of servers to list; with more, only changed ones are shown.
+/// The maximum number of servers to list. If there are more, only changed ones are shown.
 const LIST_LIMIT: usize = 12;
 
 /// Formats topology descriptions and facts about failovers as lines.
@@ -37,7 +37,7 @@ pub(super) struct Screen {
     palette: Palette,
 }
 
-/// The mark of a server's change, and the changed fields in the specification's terms.
+/// The mark that shows a server's change, and the changed fields in the specification's terms.
 type Change = (char, String);
 
 /// The mark of an unchanged server.
@@ -84,8 +84,8 @@ impl Screen {
         text
     }
 
-    /// Formats the facts that follow from a change at `time`; empty if the change itself shows
-    /// them.
+    /// Formats the facts that follow from a change at `time`. Returns an empty string if the change
+    /// itself already shows them.
     pub(super) fn facts(self, time: &str, facts: &[Fact]) -> String {
         let mut text = String::new();
         let has_failover = facts
@@ -329,18 +329,18 @@ pub(super) fn describe(failover: &Failover) -> String {
     failover::describe(failover, seconds)
 }
 
-/// Describes a failover, and its cause, which the old primary reported after the new one was known.
+/// Describes a failover whose cause the old primary reported only after the new one was known.
 pub(super) fn explain(failover: &Failover) -> String {
     format!("{}: {}", describe(failover), failover::cause(&failover.outage, seconds))
 }
 
-/// Formats seconds with two decimals, or with more if these would show almost nothing.
+/// Formats a duration in seconds, with two decimals or, if it is too short for that, with more.
 fn seconds(duration: Duration) -> String {
     let seconds = duration.as_secs_f64();
     if seconds < 0.1 { format!("{seconds:.3} s") } else { format!("{seconds:.2} s") }
 }
 
-/// Appends a line without trailing spaces.
+/// Appends `words` as a line, without trailing spaces.
 fn line(text: &mut String, words: impl std::fmt::Display) {
     // Writing to a string cannot fail.
     let _ = write!(text, "{words}");

@@ -1,4 +1,4 @@
-//! The settings and subject of a full screen.
+//! The settings of a full screen, and the data that it shows.
 
 use std::{iter::Peekable, vec};
 
@@ -19,7 +19,7 @@ pub(super) enum Feed {
     Replay(Player),
 }
 
-/// The settings and subject of a screen.
+/// The settings of a screen, and the data that it shows.
 #[cfg_attr(not(feature = "tui"), expect(dead_code, reason = "only the full screen reads it"))]
 pub(super) struct Setup {
     pub(super) feed: Feed,

@@ -49,8 +49,8 @@ impl Started {
                 parts = Some(Parts::start(&runtime, &options, arguments, limited, notes)?);
             }
             (Some(path), None) => own = Some(Recorded::begin(path, client, notes)?),
-            // If no temporary file can be created, nothing can be saved, but watching is still
-            // possible.
+            // Without a temporary file, watching is still possible, but the recording cannot be
+            // saved.
             (None, _) if arguments.wants_screen() => {
                 let tape = Tape::temporary(notes.clone()).ok();
                 own = tape.map(|tape| Recorded::on(tape, None, client)).transpose()?;

@@ -1,4 +1,4 @@
-//! The file of a recording, which can be copied under another name while it is being written.
+//! The file of a recording, which can be copied to another file while it is being written.
 
 use std::{
     fs::File,
@@ -29,7 +29,7 @@ struct Shared {
     length: AtomicU64,
     limit: u64,
     has_stopped: AtomicBool,
-    /// The channel for the reason why writing has failed.
+    /// The channel that tells the user why writing has failed.
     notes: UnboundedSender<String>,
 }
 
@@ -132,7 +132,7 @@ impl Tape {
 }
 
 impl Write for Tape {
-    /// Writes all of `bytes`, or nothing if they exceed the limit.
+    /// Writes all of `bytes`, or nothing if they would exceed the limit.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.append(bytes);
         self.checked(written).map(|()| bytes.len())

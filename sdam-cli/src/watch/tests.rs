@@ -33,7 +33,7 @@ fn arguments(line: &[&str]) -> Arguments {
     crate::cli::tests::watch(line)
 }
 
-/// Runs the program with `--once`, in both formats.
+/// Runs the program with `--once`, checks its output in both formats, and returns the JSON output.
 fn once(uri: &str, timeout: &str, exit: Exit, topology_type: &str, access: &str) -> Value {
     let (text, remarks, result) = watch(&["--once", "--timeout", timeout, uri]);
     assert_eq!(result.unwrap(), exit, "{text}{remarks}");
@@ -110,7 +110,7 @@ fn once_without_replies_it_is_neither_readable_nor_writable() {
     assert_eq!(remarks, "warning: no server has answered in time\n");
 }
 
-/// The only server was removed, so `--once` does not wait for the timeout.
+/// Checks that `--once` does not wait for the timeout if the only server was removed.
 #[test]
 fn once_with_a_wrong_set_name_it_is_neither_readable_nor_writable() {
     let set = ReplicaSet::start(1).unwrap();

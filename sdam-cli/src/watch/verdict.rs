@@ -1,4 +1,5 @@
-//! The readability and writability of a deployment, and whether enough is known to determine them.
+//! Determines whether a deployment can be read from and written to, and whether enough is known to
+//! decide that.
 
 use sdam_core::{
     names,
@@ -11,7 +12,7 @@ use sdam_select::{readable::has_readable_server, settings::Settings};
 use crate::{exit::Exit, terminal::Tone};
 
 names! {
-    /// The readability and writability of a deployment, best first.
+    /// The kinds of access that a deployment allows, best first.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     pub enum Access {
         /// There is a writable server.
@@ -24,7 +25,7 @@ names! {
 }
 
 impl Access {
-    /// Evaluates `topology`; any readable member counts.
+    /// Evaluates `topology`, which is readable if any of its members is.
     pub fn of(topology: &TopologyDescription, settings: &Settings) -> Self {
         let nearest = ReadPreference::new(ReadMode::Nearest);
         if !topology.is_compatible() {
@@ -56,12 +57,13 @@ impl Access {
     }
 }
 
-/// Returns whether the state of all servers is known, so that waiting longer would only show
-/// changes.
+/// Returns whether the state of all servers is known, so that waiting longer would reveal only
+/// later changes.
 ///
-/// True if every server has answered or failed and at least one has answered, so that no other
-/// member can turn out to be the primary. If no server has answered, they may still be starting;
-/// the timeout limits the wait. Also true without servers, because an empty topology stays empty.
+/// This is true if every server has answered or failed and at least one has answered, because then
+/// no other member can turn out to be the primary. If no server has answered, they may still be
+/// starting; the timeout limits the wait. An empty topology counts as known, too, because it stays
+/// empty.
 pub fn is_known(topology: &TopologyDescription) -> bool {
     let servers = topology.servers();
     let answered = servers.iter().any(|server| server.server_type.is_available());
@@ -76,7 +78,7 @@ fn has_replied_or_failed(server: &ServerDescription) -> bool {
 /// The maximum number of servers to name.
 const MAX_NAMED: usize = 10;
 
-/// Explains what is missing for a topology to be known.
+/// Explains which replies are missing for a topology to count as known.
 pub(super) fn missing(topology: &TopologyDescription) -> String {
     let unheard = topology.servers().iter().filter(|server| !has_replied_or_failed(server));
     let unheard: Vec<&str> = unheard.map(|server| server.address.as_str()).collect();
@@ -103,7 +105,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the description of a checked server; without a type, the check failed.
+    /// Returns the description of a server after a check, which failed if `server_type` is `None`.
     fn checked(port: u16, server_type: Option<ServerType>) -> ServerDescription {
         let (id, address) = (ServerId::from_u64(u64::from(port)), ServerAddress::new("h", port));
         let error = Error::new(ErrorKind::Network, Stage::Connect, "refused");

@@ -29,12 +29,14 @@ use crate::{
 pub(crate) struct View<O, R> {
     console: Console<O, R>,
     json: bool,
-    /// Marks the deployment as simulated in each JSON object; text output has a note instead.
+    /// True if the deployment is simulated. Each JSON object says so; text output has a note
+    /// instead.
     pub(crate) simulated: bool,
     screen: Screen,
     facts: Facts,
     settings: Settings,
-    /// The wall-clock times of the events; by default, the first event takes place now.
+    /// Converts the times of the events to wall-clock times. If it is `None`, the first event is
+    /// assumed to take place now.
     pub(crate) wall: Option<Origin>,
     /// The clock of the topology; `None` if its time passes like wall-clock time. Requires `wall`.
     pub(crate) clock: Option<Arc<dyn Clock>>,
@@ -81,7 +83,7 @@ impl<O: Write, R: Write> View<O, R> {
         Ok(access.exit())
     }
 
-    /// Prints a note; with JSON output, on standard error.
+    /// Prints a note to standard output or, if the output is JSON, to standard error.
     pub(crate) fn note(&mut self, words: &str) -> io::Result<()> {
         if self.json {
             return writeln!(self.console.remarks, "{}", sanitize(words));

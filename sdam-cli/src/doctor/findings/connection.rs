@@ -1,4 +1,4 @@
-//! The steps of the connection to one server.
+//! Findings about the steps of the connection to one server.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::doctor::{
     observation::{Greeting, Host, Reached, TlsSession},
 };
 
-/// The number of days before its expiry at which a certificate starts to cause a warning.
+/// The number of days before a certificate's expiry at which the warnings begin.
 const EXPIRES_SOON: i64 = 30;
 
 /// Returns the findings about one server, in order; steps after the first failure are skipped.
@@ -36,8 +36,8 @@ pub(super) fn of(host: &Host, options: &Options) -> Vec<Finding> {
         let mut finding = failure(host, error);
         let step = finding.check;
         findings.retain(|own| own.check != step);
-        // The user did not choose the names in the set's configuration, so the finding is about the
-        // configuration instead of the failed step.
+        // A member's name comes from the set's configuration and not from the user, so the finding
+        // is about the configuration instead of the failed step.
         if let Some(by) = &host.named_by {
             finding = member(finding, by.as_str());
         }
@@ -75,7 +75,7 @@ fn look_up(host: &Host) -> Option<Finding> {
     Some(finding.evidence("addresses", addresses).took(found.took))
 }
 
-/// Returns the finding about the addresses if at least one of them accepts connections.
+/// Returns the finding about the host's addresses if at least one of them accepts connections.
 fn dials(host: &Host) -> Option<Finding> {
     let fastest = host.dials.iter().filter(|dial| dial.outcome == Reached::Yes);
     let fastest = fastest.map(|dial| dial.took).min()?;
@@ -177,7 +177,7 @@ fn member(mut finding: Finding, named_by: &str) -> Finding {
     let names = || Obstacle::NAMES.replace("address translation", "--translate");
     match finding.check {
         Check::DnsAddr => finding.remedies.insert(0, names()),
-        // The name resolves here, but possibly to another host.
+        // The name can be resolved on this machine, but possibly to the address of another host.
         Check::Tcp => finding.remedies.push(format!("if the address is wrong: {}", names())),
         _ => {}
     }
@@ -205,7 +205,7 @@ fn failure(host: &Host, error: &Error) -> Finding {
         Some(place) => finding.evidence("dialled", place.as_str()),
         None => finding,
     };
-    // Attempts to connect have their own findings, so their errors are not repeated.
+    // The attempts to connect are listed with their outcomes, so do not repeat their error.
     if host.dials.is_empty() || error.stage() != Stage::Connect {
         finding.evidence("error", text(error))
     } else {
@@ -246,7 +246,7 @@ fn tls(host: &Host, error: &Error) -> Finding {
     let cause = error.source_as::<rustls::Error>();
     let reason = cause.map(Reason::of);
     // A server that uses TLS may also accept connections without it, so `is_reverse` alone does not
-    // suffice.
+    // prove that the server does not use TLS.
     let spoke_tls = !matches!(reason, None | Some(Reason::PlainText | Reason::Other));
     if host.is_reverse && !spoke_tls {
         return Finding::fail(Check::TlsHandshake, "the server does not use TLS at this port")
@@ -310,7 +310,8 @@ fn no_hello(host: &Host, error: &Error) -> Finding {
                 .cause("something else listens there, such as a proxy without a server behind it")
                 .remedy("look at the server and its log; or give it more time (--timeout 2)")
         }
-        // With TLS 1.3, a server rejects the client's certificate after the handshake.
+        // With TLS 1.3, a server that rejects the client's certificate does so only after the
+        // handshake.
         ErrorKind::Network if host.session.is_some() => {
             Finding::fail(Check::Hello, "the server ends the connection after the TLS handshake")
                 .cause("it requires a certificate of the client, or rejects the one it got")
@@ -332,7 +333,8 @@ fn no_hello(host: &Host, error: &Error) -> Finding {
     }
 }
 
-/// Returns, as letters, the first four bytes of an invalid reply, which were read as its length.
+/// Returns the first four bytes of an invalid reply, which were mistaken for its length, as
+/// letters. Returns `None` if they are not printable.
 fn first_letters(error: &WireError) -> Option<String> {
     let bytes = match error {
         WireError::LengthAboveLimit { declared, .. } => u32::try_from(*declared).ok()?,

@@ -1,4 +1,4 @@
-//! Findings about the set: whether the servers belong together.
+//! Findings about the set as a whole, for example whether its servers belong together.
 
 use std::collections::BTreeMap;
 
@@ -24,8 +24,8 @@ pub(super) fn of(seen: &Observation, deployment: &Deployment, options: &Options)
     let is_set = deployment.topology.topology_type().is_replica_set();
     if is_set {
         for stranger in hellos.iter().filter_map(|(host, hello)| stranger(host, hello)) {
-            // Replace the client's own finding about this server. The client has none if the
-            // primary's reply came first.
+            // Replace the finding that comes from the client's own view of this server. The client
+            // has no such finding if the primary replied first.
             findings.retain(|own| own.subject != stranger.subject);
             findings.push(stranger);
         }
@@ -69,10 +69,11 @@ fn is_member(kind: ServerType) -> bool {
     )
 }
 
-/// Returns the finding about servers from different sets; a client uses only one of the sets.
+/// Returns the finding about seeds that belong to different sets, of which a client uses only one.
 fn several_sets(hellos: &[(&Host, &Hello)]) -> Option<Finding> {
     let mut sets: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    // A member named by another member belongs to its set, so only the seeds are compared.
+    // A server that a member names belongs to the same set as the member, so compare only the
+    // seeds.
     for (host, hello) in hellos.iter().filter(|(host, _)| host.named_by.is_none()) {
         let set = hello.set_name.as_deref().filter(|_| is_member(hello.server_type));
         if let Some(set) = set {
@@ -102,8 +103,8 @@ fn no_balancer(host: &Host, hello: &Hello) -> Option<Finding> {
     Some(finding.evidence("error", error.message()).remedy(remedy))
 }
 
-/// Returns the finding about a seed that is not a member of a set, although the other servers are
-/// or should be.
+/// Returns the finding about a seed that is a standalone server or a mongos, although the
+/// deployment should be a replica set.
 fn stranger(host: &Host, hello: &Hello) -> Option<Finding> {
     let is_stranger = matches!(hello.server_type, ServerType::Standalone | ServerType::Mongos);
     (is_stranger && host.named_by.is_none()).then(|| {
@@ -115,7 +116,8 @@ fn stranger(host: &Host, hello: &Hello) -> Option<Finding> {
     })
 }
 
-/// Returns the findings about servers that do not belong to the topology.
+/// Returns the finding about a server that does not belong to the topology, if `diagnosis` names
+/// one.
 fn kind(diagnosis: &Diagnosis) -> Option<Finding> {
     let found = match diagnosis {
         Diagnosis::Departed(departure) if departure.reason.is_mistake() => {
@@ -147,7 +149,7 @@ fn kind(diagnosis: &Diagnosis) -> Option<Finding> {
     })
 }
 
-/// Returns the finding about a member that answers but serves no reads or writes.
+/// Returns the finding about a member that answers but serves neither reads nor writes.
 fn without_data(host: &Host) -> Finding {
     let address = &host.address;
     let title = "the member is neither primary nor secondary, so clients send it nothing";
@@ -211,7 +213,7 @@ fn primary(hellos: &[(&Host, &Hello)], seen: &Observation) -> Finding {
         let servers = hellos.iter().filter(|(_, hello)| hello.server_type == kind);
         servers.map(|(host, hello)| (&host.address, *hello)).collect()
     };
-    // Two names of one server count as one primary.
+    // A server that is known by two names counts as only one primary.
     let primaries: BTreeMap<_, _> = of(ServerType::RsPrimary)
         .into_iter()
         .map(|(address, hello)| (hello.me.as_ref().unwrap_or(address), hello))
@@ -305,5 +307,5 @@ fn without_primary(hellos: &[(&Host, &Hello)], seen: &Observation) -> Finding {
     finding.evidence("silent", lost)
 }
 
-/// The first remedy when there is no primary.
+/// The first remedy that is suggested when there is no primary.
 const AGAIN: &str = "run the check again after 15 s; if it stays";

@@ -15,7 +15,7 @@ use crate::{
     similar::closest,
 };
 
-/// Returns the findings about the connection string; a passed check if there is no problem.
+/// Returns the findings about the connection string, or a passed check if there is no problem.
 pub(super) fn of(seen: &Observation) -> Vec<Finding> {
     let mut findings: Vec<_> = seen.config.iter().map(refusal).collect();
     let said = |option: &str| seen.config.iter().any(|error| error.option() == option);
@@ -56,7 +56,7 @@ fn warn(warning: &Warning) -> Finding {
     }
 }
 
-/// Returns the known option whose name is similar to an unknown one.
+/// Returns the known option whose name is most similar to the unknown `name`, if one is similar.
 fn suggestion(name: &str) -> Option<&'static str> {
     closest(name, ConnectionString::known_options())
 }

@@ -128,7 +128,7 @@ fn a_lack_of_descriptors_is_not_blamed_on_the_network() {
     assert_eq!(problems(&found), [("tcp 127.0.0.1:1".to_owned(), Status::Error)]);
     assert!(found[0].remedies[0].contains("ulimit"), "{found:?}");
 
-    // An error of the check itself also explains why later checks are skipped.
+    // If a check itself fails with an error, this also explains why later checks are skipped.
     let seen = Observation {
         options: Some(Options::parse("mongodb://u:p@127.0.0.1:1").unwrap()),
         hosts: vec![host],

@@ -10,10 +10,11 @@ use crate::doctor::{
     observation::{Greeting, Host},
 };
 
-/// The difference between clocks, in milliseconds, above which there is a warning.
+/// The greatest difference between clocks, in milliseconds, that causes no warning.
 const CLOCKS: u64 = 1_000;
-/// The lag of a secondary, in milliseconds, above which there is a warning. It allows for an idle
-/// primary, which writes every 10 s, and for servers that round the dates of writes to seconds.
+/// The greatest lag of a secondary, in milliseconds, that causes no warning. It allows for an idle
+/// primary, which writes only every 10 s, and for servers that round the dates of writes to
+/// seconds.
 const LAG: i64 = 11_000;
 
 /// Returns the findings about all servers that answered.
@@ -29,7 +30,7 @@ pub(super) fn of(hosts: &[Host], options: &Options) -> Vec<Finding> {
 fn clock(host: &Host, greeting: &Greeting) -> Option<Finding> {
     let difference = greeting.clock?;
     let seconds = difference as f64 / 1e3;
-    // The delay may have been in one direction only, so the uncertainty is a full round trip.
+    // The whole delay may have occurred in one direction, so the uncertainty is a full round trip.
     let doubt = greeting.round_trips.iter().min().copied().unwrap_or_default();
     let allowed = CLOCKS.saturating_add(u64::try_from(doubt.as_millis()).unwrap_or(u64::MAX));
     let finding = if difference.unsigned_abs() > allowed {

@@ -56,7 +56,7 @@ async fn insert_and_delete(
         "insert": &*collection.name, "documents": [document], "writeConcern": concern.clone(),
     };
     let inserted = run(client, collection, &insert, limit).await;
-    // The document may have been inserted despite the error.
+    // Delete the document even after an error, because it may have been inserted nevertheless.
     let delete = doc! {
         "delete": &*collection.name, "deletes": [{ "q": { "_id": id }, "limit": 1 }],
         "writeConcern": concern,
@@ -81,7 +81,7 @@ async fn run(
     refusal(&reply).map_or(Ok(()), Err)
 }
 
-/// Returns the write error in a reply with `ok: 1`.
+/// Returns the write error that a reply contains despite `ok: 1`, if there is one.
 fn refusal(reply: &CommandReply) -> Option<Error> {
     let concern = reply.write_concern_error().cloned();
     let error = reply.write_errors().into_iter().next().map(|error| {

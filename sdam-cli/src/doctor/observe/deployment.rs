@@ -9,9 +9,10 @@ use sdam_select::diagnose::diagnose;
 use super::line::Limits;
 use crate::doctor::observation::Deployment;
 
-/// Waits until every server has answered or failed, and explains selections for writes and reads.
+/// Waits until every server has answered or failed, and then explains the selection of servers for
+/// writes and for reads.
 pub(super) async fn look(topology: &Topology, options: &Options, limits: &Limits) -> Deployment {
-    // A timeout is ignored: servers that have not answered are shown as such.
+    // Ignore a timeout: the topology shows which servers have not answered.
     let _known = topology
         .wait_for(
             |now| {

@@ -34,8 +34,8 @@ const ROUNDS: usize = 4;
 const UNAUTHORIZED: i32 = 13;
 
 impl Line<'_> {
-    /// Connects to `address`, sends hello, and authenticates if requested. A panic becomes an error
-    /// of this host; other hosts are still checked.
+    /// Connects to `address`, sends hello, and authenticates if requested. If this panics, the
+    /// panic is reported as an error of this host, and the other hosts are still checked.
     pub(super) async fn check(
         &self,
         address: ServerAddress,
@@ -68,7 +68,7 @@ impl Line<'_> {
         (host, login)
     }
 
-    /// Looks up the name and tries each address separately, unless a proxy does so.
+    /// Looks up the host name and dials each of its addresses, unless a proxy does this.
     async fn reach(&self, host: &mut Host) -> Result<(), Error> {
         let place = self.place(&host.address);
         host.place = (place != host.address).then(|| place.clone());
@@ -138,7 +138,7 @@ impl Line<'_> {
                 break;
             };
             round_trips.push(round.took);
-            // The shortest round trip gives the most exact server time.
+            // The shorter the round trip, the more exact is the server time in its reply.
             if round.took < nearest.took {
                 nearest = round;
             }
@@ -146,8 +146,8 @@ impl Line<'_> {
         Ok(Greeting { hello, clock: nearest.clock(), round_trips })
     }
 
-    /// Returns whether the server answers if the TLS setting is reversed. An answer rules out other
-    /// causes of `error`.
+    /// Returns whether the server answers with the opposite TLS setting. If it does, the TLS
+    /// setting must be the cause of `error`.
     async fn is_reverse(&self, address: &ServerAddress, error: &Error) -> bool {
         let stage = if self.options.tls.is_some() { Stage::Tls } else { Stage::Hello };
         // During the TLS handshake, a timeout may mean that the server does not use TLS and reads
@@ -166,8 +166,8 @@ impl Line<'_> {
         self.options.tls.is_none() || self.greet(&mut *connection, 1).await.is_ok()
     }
 
-    /// Authenticates with `host`, unless it holds no data or a login has already begun. Without
-    /// credentials, checks whether the host requires a login.
+    /// Authenticates with `host`, unless the host holds no data or a login to any host has already
+    /// begun. Without credentials, checks whether the host requires a login.
     async fn login(&self, host: &Host) -> Option<Login> {
         let hello = &host.greeting.as_ref()?.hello;
         let holds_data = !matches!(
@@ -207,7 +207,7 @@ impl Line<'_> {
         if self.options.credential.is_some() {
             command.int32("ping", 1);
         } else {
-            // A server that requires a login refuses this command without one.
+            // A server that requires a login refuses this command until the client has logged in.
             command.int32("listDatabases", 1);
             command.boolean("nameOnly", true);
         }

@@ -31,14 +31,14 @@ use x509_parser::{extensions::GeneralName, prelude::FromDer as _};
 
 use crate::{doctor::observation::TlsSession, target::Target};
 
-/// The application name of these connections in the servers' logs.
+/// The application name under which the doctor's connections appear in the servers' logs.
 const NAME: &str = "sdam doctor";
 
 /// The time limits of a check-up.
 pub(super) struct Limits {
     clock: Arc<dyn Clock>,
     end: Instant,
-    /// The limit of one step.
+    /// The time limit of a single step.
     pub(super) step: Duration,
 }
 
@@ -53,7 +53,8 @@ impl Limits {
         step * 18 / 5
     }
 
-    /// Returns the remaining time, at least a millisecond, because zero would mean no limit.
+    /// Returns the remaining time, but at least a millisecond, because zero would mean that there
+    /// is no limit.
     pub(super) fn left(&self) -> Duration {
         self.end.since(self.clock.now()).max(Duration::from_millis(1))
     }
@@ -63,14 +64,15 @@ impl Limits {
         (self.clock.now() + self.step).min(self.end)
     }
 
-    /// Runs a step that begins now; `None` if it takes too long.
+    /// Runs `step` with its time limit, which begins now. Returns `None` if the step takes too
+    /// long.
     pub(super) async fn within<F: Future>(&self, step: F) -> Option<F::Output> {
         let ended = race::deadline(&*self.clock, Some(self.deadline()), step).await;
         ended.ok()
     }
 }
 
-/// The settings and the shared state of connections.
+/// The settings and the state that all connections of a check-up share.
 pub(super) struct Line<'l> {
     pub(super) target: &'l Target,
     pub(super) options: &'l Options,
@@ -78,8 +80,8 @@ pub(super) struct Line<'l> {
     pub(super) limits: &'l Limits,
     pub(super) transport: Arc<dyn Transport>,
     pub(super) hello: HelloRequest,
-    /// True once a login has begun. Only one server is tried, because failed logins may lock the
-    /// account.
+    /// True once a login has begun. The doctor logs in to only one server, because repeated
+    /// failures may lock the account.
     pub(super) has_login: AtomicBool,
     sessions: Arc<Mutex<BTreeMap<ServerAddress, TlsSession>>>,
 }
@@ -139,8 +141,8 @@ impl<'l> Line<'l> {
     }
 }
 
-/// Returns the runtime's transport with the same layers as in a client, but with these TLS
-/// settings.
+/// Returns the runtime's transport with the same layers as in a client, but with the TLS settings
+/// `tls`.
 fn transport(
     target: &Target,
     options: &Options,

@@ -14,8 +14,8 @@ use sdam_core::{
 use super::line::Limits;
 use crate::doctor::observation::{Observation, Srv};
 
-/// Looks up the DNS records for `string`, and stores them in `seen`. Returns the string with the
-/// hosts filled in; `None` if there are none.
+/// Looks up the DNS records for `string`, and stores them in `seen`. Returns `string` with its
+/// hosts filled in, or `None` if the records cannot be used.
 pub(super) async fn look_up(
     string: ConnectionString,
     srv: &options::Srv,

@@ -81,16 +81,16 @@ fn hosts_of_srv_records_are_checked() {
 
 #[test]
 fn a_silent_host_is_not_waited_for() {
-    // The operating system accepts connections, but nothing ever answers.
+    // The operating system accepts connections for the listener, but no program answers them.
     let silent = listener();
     let uri = format!("mongodb://{}/", silent.local_addr().unwrap());
     let mut arguments = arguments();
     arguments.timeout = Some(Duration::from_millis(300));
     let begun = Instant::now();
     check_with(&arguments, &uri, "hello fail", Exit::FAILURES, "does not answer");
-    // The nominal limit is 1.08 s; the rest is for a machine under load.
+    // The check-up should take at most 1.08 s; the longer limit allows for a machine under load.
     assert!(begun.elapsed() < Duration::from_secs(5));
-    // A deadline ends all steps, however long each of them could take.
+    // The deadline ends the check-up even if a single step has a longer time limit.
     arguments.timeout = Some(Duration::from_secs(60));
     arguments.deadline = Some(Duration::from_millis(300));
     let begun = Instant::now();
@@ -265,7 +265,7 @@ fn a_reply_of_48_mb_before_authentication_is_not_read() {
     });
     let (exit, output) = run_json(&arguments(), &format!("mongodb://{address}/"));
     assert_eq!(exit, Exit::FAILURES, "{output:#}");
-    // The system's buffers accept some data even if the doctor does not read it.
+    // The system's buffers accept some data even if the doctor does not read the data.
     let sent = sent.load(Ordering::Relaxed);
     assert!(sent < 16 << 20, "{sent} bytes were taken");
 }

@@ -1,4 +1,4 @@
-//! A table of tests that apply the remedy at the server or to the connection string.
+//! Tests that apply a remedy to the servers or to the connection string, listed in a table.
 
 use std::{
     io::Read as _,
@@ -18,8 +18,9 @@ use super::{
     *,
 };
 
-/// Starts a set whose members reply as `broken` says, checks the advice, and then lets the same
-/// servers reply as `right` says. Both functions return a reply for each member.
+/// Starts a set whose members send the replies that `broken` returns, and checks the suggested
+/// remedy. The members then send the replies that `right` returns, and the doctor must find no
+/// problem. Both functions return one reply for each member.
 fn repaired(
     expected: &str,
     words: &str,

@@ -1,4 +1,4 @@
-//! Tests that apply the remedy for a fault and then find no problem.
+//! Tests that apply the remedy for a fault, and check that the doctor then finds no problem.
 
 use std::{
     io::{Read as _, Write as _},
@@ -14,7 +14,8 @@ use super::{
     *,
 };
 
-/// Checks that `broken` has the problem `expected` with a remedy that contains `words`.
+/// Checks that the deployment at `broken` has the problem `expected`, and that a remedy for it
+/// contains `words`. Returns the remedies.
 pub(super) fn advised(
     arguments: &Arguments,
     broken: &str,
@@ -34,7 +35,8 @@ pub(super) fn advised(
     remedies.into_iter().map(str::to_owned).collect()
 }
 
-/// Checks that the advice about `broken` contains `words`, and that `mended` has no problem.
+/// Checks that a remedy for the deployment at `broken` contains `words`, and that the deployment at
+/// `mended` has no problem.
 pub(super) fn mended(broken: &str, expected: &str, words: &str, mended: &str) {
     let _ = advised(&arguments(), broken, expected, words);
     sound(mended);
@@ -94,7 +96,7 @@ fn tls_is_turned_on_or_off_as_the_server_has_it() {
     mended(&tls, "tls.handshake fail", "remove tls=true", &plain);
 }
 
-/// Returns two connection strings for `address`, the second one with `options`.
+/// Returns two connection strings for `address`, one without options and one with `options`.
 fn uris(address: std::net::SocketAddr, options: &str) -> (String, String) {
     let plain = format!("mongodb://{address}/");
     let with = format!("{plain}?{options}");
@@ -207,7 +209,7 @@ fn a_member_that_is_down_is_started_before_names_are_doubted() {
     let remedies = advised(&arguments(), &uri, "topo.members fail", "start the server");
     assert!(remedies[0].starts_with("start the server"), "{remedies:?}");
     set.restart(secondary).unwrap();
-    // The restarted member joins the set after a while.
+    // The restarted member needs some time to join the set.
     let limit = Instant::now() + Duration::from_secs(30);
     while run_json(&arguments(), &uri).0 != Exit::SUCCESS {
         assert!(Instant::now() < limit, "{uri} is not healthy");
@@ -246,7 +248,7 @@ fn a_login_needs_the_right_password_and_database() {
     let in_app = uri("ada:right", "&authSource=app");
     mended(&in_app, "auth fail", "set authSource=admin", &right);
 
-    // A write test would log in again, so it is skipped.
+    // A write test would have to log in again, so the doctor skips it.
     let mut arguments = arguments();
     arguments.write = Some(Collection::parse("app.canary").unwrap());
     let (_, document) = run_json(&arguments, &uri("ada:wrong", ""));
@@ -282,7 +284,7 @@ fn writes_are_tested_on_request_and_need_the_right_to_write() {
     let checks = document["checks"].as_array().unwrap();
     let write = checks.iter().find(|check| check["id"] == "write").unwrap();
     assert_eq!((exit, &write["status"]), (Exit::SUCCESS, &Value::from("ok")), "{write:#}");
-    // Without a primary, an earlier check has failed already, so the write test is skipped.
+    // Without a primary, an earlier check fails, so the doctor skips the write test.
     let set = ReplicaSet::start(1).unwrap();
     set.step_down().unwrap();
     arguments.timeout = Some(Duration::from_millis(200));

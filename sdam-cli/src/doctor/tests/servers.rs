@@ -28,7 +28,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Calls `serve` with each connection.
+    /// Starts a server that calls `serve` with each connection.
     pub(super) fn start(
         listener: TcpListener,
         serve: impl Fn(TcpStream) -> io::Result<()> + Send + Sync + 'static,
@@ -42,14 +42,14 @@ impl Server {
                     return;
                 }
                 let serve = Arc::clone(&serve);
-                // A connection ends when the client closes it.
+                // The thread ends when the client closes the connection.
                 thread::spawn(move || stream.and_then(|stream| serve(stream)));
             }
         });
         Self { address, is_over, thread: Some(thread) }
     }
 
-    /// Answers every command with `reply`.
+    /// Starts a server that answers every command with `reply`.
     pub(super) fn mongod(
         listener: TcpListener,
         reply: impl Fn() -> Document + Send + Sync + 'static,
@@ -57,7 +57,7 @@ impl Server {
         Self::start(listener, move |stream| converse(stream, &reply))
     }
 
-    /// Answers like a standalone server behind TLS.
+    /// Starts a server that answers like a standalone server behind TLS.
     pub(super) fn tls(certificates: &Certificates, certificate: ServerCertificate) -> Self {
         let config = tls_server(certificates, certificate);
         Self::start(listener(), move |stream| {
@@ -74,7 +74,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
-        // Wake the accepting thread. If that fails, the listener has failed, too.
+        // Connect to wake the accepting thread. If that fails, the listener has failed, too.
         let _ = TcpStream::connect(self.address);
         let _ = self.thread.take().map(JoinHandle::join);
     }

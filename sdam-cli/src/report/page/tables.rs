@@ -20,7 +20,7 @@ const MAX_CHANGES: usize = 20;
 /// The number of failovers that are shown above the picture.
 const FIRST_CHANGES: usize = 3;
 
-/// Returns the key figures: the value, its name, and whether it indicates a problem.
+/// Returns the key figures, each with its value, its name, and whether it indicates a problem.
 pub(super) fn figures(timeline: &Timeline) -> Vec<(String, &'static str, bool)> {
     let without = without(timeline);
     let sum = |of: fn(&Lane) -> u64| timeline.lanes.iter().map(of).sum::<u64>();
@@ -38,7 +38,8 @@ pub(super) fn figures(timeline: &Timeline) -> Vec<(String, &'static str, bool)> 
     ]
 }
 
-/// Describes the longest failovers, for the section above the picture, and the others.
+/// Returns two sections about failovers: the longest ones, for the place above the picture, and the
+/// others.
 pub(super) fn changes(timeline: &Timeline, clock: &impl Fn(u64) -> String) -> [String; 2] {
     let mut longest: Vec<&Change> = timeline.changes.iter().collect();
     longest.sort_by_key(|change| Reverse(change.without(timeline).at_most));
@@ -119,7 +120,7 @@ fn failover(
         _ => table("splits", &["part", "time", "from", "meaning"], &rows),
     };
     let bar = match &*splits {
-        // A bar with a single phase would show nothing.
+        // Omit a bar with a single phase, because it would show nothing.
         [] | [_] => String::new(),
         _ => format!(
             "<svg class=\"bar\" viewBox=\"0 0 {x} 14\" preserveAspectRatio=\"none\" role=\"img\" \

@@ -86,7 +86,8 @@ fn a_page_of_100_000_events_is_small_and_drawn_with_few_elements() {
     for fragment in ["", "#t=10000000000&w=300000000"] {
         check_page(&page, fragment, WIDE, |tab| {
             assert!(tab.data("rows").parse::<u32>().unwrap() > 99_000);
-            // Only print the time per frame, because it exceeds 16 ms on a machine under load.
+            // Print the time per frame without checking it, because it exceeds 16 ms on a machine
+            // under load.
             let frame: f64 = tab.data("frame-ms").parse().unwrap();
             println!("a whole redraw takes {frame} ms");
         });
@@ -130,7 +131,7 @@ fn the_lanes_have_the_colours_of_the_states_on_wide_and_narrow_screens() {
     }
 }
 
-/// The outage takes 9 s of 28 hours, and a pixel covers 80 s.
+/// Checks an outage of 9 s in a recording of 28 hours, in which one pixel covers 80 s.
 #[test]
 fn the_shortest_outage_is_visible_in_the_whole_span() {
     let mut recording = long(2_000);

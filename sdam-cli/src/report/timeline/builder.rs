@@ -84,7 +84,8 @@ impl Builder {
         push(&mut lane.bands, from, state, name.to_owned());
     }
 
-    /// Sets the round-trip time after the last heartbeat of the server at `address`.
+    /// Stores the round-trip time that became known after the last heartbeat of the server at
+    /// `address`.
     fn measured(&mut self, address: &str, rtt: u64) {
         let Some(lane) = self.lanes.get(address) else {
             return;

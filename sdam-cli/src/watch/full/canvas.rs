@@ -9,7 +9,7 @@ use ratatui::{
 use super::text::{Glyphs, width};
 use crate::terminal::{Palette, Tone};
 
-/// A frame with the characters and colours of the terminal.
+/// A frame to draw on, with the character set and the colours of the terminal.
 pub(super) struct Canvas<'b> {
     buffer: &'b mut Buffer,
     pub(super) glyphs: Glyphs,
@@ -72,7 +72,7 @@ impl<'b> Canvas<'b> {
     }
 }
 
-/// Returns line `number` of `area`; empty if there is no such line.
+/// Returns line `number` of `area`, or an empty area if there is no such line.
 pub(super) fn line(area: Rect, number: u16) -> Rect {
     if number >= area.height {
         return Rect::default();

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{log::time_of_day, terminal::Tone};
 
-/// The minimum size of a screen with a table; a smaller one shows a single line.
+/// The minimum size of a screen for showing the table; a smaller screen shows a single line.
 const SMALLEST: (u16, u16) = (40, 8);
 /// The minimum width for showing the details of a server beside the table.
 const WIDE: u16 = 100;
@@ -38,7 +38,7 @@ pub(super) struct Scene<'a> {
     pub(super) state: &'a State,
     /// The wall-clock times of the events.
     pub(super) wall: &'a Origin,
-    /// The source of the events: `LIVE` or a replay.
+    /// The source of the events: `LIVE`, `DEMO`, or a replay with its speed.
     pub(super) source: &'a str,
     /// The state of the recording.
     pub(super) recording: &'a str,
@@ -46,7 +46,7 @@ pub(super) struct Scene<'a> {
     pub(super) note: Option<&'a str>,
 }
 
-/// A scene, and values derived from it for several parts.
+/// A scene, and values that are derived from it for use in several parts of the frame.
 struct View<'a> {
     scene: &'a Scene<'a>,
     names: Names,
@@ -65,7 +65,7 @@ impl<'a> Deref for View<'a> {
 }
 
 impl Scene<'_> {
-    /// Formats a moment as the time of day in UTC, with milliseconds and without the letter Z.
+    /// Formats `at` as the time of day in UTC, with milliseconds and without the letter Z.
     fn time(&self, at: Instant) -> String {
         let mut text = time_of_day(self.wall.wall(at).unwrap_or(UNIX_EPOCH));
         text.truncate("12:34:56.789".len());

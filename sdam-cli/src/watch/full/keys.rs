@@ -1,7 +1,7 @@
 //! Decodes keys from the bytes that a terminal sends.
 //!
-//! crossterm's own reader is not used: after a hang-up of the terminal, it keeps reading at the end
-//! of the input and never returns.
+//! This is done without crossterm's own reader, because after the terminal hangs up, that reader
+//! keeps reading at the end of the input and never returns.
 
 use std::{
     io::{self, Read},
@@ -52,18 +52,18 @@ pub(super) fn read(mut input: impl Read + Send + 'static) -> io::Result<Unbounde
     Ok(receiver)
 }
 
-/// Decodes bytes in the chunks in which they are read.
+/// Decodes keys from bytes that arrive in pieces.
 #[derive(Debug, Default)]
 struct Decoder {
     /// The beginning of an incomplete key.
     pending: Vec<u8>,
 }
 
-/// A key and its length in bytes. The key is `None` if it is not used here.
+/// A key and its length in bytes. The key is `None` if the program does not use it.
 type Step = (Option<Key>, usize);
 
 impl Decoder {
-    /// Returns the keys that `bytes` complete.
+    /// Returns the keys that are complete after `bytes`.
     ///
     /// A terminal sends a key in one piece, so an escape character at the end of a piece is the
     /// Escape key.
@@ -90,7 +90,7 @@ fn step(bytes: &[u8]) -> Option<Step> {
         [0x1b, b'[', parameters @ ..] => sequence(parameters)?,
         [] | [0x1b, b'O'] => return None,
         [0x1b, b'O', letter, ..] => (letter_key(*letter), 3),
-        // This is Alt with a key, which is not used here.
+        // This is a key pressed together with Alt, which the program does not use.
         [0x1b, _, ..] => (None, 2),
         [control @ 1..=0x1a, ..] => (Some(Key::Control(char::from(control + b'a' - 1))), 1),
         [0..0x20, ..] => (None, 1),
@@ -98,11 +98,12 @@ fn step(bytes: &[u8]) -> Option<Step> {
     })
 }
 
-/// Decodes the bytes after `ESC [`: parameters up to a final byte.
+/// Decodes the bytes after `ESC [`, which are parameters followed by a final byte.
 fn sequence(bytes: &[u8]) -> Option<Step> {
     let is_final = |byte: &u8| (0x40..=0x7e).contains(byte);
     let Some(end) = bytes.iter().position(is_final) else {
-        // An incomplete sequence that is longer than any key cannot become one, so skip it.
+        // An incomplete sequence that is already longer than any key cannot become a key, so skip
+        // it.
         return (bytes.len() >= 32).then_some((None, bytes.len() + 2));
     };
     let (parameters, last) = bytes.split_at(end);

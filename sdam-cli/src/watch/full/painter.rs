@@ -36,7 +36,7 @@ impl<B: Backend> Painter<B> {
     /// Draws a frame; `render` fills it and returns the area of its clock. Returns whether anything
     /// was written.
     ///
-    /// If only the clock has changed, nothing is written. The size of a terminal may temporarily be
+    /// Writes nothing if only the clock has changed. The size of a terminal may temporarily be
     /// zero.
     pub(super) fn paint(
         &mut self,

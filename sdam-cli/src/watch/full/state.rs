@@ -21,7 +21,7 @@ names! {
     }
 }
 
-/// Returns the value after `current`, and the first one after the last.
+/// Returns the value that follows `current` in `all`; the first value follows the last one.
 fn after<T: Copy + Default + PartialEq>(all: &[T], current: T) -> T {
     let mut next = all.iter().cycle().skip_while(|value| **value != current).skip(1);
     next.next().copied().unwrap_or_default()
@@ -38,7 +38,7 @@ pub(super) enum Action {
     Suspend,
     /// Redraw everything.
     Redraw,
-    /// Save the recording since the start.
+    /// Save everything recorded since the start.
     Save,
     /// Add a mark with this text to the log and to the recording.
     Mark(String),
@@ -51,7 +51,7 @@ pub(super) struct State {
     pub(super) preference: ReadPreference,
     /// The order of the servers.
     pub(super) sort: Sort,
-    /// A string to search for: only servers whose address, state or tags contain it are shown.
+    /// A search string. Only servers whose address, state or tags contain the string are shown.
     pub(super) filter: String,
     /// True if typed keys are added to the filter.
     pub(super) is_filtering: bool,
@@ -141,7 +141,8 @@ impl State {
         }
     }
 
-    /// Closes the details, or else removes the filter and scrolls to the end of the log.
+    /// Closes the details if they are shown; otherwise removes the filter and scrolls to the end of
+    /// the log.
     fn reset(&mut self) {
         if self.has_details {
             self.has_details = false;
@@ -181,7 +182,7 @@ impl State {
     }
 }
 
-/// Changes a text that is being typed.
+/// Applies a key to a text that is being typed.
 fn edit(text: &mut String, key: Key) {
     match key {
         Key::Char(letter) => text.push(letter),
@@ -231,7 +232,7 @@ mod tests {
         assert_eq!(state.filter, "qw");
         press(&mut state, "<");
         assert_eq!(state.filter, "");
-        // Escape while the user types a filter removes the filter, too.
+        // If the user presses Escape while typing a filter, the filter is removed, too.
         press(&mut state, "/a<");
         assert_eq!((&*state.filter, state.is_filtering), ("", false));
     }

@@ -23,8 +23,9 @@ type Hook = dyn Fn(&PanicHookInfo<'_>) + Send + Sync;
 
 /// Keeps the terminal in raw mode on the alternate screen.
 ///
-/// Dropping it restores the terminal, even after a panic of the thread that created it. Panics on
-/// other threads do not end the program; [`panics`](Self::panics) returns their messages.
+/// Dropping this value restores the terminal, even after a panic of the thread that created the
+/// value. Panics on other threads do not end the program; [`panics`](Self::panics) returns their
+/// messages.
 pub(super) struct Terminal {
     shared: Arc<Shared>,
     hook: Arc<Hook>,
@@ -49,8 +50,8 @@ impl Terminal {
         Ok(terminal)
     }
 
-    /// Enters the screen again after [`suspend`](Self::suspend), or after another program has
-    /// changed the terminal's modes.
+    /// Enters the alternate screen again after [`suspend`](Self::suspend), or after another program
+    /// has changed the terminal's modes.
     pub(super) fn resume(&self) -> io::Result<()> {
         self.shared.is_entered.store(true, Ordering::Relaxed);
         // Without this, crossterm would believe that raw mode is still enabled, even if a shell has
@@ -87,7 +88,7 @@ impl Shared {
             self.restore();
             hook(info);
         } else {
-            // Printing the message now would corrupt the screen.
+            // Keep the message for later, because printing it now would corrupt the screen.
             let name = thread.name().unwrap_or("unnamed");
             lock(&self.panics).push(format!("thread {name}: {info}"));
         }

@@ -1,4 +1,4 @@
-//! Frames on a test terminal, line by line.
+//! Tests that compare the lines of frames on a test terminal.
 
 use std::time::UNIX_EPOCH;
 
@@ -96,7 +96,7 @@ fn an_idle_screen_writes_nothing_but_its_changes() {
     // A quarter of a second later, no cell has changed.
     let script = script.at(60_450);
     assert!(!paint(&mut painter, &script, &state(), Glyphs::Ascii));
-    // While the view is frozen, only the clock would change.
+    // While the view is frozen, nothing but the clock can change.
     let mut frozen = state();
     frozen.press(keys::Key::Char('p'), &[], &script.model);
     paint(&mut painter, &script, &frozen, Glyphs::Ascii);

@@ -28,7 +28,7 @@ impl Glyphs {
         }
     }
 
-    /// Returns the first argument for ASCII, otherwise the second.
+    /// Returns `ascii` if the screen uses only ASCII characters, and `unicode` otherwise.
     pub(super) fn pick(self, ascii: &'static str, unicode: &'static str) -> &'static str {
         match self {
             Self::Ascii => ascii,
@@ -110,7 +110,7 @@ fn begin(text: &str, width: usize) -> &str {
     text
 }
 
-/// Returns the number of columns of `text`, which contains no control characters.
+/// Returns the width of `text` in columns; `text` must contain no control characters.
 pub(super) fn width(text: &str) -> usize {
     text.width()
 }

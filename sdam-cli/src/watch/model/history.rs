@@ -21,11 +21,11 @@ pub(crate) enum Probe {
 /// A column of a sparkline: the worst check of its period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Column {
-    /// There is no check in the period or before it.
+    /// No check took place in the period or before it.
     Empty,
-    /// A check in the period had this result.
+    /// The worst check in the period had this result.
     Checked(Probe),
-    /// The period has no check; the last check before it had this result.
+    /// No check took place in the period; the last check before it had this result.
     Held(Probe),
 }
 

@@ -9,16 +9,16 @@ use sdam_core::{
 
 use super::push;
 
-/// The time that a secondary may lack a known write before it counts as lagging. Without this grace
-/// period, secondaries would appear to lag after an election, because the new primary's first write
-/// is much newer than the old primary's last one.
+/// The time for which a secondary may lack a known write before it counts as lagging. Without this
+/// grace period, secondaries would appear to lag after an election, because the new primary's first
+/// write is much newer than the old primary's last one.
 pub(super) const GRACE: Duration = Duration::from_secs(3);
 
 /// The maximum number of writes to keep.
 const WRITES: usize = 100;
 
-/// The last writes that primaries reported, with increasing dates, each with the time at which it
-/// became known.
+/// The dates of the last writes that primaries reported, in increasing order, each with the time at
+/// which the client learned of the write.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Writes(VecDeque<(Instant, i64)>);
 
@@ -34,8 +34,8 @@ impl Writes {
         }
     }
 
-    /// Returns whether the last answer of `server` lacks a write that was known for at least
-    /// [`GRACE`].
+    /// Returns whether the last answer of `server` lacks a write that the client had then known for
+    /// at least [`GRACE`].
     pub(super) fn is_missed_by(&self, server: &ServerDescription) -> bool {
         let own = server.last_write_date;
         let first = self.0.iter().find(|(_, write)| own < Some(*write));

@@ -52,18 +52,18 @@ pub(crate) struct Trouble {
 /// The state of a server's connection pool, which the topology controls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pool {
-    /// The generation of the pool's new connections.
+    /// The generation to which new connections of the pool belong.
     pub(crate) generation: u64,
     /// True if the pool may open connections.
     pub(crate) is_ready: bool,
-    /// The last clear and its cause.
+    /// The time and the cause of the last clear.
     pub(crate) cleared: Option<(Instant, Error)>,
 }
 
 /// Everything known about one server.
 #[derive(Clone, Debug)]
 pub(crate) struct Server {
-    /// The description, with round-trip times and a write date from the last check.
+    /// The description, updated with the round-trip times and the write date from the last check.
     pub(crate) description: Arc<ServerDescription>,
     /// The last checks.
     pub(crate) history: History,
@@ -96,7 +96,7 @@ impl Server {
         }
     }
 
-    /// Returns the time at which the server got its role.
+    /// Returns the time at which the server took its current role.
     pub(crate) fn since(&self) -> Instant {
         self.roles.back().map_or(Instant::EPOCH, |(at, _)| *at)
     }
@@ -127,8 +127,8 @@ impl Server {
         reply: &[u8],
     ) {
         let mode = if heartbeat.awaited { Mode::Streaming } else { Mode::Polling };
-        // The first reply on a connection is never awaited, so it does not show whether the server
-        // streams.
+        // The first check on a connection is never an awaited one, so its reply does not show
+        // whether the server streams.
         let is_first = self.mode != Some(Mode::Streaming) || self.current_trouble().is_some();
         if is_first || heartbeat.awaited {
             self.mode = Some(mode);
@@ -177,7 +177,7 @@ impl Server {
     }
 
     pub(super) fn cleared(&mut self, at: Instant, clear: &PoolClear) {
-        // Behind a load balancer, a clear may affect only one service.
+        // Behind a load balancer, a clear may affect only one service and not the pool as a whole.
         if clear.service_id.is_none() {
             self.pool.generation = clear.generation.as_u64();
             self.pool.is_ready = false;
@@ -186,7 +186,7 @@ impl Server {
     }
 }
 
-/// Describes an error in a few words, as an operator would, with the stage.
+/// Describes an error and its stage in a few words, as an operator would.
 pub(crate) fn brief(error: &Error) -> String {
     let stage = error.stage();
     let message = error.message().to_ascii_lowercase();
@@ -219,7 +219,7 @@ pub(crate) fn brief(error: &Error) -> String {
         }
     };
     match stage {
-        // These words already say that connecting failed, so omit the stage.
+        // The words already say that connecting failed, so omit the stage.
         Stage::Connect if what == "refused" || what == "unreachable" => what,
         stage => format!("{what} at {stage}"),
     }

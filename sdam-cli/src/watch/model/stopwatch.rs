@@ -14,11 +14,11 @@ pub(crate) struct Run {
     pub(crate) outage: Outage,
     /// The time when the pool of the lost server was cleared.
     pub(crate) pool_cleared: Option<Instant>,
-    /// The time when every other server had been checked.
+    /// The time at which all other servers had been checked.
     pub(crate) all_checked: Option<Instant>,
     /// The failover that ended the outage.
     pub(crate) end: Option<Failover>,
-    /// The servers without a completed check since the loss.
+    /// The servers for which no check has been completed since the loss.
     unchecked: BTreeSet<ServerAddress>,
 }
 
@@ -84,7 +84,7 @@ impl Stopwatch {
 
     /// Handles the return of a writable server.
     pub(super) fn end(&mut self, failover: &Failover) {
-        // If no outage was running, one primary has directly followed another.
+        // If no outage was in progress, one primary has directly replaced another.
         let mut run = match self.current.take() {
             Some(run) => run,
             None => self.run(&failover.outage, BTreeSet::new()),

@@ -29,7 +29,7 @@ pub(in crate::watch) struct Script {
 pub(in crate::watch) const EPOCH: i64 = 1_700_000_000_000;
 
 impl Script {
-    /// Opens the topology of `uri`.
+    /// Opens a topology with the connection string `uri`.
     pub(in crate::watch) fn open(uri: &str) -> Self {
         let options = Options::parse(uri).unwrap();
         let mut script = Self {
@@ -45,7 +45,8 @@ impl Script {
         script
     }
 
-    /// Opens a replica set `rs0` of these members; the first becomes primary after 100 ms.
+    /// Opens a replica set `rs0` with the members `hosts`; the first one becomes primary after 100
+    /// ms.
     pub(in crate::watch) fn replica_set(hosts: &[&str]) -> Self {
         let uri = format!("mongodb://{}/?replicaSet=rs0", hosts.join(","));
         let mut script = Self::open(&uri).at(100);
@@ -63,18 +64,18 @@ impl Script {
         self
     }
 
-    /// Polls servers from now on, as if they did not support streaming.
+    /// Makes the client poll the servers from now on, as if they did not support streaming.
     pub(in crate::watch) fn polled(mut self) -> Self {
         self.streaming = false;
         self
     }
 
-    /// Simulates an answer of the server to a check.
+    /// Simulates an answer of the server at `host` to a check.
     pub(in crate::watch) fn answers(self, host: &str, role: Role, rtt: u64) -> Self {
         self.answers_with(host, role, rtt, &doc! {})
     }
 
-    /// Simulates an answer to a check, with these additional fields.
+    /// Simulates an answer to a check, with additional `fields` in the reply.
     pub(in crate::watch) fn answers_with(
         mut self,
         host: &str,
@@ -129,7 +130,7 @@ impl Script {
         reply
     }
 
-    /// Reports the server as silent after this many milliseconds without an answer.
+    /// Reports that the server has not answered for `millis` milliseconds.
     pub(in crate::watch) fn falls_silent(mut self, host: &str, millis: u64) -> Self {
         let address = ServerAddress::parse(host).unwrap();
         let server = self.ids[&address];
@@ -138,7 +139,7 @@ impl Script {
         self
     }
 
-    /// Simulates a failed check of the server.
+    /// Simulates a failed check of the server at `host`.
     pub(in crate::watch) fn fails(mut self, host: &str, message: &str) -> Self {
         let address = ServerAddress::parse(host).unwrap();
         let stage = if message.contains("refused") { Stage::Connect } else { Stage::Hello };
@@ -194,7 +195,7 @@ impl Script {
 /// The role in a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::watch) enum Role {
-    /// The primary of this election term.
+    /// The server is the primary of the given election term.
     Primary(u64),
     Secondary,
     Mongos,
@@ -257,7 +258,7 @@ fn lag_is_the_distance_to_the_last_write_of_the_primary() {
     let script = script.at(14_000).answers_with("b", Role::Secondary, 2, &late(7000));
     assert_eq!(lag(&script, "b"), Some(Duration::from_secs(7)));
     assert_eq!(lag(&script, "a"), None, "the primary has none");
-    // Without a primary, the newest secondary is the reference.
+    // Without a primary, the lag is measured against the most recent secondary.
     let script = script.fails("a", RESET);
     assert_eq!(lag(&script, "b"), Some(Duration::ZERO));
 }
@@ -281,7 +282,7 @@ fn selections_use_the_round_trip_times_of_the_last_check() {
     };
     let script = Script::replica_set(&["a", "b"]);
     assert_eq!(eligible(&script), ["a", "b"]);
-    // A reply that changes only the round-trip time causes no event about the description.
+    // A reply that changes only the round-trip time causes no event about a changed description.
     let slow = (0..20).fold(script, |script, _| script.answers("b", Role::Secondary, 200));
     assert_eq!(eligible(&slow), ["a"]);
     let writes = slow.model.explain(None).unwrap();

@@ -165,8 +165,8 @@ fn only_a_terminal_gets_escape_sequences() {
     assert!(!coloured.contains("\x1b[2J"), "{coloured}");
 }
 
-/// The facts are derived from events, so this also tests that the events contain enough for the
-/// text.
+/// Also checks that events contain everything that the text needs, because the facts are derived
+/// from events alone.
 #[test]
 fn a_failover_names_both_primaries_and_the_time_without() {
     use std::sync::Arc;

@@ -22,7 +22,7 @@ fn primary(snapshot: &Value) -> Option<String> {
     Some(primary["address"].as_str()?.to_owned())
 }
 
-/// Watches until a real set has had a failover.
+/// Watches a real set until a failover has taken place.
 fn watch_failover(set: &RealSet, arguments: Arguments) {
     let (sender, lines) = mpsc::channel();
     let (interrupt, interrupted) = oneshot::channel();
@@ -36,7 +36,7 @@ fn watch_failover(set: &RealSet, arguments: Arguments) {
     });
     wait_for(&lines, &["ReplicaSetWithPrimary"]);
     set.step_down().unwrap();
-    // If the new primary is known before the loss of the old one, no gap is noticed.
+    // If the new primary becomes known before the loss of the old one, the client notices no gap.
     wait_for(&lines, &["no primary for ", "no gap noticed: "]);
     interrupt.send(()).unwrap();
     assert_eq!(program.join().unwrap().unwrap(), Exit::SUCCESS);

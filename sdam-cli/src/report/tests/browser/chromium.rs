@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 /// The possible names of the program.
 const NAMES: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 
-/// The time limit for an answer from the browser, on a machine under load.
+/// The time limit for an answer from the browser, which is long enough for a machine under load.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The shell command that starts the browser. The protocol uses the file descriptors 3 and 4. The
@@ -48,7 +48,7 @@ static CHROMIUM: LazyLock<Option<Mutex<Chromium>>> =
 /// A running browser.
 struct Chromium {
     folder: PathBuf,
-    /// The browser's process, which is not awaited.
+    /// The browser's process, for whose end the program does not wait.
     _process: Child,
     input: ChildStdin,
     messages: Receiver<Value>,
@@ -122,8 +122,8 @@ pub(super) struct Tab<'c> {
 
 /// Shows the page `html` on `screen`, waits until it is drawn, and calls `look`.
 ///
-/// If there is no browser, the test is skipped. With `SDAM_LIVE_REQUIRED=1`, it fails if Debian's
-/// package could be installed.
+/// If there is no browser, the test is skipped. With `SDAM_LIVE_REQUIRED=1`, the test fails instead
+/// if Debian's package could be installed.
 pub(super) fn show(html: &str, fragment: &str, screen: Screen, look: impl FnOnce(&mut Tab<'_>)) {
     let Some(chromium) = &*CHROMIUM else {
         return skip();
@@ -169,7 +169,7 @@ impl Tab<'_> {
             let event = self.chromium.next();
             self.chromium.events.push(event);
         }
-        // Two frames later, everything has been drawn.
+        // Wait for two frames, after which everything has been drawn.
         self.evaluate(
             "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))",
         );

@@ -28,7 +28,7 @@ pub(super) struct Alert {
     pub(super) steps: Vec<String>,
 }
 
-/// The time without a primary after which an alert appears.
+/// The time since the start after which the alert about a missing primary becomes severe.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The time for which the steps of a failover stay visible after its end.
 const EXPLAINED: Duration = Duration::from_secs(120);
@@ -113,7 +113,8 @@ fn outage(scene: &View<'_>, alerts: &mut Vec<Alert>) {
     }
 }
 
-/// Adds an alert for each silent server, with the number of members that name another primary.
+/// Adds an alert for each silent server. If the server is the primary, the alert also says how many
+/// members name another primary.
 fn silent(scene: &View<'_>, alerts: &mut Vec<Alert>) {
     let model = scene.model;
     for server in model.servers() {

@@ -131,7 +131,7 @@ fn times(server: &Server) -> Fact {
     ("rtt", Tone::Normal, words)
 }
 
-/// Describes the server's pool. A watcher itself opens no connections in it.
+/// Describes the server's pool, in which `sdam watch` itself opens no connections.
 fn pool(model: &Model, server: &Server) -> Fact {
     let pool = &server.pool;
     let ready = if pool.is_ready { "ready" } else { "paused" };

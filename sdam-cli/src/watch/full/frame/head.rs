@@ -202,7 +202,7 @@ fn names(scene: &View<'_>, explanation: Option<&Explanation>) -> String {
     }
 }
 
-/// The keys shown on the last line, as many as fit.
+/// The keys to show on the last line; those that do not fit are omitted.
 const KEYS: [(&str, &str); 9] = [
     ("q", "quit"),
     ("?", "help"),

@@ -74,7 +74,7 @@ fn verdict(explanation: Option<&Explanation>, server: &Server) -> Option<Verdict
 }
 
 impl Row<'_> {
-    /// Explains in a few words why the server may be chosen, or why not.
+    /// Explains in a few words why the server may or may not be chosen.
     pub(super) fn why(&self, model: &Model) -> (Tone, String) {
         let server = self.server;
         if !server.description.server_type.is_available() {

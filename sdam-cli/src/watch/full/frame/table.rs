@@ -32,7 +32,7 @@ enum Column {
     Rtt,
     Minimum,
     P90,
-    /// A sparkline of this many columns and seconds.
+    /// A sparkline with the given number of columns, which covers the given number of seconds.
     History(u16, u16),
     /// The time since the last answer.
     Seen,
@@ -40,7 +40,7 @@ enum Column {
     Mode,
     /// The generation of the server's connection pool.
     Pool,
-    /// The lag of the server's last write.
+    /// The time by which the server's last write lags behind.
     Lag,
     /// The number of times that the server was lost in the last hour.
     Flaps,
@@ -64,10 +64,11 @@ const SETS: &[&[Column]] = {
 
 /// The width of the mark for the selected server.
 const MARK: u16 = 2;
-/// The minimum widths of the columns of addresses and of reasons, unless all values are shorter.
+/// The minimum widths of the address and reason columns, which may be narrower only if all values
+/// are shorter.
 const NAME: u16 = 20;
 const WHY: u16 = 14;
-/// The minimum width of a reason; with less space, reasons are omitted.
+/// The minimum width of the reason column; if less space is left, reasons are omitted.
 const SHORTEST_WHY: u16 = 9;
 
 /// The columns of a table and their widths.
@@ -124,7 +125,7 @@ fn heading(canvas: &mut Canvas<'_>, area: Rect, layout: &Layout) {
     }
 }
 
-/// Writes a cell; returns the area after the cell and the gap that follows it.
+/// Writes a cell, and returns the area that remains after the cell and the gap behind it.
 fn put(
     canvas: &mut Canvas<'_>,
     area: Rect,
@@ -160,7 +161,7 @@ impl Layout {
         let chosen = SETS.iter().position(|columns| fits(&with_widths(columns)));
         let chosen = chosen.unwrap_or(SETS.len() - 1);
         let mut columns = with_widths(SETS[chosen]);
-        // Add single columns from wider sets, if they fit.
+        // Add single columns from the wider sets, as far as they fit.
         for wider in SETS[..chosen].iter().rev() {
             for (place, added) in wider.iter().enumerate() {
                 if columns.iter().any(|(own, _)| own.is_same(*added)) {
@@ -254,7 +255,7 @@ impl Column {
         }
     }
 
-    /// Returns the minimum useful width of a column whose values may be cut off.
+    /// Returns the minimum useful width of the column if its values may be cut off.
     fn narrowest(self) -> Option<u16> {
         (self == Self::Tags).then_some(8)
     }
@@ -319,7 +320,7 @@ fn name<'n>(scene: &'n View<'_>, row: &'n Row<'_>, total: u16) -> &'n str {
 /// The minimum lag to highlight.
 pub(super) const LAGGING: Duration = Duration::from_secs(10);
 
-/// Returns the symbol of a role in ASCII and Unicode: colour is never the only sign of a state.
+/// Returns the symbol of a role in ASCII and in Unicode, so that no state is shown by colour alone.
 fn mark(role: ServerType, is_down: bool) -> (&'static str, &'static str) {
     match role {
         ServerType::Unknown | ServerType::PossiblePrimary if is_down => ("x", "✗"),

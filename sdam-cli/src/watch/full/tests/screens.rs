@@ -89,7 +89,7 @@ fn starting() -> Script {
         .answers("b.example.com", Role::Secondary, 3)
 }
 
-/// Compares frames with the files that begin with `name`.
+/// Compares frames with the files whose names begin with `name`.
 ///
 /// `SDAM_UPDATE_SCREENS=1 cargo test -p sdam-cli screens` writes the files instead.
 fn check(name: &str, script: &Script, state: &State, sizes: &[(u16, u16)], glyphs: Glyphs) {
