@@ -188,7 +188,7 @@ impl Replay {
     }
 
     fn start(&mut self, options: &Options) -> Vec<String> {
-        // The topology id appears only in events, which are not read here, so it does not matter.
+        // The events are not read here, so the topology id does not matter.
         let mut topology = TopologyMachine::new(options);
         // There are no pools and no monitors, so commands to them are dropped, here and below.
         drop(topology.handle(self.now, Input::Open));

@@ -69,7 +69,7 @@ pub(super) fn write(comparison: &Comparison, out: &mut impl Write) -> io::Result
     Ok(())
 }
 
-/// Writes for how long the clients disagreed, and which one differed from the others.
+/// Writes how long the clients disagreed, and which one differed from the others.
 fn verdict(comparison: &Comparison, out: &mut impl Write) -> io::Result<()> {
     let all = comparison.disagreements.iter();
     let all = all.flat_map(|(subject, periods)| periods.iter().map(move |own| (own, subject)));

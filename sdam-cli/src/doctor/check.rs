@@ -3,7 +3,7 @@
 use sdam_core::names;
 
 names! {
-    /// A check, which answers one question. Its name is stable.
+    /// A check, which answers one question. The name of a check never changes.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     pub(super) enum Check {
         Uri = "uri",

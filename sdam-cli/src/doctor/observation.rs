@@ -20,7 +20,7 @@ pub(super) struct Observation {
     /// The reason why the connection string cannot be used.
     pub(super) config: Option<ConfigError>,
     pub(super) warnings: Vec<Warning>,
-    /// The look-ups for a `mongodb+srv` string.
+    /// The look-ups of the DNS records for a `mongodb+srv` string.
     pub(super) srv: Option<Srv>,
     /// The client's options; `None` if the seeds are not known.
     pub(super) options: Option<Options>,
@@ -32,7 +32,7 @@ pub(super) struct Observation {
     pub(super) canary: Option<Canary>,
 }
 
-/// The results of looking up the SRV and TXT records, both at the same time.
+/// The results of looking up the SRV record and the TXT record concurrently.
 #[derive(Clone, Debug)]
 pub(super) struct Srv {
     /// The name in the connection string.

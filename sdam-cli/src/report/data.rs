@@ -68,7 +68,8 @@ pub(super) fn data(recording: &Recording, timeline: &Timeline) -> String {
     escape(&data.to_string())
 }
 
-/// Returns the lanes to show, sorted by name. If there are too many, prefers those with problems.
+/// Returns the lanes to show, sorted by name. If there are too many, lanes with problems come
+/// before the others, so that they are not left out.
 pub(super) fn order(timeline: &Timeline) -> Vec<usize> {
     let lanes = &timeline.lanes;
     let mut order: Vec<usize> = (0..lanes.len()).collect();

@@ -77,7 +77,7 @@ pub(super) struct Lane {
     pub(super) failed: u64,
     pub(super) clears: u64,
     pub(super) losses: u64,
-    /// The total time for which the server was lost.
+    /// The total time during which the server was lost.
     pub(super) lost: u64,
     pub(super) error: Option<String>,
     /// The average round-trip time after each check.
@@ -104,7 +104,7 @@ pub(super) struct Row {
 #[derive(Clone, Debug)]
 pub(super) struct Change {
     pub(super) outage: Outage,
-    /// The return of a writable server; `None` if the recording ends first.
+    /// The return of a writable server; `None` if the recording ends before that.
     pub(super) end: Option<Failover>,
     /// The times of the first pool clear and of the first successful selection after the loss.
     pub(super) cleared: Option<Instant>,

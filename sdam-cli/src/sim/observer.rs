@@ -40,7 +40,7 @@ pub(super) struct Seen {
     pub(super) runs: Vec<Run>,
     /// The number of times that a server was lost or the primary stepped down.
     pub(super) flaps: usize,
-    /// The access that the deployment allows at the end.
+    /// The access that the deployment allows at the end, according to the client.
     pub(super) access: Access,
 }
 

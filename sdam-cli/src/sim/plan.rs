@@ -165,7 +165,7 @@ impl Plan {
         }))
     }
 
-    /// Applies each step at its time and sends a note about it; waits for the remaining time.
+    /// Applies each step at its time and sends a note about it; then waits for the time `rest`.
     async fn play(&self, sim: &Sim, notes: &UnboundedSender<String>, taken: &RefCell<Vec<Taken>>) {
         // If the receiver is closed, the note is dropped.
         let say = |note: String| drop(notes.unbounded_send(note));

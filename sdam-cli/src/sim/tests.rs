@@ -235,7 +235,8 @@ fn the_time_without_a_primary_begins_with_its_loss_however_late_it_is_noticed() 
         assert!((number(&json["withoutWritableMs"]) - length).abs() < 0.01, "{json}");
         (number(&outage["noticedMs"]), length)
     };
-    // A 4.2 server is polled every 10 s by default, so the next check after the kill is at 20 s.
+    // A MongoDB 4.2 server is polled every 10 s by default, so the next check after the kill is at
+    // 20 s.
     let (noticed, long) = without("");
     assert!((20_000.0..20_100.0).contains(&noticed), "{noticed}");
     let (noticed, short) = without("heartbeatFrequencyMS=1000");

@@ -355,7 +355,7 @@ impl Model {
         (lag < GRACE || is_certain).then_some(lag)
     }
 
-    /// Explains server selection for reads with `preference`, or for writes if it is `None`.
+    /// Explains server selection for reads with `preference` or, if there is none, for writes.
     /// Returns `None` if the read preference is invalid.
     pub(super) fn explain(&self, preference: Option<&ReadPreference>) -> Option<Explanation> {
         let criteria = match preference {

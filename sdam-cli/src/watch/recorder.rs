@@ -45,7 +45,7 @@ impl Recorded {
     ) -> Result<Self, Failure> {
         let tape = Tape::of(create(path)?, notes.clone());
         Self::on(tape, Some(path), (options, arguments, clock)).inspect_err(|_| {
-            // Do not remove a device.
+            // Remove only a regular file, and not a device.
             if fs::metadata(path).is_ok_and(|it| it.is_file()) {
                 let _ = fs::remove_file(path);
             }

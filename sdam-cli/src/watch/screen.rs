@@ -291,7 +291,7 @@ pub(crate) fn changed_fields(
     (!news.is_empty()).then(|| news.join(", "))
 }
 
-/// Describes the members added to and removed from the list called `list`.
+/// Describes which members were added to the list called `list` and which were removed.
 fn difference(list: &str, before: &[ServerAddress], now: &[ServerAddress]) -> Option<String> {
     let added = now.iter().filter(|own| !before.contains(own)).map(|own| format!("+{own}"));
     let removed = before.iter().filter(|own| !now.contains(own)).map(|own| format!("-{own}"));

@@ -12,7 +12,7 @@ use sdam_events::{
 use super::{player::Player, recorder::Recorder};
 use crate::terminal::Palette;
 
-/// The source of the events and of the time.
+/// The source of the events and of the current time.
 #[cfg_attr(not(feature = "tui"), expect(dead_code, reason = "only the full screen reads it"))]
 pub(super) enum Feed {
     Live { events: EventStream, clock: Box<dyn Fn() -> Instant> },
@@ -27,7 +27,7 @@ pub(super) struct Setup {
     pub(super) options: Options,
     /// The wall-clock times of the events.
     pub(super) wall: Origin,
-    /// The source of the events, in one word.
+    /// The source of the events: `LIVE`, `DEMO`, or a replay with its speed.
     pub(super) source: String,
     /// The recording that is being written.
     pub(super) recorder: Option<Recorder>,

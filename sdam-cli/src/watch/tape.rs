@@ -103,7 +103,7 @@ impl Tape {
 impl Tape {
     /// Copies everything written so far to the new file `path`; returns the number of bytes.
     ///
-    /// Writers wait only while a piece is being read.
+    /// Writers have to wait only while a piece of the file is being read.
     ///
     /// # Errors
     ///

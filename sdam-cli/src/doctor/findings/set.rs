@@ -174,7 +174,7 @@ fn direct(host: &Host, hello: &Hello) -> Option<Finding> {
     })
 }
 
-/// Checks that the members use the same names for themselves as the connection string does.
+/// Checks that the members call themselves by the same names as the connection string does.
 fn names(hosts: &[Host]) -> Option<Finding> {
     let exchanged = hosts.iter().find_map(|host| {
         let me = greeted(host)?.1.me.as_ref()?;

@@ -109,7 +109,7 @@ impl Line<'_> {
         Dial { to, outcome, took }
     }
 
-    /// Connects like a client and sends hello.
+    /// Connects in the same way as a client, and sends hello.
     async fn connect(&self, host: &mut Host) -> Result<Greeting, Error> {
         let begun = Instant::now();
         let deadline = Some(self.limits.deadline());
@@ -120,7 +120,7 @@ impl Line<'_> {
         self.greet(&mut *connection, ROUNDS).await
     }
 
-    /// Sends hello several times; only the first reply is required.
+    /// Sends hello several times. Fails only if there is no valid first reply.
     async fn greet(
         &self,
         connection: &mut dyn Connection,
@@ -138,7 +138,7 @@ impl Line<'_> {
                 break;
             };
             round_trips.push(round.took);
-            // The shorter the round trip, the more exact is the server time in its reply.
+            // The shorter a round trip is, the more exactly its reply shows the server's time.
             if round.took < nearest.took {
                 nearest = round;
             }

@@ -1,4 +1,4 @@
-//! The DNS records for a `mongodb+srv` string.
+//! Looks up the DNS records for a `mongodb+srv` string.
 
 use std::time::Instant;
 
@@ -58,7 +58,7 @@ pub(super) async fn look_up(
     string
 }
 
-/// Turns the timeout of a look-up into an error.
+/// Turns the `None` of a look-up that took too long into an error.
 fn flat<T>(outcome: Option<Result<T, Error>>) -> Result<T, Error> {
     let late = || {
         let text = "the name server did not answer in time";

@@ -172,8 +172,8 @@ fn a_secondary_that_lags_is_a_warning() {
     check(&uri, "lag warn", Exit::WARNINGS, "40 s behind the primary");
 }
 
-/// Checks a connection closed without a reply, TLS alert 80, error code 18 at login, and dropped
-/// packets.
+/// Checks four faults: a connection closed without a reply, TLS alert 80, error code 18 at login,
+/// and dropped packets.
 #[test]
 fn causes_that_cannot_be_told_apart_are_all_given() {
     let check = |uri: &str, expected: &str, causes: &[&str]| {

@@ -19,7 +19,7 @@ use tokio::{net::TcpSocket, runtime::Builder};
 
 use crate::testing::{tls_server, tls_server_with_clients};
 
-/// Serves connections on threads until it is dropped.
+/// A server that handles each connection on a thread of its own, until the value is dropped.
 #[derive(Debug)]
 pub(super) struct Server {
     address: SocketAddr,

@@ -1,4 +1,4 @@
-//! A frame of the screen: its parts, and the space that each of them gets.
+//! Draws a frame of the screen, and decides how much space each of its parts gets.
 
 mod alerts;
 mod details;
@@ -50,7 +50,7 @@ pub(super) struct Scene<'a> {
 struct View<'a> {
     scene: &'a Scene<'a>,
     names: Names,
-    /// The description as of the last checks.
+    /// The topology's description as of the last checks.
     current: TopologyDescription,
     /// The result of server selection for reads.
     reads: Option<Explanation>,

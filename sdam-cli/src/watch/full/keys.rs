@@ -55,7 +55,7 @@ pub(super) fn read(mut input: impl Read + Send + 'static) -> io::Result<Unbounde
 /// Decodes keys from bytes that arrive in pieces.
 #[derive(Debug, Default)]
 struct Decoder {
-    /// The beginning of an incomplete key.
+    /// The bytes of an incomplete key.
     pending: Vec<u8>,
 }
 
@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(decoder.decode(b"\x1b["), []);
         assert_eq!(decoder.decode(b"Bx\xc3"), [Key::Down, Key::Char('x')]);
         assert_eq!(decoder.decode(b"\xbc"), [Key::Char('ü')]);
-        // No key is this long, so the decoder skips the bytes.
+        // No key consists of this many bytes, so the decoder skips them.
         assert_eq!(decoder.decode(b"\x1b["), []);
         assert_eq!(decoder.decode(&[b'1'; 40]), []);
         assert_eq!(decoder.decode(b"q"), [Key::Char('q')]);

@@ -9,7 +9,7 @@ use ratatui::{
 /// Writes frames to a terminal.
 pub(super) struct Painter<B> {
     backend: B,
-    /// The contents of the terminal; unknown before the first frame.
+    /// The contents of the terminal; `None` if they are unknown, as before the first frame.
     shown: Option<Buffer>,
 }
 
@@ -36,8 +36,8 @@ impl<B: Backend> Painter<B> {
     /// Draws a frame; `render` fills it and returns the area of its clock. Returns whether anything
     /// was written.
     ///
-    /// Writes nothing if only the clock has changed. The size of a terminal may temporarily be
-    /// zero.
+    /// Writes nothing if only the clock has changed, or while the terminal's size is zero, which
+    /// may happen temporarily.
     pub(super) fn paint(
         &mut self,
         render: impl FnOnce(&mut Buffer) -> Rect,

@@ -27,7 +27,7 @@ fn after<T: Copy + Default + PartialEq>(all: &[T], current: T) -> T {
     next.next().copied().unwrap_or_default()
 }
 
-/// An action that a key requests, besides changing the state.
+/// An action that a key requests in addition to changing the state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     /// No further action.

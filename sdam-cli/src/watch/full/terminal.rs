@@ -98,7 +98,8 @@ impl Shared {
 impl Drop for Terminal {
     fn drop(&mut self) {
         self.shared.restore();
-        // A panicking thread cannot set the hook, but in that case the process is about to end.
+        // A panicking thread cannot set the hook, but the process is about to end in that case
+        // anyway.
         if !thread::panicking() {
             let hook = Arc::clone(&self.hook);
             panic::set_hook(Box::new(move |info| hook(info)));

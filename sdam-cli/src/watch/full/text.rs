@@ -1,4 +1,4 @@
-//! Text of limited width, durations, and the characters of the screen.
+//! Formats text of limited width and durations, and chooses the characters of the screen.
 
 use std::{iter, time::Duration};
 
@@ -153,7 +153,7 @@ pub(super) fn millis(duration: Duration) -> String {
     }
 }
 
-/// Formats a running stopwatch as minutes, seconds and tenths.
+/// Formats the time of a running stopwatch as minutes, seconds and tenths.
 pub(super) fn running(duration: Duration) -> String {
     let (seconds, tenths) = (duration.as_secs(), duration.subsec_millis() / 100);
     let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);

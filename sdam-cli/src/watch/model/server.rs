@@ -138,8 +138,8 @@ impl Server {
         if let Some(trouble) = &mut self.trouble {
             trouble.is_over = true;
         }
-        // If a reply changes only the time of the last write, no other event reports it, so take it
-        // from the reply.
+        // If a reply changes only the time of the last write, no other event reports the new time,
+        // so take it from the reply.
         if let Ok(hello) = Hello::parse(reply) {
             let description = Arc::make_mut(&mut self.description);
             if description.server_type == hello.server_type {

@@ -192,7 +192,7 @@ impl Script {
     }
 }
 
-/// The role in a reply.
+/// The role that a reply reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::watch) enum Role {
     /// The server is the primary of the given election term.

@@ -28,7 +28,7 @@ pub(super) struct Alert {
     pub(super) steps: Vec<String>,
 }
 
-/// The time since the start after which the alert about a missing primary becomes severe.
+/// The time since the start after which the alert about a missing primary turns red.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The time for which the steps of a failover stay visible after its end.
 const EXPLAINED: Duration = Duration::from_secs(120);

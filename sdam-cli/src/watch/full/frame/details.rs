@@ -1,4 +1,4 @@
-//! The details of a server.
+//! Draws the details of a server.
 
 use ratatui::layout::Rect;
 use sdam_select::explain::Verdict;

@@ -1,4 +1,4 @@
-//! The log of changes, newest last.
+//! Draws the log of changes, the newest one last.
 
 use ratatui::layout::Rect;
 

@@ -1,4 +1,4 @@
-//! The lines above and below the table: title, alerts, selection, keys.
+//! Draws the lines above and below the table: title, alerts, selection and keys.
 
 use ratatui::layout::Rect;
 use sdam_core::ids::ObjectId;
@@ -134,7 +134,7 @@ pub(super) fn alerts(canvas: &mut Canvas<'_>, area: Rect, scene: &View<'_>, line
     }
 }
 
-/// Draws everything on one line, for a screen too small for a table.
+/// Draws everything on one line, for a screen that is too small for a table.
 pub(super) fn single_line(canvas: &mut Canvas<'_>, scene: &View<'_>, alerts: &[Alert]) {
     let area = line(canvas.area(), 0);
     let topology = &scene.model.topology;
@@ -215,7 +215,7 @@ const KEYS: [(&str, &str); 9] = [
     ("w", "save"),
 ];
 
-/// Draws the keys, or the response to the last key.
+/// Draws the list of keys, or the response to the last key that the user pressed.
 pub(super) fn keys(canvas: &mut Canvas<'_>, area: Rect, scene: &View<'_>) {
     let state = scene.state;
     let prompt = match (&state.mark, &state.message) {

@@ -59,7 +59,7 @@ fn shortening<'a>(
     let port = ports.next().flatten();
     let one_port = ports.all(|other| other == port);
     let domain = first.find('.').map(|dot| first[dot..].to_owned());
-    // The labels of an IP address are not a domain.
+    // The parts of an IP address do not form a domain, so ignore them.
     let domain = domain.filter(|domain| domain.contains(|letter: char| letter.is_alphabetic()));
     let domain = domain.filter(|domain| count > 1 && hosts.all(|host| host.ends_with(&**domain)));
     move |address| {

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::terminal::Tone;
 
-/// A column between the address and the reason.
+/// A column between those of the address and of the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Column {
     /// The role.
