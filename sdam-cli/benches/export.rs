@@ -1,6 +1,8 @@
-//! The time of the page `/metrics` of `sdam export` with 1,000 deployments of three members each.
+//! Measures how long the page `/metrics` of `sdam export` takes with 1,000 deployments of three
+//! members each.
 //!
-//! The members are ports of loopback at which no server listens, so that only the page is measured.
+//! The members are loopback addresses at which no server listens, so that only the page is
+//! measured.
 
 #![expect(clippy::unwrap_used, reason = "a panic fails the benchmark")]
 
@@ -25,7 +27,7 @@ const DEPLOYMENTS: usize = 1000;
 const ROUNDS: usize = 9;
 
 fn main() {
-    // `cargo xtask bench` passes its filter last.
+    // `cargo xtask bench` passes its filter as the last argument.
     let filter = std::env::args().skip(1).last().unwrap_or_default();
     if !filter.starts_with('-') && !"export/1000_deployments".contains(&filter) {
         return;
@@ -57,7 +59,7 @@ fn main() {
     println!("bench: export/1000_deployments/lines {} lines", page.lines().count());
 }
 
-/// Returns the page, and the time until its end was received.
+/// Requests the page. Returns its text, and the time until all of it was received.
 fn page(address: &str) -> (String, Duration) {
     let start = Instant::now();
     let mut stream = TcpStream::connect(address).unwrap();

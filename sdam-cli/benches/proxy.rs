@@ -2,7 +2,7 @@
 //! copies bytes.
 //!
 //! The server, the clients and each relay run on separate threads. The relays take turns, so that
-//! other work on the machine slows both down equally.
+//! other load on the machine slows down both of them equally.
 
 #![expect(clippy::unwrap_used, reason = "a panic fails the benchmark")]
 
@@ -39,7 +39,7 @@ const ROUNDS: usize = 9;
 const TURN: Duration = Duration::from_millis(500);
 
 fn main() {
-    // `cargo xtask bench` passes its filter last.
+    // `cargo xtask bench` passes its filter as the last argument.
     let filter = std::env::args().skip(1).last().unwrap_or_default();
     if !filter.starts_with('-') && !"proxy/50_connections".contains(&filter) {
         return;
@@ -55,7 +55,8 @@ fn main() {
     println!("bench: proxy/50_connections/proxy_over_bare {:.2} ratio", proxied / bare);
 }
 
-/// Calls `serve` for each connection, on a new thread. Returns the address to connect to.
+/// Starts a thread that listens on a free port, and calls `serve` for each connection. Returns the
+/// address to connect to.
 fn listen<F: Future<Output = io::Result<()>> + Send + 'static>(
     serve: impl Fn(TcpStream) -> F + Send + 'static,
 ) -> SocketAddr {
@@ -67,7 +68,7 @@ fn listen<F: Future<Output = io::Result<()>> + Send + 'static>(
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
                 stream.set_nodelay(true).unwrap();
-                // The task ends with an error when a connection is closed.
+                // Ignore the result: the task ends with an error when a connection is closed.
                 tokio::spawn(serve(stream));
             }
         });
@@ -138,7 +139,7 @@ fn rate(relay: SocketAddr) -> f64 {
             stream.write_all(ping.as_bytes()).await.unwrap();
             receive(&mut stream).await.unwrap();
         };
-        // The first exchange connects to the server.
+        // Do not measure the first exchange, during which the relay connects to the server.
         exchange().await;
         let start = Instant::now();
         while start.elapsed() < TURN {

@@ -1,4 +1,4 @@
-//! The command line: subcommands, help, errors.
+//! The command line: its subcommands, help and errors.
 
 mod man;
 #[cfg(test)]
@@ -38,7 +38,7 @@ use crate::{
     watch,
 };
 
-/// The end of the program's help text.
+/// The end of the help text of the program.
 const AFTER: &str = "\
 Exit codes: 0 done, 1 and 2 as the subcommand's help says, 3 the command line or the connection \
 string is wrong, 4 another failure. A signal ends a subcommand with 128 and its number, such as \
@@ -100,7 +100,8 @@ enum Command {
 
 /// Returns the definition of the command line.
 pub fn command() -> clap::Command {
-    // Accept negative numbers as values, so that the range check can reject them.
+    // Let clap accept negative numbers as values, so that the check of the range can reject them
+    // with its own message.
     let allow = |argument: clap::Arg| argument.allow_negative_numbers(true);
     let takes =
         |argument: &clap::Arg| !argument.is_positional() && argument.get_action().takes_values();
@@ -115,7 +116,7 @@ pub fn command() -> clap::Command {
     })
 }
 
-/// Runs the program with these arguments; the first is the program's name.
+/// Runs the program with these arguments. The first argument is the name of the program.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     let matches = command().try_get_matches_from(arguments);
     match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
@@ -125,7 +126,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
 }
 
 impl Cli {
-    /// Returns the subcommand; if it has no connection string, takes it from the variable SDAM_URI.
+    /// Returns the subcommand. If it needs a connection string and has none, takes the string from
+    /// `variable`, the value of SDAM_URI.
     fn chosen(self, variable: Option<&OsStr>) -> Result<Command, Failure> {
         let is_bare = self.command.is_none();
         let mut command =
@@ -162,7 +164,7 @@ impl Cli {
                 } else {
                     exit::run(|console| async move {
                         if arguments.wants_screen() {
-                            // The full screen handles the other signals itself.
+                            // The full screen itself handles all signals other than Ctrl-C.
                             watch::run(&arguments, console, exit::interrupted()).await
                         } else {
                             watch::run(&arguments, console, stopped_or_abandoned()).await

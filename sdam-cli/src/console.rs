@@ -15,7 +15,7 @@ use crate::{
 pub struct Console<O, R> {
     /// The requested output.
     pub output: O,
-    /// Errors and remarks.
+    /// The stream for errors and remarks.
     pub remarks: R,
     /// The colours of the output.
     pub palette: Palette,
@@ -29,7 +29,8 @@ impl Console<Output, Output> {
     }
 }
 
-/// Opens the standard streams like [`Console::standard`], for a program that only writes.
+/// Opens the standard streams like [`Console::standard`], but for a program that does nothing but
+/// write, so writing may block.
 pub(crate) fn console() -> Console<impl Write, Stderr> {
     Console { output: standard_output(), remarks: io::stderr(), palette: palette() }
 }

@@ -7,7 +7,8 @@ pub(crate) fn raise_limit() {
 
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // Some systems permit less than the maximum that they report; the limit then stays unchanged.
+    // On some systems this fails, because they permit less than the maximum that they report. The
+    // limit then stays unchanged.
     let _ = setrlimit(Resource::Nofile, limit);
 }
 

@@ -24,7 +24,7 @@ use crate::{
 pub struct Exit(u8);
 
 impl Exit {
-    /// Success.
+    /// The program succeeded.
     pub const SUCCESS: Self = Self(0);
     /// `replay`: some lines were invalid.
     pub const BAD_LINES: Self = Self(1);
@@ -44,7 +44,7 @@ impl Exit {
     pub const NO_SERVER: Self = Self(2);
     /// The command line or the connection string is invalid.
     pub const CONFIGURATION: Self = Self(3);
-    /// An error unrelated to the deployment, such as writing the output.
+    /// An error that is unrelated to the deployment, such as a failure to write the output.
     pub const FAILED: Self = Self(4);
 
     /// Creates the exit code of a program that was ended by a signal. `code` is 128 plus the
@@ -54,10 +54,10 @@ impl Exit {
         Self(code)
     }
 
-    /// Converts the result of a program to its exit code.
+    /// Converts the result of a program to an exit code.
     ///
-    /// A reader that closes its end, such as `head`, is not an error; any other error is printed on
-    /// standard error.
+    /// If the reader of the output, such as `head`, has closed the pipe, that does not count as an
+    /// error. Any other error is printed on standard error.
     pub fn of(result: io::Result<Self>) -> Self {
         match result {
             Ok(exit) => exit,
@@ -72,10 +72,10 @@ impl Exit {
     }
 }
 
-/// Runs `program` on a new runtime, and returns when it ends.
+/// Runs `program` on a new runtime, and returns when `program` ends.
 ///
-/// Monitors run on a separate thread. The remaining tasks are not awaited: a DNS look-up runs on a
-/// thread that cannot be interrupted.
+/// Monitors run on a separate thread. Tasks that are still running when `program` ends are not
+/// awaited, because some, such as DNS look-ups, run on threads that cannot be interrupted.
 ///
 /// # Errors
 ///
@@ -93,8 +93,8 @@ where
     Ok(exit)
 }
 
-/// Runs a `program` that serves clients until it is stopped. Otherwise like [`run`], but the exit
-/// code does not depend on whether the output is read.
+/// Like [`run`], but for a `program` that serves clients until it is stopped. The exit code does
+/// not depend on whether anyone reads the output.
 #[cfg(any(feature = "export", feature = "proxy"))]
 pub(crate) fn serve<F>(program: impl FnOnce(Console<Output, Output>) -> F) -> io::Result<Exit>
 where
@@ -109,8 +109,7 @@ where
     result
 }
 
-/// Runs a `program` that ends by itself. Otherwise like [`run`], but may block until its output is
-/// read.
+/// Like [`run`], but for a `program` that ends by itself and may block until its output is read.
 pub(crate) fn run_to_end(program: impl Future<Output = io::Result<Exit>>) -> io::Result<Exit> {
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let result = runtime.block_on(program);
@@ -118,7 +117,7 @@ pub(crate) fn run_to_end(program: impl Future<Output = io::Result<Exit>>) -> io:
     result
 }
 
-/// Resolves on Ctrl-C. If the signal cannot be handled, it ends the process as usual.
+/// Resolves on Ctrl-C. If the program cannot handle the signal, Ctrl-C ends the process as usual.
 ///
 /// Must be awaited within a tokio runtime with I/O.
 pub async fn interrupted() {
@@ -127,7 +126,8 @@ pub async fn interrupted() {
     }
 }
 
-/// Resolves on Ctrl-C or SIGTERM. A signal that cannot be handled ends the process as usual.
+/// Resolves on Ctrl-C or SIGTERM. A signal that the program cannot handle ends the process as
+/// usual.
 ///
 /// Must be awaited within a tokio runtime with I/O.
 pub async fn stopped() {
@@ -144,8 +144,8 @@ pub async fn stopped() {
     interrupted().await;
 }
 
-/// Yields the meaning of each received signal, as given in `kinds`. A signal that cannot be handled
-/// ends the process as usual.
+/// Yields an item for each received signal: the value that `kinds` assigns to it. A signal that the
+/// program cannot handle ends the process as usual.
 ///
 /// Must be called within a tokio runtime with I/O.
 #[cfg(unix)]
@@ -195,7 +195,7 @@ mod tests {
         let (over, never) = mpsc::channel::<()>();
         let (begun, look_up) = mpsc::channel();
         let exit = run(|_| async move {
-            // tokio resolves host names on such blocking threads.
+            // This blocking task stands for a look-up: tokio resolves host names on such threads.
             tokio::task::spawn_blocking(move || {
                 begun.send(()).unwrap();
                 never.recv()

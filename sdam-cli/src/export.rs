@@ -1,5 +1,5 @@
-//! Pages about deployments over HTTP: metrics for Prometheus, writability, the primary, and the
-//! topology as JSON.
+//! Serves pages about deployments over HTTP: metrics for Prometheus, the health, the primary, and
+//! the topology as JSON.
 
 mod arguments;
 mod deployment;
@@ -54,13 +54,14 @@ use crate::{
 /// Serves pages about the deployments of `arguments` until `interrupt` is ready. The first line of
 /// `output` is the address of the pages; errors and remarks go to `remarks`.
 ///
-/// A deployment whose hosts cannot be looked up counts as down, and the look-up is repeated.
+/// A deployment whose hosts cannot be looked up is reported as down, and the look-up is repeated.
 ///
 /// Must be called within a tokio runtime with I/O and timers.
 ///
 /// # Errors
 ///
-/// Only errors of writing to `output`; other errors go to `remarks` and set the exit code.
+/// Returns an error only if writing to `output` fails. Other errors are printed to `remarks` and
+/// determine the exit code.
 pub async fn run(
     arguments: &Arguments,
     mut output: impl Write,
@@ -72,8 +73,8 @@ pub async fn run(
         Err(failure) => return failure.report(&mut remarks),
     };
     let mut interrupt = pin!(interrupt.fuse());
-    // Poll `interrupt` before printing: it notices signals from the first poll on, and one may
-    // arrive right after the first line.
+    // Poll `interrupt` before printing: it notices signals only after its first poll, and a signal
+    // may arrive as soon as the first line is printed.
     if interrupt.as_mut().now_or_never().is_some() {
         return Ok(Exit::SUCCESS);
     }
@@ -87,7 +88,7 @@ pub async fn run(
     let interrupt = interrupt.inspect(|()| supervisor::stopping());
     let remarks = RefCell::new(remarks);
     let remark = |words: &dyn Display| {
-        // Monitoring continues even if remarks cannot be written.
+        // Ignore the error, because monitoring must continue even if remarks cannot be written.
         let _ = writeln!(remarks.borrow_mut(), "{words}");
     };
     exporter.serve(arguments, remark, interrupt).await;
@@ -97,7 +98,7 @@ pub async fn run(
 /// The deployments and the listener for their pages.
 struct Exporter {
     fleet: Fleet,
-    /// The deployments to watch.
+    /// Receives the deployments to watch.
     started: UnboundedReceiver<Rc<Deployment>>,
     /// The file or URL of `--targets`; `None` if it can be read only once.
     source: Option<Source>,
@@ -107,7 +108,8 @@ struct Exporter {
 }
 
 impl Exporter {
-    /// Checks the arguments and binds the port. Nothing connects before [`serve`](Self::serve).
+    /// Checks the arguments and binds the port. No connection to a deployment is opened before
+    /// [`serve`](Self::serve).
     async fn bind(arguments: &Arguments) -> Result<Self, Failure> {
         let push = Push::new(arguments.otlp.as_deref(), &arguments.otel);
         let push = push.map_err(Failure::config)?;
@@ -143,8 +145,8 @@ impl Exporter {
         Ok(Self { fleet, started, source, listener, simulated })
     }
 
-    /// Watches the deployments and serves their pages until `stop` is ready and all running
-    /// exchanges have ended.
+    /// Watches the deployments and serves their pages until `stop` is ready. Then finishes the
+    /// exchanges that are in progress.
     async fn serve(
         self,
         arguments: &Arguments,
@@ -155,7 +157,7 @@ impl Exporter {
         let push = &fleet.push;
         let answer = async |request: &_| pages::answer(&fleet, request);
         let served = http::serve(listener, answer, stop);
-        // Ignore the error of a set without a primary, which has no member that could step down.
+        // Stepping down fails while the set has no primary. Ignore that error.
         let show =
             simulated.map(|set| every(arguments.failover_period, move || drop(set.step_down())));
         let pushed = push.as_ref().map(|push| push.run(|| fleet.metrics(), &remark));
@@ -165,8 +167,8 @@ impl Exporter {
             () = pin!(or_never(show).fuse()) => {}
             () = pin!(or_never(pushed).fuse()) => {}
         }
-        // Flush before closing the topologies, because the state of closed ones would be reported
-        // as an outage.
+        // Flush before closing the topologies, because a closed topology would be reported as an
+        // outage.
         if let Some(push) = push {
             push.flush(arguments.flush, &fleet.metrics(), &remark).await;
         }
@@ -174,7 +176,7 @@ impl Exporter {
     }
 }
 
-/// Calls `act` after each `period`, without end.
+/// Calls `act` at the end of each `period`, forever.
 async fn every(period: Duration, act: impl Fn()) {
     let mut ticks = interval(period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sdam_events::facts::{Bounds, Failover, Loss, Outage};
 
-/// Formats the bounds of a duration, such as `up to 9.2 s`.
+/// Formats a duration of which only bounds are known, for example as `up to 9.2 s`.
 pub(crate) fn range(bounds: Bounds, format: impl Fn(Duration) -> String) -> String {
     let [least, most] = [bounds.at_least, bounds.at_most].map(format);
     match bounds.at_least {
@@ -14,7 +14,8 @@ pub(crate) fn range(bounds: Bounds, format: impl Fn(Duration) -> String) -> Stri
     }
 }
 
-/// Describes the cause of an outage, with the age of the server's last answer if it fell silent.
+/// Describes the cause of an outage. Includes the time between the last sign of the old primary and
+/// the moment when its loss was noticed, if these differ.
 pub(crate) fn cause(outage: &Outage, format: impl Fn(Duration) -> String) -> String {
     let loss = outage.loss.to_string();
     let loss = loss.trim_end_matches('.');

@@ -1,4 +1,4 @@
-//! The error of a program that cannot start.
+//! The error that is reported if a program cannot start.
 
 use std::{
     fmt::{self, Display},
@@ -19,17 +19,18 @@ impl fmt::Display for Failure {
 }
 
 impl Failure {
-    /// Creates the error of invalid arguments.
+    /// Creates the error for invalid arguments.
     pub(crate) fn config(error: impl Display) -> Self {
         Self(Exit::CONFIGURATION, error.to_string())
     }
 
-    /// Creates any other error.
+    /// Creates the error for any other problem.
     pub(crate) fn other(error: impl Display) -> Self {
         Self(Exit::FAILED, error.to_string())
     }
 
-    /// Creates the error of a program that cannot listen on the address of `option`.
+    /// Creates the error for a program that cannot listen on `address`, which was given by
+    /// `option`.
     #[cfg(any(feature = "export", feature = "proxy"))]
     pub(crate) fn listen(option: &str, address: std::net::SocketAddr, error: &io::Error) -> Self {
         use io::ErrorKind;
@@ -48,7 +49,7 @@ impl Failure {
     /// Prints the message and returns the exit code.
     #[expect(clippy::unnecessary_wraps, reason = "the result of programs that also write")]
     pub(crate) fn report(self, remarks: &mut impl Write) -> io::Result<Exit> {
-        // A failed write does not change the exit code.
+        // Ignore a failed write, because it must not change the exit code.
         let _ = writeln!(remarks, "error: {}", self.1);
         Ok(self.0)
     }

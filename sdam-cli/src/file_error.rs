@@ -1,11 +1,11 @@
-//! Errors of files and streams, with their remedies.
+//! Messages about files and streams that cannot be read or written, with remedies.
 
 use std::{
     fmt::Display,
     io::{self, ErrorKind},
 };
 
-/// Explains why the file or stream `name` cannot be read, and the remedy.
+/// Explains why the file or stream `name` cannot be read, and describes the remedy.
 pub(crate) fn cannot_read(name: impl Display, error: &io::Error) -> String {
     let reason = match error.kind() {
         ErrorKind::NotFound => "there is no such file; check its name and folder",
@@ -19,7 +19,7 @@ pub(crate) fn cannot_read(name: impl Display, error: &io::Error) -> String {
     format!("{name}: {reason}")
 }
 
-/// Explains why the file or stream `name` cannot be written, and the remedy.
+/// Explains why the file or stream `name` cannot be written, and describes the remedy.
 pub(crate) fn cannot_write(name: impl Display, error: &io::Error) -> String {
     let reason = match error.kind() {
         ErrorKind::NotFound => "its folder does not exist; create it, or name a file elsewhere",

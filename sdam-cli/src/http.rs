@@ -1,5 +1,5 @@
-//! An HTTP/1 server for pages: `GET` and `HEAD`, one request per connection, with limits on
-//! everything that a client sends.
+//! An HTTP/1 server for pages. It supports `GET` and `HEAD`, handles one request per connection,
+//! and limits everything that a client sends.
 
 mod crowd;
 #[cfg(test)]
@@ -43,32 +43,32 @@ use crate::{page::Page, terminal::sanitize_lines};
 
 /// The maximum length of the request line with all headers, in bytes.
 pub const MAX_HEAD_LENGTH: usize = 8 * 1024;
-/// The maximum number of connections that have not sent a complete request; beyond it, a new
-/// connection displaces the oldest one.
+/// The maximum number of connections that have not sent a complete request. If there are more, a
+/// new connection displaces the oldest one.
 pub const MAX_IDLE: usize = 256;
-/// The maximum number of requests to answer at a time; further ones are refused.
+/// The maximum number of requests that are answered at the same time. Further requests are refused.
 pub const MAX_ANSWERS: usize = 256;
-/// The maximum number of connections at a time; further ones wait.
+/// The maximum number of connections at the same time. Further connections wait.
 const MAX_CONNECTIONS: usize = 1024;
-/// The time limit of a request's head.
+/// The time limit for receiving the head of a request.
 pub const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
-/// The time limit of a complete exchange, regardless of which side is slow.
+/// The time limit for a complete exchange, no matter which side is slow.
 const TIMEOUT: Duration = Duration::from_secs(15);
 /// The time limit for exchanges in progress when the server stops.
 const GRACE: Duration = Duration::from_secs(2);
 /// The pause after a failed accept, for instance when no file descriptors are left.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
-/// The maximum number of bytes of a request's body that are read and discarded.
+/// The maximum number of bytes that are read from the body of a request, in order to discard them.
 const MAX_BODY_LENGTH: usize = 64 * 1024;
 
-/// The path of the liveness check. It is answered even if too many requests are being answered,
-/// because a supervisor restarts a program whose liveness check fails.
+/// The path of the liveness check. A request for it is answered even if too many other requests are
+/// being answered, because a supervisor restarts a program whose liveness check fails.
 pub const HEALTHY: &str = "/-/healthy";
 
-/// Answers requests on `listener` with `answer` until `stop` is ready. Exchanges in progress may
-/// then take two more seconds.
+/// Accepts connections on `listener` and answers their requests with `answer` until `stop` is
+/// ready. Then exchanges in progress may take two more seconds.
 ///
-/// Clients that send nothing, or read slowly, do not keep others waiting.
+/// A client that sends nothing, or that reads slowly, does not make other clients wait.
 ///
 /// # Cancel safety
 ///
@@ -83,7 +83,7 @@ where
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(MAX_HEAD_LENGTH)
         .keep_alive(false)
-        // Some clients shut down their sending side after the request.
+        // Some clients shut down their sending side after the request, but still read the answer.
         .half_close(true);
     let graceful = GracefulShutdown::new();
     let crowd = Crowd::default();
@@ -110,7 +110,8 @@ where
                     let connection = server.serve_connection(TokioIo::new(stream), service);
                     let connection = graceful.watch(connection);
                     connections.push(async move {
-                        // Errors of clients that disconnect or are too slow are not reported.
+                        // Ignore the error, which means that the client has disconnected or is too
+                        // slow.
                         let _ = select(pin!(timeout(TIMEOUT, connection)), pin!(displaced)).await;
                         drop(visit);
                     });
@@ -127,7 +128,7 @@ where
     let _ = timeout(GRACE, ended).await;
 }
 
-/// Creates a page of plain text.
+/// Creates a page with the given status, in plain text.
 pub fn text(status: StatusCode, body: impl Into<String>) -> Response<String> {
     typed(status, "text/plain; charset=utf-8", sanitize_lines(&body.into()))
 }
@@ -151,12 +152,12 @@ pub(crate) fn metrics(page: &Page) -> Response<String> {
     typed(StatusCode::OK, content_type, page.to_string())
 }
 
-/// Creates a page that contains only the status.
+/// Creates a page whose text is only the status.
 pub fn status(status: StatusCode) -> Response<String> {
     text(status, format!("{status}\n"))
 }
 
-/// Returns the names and values of a request's query, in order and decoded.
+/// Returns the decoded names and values of the parameters in a request's query, in order.
 pub fn parameters(request: &Parts) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
     form_urlencoded::parse(request.uri.query().unwrap_or_default().as_bytes())
 }
@@ -180,8 +181,8 @@ where
     refusal
 }
 
-/// Reads and discards a body: closing with unread bytes would reset the connection, and the client
-/// might lose the answer.
+/// Reads and discards a body. Without this, closing the connection while bytes are unread would
+/// reset it, and the client might lose the answer.
 async fn discard(mut body: Incoming) {
     let mut length = 0;
     while length < MAX_BODY_LENGTH {

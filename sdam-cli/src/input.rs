@@ -14,12 +14,13 @@ use futures::{
     executor::block_on,
 };
 
-/// The maximum length of a line, in bytes. It is the same as for a line in a recording.
+/// The maximum length of a line, in bytes. Lines of recordings have the same limit.
 const MAX_LINE: u64 = 128 << 20;
 /// The maximum length of a text file, in bytes.
 pub(crate) const MAX_TEXT: u64 = 4 << 20;
 
-/// The interval at which a background program checks whether it may read from its terminal.
+/// The interval at which a program in the background checks whether it is in the foreground again,
+/// and so may read from its terminal.
 const BACKGROUND_POLL: Duration = Duration::from_secs(1);
 
 /// Returns the file's name for error messages.
@@ -55,8 +56,8 @@ pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Appends the next line to `bytes`, and returns its length; 0 at the end of `source`. `number` is
-/// the line number.
+/// Appends the next line, which has the line number `number`, to `bytes`. Returns the line's
+/// length, or 0 at the end of `source`.
 ///
 /// # Errors
 ///
@@ -75,7 +76,7 @@ pub(crate) fn read_line(
     Ok(read)
 }
 
-/// Reads a UTF-8 text file written by the user.
+/// Reads a UTF-8 text file that the user has written.
 ///
 /// # Errors
 ///
@@ -94,7 +95,7 @@ pub(crate) fn read_text(path: &Path) -> io::Result<String> {
 /// UTF-8 is replaced.
 ///
 /// A thread reads one line ahead, and waits while the program is in the background of a terminal.
-/// The thread does not delay the end of the program.
+/// The program can end without waiting for this thread.
 ///
 /// # Errors
 ///
@@ -107,7 +108,7 @@ pub(crate) fn lines() -> io::Result<impl Stream<Item = String>> {
 }
 
 fn read_lines(mut lines: Sender<String>) {
-    // Wait, because the system stops a background process that reads from its terminal.
+    // Do not read yet, because the system stops a background process that reads from its terminal.
     while is_in_background() {
         thread::sleep(BACKGROUND_POLL);
     }
@@ -117,14 +118,15 @@ fn read_lines(mut lines: Sender<String>) {
         let text = String::from_utf8_lossy(&bytes);
         let line = text.trim_end_matches(['\r', '\n']).to_owned();
         bytes.clear();
-        // The receiver is dropped when the program ends.
+        // Sending fails when the program ends, because the receiver is then dropped.
         if block_on(lines.send(line)).is_err() {
             return;
         }
     }
 }
 
-/// Returns whether standard input is a terminal that currently belongs to another process group.
+/// Returns whether standard input is a terminal in which another process group is in the
+/// foreground.
 #[cfg(unix)]
 fn is_in_background() -> bool {
     let user = rustix::termios::tcgetpgrp(io::stdin());

@@ -1,10 +1,9 @@
 //! A topology as a JSON document, for scripts.
 //!
 //! Names and types are spelled as in the specification, absent values are `null`, servers are
-//! sorted by address, ids are hexadecimal, round-trip times are in milliseconds with a precision
-//! of microseconds, and `lastWriteDate` is in milliseconds since the Unix epoch.
-//! Values that only a server can provide, such as its wire versions, are `null` until it has sent
-//! them.
+//! sorted by address, ids are hexadecimal, round-trip times are in milliseconds with a precision of
+//! microseconds, and `lastWriteDate` is in milliseconds since the Unix epoch. Values that only a
+//! server can provide, such as its wire versions, are `null` until the server has sent them.
 
 use std::time::Duration;
 
@@ -17,7 +16,7 @@ use serde_json::{Value, json};
 #[cfg(test)]
 mod tests;
 
-/// The version of the format; incremented when a key changes its meaning or is removed.
+/// The version of the format, which is incremented when a key is removed or changes its meaning.
 pub const VERSION: u32 = 1;
 
 /// Specifies whether the document includes round-trip times.
@@ -25,7 +24,7 @@ pub const VERSION: u32 = 1;
 pub enum RoundTrips {
     /// The document has `rttMs` and `minRttMs`.
     Shown,
-    /// The round-trip times are left out, because they were not measured.
+    /// The document has no round-trip times, because they were not measured.
     LeftOut,
 }
 

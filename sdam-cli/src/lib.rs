@@ -1,8 +1,9 @@
 //! The program `sdam`: shows what a client sees of a MongoDB deployment, and why.
 //!
 //! Each subcommand is a module with its arguments and a function that runs it. The function takes
-//! the outputs as parameters, so tests need no process. The features `export` and `proxy` add these
-//! subcommands, and `tui` adds the full screen of `watch`.
+//! the outputs as parameters, so tests can call it without starting a process. The features
+//! `export` and `proxy` add the subcommands of the same names, and `tui` adds the full screen of
+//! `watch`.
 //!
 //! | module | subcommand |
 //! | --- | --- |

@@ -1,6 +1,6 @@
 //! Log messages as lines of text, configured by the MONGODB_LOG_* variables.
 //!
-//! This module is a minimal replacement for a logger. A program with its own logger passes the same
+//! This module is a minimal replacement for a logger. A program that has a logger can send the same
 //! messages to it, for instance with `sdam::events::trace::TracingSink`.
 
 use std::{
@@ -27,7 +27,7 @@ pub fn config() -> LogConfig {
     LogConfig::from_env(|name| env::var(name).ok())
 }
 
-/// A sink that writes a line for each event with a log message.
+/// A sink that writes a line for each event that has a log message.
 pub struct LogSink {
     config: LogConfig,
     state: Mutex<State>,
@@ -35,12 +35,13 @@ pub struct LogSink {
 
 struct State {
     out: Box<dyn Write + Send>,
-    /// The same moment on both clocks, to convert the times of events to wall-clock times.
+    /// The time of the first message on the clock of the events and on the wall clock, from which
+    /// the wall-clock times of all events are calculated.
     anchor: Option<(Instant, SystemTime)>,
 }
 
 impl LogSink {
-    /// Opens the output named by `config`. `None` if logging is disabled.
+    /// Opens the output named by `config`. Returns `None` if logging is disabled.
     ///
     /// # Errors
     ///
@@ -87,7 +88,8 @@ impl EventSink for LogSink {
             component.as_str(),
             sanitize(&message.to_string()),
         );
-        // A single call prevents lines from being mixed. An error cannot be reported anywhere.
+        // Write the line in a single call, so that lines are not mixed. Ignore errors, because
+        // there is no place to report them.
         let _ = state.out.write_all(line.as_bytes());
     }
 
@@ -105,7 +107,7 @@ pub(crate) fn timestamp(wall: SystemTime) -> String {
     UnixTime::from_millis(millis).to_string()
 }
 
-/// Formats the time of day in UTC, as servers' logs do.
+/// Formats the time of day in UTC, as in the logs of servers.
 pub(crate) fn time_of_day(wall: SystemTime) -> String {
     let time = timestamp(wall);
     time.split_once('T').map_or_else(String::new, |(_, time)| time.to_owned())

@@ -1,4 +1,4 @@
-//! Waits for work that is optional, depending on the command line.
+//! Waits for work that is optional, because it depends on the command line.
 
 use std::future::{Future, pending};
 

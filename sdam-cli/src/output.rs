@@ -1,8 +1,8 @@
 //! Output that does not block on its reader.
 //!
 //! A program has to keep monitoring, and to end on request, even if its reader, such as a pager,
-//! has stopped reading. Therefore a separate thread writes, and the program waits for it only
-//! briefly.
+//! has stopped reading. Therefore a separate thread does the writing, and the program waits for
+//! that thread only briefly.
 
 use std::{
     future::pending,
@@ -20,12 +20,12 @@ use crate::{file_error::cannot_write, lock::lock};
 #[cfg(test)]
 mod tests;
 
-/// Returns standard output with errors that name it.
+/// Returns standard output; its errors say that they concern standard output.
 pub(crate) fn standard_output() -> impl Write + Send + 'static {
     Named("standard output", io::stdout())
 }
 
-/// A stream with errors that name it.
+/// A stream and its name, which is added to the stream's errors.
 struct Named<W>(&'static str, W);
 
 impl<W> Named<W> {
@@ -46,7 +46,7 @@ impl<W: Write> Write for Named<W> {
     }
 }
 
-/// The size of the buffer; output beyond it is lost.
+/// The size of the buffer in bytes; output that does not fit is discarded.
 const CAPACITY: usize = 1 << 20;
 
 /// The time limit of a flush, which is long enough for an active reader.
@@ -67,7 +67,8 @@ struct Handle(Arc<Shared>);
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
-    /// Notified when the writing thread has written or failed, or when there is output to write.
+    /// Notified when there is output to write, and when the writing thread has written it or has
+    /// failed.
     changed: Condvar,
 }
 
@@ -75,7 +76,7 @@ struct Shared {
 struct State {
     waiting: Vec<u8>,
     writer: Writer,
-    /// True if a wait has timed out and nothing has been written since.
+    /// True if a wait for the thread has timed out, and the thread has written nothing since then.
     stuck: bool,
     /// The number of bytes that were discarded because the buffer was full.
     lost: usize,
@@ -86,7 +87,7 @@ struct State {
 /// The state of the writing thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Writer {
-    /// The thread waits for output.
+    /// The thread is waiting for output.
     #[default]
     Waiting,
     Writing,
@@ -120,7 +121,7 @@ impl Output {
     ///
     /// # Errors
     ///
-    /// The writer's error, or a timeout if not everything could be written in time.
+    /// Returns the writer's error, or a timeout if not everything could be written in time.
     pub fn finish(self) -> io::Result<()> {
         let shared = &self.0.0;
         let mut state = shared.wait(FINISH_TIMEOUT);
@@ -138,7 +139,7 @@ impl Output {
 }
 
 impl Write for Output {
-    /// Writes all of `bytes`, or nothing if they do not fit.
+    /// Buffers all of `bytes`, or discards all of them if they do not fit.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let shared = &self.0.0;
         let mut state = lock(&shared.state);
@@ -154,7 +155,8 @@ impl Write for Output {
         Ok(bytes.len())
     }
 
-    /// Waits briefly until the output is written, so that the call that caused an error returns it.
+    /// Waits briefly until the output is written, so that an error is returned by the call that
+    /// caused it.
     fn flush(&mut self) -> io::Result<()> {
         let shared = &self.0.0;
         let timeout = if lock(&shared.state).stuck { Duration::ZERO } else { WRITE_TIMEOUT };
@@ -190,7 +192,7 @@ impl Shared {
         }
     }
 
-    /// Waits until everything is written, for at most `timeout`.
+    /// Waits for at most `timeout` until everything is written.
     fn wait(&self, timeout: Duration) -> MutexGuard<'_, State> {
         let busy = |state: &mut State| !state.is_idle();
         let (state, _) = self
@@ -219,7 +221,7 @@ impl State {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // Do not wait again if an earlier wait has timed out.
+        // Do not wait again if an earlier wait has timed out without progress since.
         let stuck = lock(&self.0.state).stuck;
         let timeout = if stuck { Duration::ZERO } else { FINISH_TIMEOUT };
         self.0.wait(timeout).ended = true;
@@ -228,7 +230,7 @@ impl Drop for Handle {
 }
 
 /// Resolves when the reader of standard output closes the pipe. Never resolves if the output is not
-/// a pipe, or if the system cannot tell.
+/// a pipe, or if the system cannot report the closing.
 pub async fn abandoned() {
     let (gone, left) = oneshot::channel();
     let thread = thread::Builder::new().name("reader".to_owned());

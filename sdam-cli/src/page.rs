@@ -12,7 +12,7 @@ use sdam_core::names;
 pub(crate) use self::registry::Registry;
 
 names! {
-    /// The type of a metric, with its name in the format.
+    /// The type of a metric. Each variant has the name of the type in the text format.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(crate) enum Kind {
         Counter = "counter",
@@ -21,7 +21,7 @@ names! {
     }
 }
 
-/// Metrics by name.
+/// A snapshot of metrics, by their names.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Page(pub(crate) BTreeMap<String, Metric>);
 
@@ -29,7 +29,7 @@ pub(crate) struct Page(pub(crate) BTreeMap<String, Metric>);
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Metric {
     pub(crate) kind: Kind,
-    /// The description in one sentence.
+    /// The description of the metric, in one sentence.
     pub(crate) help: String,
     pub(crate) series: Vec<Series>,
 }
@@ -48,11 +48,11 @@ pub(crate) enum Value {
     Distribution(Distribution),
 }
 
-/// The distribution of measurements.
+/// The values of a histogram.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Distribution {
-    /// The upper bounds, in ascending order, each with the number of measurements above the
-    /// previous bound.
+    /// The upper bounds of the buckets, in ascending order. Each has the number of measurements
+    /// that are above the previous bound but not above this one.
     pub(crate) buckets: Vec<(f64, u64)>,
     pub(crate) count: u64,
     pub(crate) sum: f64,

@@ -1,10 +1,10 @@
-//! The progress of long work, shown on standard error if that is a terminal.
+//! Progress bars for slow work, shown on standard error if that is a terminal.
 
 #[cfg(feature = "tui")]
 pub(crate) use indicatif::ProgressBar;
 
-/// Shows the progress of work of this length. `template` is in the format of `indicatif` and may
-/// contain `{msg}`.
+/// Shows a progress bar for work that consists of `length` units. `template` is in the format of
+/// `indicatif`, and may contain `{msg}`.
 #[cfg(feature = "tui")]
 pub(crate) fn progress(length: u64, template: &str, message: String) -> ProgressBar {
     let bar = ProgressBar::new(length).with_message(message);
@@ -19,7 +19,7 @@ pub(crate) fn progress(_: u64, _: &str, _: String) -> ProgressBar {
     ProgressBar
 }
 
-/// A substitute that shows nothing.
+/// A substitute for the progress bar that shows nothing.
 #[cfg(not(feature = "tui"))]
 pub(crate) struct ProgressBar;
 

@@ -1,8 +1,8 @@
 //! `proxy`: one address for the primary of a deployment, and one for reads.
 //!
-//! Bytes are relayed unchanged, so any driver and any authentication works. To keep clients from
-//! discovering the members, either they connect with `directConnection=true`, or `--advertise`
-//! changes the replies to hello.
+//! Bytes are relayed unchanged, so any driver and any authentication mechanism works. Clients must
+//! not discover the members. Therefore either they connect with `directConnection=true`, or the
+//! proxy changes the replies to hello (`--advertise`).
 
 mod arguments;
 mod dial;
@@ -54,8 +54,8 @@ use crate::{
     target::Target,
 };
 
-/// Relays connections according to `arguments` until `signals` yields an item. After the first
-/// item, the program waits for the replies in progress; after the second, it ends at once.
+/// Relays connections as specified by `arguments` until `signals` yields an item. After the first
+/// item, the program waits for replies in progress; after the second item, it ends immediately.
 ///
 /// The first line of the output contains the connection strings for clients.
 ///
@@ -63,8 +63,8 @@ use crate::{
 ///
 /// # Errors
 ///
-/// If an error cannot be printed. Other errors are printed on the console and set the exit code;
-/// notices that cannot be printed are dropped.
+/// If an error cannot be printed. Other errors are printed on the console and determine the exit
+/// code. Notices that cannot be printed are dropped.
 pub async fn run<O: Write, R: Write>(
     arguments: &Arguments,
     console: Console<O, R>,
@@ -88,8 +88,8 @@ pub async fn run<O: Write, R: Write>(
     })
 }
 
-/// Yields an item for each Ctrl-C and each SIGTERM. A signal that cannot be handled ends the
-/// process as usual.
+/// Yields an item for each Ctrl-C and each SIGTERM. A signal that the program cannot handle ends
+/// the process as usual.
 ///
 /// Must be called within a tokio runtime with I/O.
 #[cfg(unix)]
@@ -107,7 +107,7 @@ pub fn signals() -> impl Stream<Item = ()> {
     futures::stream::repeat(()).then(|()| crate::exit::interrupted())
 }
 
-/// The listeners of the proxy, and the topology.
+/// A proxy that is ready to run: its listeners, and the topology of the deployment.
 struct Proxy {
     topology: Topology<Way>,
     ports: Vec<(TcpListener, Port)>,
@@ -201,7 +201,7 @@ impl Proxy {
         Ok(proxy)
     }
 
-    /// Prints the addresses, and tells the supervisor that the proxy is serving clients.
+    /// Prints the addresses of the proxy, and tells the supervisor that it is serving clients.
     fn announce<O: Write, R: Write>(&self, notices: &mut Notices<O, R>) -> io::Result<()> {
         for warning in &self.warnings {
             notices.warning(warning);
@@ -288,7 +288,7 @@ impl Proxy {
     }
 }
 
-/// Returns the connection string for clients of the port that listens on `address`.
+/// Returns the connection string with which clients connect to the port that listens on `address`.
 fn client_uri(
     arguments: &Arguments,
     address: SocketAddr,
@@ -307,13 +307,14 @@ fn client_uri(
     }
 }
 
-/// Resolves when the sender is dropped.
+/// Resolves when the sender of `stopped` is dropped.
 async fn is_dropped(stopped: Shared<oneshot::Receiver<()>>) {
-    // The sender never sends a value.
+    // The result is always an error, because the sender never sends a value.
     let _ = stopped.await;
 }
 
-/// Returns the TLS layer for connections to members; `None` if bytes are relayed unchanged.
+/// Returns the TLS layer for connections to members; `None` if the proxy relays bytes without using
+/// TLS itself.
 fn layer(
     arguments: &Arguments,
     options: &Options,

@@ -1,8 +1,8 @@
-//! Recordings as input: all observations of a client, with their times.
+//! Reads recordings, which contain all observations of a client with their times.
 //!
 //! `sdam watch --record FILE` writes a recording. A program that reads a recording replays it in
-//! the pure state machine (`sdam_events::replay`), and gets the same events as a live client's
-//! sink.
+//! the pure state machine (`sdam_events::replay`). This results in the same events that a sink of
+//! the live client received.
 
 use std::{
     fmt::{self, Write as _},
@@ -30,28 +30,29 @@ use crate::{
 #[cfg(test)]
 pub(crate) mod tests;
 
-/// The length in bytes above which the progress of reading is shown: about 150,000 lines.
+/// The length in bytes, about 150,000 lines, above which a progress bar is shown while reading.
 const LONG: usize = 64 << 20;
 
 /// A recording that was read to its end.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Recording {
-    /// The name of the file, for messages.
+    /// The name of the file, for use in messages.
     pub name: String,
-    /// The recorded client's options that affect its topology.
+    /// The options of the recorded client that affect its topology.
     pub options: Options,
-    /// Everything recorded, in order. Times never decrease.
+    /// Everything that was recorded, in order. Times never decrease.
     ///
-    /// In addition to the events of a live client's sink, there are the client's inputs
-    /// (`EventKind::Input`) and the measured round-trip times (`EventKind::RttMeasured`). The event
-    /// of a selection contains the topology's description at that time.
+    /// In addition to the events that a live client sends to its sinks, there are events for the
+    /// client's inputs (`EventKind::Input`) and for the measured round-trip times
+    /// (`EventKind::RttMeasured`). The event for a selection contains the description of the
+    /// topology at that time.
     pub events: Vec<Event>,
     /// The line number of each event.
     pub lines: Vec<u64>,
-    /// The marks of the user, each with its line number.
+    /// The marks that the user has set, each with its line number.
     pub notes: Vec<(u64, Note)>,
-    /// The reason why the end of the file was not used.
+    /// The reason why the end of the file was ignored; `None` if all of it was used.
     pub defect: Option<String>,
     /// The SHA-256 digest of the file, in hexadecimal digits.
     pub digest: String,
@@ -59,17 +60,17 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Reads the recording in the file `path`; from standard input if it is `-`.
+    /// Reads the recording in the file `path`, or in standard input if `path` is `-`.
     ///
-    /// If the file is long and standard error is a terminal, the progress is shown there.
+    /// If the file is long and standard error is a terminal, a progress bar is shown there.
     ///
-    /// If the program was killed while recording, the last line may be incomplete. The recording is
-    /// then used up to that line, as [`defect`](Self::defect) explains.
+    /// If the recording program was killed, the last line may be incomplete. The recording is then
+    /// read without that line, and [`defect`](Self::defect) gives the reason.
     ///
     /// # Errors
     ///
-    /// If the file cannot be read or is not a recording. The message names the file, the line and
-    /// the remedy.
+    /// If the file cannot be read or is not a recording. The message contains the file, the line
+    /// and the remedy.
     pub fn open(path: &Path) -> Result<Self, RecordingError> {
         let name = input::name(path);
         let bytes = input::read(path);
@@ -89,7 +90,7 @@ impl Recording {
         Self::read(name.into(), bytes, bytes)
     }
 
-    /// Parses `bytes` through `reader`, which tracks the progress.
+    /// Parses the recording from `reader`, which shows the progress of reading `bytes`.
     fn read(name: String, bytes: &[u8], reader: impl BufRead) -> Result<Self, RecordingError> {
         let (mut events, mut lines) = (Vec::new(), Vec::new());
         let outcome = replay_to(reader, |line, event| {
@@ -143,15 +144,15 @@ impl Recording {
         self.end().since(self.start())
     }
 
-    /// Returns the wall-clock time of `at`; `None` if the recording has no wall-clock times, as in
-    /// version 2.
+    /// Returns the wall-clock time of `at`; `None` if the recording has no wall-clock times, which
+    /// is the case in version 2 of the format.
     pub fn wall(&self, at: Instant) -> Option<SystemTime> {
         self.origin.wall(at)
     }
 }
 
-/// Creates the file of a new recording, for --record, which only its owner can read. Never
-/// overwrites a file, but accepts an empty one, a pipe or a device.
+/// Creates the file for a new recording (--record), which only its owner can read. If the file
+/// exists, it must be empty, a pipe or a device, because recordings are never overwritten.
 pub(crate) fn create(path: &Path) -> Result<File, Failure> {
     let mut options = File::options();
     options.read(true).write(true);
@@ -179,8 +180,8 @@ pub(crate) fn cannot_record(path: &Path, error: &io::Error) -> Failure {
     Failure::other(cannot_write(format!("--record {}", path.display()), error))
 }
 
-/// The error of a file that cannot be read or is not a recording, with its name, the line and the
-/// remedy.
+/// The error for a file that cannot be read or is not a recording. It contains the file's name, the
+/// line and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordingError(String);
 
@@ -192,7 +193,8 @@ impl fmt::Display for RecordingError {
 
 impl std::error::Error for RecordingError {}
 
-/// Returns the progress of reading `length` bytes; hidden if it takes less than about a second.
+/// Returns a progress bar for reading `length` bytes. It is hidden if reading takes less than about
+/// a second.
 fn progress(name: &str, length: usize) -> ProgressBar {
     if length < LONG {
         return ProgressBar::hidden();

@@ -4,7 +4,8 @@ use std::{fmt::Write as _, path::Path};
 
 use crate::{file_error::cannot_read, input};
 
-/// Reads a connection string from the file of `option`. White space around it is ignored.
+/// Reads a connection string from the file that `option` names. White space around the string is
+/// ignored.
 pub(crate) fn read_uri(option: &str, path: &Path) -> Result<String, String> {
     let name = format!("{option} {}", path.display());
     let text = input::read_text(path).map_err(|error| cannot_read(&name, &error))?;
@@ -16,9 +17,9 @@ pub(crate) fn read_uri(option: &str, path: &Path) -> Result<String, String> {
     }
 }
 
-/// Adds the password in the file of `option` to the connection string `uri`, which must contain a
-/// user name. The file holds the password as it is, without percent-encoding; one line break at its
-/// end is ignored.
+/// Adds the password in the file that `option` names to the connection string `uri`, which must
+/// contain a user name. The password in the file is not percent-encoded. One line break at the end
+/// of the file is ignored.
 pub(crate) fn add_password(uri: &str, option: &str, path: &Path) -> Result<String, String> {
     let name = format!("{option} {}", path.display());
     let text = input::read_text(path).map_err(|error| cannot_read(&name, &error))?;

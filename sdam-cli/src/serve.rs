@@ -1,7 +1,8 @@
-//! `serve`: a simulated deployment on loopback TCP, for any MongoDB client to connect to.
+//! `serve`: a simulated deployment on loopback, to which any MongoDB client can connect over TCP.
 //!
 //! The first line on standard output is the connection string. Commands are read from standard
-//! input, one per line, and each is answered by `ok` or `error: ...`; `help` lists them.
+//! input, one per line. Each command is answered by `ok` or `error: ...`; the command `help` lists
+//! all of them.
 
 #[cfg(test)]
 mod tests;
@@ -54,15 +55,16 @@ pub struct Arguments {
     port: Option<u16>,
 }
 
-/// Serves the deployment that `arguments` describe until `stop` is ready or a command ends it.
+/// Serves the deployment that `arguments` describe until `stop` is ready or a command ends the
+/// program.
 ///
-/// The scenario runs first, followed by the `commands`.
+/// First executes the steps of the scenario, then the `commands`.
 ///
 /// Must be called within a tokio runtime with timers.
 ///
 /// # Errors
 ///
-/// If writing to the console fails. Other errors are printed and set the exit code.
+/// If writing to the console fails. Other errors are printed and determine the exit code.
 pub async fn run<O: Write, R: Write>(
     arguments: &Arguments,
     console: Console<O, R>,
@@ -89,8 +91,8 @@ pub async fn run<O: Write, R: Write>(
         Err(failure) => return failure.report(&mut remarks),
     };
     let mut stop = pin!(stop.fuse());
-    // Poll `stop` before printing: it handles signals from the first poll on, and a signal may
-    // arrive right after the first line.
+    // Poll `stop` before printing: it handles signals only after its first poll, and a signal may
+    // arrive as soon as the first line is printed.
     if stop.as_mut().now_or_never().is_some() {
         return Ok(Exit::SUCCESS);
     }
@@ -132,13 +134,13 @@ fn announce(remarks: &mut impl Write) -> io::Result<()> {
     remarks.flush()
 }
 
-/// A deployment and the output of its commands.
+/// A deployment, and the output to which its commands print.
 struct Session<O> {
     server: Server,
     output: O,
 }
 
-/// The next step after a command: a break ends the program.
+/// Tells whether the program continues after a command. `Break` ends the program.
 type Next = ControlFlow<()>;
 
 impl<O: Write> Session<O> {
@@ -181,8 +183,8 @@ impl<O: Write> Session<O> {
         }
     }
 
-    /// Executes a command, and prints its output except for the final answer. An inner error is the
-    /// message for an `error: ...` answer.
+    /// Executes a command and prints its output, but not yet the answer `ok` or `error: ...`. An
+    /// inner error is the message of the `error: ...` answer.
     async fn execute(&mut self, command: &Command) -> io::Result<Result<Next, String>> {
         let done = match command {
             Command::Step(Step::Act(action)) => self.server.apply(action),
@@ -208,7 +210,7 @@ impl<O: Write> Session<O> {
         Ok(done.map(Next::Continue).map_err(|error| error.to_string()))
     }
 
-    /// Prints and flushes, so that a pipe gets the output at once.
+    /// Prints `text` and flushes the output, so that the text is not delayed by buffering.
     fn print(&mut self, text: &str) -> io::Result<()> {
         writeln!(self.output, "{text}")?;
         self.output.flush()

@@ -1,6 +1,6 @@
 //! Spelling suggestions.
 
-/// Returns the known word most similar to an unknown one, ignoring case.
+/// Returns the word of `known` that is most similar to the misspelled `word`, ignoring case.
 pub(crate) fn closest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     let word = word.to_ascii_lowercase();
     let candidates = known.into_iter().map(|known| {
@@ -8,8 +8,8 @@ pub(crate) fn closest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) 
         (distance, known)
     });
     let (distance, known) = candidates.min()?;
-    // Permit one wrong letter, plus one for every six letters, but never all of them. A known word
-    // is not a misspelling.
+    // Permit one wrong letter, plus one for every six letters of the word, but never permit all
+    // letters to be wrong. Suggest nothing if the word itself is known (distance 0).
     let most = (1 + word.len() / 6).min(word.len().saturating_sub(1));
     (1..=most).contains(&distance).then_some(known)
 }

@@ -59,7 +59,7 @@ struct Kind {
 }
 
 impl Simulated {
-    /// Reads the scenario; `None` if there is none on the command line.
+    /// Reads the scenario; `None` if the command line does not name one.
     pub(crate) fn script(&self) -> Result<Option<Script>, Failure> {
         self.scenario.as_deref().map(Script::open).transpose()
     }
@@ -93,7 +93,7 @@ impl Simulated {
         };
         let blueprint = match self.kind {
             Kind { sharded: Some(mongoses), .. } => Blueprint::sharded(hosts("mongos", mongoses)),
-            // All mongoses have the address of the load balancer.
+            // Clients reach all mongoses at the address of the load balancer.
             Kind { load_balanced: Some(mongoses), .. } => {
                 Blueprint::load_balanced(hosts("balancer", 1).cycle().take(usize::from(mongoses)))
             }

@@ -1,7 +1,8 @@
 //! Notifies the supervisor of this process, such as systemd (`Type=notify`), and takes over the
-//! sockets that it passes.
+//! sockets that the supervisor passes.
 //!
-//! Does nothing without a supervisor, which sets the variables `NOTIFY_SOCKET` and `LISTEN_FDS`.
+//! A supervisor sets the variables `NOTIFY_SOCKET` and `LISTEN_FDS`. Without them, this module does
+//! nothing.
 
 #[cfg(feature = "proxy")]
 use std::net::TcpListener;
@@ -23,11 +24,11 @@ pub(crate) fn stopping() {
 
 #[cfg(target_os = "linux")]
 fn notify(state: sd_notify::NotifyState<'_>) {
-    // If this fails, the supervisor notices that the notification is missing.
+    // Errors are ignored, because the supervisor notices that the notification is missing.
     let _ = sd_notify::notify(&[state]);
 }
 
-/// Takes over the listening sockets for `options`, in this order. Returns no sockets if
+/// Takes over one listening socket for each of `options`, in the same order. Returns no sockets if
 /// `LISTEN_FDS` is not set, or is meant for another process.
 ///
 /// # Errors

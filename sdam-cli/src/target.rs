@@ -54,13 +54,13 @@ impl Target {
         Self { uri: Some(uri.to_owned()), ..Self::default() }
     }
 
-    /// Requests a simulated deployment.
+    /// Creates the target for a simulated deployment.
     pub fn demo() -> Self {
         Self { demo: true, ..Self::default() }
     }
 
-    /// Adds the connection string of the variable SDAM_URI, unless the command line has a
-    /// deployment. An empty variable counts as unset.
+    /// Takes the connection string from `variable`, the value of SDAM_URI, unless the command line
+    /// specifies a deployment. An empty variable counts as unset.
     pub(crate) fn or_variable(&mut self, variable: Option<&OsStr>) -> Result<(), Failure> {
         let is_given = self.uri.is_some() || self.uri_file.is_some() || self.demo;
         let Some(value) = variable.filter(|value| !is_given && !value.is_empty()) else {
@@ -76,8 +76,8 @@ impl Target {
 
     /// Returns the connection string; `None` if a simulated deployment is requested.
     ///
-    /// A deployment is simulated only on request. Otherwise, after a misspelled variable, a program
-    /// could report on, or write to, a deployment that does not exist.
+    /// A deployment is simulated only on request. If it were the default, a user who misspells the
+    /// variable would observe or write to a deployment that does not exist, without noticing.
     pub(crate) fn uri(&self) -> Result<Option<String>, Failure> {
         let uri = match (&self.uri, &self.uri_file) {
             (None, None) if self.demo => return Ok(None),
@@ -105,8 +105,8 @@ impl Target {
         }
     }
 
-    /// Returns the connection string, and the deployment that `simulate` starts if one is
-    /// requested.
+    /// Returns the connection string. If a simulated deployment is requested, starts it with
+    /// `simulate` and returns it, too.
     pub(crate) fn deployment(
         &self,
         simulate: impl FnOnce() -> Result<ReplicaSet, ServeError>,
@@ -118,12 +118,13 @@ impl Target {
         Ok((set.uri().to_owned(), Some(set)))
     }
 
-    /// Returns the note that the deployment at `uri` is simulated.
+    /// Returns a note that the deployment at `uri` is simulated.
     pub(crate) fn simulation(uri: &str) -> String {
         format!("a simulated replica set, for any client: {uri}")
     }
 
-    /// Returns the runtime of the calling context, with the DNS server that the command line names.
+    /// Returns a runtime for the calling context, which uses the DNS server that the command line
+    /// names.
     pub(crate) fn runtime(&self) -> Result<Runtime, Failure> {
         let mut runtime = sdam::runtime::tokio().map_err(Failure::other)?;
         if let Some(server) = self.dns {
@@ -164,7 +165,7 @@ impl Target {
         })
     }
 
-    /// Returns the builder of a topology that translates addresses as the command line says.
+    /// Returns a builder for a topology that translates addresses as specified on the command line.
     pub(crate) fn builder(&self, options: Options) -> TopologyBuilder {
         let builder = TopologyBuilder::new(options);
         match &self.translate {
@@ -174,7 +175,7 @@ impl Target {
     }
 }
 
-/// The connection string options whose values are secret, in lower case.
+/// The names of connection string options whose values are secret, in lower case.
 const SECRET_OPTIONS: &[&str] = &[
     "authmechanismproperties",
     "proxypassword",
@@ -185,10 +186,10 @@ const SECRET_OPTIONS: &[&str] = &[
 
 /// Hides the user names, passwords and secret options of connection strings in `text`.
 ///
-/// A password may contain any character, so everything between `://` and the last `@` before the
-/// next `://` or the end of the line is hidden, as is a part that may be the beginning of a
-/// password. Without an `@`, hosts are hidden if a port is not a number, because it may be a
-/// password.
+/// A password may contain any character, even `://`. The line is therefore split at each `://`. In
+/// each part but the first, everything up to the last `@` is hidden. A part without `@` is hidden
+/// if a later part has one, because it may be the beginning of a password. Hosts are also hidden if
+/// a port is not a number, because it may be a password.
 pub(crate) fn redact(text: &str) -> String {
     text.split_inclusive('\n').map(redact_line).collect()
 }

@@ -5,7 +5,7 @@ use std::{
     fmt::{self, Write},
 };
 
-/// The maximum number of columns of a line, unless a single word is longer.
+/// The maximum number of columns in a line. Only a single word that is longer exceeds it.
 pub const WIDTH: usize = 80;
 
 /// The colours to use in output.
@@ -24,7 +24,7 @@ pub enum Tone {
     Normal,
     /// Emphasized text.
     Strong,
-    /// Unchanged information.
+    /// Information that has not changed.
     Faint,
     /// A good state.
     Good,
@@ -39,8 +39,8 @@ pub enum Tone {
 impl Palette {
     /// Chooses colours for a terminal, unless the user has disabled them.
     ///
-    /// `no_color` is the environment variable `NO_COLOR`, which counts if it is not empty; `term`
-    /// is `TERM`.
+    /// `no_color` is the value of the environment variable `NO_COLOR`, which disables colours if it
+    /// is not empty. `term` is the value of `TERM`.
     pub fn detect(is_terminal: bool, no_color: Option<&OsStr>, term: Option<&OsStr>) -> Self {
         let unwanted = no_color.is_some_and(|value| !value.is_empty());
         if is_terminal && !unwanted && term.is_none_or(|term| term != "dumb") {
@@ -67,9 +67,9 @@ impl Palette {
     }
 }
 
-/// Replaces control characters, because strings from servers must not control the terminal. Also
-/// replaces characters that change the direction of text, which can make one address look like
-/// another.
+/// Replaces control characters, so that strings from servers cannot control the terminal. Also
+/// replaces characters that change the direction of text, because they can make one address look
+/// like another.
 pub(crate) fn sanitize(text: &str) -> String {
     text.chars().map(|c| if is_harmful(c) { '\u{fffd}' } else { c }).collect()
 }
@@ -85,7 +85,8 @@ pub(crate) fn json_line(value: &serde_json::Value) -> String {
     let mut line = String::new();
     for c in value.to_string().chars() {
         if is_harmful(c) {
-            // Such characters occur only in JSON strings. Writing to a `String` cannot fail.
+            // Such characters occur only inside JSON strings, where escapes are valid. Writing to a
+            // `String` cannot fail.
             let _ = write!(line, "\\u{:04x}", u32::from(c));
         } else {
             line.push(c);
@@ -102,18 +103,18 @@ fn is_harmful(c: char) -> bool {
         )
 }
 
-/// Wraps `text` between words, with `indent` columns fewer than [`WIDTH`].
+/// Wraps `text` between words into lines that are `indent` columns shorter than [`WIDTH`].
 pub fn wrap(text: &str, indent: usize) -> Vec<String> {
     wrap_to(text, WIDTH.saturating_sub(indent).max(1))
 }
 
-/// Wraps `text` into lines of at most `room` columns; words that are longer stay whole.
+/// Wraps `text` into lines of at most `room` columns. Longer words are not split.
 pub(crate) fn wrap_to(text: &str, room: usize) -> Vec<String> {
     fill(text.split_whitespace(), room, columns)
 }
 
-/// Joins words to lines of at most `room` columns, as `columns` counts them. Words that are longer
-/// stay whole.
+/// Joins words into lines of at most `room` columns, as counted by `columns`. Longer words are not
+/// split.
 pub(crate) fn fill<'w>(
     words: impl Iterator<Item = &'w str>,
     room: usize,
@@ -129,7 +130,7 @@ pub(crate) fn fill<'w>(
     lines
 }
 
-/// Returns the number of columns of `text`.
+/// Returns the number of columns that `text` occupies.
 pub fn columns(text: &str) -> usize {
     text.chars().count()
 }

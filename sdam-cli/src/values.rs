@@ -17,7 +17,7 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     duration.ok_or_else(|| "it needs a number of seconds, for example 2.5".to_owned())
 }
 
-/// Parses a positive number of seconds.
+/// Parses a number of seconds that must be positive.
 pub(crate) fn some_seconds(text: &str) -> Result<Duration, String> {
     match seconds(text)? {
         Duration::ZERO => Err("it needs a number of seconds above 0, for example 2.5".to_owned()),
@@ -25,7 +25,7 @@ pub(crate) fn some_seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Parses a length of at least 64 KiB in bytes, such as `500K` or `100M`.
+/// Parses a length such as `500K` or `100M`, and returns it in bytes. The minimum is 64 KiB.
 pub(crate) fn size(text: &str) -> Result<u64, String> {
     let units = [("K", 10), ("M", 20), ("G", 30), ("", 0)];
     let unit = units.iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, shift)));
@@ -60,7 +60,7 @@ pub(crate) fn listen_address(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
-/// Parses the address of a name server, with or without its port.
+/// Parses the address of a name server; the port is optional.
 pub(crate) fn name_server(text: &str) -> Result<SocketAddr, String> {
     let with_port = SocketAddr::from_str(text).ok();
     let without = || IpAddr::from_str(text).map(|ip| SocketAddr::new(ip, DNS_PORT));
@@ -69,7 +69,7 @@ pub(crate) fn name_server(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
-/// Returns the arguments of an empty command line.
+/// Returns the arguments that an empty command line results in.
 pub(crate) fn defaults<A: clap::Args>() -> A {
     let matches = A::augment_args(clap::Command::new("")).get_matches_from([""]);
     A::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())

@@ -1,4 +1,5 @@
-//! A failover of a real replica set on the full screen of a real terminal, and its picture.
+//! Tests that the full screen shows a failover of a real replica set, and draws a picture of this
+//! screen.
 
 use std::{env, fmt::Write as _, fs, path::Path, sync::Arc, time::Duration};
 
@@ -13,8 +14,8 @@ const MARGIN: f64 = 12.0;
 /// The picture in the README.
 const PICTURE: &str = "../docs/images/watch.svg";
 
-/// The settings for a picture of the screen. Unlike the test, the README's picture shows five
-/// members, a minute of history and a slow election.
+/// The settings for a picture of the screen. The picture in the README shows five members, a minute
+/// of history and a slow election. The test uses settings that take less time.
 struct Scene {
     members: usize,
     election_timeout: Duration,
@@ -36,7 +37,8 @@ const README: Scene = Scene {
     outage: "!! NO PRIMARY 00:04",
 };
 
-/// `SDAM_UPDATE_SCREENS=1 cargo test -p sdam-cli --test picture` draws the README's picture.
+/// Also draws the picture in the README if it is run by
+/// `SDAM_UPDATE_SCREENS=1 cargo test -p sdam-cli --test picture`.
 #[test]
 fn a_real_failover_is_seen_on_the_full_screen() {
     let update = env::var_os("SDAM_UPDATE_SCREENS").is_some();
@@ -44,7 +46,8 @@ fn a_real_failover_is_seen_on_the_full_screen() {
     let Some(terminal) = or_skip(Terminal::open(SIZE.0, SIZE.1)).unwrap() else {
         return;
     };
-    // Horizons give the members host names, but only for clients that use TLS.
+    // Use TLS, because the members show the host names of their horizons only to clients that use
+    // it.
     let certificates = Arc::new(Certificates::create().unwrap());
     let places = ["ny", "ny", "ny", "la", "la"].into_iter().enumerate();
     let members = places.take(scene.members).map(|(number, place)| {
@@ -90,7 +93,7 @@ fn name(number: usize) -> String {
     format!("db-{number}.sdam.example")
 }
 
-/// Returns the command that watches the set by its members' names.
+/// Returns the shell command that watches the set with the host names of its members.
 fn command(set: &ReplicaSet, certificates: &Certificates) -> String {
     let names: Vec<_> = (0..set.size()).map(name).collect();
     let places = names.iter().zip(set.members()).map(|(name, member)| {
@@ -105,7 +108,8 @@ fn command(set: &ReplicaSet, certificates: &Certificates) -> String {
     format!("clear; {program} watch --translate {places} '{uri}'; echo \"exit $?\"")
 }
 
-/// Draws the contents of a terminal on a dark background; `shown` has escape sequences for colours.
+/// Draws the contents of a terminal on a dark background. `shown` is the text with escape sequences
+/// for colours.
 fn svg(shown: &str) -> String {
     let (wide, high) =
         (f64::from(SIZE.0) * CELL.0 + 2.0 * MARGIN, f64::from(SIZE.1) * CELL.1 + 2.0 * MARGIN);
@@ -153,9 +157,10 @@ struct Look {
 }
 
 impl Look {
-    /// Applies the codes of an escape sequence.
+    /// Changes the style according to the codes of an escape sequence.
     fn change(&mut self, codes: &str) {
-        // The basic colours may also be given as the first entries of the 256-colour table.
+        // A terminal may also specify the basic colours as the first entries of the 256-colour
+        // table.
         let codes = codes.replace("38;5;", "3");
         codes.split(';').for_each(|code| match code {
             "" | "0" => *self = Self::default(),
@@ -167,7 +172,7 @@ impl Look {
             "33" => self.colour = Some("#e0b95a"),
             "36" => self.colour = Some("#6cc5d2"),
             "39" => self.colour = None,
-            // The only other code selects the default background.
+            // The only other code that is allowed selects the default background.
             code => assert_eq!(code, "49", "a colour that is not drawn"),
         });
     }

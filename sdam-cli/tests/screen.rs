@@ -1,4 +1,4 @@
-//! The full screen of `sdam watch` in a real terminal.
+//! Tests the full screen of `sdam watch` in a real terminal.
 #![expect(clippy::unwrap_used, reason = "a failed set-up fails the test")]
 
 use std::{
@@ -43,7 +43,7 @@ impl Screen {
         self.terminal.line(&format!("{program} {arguments}; echo \"exit $?\"")).unwrap();
     }
 
-    /// Starts to watch a set, and waits until its primary is known.
+    /// Starts the program so that it watches `set`, and waits until the primary is shown.
     fn watch(&self, set: &ReplicaSet) -> String {
         self.start(&format!("watch '{}'", set.uri()));
         self.wait_for("OK  writable for")
@@ -79,8 +79,8 @@ fn signal(name: &str, pid: &str) {
     assert!(kill.success());
 }
 
-/// Saves a screen for inspection by a person, as plain text in `target/screens/NAME.txt` and with
-/// colours in `NAME.ansi`.
+/// Saves a screen so that a person can inspect it: as plain text in `target/screens/NAME.txt`, and
+/// with colours in `NAME.ansi`.
 fn keep(screen: &Screen, name: &str) -> Result<(), Error> {
     let folder = target_dir().join("screens");
     let io = |error| Error::Io("write a capture".to_owned(), error);
@@ -161,7 +161,7 @@ fn a_failover_is_seen_and_every_key_has_its_effect() {
     replays(&screen, &folder.path().join(name));
 }
 
-/// Shows the screen in several sizes, and finally with 120 columns.
+/// Resizes the terminal several times, and leaves it with 120 columns.
 fn resizes(screen: &Screen) {
     screen.terminal.resize(40, 12).unwrap();
     screen
@@ -182,7 +182,7 @@ fn resizes(screen: &Screen) {
     screen.wait_for("mark 1: upgrading");
 }
 
-/// Replays a recording on the full screen and as lines.
+/// Replays a recording twice: on the full screen, and as lines of text.
 fn replays(screen: &Screen, path: &Path) {
     let path = path.display();
     screen.terminal.line("clear").unwrap();
@@ -262,7 +262,7 @@ fn everything_is_drawn_again_at_a_resize_even_if_the_size_is_the_same() {
     let Some((screen, _set)) = watching() else {
         return;
     };
-    // Corrupt the screen, as happens if the terminal shrinks and grows between two frames.
+    // Corrupt the screen, as a terminal does if it shrinks and grows again between two frames.
     let tty = screen.terminal.state("#{pane_tty}").unwrap();
     let mut output = fs::OpenOptions::new().write(true).open(tty).unwrap();
     output.write_all(b"\x1b[H\x1b[Kspoilt").unwrap();
@@ -307,11 +307,12 @@ fn programs_without_a_screen_leave_the_terminal_as_it_was() {
         return;
     };
     let set = set();
-    // Each program has its own listener, because a shared one could still hold connections of a
+    // Use a separate listener for each program. A shared one could still hold connections of a
     // program that has ended.
     let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
     let [doctor, explain] = listeners.each_ref().map(|own| own.local_addr().unwrap());
-    // Wait for the prompt, because anything typed earlier would become the program's input.
+    // Wait for the prompt of the shell, because anything typed earlier would become input of the
+    // program.
     let has_prompt = || {
         let ends = |text: &str| text.trim_end().ends_with("ready$");
         screen.terminal.wait_until("a prompt", ends).unwrap();

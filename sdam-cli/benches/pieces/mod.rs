@@ -1,4 +1,4 @@
-//! Runs the programs under test, and reads their output line by line.
+//! Helpers that run the measured programs and read their output line by line.
 
 use std::{
     future::Future,
@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-/// The time limit for every wait, on a machine under load.
+/// The time limit of every wait, which is long enough for a machine under load.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Runs `program` on a new runtime with sockets and timers.

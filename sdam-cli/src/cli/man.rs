@@ -36,7 +36,7 @@ pub(super) struct Arguments {
     dir: Option<PathBuf>,
 }
 
-/// Prints or writes the pages of `program`.
+/// Prints one page of `program`, or writes all of its pages into a folder.
 pub(super) fn run(arguments: &Arguments, program: clap::Command) -> io::Result<Exit> {
     let mut program = program.disable_help_subcommand(true);
     program.build();
@@ -65,7 +65,7 @@ fn write(folder: &Path, program: &clap::Command) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the name of a page, such as `sdam-watch`.
+/// Returns the name of a command's page, such as `sdam-watch`.
 fn title(command: &clap::Command) -> &str {
     command.get_display_name().unwrap_or_else(|| command.get_name())
 }
@@ -88,7 +88,8 @@ fn page(command: &clap::Command) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Renders the end of the help text. Fills paragraphs, but keeps indented lines unchanged.
+/// Renders the end of the help text as a section. Lets troff fill paragraphs, but keeps indented
+/// lines unchanged.
 fn notes_section(page: &mut impl Write, notes: &str) -> io::Result<()> {
     writeln!(page, ".SH NOTES")?;
     let mut is_indented = false;

@@ -6,7 +6,7 @@ fn parse(words: &[&str]) -> Result<Option<Command>, clap::Error> {
     Ok(Cli::from_arg_matches(&matches)?.command)
 }
 
-/// Defines functions that parse the arguments of a subcommand.
+/// Defines a function for each listed subcommand that parses the subcommand's arguments.
 macro_rules! parsers {
     ($($(#[$meta:meta])* $name:ident: $variant:ident,)*) => {$(
         $(#[$meta])*

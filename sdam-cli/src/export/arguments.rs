@@ -121,7 +121,7 @@ pub struct Arguments {
     pub log: LogConfig,
 }
 
-/// Returns the OTEL_* variables of the process. Empty ones count as missing.
+/// Returns the OTEL_* variables of the process, except empty ones, which count as missing.
 pub fn otel_variables() -> BTreeMap<String, String> {
     let pairs = env::vars_os();
     let pairs = pairs

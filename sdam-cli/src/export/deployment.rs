@@ -17,12 +17,12 @@ use tokio::{sync::Notify, time::sleep};
 use super::{numbers::Numbers, targets::Named};
 use crate::{page::Page, target::Target};
 
-/// The pause after the first failed look-up; it doubles after each further failure.
+/// The pause after the first failed look-up; the pause doubles after each further failure.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// The longest pause.
+/// The longest pause between look-ups.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// A deployment with its metrics and, once its hosts are known, its topology.
+/// A watched deployment: its metrics and, once its hosts are known, its topology.
 pub(super) struct Deployment {
     /// The name and the connection string.
     pub(super) named: Named,
@@ -36,7 +36,8 @@ pub(super) struct Deployment {
 }
 
 impl Deployment {
-    /// Combines the parts of a deployment; events go to `numbers` and `sinks`.
+    /// Creates a deployment that is not watched yet. Once it is, its events go to `numbers` and
+    /// `sinks`.
     pub(super) fn new(named: Named, numbers: Arc<Numbers>, sinks: Vec<Arc<dyn EventSink>>) -> Self {
         Self {
             named,
@@ -78,8 +79,8 @@ impl Deployment {
 
     /// Looks up the hosts of a `mongodb+srv` string until that succeeds, and starts the topology.
     ///
-    /// Calls `remark` with the first error, when a look-up succeeds after an error, and with each
-    /// warning of the topology.
+    /// Calls `remark` with the first error of a look-up, with a note if a later look-up succeeds,
+    /// and with each warning of the topology.
     async fn start(&self, target: &Target, runtime: &Runtime, remark: impl Fn(&dyn Display)) {
         let name = self.named.name.as_ref().map_or(String::new(), |name| format!("{name}: "));
         let mut pause = FIRST_PAUSE;
@@ -115,8 +116,8 @@ impl Deployment {
         for sink in &self.sinks {
             builder = builder.sink(Arc::clone(sink));
         }
-        // Add this sink last, so that the other sinks have already handled every event that its
-        // page reflects.
+        // Add the metrics last, so that every event that shows up on their page has already been
+        // handled by the other sinks.
         builder
             .sink(Arc::clone(&self.numbers))
             .start(runtime.clone())

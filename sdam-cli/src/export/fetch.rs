@@ -1,4 +1,4 @@
-//! Requests for lists of targets, over HTTP.
+//! Fetches lists of targets over HTTP.
 
 use std::{
     error::Error,
@@ -26,7 +26,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 ///
-/// Names the URL, without its secrets, and the remedy.
+/// If the URL is invalid. The error shows the URL, without its secrets, and the remedy.
 pub(super) fn url(text: &str) -> Result<Uri, String> {
     let url = text.parse::<Uri>().ok().filter(|url| url.scheme_str() == Some("http"));
     let is_complete = |url: &Uri| {
@@ -46,7 +46,7 @@ pub(super) fn url(text: &str) -> Result<Uri, String> {
 ///
 /// # Errors
 ///
-/// Describes the problem and the remedy.
+/// If the text cannot be fetched. The error describes the problem and the remedy.
 pub(super) async fn get(url: &Uri) -> Result<String, String> {
     let late =
         |_| Err(format!("there was no complete answer within {} s", TIMEOUT.as_secs()).into());

@@ -1,5 +1,5 @@
-//! The deployments of `--targets` or the only one of the command line, and the selection of those
-//! to watch.
+//! Manages the deployments that are watched: those of `--targets`, or the single deployment given
+//! on the command line.
 
 use std::{cell::RefCell, collections::BTreeMap, fmt::Display, rc::Rc, sync::Arc, time::Duration};
 
@@ -21,13 +21,13 @@ use super::{
 };
 use crate::{page::Page, target::Target};
 
-/// All watched deployments, and the state that they share.
+/// All deployments, whether or not they are currently watched, and the state that they share.
 pub(super) struct Fleet {
     pub(super) target: Target,
     pub(super) runtime: Runtime,
     pub(super) log: Option<Arc<dyn EventSink>>,
     pub(super) push: Option<Push>,
-    /// The metrics about reading `--targets`; `None` if it is not read repeatedly.
+    /// The metrics about the reading of `--targets`; `None` if the targets are not read repeatedly.
     pub(super) outcomes: Option<Outcomes>,
     /// The time for which a deployment is watched after a request has named it. If this is `None`,
     /// all deployments are watched all the time.
@@ -38,16 +38,16 @@ pub(super) struct Fleet {
     pub(super) start: UnboundedSender<Rc<Deployment>>,
 }
 
-/// One deployment.
+/// A deployment, whether or not it is currently watched.
 pub(super) struct Member {
     named: Named,
-    /// `None` while it is not watched.
+    /// The watched deployment; `None` while it is not watched.
     deployment: Option<Rc<Deployment>>,
-    /// The time of the last request that named the deployment.
+    /// The time of the last request that has named the deployment.
     asked: Instant,
 }
 
-/// The difference between two sets of deployments.
+/// The numbers of deployments that a change of the targets has added, removed and left unchanged.
 pub(super) struct Change {
     added: usize,
     removed: usize,
@@ -55,8 +55,8 @@ pub(super) struct Change {
 }
 
 impl Fleet {
-    /// Returns the deployment with this name, which is watched from now on. The connections are not
-    /// opened here but by [`run`](Self::run).
+    /// Returns the deployment with this name, and starts watching it if necessary. The actual
+    /// connections are opened by [`run`](Self::run).
     pub(super) fn find(&self, name: &str) -> Option<Rc<Deployment>> {
         let mut members = self.members.borrow_mut();
         let member = members.get_mut(&Some(name.to_owned()))?;
@@ -65,7 +65,7 @@ impl Fleet {
         Some(Rc::clone(member.deployment.get_or_insert_with(watch)))
     }
 
-    /// Returns the only deployment, if the command line names one.
+    /// Returns the single deployment, if the command line names one instead of `--targets`.
     pub(super) fn only(&self) -> Option<Rc<Deployment>> {
         let members = self.members.borrow();
         members.values().find(|it| it.named.is_only())?.deployment.clone()
@@ -82,7 +82,7 @@ impl Fleet {
 
     /// Watches the deployments in `started`, and follows `source`. Never returns.
     ///
-    /// Calls `remark` with the remarks of deployments, and with the outcome of each change of the
+    /// Calls `remark` with each remark of a deployment, and with the outcome of each change of the
     /// targets.
     pub(super) async fn run(
         &self,
@@ -101,15 +101,16 @@ impl Fleet {
         join3(watched, followed, self.forget()).await;
     }
 
-    /// Applies each change of the targets.
+    /// Waits for changes of the targets, and applies each of them.
     async fn follow(
         &self,
         mut source: Source,
         outcomes: &Outcomes,
         remark: &impl Fn(&dyn Display),
     ) {
-        // The last error, which is reported only once. Before a URL is read for the first time, an
-        // empty error ensures that a successful reading is reported.
+        // The last error, kept because each error is reported only once. It is initially empty if a
+        // URL has not been read yet, so that the first successful reading is reported like a
+        // recovery.
         let mut trouble = (!source.is_read()).then(String::new);
         loop {
             let (targets, is_asked) = source.next().await;
@@ -139,7 +140,7 @@ impl Fleet {
         }
     }
 
-    /// Stops watching each deployment that no request has named for the time `forget`.
+    /// Stops watching each deployment that no request has named for the duration `self.forget`.
     async fn forget(&self) {
         let Some(limit) = self.forget else {
             return;
@@ -162,7 +163,7 @@ impl Fleet {
         }
     }
 
-    /// Returns whether the current deployments are exactly those of `targets`.
+    /// Returns whether `targets` contains exactly the current deployments.
     fn has(&self, targets: &[Named]) -> bool {
         let members = self.members.borrow();
         let is_same =
@@ -170,11 +171,13 @@ impl Fleet {
         members.len() == targets.len() && targets.iter().all(is_same)
     }
 
-    /// Replaces the deployments by `targets`. Unchanged deployments continue to run.
+    /// Replaces the current deployments with those of `targets`. Unchanged deployments continue to
+    /// run.
     ///
     /// # Errors
     ///
-    /// If the connection string of a new deployment is invalid. In that case, nothing is changed.
+    /// If the connection string of a new deployment is invalid. In that case, all deployments stay
+    /// as they were.
     pub(super) fn change_to(&self, targets: Vec<Named>) -> Result<Change, String> {
         for named in &targets {
             let members = self.members.borrow();
@@ -206,7 +209,7 @@ impl Fleet {
         Ok(change)
     }
 
-    /// Creates a deployment with its sinks, and passes it to [`run`](Self::run).
+    /// Creates a deployment with its sinks, and passes it to [`run`](Self::run), which watches it.
     fn watch(&self, named: Named) -> Rc<Deployment> {
         let backend = &self.runtime.backend;
         let labels = named.labels();

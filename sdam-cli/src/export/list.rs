@@ -1,4 +1,5 @@
-//! Lists of targets in the format of Prometheus' service discovery: `file_sd` and `http_sd`.
+//! Parses lists of targets in the format that Prometheus uses for service discovery: `file_sd` and
+//! `http_sd`.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +10,11 @@ use super::targets::{Named, check_name};
 /// An example of a list.
 const EXAMPLE: &str = r#"[{"targets": ["db-0.example.com:27017"], "labels": {"team": "shop"}}]"#;
 
-/// The label that holds the name of a group's only target.
+/// The label with the name of a target. A group that has this label must have only one target.
 const NAME: &str = "deployment";
 
-/// Targets with the same labels. Labels other than [`NAME`] are for Prometheus, which adds them to
-/// every series of these targets.
+/// A group of targets with the same labels. Labels other than [`NAME`] are meant for Prometheus,
+/// which adds them to every series of these targets.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Group {
@@ -22,9 +23,9 @@ struct Group {
     labels: BTreeMap<String, String>,
 }
 
-/// Reads the deployments in `text`, sorted by name; `file` is its origin. A target is a connection
-/// string, with or without `mongodb://`. Its name is the label `deployment` or, without this label,
-/// its hosts.
+/// Reads the deployments in `text`, sorted by name. `file` names the origin of the text. A target
+/// is a connection string, with or without `mongodb://`. The name of the deployment is the value of
+/// the label `deployment` or, without this label, the hosts of the target.
 ///
 /// # Errors
 ///
@@ -32,7 +33,7 @@ struct Group {
 /// target.
 pub(super) fn parse(text: &str, file: &str) -> Result<Vec<Named>, String> {
     let groups: Vec<Group> = serde_json::from_str(text).map_err(|error| {
-        // The error's own message may contain a target.
+        // Do not show the error's own message, because it may contain a target.
         let (line, column) = (error.line(), error.column());
         format!("{file}: line {line}, column {column}: it needs groups of targets: {EXAMPLE}")
     })?;
@@ -57,7 +58,7 @@ pub(super) fn parse(text: &str, file: &str) -> Result<Vec<Named>, String> {
         }
     }
     found.sort_by(|one, other| one.name.cmp(&other.name));
-    // Prometheus, too, ignores a target that is listed twice.
+    // If a target is listed twice, keep only one of them, as Prometheus does.
     found.dedup_by(|one, other| one.is(other));
     match found.windows(2).find(|pair| pair[0].name == pair[1].name) {
         Some([_, other]) => Err(other.with_origin(
@@ -68,7 +69,7 @@ pub(super) fn parse(text: &str, file: &str) -> Result<Vec<Named>, String> {
     }
 }
 
-/// Returns the hosts of a target, if they can serve as its name.
+/// Returns the hosts of a target if they can be used as its name.
 fn hosts(target: &str) -> Option<&str> {
     let (_, rest) = target.split_once("://").unwrap_or(("", target));
     let hosts = &rest[..rest.find(['/', '?']).unwrap_or(rest.len())];

@@ -21,32 +21,33 @@ use sdam_select::staleness::lag;
 
 use crate::page::{Kind, Page, Registry};
 
-/// The metric that tells whether the first checks of a deployment have ended. Until then, it is the
-/// only one.
+/// The metric that tells whether the first checks of a deployment have ended. Until they have, the
+/// deployment has no other metrics.
 const KNOWN: &str = "sdam_known";
 
-/// The lag of secondaries.
+/// The metric with the replication lag of a secondary.
 const LAG: &str = "sdam_server_lag_seconds";
 
-/// The metrics that Prometheus treats as counters although they are not integers.
+/// The metrics that are counters for Prometheus, although they are recorded as gauges because their
+/// values are not integers.
 const SUMS: [&str; 2] =
     ["sdam_time_without_primary_seconds", "sdam_time_without_primary_min_seconds"];
 
 /// The metrics of one deployment, and the sink that converts its events into metrics.
 ///
 /// Programs usually install one recorder for the whole process, with
-/// [`metrics::set_global_recorder`]. This one is local, so that several exporters can run
-/// independently in a process.
+/// [`metrics::set_global_recorder`]. The recorder used here is local, so that several exporters can
+/// run independently in one process.
 pub(super) struct Numbers {
     recorder: Registry,
     sink: MetricsSink,
     clock: Arc<dyn Clock>,
-    /// Set once the first checks, or the first look-up, have ended.
+    /// True once the first checks have ended, or a look-up of the hosts has failed.
     is_known: AtomicBool,
 }
 
 impl Numbers {
-    /// Creates the metrics of a deployment. All of them have these labels.
+    /// Creates the metrics of a deployment. All of them have the given labels.
     pub(super) fn new(labels: &[(&str, String)], clock: &Arc<dyn Clock>) -> Arc<Self> {
         let recorder = Registry::new(labels);
         with_local_recorder(&recorder, || {
@@ -62,8 +63,8 @@ impl Numbers {
                 "Lag of a secondary behind the primary, as old as the last checks."
             );
             describe_gauge!("sdam_build_info", "1, with the version of this program.");
-            // Create these metrics now, because a query cannot see an increase in a series that
-            // only appears with its first event.
+            // Create these metrics now: if a series began with its first event, queries would not
+            // see that event as an increase.
             counter!("sdam_failovers_total").absolute(0);
             let _ = histogram!("sdam_failover_duration_seconds");
             let _ = histogram!("sdam_failover_duration_min_seconds");
@@ -84,14 +85,14 @@ impl Numbers {
         Arc::new(numbers)
     }
 
-    /// Marks the state of the deployment as known.
+    /// Records that the state of the deployment is known.
     pub(super) fn set_known(&self) {
         self.is_known.store(true, Ordering::Release);
     }
 
-    /// Returns the metrics. Without a topology, they describe a deployment that does not answer.
-    /// Before the state is known, returns only the metric `KNOWN`, because the deployment must not
-    /// appear to be down.
+    /// Returns the metrics. Without a topology, the metrics describe a deployment that does not
+    /// answer. Before the state of the deployment is known, returns only the metric `KNOWN`,
+    /// because the deployment must not appear to be down.
     pub(super) fn page(&self, topology: Option<&Topology>) -> Page {
         let Self { sink, clock, recorder, is_known } = self;
         let is_known = is_known.load(Ordering::Acquire);
@@ -114,8 +115,8 @@ impl Numbers {
             gauge!("sdam_primary_known").set(u8::from(has_primary));
             gauge!(KNOWN).set(u8::from(is_known));
         });
-        // Remove series that no longer apply. If one stayed at zero, an alert about it would never
-        // end.
+        // Remove series that no longer apply. If such a series stayed at zero, an alert about it
+        // would never end.
         recorder.retain(|key| {
             let is_secondary = |server: &ServerDescription| {
                 server.server_type == ServerType::RsSecondary || key.name() != LAG
@@ -165,8 +166,8 @@ fn labels(server: &ServerDescription) -> Vec<Label> {
     [host].into_iter().chain(port).collect()
 }
 
-/// Returns whether `key` is still valid: it concerns no server, or a current server that satisfies
-/// `has`.
+/// Returns whether the series `key` still applies: either it is not about a server, or it is about
+/// a current server that satisfies `has`.
 fn is_current(
     key: &Key,
     topology: &TopologyDescription,

@@ -1,7 +1,8 @@
 //! Pushes the exporter's observations to an OpenTelemetry collector, by OTLP over HTTP: the metrics
 //! of the page `/metrics`, a log record for each change, and a span for each failover.
 //!
-//! If the collector is down or slow, the exporter only needs memory for a bounded queue.
+//! If the collector is down or slow, the only effect on the exporter is the memory that a bounded
+//! queue needs.
 
 mod collector;
 mod messages;
@@ -38,26 +39,27 @@ use self::{
 
 use crate::page::Page;
 
-/// The time for which a record waits, so that later ones can be sent with it.
+/// The time for which the first queued record waits, so that later records can be sent along with
+/// it.
 const DELAY: Duration = Duration::from_secs(1);
 /// The longest pause between attempts to send records.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// The connections to the collectors, and the queued records.
 pub(super) struct Push {
-    /// The collectors for each enabled kind of telemetry.
+    /// The collector for each enabled kind of telemetry.
     collectors: BTreeMap<Signal, Collector>,
     /// The interval at which metrics are pushed.
     interval: Duration,
     sender: Sender,
     queues: Queues,
-    /// The start time of the counters.
+    /// The time at which the counters started.
     start: SystemTime,
-    /// The problems that were reported and still exist.
+    /// The problems that have been reported and still exist.
     troubles: RefCell<BTreeSet<Place>>,
 }
 
-/// The subject of a problem. The beginning and the end of each problem are reported.
+/// The subject of a problem. Each problem is reported when it begins and when it ends.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
     /// A host that does not answer.
@@ -71,7 +73,7 @@ impl Push {
     ///
     /// # Errors
     ///
-    /// Names the invalid option or variable and its remedy.
+    /// If an option or a variable is invalid. The error names it and the remedy.
     pub(super) fn new(
         option: Option<&str>,
         variables: &BTreeMap<String, String>,
@@ -91,17 +93,18 @@ impl Push {
         }))
     }
 
-    /// Returns the sink for the events of the deployment with these labels.
+    /// Returns a sink for the events of the deployment that has these labels.
     pub(super) fn sink(&self, labels: &[(&str, String)], backend: &Backend) -> Arc<dyn EventSink> {
         Arc::new(Records::new(labels, backend, self.queues.clone()))
     }
 
-    /// Pushes metrics at their interval, and records soon after they are created. Never returns.
-    /// Calls `remark` when a problem begins and when it ends.
+    /// Pushes metrics at regular intervals, and pushes records soon after they are created. Never
+    /// returns. Calls `remark` when a problem begins and when it ends.
     ///
     /// # Cancel safety
     ///
-    /// Records that are being sent stay in the queue, so that [`flush`](Self::flush) sends them.
+    /// If the future is dropped while records are being sent, they stay in the queue, so
+    /// [`flush`](Self::flush) sends them again.
     pub(super) async fn run(&self, page: impl Fn() -> Page, remark: impl Fn(&dyn Display)) {
         let metrics = async {
             loop {
@@ -141,7 +144,7 @@ impl Push {
     async fn push_metrics(&self, page: &Page, remark: impl Fn(&dyn Display)) {
         let span = Span { start: nanos(self.start), end: nanos(SystemTime::now()) };
         let body = || self.sender.metrics(metrics::convert(page, span));
-        // Metrics that were not delivered are part of the next push.
+        // Ignore the result: the next push contains the current values of all metrics anyway.
         self.push(Signal::Metrics, body, remark).await;
     }
 
@@ -167,8 +170,8 @@ impl Push {
         }
     }
 
-    /// Pushes a message if its kind is enabled. Returns `false` if the message should be sent
-    /// again.
+    /// Pushes a message if its kind of telemetry is enabled. Returns `false` if the message should
+    /// be sent again later.
     async fn push(
         &self,
         signal: Signal,
@@ -183,7 +186,7 @@ impl Push {
         matches!(outcome, Ok(()) | Err(Trouble::Refused(_)))
     }
 
-    /// Reports the beginning and the end of a problem.
+    /// Reports a problem when it begins and when it ends.
     fn report(
         &self,
         signal: Signal,

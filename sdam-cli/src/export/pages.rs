@@ -1,4 +1,4 @@
-//! The pages, and the deployment that each request names.
+//! Creates the requested pages, each for the deployment that the request names.
 
 use std::{borrow::Cow, fmt::Display, rc::Rc, time::Duration};
 
@@ -54,7 +54,8 @@ pub(super) fn answer(fleet: &Fleet, request: &Parts) -> Response<String> {
     page.unwrap_or_else(|Refusal(status, said)| http::text(status, format!("{said}\n")))
 }
 
-/// Returns a page about the topology of the requested deployment, if it has one yet.
+/// Returns the page that `page` creates from the topology of the requested deployment, or an error
+/// if there is no topology yet.
 fn described(
     fleet: &Fleet,
     request: &Parts,
@@ -67,8 +68,8 @@ fn described(
     Ok(page(topology, topology.snapshot().description()))
 }
 
-/// Returns the deployment that a request names. Only names of `--targets` are accepted, so a
-/// request cannot make this program connect elsewhere.
+/// Returns the deployment that a request names. Only names from `--targets` are accepted, so a
+/// request cannot make this program connect to any other deployment.
 fn requested(fleet: &Fleet, request: &Parts, known: &[&str]) -> Result<Rc<Deployment>, Refusal> {
     others(request, known)?;
     let Some(wanted) = parameter(request, "target") else {
@@ -79,13 +80,13 @@ fn requested(fleet: &Fleet, request: &Parts, known: &[&str]) -> Result<Rc<Deploy
     fleet.find(&wanted).ok_or_else(|| Refusal(StatusCode::NOT_FOUND, said.to_owned()))
 }
 
-/// Returns the value of a parameter.
+/// Returns the value of the parameter `wanted`.
 fn parameter<'r>(request: &'r Parts, wanted: &str) -> Option<Cow<'r, str>> {
     http::parameters(request).find(|(name, _)| name == wanted).map(|(_, value)| value)
 }
 
-/// Refuses unknown parameters. Prometheus sends only parameters that a user has configured, and the
-/// user expects them to have an effect.
+/// Returns an error if a parameter is unknown. Prometheus sends only parameters that a user has
+/// configured, and the user would not notice that an unknown one has no effect.
 fn others(request: &Parts, known: &[&str]) -> Result<(), Refusal> {
     match http::parameters(request).find(|(name, _)| !known.contains(&&**name)) {
         Some((name, _)) => Err(bad(format!("there is no parameter {name}"))),
@@ -97,7 +98,7 @@ fn bad(said: impl Display) -> Refusal {
     Refusal(StatusCode::BAD_REQUEST, said.to_string())
 }
 
-/// Returns the topology; if there is none yet, an empty one with the reason.
+/// Returns the topology as JSON. If there is no topology yet, returns an empty one with the reason.
 fn topology(deployment: &Deployment) -> Response<String> {
     let mut json = match deployment.topology() {
         Ok(topology) => json::snapshot(topology.snapshot().description(), RoundTrips::Shown),
@@ -113,13 +114,14 @@ fn topology(deployment: &Deployment) -> Response<String> {
     http::typed(StatusCode::OK, "application/json", format!("{}\n", json_line(&json)))
 }
 
-/// Returns the health of the deployment for the requested kind of operation.
+/// Returns the health page, which tells whether the requested kind of operation is possible.
 fn health(
     topology: &TopologyDescription,
     settings: &Settings,
     wanted: &Wanted,
 ) -> Response<String> {
-    // Nothing is selected, because a health request must not be counted as an operation.
+    // Explain which servers could be selected instead of selecting one, because a health request
+    // must not be counted as an operation.
     let explanation = explain(topology, settings, &wanted.criteria);
     let lags: Vec<_> = explanation
         .eligible()
@@ -140,7 +142,7 @@ fn health(
     }
 }
 
-/// The kind of operation that a health request is about.
+/// The operation that a health request is about: a write, or a read with a read preference.
 struct Wanted {
     criteria: Criteria,
     max_lag: Option<Duration>,
@@ -219,7 +221,7 @@ mod tests {
         };
         check(ReadMode::Secondary, 40, StatusCode::OK);
         check(ReadMode::Secondary, 39, StatusCode::SERVICE_UNAVAILABLE);
-        // The primary has no lag.
+        // The primary counts as a server without lag.
         check(ReadMode::SecondaryPreferred, 39, StatusCode::SERVICE_UNAVAILABLE);
         check(ReadMode::Primary, 0, StatusCode::OK);
     }

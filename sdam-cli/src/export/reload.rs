@@ -1,4 +1,4 @@
-//! The file or URL of `--targets`, which is read at intervals and on SIGHUP.
+//! Reads the file or URL of `--targets` at intervals and on SIGHUP.
 
 use std::{
     fmt, fs,
@@ -26,7 +26,7 @@ use crate::{
     target::shown_url,
 };
 
-/// The interval at which a file is read.
+/// The interval at which a targets file is read again.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// The file or URL of the targets, and their last contents.
@@ -34,9 +34,9 @@ pub(super) struct Source {
     place: Place,
     clock: Arc<dyn Clock>,
     hangups: Box<dyn FusedStream<Item = ()> + Unpin>,
-    /// The time until the next reading, and the interval between later ones.
+    /// The pause before the next reading, and the interval between later readings.
     pause: (Duration, Duration),
-    /// The last contents, or the error in them.
+    /// The deployments that were last read, or the error of the last reading.
     seen: Result<Vec<Named>, String>,
 }
 
@@ -46,14 +46,15 @@ enum Place {
 }
 
 impl Source {
-    /// Reads the file `path`. If it is a URL, [`next`](Self::next) reads it, first at once and then
+    /// Reads the file `path`, and returns its deployments and a source that follows its changes. If
+    /// `path` is a URL, it is not read yet: [`next`](Self::next) reads it, first at once and then
     /// at intervals of `refresh`. Returns no source for a file that can be read only once, such as
-    /// a pipe. Once there is a source, SIGHUP does not end the process.
+    /// a pipe. Once a source exists, SIGHUP no longer ends the process.
     ///
     /// # Errors
     ///
-    /// If the file, or one that it names, cannot be read or is invalid. The error names the file,
-    /// the place in it and the deployment, but shows no connection string.
+    /// If the file, or a file named in it, cannot be read or is invalid. The error names the file,
+    /// the line and the deployment, but does not show any connection string.
     pub(super) fn open(
         path: &Path,
         refresh: Duration,
@@ -83,8 +84,8 @@ impl Source {
         !self.pause.0.is_zero()
     }
 
-    /// Waits for the interval or SIGHUP, and returns the targets. The second value is true after
-    /// SIGHUP.
+    /// Waits until the targets are due to be read or SIGHUP arrives, and reads them. The second
+    /// value is true if this was caused by SIGHUP.
     ///
     /// Compares the contents of a file instead of its metadata, which may stay the same because the
     /// clocks of file systems are coarse. Returns new contents only after reading them twice,
@@ -100,7 +101,8 @@ impl Source {
             let (found, is_whole) = match &self.place {
                 Place::File(path) => {
                     let path = path.clone();
-                    // The file may be on a network that does not answer.
+                    // Read on a separate thread, because the file may be on a network drive that
+                    // does not respond.
                     let found = spawn_blocking(move || read(&path)).await;
                     (found.unwrap_or_else(|error| Err(error.to_string())), false)
                 }
@@ -119,7 +121,7 @@ impl Source {
     }
 }
 
-/// Reads a file: a list in JSON if its name ends with `.json`, else TOML.
+/// Reads a targets file, which is a list in JSON if its name ends with `.json`, and TOML otherwise.
 fn read(path: &Path) -> Result<Vec<Named>, String> {
     let file = format!("--targets {}", path.display());
     let text = input::read_text(path).map_err(|error| cannot_read(&file, &error))?;
@@ -129,7 +131,7 @@ fn read(path: &Path) -> Result<Vec<Named>, String> {
     targets::parse(&text, &file, path.parent().unwrap_or(Path::new("")))
 }
 
-/// Names the file or the URL.
+/// Formats the source as `--targets` with its file or URL.
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
@@ -139,11 +141,12 @@ impl fmt::Display for Source {
     }
 }
 
-/// The metrics about the last reading, named like Prometheus' own metrics about its configuration.
+/// The metrics about the last reading of the targets. Their names resemble those of the metrics
+/// that Prometheus has about its own configuration.
 pub(super) struct Outcomes(Registry);
 
 impl Outcomes {
-    /// Creates the metrics; `is_read` if the targets have been read.
+    /// Creates the metrics. `is_read` tells whether the targets have already been read.
     pub(super) fn new(is_read: bool, clock: &dyn Clock) -> Self {
         let registry = Registry::new(&[]);
         with_local_recorder(&registry, || {
@@ -155,7 +158,7 @@ impl Outcomes {
         outcomes
     }
 
-    /// Stores the outcome of reading the file.
+    /// Updates the metrics with the outcome of reading the targets.
     pub(super) fn set(&self, is_successful: bool, clock: &dyn Clock) {
         with_local_recorder(&self.0, || {
             gauge!(SUCCESSFUL).set(u8::from(is_successful));

@@ -1,5 +1,5 @@
-//! The deployments of a command line, with their names and connection strings, and the source of
-//! each string.
+//! The deployments that a command line or its targets file names, with their connection strings and
+//! the origin of each string.
 
 use std::{path::Path, time::Duration};
 
@@ -14,43 +14,44 @@ use crate::{
     target::{Target, redact},
 };
 
-/// An example line of the file.
+/// An example line of a targets file.
 const EXAMPLE: &str = "orders = \"mongodb://db-0.example.com/?replicaSet=rs0\"";
 
-/// An example line that names a file with a secret.
+/// An example line of a targets file that refers to a file with a secret.
 const EXAMPLE_FILE: &str =
     "orders = { uri = \"mongodb://sdam@db-0.example.com/\", passwordFile = \"orders-password\" }";
 
-/// One deployment.
+/// A deployment: its name and its connection string.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Named {
-    /// The name; `None` is allowed only for the single deployment of a command line.
+    /// The name; only a single deployment that is given on the command line may have none.
     pub(super) name: Option<String>,
     /// The connection string.
     pub(super) uri: String,
     /// True if the deployment is simulated.
     pub(super) is_simulated: bool,
-    /// The origin of the connection string: the file or URL, and the place in it.
+    /// The origin of the connection string: the targets file or URL, and the position in it. `None`
+    /// if the string was given on the command line.
     origin: Option<String>,
 }
 
 impl Named {
-    /// Creates the single deployment of a command line, which may be simulated.
+    /// Creates a single deployment that was given on the command line. It may be simulated.
     pub(super) fn only(name: Option<String>, uri: String, is_simulated: bool) -> Self {
         Self { name, uri, is_simulated, origin: None }
     }
 
-    /// Creates one of the deployments at `origin`.
+    /// Creates a deployment that was found at `origin`, in a targets file or list.
     pub(super) fn new(name: &str, uri: String, origin: String) -> Self {
         Self { name: Some(name.to_owned()), uri, is_simulated: false, origin: Some(origin) }
     }
 
-    /// Returns whether this is the only deployment, which requests need not name.
+    /// Returns whether this is the only deployment, so that requests need not name it.
     pub(super) fn is_only(&self) -> bool {
         self.origin.is_none()
     }
 
-    /// Returns the labels that all output about the deployment has.
+    /// Returns the labels that are attached to all output about the deployment.
     pub(super) fn labels(&self) -> Vec<(&'static str, String)> {
         let name = self.name.clone().map(|name| ("deployment", name));
         let simulated = self.is_simulated.then(|| ("simulated", "true".to_owned()));
@@ -74,13 +75,13 @@ impl Named {
         scanned.map_err(|error| self.with_origin(&error))
     }
 
-    /// Returns an error with the origin before it.
+    /// Returns `error`, preceded by the origin of the connection string.
     pub(super) fn with_origin(&self, error: &str) -> String {
         self.origin.as_ref().map_or(error.to_owned(), |origin| format!("{origin}: {error}"))
     }
 }
 
-/// Checks a name given to a deployment.
+/// Checks whether a name is allowed for a deployment.
 pub(super) fn check_name(name: &str) -> Result<(), &'static str> {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
     if name.is_empty() || !name.chars().all(is_plain) {
@@ -89,7 +90,8 @@ pub(super) fn check_name(name: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Adds plausible DNS records to a `mongodb+srv` string.
+/// Adds invented but plausible DNS records to a `mongodb+srv` string, so that it can be checked
+/// without a look-up.
 fn as_if_resolved(string: ConnectionString) -> Result<ConnectionString, ConfigError> {
     let Some(srv) = string.srv() else {
         return Ok(string);
@@ -99,13 +101,13 @@ fn as_if_resolved(string: ConnectionString) -> Result<ConnectionString, ConfigEr
     string.resolved(&records, &[], &mut Rng::new(0))
 }
 
-/// Reads the deployments of `text`, in TOML, sorted by name; `file` is its name. Files that it
-/// names are in `folder`.
+/// Reads the deployments in the TOML document `text`, sorted by name. `file` is the document's name
+/// for error messages; relative paths in it start at `folder`.
 ///
 /// # Errors
 ///
-/// If the text is invalid, or a file that it names cannot be read. The error names the file, the
-/// line and the deployment, but shows no connection string.
+/// If the text is invalid, or if a file named in it cannot be read. The error names the file, the
+/// line and the deployment, but does not show any connection string.
 pub(super) fn parse(text: &str, file: &str, folder: &Path) -> Result<Vec<Named>, String> {
     let line = |at: usize| {
         let before = text.get(..at).unwrap_or_default();
@@ -143,7 +145,7 @@ pub(super) fn parse(text: &str, file: &str, folder: &Path) -> Result<Vec<Named>,
     Ok(found)
 }
 
-/// Returns the connection string of a deployment whose value is a table of settings.
+/// Returns the connection string of a deployment that is given as a table of settings.
 fn uri(settings: &DeTable<'_>, folder: &Path) -> Result<String, String> {
     let [mut uri, mut uri_file, mut password_file] = [None; 3];
     for (key, value) in settings {

@@ -1,4 +1,4 @@
-//! Complete runs of the program, over real sockets, against simulated deployments.
+//! Tests complete runs of the program over real sockets, with simulated deployments.
 
 mod lists;
 mod manifests;
@@ -31,11 +31,11 @@ use crate::{
 /// A running program.
 pub(super) struct Running {
     address: SocketAddr,
-    /// The lines of the program's remarks.
+    /// The remarks that the program prints, line by line.
     pub(super) remarks: mpsc::Receiver<String>,
     interrupt: oneshot::Sender<()>,
     thread: thread::JoinHandle<Exit>,
-    /// The file of targets that the program follows.
+    /// The targets file that the program follows.
     targets: Option<NamedTempFile>,
 }
 
@@ -44,7 +44,7 @@ impl Running {
         Self::start_with(Arguments { target: Target::new(uri), ..Arguments::default() })
     }
 
-    /// Watches the deployments in a targets file with this text.
+    /// Starts a program that watches the deployments in `targets`, the text of a targets file.
     fn start_many(targets: &str) -> Self {
         Self::follow(targets, Arguments::default())
     }
@@ -74,7 +74,7 @@ impl Running {
         Self { address, remarks, interrupt, thread, targets: None }
     }
 
-    /// Returns the status and the body of the answer to a request.
+    /// Sends a request, and returns the status and the body of the answer.
     fn ask(&self, method: &str, target: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(self.address).unwrap();
         let head = format!("{method} {target} HTTP/1.1\r\nHost: h\r\n\r\n");
@@ -100,7 +100,7 @@ impl Running {
         }
     }
 
-    /// Repeats the probe of a deployment until its first checks have ended; returns the page.
+    /// Repeats the probe of a deployment until its first checks have ended. Returns the last page.
     fn get_until_known(&self, name: &str) -> String {
         loop {
             let (_, page) = self.get(&format!("/probe?target={name}"));
@@ -111,7 +111,7 @@ impl Running {
         }
     }
 
-    /// Interrupts the program, and checks that no unread remark is left.
+    /// Interrupts the program, and checks that the test has read all of its remarks.
     pub(super) fn finish(self) {
         self.interrupt.send(()).unwrap();
         assert_eq!(self.thread.join().unwrap(), Exit::SUCCESS);
@@ -175,7 +175,7 @@ fn the_only_deployment_may_have_a_name_that_requests_need_not_give() {
     program.finish();
 }
 
-/// Health depends on the intended operation, and the reason names every server.
+/// The health depends on the operation that the request is about. The reason names every server.
 #[test]
 fn health_depends_on_the_requested_read_preference() {
     let set = ReplicaSet::start(3).unwrap();
@@ -217,7 +217,8 @@ fn the_metrics_page_has_the_text_format_of_prometheus() {
     set.step_down().unwrap();
     let page = loop {
         let (_, page) = program.get("/metrics");
-        // The page may be requested while the metrics of an event are being set.
+        // The page may be requested while an event is still updating the metrics, so request it
+        // again.
         let last = [
             "sdam_failovers_total 1\n",
             "sdam_failover_duration_seconds_count 1\n",
@@ -243,7 +244,7 @@ fn the_metrics_page_has_the_text_format_of_prometheus() {
     lint(&page);
 }
 
-/// Checks a page with Prometheus' own tool.
+/// Checks a page with the tool that Prometheus provides.
 fn lint(page: &str) {
     let checked = Prometheus::promtool(Path::new("."), &["check", "metrics"], page);
     if let Some(output) = or_skip(checked).unwrap() {
@@ -251,7 +252,7 @@ fn lint(page: &str) {
     }
 }
 
-/// Tests in `tests/commands` cover the errors in connection strings for every subcommand.
+/// Errors in connection strings are tested in `tests/commands`, for every subcommand.
 #[test]
 fn an_authority_that_is_missing_and_a_taken_address_end_the_program() {
     let check = |uri: &str, listen: SocketAddr, exit: Exit, said: &str| {
@@ -333,7 +334,7 @@ fn each_of_several_deployments_has_its_own_pages() {
 #[test]
 fn probes_of_dead_and_live_deployments_have_the_same_labels() {
     let set = ReplicaSet::start(3).unwrap();
-    // Accepts connections and never answers.
+    // This listener accepts connections but never answers.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let program = Running::start_many(&format!(
         "live = '{}'\ndead = 'mongodb://{}/?connectTimeoutMS=100'\n",

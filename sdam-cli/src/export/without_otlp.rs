@@ -1,4 +1,5 @@
-//! Replaces the push to an OpenTelemetry collector if the feature `otlp` is disabled.
+//! A substitute for the module that pushes to an OpenTelemetry collector, used if the feature
+//! `otlp` is disabled.
 
 use std::{
     collections::BTreeMap, convert::Infallible, fmt::Display, future::Ready, sync::Arc,
@@ -10,12 +11,12 @@ use sdam_events::sink::EventSink;
 
 use crate::page::Page;
 
-/// A push, which cannot exist in this build.
+/// The connection to a collector, which cannot exist in this build.
 pub(super) struct Push(Infallible);
 
 impl Push {
-    /// Refuses the option `--otlp`. Ignores the variables, because they may be meant for other
-    /// programs.
+    /// Returns an error if the option `--otlp` was given. Ignores the variables, because they may
+    /// be meant for other programs.
     pub(super) fn new(
         option: Option<&str>,
         _: &BTreeMap<String, String>,

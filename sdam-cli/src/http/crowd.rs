@@ -1,4 +1,5 @@
-//! The open connections of clients. If too many are idle, a new one displaces the oldest one.
+//! The open connections of clients. If too many connections are idle, a new one displaces the
+//! oldest idle one.
 
 use std::{
     cell::{Cell, RefCell},
@@ -20,7 +21,7 @@ pub(super) struct Crowd {
     answers: Cell<usize>,
 }
 
-/// An open connection, until it is dropped.
+/// Represents an open connection; dropping the value removes the connection from the crowd.
 #[derive(Debug)]
 pub(super) struct Visit<'c> {
     crowd: &'c Crowd,
@@ -37,7 +38,7 @@ impl Crowd {
         if idle.len() >= MAX_IDLE
             && let Some((_, oldest)) = idle.pop_front()
         {
-            // Sending fails if the oldest connection has just ended.
+            // Ignore the error, because sending fails if the oldest connection has just ended.
             let _ = oldest.send(());
         }
         idle.push_back((number, displace));
@@ -51,7 +52,7 @@ impl Crowd {
 }
 
 impl Visit<'_> {
-    /// Starts answering this connection's request, so that the connection is no longer idle.
+    /// Marks this connection's request as being answered, so the connection is no longer idle.
     /// Returns false if too many other requests are being answered.
     pub(super) fn ask(&self) -> bool {
         self.is_answered.set(self.is_answered.get() || self.begin());

@@ -13,8 +13,8 @@ use super::*;
 /// The path of a page that waits until the test notifies it.
 const SLOW: &str = "/slow";
 
-/// Calls `client` with the address of a server whose pages show the path and the parameters. The
-/// clock advances whenever all tasks are waiting.
+/// Calls `client` with the address of a server whose pages show the requested path and parameters.
+/// The clock is virtual, and advances whenever all tasks are waiting.
 fn with_server<T>(client: impl AsyncFnOnce(SocketAddr) -> T) -> T {
     with(true, &Notify::new(), client)
 }
@@ -54,7 +54,7 @@ async fn read(mut stream: TcpStream) -> String {
     reply
 }
 
-/// Sends `parts` one by one, and returns the answer.
+/// Sends a request in several `parts`, and returns the answer.
 fn talk(parts: &[&[u8]]) -> String {
     with_server(async |address| {
         let mut stream = TcpStream::connect(address).await.unwrap();

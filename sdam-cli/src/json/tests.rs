@@ -1,4 +1,4 @@
-//! Compares complete documents, because scripts rely on every key and spelling.
+//! Compares complete documents, because scripts rely on every key and its spelling.
 
 use bson::{DateTime, Document, doc, oid::ObjectId};
 use sdam_core::{
@@ -95,7 +95,7 @@ fn every_known_field_has_a_key() {
     check(&topology, RoundTrips::LeftOut, &expected);
 }
 
-/// Runs a state machine, because only a topology with a history has these fields.
+/// Runs a state machine, because these fields are set only in a topology that has a history.
 #[test]
 fn topologies_have_their_max_election_and_incompatibility() {
     use sdam_core::machine::{Input, TopologyMachine};

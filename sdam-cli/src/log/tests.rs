@@ -46,13 +46,13 @@ impl Write for Shared {
     }
 }
 
-/// Returns the log lines enabled by `config` while a topology is opened, selects a server of `set`,
-/// and is closed.
+/// Opens a topology, selects a server of `set`, and closes the topology. Returns the log lines that
+/// `config` enables.
 fn lines(set: &ReplicaSet, config: LogConfig) -> Vec<String> {
     lines_of(set, config, "insert")
 }
 
-/// Returns the log lines like [`lines`], with `operation` as the name of the operation.
+/// Like [`lines`], but the selection is for the operation named `operation`.
 fn lines_of(set: &ReplicaSet, config: LogConfig, operation: &str) -> Vec<String> {
     let shared = Shared::default();
     let sink = LogSink::new(config, Box::new(shared.clone()));

@@ -5,7 +5,7 @@ use std::{
 
 use super::*;
 
-/// A writer that forwards its input, and waits for a permit before each write.
+/// A writer that waits for a permit before each write, and then forwards what is written.
 struct Gated {
     words: Receiver<()>,
     pieces: Sender<Vec<u8>>,
@@ -13,7 +13,7 @@ struct Gated {
 
 impl Write for Gated {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // Without a permit, the writer waits until the test ends.
+        // Receiving fails when the test ends, and then writing fails, too.
         if self.words.recv().is_err() {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
@@ -57,7 +57,7 @@ fn a_stalled_reader_delays_writes_and_the_end_only_up_to_a_limit() {
     assert!(lock(&output.0.0.state).waiting.len() <= CAPACITY);
     let error = output.finish().unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-    // The limit allows for the first flush, `finish` and the drop on a machine under load.
+    // The limit covers the first flush, `finish` and the drop, even on a machine under load.
     assert!(began.elapsed() < Duration::from_secs(20));
 }
 

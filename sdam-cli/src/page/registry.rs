@@ -16,8 +16,8 @@ use metrics::{
 use super::{Distribution, Kind, Metric, Page, Series, Value};
 use crate::lock::lock;
 
-/// Upper bounds of the duration buckets, in seconds. They range from a round trip to a slow
-/// failover.
+/// Upper bounds of the duration buckets, in seconds. They cover everything from a fast round trip
+/// to a slow failover.
 const BUCKETS: &[f64] = &[0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 30.0, 60.0];
 
 /// The metrics of one subject, such as a deployment.
@@ -26,7 +26,7 @@ const BUCKETS: &[f64] = &[0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 15
 /// which OpenTelemetry needs, nor remove the series of a server that has left.
 #[derive(Debug)]
 pub(crate) struct Registry {
-    /// The labels that all series have.
+    /// The labels that every series of this registry has.
     labels: Vec<(String, String)>,
     cells: Mutex<BTreeMap<Key, Cell>>,
     help: Mutex<BTreeMap<String, String>>,
@@ -35,7 +35,7 @@ pub(crate) struct Registry {
 #[derive(Clone, Debug)]
 enum Cell {
     Counter(Arc<AtomicU64>),
-    /// The bits of the floating-point number.
+    /// A floating-point number, stored as its bits.
     Gauge(Arc<AtomicU64>),
     Histogram(Arc<Measured>),
 }
@@ -61,7 +61,7 @@ impl Registry {
         let mut page = Page::default();
         for (key, cell) in &*cells {
             let own = key.labels().map(|label| {
-                // Prometheus allows no dots in names of labels.
+                // Prometheus does not allow dots in label names.
                 (label.key().replace('.', "_"), label.value().to_owned())
             });
             let (kind, value) = cell.read();

@@ -140,7 +140,8 @@ pub struct Arguments {
     pub json: bool,
 }
 
-/// The host at which clients reach the proxy, and the port if it is not that of the listener.
+/// The host at which clients reach the proxy, and the port if it differs from the port of the
+/// listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advertised(String, Option<u16>);
 
@@ -160,7 +161,8 @@ impl FromStr for Advertised {
 }
 
 impl Advertised {
-    /// Returns the address of the port that listens on `own`; `is_first` if it is that of --listen.
+    /// Returns the advertised address of the port that listens on `own`. `is_first` is true for the
+    /// port of --listen.
     pub(super) fn address(&self, own: SocketAddr, is_first: bool) -> ServerAddress {
         let port = self.1.filter(|_| is_first);
         ServerAddress::new(&self.0, port.unwrap_or(own.port()))
@@ -171,8 +173,8 @@ impl Advertised {
 const LISTEN_READ: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 27118);
 
 impl Arguments {
-    /// Returns the address to listen on for reads, and their read preference; `default` is the
-    /// connection string's.
+    /// Returns the address to listen on for reads, and the read preference of these reads.
+    /// `default` is the read preference of the connection string.
     pub(super) fn reads(&self, default: &ReadPreference) -> Option<(SocketAddr, ReadPreference)> {
         let asked = self.read.is_some() || !self.tags.is_empty();
         let listen = self.listen_read.or(asked.then_some(LISTEN_READ))?;

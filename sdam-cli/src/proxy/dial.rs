@@ -1,8 +1,9 @@
-//! Connections to members as streams of bytes.
+//! Connects to members by streams of bytes.
 //!
-//! A transport returns connections that carry complete messages. It passes the underlying stream
-//! only to the TLS layer, after translating the address and possibly connecting through a proxy.
-//! Therefore a special TLS layer captures the stream.
+//! The connections that a transport returns carry complete messages, not bytes. Only the TLS layer
+//! gets the underlying stream of bytes, after the transport has translated the address and possibly
+//! connected through a SOCKS proxy. Therefore this module uses a special TLS layer that captures
+//! the stream.
 
 use std::{
     sync::{Arc, Mutex},
@@ -22,10 +23,11 @@ use sdam_core::address::ServerAddress;
 
 use crate::lock::lock;
 
-/// Creates the connection settings for each member of a deployment.
+/// Creates a [`Way`] for each member of a deployment.
 #[derive(Debug)]
 pub(super) struct Ways {
-    /// The TLS layer for relayed bytes; `None` if the bytes are relayed unchanged.
+    /// The TLS layer for connections to members; `None` if the proxy relays bytes without using TLS
+    /// itself.
     pub(super) tls: Option<Arc<dyn Tls>>,
 }
 
@@ -38,9 +40,9 @@ impl PoolFactory for Ways {
     }
 }
 
-/// The connection settings for one member. Connections are not pooled: each belongs to the task
-/// that relays it. The task follows the state of the topology itself, because a step-down does not
-/// clear a pool.
+/// Opens connections to one member. It stands in for a connection pool, but pools nothing: each
+/// connection belongs to the task that relays it. This task watches the topology itself, because a
+/// step-down does not clear a pool.
 #[derive(Debug)]
 pub(super) struct Way {
     context: PoolContext,
@@ -96,7 +98,7 @@ impl Tls for Slot {
             None => stream,
         };
         *lock(&self.stream) = Some(stream);
-        // The transport wraps this in a connection, which is dropped unused.
+        // The transport wraps this empty stream in a connection that is dropped without being used.
         Ok(Box::new(NonBlocking(Cursor::new(Vec::new()))))
     }
 }

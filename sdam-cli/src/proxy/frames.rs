@@ -1,24 +1,24 @@
-//! The boundaries of messages in relayed bytes.
+//! Finds the boundaries of messages in relayed bytes.
 
 use super::{mask::Mask, message::Message};
 
-/// The requests of a client, and the replies of a member.
+/// The state of a connection: the requests of the client, and the replies of the member.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Exchange {
     requests: Message,
     replies: Message,
     /// The number of requests whose reply is not complete yet.
     outstanding: u64,
-    /// True if the last reply announced another one that needs no request.
+    /// True if the last reply announced that another reply follows without a request.
     streams: bool,
     /// True if a request other than hello was sent.
     commands: bool,
-    /// Changes hello replies; `None` if all replies are relayed unchanged.
+    /// The mask that changes hello replies; `None` if all replies are relayed unchanged.
     mask: Option<Mask>,
 }
 
 impl Exchange {
-    /// Creates the state of a new connection whose hello replies are changed.
+    /// Creates the state of a new connection on which hello replies are changed.
     pub(super) fn masked() -> Self {
         Self { mask: Some(Mask::default()), ..Self::default() }
     }
@@ -70,8 +70,8 @@ impl Exchange {
         self.mask.is_none()
     }
 
-    /// Returns the bytes to send to the client instead of those last received; `None` if they are
-    /// unchanged.
+    /// Returns the bytes to send to the client instead of the bytes last received; `None` if those
+    /// can be sent unchanged.
     pub(super) fn instead(&mut self) -> Option<Vec<u8>> {
         self.mask.as_mut()?.instead()
     }
@@ -81,7 +81,7 @@ impl Exchange {
         self.requests.is_empty()
     }
 
-    /// Returns whether closing the connection now would neither truncate a message nor lose a
+    /// Returns whether the connection could be closed now without truncating a message or losing a
     /// reply.
     pub(super) fn is_complete(&self) -> bool {
         let is_answered = self.outstanding == 0 || self.streams;
@@ -145,7 +145,7 @@ mod tests {
             assert!(exchange.send(&request));
             assert!(exchange.is_complete());
         }
-        // A streaming monitor allows several replies to its hello.
+        // A streaming monitor permits the server to send several replies to its hello.
         assert!(exchange.send(&message(OP_MSG, 1 << 16, 40)));
         let reply = message(OP_MSG, MORE_TO_COME, 50);
         for _ in 0..2 {

@@ -1,4 +1,4 @@
-//! The listening sockets.
+//! Opens the listening sockets and accepts clients.
 
 use std::{future::pending, io, net::SocketAddr, time::Duration};
 
@@ -12,10 +12,10 @@ use super::port::Port;
 
 /// The pause after a failed accept, for instance when no file descriptors are left.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
-/// The maximum number of connections that wait to be accepted. It is the default of tokio.
+/// The maximum number of connections that wait to be accepted. The value is the default of tokio.
 const BACKLOG: u32 = 1024;
 
-/// Listens on `address`, which other proxies may share.
+/// Listens on `address`. If `is_shared` is true, other proxies may listen on the same address.
 pub(super) async fn bind(address: SocketAddr, is_shared: bool) -> io::Result<TcpListener> {
     if !is_shared {
         return TcpListener::bind(address).await;
@@ -30,7 +30,7 @@ pub(super) async fn bind(address: SocketAddr, is_shared: bool) -> io::Result<Tcp
     socket.listen(BACKLOG)
 }
 
-/// Waits for a client on one of `ports`.
+/// Waits until a client connects to one of `ports`.
 pub(super) async fn accept(ports: &[(TcpListener, Port)]) -> (TcpStream, SocketAddr, Port) {
     if ports.is_empty() {
         return pending().await;

@@ -1,9 +1,9 @@
 //! Changes hello replies of replica set members into those of a mongos (`--advertise`).
 //!
 //! A client that believes it is connected to a mongos does not discover members, so all its
-//! connections go through the proxy. It sends retryable writes, sessions and transactions as
-//! before. With each read in a mode other than primary it sends `$readPreference`, which members
-//! accept.
+//! connections go through the proxy. It still sends retryable writes, sessions and transactions.
+//! With each read in a mode other than primary, it sends `$readPreference`, which replica set
+//! members accept, too.
 
 use std::mem;
 
@@ -14,10 +14,10 @@ use super::message::Message;
 
 /// The fields that a mongos never sends, and `topologyVersion`.
 ///
-/// A mongos may send `topologyVersion`, but here it would identify the process of one member.
-/// Monitors would then open a second connection and wait for changes of that member, which tell
-/// them nothing. Without the field, they poll, and notice a new primary because the proxy closes
-/// their connection.
+/// A mongos may send `topologyVersion`, but behind the proxy it would identify the process of one
+/// member. Monitors would then open a second connection and wait for changes of that member, which
+/// are of no use to them. Without the field, monitors poll, and they notice a new primary because
+/// the proxy closes their connection.
 const HIDDEN: [&str; 18] = [
     "arbiterOnly",
     "arbiters",
@@ -39,14 +39,14 @@ const HIDDEN: [&str; 18] = [
     "topologyVersion",
 ];
 
-/// The hello requests of a connection, and the replies in progress.
+/// The hello requests of a connection, and the replies that are in progress.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Mask {
     /// The ids of the hello requests whose reply is not complete yet.
     ids: Vec<i32>,
-    /// The bytes of a message that is, or may be, a reply to one of these requests.
+    /// The bytes of an incomplete message that is, or may be, a reply to one of these requests.
     held: Vec<u8>,
-    /// The bytes to send to the client; `None` to send the received bytes.
+    /// The bytes to send to the client; `None` if the received bytes should be sent unchanged.
     instead: Option<Vec<u8>>,
 }
 
@@ -80,16 +80,17 @@ impl Mask {
             return;
         };
         if message.more_to_come() {
-            // The next reply in a stream names this reply as its request.
+            // In a stream, each reply names the previous reply as the request that it answers.
             *asked = message.request_id();
         } else {
             self.ids.retain(|asked| *asked != id);
         }
-        // Pass on a malformed reply: the client refuses it, too.
+        // Pass on a malformed reply unchanged, and leave it to the client to refuse it.
         out.extend(masked(&held).map_or(held, WireMessage::into_bytes));
     }
 
-    /// Returns the bytes to send to the client instead of those processed since [`Self::begins`].
+    /// Returns the bytes to send to the client instead of the bytes processed since
+    /// [`Self::begins`].
     pub(super) fn instead(&mut self) -> Option<Vec<u8>> {
         self.instead.take()
     }
@@ -97,8 +98,8 @@ impl Mask {
 
 /// Returns the reply as a mongos would send it; `None` if the sender is not a replica set member.
 ///
-/// The fields for compression, authentication and limits are kept, because they concern the client
-/// and the member. Hello and its reply are never compressed.
+/// The fields for compression, authentication and limits are kept, because clients use these
+/// features with the member. Hello and its reply are never compressed.
 fn masked(reply: &[u8]) -> Option<WireMessage> {
     let reply = WireMessage::decode(reply.to_vec()).ok()?;
     let mut body = Document::from_reader(reply.body()).ok()?;
@@ -167,7 +168,7 @@ mod tests {
             let mut exchange = Exchange::masked();
             assert!(exchange.send(&requests[0]) && exchange.receive(&reply[..40]));
             assert_eq!(exchange.instead(), None);
-            // The second hello is sent while a reply is in transit.
+            // Send the second hello while the reply to the first one is in transit.
             assert!(exchange.send(&requests[1..].concat()));
             let mut client = Vec::new();
             for piece in [&reply[40..], &replies.concat()].concat().chunks(size) {

@@ -1,24 +1,25 @@
-//! The beginning of a message in relayed bytes, which contains its ids, its length and the command.
+//! Parses the beginning of each message in the relayed bytes: its length, its ids, and the name of
+//! its command.
 
-/// The number of bytes kept from the beginning of a message: enough for the header, the flags, and
-/// the name of a command to `admin`.
+/// The number of bytes that are kept from the beginning of a message. They are enough for the
+/// header, the flags, and the name of a command that is sent to `admin`.
 const HEAD: usize = 64;
-/// The length of a header, which is also the minimum length of a message.
+/// The length of a message header, which is also the minimum length of a message.
 const HEADER: usize = 16;
-/// The maximum length of a message, which is above the limit of every member.
+/// The maximum length of a message. It is greater than the limit of any member.
 const MOST: usize = 64 << 20;
 
-/// The operation codes of messages without a reply: update, insert, delete and killCursors.
+/// The operation codes of requests that have no reply: update, insert, delete and killCursors.
 const UNANSWERED: [i32; 4] = [2001, 2002, 2006, 2007];
 const OP_QUERY: i32 = 2004;
 const OP_MSG: i32 = 2013;
 /// The names of the command hello.
 const HELLOS: [&[u8]; 3] = [b"hello", b"isMaster", b"ismaster"];
-/// The flag of an `OP_MSG` that is followed by another message. A request with it has no reply; a
-/// reply with it is followed by another reply.
+/// The flag of an `OP_MSG` that announces another message. A request with this flag has no reply; a
+/// reply with this flag is followed by another reply.
 const MORE_TO_COME: u32 = 1 << 1;
 
-/// The current message in one direction, as far as it has been received.
+/// The message that is currently transferred in one direction, as far as it has been received.
 #[derive(Clone, Debug)]
 pub(super) struct Message {
     /// The first bytes of the message; those not received yet are 0.
@@ -34,8 +35,8 @@ impl Default for Message {
 }
 
 impl Message {
-    /// Processes the next bytes, and passes each piece of a message to `each`. Returns false if the
-    /// length of a message is impossible.
+    /// Processes the next bytes, and calls `each` with every piece of a message among them. Returns
+    /// false if a message states an impossible length.
     pub(super) fn take(&mut self, mut bytes: &[u8], mut each: impl FnMut(&[u8], &Self)) -> bool {
         while !bytes.is_empty() {
             let until = if self.at < 4 { 4 } else { self.length() };
@@ -74,7 +75,8 @@ impl Message {
         self.word(4)
     }
 
-    /// Returns the id of the request that this message answers, if it has been received.
+    /// Returns the id of the request that this message answers; `None` if the id has not been
+    /// received yet.
     pub(super) fn response_to(&self) -> Option<i32> {
         (self.at >= 12).then(|| self.word(8))
     }
@@ -88,11 +90,12 @@ impl Message {
         !self.more_to_come() && !UNANSWERED.contains(&self.code())
     }
 
-    /// Returns whether this is a hello, which clients must not compress (OP_COMPRESSED).
+    /// Returns whether this is a hello request. Clients must not compress a hello (OP_COMPRESSED),
+    /// so its name can be read.
     pub(super) fn is_hello(&self) -> bool {
         let rest = self.head.get(HEADER + size_of::<u32>()..).unwrap_or_default();
-        // In an OP_MSG, the kind of the first section precedes the document; in an OP_QUERY, the
-        // name of the collection and two numbers do.
+        // In an OP_MSG, the document follows the kind of the first section; in an OP_QUERY, it
+        // follows the name of the collection and two numbers.
         let document = match self.code() {
             OP_MSG if rest.first() == Some(&0) => rest.get(1..),
             OP_QUERY => {
@@ -101,8 +104,8 @@ impl Message {
             }
             _ => None,
         };
-        // Skip the length of the document and the type of its first field, whose name is the
-        // command.
+        // Skip the length of the document and the type of its first field. The name of that field
+        // is the name of the command.
         let name = document.and_then(|document| document.get(5..)).unwrap_or_default();
         name.split(|byte| *byte == 0).next().is_some_and(|name| HELLOS.contains(&name))
     }

@@ -1,4 +1,4 @@
-//! Counters of the proxy, for its page of metrics.
+//! The metrics that the proxy shows on its page `/metrics`.
 
 use std::sync::Arc;
 
@@ -23,12 +23,12 @@ names! {
         Silent = "silent",
         /// No member was available in time.
         NoMember = "no_member",
-        /// The program has a bug.
+        /// The task of the connection failed because of a bug in this program.
         Bug = "bug",
     }
 }
 
-/// The reason why a client was refused, and its description.
+/// The reason why a client was refused, and a description in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refused(pub(super) Refusal, pub(super) String);
 
@@ -38,7 +38,7 @@ pub(super) struct Meters {
     pub(super) handles: Handles,
 }
 
-/// The metrics of frequent events, which are looked up only once.
+/// Handles to the metrics of frequent events, so that each metric is looked up only once.
 pub(super) struct Handles {
     accepted: Counter,
     open: Gauge,
@@ -89,7 +89,7 @@ impl Meters {
         Arc::new(Self { registry, handles })
     }
 
-    /// Counts a connection as open until the result is dropped.
+    /// Counts an accepted connection, and counts it as open until the result is dropped.
     pub(super) fn accept(&self) -> Level {
         self.handles.accepted.increment(1);
         Level::new(&self.handles.open)
@@ -117,7 +117,7 @@ impl Meters {
     }
 }
 
-/// An addition of 1 to a gauge, which is undone when this is dropped.
+/// Keeps a gauge incremented by 1 for as long as this value exists.
 pub(super) struct Level(Gauge);
 
 sdam_core::opaque!(Level);

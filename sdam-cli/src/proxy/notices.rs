@@ -1,4 +1,4 @@
-//! Prints notices: addresses, changes of the primary, refusals.
+//! Prints notices, such as addresses, changes of the primary, and refusals.
 
 use std::{
     io::{self, Write},
@@ -15,13 +15,14 @@ use crate::log::timestamp;
 use crate::target::SIMULATED;
 use crate::terminal::{json_line, sanitize};
 
-/// The primary of a replica set, with its election.
+/// The primary of a replica set, and the election that it won.
 type Primary = (ServerAddress, Role);
 
-/// The outputs, and the last printed primary.
+/// Writes notices to the outputs of the program, and remembers the last printed primary.
 ///
-/// A notice that cannot be written is dropped, so that clients do not depend on its reader. The
-/// next successful one is preceded by the number of dropped notices.
+/// A notice that cannot be written is dropped, so that serving clients does not depend on anyone
+/// reading the notices. The next notice that can be written is preceded by the number of dropped
+/// ones.
 #[derive(Debug)]
 pub(super) struct Notices<O, R> {
     output: O,
@@ -58,7 +59,7 @@ impl<O: Write, R: Write> Notices<O, R> {
 
     /// Prints the error that ends the program.
     pub(super) fn fatal(&mut self, error: &io::Error) {
-        // If standard error fails as well, the error is lost.
+        // If writing to standard error fails as well, there is no other place to report the error.
         let _ = writeln!(self.remarks, "error: the addresses cannot be printed: {error}");
     }
 
@@ -67,7 +68,8 @@ impl<O: Write, R: Write> Notices<O, R> {
         self.dropped += u64::from(written.and_then(|()| self.remarks.flush()).is_err());
     }
 
-    /// Prints the primary if it has changed or was elected again.
+    /// Prints the primary if another member is primary now, or if the same member was elected
+    /// again.
     pub(super) fn primary(&mut self, snapshot: &Snapshot) {
         let now = snapshot.description().primary();
         let now = now.map(|server| (server.address.clone(), role(server)));
@@ -93,7 +95,7 @@ impl<O: Write, R: Write> Notices<O, R> {
         self.print(&format!("refused {client}: {reason}"), &event);
     }
 
-    /// Prints that a client has probably connected to the members itself.
+    /// Prints a warning that a client has probably connected directly to the members.
     pub(super) fn only_discovered(&mut self, client: SocketAddr) {
         let reason = "a driver does that if it connects to the members itself; add \
                       directConnection=true to its connection string, or start the proxy with \
@@ -108,7 +110,7 @@ impl<O: Write, R: Write> Notices<O, R> {
         self.print(&format!("status: {url}"), &json!({ "event": "status", "url": url }));
     }
 
-    /// Prints that the program is waiting for `connections`.
+    /// Prints that the program is waiting for the replies on this number of connections.
     pub(super) fn stopping(&mut self, connections: usize) {
         let text = format!("stopping: waiting for the replies of {connections} connections");
         self.print(&text, &json!({ "event": "stopping", "connections": connections }));
@@ -149,7 +151,7 @@ impl<O: Write, R: Write> Notices<O, R> {
 mod tests {
     use super::*;
 
-    /// A writer that behaves like a disk that is temporarily full.
+    /// A writer that fails for a while, like a disk that is temporarily full.
     struct Flaky {
         failures: usize,
         text: String,

@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 /// The size of a buffer, which holds several typical messages or a part of a long one.
 const CAPACITY: usize = 32 << 10;
 
-/// The buffer of one direction. All of it is written before more is read.
+/// The buffer for one direction. More is read only after everything in the buffer has been written.
 #[derive(Debug)]
 pub(super) struct Pipe {
     buffer: Box<[u8]>,
@@ -46,8 +46,8 @@ impl Pipe {
         }
     }
 
-    /// Reads once, appending to the buffer; stays pending while the buffer is full. Returns the
-    /// number of bytes, 0 at the end.
+    /// Reads once, and appends the bytes to the buffer. Stays pending while the buffer is full.
+    /// Returns the number of bytes, which is 0 at the end of the stream.
     pub(super) fn poll_fill(
         &mut self,
         cx: &mut Context<'_>,
@@ -65,7 +65,7 @@ impl Pipe {
         Poll::Ready(Ok(read))
     }
 
-    /// Writes once.
+    /// Writes as many bytes of the buffer as the stream accepts at once.
     pub(super) fn poll_drain(
         &mut self,
         cx: &mut Context<'_>,
@@ -80,7 +80,7 @@ impl Pipe {
         Poll::Ready(Ok(()))
     }
 
-    /// Flushes the written bytes, which a TLS stream may hold back.
+    /// Flushes the stream, because a TLS stream may hold written bytes back.
     pub(super) fn poll_flush(
         &mut self,
         cx: &mut Context<'_>,
@@ -94,5 +94,5 @@ impl Pipe {
     }
 }
 
-/// The socket of a client, with the I/O traits of the member's side.
+/// The socket of a client, wrapped so that it has the same I/O traits as the stream to a member.
 pub(super) type Client = TokioStream<TcpStream>;

@@ -1,4 +1,5 @@
-//! A listening address, which connects its clients with members that meet certain criteria.
+//! Serves the clients of a listening address: connects each of them with a member that meets the
+//! criteria of the port.
 
 use std::{
     future::{Future, poll_fn},
@@ -30,7 +31,7 @@ use super::{
     visitors::{Visit, Visitors},
 };
 
-/// The default time that replies in progress may take when the program ends.
+/// The default limit for replies in progress when the program ends.
 const GRACE: Duration = Duration::from_secs(10);
 /// The pause before the next attempt to connect, unless the topology changes earlier.
 const RETRY: Duration = Duration::from_millis(500);
@@ -43,8 +44,8 @@ pub(super) struct Port {
     pub(super) limits: Limits,
     pub(super) meters: Arc<Meters>,
     pub(super) visitors: Arc<Visitors>,
-    /// The exchange at the beginning of a connection; `None` if clients speak TLS with the members,
-    /// because their messages then cannot be told apart.
+    /// The initial state of the messages on a connection. `None` if clients speak TLS with the
+    /// members, because messages then cannot be told apart.
     pub(super) exchange: Option<Exchange>,
 }
 
@@ -53,9 +54,10 @@ pub(super) struct Port {
 pub(super) struct Limits {
     /// The limit for a client that waits for a member.
     pub(super) wait: Duration,
-    /// The limit for connecting to a member; `None` means the operating system's.
+    /// The limit for connecting to a member; `None` means that only the limit of the operating
+    /// system applies.
     pub(super) connect: Option<Duration>,
-    /// The time after which a silent connection is closed; `None` for never.
+    /// The time after which a silent connection is closed; `None` if it is never closed.
     pub(super) idle: Option<Duration>,
     /// The limit for a reply in progress when the member loses its role.
     pub(super) drain: Duration,
@@ -75,10 +77,10 @@ impl Limits {
     }
 }
 
-/// The way in which a client was served.
+/// The outcome of serving a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Served {
-    /// Any other case, such as a client that sent a command.
+    /// The client did anything else, such as sending a command.
     Relayed,
     /// The client learned the names of members, sent nothing but hello, and left.
     OnlyDiscovered,
@@ -89,8 +91,8 @@ pub(super) enum Served {
 type Found = (SelectedServer<Way>, Tenure, Box<dyn ByteStream>);
 
 impl Port {
-    /// Relays a connection of a client on `host` to a member until one of them closes it, the
-    /// member loses its role, or `stopped` is ready.
+    /// Relays a connection of a client on `host` to a member until the client or the member closes
+    /// it, the member loses its role, or `stopped` is ready.
     ///
     /// # Errors
     ///
@@ -100,12 +102,12 @@ impl Port {
         (client, host): (TcpStream, IpAddr),
         stopped: impl Future<Output = ()>,
     ) -> Result<Served, Refused> {
-        // Disable Nagle's algorithm and enable keep-alive probes, because an idle client may
-        // disappear silently. Failing to do so is harmless.
+        // Disable Nagle's algorithm, and enable keep-alive probes because an idle client may
+        // disappear silently. A failure is harmless.
         let _ = tune_tcp(&client, None);
         let (mut client, mut up) = (TokioStream(client), Pipe::new());
         let mut stopped = pin!(stopped.fuse());
-        // Connect to a member only for a client that has sent something.
+        // Wait until the client has sent something before connecting to a member for it.
         select_biased! {
             () = stopped => return Ok(Served::Relayed),
             has_left = pin!(first(&mut client, &mut up).fuse()) => if has_left {
@@ -122,7 +124,7 @@ impl Port {
             found = pin!(self.find().fuse()) => {
                 found.map_err(|why| Refused(Refusal::NoMember, why))?
             }
-            // The request of a client that has given up must not be executed.
+            // If the client has given up, its request must not be executed any more.
             () = pin!(left(&mut client, &mut up).fuse()) => return Ok(Served::Relayed),
         };
         drop(waiting);
@@ -141,7 +143,8 @@ impl Port {
         Ok(Served::Relayed)
     }
 
-    /// Selects a member and connects to it, repeatedly until both succeed.
+    /// Selects a member and connects to it. Tries again until both succeed or the time limit has
+    /// passed.
     async fn find(&self) -> Result<Found, String> {
         let deadline = Instant::now() + self.limits.wait;
         loop {
@@ -180,9 +183,9 @@ impl Port {
 
     /// Reports a connection that broke during an exchange.
     ///
-    /// Before the first reply, the client may be at fault, so the error is reported as an error of
-    /// hello, which has no effect on the topology. A closed idle connection is not reported,
-    /// because members may close those at any time.
+    /// If the member has not replied yet, the client may be at fault. The error is then reported as
+    /// an error during hello, which has no effect on the topology. If the member has closed an idle
+    /// connection, that is not reported, because members may do so at any time.
     fn report(&self, selected: &SelectedServer<Way>, relay: &Relay, end: End) {
         let End::Member(error) = end else {
             return;
@@ -197,18 +200,18 @@ impl Port {
         };
         let error = ErrorReport::new(selected.generation(), Error::network(stage, message));
         selected.pool().report(&error);
-        // The report cancels the current check. Request another one, because the next regular check
-        // would come late unless a client is waiting.
+        // The report cancels the current check. Request another one, because unless a client is
+        // waiting for a member, the next regular check would take place much later.
         self.topology.request_check();
     }
 }
 
-/// Waits for the first bytes of a client. Returns whether the client left without sending any.
+/// Waits until a client sends bytes. Returns true if the client has left instead.
 async fn first(client: &mut Client, up: &mut Pipe) -> bool {
     !matches!(poll_fn(|cx| up.poll_fill(cx, client)).await, Ok(1..))
 }
 
-/// Reads what a waiting client sends, until it closes its connection.
+/// Reads what a waiting client sends, and returns when the client has closed its connection.
 async fn left(client: &mut Client, up: &mut Pipe) {
     while !first(client, up).await {}
 }

@@ -23,8 +23,8 @@ use super::{
 };
 use crate::never::or_never;
 
-/// The duration of silence after which a member's reply counts as complete, if its messages cannot
-/// be told apart because they are encrypted.
+/// The duration of silence after which a member's reply counts as complete. It is used if the
+/// messages cannot be told apart because they are encrypted.
 const SETTLE: Duration = Duration::from_millis(100);
 
 /// The reason why a relayed connection ended.
@@ -43,10 +43,10 @@ pub(super) enum End {
 }
 
 impl End {
-    /// The names of all reasons.
+    /// The names of all reasons, as used in metrics.
     pub(super) const NAMES: [&str; 5] = ["client", "member", "lost", "stopped", "idle"];
 
-    /// Returns the name of the reason in metrics.
+    /// Returns the name of the reason, as used in metrics.
     pub(super) const fn name(&self) -> &'static str {
         Self::NAMES[match self {
             Self::Client => 0,
@@ -69,16 +69,16 @@ pub(super) struct Relay {
     tenure: Tenure,
     meters: Arc<Meters>,
     visit: Visit,
-    /// The time when the member got the request whose reply is outstanding.
+    /// The time at which the request whose reply is outstanding was sent to the member.
     asked: Option<Instant>,
     /// The state of the messages; `None` if they cannot be told apart.
     exchange: Option<Exchange>,
-    /// True if the last bytes went to the member and not to the client.
+    /// True if the last relayed bytes were sent to the member, not to the client.
     awaits: bool,
-    /// The time when the member last sent something.
+    /// The time at which the member last sent something.
     heard: Option<Instant>,
     sending: Sending,
-    /// The time when something was last sent in either direction.
+    /// The time at which something was last sent in either direction.
     active: Instant,
 }
 
@@ -87,17 +87,17 @@ pub(super) struct Relay {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sending {
     All,
-    /// The rest of the current request, because the program is ending.
+    /// Only the rest of the current request may be sent, because the program is ending.
     Request,
-    /// Nothing, because the member has lost its role.
+    /// Nothing may be sent, because the member has lost its role.
     Nothing,
-    /// Nothing, because the client has closed its side. The stream to the member is then closed in
-    /// this direction, too.
+    /// There is nothing more to send, because the client has closed its side. The stream to the
+    /// member is then closed in this direction, too.
     Closed,
 }
 
 impl Relay {
-    /// Connects `client`, whose first bytes are in `up`, to `member`. Without an `exchange`, their
+    /// Connects `client`, whose first bytes are in `up`, to `member`. If there is no `exchange`,
     /// messages cannot be told apart.
     pub(super) fn new(
         (client, up): (Client, Pipe),
@@ -132,7 +132,8 @@ impl Relay {
         self.heard.is_some()
     }
 
-    /// Returns whether the client has learned the names of members, and sent nothing but hello.
+    /// Returns whether the client has learned the names of the members, and has sent nothing but
+    /// hello.
     pub(super) fn has_only_discovered(&self) -> bool {
         let is_hello = |exchange: &Exchange| exchange.shows_members() && !exchange.has_commands();
         self.has_answered()
@@ -140,7 +141,7 @@ impl Relay {
             && self.tenure.names_members()
     }
 
-    /// Processes the messages in the bytes that were last read from the client.
+    /// Keeps track of the messages in the bytes that were last read from the client.
     fn follow_sent(&mut self) {
         let bytes = self.up.bytes();
         self.exchange.take_if(|exchange| !exchange.send(bytes));
@@ -154,12 +155,12 @@ impl Relay {
         self.exchange.as_ref().map_or(self.awaits, Exchange::awaits)
     }
 
-    /// Relays until one side closes the connection, or until `lost` or `stopped` is ready. After
-    /// that, a reply in progress may take the given time.
+    /// Relays until one side closes the connection, or until `lost` or `stopped` is ready. In the
+    /// latter cases, a reply in progress may take as long as the duration given with the future.
     ///
-    /// Also closes a connection on which nothing was sent for the time `idle`, unless a reply is
-    /// outstanding. After `lost`, nothing is sent to the member; after `stopped`, no new request is
-    /// sent.
+    /// Also closes the connection if nothing is sent on it for the duration `idle`, unless a reply
+    /// is outstanding. After `lost`, nothing is sent to the member; after `stopped`, no new request
+    /// is sent.
     pub(super) async fn run(
         &mut self,
         (lost, patience): (impl Future<Output = ()>, Duration),
@@ -198,8 +199,8 @@ impl Relay {
         }
     }
 
-    /// Returns the time of the next check of a connection that must be closed by `limit`; `None` if
-    /// it has to be closed now, because it is idle or the limit has passed.
+    /// Returns the time of the next check for a connection that must be closed by `limit`. Returns
+    /// `None` if it has to be closed now, because the limit has passed or no reply is in progress.
     fn due(&self, limit: Instant) -> Option<Instant> {
         let now = Instant::now();
         if now >= limit {
@@ -213,7 +214,7 @@ impl Relay {
     }
 
     /// Returns the time of the next check for silence; `None` if the connection has been silent for
-    /// the time `idle`.
+    /// the duration `idle`.
     fn rests_until(&self, idle: Duration) -> Option<Instant> {
         let now = Instant::now();
         let is_busy = self.awaits() || !self.down.is_empty() || !self.up.is_empty();
@@ -221,8 +222,8 @@ impl Relay {
         (now < due).then_some(due)
     }
 
-    /// Relays as much as possible. Ready with `None` if the proxy has to close the connection and
-    /// can do so now.
+    /// Relays as much as is possible now. The result is `None` if the proxy has to close the
+    /// connection, and can do so now.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<End>> {
         if let Poll::Ready(end) = self.poll_down(cx) {
             return Poll::Ready(Some(end));
@@ -235,10 +236,11 @@ impl Relay {
         if is_over { Poll::Ready(has_left()) } else { Poll::Pending }
     }
 
-    /// Returns whether closing the connection now would neither truncate a message nor lose a
+    /// Returns whether the connection could be closed now without truncating a message or losing a
     /// reply; false if that is unknown.
     fn is_complete(&self) -> bool {
-        // The rest of a request is not forwarded after the member has lost its role.
+        // If the member has lost its role, the rest of a request is never sent, so do not wait for
+        // it.
         let is_sent = self.sending == Sending::Nothing || self.up.is_empty();
         is_sent && self.down.is_empty() && self.exchange.as_ref().is_some_and(Exchange::is_complete)
     }
@@ -247,8 +249,8 @@ impl Relay {
         loop {
             if self.down.is_empty() {
                 match ready!(self.down.poll_fill(cx, &mut self.member)) {
-                    // The client has closed its side, so the member closes the connection after its
-                    // reply.
+                    // The member closes the connection after its last reply because the client has
+                    // closed its side. The client counts as the one that ended the connection.
                     Ok(0) if self.sending == Sending::Closed => return Poll::Ready(End::Client),
                     Ok(0) => return Poll::Ready(End::Member(None)),
                     Ok(length) => self.meters.handles.to_client.increment(length as u64),
@@ -264,7 +266,7 @@ impl Relay {
                 self.heard = Some(self.active);
                 if let Some(bytes) = self.exchange.as_mut().and_then(Exchange::instead) {
                     self.down.replace(&bytes);
-                    // The bytes may be held back until the reply is complete.
+                    // The mask may hold the bytes back until the reply is complete, so read on.
                     continue;
                 }
             }
@@ -277,7 +279,8 @@ impl Relay {
     fn poll_up(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         loop {
             if self.sending == Sending::Closed {
-                // This repeats until the stream is closed. Closing it twice has no effect.
+                // This is called again until the stream is closed. Closing a closed stream has no
+                // effect.
                 let _ = Pin::new(&mut self.member).poll_close(cx);
                 return Poll::Pending;
             }
@@ -291,7 +294,7 @@ impl Relay {
                 }
                 match ready!(self.up.poll_fill(cx, &mut self.client)) {
                     Ok(0) if self.awaits() => {
-                        // The client may still read the reply.
+                        // The client has closed its sending side, but may still read the reply.
                         self.sending = Sending::Closed;
                         continue;
                     }
@@ -300,8 +303,8 @@ impl Relay {
                 }
                 self.follow_sent();
             }
-            // Check the role before every write, so that the member gets nothing once its loss is
-            // known, even if this task has not been woken yet.
+            // Check the role before every write: once it is known that the member has lost its
+            // role, the member must get nothing, even if this task has not been woken yet.
             let may_send = matches!(self.sending, Sending::All | Sending::Request);
             if !may_send || !self.tenure.holds(&self.topology.snapshot()) {
                 return Poll::Ready(End::Lost);

@@ -14,7 +14,8 @@ use super::{
     port::Served,
 };
 
-/// The number of descriptors for the program itself: its listeners and its checks of the members.
+/// The number of descriptors that the program itself needs, for its listeners and for checking the
+/// members.
 const OWN_DESCRIPTORS: u64 = 64;
 
 /// The relayed connections. Dropping the value closes them.
@@ -25,7 +26,7 @@ pub(super) struct Relays {
     clients: HashMap<task::Id, SocketAddr>,
     max: usize,
     max_per_client: Option<usize>,
-    /// The remedy if too many connections are open.
+    /// The remedy to name if too many connections are open.
     bottleneck: &'static str,
 }
 
@@ -40,7 +41,8 @@ impl Relays {
         }
     }
 
-    /// Lowers the maximum to fit the limit on open files. Returns a warning if this changes it.
+    /// Lowers the maximum number of connections if the limit on open files requires that. If so,
+    /// returns a warning.
     pub(super) fn adapt_to(&mut self, limit: u64) -> Option<String> {
         let left = limit - OWN_DESCRIPTORS.min(limit / 2);
         let most = usize::try_from(left / 2).unwrap_or(usize::MAX);
@@ -59,7 +61,7 @@ impl Relays {
         self.tasks.len()
     }
 
-    /// Checks whether a client on `host` may be served.
+    /// Checks whether another connection from `host` may be served.
     pub(super) fn admits(&self, host: IpAddr) -> Result<(), Refused> {
         let open = self.len();
         if open >= self.max {
@@ -83,7 +85,7 @@ impl Relays {
         self.clients.insert(id, client);
     }
 
-    /// Waits for the end of a connection.
+    /// Waits until a connection has ended. Returns its client and the outcome.
     pub(super) async fn ended(&mut self) -> (SocketAddr, Result<Served, Refused>) {
         let Some(ended) = self.tasks.join_next_with_id().await else {
             return pending().await;

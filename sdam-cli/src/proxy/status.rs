@@ -17,7 +17,7 @@ const INDEX: &str = "\
 /// The proxy that the pages describe.
 pub(super) struct Status<'p> {
     pub(super) topology: &'p Topology<Way>,
-    /// The criteria of each port.
+    /// The selection criteria of each port.
     pub(super) criteria: Vec<Criteria>,
     pub(super) meters: &'p Meters,
     pub(super) is_stopping: Cell<bool>,

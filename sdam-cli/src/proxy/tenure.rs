@@ -1,4 +1,4 @@
-//! Watches a selected member while it has the role for which it was selected.
+//! Watches whether a selected member still has the role for which it was selected.
 
 use futures::StreamExt;
 use sdam::{ObjectId, SelectedServer, ServerDescription, ServerId, ServerType, Snapshot, Topology};
@@ -15,7 +15,7 @@ pub(super) struct Tenure {
 
 pub(super) type Role = (ServerType, Option<ObjectId>);
 
-/// Returns the role of a member, with the election that made it primary.
+/// Returns the role of a member. For a primary, this includes the election that it won.
 pub(super) fn role(server: &ServerDescription) -> Role {
     let is_primary = server.server_type == ServerType::RsPrimary;
     let election = server.election_id().filter(|_| is_primary);
@@ -23,14 +23,15 @@ pub(super) fn role(server: &ServerDescription) -> Role {
 }
 
 impl Tenure {
-    /// Returns the tenure of a member that was just selected; `None` if it has already ended.
+    /// Returns the tenure of a member that was just selected; `None` if the tenure has already
+    /// ended.
     pub(super) fn begin(selected: &SelectedServer<Way>, snapshot: &Snapshot) -> Option<Self> {
         let server = selected.id();
         let role = role(snapshot.description().server_by_id(server)?);
         (role.0 == selected.server_type()).then_some(Self { server, role })
     }
 
-    /// Returns whether the member still has the same role, as far as is known.
+    /// Returns whether the member, as described in `snapshot`, still has the same role.
     pub(super) fn holds(&self, snapshot: &Snapshot) -> bool {
         let server = snapshot.description().server_by_id(self.server);
         !snapshot.is_closed() && server.is_some_and(|server| role(server) == self.role)
@@ -45,7 +46,7 @@ impl Tenure {
     ///
     /// # Cancel safety
     ///
-    /// May be dropped at any time.
+    /// The future may be dropped at any time.
     pub(super) async fn end(&self, topology: &Topology<Way>) {
         let mut snapshots = topology.watch();
         while let Some(snapshot) = snapshots.next().await {

@@ -1,4 +1,4 @@
-//! Runs the complete program with simulated deployments whose members record what they receive.
+//! Tests the complete program with simulated deployments that record what each member receives.
 
 mod advertise;
 mod harness;
@@ -23,7 +23,8 @@ fn connections_to_a_primary_that_steps_down_are_closed_and_new_ones_reach_the_ne
     set.step_down().unwrap();
     for client in &mut clients {
         client.assert_closed();
-        // The proxy has closed its side, so only the kernel answers.
+        // The proxy has closed its side of the connection, so only the kernel responds to these
+        // bytes.
         client.send("late", None);
     }
     let mut next = Client::connect(&program.uris[0]);
@@ -48,7 +49,7 @@ fn a_client_waits_while_a_killed_primary_is_replaced() {
     client.hello("before");
     set.kill(sdam_sim::Target::Primary).unwrap();
     client.assert_closed();
-    // The connection to the member ends, possibly before the proxy notices the change.
+    // The client's connection may have ended before the proxy notices that the primary has changed.
     program.loses(&old);
     let mut next = Client::connect(&program.uris[0]);
     let reply = next.hello("after");
@@ -77,7 +78,7 @@ fn a_frozen_primary_gets_nothing_once_another_is_elected_even_when_it_goes_on() 
     let new = reply.get_str("me").unwrap().to_owned();
     assert_ne!(new, old);
     set.thaw(frozen).unwrap();
-    // The earlier replies arrive now.
+    // The replies that the old primary could not send while frozen arrive now.
     for number in 0..5 {
         let marker = format!("thawed-{number}");
         Client::connect(&program.uris[0]).hello(&marker);
@@ -112,13 +113,13 @@ fn a_draining_connection_gets_the_reply_in_progress_and_sends_nothing() {
     let mut idle = Client::connect(&program.uris[0]);
     let version = waiting.hello("waiting");
     idle.hello("idle");
-    // The member answers when it steps down.
+    // The member answers this request only when it steps down.
     waiting.send("awaited", Some(version.get_document("topologyVersion").unwrap()));
     set.wait_for("awaited");
     set.step_down().unwrap();
     let reply = waiting.receive().unwrap();
     assert!(!reply.get_bool("isWritablePrimary").unwrap());
-    // The client may notice before the proxy does.
+    // The client may notice the step-down before the proxy does.
     program.loses(&old);
     waiting.send("late", None);
     waiting.assert_closed();
@@ -162,7 +163,7 @@ fn connections_for_reads_spread_by_their_number_and_end_when_the_member_becomes_
         let own = readers.iter().filter(|(me, _)| *me == readers[0].0);
         own.count()
     };
-    // A member that becomes known later gets the next connections until both have equally many.
+    // If one member becomes known later, it gets all connections until both have the same number.
     while readers.len() < 10 || of_first(&readers) * 2 != readers.len() {
         let mut client = Client::connect(&program.uris[1]);
         let me = client.hello("read").get_str("me").unwrap().to_owned();
@@ -209,7 +210,7 @@ fn the_first_signal_waits_for_replies_and_the_second_does_not() {
     assert_eq!(program.join(), Exit::SUCCESS);
 }
 
-/// Returns a client that has received only the beginning of the reply to "second".
+/// Returns a client to which only the beginning of the reply to "second" has been sent.
 fn stopped_reply() -> (Deployment, Running, Client) {
     let (set, program, _) = start(1, |_| {});
     let mut client = Client::connect(&program.uris[0]);
@@ -226,7 +227,8 @@ fn a_reply_that_pauses_is_not_cut_and_no_further_request_is_sent() {
     program.signal();
     program.remark("stopping: ", &[]);
     client.send("third", None);
-    // The pause is longer than the silence after which an encrypted reply counts as complete.
+    // This pause in the reply is longer than the silence after which an encrypted reply would count
+    // as complete.
     client.receive_stopped(Duration::from_millis(300), || set.stop_reply(None));
     client.assert_closed();
     assert!(set.receivers("third").is_empty());
@@ -288,7 +290,8 @@ fn events_can_be_json() {
     program.finish();
 }
 
-/// One member closes a connection instead of replying, and another closes an idle connection.
+/// The member closes a connection instead of replying. Then the proxy closes the other connection,
+/// too.
 #[test]
 fn a_connection_that_breaks_in_an_exchange_is_reported_to_the_topology() {
     let (set, program, primary) = start(1, |_| {});
@@ -300,7 +303,8 @@ fn a_connection_that_breaks_in_an_exchange_is_reported_to_the_topology() {
     set.wait_for("awaited");
     set.cut("cut");
     client.assert_closed();
-    // The server counts as unknown until its next check, so its other connections end, too.
+    // The report makes the server unknown until its next check, so the proxy closes its other
+    // connections, too.
     other.assert_closed();
     program.remark(&format!("no primary, before {primary}"), &[]);
     program.remark(&format!("primary: {primary}"), &[]);
@@ -336,7 +340,7 @@ fn the_proxy_counts_its_connections_and_knows_its_health() {
     assert_eq!(value("sdam_proxy_first_byte_seconds_count"), 1);
     assert!(value("sdam_proxy_bytes_total{to=\"member\"}") > 50);
     assert!(value("sdam_proxy_bytes_total{to=\"client\"}") > 50);
-    // A client that closes its side while a reply is outstanding counts as gone.
+    // A client that closes its side while a reply is outstanding must be counted as having left.
     set.stop_reply(Some("leaving"));
     client.send("leaving", None);
     set.wait_for("leaving");
@@ -356,7 +360,7 @@ fn the_proxy_counts_its_connections_and_knows_its_health() {
     assert!(reply.starts_with("HTTP/1.1 503 ") && reply.contains("is not"), "{reply}");
     let page = get("/metrics");
     assert!(page.contains("\nsdam_proxy_ended_total{by=\"lost\"} 1\n"), "{page}");
-    // The count changes only after the connection is closed.
+    // The page may still count the connection for a moment after it is closed.
     while !get("/metrics").contains("\nsdam_proxy_connections 0\n") {}
     program.finish();
 }
@@ -381,7 +385,7 @@ fn a_proxy_is_replaced_by_a_new_one_on_the_same_port() {
     new.primary();
     old.signal();
     old.remark("stopping: waiting for the replies of 1 connections", &[]);
-    // From now on, only the new proxy accepts clients.
+    // From now on, only the new proxy accepts connections.
     for number in 0..20 {
         let marker = format!("new-{number}");
         Client::connect(&new.uris[0]).hello(&marker);

@@ -1,8 +1,8 @@
-//! Detects clients that send hello and leave. Their drivers have discovered the members, and
-//! connect to them directly, past the proxy.
+//! Detects clients that only send hello and then leave. The drivers of such clients have discovered
+//! the members, and connect to them directly instead of using the proxy.
 //!
-//! The monitor of a driver in direct-connection mode also sends nothing else. A host therefore
-//! counts only if none of its connections has ever sent a command.
+//! In direct-connection mode, the monitor of a driver sends nothing but hello, too. Therefore a
+//! client is reported only if no connection from its host has ever sent a command.
 
 use std::{
     collections::HashSet,
@@ -15,7 +15,7 @@ use crate::lock::lock;
 /// The maximum number of hosts that are remembered.
 const MOST: usize = 10_000;
 
-/// The hosts that have sent a command; `None` once this is no longer needed.
+/// The hosts that have sent a command; `None` once nothing will be reported any more.
 #[derive(Debug)]
 pub(super) struct Visitors(Mutex<Option<HashSet<IpAddr>>>);
 
@@ -24,8 +24,8 @@ impl Visitors {
         Arc::new(Self(Mutex::new(Some(HashSet::new()))))
     }
 
-    /// Records that `host` has sent a command. If there are too many hosts, forgets them all and
-    /// reports nothing from then on.
+    /// Records that `host` has sent a command. If there are too many hosts, forgets all of them;
+    /// [`left`](Self::left) then returns false from now on.
     fn uses(&self, host: IpAddr) {
         let mut hosts = lock(&self.0);
         if let Some(hosts) = hosts.as_mut() {
@@ -34,8 +34,8 @@ impl Visitors {
         hosts.take_if(|hosts| hosts.len() > MOST);
     }
 
-    /// Returns whether to report that a client on `host` sent hello and left. This is true at most
-    /// once.
+    /// Returns whether to report that a client on `host` has sent hello and left. Returns true at
+    /// most once, so that there is only one report.
     pub(super) fn left(&self, host: IpAddr) -> bool {
         let mut hosts = lock(&self.0);
         hosts.take_if(|hosts| !hosts.contains(&host)).is_some()

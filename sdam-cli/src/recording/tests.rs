@@ -17,14 +17,14 @@ use super::{LONG, ProgressBar, progress};
 /// The wall-clock time at which simulations begin: 2023-11-14T22:13:20Z.
 pub(crate) const WALL: Duration = Duration::from_secs(1_700_000_000);
 
-/// A recorded client of a simulated deployment.
+/// A client of a simulated deployment that records what it observes.
 pub(crate) struct Client {
     pub(crate) topology: Topology,
     sink: Arc<RecordSink<Vec<u8>>>,
 }
 
 impl Client {
-    /// Starts a client at the vantage point `vantage`, where the wall clock is fast by `skew`.
+    /// Starts a client at the vantage point `vantage`. Its wall clock is ahead by `skew`.
     pub(crate) fn start(sim: &Sim, vantage: &str, skew: Duration) -> Self {
         let wall = UNIX_EPOCH + WALL + skew + Duration::from_nanos(sim.now().as_nanos());
         Self::of(&sim.uri(), sim.runtime(), wall, vantage)
@@ -41,7 +41,7 @@ impl Client {
         Self { topology: topology.unwrap(), sink }
     }
 
-    /// Waits until the client knows a primary, or knows that there is none.
+    /// Waits until the client knows a primary or, if `known` is false, until it knows none.
     pub(crate) async fn wait_for_primary(&self, known: bool) {
         let found = self.topology.wait_for(
             |now| (now.description().primary().is_some() == known).then_some(()),
@@ -65,13 +65,13 @@ pub(crate) fn simulation() -> Sim {
     Sim::new(7, &Blueprint::replica_set(SetConfig::new("rs", hosts)))
 }
 
-/// Waits in virtual time.
+/// Waits for `time` to pass in virtual time.
 pub(crate) async fn pass(sim: &Sim, time: Duration) {
     sim.runtime().backend.clock.sleep_until(sim.now() + time).await;
 }
 
-/// Returns the recording of a client that sees the primary die, a new one, and the old one return
-/// as a secondary. An operation waits for the new primary.
+/// Returns the recording of a client that sees the primary die, a new primary take over, and the
+/// old one return as a secondary. An operation of this client waits for the new primary.
 pub(crate) fn failover() -> Vec<u8> {
     let sim = simulation();
     sim.block_on(async {

@@ -8,7 +8,7 @@ use crate::{
     testing::{block_on, capture},
 };
 
-/// Serves `commands`; returns the output, the remarks and the exit code.
+/// Runs `serve` with `commands` as its input. Returns the output, the remarks and the exit code.
 fn run_to_end(words: &[&str], commands: &[&str]) -> (Vec<String>, String, Exit) {
     let commands = stream::iter(commands.iter().map(|line| (*line).to_owned()));
     let (output, remarks, exit) =

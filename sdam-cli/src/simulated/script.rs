@@ -12,7 +12,7 @@ use sdam_sim::{
 
 use crate::{failure::Failure, file_error::cannot_read, input, similar::closest, values::seconds};
 
-/// The timed steps of a file.
+/// The steps in a file, with their times.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Script {
     /// The name of the file.
@@ -23,22 +23,22 @@ pub(crate) struct Script {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Line {
-    /// The line number, from 1.
+    /// The number of the line, counted from 1.
     pub(crate) number: usize,
-    /// The time since the start; equal to the previous line's if the line does not begin with a
-    /// time.
+    /// The time at which the command is due, since the start. If the line does not begin with a
+    /// time, this is the time at which the previous line ends.
     pub(crate) at: Duration,
     /// True if the line begins with a time.
     pub(crate) is_timed: bool,
     pub(crate) command: Command,
 }
 
-/// The command of a line.
+/// The command on a line.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Command {
     /// Changes the deployment.
     Step(Step),
-    /// Delays the next line.
+    /// Waits before the next line.
     Sleep(Duration),
     Status,
     Help,
@@ -87,12 +87,12 @@ impl Script {
         if errors.is_empty() { Ok(script) } else { Err(Failure::config(errors.join("\nerror: "))) }
     }
 
-    /// Returns the file and the line, for error messages.
+    /// Formats the file and the line, for use in error messages.
     pub(crate) fn place(&self, line: usize) -> String {
         format!("{}:{line}", self.name)
     }
 
-    /// Returns the time at which the last line has been executed, including a final `sleep`.
+    /// Returns the time at which the script ends, including a final `sleep`.
     pub(crate) fn duration(&self) -> Duration {
         let ends = self.lines.iter().map(|line| match line.command {
             Command::Sleep(time) => line.at.saturating_add(time),
@@ -103,7 +103,7 @@ impl Script {
 }
 
 impl Command {
-    /// The syntax and meaning of the commands that change nothing.
+    /// The syntax and meaning of the commands that do not change the deployment.
     const SYNTAX: &str = "\
 status                         the state of every process
 sleep SECONDS                  wait
@@ -127,11 +127,11 @@ quit                           stop";
         lines.filter_map(|line| line.split_whitespace().next())
     }
 
-    /// Reads a line without a time; `None` if it is empty.
+    /// Parses a line that does not begin with a time; `None` if the line is empty.
     ///
     /// # Errors
     ///
-    /// Returns a description of the problem and its remedy.
+    /// If the line is invalid. The error describes the problem and the remedy.
     pub(crate) fn parse(line: &str) -> Result<Option<Self>, String> {
         let line = line.split('#').next().unwrap_or_default().trim();
         let (verb, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
@@ -161,7 +161,7 @@ impl fmt::Display for Command {
     }
 }
 
-/// Reads a line of a script; `None` if it is empty.
+/// Parses a line of a script, which may begin with a time; `None` if the line is empty.
 fn parse_line(line: &str) -> Result<Option<(Option<Duration>, Command)>, String> {
     let line = line.trim();
     if !line.starts_with(|letter: char| letter.is_ascii_digit()) {
@@ -175,7 +175,7 @@ fn parse_line(line: &str) -> Result<Option<(Option<Duration>, Command)>, String>
     }
 }
 
-/// Explains the error in a step, with a suggestion or a remedy.
+/// Explains the error in a step, and suggests a similar word or a remedy.
 fn explain(error: &ParseStepError) -> String {
     let reason = error.reason();
     let wrong = reason.split('`').nth(1).unwrap_or_default();

@@ -1,4 +1,5 @@
-//! Tests that deployments are simulated only on request, and are always labelled as simulated.
+//! Tests that deployments are simulated only on request, and that simulated ones are always
+//! labelled as such.
 
 use std::{
     io::{Read, Write},

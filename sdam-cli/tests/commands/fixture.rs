@@ -1,4 +1,4 @@
-//! Deployments and files that the tested command lines use.
+//! The deployments and files that the tested command lines use.
 
 use std::{fmt::Write as _, fs, sync::LazyLock};
 
@@ -41,7 +41,7 @@ pub(crate) fn seed() -> &'static str {
     hosts.split(',').next().unwrap()
 }
 
-/// Splits arguments at spaces and replaces placeholders; `given` is the tested value.
+/// Splits `text` into arguments at spaces, and replaces placeholders. `given` is the tested value.
 pub(crate) fn arguments(name: &str, text: &str, given: &str) -> Vec<String> {
     let hosts = || {
         let hosts = (1..=250).fold(String::new(), |mut hosts, port| {
@@ -61,7 +61,7 @@ pub(crate) fn arguments(name: &str, text: &str, given: &str) -> Vec<String> {
     words.map(word).collect()
 }
 
-/// Records how several clients discover a set at the same time.
+/// Records several clients while they discover a set at the same time.
 fn record(members: u16, names: &[&'static str]) -> Vec<(&'static str, Vec<u8>)> {
     let set = ReplicaSet::start(members).unwrap();
     let room = Room::new();
@@ -75,7 +75,7 @@ fn record(members: u16, names: &[&'static str]) -> Vec<(&'static str, Vec<u8>)> 
             client.wait_for("was Unknown");
         }
     }
-    // A recording covers the time up to its last event, so cause one after all clients have
+    // A recording ends at its last event, so cause an event that is recorded after all clients have
     // discovered the set.
     set.reconfig(|config| config.members[0].tags = [("dc".into(), "ny".into())].into()).unwrap();
     for client in &mut clients {

@@ -1,4 +1,4 @@
-//! Sockets that systemd hands over to a process.
+//! Tests sockets that systemd hands over to a process.
 
 use std::{
     fs,
@@ -19,7 +19,7 @@ use super::program::{Ended, Room, Running, TIMEOUT};
 /// in which `$$` stands for the process id of the proxy.
 fn activate(room: &Room, variables: &str, sockets: [&dyn AsFd; 2], arguments: &str) -> Running {
     let [first, second] = sockets.map(|socket| socket.as_fd().try_clone_to_owned().unwrap());
-    // Allow the shell to inherit the descriptor.
+    // Clear the close-on-exec flag, so that the shell inherits the descriptor.
     fcntl_setfd(&second, FdFlags::empty()).unwrap();
     let script = format!(
         "{variables} exec sdam proxy --demo --listen 127.0.0.1:0 {arguments} 4<&{} 3<&0",
@@ -48,12 +48,13 @@ fn sockets_that_are_handed_over_serve_one_process_after_another() {
     assert!(connect(1).hello().unwrap().get_bool("secondary").unwrap());
     old.signal(Signal::TERM);
     assert_eq!(old.end().code, 0);
-    // The connection is not refused, although no process accepts it.
+    // The connection is not refused although no proxy is running, because the listening socket
+    // stays open.
     let mut waiting = connect(0);
     let new = start();
     assert!(waiting.hello().unwrap().get_bool("isWritablePrimary").unwrap());
 
-    // Both proxies serve until one is stopped, which first finishes an exchange in progress.
+    // Both proxies serve until one is stopped. That one first finishes an exchange in progress.
     let next = start();
     new.signal(Signal::TERM);
     assert_eq!(new.end().code, 0);

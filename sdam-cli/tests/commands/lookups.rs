@@ -1,4 +1,4 @@
-//! Tests that DNS look-ups without an answer end at --timeout and on Ctrl-C.
+//! Tests that DNS look-ups that get no answer end after --timeout and on Ctrl-C.
 
 use std::{net::UdpSocket, time::Instant};
 

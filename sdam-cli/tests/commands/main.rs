@@ -1,6 +1,6 @@
-//! Tests every subcommand from its user's point of view: the example in its help, a reader that
-//! closes the pipe, signals, wrong arguments. The list of subcommands and options comes from the
-//! program.
+//! Tests every subcommand from the user's point of view: the example in its help, a reader that
+//! closes the pipe, signals, and wrong arguments. The subcommands and options are those that the
+//! program defines.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a panic fails the test")]
@@ -37,7 +37,7 @@ use self::{
     table::{CASES, Case, End, Moment, Output},
 };
 
-/// The capacity of a pipe.
+/// The capacity of a pipe, in bytes.
 const PIPE: usize = 64 << 10;
 
 /// Returns the definition of a subcommand.
@@ -47,7 +47,7 @@ fn definition(name: &str) -> Command {
     program.find_subcommand(name).unwrap().clone()
 }
 
-/// Runs `check` for each subcommand on a separate thread.
+/// Runs `check` for each subcommand, on separate threads at the same time.
 fn each(check: impl Fn(&Case) + Sync) {
     let check = &check;
     std::thread::scope(|scope| {
@@ -74,7 +74,8 @@ fn the_table_has_every_subcommand_and_every_path() {
     }
 }
 
-/// Returns the commands of the example at the end of a help text, with their continuation lines.
+/// Returns the commands in the example at the end of a help text. Each command includes its
+/// continuation lines.
 fn example(help: &str) -> Vec<String> {
     let (_, end) = help.rsplit_once("\nExample").unwrap();
     let lines: Vec<_> = end.lines().filter(|line| line.starts_with("  ")).collect();
@@ -89,7 +90,7 @@ fn example(help: &str) -> Vec<String> {
     commands
 }
 
-/// Runs a command of an example in the shell, and interrupts it if it does not end.
+/// Runs a command of an example in the shell. Interrupts the command if it does not end by itself.
 fn run_example(room: &Room, command: &str, end: End) {
     // Use another deployment and free ports.
     let script = command.replace("127.0.0.1:27017", seed());
@@ -97,8 +98,8 @@ fn run_example(room: &Room, command: &str, end: End) {
         .iter()
         .fold(script, |script, port| script.replace(&format!("127.0.0.1:{port}"), "127.0.0.1:0"));
     let script = script.replace(" --port 27017", "");
-    // The shell receives the signal, too. With a trap, it survives and returns the program's exit
-    // code.
+    // The shell receives the signal, too. The trap lets it survive, so that it returns the exit
+    // code of the program.
     let script = format!("trap : INT\n{script}");
     let mut running = Running::start(room.command("sh").args(["-c", &script]));
     let code = match end {
@@ -144,7 +145,8 @@ fn the_examples_of_the_program_work_as_printed() {
     for (command, end) in commands.iter().zip(ends) {
         run_example(&room, command, end);
     }
-    // The program's help names the command that starts the deployment for all examples.
+    // The help of the program shows the command that starts a deployment for the examples of all
+    // subcommands.
     assert!(help.output.contains("`sdam serve --port 27017`"));
     let short = room.run(&["-h"]);
     assert_eq!((short.code, &*short.remarks), (0, ""));
@@ -178,7 +180,7 @@ fn the_commands_of_the_guide_work_as_printed() {
     room.is_clean();
 }
 
-/// Returns the command with the output that `case` describes.
+/// Returns the command that prints the output described by `case`.
 fn printing(case: &Case, room: &Room) -> std::process::Command {
     let (text, input) = case.printing;
     let mut command = room.sdam(&arguments(case.name, text, ""));
@@ -222,7 +224,7 @@ fn output_that_cannot_be_written_is_an_error() {
         assert_eq!(ended.code, 4, "{}: {ended:?}", case.name);
         is_helpful(&ended, "standard output: ");
 
-        // Rust opens /dev/null in place of a closed standard output, so writing succeeds.
+        // If standard output is closed, Rust opens /dev/null instead, so writing succeeds.
         if let Output::Short = case.output {
             let (text, _) = case.printing;
             let words = arguments(case.name, text, "");
@@ -248,7 +250,8 @@ fn interrupt(case: &Case, text: &str, moment: Moment, (signal, code): (Signal, i
     match moment {
         Moment::Printed => running.wait_for(""),
         Moment::Connected => connection = Some(silent.accept().unwrap()),
-        // This is more than a pipe holds, so the program must have read some of it.
+        // Write more than the pipe can hold, so that the program has read some of it when this call
+        // returns.
         Moment::Reading => running.write(&vec![b'\n'; 4 * PIPE]),
     }
     running.signal(signal);

@@ -10,7 +10,8 @@ use crate::{
     table::CASES,
 };
 
-/// Returns the names of a subcommand's options, except those missing from this build.
+/// Returns the names of a subcommand's options, except the options that are hidden because this
+/// build lacks them.
 fn options(definition: &Command) -> Vec<&str> {
     let shown = definition.get_arguments().filter(|argument| !argument.is_hide_set());
     shown.filter_map(|argument| argument.get_long()).collect()

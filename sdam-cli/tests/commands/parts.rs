@@ -1,4 +1,4 @@
-//! Tests recordings in parts: `watch --record-max`.
+//! Tests recordings that are split into parts (`watch --record-max`).
 
 use std::{fs, thread};
 
@@ -22,7 +22,7 @@ impl Recorded {
         Self::start_with("64K", "")
     }
 
-    /// Starts the program after running these shell commands.
+    /// Runs the shell commands `before`, and then starts the program in the same shell.
     fn start_with(limit: &str, before: &str) -> Self {
         let (set, room) = (ReplicaSet::start(3).unwrap(), Room::new());
         fs::create_dir(room.path().join("folder")).unwrap();
@@ -34,7 +34,7 @@ impl Recorded {
         Self { set, room, running, changes: 0 }
     }
 
-    /// Changes the set until the program prints this text. The changes are recorded.
+    /// Changes the set, so that there is something to record, until the program prints `told`.
     fn until(&mut self, told: &str) {
         loop {
             self.changes += 1;
@@ -60,7 +60,8 @@ impl Recorded {
         running.end()
     }
 
-    /// Checks that a part can be replayed alone and describes the set. Returns the recording.
+    /// Checks that a part can be replayed without the other parts, and describes the set. Returns
+    /// the part as a recording.
     fn replay(&self, number: usize) -> Recording {
         let name = format!("folder/rec.{number}.jsonl");
         let ended = self.room.run(&["replay", "--trace", &name]);
@@ -102,7 +103,7 @@ fn each_of_the_last_two_parts_is_a_recording_even_if_the_program_is_killed() {
     let length = fs::metadata(test.room.path().join("folder/rec.3.jsonl")).unwrap().len();
     assert!(length > 64 << 10, "{length}");
 
-    // Another start keeps the existing files.
+    // If the program is started again, it keeps the existing files.
     let words = ["watch", "--record", "folder/rec.jsonl", "--record-max", "1G", test.set.uri()];
     let mut next = Running::start(&mut test.room.sdam(&words));
     next.wait_for("was Unknown");
@@ -136,7 +137,7 @@ fn a_part_that_cannot_be_begun_is_told_and_the_last_one_goes_on() {
 
 #[test]
 fn a_part_that_cannot_be_written_is_told_and_another_one_is_begun() {
-    // The limit makes longer writes fail, as on a full disk.
+    // The limit on the size of files makes further writes fail, as on a full disk.
     let mut test = Recorded::start_with("1M", "trap '' XFSZ; ulimit -f 96;");
     test.until("the recording has stopped at ");
     test.until("recording goes on in folder/rec.2.jsonl");

@@ -15,10 +15,10 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process_group};
 use tempfile::TempDir;
 
-/// The time limit of every process, for a machine under load.
+/// The time limit of every process, which is long enough for a machine under load.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A folder in which processes run, with a folder for their temporary files.
+/// A folder in which processes run. It contains another folder for their temporary files.
 pub(crate) struct Room(TempDir);
 
 impl Room {
@@ -41,7 +41,7 @@ impl Room {
         fs::write(self.path().join(name), content).unwrap();
     }
 
-    /// Returns the command for another program, with `sdam` on its search path.
+    /// Returns the command that runs another program, with `sdam` on the search path.
     pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let own = Path::new(env!("CARGO_BIN_EXE_sdam")).parent().unwrap();
         let others = std::env::var_os("PATH").unwrap_or_default();
@@ -61,8 +61,8 @@ impl Room {
         command
     }
 
-    /// Returns the command that runs the program with these arguments. It restores the default
-    /// handling of SIGINT, which a shell makes its background processes ignore.
+    /// Returns the command that runs the program with these arguments. It also restores the default
+    /// handling of SIGINT, because a shell makes its background processes ignore this signal.
     pub(crate) fn interruptible(&self, arguments: &[impl AsRef<OsStr>]) -> Command {
         let mut command = self.command("env");
         command.args(["--default-signal=INT", env!("CARGO_BIN_EXE_sdam")]);
@@ -81,31 +81,33 @@ impl Room {
     }
 }
 
-/// A process and the processes that it started.
+/// A running process, together with the processes that it has started.
 pub(crate) struct Running {
     child: Child,
     output: Option<BufReader<ChildStdout>>,
     remarks: JoinHandle<String>,
-    /// Dropped when the process has ended, so that the process is not killed at the time limit.
+    /// Dropped when the process has ended, which prevents the process from being killed at the time
+    /// limit.
     watched: Sender<()>,
 }
 
 /// The exit code and the output of a process that has ended.
 #[derive(Debug)]
 pub(crate) struct Ended {
-    /// The exit code as in a shell: 128 plus the number of the signal that ended the process.
+    /// The exit code. As in a shell, it is 128 plus the number of the signal if a signal ended the
+    /// process.
     pub(crate) code: i32,
     pub(crate) output: String,
     pub(crate) remarks: String,
 }
 
 impl Running {
-    /// Starts a process whose standard output can be read.
+    /// Starts a process, and makes its standard output readable.
     pub(crate) fn start(command: &mut Command) -> Self {
         Self::start_to(command, Stdio::piped())
     }
 
-    /// Starts a process with this standard output.
+    /// Starts a process whose standard output goes to `output`.
     pub(crate) fn start_to(command: &mut Command, output: impl Into<Stdio>) -> Self {
         let command = command.stdout(output).stderr(Stdio::piped());
         let command = command.process_group(0);
@@ -120,7 +122,7 @@ impl Running {
         let (watched, end) = mpsc::channel();
         thread::spawn(move || {
             if end.recv_timeout(TIMEOUT) == Err(mpsc::RecvTimeoutError::Timeout) {
-                // Killing fails if the process has just ended.
+                // Ignore the error, because killing fails if the process has just ended.
                 let _ = kill_process_group(group, Signal::KILL);
             }
         });
@@ -128,7 +130,7 @@ impl Running {
         Self { child, output, remarks, watched }
     }
 
-    /// Writes to the standard input of a process that was started with a pipe.
+    /// Writes to the standard input of the process, which must have been started with a pipe.
     pub(crate) fn write(&mut self, bytes: &[u8]) {
         self.child.stdin.as_mut().unwrap().write_all(bytes).unwrap();
     }
@@ -138,14 +140,14 @@ impl Running {
         self.child.stdin = None;
     }
 
-    /// Reads up to `most` bytes of the output; returns their number.
+    /// Reads up to `most` bytes of the output, and returns the number of bytes.
     pub(crate) fn read(&mut self, most: usize) -> usize {
         let output = self.output.as_mut().unwrap();
         let mut bytes = Vec::new();
         output.take(most as u64).read_to_end(&mut bytes).unwrap()
     }
 
-    /// Reads a line; it is empty at the end of the output.
+    /// Reads a line of the output. Returns an empty string at the end of the output.
     pub(crate) fn line(&mut self) -> String {
         let mut line = String::new();
         let output = self.output.as_mut().unwrap();
@@ -153,7 +155,7 @@ impl Running {
         line
     }
 
-    /// Reads at least one line, up to the first line that contains `text`.
+    /// Reads lines of the output until a line contains `text`.
     pub(crate) fn wait_for(&mut self, text: &str) {
         let mut seen = String::new();
         loop {
@@ -166,12 +168,12 @@ impl Running {
         }
     }
 
-    /// Closes the reading end of standard output, like `head`.
+    /// Closes the reading end of standard output, as `head` does.
     pub(crate) fn close_output(&mut self) {
         self.output = None;
     }
 
-    /// Sends a signal to the process and the processes that it started.
+    /// Sends a signal to the process and to the processes that it has started.
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process_group(Pid::from_child(&self.child), signal).unwrap();
     }

@@ -1,4 +1,5 @@
-//! Tests that wrong arguments lead to exit code 3 or 4 and a message with the input and the remedy.
+//! Tests that wrong arguments lead to exit code 3 or 4, and to a message that names the input and
+//! the remedy.
 
 use std::{any::TypeId, path::PathBuf};
 
@@ -12,7 +13,7 @@ use crate::{
     table::{Case, Use},
 };
 
-/// Words that precede a remedy. Each message contains one of them.
+/// Words that introduce a remedy. Each error message must contain one of them.
 const REMEDIES: [&str; 14] = [
     "it needs ",
     "use ",
@@ -30,7 +31,7 @@ const REMEDIES: [&str; 14] = [
     "tip: ",
 ];
 
-/// A string that no typed option accepts as a value.
+/// A string that is not a valid value of any option with a type.
 const NONSENSE: &str = "n0nsense";
 
 /// Invalid connection strings, each with a part of its error message.
@@ -97,7 +98,7 @@ fn misspelled_subcommands_and_options_are_named_with_the_right_ones() {
 #[test]
 fn wrong_values_are_named_with_what_the_option_needs() {
     let room = Room::new();
-    // Options of these types accept any word.
+    // Options of these types accept any text, so they are not tested.
     let free = [TypeId::of::<String>(), TypeId::of::<PathBuf>(), TypeId::of::<Advertised>()];
     each(|case| {
         let definition = definition(case.name);

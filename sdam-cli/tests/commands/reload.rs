@@ -13,7 +13,7 @@ fn the_targets_are_read_at_once_when_a_signal_asks_and_the_outcome_is_told() {
     room.write("targets.toml", &valid);
     let command = "exec sdam export --targets targets.toml --listen 127.0.0.1:0 2>&1";
     let mut running = Running::start(room.command("sh").args(["-c", command]));
-    // The signal is handled once the first line is printed.
+    // The program handles the signal once it has printed its first line.
     running.wait_for("http://");
     running.signal(Signal::HUP);
     running.wait_for("--targets targets.toml was read: 0 added, 0 removed, 1 unchanged");

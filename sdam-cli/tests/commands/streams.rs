@@ -1,4 +1,4 @@
-//! Tests that error messages about standard input name it, and that servers continue without
+//! Tests that error messages about standard input say so, and that servers continue without
 //! standard streams.
 
 use std::{io::Read, net::TcpStream, process::Stdio};
@@ -7,7 +7,7 @@ use rustix::process::Signal;
 
 use crate::program::{Room, Running};
 
-/// Starts the program with `input` as its standard input, which stays open afterwards.
+/// Starts the program, writes `input` to its standard input, and leaves the input open.
 fn start(room: &Room, words: &[&str], input: &str) -> Running {
     let mut running = Running::start(room.interruptible(words).stdin(Stdio::piped()));
     running.write(input.as_bytes());
@@ -77,7 +77,7 @@ fn a_proxy_goes_on_when_its_notices_cannot_be_written() {
         let mut running = Running::start(room.command("sh").args(["-c", &command]));
         let first = running.line();
         let uri = first.split(['"', ' ']).find(|word| word.starts_with("mongodb://")).unwrap();
-        // From now on, writes to standard output fail with a broken pipe.
+        // From now on, when the program writes to standard output, it gets a broken pipe.
         running.close_output();
         for _ in 0..2 {
             let seen = room.run(&["watch", "--once", uri]);

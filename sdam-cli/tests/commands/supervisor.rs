@@ -1,4 +1,4 @@
-//! Tests of programs that systemd supervises.
+//! Tests programs that run under systemd as their supervisor.
 
 use std::{fs, os::unix::net::UnixDatagram, path::Path};
 

@@ -1,15 +1,16 @@
-//! The subcommands, and the data that the tests need about each of them.
+//! The table of subcommands, with the data that the tests need about each of them.
 
 /// The way in which an example's command ends.
 #[derive(Clone, Copy)]
 pub(crate) enum End {
     /// The command ends with this exit code.
     Code(i32),
-    /// The command ends with 0 after Ctrl-C, which follows a line that contains this text.
+    /// The command prints a line that contains this text. Then the test sends Ctrl-C, and the
+    /// command ends with 0.
     After(&'static str),
 }
 
-/// The output of a command line.
+/// The kind of output that a command line has.
 #[derive(Clone, Copy)]
 pub(crate) enum Output {
     /// The output exceeds 64 KiB, the capacity of a pipe.
@@ -31,7 +32,7 @@ pub(crate) enum Moment {
     Reading,
 }
 
-/// The use of a path on the command line.
+/// The purpose of a path on the command line.
 #[derive(Clone, Copy)]
 pub(crate) enum Use {
     Input,
@@ -45,28 +46,31 @@ pub(crate) enum Use {
 /// A subcommand.
 ///
 /// In arguments, `URI` is replaced by the connection string of a simulated set of three members,
-/// `SILENT` by that of a server that does not reply, and `FILE` by the tested path. The folder
-/// contains [`FILES`](super::FILES).
+/// `SILENT` by the connection string of a server that does not reply, and `FILE` by the tested
+/// path. The folder in which the program runs contains [`FILES`](super::FILES).
 pub(crate) struct Case {
     pub(crate) name: &'static str,
-    /// The way in which the example's commands end.
+    /// The ways in which the commands of the example end, in order.
     pub(crate) example: &'static [End],
     pub(crate) output: Output,
-    /// Arguments that cause this output, and the file for standard input, or `-` for none.
+    /// Arguments with which the subcommand prints this kind of output, and the file for standard
+    /// input; `-` if it needs none.
     pub(crate) printing: (&'static str, &'static str),
-    /// Arguments, the moment of the signal, and the exit codes after SIGINT and SIGTERM.
+    /// Command lines to interrupt: the arguments, the moment of the signal, and the exit codes
+    /// after SIGINT and after SIGTERM.
     pub(crate) interrupted: &'static [(&'static str, Moment, [i32; 2])],
-    /// The id of each argument that is a path, arguments that contain it, and its use.
+    /// The arguments that are paths. Each has its id, a command line that contains it, and its
+    /// purpose.
     pub(crate) paths: &'static [(&'static str, &'static str, Use)],
-    /// Other invalid arguments, each with two strings that the message contains: the input and the
-    /// remedy.
+    /// Other invalid command lines, each with two strings that the error message must contain: the
+    /// input and the remedy.
     pub(crate) refused: &'static [(&'static str, [&'static str; 2])],
 }
 
-/// The exit codes of a process ended by a signal.
+/// The exit codes of a process that was killed by SIGINT or SIGTERM.
 const KILLED: [i32; 2] = [130, 143];
 
-/// The path argument of the subcommands that connect to a deployment.
+/// The path argument shared by all subcommands that connect to a deployment.
 const URI_FILE: (&str, &str, Use) = ("uri_file", "--uri-file FILE", Use::Input);
 
 const PASSWORD_FILE: (&str, &str, Use) =

@@ -1,4 +1,4 @@
-//! The requests to the collector, over HTTP.
+//! Sends requests to the collector over HTTP.
 
 use std::{
     error::Error,
@@ -46,11 +46,11 @@ pub(super) struct Collector {
 /// The reason why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Trouble {
-    /// There was no answer.
+    /// The collector did not answer.
     Unreachable(String),
-    /// The answer reports a transient error.
+    /// The collector answered with a transient error.
     Busy(String),
-    /// The collector will never accept this request.
+    /// The collector has refused the request, and would refuse it again.
     Refused(String),
 }
 
@@ -62,7 +62,7 @@ impl fmt::Display for Trouble {
 }
 
 impl Collector {
-    /// Creates the client. It does not connect before the first request.
+    /// Creates the client, which connects when it sends its first request.
     ///
     /// # Errors
     ///
@@ -105,7 +105,7 @@ impl Collector {
             let answer = self.client.request(request).await.map_err(|error| unreachable(&error))?;
             let status = answer.status();
             let body = Limited::new(answer.into_body(), MAX_ANSWER).collect().await;
-            // Only the status matters, so an incomplete body is accepted.
+            // The status is decisive, so a body that is incomplete or too long is treated as empty.
             let body = body.map_or(Bytes::new(), Collected::to_bytes);
             judge(status, &body)
         };
@@ -121,8 +121,8 @@ fn gzip(body: &[u8]) -> io::Result<Vec<u8>> {
     encoder.finish()
 }
 
-/// Returns the TLS settings, with the authorities from the file, or else from the system if TLS is
-/// used.
+/// Returns the TLS settings. The certificate authorities come from the configured file. If there is
+/// no such file, and TLS is used, they come from the system.
 fn tls(destination: &Destination) -> Result<ClientConfig, String> {
     let builder = ClientConfig::builder_with_provider(ring::default_provider().into());
     let builder =
@@ -169,7 +169,7 @@ fn authorities(file: &File) -> Result<RootCertStore, String> {
     Ok(roots)
 }
 
-/// Returns the error with its causes; the last cause is the most specific.
+/// Describes `error` and all of its causes, because the last cause is the most specific one.
 fn unreachable(error: &dyn Error) -> Trouble {
     let first = error.to_string();
     let causes = iter::successors(error.source(), |&cause| cause.source());
@@ -177,7 +177,7 @@ fn unreachable(error: &dyn Error) -> Trouble {
     Trouble::Unreachable(why)
 }
 
-/// Evaluates an answer (OTLP: "OTLP/HTTP Response").
+/// Decides whether an answer reports a success (OTLP: "OTLP/HTTP Response").
 fn judge(status: StatusCode, body: &[u8]) -> Result<(), Trouble> {
     match status {
         StatusCode::TOO_MANY_REQUESTS
@@ -185,7 +185,7 @@ fn judge(status: StatusCode, body: &[u8]) -> Result<(), Trouble> {
         | StatusCode::SERVICE_UNAVAILABLE
         | StatusCode::GATEWAY_TIMEOUT => Err(Trouble::Busy(format!("it answers {status}"))),
         status if status.is_success() => {
-            // Answers to metrics and spans have the same format.
+            // Answers to metrics and to spans have the same format as answers to log records.
             let answer = ExportLogsServiceResponse::decode(body).unwrap_or_default();
             match answer.partial_success {
                 Some(partial) if partial.rejected_log_records > 0 => {

@@ -1,4 +1,4 @@
-//! The envelopes of OTLP requests.
+//! Encodes OTLP requests, including the description of the sender.
 
 use std::{
     collections::BTreeMap,
@@ -27,20 +27,20 @@ pub(super) fn text(value: impl Into<String>) -> AnyValue {
     AnyValue { value }
 }
 
-/// Returns a time in nanoseconds since the Unix epoch.
+/// Converts a time to nanoseconds since the Unix epoch.
 pub(super) fn nanos(time: SystemTime) -> u64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     since.as_nanos() as u64
 }
 
-/// The sender of all messages, as OTLP describes it.
+/// The sender of all messages: this program, described as a resource and a scope of OTLP.
 pub(super) struct Sender {
     resource: Option<Resource>,
     scope: Option<InstrumentationScope>,
 }
 
 impl Sender {
-    /// Creates the sender with the attributes of this program.
+    /// Creates the sender; `attributes` are those of its resource.
     pub(super) fn new(attributes: &BTreeMap<String, String>) -> Self {
         let attributes = attributes.iter().map(|(name, value)| attribute(name, value));
         Self {

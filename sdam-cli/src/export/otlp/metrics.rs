@@ -8,14 +8,15 @@ use opentelemetry_proto::tonic::metrics::v1::{
 use super::messages::attribute;
 use crate::page::{self, Distribution, Kind, Page, Series, Value};
 
-/// The start time of the counters and the time of rendering, in nanoseconds since the Unix epoch.
+/// The time at which the counters started, and the time at which the page was created, in
+/// nanoseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
     pub(super) start: u64,
     pub(super) end: u64,
 }
 
-/// Converts the page; names, labels and values stay the same.
+/// Converts the page without changing names, labels or values.
 pub(super) fn convert(page: &Page, span: Span) -> Vec<Metric> {
     let metrics = page.0.iter();
     metrics.map(|(name, metric)| convert_one(name, metric, span)).collect()

@@ -1,5 +1,5 @@
-//! The queue of records for the collector. It is bounded, so memory does not grow while a collector
-//! is down.
+//! The queue of records for the collector. The queue is bounded, so its memory does not grow
+//! without limit while the collector is down.
 
 use std::sync::{Arc, Mutex};
 
@@ -8,11 +8,10 @@ use tokio::sync::Notify;
 
 use crate::lock::lock;
 
-/// The maximum number of queued log records, and also of queued spans. The oldest are dropped
-/// first.
+/// The maximum number of records in each queue. If a queue is full, its oldest records are dropped.
 const CAPACITY: usize = 2048;
 
-/// The queues of log records and of spans, which clones share.
+/// The queues of log records and of spans. Clones share the same queues.
 #[derive(Clone, Default)]
 pub(super) struct Queues {
     pub(super) logs: Arc<Queue<LogRecord>>,
@@ -27,9 +26,11 @@ pub(super) struct Queue<T> {
 
 struct State<T> {
     records: Vec<T>,
-    /// The total number of records that have left the queue.
+    /// The total number of records that have left the queue, because they were either delivered or
+    /// dropped.
     left: u64,
-    /// The number of these records that were dropped because the queue was full.
+    /// The number of records that were dropped because the queue was full, since the last call of
+    /// [`Queue::take_lost`].
     lost: u64,
 }
 
@@ -73,8 +74,8 @@ impl<T: Clone> Queue<T> {
         Batch { records: state.records.clone(), from: state.left }
     }
 
-    /// Removes a batch that the collector has received. Some of its records may have been dropped
-    /// in the meantime.
+    /// Removes the records of a batch that has been delivered. Some of them may already have been
+    /// dropped from the queue since the batch was copied.
     pub(super) fn remove(&self, batch: &Batch<T>) {
         let mut state = lock(&self.state);
         let end = batch.from + batch.records.len() as u64;

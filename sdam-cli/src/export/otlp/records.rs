@@ -1,4 +1,4 @@
-//! Translates the events of a deployment to log records and spans.
+//! Translates the events of a deployment into log records and spans.
 
 use std::{
     fmt,
@@ -35,7 +35,7 @@ use super::{
 };
 use crate::lock::lock;
 
-/// The maximum number of cleared pools to remember until the end of their failover.
+/// The maximum number of pool clears to remember until the next failover ends.
 const MAX_CLEARS: usize = 16;
 
 /// A sink that queues a log record for each change of a deployment, and a span for each failover.
@@ -49,13 +49,13 @@ pub(super) struct Records {
 
 struct State {
     facts: Facts,
-    /// The servers whose pools were cleared since the last failover, with the times.
+    /// The pool clears since the last failover: the time, and the server whose pool was cleared.
     clears: Vec<(Instant, ServerAddress)>,
     ids: Rng,
 }
 
 impl Records {
-    /// Creates the sink of the deployment with these labels.
+    /// Creates a sink for the events of the deployment that has these labels.
     pub(super) fn new(labels: &[(&str, String)], backend: &Backend, queues: Queues) -> Self {
         let labels = labels.iter();
         Self {
@@ -115,7 +115,8 @@ impl Records {
         Some(self.log(time, "sdam.server.changed", severity, &body, attributes))
     }
 
-    /// Creates the log record for a fact; `None` if a server's record already states it.
+    /// Creates the log record for a fact; `None` if the log record for a server already states this
+    /// fact.
     fn fact(&self, time: u64, fact: &Fact) -> Option<LogRecord> {
         let (name, severity, attributes) = match fact {
             Fact::PrimaryChanged { old, new, .. } => (
@@ -142,8 +143,8 @@ impl Records {
         Some(self.log(time, name, severity, fact, attributes))
     }
 
-    /// Creates the span of a failover, from the earliest possible loss of the old primary to the
-    /// new one.
+    /// Creates the span of a failover. It begins at the earliest time at which the old primary can
+    /// have been lost, and ends when the deployment is writable again.
     fn span(&self, wall: &Origin, failover: &Failover, state: &mut State) -> Span {
         let outage = &failover.outage;
         let split = |name: &str, at, attributes: Vec<KeyValue>| Split {
@@ -208,7 +209,8 @@ impl EventSink for Records {
         if let EventKind::TopologyDescriptionChanged { new, .. } = &event.kind
             && **new == TopologyDescription::default()
         {
-            // The end of the client is not an outage of the deployment.
+            // The topology becomes empty when the client is closed, which is not an outage of the
+            // deployment.
             return;
         }
         let wall = Origin::at(self.clock.now(), SystemTime::now());

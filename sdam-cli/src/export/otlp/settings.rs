@@ -1,4 +1,5 @@
-//! The settings of pushes, from the option `--otlp` and the OpenTelemetry variables.
+//! The settings for pushing telemetry, as given by the option `--otlp` and the OpenTelemetry
+//! variables.
 
 mod destination;
 #[cfg(test)]
@@ -24,7 +25,8 @@ const ATTRIBUTES: &str = "OTEL_RESOURCE_ATTRIBUTES";
 const EVERY: &str = "OTEL_METRIC_EXPORT_INTERVAL";
 
 names! {
-    /// A kind of telemetry. Its name is part of paths and, in upper case, of variables.
+    /// A kind of telemetry. Its name occurs in the paths of requests and, in upper case, in the
+    /// names of variables.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     pub(super) enum Signal {
         Metrics = "metrics",
@@ -33,12 +35,12 @@ names! {
     }
 }
 
-/// The destinations and the settings of pushes.
+/// The settings for pushing telemetry.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Settings {
-    /// The collectors of the enabled kinds.
+    /// The collector for each enabled kind of telemetry.
     pub(super) destinations: BTreeMap<Signal, Destination>,
-    /// The attributes of this program, including its name.
+    /// The attributes that describe this program to the collector, including its name.
     pub(super) resource: BTreeMap<String, String>,
     /// The interval at which metrics are pushed.
     pub(super) interval: Duration,
@@ -49,7 +51,7 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// Names the invalid option or variable and its remedy.
+    /// If an option or a variable is invalid. The error names it and the remedy.
     pub(super) fn new(option: Option<&str>, variables: &Variables) -> Result<Option<Self>, String> {
         let endpoints = endpoints(option, variables)?;
         if endpoints.is_empty() {

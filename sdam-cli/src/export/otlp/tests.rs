@@ -1,4 +1,4 @@
-//! Runs the complete program with a collector that decodes everything it receives.
+//! Tests the complete program with a collector that decodes everything it receives.
 
 use std::{
     collections::BTreeSet,
@@ -54,7 +54,7 @@ impl Fake {
         Self::listen(TcpListener::bind("127.0.0.1:0").unwrap(), None, status, answer)
     }
 
-    /// Returns the collector and its URL.
+    /// Starts a collector that uses TLS. Returns the collector and its URL.
     fn start_tls(tls: Arc<ServerConfig>) -> (Self, String) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let fake = Self::listen(listener, Some(tls), "200 OK", Vec::new());
@@ -70,7 +70,7 @@ impl Fake {
     ) -> Self {
         let address = listener.local_addr().unwrap();
         let (sender, requests) = mpsc::channel();
-        // The thread ends with the process.
+        // The thread runs until the process ends.
         thread::spawn(move || {
             for stream in listener.incoming() {
                 let (sender, answer, tls) = (sender.clone(), answer.clone(), tls.clone());
@@ -86,7 +86,7 @@ impl Fake {
                     while let Some(request) = receive(&mut stream) {
                         let length = answer.len();
                         let head = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n");
-                        // Sending fails if the test has ended.
+                        // Ignore the error, because sending fails if the test has ended.
                         let _ = sender.send(request);
                         let reply = [head.as_bytes(), &answer].concat();
                         if stream.get_mut().write_all(&reply).is_err() {
@@ -103,7 +103,7 @@ impl Fake {
         format!("http://{}", self.address)
     }
 
-    /// Returns the next request for this path.
+    /// Waits for the next request for `path`, and returns it.
     fn next(&self, path: &str) -> Received {
         let first = format!("POST {path} HTTP/1.1");
         let mut requests = self.requests.iter();
@@ -143,12 +143,12 @@ fn spans(body: &[u8]) -> Vec<Span> {
     scopes.flat_map(|it| it.spans).collect()
 }
 
-/// A connection with or without TLS.
+/// A connection, with or without TLS.
 trait Stream: Read + Write {}
 
 impl<T: Read + Write> Stream for T {}
 
-/// Reads a request; `None` at the end of the connection.
+/// Reads a request. Returns `None` if the client has closed the connection.
 fn receive(stream: &mut BufReader<Box<dyn Stream>>) -> Option<Received> {
     let lines = stream.by_ref().lines().map_while(Result::ok);
     let head: Vec<_> = lines.take_while(|line| !line.is_empty()).collect();
@@ -163,7 +163,7 @@ fn receive(stream: &mut BufReader<Box<dyn Stream>>) -> Option<Received> {
     Some(Received { head, body })
 }
 
-/// Returns the arguments for pushing to this URL.
+/// Returns the command-line arguments for pushing to `url`.
 fn pushing(uri: &str, url: &str, variables: &[(&str, &str)]) -> Arguments {
     let pairs = variables.iter().map(|(name, value)| (format!("OTEL_{name}"), (*value).to_owned()));
     Arguments {
@@ -189,8 +189,8 @@ fn value<'a>(attributes: &'a [KeyValue], name: &str) -> Option<&'a str> {
     }
 }
 
-/// Returns the series of a page with their labels, sorted, each as one string. The series of a
-/// histogram count as one.
+/// Returns each series of a page, with its labels, as a string. All lines of a histogram are
+/// combined into one string.
 fn series_of_page(page: &str) -> BTreeSet<String> {
     let lines = page.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     let series = lines.map(|line| {
@@ -305,8 +305,8 @@ fn a_failover_arrives_as_log_records_and_as_a_span() {
     program.finish();
 }
 
-/// A deployment that is removed from the file of targets is closed while the metrics of the others
-/// are still pushed.
+/// If a deployment is removed from the targets file, its client is closed while the metrics of the
+/// others are still pushed. The closing must not be reported as an outage.
 #[test]
 fn the_end_of_a_client_is_no_outage() {
     let sim = simulation();
@@ -337,7 +337,7 @@ fn the_end_of_the_program_sends_what_is_left() {
     while !program.get("/metrics").1.contains("sdam_failovers_total 1\n") {
         thread::yield_now();
     }
-    // End the program before the first metrics are due: by default, after a minute.
+    // End the program before it pushes its first metrics, which by default happens after a minute.
     program.finish();
     let (mut logs, mut spans, mut failovers) = (Vec::new(), Vec::new(), None);
     while let Ok(Received { head, body }) = fake.requests.try_recv() {
@@ -368,7 +368,7 @@ fn the_end_of_the_program_sends_what_is_left() {
 #[test]
 fn a_collector_that_does_not_answer_is_reported_once_and_again_when_it_does() {
     let server = Builder::standalone().start().unwrap();
-    // Use an open port that never answers: a closed port could be opened by another test.
+    // Use an open port whose listener never answers, because another test could open a closed port.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", silent.local_addr().unwrap());
     let variables = [("METRIC_EXPORT_INTERVAL", "20"), ("EXPORTER_OTLP_TIMEOUT", "500")];
@@ -382,13 +382,14 @@ fn a_collector_that_does_not_answer_is_reported_once_and_again_when_it_does() {
     let ended = program.remarks.recv().unwrap();
     assert!(ended.starts_with("OTLP: "), "{ended}");
     assert!(ended.contains(" again"), "{ended}");
-    // The earlier records were not lost.
+    // Check that the earlier records were not lost.
     let logs = fake.logs();
     assert!(logs.iter().any(|it| it.event_name == "sdam.server.changed"), "{logs:?}");
     program.finish();
 }
 
-/// Pushes the page of `a` to this URL, with these variables of the exporter; returns the remarks.
+/// Pushes the page from [`page_of_a`] to `url`, with these OpenTelemetry variables. Returns the
+/// remarks.
 fn push_a(url: &str, variables: &[(&str, PathBuf)]) -> Vec<String> {
     let pairs = variables.iter().map(|(name, value)| {
         (format!("OTEL_EXPORTER_OTLP_{name}"), value.to_str().unwrap().to_owned())
@@ -439,7 +440,7 @@ fn refused_records_are_dropped_and_busy_collectors_are_asked_again() {
     check("404 Not Found", vec![], true, "/v1/logs does not take logs: it answers 404 Not Found");
 }
 
-/// The clock is virtual, so the time limit passes as soon as all tasks are waiting.
+/// The clock is virtual, so the time limit expires as soon as all tasks are waiting.
 #[test]
 fn a_silent_collector_delays_the_end_by_the_limit_at_most() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,5 +1,5 @@
-//! Lists in the format of Prometheus, and deployments that are watched only while requests name
-//! them.
+//! Tests lists in the format of Prometheus, and deployments that are watched only while requests
+//! name them.
 
 use std::{
     fs,
@@ -11,7 +11,7 @@ use std::{
 
 use super::*;
 
-/// A server on loopback that answers each request with the same text.
+/// A server on loopback that answers each request with the current text.
 struct Lists {
     address: SocketAddr,
     answer: Arc<Mutex<String>>,
@@ -23,7 +23,7 @@ impl Lists {
         let address = listener.local_addr().unwrap();
         let answer = Arc::<Mutex<String>>::default();
         let current = Arc::clone(&answer);
-        // The thread ends with the process.
+        // The thread runs until the process ends.
         thread::spawn(move || {
             for stream in listener.incoming() {
                 let mut stream = BufReader::new(stream.unwrap());
@@ -31,7 +31,7 @@ impl Lists {
                 while stream.read_line(&mut line).is_ok_and(|length| length > 2) {
                     line.clear();
                 }
-                // Writing fails if the program has stopped reading.
+                // Ignore the error, because writing fails if the program has stopped reading.
                 let _ = stream.get_mut().write_all(current.lock().unwrap().as_bytes());
             }
         });
@@ -133,7 +133,7 @@ fn deployments_are_watched_from_the_first_request_until_they_are_forgotten() {
         // Encode the name as Prometheus does.
         let encoded = name.to_string().replace(':', "%3A");
         let (status, page) = program.get(&format!("/probe?target={encoded}"));
-        // A deployment that is not known yet must not appear to be down.
+        // A deployment that has not been checked yet must not appear to be down.
         assert_eq!((status, page.lines().count()), (200, 4), "{page}");
         assert!(page.contains(&series), "{page}");
         let mut streams = Vec::new();

@@ -8,7 +8,7 @@ use super::Running;
 use crate::cli::tests::export;
 use sdam_sim::serve::Builder;
 
-/// Returns the only document of a kind.
+/// Returns the document of this kind, which must be the only one.
 fn document<'d>(documents: &'d [Yaml<'d>], kind: &str) -> &'d Yaml<'d> {
     let mut found = documents.iter().filter(|it| text(&it["kind"]) == kind);
     let only = found.next().expect(kind);
@@ -43,7 +43,7 @@ fn the_manifests_agree_with_each_other_and_with_the_program() {
         panic!("{pod:?}");
     };
 
-    // The program itself must accept the command line.
+    // The program must accept the container's arguments.
     let words: Vec<_> = list(&container["args"]).iter().map(text).collect();
     let (subcommand, words) = words.split_first().unwrap();
     assert_eq!(*subcommand, "export");
@@ -52,7 +52,8 @@ fn the_manifests_agree_with_each_other_and_with_the_program() {
     let port = named(&container["ports"], "metrics");
     assert_eq!(port["containerPort"].as_integer(), Some(arguments.listen.port().into()));
 
-    // The commands at the beginning of the file use the same image and the same secret.
+    // The commands in the comment at the beginning of the file must use the same image and the same
+    // secret as the manifests.
     let image = text(&container["image"]);
     assert_eq!(image, concat!("sdam:", env!("CARGO_PKG_VERSION")));
     assert!(manifests.contains(&format!("--tag {image} .\n")));
@@ -63,7 +64,7 @@ fn the_manifests_agree_with_each_other_and_with_the_program() {
     let key = file.strip_prefix(mount).unwrap().to_str().unwrap();
     assert!(manifests.contains(&format!("create secret generic {secret} --from-file={key}\n")));
 
-    // The program must serve each path that is requested over HTTP.
+    // The program must serve each path that the manifests request over HTTP.
     let mut asked = vec![];
     for probe in ["livenessProbe", "readinessProbe"] {
         let get = &container[probe]["httpGet"];
@@ -95,7 +96,7 @@ fn the_image_contains_the_program_that_it_starts() {
     let starts = |word: &str| -> Vec<_> {
         steps.lines().filter_map(|line| line.strip_prefix(word)).map(str::trim).collect()
     };
-    // The image contains nothing else, so the program must be linked statically.
+    // The image contains nothing but the program, so the program must be linked statically.
     assert!(starts("FROM")[0].ends_with("-alpine AS build"));
     assert_eq!(starts("FROM")[1], "scratch");
     assert!(starts("RUN")[1].contains("--package sdam-cli"));

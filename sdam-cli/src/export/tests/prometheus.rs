@@ -1,4 +1,4 @@
-//! A real Prometheus, with the files of `deploy`, scrapes the program.
+//! Tests the program with a real Prometheus, which uses the files of `deploy`.
 
 use std::{
     fs,
@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::*;
 
-/// The time limit of every wait, for a machine under load.
+/// The time limit of every wait, which is long enough for a machine under load.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn deploy() -> PathBuf {
@@ -23,12 +23,12 @@ fn read(path: &str) -> String {
     fs::read_to_string(deploy().join(path)).unwrap()
 }
 
-/// Returns whether a result is a number. The quantiles of an empty histogram are not.
+/// Returns whether a result is a number. A quantile of an empty histogram is not a number.
 fn is_number(result: &Value) -> bool {
     result["value"][1].as_str() != Some("NaN")
 }
 
-/// Waits until a query has results, and returns their number.
+/// Repeats a query until it has results, and returns the number of results.
 fn wait_for(prometheus: &Prometheus, query: &str) -> usize {
     let start = Instant::now();
     loop {
@@ -42,8 +42,8 @@ fn wait_for(prometheus: &Prometheus, query: &str) -> usize {
     }
 }
 
-/// Returns the dashboard's queries as Grafana sends them: for all panels, for annotations, and for
-/// the deployments' names.
+/// Returns the queries that Grafana sends for the dashboard: for all panels, for annotations, and
+/// for the names of deployments.
 fn dashboard_queries() -> Vec<String> {
     let dashboard: Value = serde_json::from_str(&read("grafana/sdam.json")).unwrap();
     let list = |value: &Value| value.as_array().unwrap().clone();
@@ -73,7 +73,7 @@ fn dashboard_queries() -> Vec<String> {
     substituted.collect()
 }
 
-/// Returns the names of metrics in a text.
+/// Returns the names of metrics that occur in a text.
 fn names(text: &str) -> BTreeSet<&str> {
     let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
     words.filter(|word| word.starts_with("sdam_")).collect()
@@ -129,14 +129,15 @@ fn prometheus_follows_a_failover() {
     program.finish();
 }
 
-/// Returns the deployments on the page of an exporter.
+/// Returns the names of the deployments on the page of an exporter.
 fn watched(program: &Running) -> BTreeSet<String> {
     let (_, page) = program.get("/metrics");
     let series = page.lines().filter_map(|line| line.strip_prefix("sdam_known{deployment=\""));
     series.map(|series| series.split('"').next().unwrap().to_owned()).collect()
 }
 
-/// Waits until each deployment is watched by exactly one of the two exporters and has been scraped.
+/// Waits until each deployment is watched by exactly one of the two exporters, and Prometheus has
+/// scraped all of them.
 fn wait_until_covered(prometheus: &Prometheus, exporters: &[Running; 2], all: &BTreeSet<String>) {
     let start = Instant::now();
     loop {
@@ -161,18 +162,19 @@ fn two_exporters_share_a_list_and_cover_each_target_exactly_once() {
     let seed = options.seeds[0].as_str();
     let folder = tempfile::tempdir().unwrap();
     let [file, new] = ["targets.json", "new"].map(|name| folder.path().join(name));
-    // Writes the list and returns its names, one of which consists of hosts.
+    // Writes the list and returns the names of its targets. One target has no label, so its host is
+    // its name.
     let list = |names: &[&str]| {
         let group =
             |name| json!({ "targets": [seed], "labels": { "deployment": name, "team": "shop" } });
         let mut groups: Vec<_> = names.iter().map(group).collect();
         groups.push(json!({ "targets": [format!("mongodb://u:secret@{seed}/?appName=a")] }));
-        // Rename a complete file, because Prometheus must not read a part of it.
+        // Write another file and rename it, so that Prometheus never reads an incomplete file.
         fs::write(&new, Value::from(groups).to_string()).unwrap();
         fs::rename(&new, &file).unwrap();
         names.iter().copied().chain([seed]).map(str::to_owned).collect()
     };
-    // Each exporter watches some of these deployments, as determined by the hashes of their names.
+    // Prometheus assigns each of these deployments to one of the exporters, by a hash of its name.
     let all = list(&["orders", "users", "stock", "billing", "offers"]);
     let exporters = [(); 2].map(|()| {
         Running::start_with(Arguments {
@@ -209,7 +211,7 @@ fn two_exporters_share_a_list_and_cover_each_target_exactly_once() {
     }
 }
 
-/// Returns the configuration with both jobs. In the file, the second job is commented out.
+/// Returns the configuration with its second job enabled, which is commented out in the file.
 fn with_probes(configuration: &str) -> String {
     let (first, second) = configuration.split_once("\n  #\n").unwrap();
     let second = second.lines().map(|line| line.replacen("  # ", "  ", 1) + "\n");

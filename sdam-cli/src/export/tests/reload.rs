@@ -1,10 +1,10 @@
-//! Tests a file of targets that changes while the program is running.
+//! Tests targets files that change while the program is running.
 
 use std::{fs, path::PathBuf};
 
 use super::*;
 
-/// A folder with a file of targets, and the program that follows it.
+/// A folder with a targets file, and the program that follows this file.
 struct Followed {
     folder: tempfile::TempDir,
     program: Running,
@@ -62,11 +62,13 @@ fn a_changed_file_starts_and_stops_deployments_and_the_others_go_on() {
     }
     let before = test.metric(TIMESTAMP);
 
-    // A new line at the beginning moves the other lines, which does not count as a change.
+    // The new first line moves the other lines down. This must not count as a change to their
+    // deployments.
     test.replace(&format!("# Shop\nadded = '{}'\n{kept}moved = '{}'\n", new.uri(), new.uri()));
     let said = "--targets /targets.toml was read: 2 added, 2 removed, 1 unchanged";
     assert_eq!(test.remark(), said);
-    // The topology is still the same one: a new one would not have a primary or a failover yet.
+    // Check that the topology was not restarted: a new one would have neither a primary nor a
+    // failover yet.
     assert_eq!(test.program.get("/healthz?target=kept").0, 200);
     assert_eq!(test.metric(counter), "1");
     assert_eq!(test.metric("sdam_up{deployment=\"kept\"}"), "1");
@@ -110,7 +112,7 @@ fn an_invalid_file_changes_nothing_until_it_is_corrected() {
         "line 2: c: `directConnection`",
     );
     check("", "it names no deployment");
-    // Each error is reported once, and so is the correction.
+    // Each error is reported once. When the file is corrected, that is reported, too.
     test.replace(&valid);
     let said = "--targets /targets.toml was read: 0 added, 0 removed, 1 unchanged";
     assert_eq!(test.remark(), said);
@@ -118,7 +120,8 @@ fn an_invalid_file_changes_nothing_until_it_is_corrected() {
     test.program.finish();
 }
 
-/// The kubelet replaces the link `..data`, but writes neither to the file nor to its folder.
+/// Kubernetes updates a mounted file by replacing the symbolic link `..data`. It changes neither
+/// the file itself nor the folder that contains it.
 #[cfg(unix)]
 #[test]
 fn the_links_of_a_kubernetes_volume_are_followed_and_so_are_secrets_in_it() {

@@ -67,7 +67,7 @@ fn a_driver_that_leaves_for_the_members_is_told_once_with_the_remedy() {
         let topology = Topology::builder(address).unwrap();
         let topology = topology.start(sdam::runtime::tokio().unwrap()).unwrap();
         let mut snapshots = topology.watch();
-        // The client learns the names of the members, and leaves.
+        // Wait until the client has learned the names of the members. Then it leaves.
         while !snapshots.next().await.unwrap().description().topology_type().is_replica_set() {}
         topology.close().await;
     };
@@ -147,7 +147,7 @@ fn each_form_of_hello_is_answered_as_by_a_mongos_and_a_stream_as_well() {
         client.send_message(request);
         check(&client.receive().unwrap());
     }
-    // All requests are sent at once, with a command between them.
+    // Send several requests at once, with a command between the hello requests.
     let ping = doc! { "ping": 1, "$db": "admin" }.to_vec().unwrap();
     let ping = OpMsg { request_id: 9, body: &ping, ..OpMsg::default() }.encode().unwrap();
     for request in [&requests[0], &ping, &requests[3], &requests[1]] {
@@ -157,7 +157,7 @@ fn each_form_of_hello_is_answered_as_by_a_mongos_and_a_stream_as_well() {
         let reply = client.receive().unwrap();
         if is_hello { check(&reply) } else { assert!(!reply.contains_key("msg"), "{reply}") }
     }
-    // This client has seen the topology version of a member.
+    // This client sends the topology version of a member, as if it had seen it.
     let mut streaming = hello("hello");
     streaming.insert("topologyVersion", version.clone());
     streaming.insert("maxAwaitTimeMS", 1);

@@ -1,4 +1,4 @@
-//! A deployment with recorders in front of its members, a running program, and a client.
+//! A deployment with a recorder in front of each member, a running program, and a client.
 
 use std::{
     io::Read,
@@ -20,20 +20,20 @@ use sdam_sim::serve::{Builder, ReplicaSet};
 use super::*;
 use crate::testing::{Lines, block_on};
 
-/// The time limit of every wait, for a machine under load.
+/// The time limit of every wait, which is long enough for a machine under load.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The connections of a member, each with the received bytes.
+/// The connections of a member, each with the bytes that the member received.
 #[derive(Default)]
 pub(super) struct Record {
     connections: Mutex<Vec<(Vec<u8>, TcpStream)>>,
-    /// The marker of a connection whose next reply stops in the middle.
+    /// The marker of the connection whose next reply should stall in the middle.
     stopped: Mutex<Option<String>>,
     changed: Condvar,
 }
 
 impl Record {
-    /// Forwards a part of a reply. If the reply is to stop, waits after its first bytes.
+    /// Forwards a part of a reply. If the reply should stall, pauses after its first bytes.
     fn forward(&self, number: usize, to: &mut TcpStream, bytes: &[u8]) -> io::Result<()> {
         let is_stopped = |marker: &mut Option<String>| {
             let connections = self.connections.lock().unwrap();
@@ -79,14 +79,15 @@ impl Deployment {
         Self { set, members }
     }
 
-    /// Starts the program with [`arguments`](Self::arguments), after `change` has completed them.
+    /// Starts the program with [`arguments`](Self::arguments), as modified by `change`.
     pub(super) fn proxy(&self, change: impl FnOnce(&mut Arguments)) -> Running {
         let mut arguments = self.arguments();
         change(&mut arguments);
         Running::start(arguments)
     }
 
-    /// Returns arguments that lead to the recorders, with free ports.
+    /// Returns arguments with which the program connects to the recorders, and listens on free
+    /// ports.
     pub(super) fn arguments(&self) -> Arguments {
         let places = self.members.iter();
         let places = places.map(|(name, _, address)| format!("{name}={address}"));
@@ -102,14 +103,14 @@ impl Deployment {
         &self.members[member].0
     }
 
-    /// Returns the hello reply of the primary itself.
+    /// Returns the hello reply that a client gets from the primary without the proxy.
     pub(super) fn hello_of_primary(&self) -> Document {
         let primary = self.primary().unwrap().unwrap();
         let (_, place) = &self.places()[usize::from(primary.0)];
         Client::connect(&format!("mongodb://{place}/")).hello("direct")
     }
 
-    /// Returns the members that received `marker`.
+    /// Returns the names of the members that have received `marker`.
     pub(super) fn receivers(&self, marker: &str) -> Vec<&str> {
         let has = |record: &Record| {
             let connections = record.connections.lock().unwrap();
@@ -126,8 +127,8 @@ impl Deployment {
         }
     }
 
-    /// Stops the next reply after 30 bytes, on the connection that sent `marker`; `None` lets a
-    /// stopped reply continue.
+    /// Makes the next reply on the connection that has sent `marker` stall after 30 bytes. `None`
+    /// lets a stalled reply continue.
     pub(super) fn stop_reply(&self, marker: Option<&str>) {
         for (_, record, _) in &self.members {
             *record.stopped.lock().unwrap() = marker.map(str::to_owned);
@@ -135,7 +136,7 @@ impl Deployment {
         }
     }
 
-    /// Closes the connection on which `marker` arrived, as if the member had closed it.
+    /// Closes the connection on which `marker` has arrived, as if the member had closed it.
     pub(super) fn cut(&self, marker: &str) {
         for (_, record, _) in &self.members {
             let connections = record.connections.lock().unwrap();
@@ -155,10 +156,10 @@ fn contains(bytes: &[u8], marker: &str) -> bool {
     windows.any(|window| window == marker.as_bytes())
 }
 
-/// Forwards connections to `place`, and records the forwarded bytes.
+/// Forwards the connections that `listener` accepts to `place`, and records the forwarded bytes.
 fn record_all(listener: &TcpListener, record: &Arc<Record>, place: &str) {
     while let Ok((client, _)) = listener.accept() {
-        // The member is down: close the client's connection.
+        // The member is down, so close the client's connection.
         let Ok(server) = TcpStream::connect(place) else {
             continue;
         };
@@ -195,7 +196,7 @@ fn pass(
             break;
         }
     }
-    // Shutting down fails if the connection is already closed.
+    // Ignore the error, because shutting down fails if the connection is already closed.
     let _ = from.shutdown(Shutdown::Read);
     let _ = to.shutdown(Shutdown::Write);
 }
@@ -242,7 +243,7 @@ impl Running {
         self.output.recv_timeout(TIMEOUT).expect("a line")
     }
 
-    /// Waits for a remark that starts with `wanted`, skipping remarks that start with one of
+    /// Waits for a remark that starts with `wanted`. Remarks before it must start with one of
     /// `others`.
     pub(super) fn remark(&self, wanted: &str, others: &[&str]) -> String {
         loop {
@@ -260,8 +261,8 @@ impl Running {
         self.remark("primary: ", &[])["primary: ".len()..].to_owned()
     }
 
-    /// Waits until the proxy knows that `old` is no longer the primary. This must be the next
-    /// change.
+    /// Waits until the proxy reports that `old` is no longer the primary, which must be its next
+    /// remark.
     pub(super) fn loses(&self, old: &str) {
         let change = self.remark("", &[]);
         assert!(change.ends_with(&format!(", before {old}")), "{change}");
@@ -278,14 +279,15 @@ impl Running {
     /// Ends the program, even if exchanges are in progress.
     pub(super) fn finish(self) {
         self.signal();
-        // Sending fails if the first signal has ended the program.
+        // Ignore the error, because sending fails if the first signal has already ended the
+        // program.
         let _ = self.signals.unbounded_send(());
         assert_eq!(self.join(), Exit::SUCCESS);
     }
 }
 
-/// Starts a replica set, and the program with arguments that `change` completes. Waits for the
-/// primary, and returns its name.
+/// Starts a replica set, and the program with arguments that `change` modifies. Waits until the
+/// program has found the primary, and returns the primary's name, too.
 pub(super) fn start(
     members: u16,
     change: impl FnOnce(&mut Arguments),
@@ -296,7 +298,7 @@ pub(super) fn start(
     (set, program, primary)
 }
 
-/// Returns the page at `path` of the server whose address is in the remark `status`.
+/// Requests the page `path` from the server whose address the remark `status` contains.
 pub(super) fn http_get(status: &str, path: &str) -> String {
     let address = status.strip_prefix("status: http://").unwrap();
     let mut stream = TcpStream::connect(address).unwrap();
@@ -321,8 +323,8 @@ impl Client {
         Self { address: address.to_owned(), stream }
     }
 
-    /// Sends a hello with `marker` in it, which is answered once the topology version differs from
-    /// `version`. A closed connection is not an error.
+    /// Sends a hello that contains `marker`. With a `version`, the member answers only when its
+    /// topology version differs from it. A closed connection is not an error.
     pub(super) fn send(&mut self, marker: &str, version: Option<&Document>) {
         let mut hello = doc! { "hello": 1, "$db": "admin", "comment": marker };
         if let Some(version) = version {
@@ -338,7 +340,7 @@ impl Client {
         let _ = self.stream.write_all(message.as_bytes());
     }
 
-    /// Checks that nothing arrives for this time, and that the connection stays open.
+    /// Checks that nothing arrives for the duration `time`, and that the connection stays open.
     pub(super) fn is_open_for(&mut self, time: Duration) {
         self.stream.set_read_timeout(Some(time)).unwrap();
         let silence = self.stream.read(&mut [0]).unwrap_err();
@@ -346,7 +348,7 @@ impl Client {
         self.stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     }
 
-    /// Closes the client's side of the connection.
+    /// Closes the connection in the sending direction only.
     pub(super) fn close_half(&self) {
         self.stream.shutdown(Shutdown::Write).unwrap();
     }
@@ -357,8 +359,8 @@ impl Client {
         self.receive_rest(&length)
     }
 
-    /// Receives a reply that stops after 30 bytes. Checks that no more bytes arrive for this time,
-    /// and that the reply is completed after `release`.
+    /// Receives a reply that stalls after 30 bytes. Checks that no more bytes arrive for the
+    /// duration `time`, and that the rest of the reply arrives after the call of `release`.
     pub(super) fn receive_stopped(&mut self, time: Duration, release: impl FnOnce()) -> Document {
         let mut head = [0; 30];
         self.stream.read_exact(&mut head).unwrap();
@@ -376,13 +378,13 @@ impl Client {
         Ok(Document::from_reader(message.body()).unwrap())
     }
 
-    /// Exchanges a hello that contains `marker`.
+    /// Sends a hello that contains `marker`, and returns the reply.
     pub(super) fn hello(&mut self, marker: &str) -> Document {
         self.send(marker, None);
         self.receive().unwrap()
     }
 
-    /// Waits until the connection is closed; no bytes may come first.
+    /// Waits until the connection is closed, and checks that no bytes arrive before that.
     pub(super) fn assert_closed(&mut self) {
         let mut byte = [0];
         match self.stream.read(&mut byte) {

@@ -22,8 +22,8 @@ use super::{
 };
 use crate::testing::block_on;
 
-/// Returns the command `python3` with PyMongo, which `cargo xtask foreign` fetches; `None` if it is
-/// missing.
+/// Returns the command `python3`, set up to import the PyMongo that `cargo xtask foreign` fetches;
+/// `None` if PyMongo is missing.
 fn python() -> Option<Command> {
     let python = || {
         let mut command = Command::new("python3");
@@ -44,13 +44,13 @@ fn next_primary(program: &Running) {
     program.remark("primary: ", &[""]);
 }
 
-/// Returns the address for clients.
+/// Returns the address to which clients connect.
 fn address(program: &Running) -> SocketAddr {
     let rest = program.uris[0].strip_prefix("mongodb://").unwrap();
     rest.split_once("/?").unwrap().0.parse().unwrap()
 }
 
-/// A program that writes with PyMongo until its input ends.
+/// A Python program that writes documents with PyMongo until its input ends.
 struct Writer {
     child: Child,
     input: ChildStdin,
@@ -76,15 +76,15 @@ impl Writer {
         writer
     }
 
-    /// Waits until a document sent after this call is acknowledged. Returns the longest time
-    /// without an acknowledgement since the last call.
+    /// Waits until a document that is sent after this call is acknowledged. Returns the longest
+    /// time without an acknowledgement since the previous call.
     fn gap(&mut self) -> String {
         writeln!(self.input).unwrap();
         let line = self.printed.next().unwrap().unwrap();
         line.strip_prefix("gap=").unwrap().to_owned()
     }
 
-    /// Ends the program, and returns its results.
+    /// Ends the Python program, and returns its results.
     fn finish(mut self) -> String {
         drop(self.input);
         let result = self.printed.next().unwrap().unwrap();
@@ -101,9 +101,9 @@ fn assert_closed(result: &Result<(), Error>) {
     assert!(result.as_ref().err().is_some_and(is_closed), "{result:?}");
 }
 
-/// Stops the old primary while it has idle connections and one in the middle of an insert. All of
-/// them are closed once another primary is known, and nothing reaches the old one when it
-/// continues.
+/// Stops the process of the primary while it has idle connections, and one connection in the middle
+/// of an insert. Checks that all of them are closed once another primary is known, and that nothing
+/// reaches the old primary when it continues.
 fn pause(set: &RealSet, program: &Running, mut others_write: impl FnMut()) {
     let address = address(program);
     let connect = || Client::connect_with_timeout(address, TIMEOUT).unwrap();
@@ -143,7 +143,8 @@ fn pause(set: &RealSet, program: &Running, mut others_write: impl FnMut()) {
         new.run_command("test", count).unwrap().get_i32("n").unwrap()
     };
     assert_eq!([count("before"), count("asked"), count("late")], [3, 0, 0]);
-    // The old primary briefly answered as primary and was ignored.
+    // When the old primary continued, it briefly answered as primary. The proxy must have ignored
+    // that.
     assert_eq!(program.remarks.try_recv(), Err(TryRecvError::Empty));
 }
 
@@ -160,7 +161,7 @@ fn no_acknowledged_write_is_lost_when_the_primary_steps_down_is_stopped_and_is_k
     let uri = format!("{}&heartbeatFrequencyMS=500", set.uri());
     let program = start(&uri);
     next_primary(&program);
-    // PyMongo sees a mongos at the proxy's address.
+    // To PyMongo, the address of this proxy looks like a mongos.
     let mut arguments = arguments();
     arguments.target = Target::new(&uri);
     arguments.advertise = Some("localhost".parse().unwrap());
@@ -178,7 +179,7 @@ fn no_acknowledged_write_is_lost_when_the_primary_steps_down_is_stopped_and_is_k
     let old = set.step_down().unwrap();
     next_primary(&program);
     gaps("step-down");
-    // Allow the old primary to be re-elected at once.
+    // Allow the old primary to be elected again immediately.
     let unfreeze = doc! { "replSetFreeze": 0 };
     set.member(old).run_command("admin", unfreeze).unwrap();
     pause(&set, &program, || gaps("pause"));
@@ -192,7 +193,7 @@ fn no_acknowledged_write_is_lost_when_the_primary_steps_down_is_stopped_and_is_k
         eprintln!("{result}");
         assert!(result.starts_with("missing=0 "), "{result}");
     }
-    // Without majority writes, the last writes of each primary may be missing.
+    // These writers do not wait for a majority, so the last writes to each primary may be missing.
     for writer in [proxied, direct] {
         writer.finish();
     }
@@ -200,7 +201,8 @@ fn no_acknowledged_write_is_lost_when_the_primary_steps_down_is_stopped_and_is_k
     advertised.finish();
 }
 
-/// The client sends sessions, and `$readPreference` with each read, as it would to a mongos.
+/// The client believes that the proxy is a mongos, so it sends sessions and, with each read,
+/// `$readPreference`.
 #[test]
 fn real_members_accept_what_a_client_sends_that_sees_a_mongos() {
     let Some(set) = or_skip(RealSet::start(None, &[MemberSpec::new(), MemberSpec::new()])).unwrap()
@@ -222,7 +224,7 @@ fn real_members_accept_what_a_client_sends_that_sees_a_mongos() {
         writer.run(&client::Command::write("test", &insert)).await.unwrap();
         let find = doc! { "find": "c", "readConcern": { "level": "majority" } }.to_vec().unwrap();
         reader.run(&client::Command::read("test", &find)).await.unwrap();
-        // The member is a secondary, as a read in mode primary shows.
+        // Check that reads reach a secondary: it refuses a read in mode primary.
         let primary = Criteria::read(ReadPreference::new(ReadMode::Primary)).unwrap();
         let error = reader.run(&client::Command::read("test", &find).with_criteria(primary)).await;
         let error = error.unwrap_err().to_string();
@@ -258,7 +260,7 @@ fn the_proxy_speaks_tls_with_members_unless_clients_do() {
         (options, reply.map(|reply| reply.get_bool("isWritablePrimary").unwrap()).ok())
     };
     assert_eq!(check(false), ("directConnection=true".to_owned(), Some(true)));
-    // A server that requires TLS refuses a client without it.
+    // The server requires TLS, so it refuses a client that does not use TLS.
     assert_eq!(check(true), ("directConnection=true&tls=true".to_owned(), None));
 }
 

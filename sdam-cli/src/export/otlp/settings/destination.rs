@@ -12,11 +12,11 @@ use super::{
 /// The default of OTEL_EXPORTER_OTLP_TIMEOUT.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The variable that names a file, and the file's path.
+/// The variable that specifies a file, and the path of the file.
 pub(in super::super) type File = (String, PathBuf);
 
-/// The collector of one kind of telemetry (OpenTelemetry Protocol Exporter: "Configuration
-/// Options").
+/// The collector for one kind of telemetry, and the settings of the requests to it (OpenTelemetry
+/// Protocol Exporter: "Configuration Options").
 #[derive(Debug, PartialEq, Eq)]
 pub(in super::super) struct Destination {
     pub(in super::super) endpoint: Uri,
@@ -25,14 +25,17 @@ pub(in super::super) struct Destination {
     pub(in super::super) timeout: Duration,
     /// True if the messages are compressed with gzip.
     pub(in super::super) is_compressed: bool,
-    /// The authorities that must have signed the collector's certificate.
+    /// The file with the certificate authorities, one of which must have signed the collector's
+    /// certificate.
     pub(in super::super) authorities: Option<File>,
-    /// The certificate to show to the collector on request, and its key.
+    /// The files with the certificate that the client shows if the collector requests one, and with
+    /// its private key.
     pub(in super::super) client: Option<(File, File)>,
 }
 
 impl Destination {
-    /// Reads the variables of `signal`. Each overrides the general variable for all kinds.
+    /// Reads the variables for `signal`. Each of them overrides the corresponding variable for all
+    /// kinds of telemetry.
     pub(super) fn new(
         signal: Signal,
         endpoint: Uri,

@@ -1,4 +1,4 @@
-//! The values of options and variables.
+//! Parsers for the values of options and variables.
 
 use std::{str::FromStr, time::Duration};
 
@@ -21,7 +21,7 @@ pub(super) fn url(text: &str) -> Result<Uri, String> {
     Ok(url)
 }
 
-/// Parses the number of milliseconds of the variable `name`.
+/// Parses `text`, the value of the variable `name`, as a number of milliseconds.
 pub(super) fn millis(name: &str, text: &str, default: Duration) -> Result<Duration, String> {
     match u64::from_str(text) {
         Ok(millis @ 1..) => Ok(Duration::from_millis(millis)),
@@ -65,7 +65,7 @@ fn decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Parses the HTTP headers of the variable `name`.
+/// Parses `text`, the value of the variable `name`, as a list of HTTP headers.
 pub(super) fn headers(name: &str, text: &str) -> Result<HeaderMap, String> {
     let pairs = pairs(name, text, "authorization=Bearer%20TOKEN")?;
     let header = |(key, value): (String, String)| {
