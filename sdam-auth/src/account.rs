@@ -19,16 +19,17 @@ use crate::{
     shared::Shared,
 };
 
-/// The user as whom connections authenticate, and the mechanism that they use.
+/// The user that connections authenticate as, and the mechanism to use.
 ///
-/// Caches the keys derived from the password, so that only the first connection spends the time to
-/// derive them. Its `Debug` output contains no secret. Cheap to clone; clones share the keys.
+/// Caches the keys derived from the password, so only the first connection spends time on deriving
+/// them. The `Debug` output contains no secrets. Cloning is cheap, and clones share the cached
+/// keys.
 ///
-/// The server chooses the number of iterations, up to
-/// [`MAX_ITERATIONS`](crate::scram::MAX_ITERATIONS), before it has proved its identity. Keys are
-/// therefore derived in slices of less than a tenth of a millisecond. Between slices, the executor
-/// runs other tasks, and the time limit of the connection is checked. If the connection is dropped
-/// in between, the derivation ends and its intermediate result is discarded.
+/// The server chooses the number of iterations before it has proved its identity;
+/// [`MAX_ITERATIONS`](crate::scram::MAX_ITERATIONS) is the upper limit. Keys are therefore derived
+/// in slices of less than a tenth of a millisecond. Between two slices, the executor can run other
+/// tasks, and the time limit of the connection is checked. If the connection is dropped between two
+/// slices, the derivation ends and its intermediate result is discarded.
 #[derive(Clone)]
 pub struct Account {
     method: Method,
@@ -37,11 +38,11 @@ pub struct Account {
 }
 
 impl Account {
-    /// Returns the account of the credential in `options`; `None` if there is none.
+    /// Returns the account for the credential in `options`, or `None` if there is no credential.
     ///
     /// # Errors
     ///
-    /// The errors of [`authenticator`](crate::authenticator).
+    /// Returns the same errors as [`authenticator`](crate::authenticator).
     pub fn of(options: &Options) -> Result<Option<Self>, ConfigError> {
         let Some(credential) = &options.credential else {
             return Ok(None);
@@ -51,7 +52,8 @@ impl Account {
         Ok(Some(Self { method, shared, entropy: os_entropy() }))
     }
 
-    /// Replaces the operating system's random numbers, for tests and for systems that have none.
+    /// Replaces the operating system's source of random numbers. Meant for tests, and for systems
+    /// that have no such source.
     #[must_use]
     pub fn with_entropy(mut self, entropy: Entropy) -> Self {
         self.entropy = entropy;

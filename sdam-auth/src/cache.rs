@@ -1,14 +1,15 @@
-//! The cache of keys derived from the password (Authentication: "Caching credentials in SCRAM").
+//! A cache of the keys that are derived from a password (Authentication: "Caching credentials in
+//! SCRAM").
 
 use std::{collections::VecDeque, sync::Arc};
 
 use crate::scram::{Keys, Mechanism};
 
-/// The maximum number of cached keys. A user has one salt for each mechanism, and gets new ones
-/// after a password change.
+/// The maximum number of cached keys. A user has one salt per mechanism, and a password change
+/// creates new salts.
 const CAPACITY: usize = 8;
 
-/// The inputs of a key derivation, except the account's password.
+/// The inputs of a key derivation, without the account's password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyId {
     pub(crate) mechanism: Mechanism,
@@ -27,7 +28,7 @@ impl KeyCache {
         found.map(|(_, keys)| Arc::clone(keys))
     }
 
-    /// Adds keys. If the cache is full, they replace the oldest.
+    /// Adds keys to the cache. If the cache is full, the oldest keys are removed.
     pub(crate) fn insert(&mut self, id: KeyId, keys: Arc<Keys>) {
         if self.find(&id).is_some() {
             return;

@@ -97,7 +97,7 @@ fn x509(credential: &Credential) -> Validated {
     Ok((Method::X509, user))
 }
 
-/// Returns the user with name, password and database.
+/// Returns the user that `credential` describes: the name, the password and the database.
 fn user(credential: &Credential) -> Result<User, ConfigError> {
     let name = credential.user.clone().filter(|user| !user.is_empty());
     let missing = |part| {

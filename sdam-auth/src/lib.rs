@@ -24,8 +24,9 @@
 //! | `PLAIN` | yes, on encrypted connections only |
 //! | `GSSAPI`, `MONGODB-AWS`, `MONGODB-OIDC` | no: implement [`Authenticator`] |
 //!
-//! [`scram`] contains only the protocol, without I/O. The crate reads no clock and has no global state.
-//! Random numbers come from a function that the caller passes, by default the operating system's.
+//! [`scram`] contains only the protocol, without I/O. The crate reads no clock and has no global
+//! state. Random numbers come from a function that the caller may replace; the default function
+//! asks the operating system.
 
 mod account;
 mod cache;
@@ -49,11 +50,12 @@ pub use self::{
     entropy::{Entropy, os_entropy},
 };
 
-/// Returns the authenticator for the credential in `options`; `None` if there is no credential.
+/// Returns the authenticator for the credential in `options`, or `None` if there is no credential.
 ///
 /// # Errors
 ///
-/// If the mechanism is not supported, or if the credential has missing or superfluous parts for it.
+/// If the mechanism is not supported, or if the credential lacks parts that the mechanism needs or
+/// has parts that it does not allow.
 pub fn authenticator(options: &Options) -> Result<Option<Arc<dyn Authenticator>>, ConfigError> {
     let account = Account::of(options)?;
     Ok(account.map(|account| Arc::new(account) as Arc<dyn Authenticator>))

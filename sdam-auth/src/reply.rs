@@ -28,7 +28,7 @@ impl<'r> SaslReply<'r> {
     }
 }
 
-/// Checks that the reply reports success; the mere absence of an error is not enough.
+/// Checks that the reply reports success. It is not enough that the reply contains no error.
 pub(crate) fn check_ok(reply: &[u8]) -> Result<(), Error> {
     match number(document(reply)?, "ok") {
         Some(1) => Ok(()),
@@ -55,7 +55,7 @@ pub(crate) fn supports(hello: &[u8], mechanism: &str) -> Result<bool, Error> {
     }))
 }
 
-/// Returns the error for a reply in which this field is malformed.
+/// Returns the error for a reply in which `field` is malformed.
 pub(crate) fn malformed(field: &str) -> Error {
     Error::auth(format!("the server's reply to the authentication is malformed at `{field}`"))
 }

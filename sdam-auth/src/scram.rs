@@ -38,12 +38,12 @@ pub use self::{error::ScramError, keys::Keys, mechanism::Mechanism};
 /// The minimum number of iterations (Authentication: "Drivers MUST enforce a minimum iteration
 /// count of 4096").
 pub const MIN_ITERATIONS: u32 = 4096;
-/// The maximum number of iterations. With more, a server that has not yet proved its identity could
-/// keep the client busy. The maximum exceeds current recommendations for passwords, and takes about
-/// a second.
+/// The maximum number of iterations. Without this limit, a server that has not yet proved its
+/// identity could keep the client busy. The limit exceeds current recommendations for password
+/// hashing; that many iterations take about a second.
 pub const MAX_ITERATIONS: u32 = 2_000_000;
 
-/// The header of the first message: no channel binding, and no request to act as another user.
+/// The header of the first message. It requests neither channel binding nor acting as another user.
 const GS2_HEADER: &str = "n,,";
 
 /// The client's first message.
@@ -57,7 +57,7 @@ impl ClientFirst {
     /// Creates the message for `user`. `nonce` is a new random string of printable ASCII characters
     /// without commas.
     pub fn new(user: &str, nonce: &str) -> Self {
-        // SASLprep is not applied to the name, only the escapes of the message format.
+        // Only the escapes of the message format are applied to the name, not SASLprep.
         let user = user.replace('=', "=3D").replace(',', "=2C");
         Self { bare: format!("n={user},r={nonce}"), nonce: nonce.into() }
     }
@@ -71,8 +71,8 @@ impl ClientFirst {
     ///
     /// # Errors
     ///
-    /// If the message is malformed, does not continue the client's nonce, or requests too few or
-    /// too many iterations.
+    /// If the message is malformed, if its nonce does not continue the client's nonce, or if it
+    /// requests too few or too many iterations.
     pub fn challenge(&self, server_first: &[u8]) -> Result<Challenge, ScramError> {
         let text = text(server_first)?;
         let mut attributes = text.split(',');
@@ -126,8 +126,8 @@ impl Challenge {
         self.iterations
     }
 
-    /// Proves that the client has `keys`, which must match this [salt](Self::salt) and number of
-    /// [iterations](Self::iterations).
+    /// Proves that the client has `keys`, which must have been derived with this [salt](Self::salt)
+    /// and number of [iterations](Self::iterations).
     pub fn answer(self, keys: Arc<Keys>) -> ClientFinal {
         let proof = BASE64.encode(keys.client_proof(self.auth_message.as_bytes()));
         ClientFinal {
@@ -153,7 +153,7 @@ impl ClientFinal {
         &self.message
     }
 
-    /// Checks that the server's last message proves that the server also knows the user's keys.
+    /// Checks the server's last message, which must prove that the server knows the user's keys.
     ///
     /// # Errors
     ///

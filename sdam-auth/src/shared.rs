@@ -11,8 +11,8 @@ use crate::{
     scram::{Derivation, Keys, ScramError},
 };
 
-/// The number of iterations after which other tasks of the thread get an opportunity to run. This
-/// many iterations take less than a tenth of a millisecond.
+/// The number of iterations after which other tasks of the thread get a chance to run. That many
+/// iterations take less than a tenth of a millisecond.
 const SLICE: u32 = 64;
 
 /// The part of an account that all its conversations share.
@@ -56,8 +56,9 @@ impl Shared {
         HelloAuth::default().with_speculative_authenticate(command.finish())
     }
 
-    /// Returns the keys of the user, from the cache if possible. Otherwise derives them in slices
-    /// and lets other tasks run in between, because the server chooses the number of iterations.
+    /// Returns the keys of the user, from the cache if possible. Otherwise derives the keys. The
+    /// derivation may take long, because the server chooses the number of iterations. It therefore
+    /// runs in slices, between which other tasks can run.
     pub(crate) async fn keys(&self, id: &KeyId) -> Result<Arc<Keys>, ScramError> {
         let found = self.cache().find(id);
         if let Some(keys) = found {
@@ -73,7 +74,7 @@ impl Shared {
         }
     }
 
-    /// Caches the keys with which a server has proved its identity.
+    /// Caches `keys`, after a server has used them to prove its identity.
     pub(crate) fn remember(&self, id: KeyId, keys: Arc<Keys>) {
         self.cache().insert(id, keys);
     }

@@ -36,7 +36,7 @@ impl StoredUser {
     }
 }
 
-/// The server's state in a conversation, after the client's first message.
+/// The server's state in a conversation once it has received the client's first message.
 pub struct ServerConversation {
     keys: Arc<Keys>,
     nonce: String,
@@ -46,13 +46,14 @@ pub struct ServerConversation {
 }
 
 impl ServerConversation {
-    /// Returns the user named in a client's first message; `None` if it is malformed.
+    /// Returns the name of the user in a client's first message, or `None` if the message is
+    /// malformed.
     pub fn user(client_first: &[u8]) -> Option<String> {
         let (name, _) = parse(client_first)?;
         Some(name.replace("=2C", ",").replace("=3D", "="))
     }
 
-    /// Answers the client's first message; `nonce` is the server's part of the nonce. Returns
+    /// Answers the client's first message. `nonce` is the server's part of the nonce. Returns
     /// `None` if the message is malformed.
     pub fn begin(client_first: &[u8], user: &StoredUser, nonce: &str) -> Option<Self> {
         let (name, client_nonce) = parse(client_first)?;
@@ -71,8 +72,8 @@ impl ServerConversation {
         self.message.as_bytes()
     }
 
-    /// Checks the client's last message and returns the server's; `None` if the client has not
-    /// proved that it knows the password.
+    /// Checks the client's last message and returns the server's last message, or `None` if the
+    /// client has not proved that it knows the password.
     pub fn finish(&self, client_final: &[u8]) -> Option<Vec<u8>> {
         let text = str::from_utf8(client_final).ok()?;
         let (without_proof, proof) = text.split_once(",p=")?;

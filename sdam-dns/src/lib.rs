@@ -1,12 +1,13 @@
-//! Look-ups of SRV and TXT records for sdam, on every runtime and without one.
+//! Looks up SRV and TXT records for sdam, with any runtime or without one.
 //!
-//! [`DnsResolver`] queries the system's name servers, or given ones, with
-//! [hickory](https://docs.rs/hickory-resolver): over UDP, and over TCP if an answer is too large
-//! for UDP. Each look-up has its own short-lived thread, so it needs no runtime, and no thread
-//! exists between look-ups, which are normally at least a minute apart.
+//! [`DnsResolver`] queries the system's name servers, or the given ones, using
+//! [hickory](https://docs.rs/hickory-resolver). It queries over UDP, and repeats the query over TCP
+//! if the answer is too large for UDP. Each look-up runs on its own short-lived thread, so no
+//! runtime is needed, and no thread exists between look-ups, which are normally at least a minute
+//! apart.
 //!
-//! Nothing is cached: a name server answers each look-up, and the system's configuration is read
-//! again, because it changes when a machine joins another network.
+//! Nothing is cached. Each look-up queries a name server and reads the system's configuration
+//! again, because the configuration changes when the machine joins another network.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -42,17 +43,17 @@ use self::query::Query;
 ///
 /// # Cancel safety
 ///
-/// Dropping the future of a look-up ends the look-up and its thread at once.
+/// Dropping the future of a look-up immediately ends the look-up and its thread.
 #[derive(Clone, Debug)]
 pub struct DnsResolver {
-    /// The name servers to query; `None` means the system's.
+    /// The name servers to query. `None` means the system's name servers.
     servers: Option<Arc<[SocketAddr]>>,
     blocks: bool,
 }
 
 impl DnsResolver {
-    /// Creates a resolver that queries the system's name servers: those from `/etc/resolv.conf`, or
-    /// from the settings of Windows or macOS.
+    /// Creates a resolver that queries the name servers configured in `/etc/resolv.conf`, or in the
+    /// settings of Windows or macOS.
     pub fn system() -> Self {
         Self { servers: None, blocks: false }
     }
@@ -62,15 +63,16 @@ impl DnsResolver {
         Self { servers: Some(servers.into_iter().collect()), blocks: false }
     }
 
-    /// Makes the futures of look-ups block their thread. Single-threaded mode on blocking sockets
-    /// needs this, because its timers block, too.
+    /// Makes look-ups block the thread that polls them. Single-threaded mode on blocking sockets
+    /// needs this, because its timers block as well.
     #[must_use]
     pub fn blocking(mut self) -> Self {
         self.blocks = true;
         self
     }
 
-    /// Returns the records of `name` in the order of the answer; empty if there are none.
+    /// Returns the records of `name` in the order of the answer, or an empty list if there are
+    /// none.
     async fn look_up(
         &self,
         name: &str,
@@ -88,14 +90,14 @@ impl DnsResolver {
         let thread = thread::Builder::new().name("sdam-dns".into());
         let thread = thread.spawn(move || {
             if let Some(outcome) = query.run(sender.cancellation()) {
-                // The future may have been dropped in the meantime.
+                // Sending fails if the caller has dropped the future in the meantime.
                 let _ = sender.send(outcome);
             }
         });
         let thread = thread
             .map_err(|error| error::from_io(Stage::Dns, "a thread could not be started", error))?;
         if self.blocks {
-            // A panic of the thread is detected below.
+            // If the thread panicked, the missing result is detected below.
             let _ = thread.join();
         }
         receiver.await.unwrap_or_else(|_| {
@@ -111,8 +113,8 @@ impl Resolver for DnsResolver {
         let records = self.look_up(name, RecordType::SRV, timeout).await?;
         let host = |record: &Record| match &record.data {
             RData::SRV(srv) => {
-                // Certificates contain the ASCII form, and the system's look-up of addresses uses
-                // it.
+                // The ASCII form is needed because certificates contain it and the system's address
+                // look-up uses it.
                 let target = srv.target.to_ascii();
                 Some(ServerAddress::new(target.trim_end_matches('.'), srv.port))
             }

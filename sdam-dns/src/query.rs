@@ -1,4 +1,4 @@
-//! One look-up on its own thread.
+//! Runs one look-up on its own thread.
 
 use sdam_transport::error;
 use std::{net::SocketAddr, pin::pin, sync::Arc, time::Duration};
@@ -24,7 +24,7 @@ use tokio::{runtime, time};
 /// The question, the name servers to query, and the time limit.
 #[derive(Debug)]
 pub(crate) struct Query {
-    /// The name servers to query; `None` means the system's.
+    /// The name servers to query. `None` means the system's name servers.
     pub(crate) servers: Option<Arc<[SocketAddr]>>,
     /// The name to look up, with the final dot.
     pub(crate) name: String,
@@ -78,8 +78,8 @@ impl Query {
         }
     }
 
-    /// Queries the name servers directly. Hickory's `Resolver` would answer for `localhost` and
-    /// other reserved names (RFC 6761), which may have SRV records.
+    /// Queries the name servers directly, because hickory's `Resolver` would itself answer for
+    /// `localhost` and other reserved names (RFC 6761), which may have SRV records.
     async fn ask(
         &self,
         config: ResolverConfig,
@@ -113,7 +113,7 @@ impl Query {
         };
         options.cache_size = 0;
         options.use_hosts_file = ResolveHosts::Never;
-        // Shortens the timeout of each attempt, so that lost queries are repeated in time.
+        // The timeout of each attempt is shortened, so that there is time to repeat lost queries.
         if let Some(timeout) = self.timeout {
             let tries = u32::try_from(options.attempts).unwrap_or(u32::MAX);
             options.timeout = options.timeout.min(timeout / tries.saturating_add(1));
@@ -142,7 +142,7 @@ fn failed(servers: &str, error: NetError) -> Error {
     }
 }
 
-/// Lists the name servers of a configuration, for error messages.
+/// Lists the name servers in a configuration. Error messages contain this list.
 fn listed(config: &ResolverConfig) -> String {
     let servers = config.name_servers().iter().map(|server| {
         let port = server.connections.first().map_or(53, |first| first.port);

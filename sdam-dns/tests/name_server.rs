@@ -27,14 +27,14 @@ fn records(count: u16, ttl: u32) -> impl Iterator<Item = Record> {
     hosts.map(move |host| Record::srv(NAME, host.host(), host.port().unwrap()).ttl(ttl))
 }
 
-/// Starts a name server; returns `None` if none is installed on this machine.
+/// Starts a name server. Returns `None` if no name server is installed on this machine.
 fn serve(records: impl IntoIterator<Item = Record>) -> Option<(Dns, DnsResolver)> {
     let dns = or_skip(Dns::start(records)).unwrap()?;
     let resolver = DnsResolver::with_servers([dns.address()]);
     Some((dns, resolver))
 }
 
-/// Looks up `name` and returns its SRV records with sorted hosts.
+/// Looks up `name` and returns its SRV records, with the hosts in sorted order.
 fn srv(resolver: &DnsResolver, name: &str) -> SrvRecords {
     let mut found = block_on(resolver.lookup_srv(name, PATIENCE)).unwrap();
     found.hosts.sort();

@@ -36,7 +36,7 @@ pub fn runtime() -> Runtime {
 }
 
 /// Sleeps until `deadline`. async-std's `sleep` takes a duration, so the remaining time is computed
-/// at the first poll.
+/// when the future is first polled.
 fn sleep(epoch: Epoch, deadline: Instant) -> BoxFuture<'static, ()> {
     Box::pin(async move {
         while epoch.now() < deadline {

@@ -1,13 +1,13 @@
 //! Blocking sockets for sdam's single-threaded mode.
 //!
-//! The futures of this crate are never pending: a poll blocks its thread, at most until the
-//! deadline.
-//! Any executor works, and no runtime is needed.
+//! The futures of this crate are never pending, because each poll blocks its thread until the
+//! operation is done or its deadline has passed. Any executor works, and no runtime is needed.
 //! There is no spawner, because a blocking task would prevent its executor from running other
-//! tasks: [`backend`] returns a [`Backend`], which is sufficient for single-threaded mode only.
+//! tasks. [`backend`] therefore returns a [`Backend`], which is sufficient for single-threaded mode
+//! only.
 //!
-//! Two operations have no timeout: a host name look-up lasts as long as the system's resolver
-//! takes, and connecting to a Unix domain socket waits as long as the backlog is full.
+//! Two operations have no timeout: looking up a host name takes as long as the system's resolver
+//! takes, and connecting to a Unix domain socket blocks while the server's backlog is full.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod dial;

@@ -26,14 +26,15 @@ impl BlockingStream {
         Self { socket: Box::new(socket), epoch, deadline: None }
     }
 
-    /// Repeats `action` with the remaining time until it succeeds or the deadline has passed.
+    /// Repeats `action`, to which it passes the remaining time, until `action` succeeds or the
+    /// deadline has passed.
     fn by_deadline(
         &mut self,
         mut action: impl FnMut(&mut dyn Socket, Option<Duration>) -> io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
         loop {
-            // Work that requires no waiting is done even after the deadline. The timeout is never
-            // zero, which the system would treat as "no timeout".
+            // Even after the deadline, work that requires no waiting is still done. The timeout is
+            // therefore never zero, which the system would take to mean "no timeout".
             let left = self.deadline.map(|deadline| self.epoch.until(deadline));
             let result = action(&mut *self.socket, left.map(|left| left.max(AT_ONCE)));
             let Err(error) = &result else {
@@ -42,7 +43,8 @@ impl BlockingStream {
             let now = self.epoch.now();
             let expired = self.deadline.is_some_and(|deadline| now >= deadline);
             match error.kind() {
-                // A socket timeout is `WouldBlock` on Unix and `TimedOut` on Windows.
+                // If a socket's timeout expires, the error is `WouldBlock` on Unix and `TimedOut`
+                // on Windows.
                 io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut if expired => {
                     return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
                 }
@@ -123,6 +125,6 @@ socket!(TcpStream);
 #[cfg(unix)]
 socket!(std::os::unix::net::UnixStream);
 
-/// The timeout of an operation that begins after the deadline: enough only for work that requires
-/// no waiting.
+/// The timeout of an operation that begins after the deadline. It is long enough only for work that
+/// requires no waiting.
 const AT_ONCE: Duration = Duration::from_millis(1);

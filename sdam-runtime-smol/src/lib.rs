@@ -31,10 +31,12 @@ pub fn runtime() -> Runtime {
     spawning_by(|task| smol::spawn(task).detach())
 }
 
-/// Returns the smol runtime with tasks on `executor`, which the caller runs and keeps alive.
+/// Returns the smol runtime, with its tasks on `executor`. The caller must run the executor and
+/// keep it alive.
 ///
-/// The runtime holds the executor weakly, because the executor's tasks hold the runtime. Dropping
-/// the executor drops its tasks, and tasks spawned later are dropped immediately.
+/// The runtime holds only a weak reference to the executor, because the executor's tasks hold the
+/// runtime. Dropping the executor drops its tasks, and tasks that are spawned later are dropped
+/// immediately.
 pub fn on(executor: &Arc<Executor<'static>>) -> Runtime {
     let executor = Arc::downgrade(executor);
     spawning_by(move |task| {

@@ -22,7 +22,7 @@ fn a_runtime_on_a_stopped_executor_keeps_its_contracts() {
     let (stop, stopped) = channel::bounded::<()>(1);
     let (done, ended) = mpsc::channel();
     thread::spawn(move || {
-        // `run` ends, and the executor is dropped, when `stop` is dropped.
+        // When `stop` is dropped, `run` ends, and then the executor is dropped.
         let _ = smol::block_on(executor.run(stopped.recv()));
         drop(executor);
         done.send(())

@@ -39,20 +39,20 @@ pub(crate) fn of(handle: Handle) -> Arc<dyn Clock> {
     }))
 }
 
-/// The timers of a tokio runtime, and whether the runtime has shut down.
+/// The timers of a tokio runtime, and a flag that is true once the runtime has shut down.
 ///
-/// Polling a tokio timer after its runtime has shut down panics. Tokio drops all tasks before it
-/// stops its timers, so a sentinel task that sets `shut_down` on drop does so in time.
+/// Polling a tokio timer panics after its runtime has shut down. Tokio drops all tasks before it
+/// stops its timers, so a sentinel task that sets `shut_down` when it is dropped sets it in time.
 #[derive(Debug)]
 struct Driver {
     handle: Handle,
-    /// Read-locked while a timer is polled, so that the shutdown waits for the poll.
+    /// Read-locked during each poll of a timer, so that the shutdown waits for the poll to end.
     shut_down: Arc<RwLock<bool>>,
     sentinel: AbortHandle,
 }
 
-/// The drivers in use. Clocks of the same runtime share its driver, so that the runtime needs only
-/// one sentinel task.
+/// The drivers in use. All clocks of a runtime share one driver, so that the runtime needs only one
+/// sentinel task.
 static DRIVERS: Mutex<Vec<Weak<Driver>>> = Mutex::new(Vec::new());
 
 impl Driver {
@@ -62,7 +62,7 @@ impl Driver {
     ///
     /// If the runtime has no timers.
     fn of(handle: Handle) -> Arc<Self> {
-        // The id may be that of an earlier runtime that has shut down.
+        // A known driver may have the same id but belong to an earlier runtime that has shut down.
         let (id, drivers) =
             (handle.id(), || DRIVERS.lock().unwrap_or_else(PoisonError::into_inner));
         let known = |drivers: &[Weak<Self>]| {
@@ -89,8 +89,8 @@ impl Driver {
             pending::<()>().await;
         });
         let driver = Self { sentinel: sentinel.abort_handle(), handle, shut_down };
-        // If the runtime has no timers, this panics and drops the sentinel, so that no monitor
-        // panics later.
+        // If the runtime has no timers, this panics and drops the sentinel, so that the panic
+        // occurs here and not later in a monitor.
         drop(driver.timer(time::Instant::now()));
         driver
     }
@@ -104,8 +104,8 @@ impl Driver {
         time::sleep_until(at)
     }
 
-    /// Polls `timer` unless the runtime has shut down; polling would then panic. Returns whether
-    /// the runtime has shut down before the deadline.
+    /// Polls `timer`, unless the runtime has shut down, because polling would then panic. Returns
+    /// true if the runtime has shut down before the deadline, and false if the deadline has passed.
     fn poll(&self, timer: Pin<&mut time::Sleep>, cx: &mut Context<'_>) -> Poll<bool> {
         let shut_down = self.shut_down();
         if *shut_down { Poll::Ready(true) } else { timer.poll(cx).map(|()| false) }
@@ -118,7 +118,7 @@ impl Drop for Driver {
     }
 }
 
-/// The sentinel. It sets the flag on drop, which happens when the runtime shuts down.
+/// The sentinel, which sets the flag when it is dropped because the runtime shuts down.
 #[derive(Debug)]
 struct Announcement(Arc<RwLock<bool>>);
 

@@ -32,7 +32,8 @@ pub(crate) struct TokioDial {
 }
 
 impl TokioDial {
-    /// Awaits `connect`. Tokio panics if its runtime has no I/O; the panic becomes an error.
+    /// Awaits `connect`. If the runtime has no I/O, tokio panics; the panic is turned into an
+    /// error.
     async fn open<S>(&self, connect: impl Future<Output = io::Result<S>> + Send) -> io::Result<S> {
         let connect = AssertUnwindSafe(connect).catch_unwind();
         self.enter(connect).await.unwrap_or_else(|_| {
@@ -73,7 +74,7 @@ impl Dial for TokioDial {
 
 /// A future that enters the runtime's context at each poll, on any thread.
 ///
-/// Only opening a socket needs the context; using or dropping an open one does not.
+/// The context is needed only to open a socket, not to use or drop an open one.
 struct Entered<'f, T> {
     handle: Handle,
     future: BoxFuture<'f, T>,

@@ -1,11 +1,11 @@
 //! The tokio runtime for sdam.
 //!
-//! [`from_handle`] and [`current`] capture a [`Handle`] once; no runtime context is needed later,
-//! so timers, connections and tasks work on every thread and under every executor. A runtime that
-//! has shut down causes a connection error, not a panic.
+//! [`from_handle`] and [`current`] store a [`Handle`]. No runtime context is needed afterwards, so
+//! timers, connections and tasks work on every thread and under every executor. If the runtime has
+//! shut down, opening a connection fails with an error instead of a panic.
 //!
-//! The clock is the system's; tokio's paused clock does not affect it. Tests that need virtual time
-//! use a simulated runtime instead.
+//! The clock is the system's clock, which tokio's paused time does not affect. Tests that need
+//! virtual time use a simulated runtime instead.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod clock;
@@ -41,8 +41,8 @@ pub use self::stream::TokioStream;
 ///
 /// # Errors
 ///
-/// [`NoTimers`] if tokio's timers are not enabled. Tokio reports that only by a panic, which is
-/// caught here, but panic hooks still see it.
+/// [`NoTimers`] if tokio's timers are not enabled. Tokio reports this only by panicking. The panic
+/// is caught, but panic hooks still see it.
 pub fn from_handle(handle: Handle) -> Result<Runtime, NoTimers> {
     let clock = panic::catch_unwind(AssertUnwindSafe(|| clock::of(handle.clone())));
     let clock = clock.map_err(|_| NoTimers)?;
@@ -57,7 +57,7 @@ pub fn from_handle(handle: Handle) -> Result<Runtime, NoTimers> {
 ///
 /// # Errors
 ///
-/// [`NoTokioContext`] outside a tokio context, or if the runtime has no timers.
+/// [`NoTokioContext`] if there is no tokio context, or if the runtime has no timers.
 pub fn current() -> Result<Runtime, NoTokioContext> {
     let handle = Handle::try_current().map_err(|_| NoTokioContext(Reason::Outside))?;
     from_handle(handle).map_err(|error| NoTokioContext(Reason::NoTimers(error)))
@@ -72,13 +72,13 @@ pub fn current() -> Result<Runtime, NoTokioContext> {
 pub struct NoTimers;
 
 impl fmt::Debug for NoTimers {
-    /// Formats the error like `Display`, for programs that return it from `main`.
+    /// Formats the error like `Display`, because programs may return it from `main`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-/// The error that [`current`] returns without a tokio context or if the runtime has no timers.
+/// The error that [`current`] returns if there is no tokio context or the runtime has no timers.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error(transparent)]
 pub struct NoTokioContext(Reason);
@@ -95,7 +95,7 @@ enum Reason {
 }
 
 impl fmt::Debug for NoTokioContext {
-    /// Formats the error like `Display`, for programs that return it from `main`.
+    /// Formats the error like `Display`, because programs may return it from `main`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }

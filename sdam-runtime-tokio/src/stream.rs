@@ -13,8 +13,8 @@ use tokio::io::ReadBuf;
 
 /// A tokio stream with the I/O traits of `futures`: a [`ByteStream`].
 ///
-/// Meant for programs that open or accept a socket themselves, and relay it or pass it to a
-/// transport's layers. Only opening a socket needs the context of the runtime; using one works
+/// Meant for programs that open or accept a socket themselves, and then relay it or pass it to a
+/// transport's layers. The runtime's context is needed only to open a socket; an open one works
 /// everywhere.
 #[derive(Debug)]
 pub struct TokioStream<S>(pub S);

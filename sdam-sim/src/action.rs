@@ -26,7 +26,7 @@ pub use crate::{
 pub enum Target {
     /// The member with this id.
     Member(MemberId),
-    /// The primary. If there are two, the one elected last.
+    /// The primary. If there are two primaries, the one that was elected last.
     Primary,
     /// The first secondary.
     Secondary,
@@ -54,7 +54,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// The way in which clients notice that the split horizon has changed (M-30).
+/// The way in which clients are told that the split horizon has changed (M-30).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HorizonPolicy {
@@ -66,13 +66,13 @@ pub enum HorizonPolicy {
     Error,
 }
 
-/// An action that is applied to a deployment from outside.
+/// An action that a test or an operator applies to a deployment.
 ///
 /// In scripts and [scenarios](crate::scenario), actions are written as text ([`Action::SYNTAX`]).
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Action {
-    /// The primary steps down, hands over to another member if possible, and does not run for
+    /// The primary steps down and, if possible, hands over to another member. It does not run for
     /// election for `period`.
     StepDown {
         /// The time for which the member does not run for election.
@@ -80,13 +80,13 @@ pub enum Action {
     },
     /// The member runs for election immediately.
     StepUp(Target),
-    /// The member does not run for election for `period`. Zero ends an earlier period.
+    /// The member does not run for election for `period`. A period of zero ends an earlier one.
     ReplSetFreeze(Target, Duration),
     /// The process is killed without announcing its shutdown.
     Kill(Target),
     /// The process shuts down cleanly (M-31).
     Shutdown(Target),
-    /// The process is restarted. If it is running, it is killed first (M-33).
+    /// The process is restarted. If it is still running, it is killed first (M-33).
     Restart(Target),
     /// The process stops answering but keeps its connections open.
     Freeze(Target),
@@ -94,41 +94,41 @@ pub enum Action {
     Thaw(Target),
     /// The members in one list are disconnected from those in the other.
     Partition(Vec<Target>, Vec<Target>),
-    /// The member is disconnected from all other members. Clients still reach it.
+    /// The member is disconnected from all other members, but clients can still reach it.
     Isolate(Target),
-    /// Clients cannot reach the member. Other members still can.
+    /// Clients cannot reach the member, but other members can.
     CutOff(Target),
     /// All partitions end, and clients can reach every member again.
     Heal,
-    /// The other members elect a second primary while the first stays primary until
+    /// The other members elect a second primary, while the first one stays primary until
     /// [`Action::Heal`].
     SplitBrain,
     /// The set's members and settings change. The deployment increments the version.
     Reconfig(SetConfig),
     /// One member's entry in the configuration changes.
     Edit(Target, Vec<Edit>),
-    /// The process is added to the configuration.
+    /// A process that is not yet a member is added to the configuration.
     Add(MemberId),
     /// The member is removed from the configuration.
     Remove(Target),
-    /// The member enters or leaves maintenance.
+    /// The member enters maintenance mode if true, or leaves it if false.
     Maintenance(Target, bool),
     /// The split horizon changes.
     Horizon(HorizonPolicy),
-    /// The fail point `failCommand` is set on the member, or turned off by `None`.
+    /// The fail point `failCommand` is set on the member. `None` turns it off.
     FailPoint(Target, Option<FailCommand>),
     /// If true, the member streams replies to clients that allow it; if false, it answers each
     /// awaitable hello with one reply (M-20).
     Exhaust(Target, bool),
-    /// The member increments its topology version at this interval although nothing has changed. It
-    /// stops on `None` or when its process ends.
+    /// The member increments its topology version at this interval, although nothing has changed.
+    /// It stops when the interval is `None` or its process ends.
     Flood(Target, Option<Duration>),
     /// The member's replication lag behind the primary is set.
     Lag(Target, Duration),
     /// The member is restarted with another release.
     Upgrade(Target, ServerVersion),
-    /// Clients that connect to the member find another server or, on `None`, the member itself
-    /// again. Connections that are open at that moment are closed.
+    /// Clients that connect to the member find another server instead. On `None`, they find the
+    /// member itself again. In either case, connections that are open at that moment are closed.
     Impostor(Target, Option<Impostor>),
 }
 
@@ -144,7 +144,7 @@ pub enum Edit {
     Hidden(bool),
     /// The member's replication delay behind the primary.
     Delay(Duration),
-    /// All tags, which replace the earlier ones.
+    /// The tags of the member. They replace all earlier tags.
     Tags(Vec<(String, String)>),
 }
 
@@ -176,7 +176,7 @@ pub enum ActionError {
     /// The deployment is not a replica set.
     #[error("the deployment is not a replica set")]
     NoReplicaSet,
-    /// The member would not get a majority of votes, or is not allowed to run.
+    /// The member would not get a majority of the votes, or is not allowed to run for election.
     #[error("member {0} cannot be elected now")]
     NotElected(MemberId),
     /// The process is not running.
@@ -185,8 +185,8 @@ pub enum ActionError {
     /// The member has the wrong role.
     #[error("the role of member {0} does not allow it")]
     WrongRole(MemberId),
-    /// The configuration would have no electable member, names an unknown process, or gives a
-    /// priority to a member that must have none.
+    /// The configuration would have no electable member, it names an unknown process, or it gives a
+    /// priority to a member that must not have one.
     #[error(
         "the configuration has no electable member, names a process that does not exist, or has a \
          member that is hidden, delayed or does not vote and has a priority above 0"

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use bson::{Bson, Document};
 use sdam_core::address::ServerAddress;
 
-/// The configuration of a replica set, as stored by its members.
+/// The configuration of a replica set, as its members store it.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SetConfig {
@@ -26,8 +26,8 @@ pub struct SetConfig {
 pub struct MemberConfig {
     /// The member's address for clients and other members.
     pub address: ServerAddress,
-    /// The election priority. A member with a higher priority is preferred as primary. A member
-    /// with priority 0 is never primary.
+    /// The election priority. Members with a higher priority are preferred as primary, and a member
+    /// with priority 0 never becomes primary.
     pub priority: f64,
     /// True if the member votes in elections.
     pub votes: bool,
@@ -67,7 +67,7 @@ impl SetConfig {
         self.members.iter().filter(|member| member.votes).count()
     }
 
-    /// Returns whether members prefer this configuration to `other`.
+    /// Returns whether members prefer this configuration to `other` because it is newer.
     pub(crate) fn is_newer_than(&self, other: &Self) -> bool {
         (self.term, self.version) > (other.term, other.version)
     }
@@ -139,8 +139,8 @@ impl MemberConfig {
         self.priority > 0.0 && !self.arbiter
     }
 
-    /// Returns whether a set accepts the entry: members that are hidden, delayed or do not vote
-    /// have priority 0, as in all releases.
+    /// Returns whether a set accepts the entry. All releases require priority 0 for members that
+    /// are hidden, are delayed or do not vote.
     pub(crate) fn is_possible(&self) -> bool {
         self.priority == 0.0 || (self.votes && !self.hidden && self.delay.is_zero())
     }

@@ -55,7 +55,7 @@ pub struct ConnectionId {
     pub(crate) member: MemberId,
 }
 
-/// An operation that the caller must perform for the deployment.
+/// An operation that the caller must perform on behalf of the deployment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Output {
@@ -104,10 +104,11 @@ impl IntoIterator for Outputs {
     }
 }
 
-/// The server processes of one replica set or sharded cluster, or one standalone server.
+/// All server processes of a deployment: a replica set, a sharded cluster or a standalone server.
 ///
-/// Call one method for each event, with a monotonic time, and perform the returned [`Outputs`].
-/// Call [`advance`](Self::advance) at [`next_deadline`](Self::next_deadline).
+/// For each event, call the corresponding method with the current time, which must never go back,
+/// and perform the returned [`Outputs`]. Also call [`advance`](Self::advance) at
+/// [`next_deadline`](Self::next_deadline).
 #[derive(Debug)]
 pub struct Deployment {
     pub(crate) members: Vec<Member>,
@@ -133,7 +134,7 @@ pub struct Deployment {
     #[cfg(feature = "auth")]
     pub(crate) users: crate::users::Users,
     pub(crate) outputs: Vec<Output>,
-    /// True if the `AdvertisedState` of a member may have changed.
+    /// True if the `AdvertisedState` of any member may have changed.
     pub(crate) dirty: bool,
 }
 
@@ -183,7 +184,7 @@ impl Deployment {
         Some(id)
     }
 
-    /// Receives bytes from a client. Messages may be split at any position.
+    /// Handles bytes that arrive from a client. Messages may be split at any position.
     pub fn receive(&mut self, now: Instant, connection: ConnectionId, bytes: &[u8]) -> Outputs {
         self.now = now;
         self.take_bytes(connection, bytes);
@@ -196,8 +197,8 @@ impl Deployment {
         self.timers.cancel(Timer::Connection(connection));
     }
 
-    /// Returns the next deadline. Call [`advance`](Self::advance) then, unless another event comes
-    /// first.
+    /// Returns the next deadline. Call [`advance`](Self::advance) at that time, unless another
+    /// event comes first.
     pub fn next_deadline(&self) -> Option<Instant> {
         Some(self.timers.next()?.0)
     }
@@ -261,7 +262,7 @@ impl Deployment {
         is_direct.then(|| "directConnection=true".to_owned())
     }
 
-    /// Returns the configuration of the first member that has one.
+    /// Returns the configuration of the first member that has a configuration.
     fn set_config(&self) -> Option<&SetConfig> {
         self.members.first()?.replica()?.config.as_deref()
     }
@@ -342,7 +343,8 @@ impl Deployment {
         self.outputs.push(Output::Down { member });
     }
 
-    /// Schedules the next spontaneous topology change of `member` (`Action::Flood`), or cancels it.
+    /// Schedules the next spontaneous topology change of `member` (`Action::Flood`), or cancels it
+    /// if the changes have been turned off.
     fn schedule_flood(&mut self, member: MemberId) {
         match self.member(member).process.flood {
             Some(every) => self.timers.set(Timer::Flood(member), self.now + every),
@@ -350,7 +352,7 @@ impl Deployment {
         }
     }
 
-    /// Fails the pending requests of `member`, and then ends its process.
+    /// Fails the pending requests of `member` and ends its process.
     fn finish_shutdown(&mut self, member: MemberId) {
         self.interrupt_all(member, INTERRUPTED_AT_SHUTDOWN);
         self.end_process(member);
@@ -361,7 +363,8 @@ impl Deployment {
         Outputs(std::mem::take(&mut self.outputs))
     }
 
-    /// Counts significant topology changes, and answers the hellos that wait for them (M-1, M-6).
+    /// Counts significant topology changes, and answers the hellos that have been waiting for such
+    /// a change (M-1, M-6).
     fn settle(&mut self) {
         while std::mem::take(&mut self.dirty) {
             for member in self.ids() {
@@ -370,8 +373,8 @@ impl Deployment {
                 if !own.answers_members()
                     || own.replica().is_none() && own.state == ProcessState::Up
                 {
-                    // Standalones and mongoses increment their topology version only when they shut
-                    // down (M-9).
+                    // Standalone servers and mongoses increment their topology version only when
+                    // they shut down (M-9).
                     continue;
                 }
                 let advertised = own.advertised(horizon);

@@ -24,14 +24,14 @@ pub struct FailCommand {
     pub block: Option<Duration>,
     /// True if the server closes the connection instead of replying.
     pub close_connection: bool,
-    /// The error code in the reply. The command is not run.
+    /// The error code in the reply. If it is set, the command is not run.
     pub error_code: Option<i32>,
-    /// The labels of that error. They replace the labels that the server would add.
+    /// The labels of that error, which replace the labels that the server would otherwise add.
     pub error_labels: Option<Vec<String>>,
-    /// The code of the reply's `writeConcernError`. The command is run.
+    /// The code of the `writeConcernError` in the reply. The command is still run.
     pub write_concern_error: Option<i32>,
-    /// The message that is sent instead of the reply. The command is run. Does not apply to hello.
-    /// Real servers do not have this option.
+    /// The kind of message that is sent instead of the reply. The command is still run. This option
+    /// does not apply to hello, and real servers do not have it.
     pub bad_reply: Option<BadReply>,
     /// The message of the `writeConcernError`.
     pub(crate) write_concern_message: Option<String>,
@@ -78,7 +78,7 @@ pub enum Mode {
     AlwaysOn,
     /// The fail point is triggered this many times.
     Times(u32),
-    /// The fail point is triggered by every matching command after this many have passed.
+    /// The fail point ignores this many matching commands and is triggered by every later one.
     Skip(u32),
 }
 
@@ -103,7 +103,7 @@ impl Mode {
 impl FailCommand {
     /// Counts a command if it matches. Returns whether it triggers the fail point.
     pub(crate) fn triggers(&mut self, request: &Request, app_name: Option<&str>) -> bool {
-        // If the fail point names one spelling of legacy hello, it also matches the other.
+        // A fail point that names one spelling of legacy hello also matches the other spelling.
         let is_named = self.commands.iter().any(|name| {
             *name == request.name
                 || request.is_legacy_hello() && name.eq_ignore_ascii_case("ismaster")

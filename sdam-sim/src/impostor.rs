@@ -1,4 +1,4 @@
-//! Servers that answer in a member's place, as if its address led to another deployment.
+//! Servers that answer in place of a member, as if the member's address led to another deployment.
 
 use std::str::FromStr;
 
@@ -8,8 +8,8 @@ use sdam_core::names;
 names! {
     /// The server that clients find at a member's address in place of the member.
     ///
-    /// Its replies to hello have no topology version, so clients poll it. All other commands reach
-    /// the member itself.
+    /// The impostor's replies to hello have no topology version, so clients poll it. All commands
+    /// other than hello reach the member itself.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[non_exhaustive]
     pub enum Impostor {
@@ -24,7 +24,7 @@ names! {
         Arbiter = "arbiter",
         /// A hidden member of the set.
         Hidden = "hidden",
-        /// A secondary that is called by another name in the configuration.
+        /// A secondary that has another name in the configuration.
         Renamed = "renamed",
         /// A secondary of another set.
         OtherSet = "other-set",
@@ -45,7 +45,7 @@ impl FromStr for Impostor {
     }
 }
 
-/// The fields of a hello reply that say which server answers.
+/// The fields of a hello reply that identify the server that answers.
 const IDENTITY: [&str; 20] = [
     "topologyVersion",
     "isWritablePrimary",
@@ -70,12 +70,12 @@ const IDENTITY: [&str; 20] = [
 ];
 
 impl Impostor {
-    /// The name of the set of [`OtherSet`](Self::OtherSet) and
-    /// [`OtherPrimary`](Self::OtherPrimary).
+    /// The name of the set to which [`OtherSet`](Self::OtherSet) and
+    /// [`OtherPrimary`](Self::OtherPrimary) belong.
     pub const SET: &str = "other";
 
-    /// Changes the reply of the member at `address` in the set `set` to the impostor's reply.
-    /// `writable` is the name of the field that says whether a server accepts writes.
+    /// Changes the reply of the member at `address` in the set `set` into the impostor's reply.
+    /// `writable` is the name of the field that states whether a server accepts writes.
     pub(crate) fn answer(self, reply: &mut Document, writable: &str, set: &str, address: &str) {
         for field in IDENTITY {
             reply.remove(field);

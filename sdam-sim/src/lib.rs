@@ -1,9 +1,9 @@
 //! A simulated MongoDB deployment: replica sets, sharded clusters and standalones that speak the
 //! wire protocol without I/O.
 //!
-//! A [`Deployment`] contains all its server processes. Time, randomness and bytes are arguments, so
-//! the same servers can run over a virtual network or, through [`serve`], over real TCP. Only
-//! [`serve`] reads a clock.
+//! A [`Deployment`] contains all its server processes. Time, randomness and bytes are passed as
+//! arguments, so that the same servers can run over a virtual network or, through [`serve`], over
+//! real TCP. Only [`serve`] reads a clock.
 //!
 //! | module | contents |
 //! | --- | --- |

@@ -65,14 +65,16 @@ pub(crate) struct Process {
     /// The interval between spontaneous changes of the topology version.
     pub(crate) flood: Option<Duration>,
     pub(crate) fail_command: Option<FailCommand>,
-    /// The fail point `onPrimaryTransactionalWrite`. It closes the connection after a statement
-    /// with a transaction number or, if an error code is set, before the statement.
+    /// The fail point `onPrimaryTransactionalWrite`. If an error code is set, it closes the
+    /// connection before a statement with a transaction number, and otherwise after such a
+    /// statement.
     pub(crate) fail_write: Option<FailCommand>,
     /// The number of times that fail points were triggered in this process.
     pub(crate) fail_point_hits: i32,
     /// `externalClientBaseBackoffMS`.
     pub(crate) base_backoff: Option<i64>,
-    /// The state that clients last saw. Significant changes are detected by comparison with it.
+    /// The state that clients saw last. Significant changes are detected by comparing the new state
+    /// with this one.
     pub(crate) advertised: AdvertisedState,
 }
 
@@ -91,11 +93,11 @@ pub(crate) struct Replica {
     /// The member does not run for election until this time.
     pub(crate) frozen_until: Instant,
     pub(crate) maintenance: bool,
-    /// True if the member has won its election but is still catching up.
+    /// True if the member has been elected but is still catching up.
     pub(crate) draining: bool,
     /// True if the member stays primary without a majority.
     pub(crate) ignores_majority: bool,
-    /// The replication lag, in addition to the configured delay.
+    /// The replication lag that is added to the configured delay.
     pub(crate) lag: Duration,
 }
 
@@ -125,7 +127,8 @@ pub enum Role {
     Removed,
 }
 
-/// The fields of a hello reply whose changes are significant topology changes (M-1).
+/// The fields of a hello reply that matter for topology changes: if one of them changes, the change
+/// is significant (M-1).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct AdvertisedState {
     role: Role,
@@ -243,7 +246,7 @@ impl Replica {
         }
     }
 
-    /// Returns the state that the member has after a restart of its process.
+    /// Returns the state of the member after a restart of its process.
     pub(crate) fn restarted(&mut self) -> Self {
         Self {
             term: self.term,
@@ -257,7 +260,7 @@ impl Replica {
 }
 
 impl AdvertisedState {
-    /// Returns whether the member was primary and is no longer primary in `next`.
+    /// Returns whether the member was primary in this state but is not primary in `next`.
     pub(crate) fn stepped_down(&self, next: &Self) -> bool {
         self.role == Role::Primary && next.role != Role::Primary
     }

@@ -4,7 +4,8 @@ use std::{collections::VecDeque, time::Duration};
 
 use sdam_core::time::Instant;
 
-/// The position of a write in the history of a set. Positions are ordered by term first.
+/// The position of a write in the history of a set. Positions are ordered by term, and then by
+/// time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct OpTime {
     pub(crate) term: i64,
@@ -35,8 +36,8 @@ impl Oplog {
         self.entries.back().copied().unwrap_or_default()
     }
 
-    /// Adds an entry at `at`, with wall clock time `date`. Drops entries that even a member with a
-    /// lag of `retain` has replicated.
+    /// Adds an entry at `at`, with the wall clock time `date`. Drops entries that are so old that
+    /// even a member with a lag of `retain` has replicated them.
     pub(crate) fn write(&mut self, term: i64, at: Instant, date: i64, retain: Duration) {
         let last = self.last().time;
         let seconds = u32::try_from(date.div_euclid(1000)).unwrap_or(0);

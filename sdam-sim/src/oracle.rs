@@ -1,4 +1,4 @@
-//! Invariants of a topology's record.
+//! Invariants that the record of a topology must satisfy.
 //!
 //! [`audit`] checks a complete record: every event of a closed topology and every call to its
 //! pools. It does not depend on the simulation, so tests with real servers also use it.
@@ -20,12 +20,12 @@ use sdam_core::{
 pub use self::audit::audit;
 
 names! {
-    /// An invariant, with its name in tables and files. The design documents use the numbers `P1`
-    /// to `P10`.
+    /// An invariant, with the name that tables and files use for it. The design documents refer to
+    /// some of them by the numbers `P1` to `P10`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     #[non_exhaustive]
     pub enum Oracle {
-        /// P1: at most one primary; the topology type agrees.
+        /// P1: there is at most one primary, and the topology type agrees with the servers.
         OnePrimary = "P1-one-primary",
         /// P2: an election is only replaced by a newer one.
         Election = "P2-election",
@@ -39,39 +39,39 @@ names! {
         Cadence = "P6-cadence",
         /// P7: no task, pool, timer or connection outlives its server.
         Leaks = "P7-leaks",
-        /// P8: after all faults are healed, the description matches the deployment.
+        /// P8: after all faults have been healed, the description matches the deployment.
         Convergence = "P8-convergence",
-        /// P9: no selection waits while a suitable server exists, or past its timeout.
+        /// P9: no selection waits while a suitable server exists, or waits longer than its timeout.
         Waiters = "P9-waiters",
-        /// P10: closing completes, without delay.
+        /// P10: closing a topology completes without delay.
         Close = "P10-close",
         /// Events are continuous: each change starts from the final state of the previous one.
         Continuity = "continuity",
         /// Known state is never replaced by older state.
         Freshness = "freshness",
-        /// Every available server, except a load balancer, has a round-trip time, by which
-        /// selection compares servers.
+        /// Every available server, except a load balancer, has a round-trip time. Selection needs
+        /// it to compare servers.
         RoundTrip = "round-trip",
         /// Reported errors have the effects that SDAM specifies.
         Errors = "errors",
-        /// Nothing is sent in plain text if TLS is enabled, and nothing bypasses a configured
-        /// proxy.
+        /// If TLS is enabled, no plain text is sent. If a proxy is configured, all connections use
+        /// it.
         Wire = "wire",
-        /// Errors have the stage at which they occurred.
+        /// Each error has the stage at which it occurred.
         Stages = "stages",
-        /// A command succeeds only with its own reply, and a connection that received any other
+        /// A command succeeds only if it gets its own reply. A connection that received any other
         /// message is not used again.
         Replies = "replies",
         /// Selected servers are suitable, and every selection that was started ends exactly once.
         Selection = "selection",
-        /// Memory is bounded: tasks, timers, connections, undelivered events.
+        /// The numbers of tasks, timers, connections and undelivered events are bounded.
         Memory = "memory",
-        /// No task runs too often, or endlessly while no time passes.
+        /// No task runs too often, and tasks do not run endlessly while no time passes.
         BusyLoop = "busy-loop",
         /// Nothing panics.
         Panic = "panic",
-        /// Only a known server that does not answer is reported as silent, and the end of each
-        /// silence is reported.
+        /// A server is reported as silent only if it is known and does not answer, and the end of
+        /// each silence is reported.
         Silence = "silence",
         /// The same seed yields the same run.
         Determinism = "determinism",
@@ -87,8 +87,8 @@ impl Oracle {
     }
 }
 
-/// Returns the first available server of `topology` that has no round-trip time although selection
-/// would compare it with other servers ([`Oracle::RoundTrip`]).
+/// Returns the first available server of `topology` that has no round-trip time, although selection
+/// would compare its round-trip time with those of other servers ([`Oracle::RoundTrip`]).
 pub fn without_round_trip_time(topology: &TopologyDescription) -> Option<&ServerDescription> {
     let mut servers = topology.servers().iter();
     let without_round_trip_time = servers.find(|server| {

@@ -9,9 +9,9 @@ use crate::version::ServerVersion;
 pub(crate) struct CommandError {
     pub(crate) code: i32,
     pub(crate) message: String,
-    /// Error labels that replace those that the server would add.
+    /// Error labels that replace the labels that the server would otherwise add.
     pub(crate) labels: Option<Vec<String>>,
-    /// True if the error includes the topology version when it is a state change error.
+    /// True if the topology version is added to the error when the error is a state change error.
     pub(crate) versioned: bool,
     /// Additional fields for the error of a single write.
     pub(crate) details: Box<Document>,
@@ -155,7 +155,7 @@ impl CommandError {
     }
 }
 
-/// Returns the name of an error code. Since 4.4, names contain "primary" in place of "master".
+/// Returns the name of an error code. Since 4.4, names contain "primary" instead of "master".
 pub(crate) fn code_name(code: i32, version: ServerVersion) -> String {
     let old = !version.has_primary_code_names();
     let name = match code {
@@ -165,6 +165,6 @@ pub(crate) fn code_name(code: i32, version: ServerVersion) -> String {
         LEGACY_NOT_PRIMARY if !version.has_versioned_api() => None,
         code => known_name(code),
     };
-    // mongod uses the numbers of other codes as their names.
+    // mongod names other codes after their numbers.
     name.map_or_else(|| format!("Location{code}"), str::to_owned)
 }

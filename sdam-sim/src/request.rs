@@ -55,8 +55,8 @@ pub(crate) enum Framing {
 }
 
 impl Request {
-    /// Reads the command in `message`. Returns `None` if the message is invalid, so that the
-    /// connection cannot be used further.
+    /// Reads the command in `message`. Returns `None` if the message is invalid; the connection
+    /// cannot be used any more in that case.
     pub(crate) fn read(message: &WireMessage) -> Option<Self> {
         let mut body = Document::from_reader(message.body()).ok()?;
         let framing = match message.op_code() {
@@ -163,7 +163,7 @@ pub(crate) fn flag(body: &Document, key: &str) -> bool {
     }
 }
 
-/// Returns the name that servers use for the BSON type of `value`.
+/// Returns the name by which servers refer to the BSON type of `value`.
 pub(crate) fn type_name(value: &Bson) -> &'static str {
     match value {
         Bson::Double(_) => "double",

@@ -5,7 +5,7 @@
 //! production code, framing included. One seed decides everything: the order in which ready tasks
 //! are polled, latencies, how bytes are split, and elections.
 //!
-//! Time stands still while any task is ready, and then jumps to the next timer or delivery.
+//! Time stands still as long as any task is ready. It then jumps to the next timer or delivery.
 
 mod arrival;
 mod clock;
@@ -82,13 +82,13 @@ pub struct Sim {
 /// The state shared by the parts of the runtime (clock, network, spawner and so on).
 pub(crate) struct Shared {
     state: Mutex<SimState>,
-    /// The queue is not behind the lock of `state`, because wakers are called while that lock is
-    /// held.
+    /// The lock of `state` does not protect the queue, because wakers, which use the queue, are
+    /// called while that lock is held.
     queue: Arc<Queue>,
     tasks: executor::Tasks,
 }
 
-/// The number of polls that counts as a busy loop if no time passes between them.
+/// If tasks are polled this many times while no time passes, that counts as a busy loop.
 const MAX_POLLS_PER_INSTANT: u64 = 100_000;
 
 impl Sim {
@@ -120,12 +120,12 @@ impl Sim {
         Self { shared, runtime }
     }
 
-    /// Returns the runtime on which to start the program under test.
+    /// Returns the runtime for the program under test.
     pub fn runtime(&self) -> Runtime {
         self.runtime.clone()
     }
 
-    /// Returns the connection string of the deployment, with `tls=true` if its members
+    /// Returns the connection string of the deployment. It contains `tls=true` if the members
     /// [require](TlsServers::require) TLS.
     pub fn uri(&self) -> String {
         let state = self.shared.state();
@@ -142,22 +142,22 @@ impl Sim {
         self.shared.state().now()
     }
 
-    /// Runs the simulation until `future` is ready.
+    /// Runs the simulation until `future` is ready, and returns its result.
     ///
     /// # Panics
     ///
-    /// If `future` is not ready and no event is pending (deadlock), or if tasks run forever
-    /// without time passing.
+    /// If `future` is not ready although no event is pending (a deadlock), or if tasks keep running
+    /// while no time passes.
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         self.block_on_watching(future, |_| {})
     }
 
-    /// Runs the simulation like [`block_on`](Self::block_on), and calls `watch` after every step:
-    /// after each poll of a task, and whenever no task is ready, just before time passes.
+    /// Runs the simulation like [`block_on`](Self::block_on), and calls `watch` after every step. A
+    /// step is a poll of a task, or a moment when no task is ready and time is about to pass.
     ///
     /// # Panics
     ///
-    /// The same as those of [`block_on`](Self::block_on).
+    /// Panics in the same cases as [`block_on`](Self::block_on).
     pub fn block_on_watching<F: Future>(
         &self,
         future: F,
@@ -214,7 +214,7 @@ impl Sim {
         self.shared.state().stall(duration);
     }
 
-    /// Applies `action` to the deployment. Its effects take virtual time.
+    /// Applies `action` to the deployment. The effects of the action take virtual time.
     ///
     /// # Errors
     ///
@@ -250,7 +250,7 @@ impl Sim {
         self.apply(&Action::Restart(member.into()))
     }
 
-    /// Returns the member to which `target` currently refers.
+    /// Returns the member that `target` currently refers to.
     pub(crate) fn member(&self, target: Target) -> Result<MemberId, ActionError> {
         self.shared.state().deployment.target(target)
     }
@@ -300,8 +300,8 @@ impl Sim {
         self.shared.state().timers.len()
     }
 
-    /// Returns a hash of the run so far: every choice of the scheduler, every frame, and every
-    /// advance of time. Two runs with the same seed and program return the same hash.
+    /// Returns a hash of the run so far, which covers every choice of the scheduler, every frame,
+    /// and every advance of time. Two runs with the same seed and program have the same hash.
     pub fn trace(&self) -> u64 {
         self.shared.state().trace.hash
     }
@@ -313,7 +313,7 @@ impl Sim {
 }
 
 impl Drop for Sim {
-    /// Drops tasks one by one without holding a lock, because dropping them may use the runtime.
+    /// Drops the tasks one by one. No lock is held, because dropping a task may use the runtime.
     fn drop(&mut self) {
         self.shared.tasks.clear();
     }
@@ -328,12 +328,12 @@ pub enum SchedulerStep {
     Idle,
 }
 
-/// Controls for faults in the network between the program and the deployment.
+/// Controls faults in the network between the program and the deployment.
 #[derive(Clone, Copy, Debug)]
 pub struct Network<'s>(&'s Shared);
 
 impl Network<'_> {
-    /// Sets the latency, and whether messages are split.
+    /// Sets the latency of the network, and decides whether messages are split.
     pub fn set_latency(&self, latency: Latency) {
         self.0.state().network.latency = latency;
     }
@@ -343,28 +343,28 @@ impl Network<'_> {
         self.0.state().network.port_mut(member).refuse = refuse;
     }
 
-    /// Starts or stops silently dropping all bytes between the program and `member`. Connections
-    /// that have lost bytes stay dead.
+    /// Starts or stops silently dropping all bytes between the program and `member`. A connection
+    /// that has lost bytes stays dead even when bytes are delivered again.
     pub fn blackhole(&self, member: MemberId, blackhole: bool) {
         self.0.state().network.port_mut(member).blackhole = blackhole;
     }
 
-    /// Sets the limit of every member on new connections; `None`, the default, for no limit. A
-    /// proxy is not limited.
+    /// Sets the limit on new connections for every member. `None`, the default, means that there is
+    /// no limit. Proxies are not limited.
     pub fn limit_dials(&self, limit: Option<DialLimit>) {
         let network = &mut self.0.state().network;
         network.limit = limit;
         network.limiters.clear();
     }
 
-    /// Opens a port forwarder from `place` to `member`, such as a tunnel. The forwarder itself
+    /// Opens a port forwarder, such as a tunnel, from `place` to `member`. The forwarder itself
     /// never fails.
     pub fn forward(&self, place: ServerAddress, member: MemberId) {
         self.0.state().network.forwarders.insert(place, member);
     }
 
-    /// Resets every new connection to `member` after this many bytes from the member; `None` turns
-    /// this off.
+    /// Makes every new connection to `member` break with a reset after the member has sent this
+    /// many bytes. `None` turns this off.
     pub fn reset_after(&self, member: MemberId, bytes: Option<usize>) {
         self.0.state().network.port_mut(member).reset_after = bytes;
     }
@@ -374,8 +374,8 @@ impl Network<'_> {
         self.0.change(|state| state.reset_sockets(|socket| socket.leads_to(member)));
     }
 
-    /// Ends all faults of the network, DNS, TLS handshakes and proxies. Connections that have lost
-    /// bytes stay dead. DNS records and certificates are kept.
+    /// Ends all faults of the network, DNS, TLS handshakes and proxies. DNS records and
+    /// certificates stay as they are. Connections that have lost bytes stay dead.
     pub fn heal(&self) {
         self.0.state().network.heal();
     }
@@ -385,8 +385,8 @@ impl Network<'_> {
         self.0.state().network.traffic
     }
 
-    /// Adds `rule`, which is called for every frame from now on. The first rule that does not
-    /// return [`Verdict::Pass`] decides.
+    /// Adds `rule`, which is called for every later frame. If several rules apply to a frame, the
+    /// first one that does not return [`Verdict::Pass`] decides.
     pub fn add_rule(&self, rule: impl FnMut(&Frame<'_>) -> Verdict + Send + 'static) {
         self.0.state().network.rules.push(Box::new(rule));
     }

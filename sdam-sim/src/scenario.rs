@@ -42,8 +42,9 @@ use crate::{
 
 /// A list of timed faults in a simulated world.
 ///
-/// As text, a scenario has one line `AT VERB ...` per step, with `AT` in seconds (`1.5s`) or
-/// milliseconds (`250ms`) from the start. Empty lines are skipped, and `#` begins a comment.
+/// In its text form, a scenario has one line `AT VERB ...` for each step. `AT` is the time from the
+/// start in seconds (`1.5s`) or milliseconds (`250ms`). Empty lines are skipped, and `#` begins a
+/// comment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scenario {
     /// The steps, each with its time from the start. Steps with the same time are performed in
@@ -61,7 +62,7 @@ pub enum Step {
     Net(NetFault),
 }
 
-/// A step that was impossible when its time came.
+/// A step that could not be performed when its time came.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct FailedStep {
@@ -75,8 +76,8 @@ pub struct FailedStep {
 
 impl Scenario {
     /// Performs the steps at their times on the clock of `sim`. Returns the steps that were not
-    /// possible. For example, there may be no primary to kill if an earlier step was removed, or in
-    /// a different deployment.
+    /// possible. For example, there may be no primary to kill because an earlier step was removed
+    /// or the deployment is a different one.
     ///
     /// Run the future concurrently with the program under test, for example with `join!`.
     ///

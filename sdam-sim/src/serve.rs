@@ -72,18 +72,18 @@ impl Server {
         &self.uri
     }
 
-    /// Returns the name and the listening address of each server. These differ if servers were
-    /// given [names](Builder::name).
+    /// Returns each server's name and the address on which it listens. The two differ if servers
+    /// were given [names](Builder::name).
     pub fn places(&self) -> &[(ServerAddress, ServerAddress)] {
         &self.places
     }
 
-    /// Applies `action`, and returns when it has taken effect.
+    /// Applies `action`. Returns once the action has taken effect.
     pub fn apply(&self, action: &Action) -> Result<(), ServeError> {
         self.request(|reply| Event::Apply(action.clone(), reply))?
     }
 
-    /// Kills the process `member` without a shutdown announcement.
+    /// Kills the process `member`, which does not announce a shutdown.
     pub fn kill(&self, member: impl Into<Target>) -> Result<(), ServeError> {
         self.apply(&Action::Kill(member.into()))
     }
@@ -141,8 +141,8 @@ impl Drop for Server {
 }
 
 impl ReplicaSet {
-    /// Starts a replica set with this number of members on free ports. It has a primary when this
-    /// returns.
+    /// Starts a replica set with this number of members on free ports. The replica set has a
+    /// primary when this function returns.
     pub fn start(members: u16) -> Result<Self, ServeError> {
         Builder::replica_set(members).start().map(Self)
     }

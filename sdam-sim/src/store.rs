@@ -8,7 +8,7 @@ use crate::reply::{BAD_VALUE, CommandError, DUPLICATE_KEY};
 
 /// The documents of a deployment in insertion order, grouped by collection.
 ///
-/// All members share the documents. The simulation decides which member may answer, but does not
+/// All members share the documents: the simulation decides which member may answer, but does not
 /// replicate documents.
 #[derive(Debug, Default)]
 pub(crate) struct Store {
@@ -115,10 +115,10 @@ impl Store {
     }
 }
 
-/// A filter that consists of equalities and comparisons. Other filters are an error.
+/// A filter that consists of equalities and comparisons. Any other condition is an error.
 struct Filter<'a>(&'a Document);
 
-/// The comparison operators, each with the accepted orderings of value and operand.
+/// The comparison operators. Each has a list of the orderings of value and operand that it accepts.
 const COMPARISONS: [(&str, &[Ordering]); 4] = [
     ("$gt", &[Ordering::Greater]),
     ("$gte", &[Ordering::Greater, Ordering::Equal]),

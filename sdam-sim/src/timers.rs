@@ -23,7 +23,7 @@ pub(crate) enum Timer {
     NoOp(MemberId),
     /// The quiesce period of the member's shutdown ends.
     Quiesce(MemberId),
-    /// The member's topology version changes again ([`Action::Flood`](crate::Action::Flood)).
+    /// The member changes its topology version again ([`Action::Flood`](crate::Action::Flood)).
     Flood(MemberId),
     /// The connection's current request reaches its deadline.
     Connection(ConnectionId),
@@ -75,7 +75,7 @@ impl Timers {
         }
     }
 
-    /// Cancels all timers for which `stays` returns false.
+    /// Cancels every timer for which `stays` returns false.
     pub(crate) fn retain(&mut self, stays: impl Fn(Timer) -> bool) {
         self.deadlines.retain(|timer, _| stays(*timer));
         self.queue.retain(|(_, timer)| stays(*timer));

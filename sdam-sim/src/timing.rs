@@ -2,19 +2,19 @@
 
 use std::time::Duration;
 
-/// The intervals of a deployment. The defaults are mongod's.
+/// The intervals of a deployment. By default, they are the same as mongod's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Timing {
     /// The interval between a member's heartbeats to the other members (`heartbeatIntervalMillis`).
     pub heartbeat_interval: Duration,
-    /// The time without contact after which a primary is replaced (`electionTimeoutMillis`).
+    /// The time after which a primary that cannot be reached is replaced (`electionTimeoutMillis`).
     pub election_timeout: Duration,
-    /// The time between a step-down and the successor's election.
+    /// The time from a step-down to the election of the successor.
     pub hand_over: Duration,
     /// The time that the winner of an election takes to catch up before it accepts writes.
     pub catch_up: Duration,
-    /// The time that a process takes to join its set after its start.
+    /// The time that a process that has just started takes to join its set.
     pub startup: Duration,
     /// The interval at which an idle primary writes a no-op (M-43).
     pub no_op_interval: Duration,

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 pub use sdam_auth::scram::Mechanism;
 use sdam_auth::testing::{ServerConversation, StoredUser};
 
-/// The iteration count for the passwords of simulated users: the minimum that clients accept.
+/// The iteration count for the passwords of simulated users. It is the minimum that clients accept.
 const ITERATIONS: u32 = 4096;
 
 /// A user for SCRAM authentication.
@@ -63,13 +63,13 @@ impl Users {
         self.0.is_empty()
     }
 
-    /// Returns the mechanisms of a user; `None` if there is no such user.
+    /// Returns the mechanisms of a user, or `None` if there is no such user.
     pub(crate) fn mechanisms(&self, name: &str) -> Option<Vec<&'static str>> {
         let user = self.0.get(name)?;
         Some(user.mechanisms.iter().map(|(own, _)| own.name()).collect())
     }
 
-    /// Answers a client's first message. Returns `None` if there is no such user with this
+    /// Answers a client's first message. Returns `None` if no user with this name has this
     /// mechanism.
     pub(crate) fn begin(
         &self,

@@ -85,7 +85,7 @@ impl ServerVersion {
         self.max_wire_version() >= 9
     }
 
-    /// Returns whether servers announce a shutdown to clients before they close connections.
+    /// Returns whether servers announce a shutdown to clients before they close their connections.
     pub fn has_quiesce_mode(self) -> bool {
         self >= Self::new(4, 4, 2)
     }
@@ -96,12 +96,12 @@ impl ServerVersion {
     }
 
     /// Returns whether servers reply to `helloOk`. The first 4.4 release that supports hello does
-    /// not.
+    /// not reply to it.
     pub fn supports_hello_ok(self) -> bool {
         self.supports_hello() && self != Self::new(4, 4, 2)
     }
 
-    /// Returns whether errors are named `NotWritablePrimary` instead of `NotMaster`.
+    /// Returns whether error names contain `NotWritablePrimary` instead of `NotMaster`.
     pub fn has_primary_code_names(self) -> bool {
         self.max_wire_version() >= 9
     }
@@ -127,8 +127,8 @@ impl ServerVersion {
         self.major >= 5
     }
 
-    /// Returns whether hello can include the first authentication command, and the final empty
-    /// exchange can be omitted.
+    /// Returns whether hello can include the first authentication command. Such releases also allow
+    /// clients to omit the final empty exchange.
     #[cfg(feature = "auth")]
     pub(crate) fn authenticates_speculatively(self) -> bool {
         self.max_wire_version() >= 9
@@ -164,7 +164,8 @@ fn series() -> String {
 impl FromStr for ServerVersion {
     type Err = UnknownVersion;
 
-    /// Parses a release such as `6.0.5`, or a series such as `6.0`, which means its last release.
+    /// Parses a release such as `6.0.5`. A series such as `6.0` means the last release in the
+    /// series.
     fn from_str(text: &str) -> Result<Self, UnknownVersion> {
         let unknown = || UnknownVersion(text.into());
         let numbers: Vec<u8> =

@@ -19,7 +19,8 @@ use crate::{
     stream::TlsStream,
 };
 
-/// Negotiates TLS with a single configuration, so that later connections can resume sessions.
+/// Negotiates TLS with the same configuration each time, so that later connections can resume
+/// sessions.
 #[derive(Debug)]
 pub(crate) struct Client {
     config: Arc<ClientConfig>,
@@ -45,7 +46,7 @@ impl Client {
     fn name(&self, server: &ServerAddress) -> Result<ServerName<'static>, Error> {
         match ServerName::try_from(server.host().to_owned()) {
             Ok(name) => Ok(name),
-            // This is a placeholder for a name that is neither sent nor checked.
+            // The name is neither sent nor checked, so a placeholder is sufficient.
             Err(_) if !self.checks_name => Ok(IpAddr::V4(Ipv4Addr::UNSPECIFIED).into()),
             Err(_) => {
                 let message = "no certificate can have the name of this server; connect by a host \

@@ -14,7 +14,7 @@ impl<'a> Value<'a> {
         let (&[tag, short], rest) = bytes.split_first_chunk()?;
         let (length, header) = match short {
             0..=0x7f => (usize::from(short), 2),
-            // The length takes up to four bytes, so it is below 4 GiB.
+            // The length has at most four bytes, so it is below 4 GiB.
             0x81..=0x84 => {
                 let digits = rest.get(..usize::from(short & 0x7f))?;
                 let add = |length, digit: &u8| (length << 8) | usize::from(*digit);

@@ -34,7 +34,7 @@ pub(crate) fn decrypt(
         let reason = format!("the private key in `{path}` is encrypted");
         return Err(ConfigError::new(PASSWORD, "", reason, "give its password"));
     };
-    // The PEM library does not know the label of encrypted keys.
+    // The PEM library does not know the label of encrypted keys, so the label is replaced.
     let renamed = Zeroizing::new(section.replace("ENCRYPTED PRIVATE", "PRIVATE"));
     let encrypted = PrivatePkcs8KeyDer::from_pem_slice(renamed.as_bytes()).map_err(|error| {
         let reason = format!("the encrypted private key is no valid PEM: {error}");
@@ -82,7 +82,8 @@ fn plain(path: &str, _: &[u8], _: &Secret) -> Result<PrivateKeyDer<'static>, Con
     ))
 }
 
-/// Returns the error for a key in `path` that must be converted, with the command that does so.
+/// Returns the error for a key in the file `path` that must be converted first. The error contains
+/// the command for the conversion.
 pub(crate) fn convert(path: &str, reason: &str) -> ConfigError {
     let remedy = format!(
         "convert the key by `openssl pkcs8 -topk8 -v2 aes-256-cbc -v2prf hmacWithSHA256 -in {path} \

@@ -23,15 +23,15 @@ pub(crate) struct Errors {
 }
 
 impl Errors {
-    /// Converts an error from the TLS library that occurred before the server accepted the client.
+    /// Converts an error that the TLS library reported before the server accepted the client.
     pub(crate) fn refused(&self, error: rustls::Error) -> Error {
         let message = reason::describe(&error, &self.host);
         Error::protocol(Stage::Tls, message).with_cause(error)
     }
 
-    /// Converts an error from the TLS library on an established connection: the connection was
-    /// broken by an alert, a corrupt record or the end of the socket. The user of the connection
-    /// sets the stage.
+    /// Converts an error from the TLS library on an established connection, which was broken by an
+    /// alert, a corrupt record or the end of the socket. The user of the connection sets the stage
+    /// of the error.
     pub(crate) fn broken(&self, error: rustls::Error) -> Error {
         let message = reason::describe(&error, &self.host);
         Error::network(Stage::Hello, message).with_cause(error)
@@ -53,8 +53,9 @@ impl Errors {
         error::from_io(Stage::Tls, message, error)
     }
 
-    /// Returns the error for a connection that was closed before the server sent data, if the
-    /// server may have rejected the client without an alert, as `mongod` does after the handshake.
+    /// Returns the error for a connection that was closed before the server sent data, or `None` if
+    /// the server has not requested a client certificate. `mongod` rejects clients this way,
+    /// without an alert, after the handshake.
     pub(crate) fn rejected(&self, when: &str) -> Option<Error> {
         let guess = if !self.requests.seen.load(Ordering::Relaxed) {
             return None;
@@ -71,8 +72,8 @@ impl Errors {
     }
 }
 
-/// Remembers whether a server has requested a client certificate, because servers do not request
-/// one again on a connection that resumes an earlier session.
+/// Remembers whether a server has requested a client certificate. This is necessary because a
+/// server does not repeat the request on a connection that resumes an earlier session.
 #[derive(Debug)]
 pub(crate) struct CertificateRequests {
     resolver: Arc<dyn ResolvesClientCert>,

@@ -10,16 +10,16 @@ use crate::encrypted::{self, KEY_FILE};
 
 const CA_FILE: &str = "tlsCAFile";
 
-/// The maximum length of a file, enough for many thousands of certificates.
+/// The maximum length of a file. It is sufficient for many thousands of certificates.
 const MAX_LENGTH: u64 = 16 << 20;
 
-/// Reads the certificates of `tlsCAFile`; there is at least one.
+/// Reads the certificates from the file of `tlsCAFile`. A file without certificates is an error.
 pub(crate) fn authorities(path: &str) -> Result<Vec<CertificateDer<'static>>, ConfigError> {
     let remedy = "name a PEM file with the certificates of the authorities to trust";
     certificates(CA_FILE, path, &read(CA_FILE, path)?, remedy)
 }
 
-/// Reads the client's certificate with its chain, and its key.
+/// Reads the client's key, and the client's certificate with its chain.
 pub(crate) fn identity(
     path: &str,
     password: Option<&Secret>,

@@ -1,10 +1,11 @@
 //! TLS for sdam, with [rustls].
 //!
 //! [`Rustls`] creates the TLS of a topology from its [options](sdam_core::options::TlsOptions). It
-//! works over every [`ByteStream`](sdam_transport::stream::ByteStream): sockets of any runtime, blocking
-//! sockets, and simulated ones, whose servers also need a TLS library (`TlsServers::accept_by` of
-//! `sdam-sim`). The crate depends on no runtime, has no global state, and reads no clock except the
-//! wall clock to check the validity of certificates. The cryptography is passed as a value, too.
+//! works over every [`ByteStream`](sdam_transport::stream::ByteStream): sockets of any runtime,
+//! blocking sockets, and simulated ones, whose servers also need a TLS library
+//! (`TlsServers::accept_by` of `sdam-sim`). The crate depends on no runtime, has no global state,
+//! and reads no clock except the wall clock to check the validity of certificates. The cryptography
+//! is also passed as a value.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -45,34 +46,33 @@
 //!
 //! A certificate must be valid at the time of the handshake, issued for servers by a trusted
 //! authority, and contain the member's host or IP address in its `subjectAltName`; common names are
-//! ignored. The name is the one that the deployment uses for the member, even if an address
+//! ignored. This name is the one that the deployment uses for the member, even if an address
 //! translation or a proxy leads elsewhere. It is sent to the server as SNI unless it is an IP
 //! address. TLS 1.2 and 1.3 are negotiated; older versions are refused.
 //!
-//! A connection that resumes an earlier session with the same host relies on the checks of that
-//! session.
+//! If a connection resumes an earlier session with the same host, it relies on the checks that were
+//! made for that session.
 //!
-//! Not supported: OCSP, the download of revocation lists, and the revocation of intermediate
-//! authorities.
+//! The following are not supported: OCSP, the download of revocation lists, and the revocation of
+//! intermediate authorities.
 //!
 //! # OCSP
 //!
-//! OCSP is not supported, neither stapled responses nor responders: a stapled response is accepted
-//! and ignored, as is a certificate's demand for one (Must-Staple). A certificate is rejected as
+//! OCSP is not supported: responders are never contacted, stapled responses are accepted but
+//! ignored, and so is a certificate's demand for one (Must-Staple). A certificate is rejected as
 //! revoked only if one of the program's [revocation lists](Rustls::with_revocation_lists) says so.
 //! Therefore (OCSP Support: "Documentation Requirements"):
 //!
-//! - The revocation of certificates of MongoDB Atlas cannot be checked once Atlas uses certificates
-//!   that offer only OCSP.
-//! - If your certificate authority issues certificates that offer only OCSP, their revocation
-//!   cannot be checked.
+//! - Once MongoDB Atlas uses certificates that offer only OCSP, their revocation cannot be checked.
+//! - The same is true of your own certificate authority if its certificates offer only OCSP.
 //!
-//! An established connection takes about 10 KiB more memory than a plain-text one.
+//! An encrypted connection takes about 10 KiB more memory than a plain-text one once it is
+//! established.
 //!
 //! # Errors
 //!
-//! An error of the handshake has [`Stage::Tls`](sdam_core::error::Stage::Tls) and describes the
-//! cause and the remedy on one line; [`Reason`] is the cause as a value.
+//! An error of the handshake has [`Stage::Tls`](sdam_core::error::Stage::Tls), and its message
+//! describes the cause and the remedy on one line. [`Reason`] represents the cause as a value.
 //!
 //! | cause | kind |
 //! | --- | --- |
@@ -80,12 +80,13 @@
 //! | a closed connection | `Network` |
 //! | the deadline | `Timeout` |
 //!
-//! With TLS 1.3, a server rejects a client's certificate after the handshake, so the first read
-//! fails with the same error. `mongod` closes such a connection without an alert; the error says so
-//! if the server requested a certificate.
+//! With TLS 1.3, a server rejects a client's certificate only after the handshake, so it is the
+//! first read that fails with such an error. `mongod` closes the connection without an alert in
+//! this case; if the server requested a certificate, the error mentions this possible cause.
 //!
-//! Once data from the server has arrived, an alert or an undecryptable record is a broken
-//! connection: an error of the kind `Network`, at the stage set by the user of the connection.
+//! Once data from the server has arrived, an alert or a record that cannot be decrypted means that
+//! the connection is broken. The error then has the kind `Network` and the stage that the user of
+//! the connection sets.
 //!
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

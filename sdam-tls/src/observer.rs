@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rustls::ClientConnection;
 use sdam_core::address::ServerAddress;
 
-/// A function that is called with the server and the session of each successful handshake.
+/// A function that is called after each successful handshake, with the server and the session.
 #[derive(Clone)]
 pub(crate) struct Observer(pub(crate) Arc<Observe>);
 

@@ -1,8 +1,8 @@
-//! Checks an authority's certificate that a server presents as its own.
+//! Performs further checks on an authority's certificate that a server presents as its own.
 //!
 //! The library rejects such a certificate before checking the certificate's purpose and the
-//! revocation lists, and has no function for these checks alone. The library has parsed everything
-//! that is read here, so the encoding is valid.
+//! revocation lists, and has no function for these checks alone. The library has already parsed
+//! everything that this module reads, so the encoding is valid.
 
 use rustls::{
     CertificateError,
@@ -13,7 +13,7 @@ use webpki::{CertRevocationList, EndEntityCert, OwnedCertRevocationList};
 
 use crate::{der::Value, reason::digits};
 
-/// Checks that servers may use `certificate`, according to its extended key usage and its key
+/// Checks that servers may use `certificate`. This depends on its extended key usage and its key
 /// usage, if it has them (RFC 5280, 4.2.1.3 and 4.2.1.12; RFC 8446, 4.4.2.2).
 pub(crate) fn check_purpose(certificate: &CertificateDer<'_>) -> Result<(), CertificateError> {
     let extensions = extensions(certificate).ok_or(CertificateError::BadEncoding)?;

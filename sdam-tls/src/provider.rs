@@ -18,12 +18,13 @@ use crate::{client::Client, encrypted::KEY_FILE, files, observer::Observer, veri
 
 /// Creates TLS from the options of a topology, using rustls.
 ///
-/// Settings without an option are passed as values: the cryptography, the authorities to trust if
-/// there is no `tlsCAFile`, and revocation lists.
+/// Settings for which there is no option are passed as values: the cryptography, revocation lists,
+/// and the authorities to trust if there is no `tlsCAFile`.
 #[derive(Clone, Debug)]
 pub struct Rustls {
     crypto: Arc<CryptoProvider>,
-    /// The authorities to trust if there is no `tlsCAFile`; `None` for the platform's.
+    /// The authorities to trust if there is no `tlsCAFile`. `None` means the platform's
+    /// authorities.
     roots: Option<Arc<RootCertStore>>,
     revocation_lists: Vec<CertificateRevocationListDer<'static>>,
     observer: Option<Observer>,
@@ -43,16 +44,16 @@ impl Rustls {
 
     /// Trusts these authorities instead of the platform's, unless there is a `tlsCAFile`.
     ///
-    /// All topologies then share one store, whereas the platform's authorities are read at the
-    /// start of each topology.
+    /// All topologies then share one store. The platform's authorities, in contrast, are read again
+    /// whenever a topology starts.
     #[must_use]
     pub fn with_roots(mut self, roots: Arc<RootCertStore>) -> Self {
         self.roots = Some(roots);
         self
     }
 
-    /// Trusts Mozilla's authorities, as of the day of the build, instead of the platform's, unless
-    /// there is a `tlsCAFile`.
+    /// Trusts the authorities that Mozilla trusted when the program was built, instead of the
+    /// platform's authorities, unless there is a `tlsCAFile`.
     #[cfg(feature = "webpki-roots")]
     #[must_use]
     pub fn with_bundled_roots(self) -> Self {
@@ -74,10 +75,10 @@ impl Rustls {
         self
     }
 
-    /// Calls `observer` with the server and the session after each successful handshake, for
-    /// programs that show certificates, versions and cipher suites.
+    /// Calls `observer` with the server and the session after each successful handshake. This is
+    /// meant for programs that show certificates, versions and cipher suites.
     ///
-    /// It is called without holding a lock, and delays the connection until it returns.
+    /// The observer is called without holding a lock. The connection waits until it returns.
     #[must_use]
     pub fn with_observer(
         mut self,
@@ -159,7 +160,7 @@ impl TlsProvider for Rustls {
     }
 }
 
-/// TLS with a finished configuration, for programs that already have one.
+/// TLS with a finished configuration, for programs that already have such a configuration.
 ///
 /// All settings come from this configuration, so every option except `tls=true` is refused.
 #[derive(Clone, Debug)]
@@ -216,8 +217,8 @@ fn store(
 fn platform_roots() -> Result<RootCertStore, ConfigError> {
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
-    // Platforms contain old certificates that the library does not accept, but also their
-    // replacements, so the old ones are skipped.
+    // The platform's store may contain old certificates that the library does not accept. It also
+    // contains their replacements, so the old ones can be skipped.
     roots.add_parsable_certificates(found.certs);
     if !roots.is_empty() {
         return Ok(roots);

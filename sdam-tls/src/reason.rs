@@ -5,7 +5,8 @@ use rustls::{
     pki_types::UnixTime,
 };
 
-/// The reason why TLS could not be negotiated: a class of [`rustls::Error`] with a specific remedy.
+/// The reason why TLS could not be negotiated. Each reason is a class of [`rustls::Error`] that has
+/// its own remedy.
 ///
 /// ```
 /// use sdam_core::error::Error;
@@ -16,8 +17,8 @@ use rustls::{
 /// }
 /// ```
 ///
-/// A connection that was closed or timed out has no [`rustls::Error`]; see its
-/// [`kind`](sdam_core::error::Error::kind).
+/// If a connection was closed or timed out, its error contains no [`rustls::Error`]; see the
+/// error's [`kind`](sdam_core::error::Error::kind) instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reason {
@@ -27,8 +28,8 @@ pub enum Reason {
     NotYetValid,
     /// The server's certificate was not issued by a trusted authority.
     UnknownIssuer,
-    /// The server's certificate contains other names, or the server does not know a host with this
-    /// name.
+    /// The server's certificate is for other names, or the server does not know a host with the
+    /// requested name.
     WrongName,
     /// The server's certificate has been revoked, or no revocation list covers it.
     Revoked,
@@ -103,7 +104,7 @@ impl Reason {
 }
 
 /// Returns whether the server has presented an authority's certificate as its own. Such a
-/// certificate is accepted only if it is itself in the file of `tlsCAFile`.
+/// certificate is accepted only if the file of `tlsCAFile` contains the certificate itself.
 pub(crate) fn is_of_authority(error: &CertificateError) -> bool {
     let CertificateError::Other(other) = error else {
         return false;
@@ -221,7 +222,7 @@ fn of_alert(alert: AlertDescription, host: &str) -> String {
     }
 }
 
-/// Lists the names in a certificate, which the library formats as `DnsName("a")` and so on.
+/// Lists the names in a certificate. The library formats them as `DnsName("a")` and so on.
 fn names(presented: &[String]) -> String {
     if presented.is_empty() {
         return "no host at all (it has no subjectAltName)".to_owned();
@@ -258,7 +259,7 @@ fn rfc_3339(time: UnixTime) -> String {
 
 const NO_VERSION: &str =
     "the server speaks neither TLS 1.2 nor TLS 1.3, which this client requires; update the server";
-/// The maximum number of names to list: certificates of hosting services contain hundreds.
+/// The maximum number of names to list, because certificates of hosting services contain hundreds.
 const MAX_NAMES: usize = 8;
 
 #[cfg(test)]

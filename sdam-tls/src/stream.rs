@@ -15,14 +15,15 @@ use crate::error::{Errors, is_closed};
 
 /// A TLS session over a stream whose reads either block or may be pending.
 ///
-/// Reads from the stream only after sending all queued data and consuming all received data, so
-/// that polling a blocking stream returns as soon as there is data.
+/// Reads from the stream only after all queued data has been sent and all received data has been
+/// consumed. A poll of a blocking stream therefore returns as soon as there is data.
 #[derive(Debug)]
 pub(crate) struct TlsStream {
     io: Box<dyn ByteStream>,
     session: ClientConnection,
     errors: Errors,
-    /// True once data from the server has arrived, which means that it has accepted the client.
+    /// True once data from the server has arrived, because the server sends data only after it has
+    /// accepted the client.
     accepted: bool,
 }
 
@@ -35,7 +36,7 @@ impl TlsStream {
         &self.session
     }
 
-    /// Negotiates until data may be sent, and sends all queued data.
+    /// Continues the handshake until data may be sent, and sends all queued data.
     pub(crate) fn poll_handshake(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             ready!(self.poll_sent(cx))?;
@@ -71,7 +72,7 @@ impl TlsStream {
             Err(error) => return Poll::Ready(Err(error)),
         };
         if let Err(error) = self.session.process_new_packets() {
-            // An alert tells the server the reason, if it can be sent at once.
+            // Send the alert that tells the server the reason, if that is possible without waiting.
             if self.poll_sent(cx).is_ready() {
                 let _ = Pin::new(&mut self.io).poll_flush(cx);
             }
@@ -82,15 +83,16 @@ impl TlsStream {
         Poll::Ready(Ok(read))
     }
 
-    /// Returns the reason why the server closed the connection before it sent data, if the reason
-    /// is known.
+    /// Returns the reason why the server closed the connection before it sent data, or `None` if
+    /// the reason is not known.
     fn rejected(&self) -> Option<io::Error> {
         let rejected = (!self.accepted).then(|| self.errors.rejected("after"))?;
         rejected.map(io::Error::other)
     }
 
     /// Returns the cause of a failed write. A server that rejects the client sends an alert before
-    /// it resets the connection, so the alert, if it is the cause, has already arrived.
+    /// it resets the connection. If a rejection is the cause, its alert has therefore already
+    /// arrived.
     fn write_failed(&mut self, cx: &mut Context<'_>, error: io::Error) -> io::Error {
         if self.accepted || !is_closed(&error) {
             return error;
@@ -109,8 +111,8 @@ impl ByteStream for TlsStream {
 }
 
 impl AsyncRead for TlsStream {
-    /// Reads data. A connection that is closed without notice counts as ended: messages declare
-    /// their length, so a truncated message is detected.
+    /// Reads data. A connection that is closed without a TLS closing message counts as ended, which
+    /// is safe because messages declare their length, so a truncated message is detected.
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -169,7 +171,7 @@ impl AsyncWrite for TlsStream {
     }
 }
 
-/// A stream with the traits of `std`; a pending operation becomes the error `WouldBlock`.
+/// A stream with the traits of `std`. An operation that is pending returns the error `WouldBlock`.
 struct Polled<'s, 'c, 'w>(&'s mut Box<dyn ByteStream>, &'c mut Context<'w>);
 
 impl Read for Polled<'_, '_, '_> {

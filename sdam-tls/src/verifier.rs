@@ -19,14 +19,15 @@ use crate::{own, reason};
 /// Checks the chain, the validity and the name of a certificate.
 #[derive(Debug)]
 pub(crate) struct Verifier {
-    /// Checks chains; `None` to accept every certificate, for `tlsAllowInvalidCertificates`.
+    /// Checks chains. `None` if every certificate is accepted (`tlsAllowInvalidCertificates`).
     ///
-    /// Signatures are then accepted as well: without trust in the certificate, its key proves
-    /// nothing, and the option is meant for certificates whose keys the library may be unable to
-    /// check.
+    /// Without a check of the chain, signatures are not checked either: the key of an untrusted
+    /// certificate proves nothing, and the option is meant for certificates whose keys the library
+    /// may be unable to check.
     pub(crate) chain: Option<Arc<WebPkiServerVerifier>>,
-    /// Certificates trusted as server certificates, not only as authorities: a server may present
-    /// its own self-signed certificate if it is in the application's `tlsCAFile`.
+    /// Certificates that are trusted as server certificates, not only as authorities, because a
+    /// server may present its own self-signed certificate if that is in the application's
+    /// `tlsCAFile`.
     pub(crate) trusted: Vec<CertificateDer<'static>>,
     /// The revocation lists for the chain and for the trusted server certificates.
     pub(crate) lists: Vec<CertificateRevocationListDer<'static>>,
@@ -49,8 +50,8 @@ impl ServerCertVerifier for Verifier {
         let mut result =
             chain.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
         // The library rejects an authority's certificate as a server certificate, but
-        // `openssl req -x509` creates such certificates. Before rejecting one, the library checks
-        // only the validity period, so the other checks follow here.
+        // `openssl req -x509` creates such certificates. Before rejecting one, the library has
+        // checked only the validity period, so the other checks follow here.
         if result.as_ref().is_err_and(is_of_authority) && self.trusted.contains(end_entity) {
             own::check_purpose(end_entity)?;
             own::check_revocation(end_entity, &self.lists, &self.algorithms, now)?;
@@ -59,7 +60,7 @@ impl ServerCertVerifier for Verifier {
                 .map(|()| ServerCertVerified::assertion());
         }
         match result {
-            // The name is checked last, so everything else is valid.
+            // The name is checked last, so this error means that everything else is valid.
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) if !self.checks_name => Ok(ServerCertVerified::assertion()),

@@ -1,4 +1,4 @@
-//! The clock trait, and a timer whose deadline may move.
+//! The clock trait, and a timer whose deadline can be changed.
 
 use std::{
     fmt::Debug,
@@ -9,7 +9,7 @@ use std::{
 use futures::future::BoxFuture;
 use sdam_core::time::{Instant, UnixTime};
 
-/// A monotonic clock and its timers, and the wall clock.
+/// A monotonic clock with timers, and a wall clock.
 ///
 /// # Contract
 ///
@@ -30,14 +30,14 @@ use sdam_core::time::{Instant, UnixTime};
 pub trait Clock: Send + Sync + Debug + 'static {
     /// Returns the current time.
     ///
-    /// There is no default implementation, because a forgotten override would use real time in a
-    /// simulation.
+    /// There is no default implementation. If there were one, a simulation that forgot to override
+    /// it would use real time.
     fn now(&self) -> Instant;
 
     /// Returns the wall-clock time for events. It is only displayed; no decision depends on it.
     /// [`system::wall`](crate::system::wall) returns the operating system's wall-clock time.
     ///
-    /// There is no default implementation, for the same reason as for [`now`](Self::now).
+    /// There is no default implementation, for the reason that [`now`](Self::now) gives.
     fn wall(&self) -> UnixTime;
 
     /// Returns a future that is ready at `deadline`.
@@ -47,9 +47,9 @@ pub trait Clock: Send + Sync + Debug + 'static {
     /// Dropping the future cancels the timer.
     fn sleep_until(&self, deadline: Instant) -> BoxFuture<'static, ()>;
 
-    /// Returns whether timers block their thread instead of returning `Pending`. A
-    /// [race](crate::race::deadline) against such a timer blocks the thread while the raced future
-    /// is pending. By default, timers do not block.
+    /// Returns whether timers block the thread that polls them instead of returning `Pending`. A
+    /// [race](crate::race::deadline) against such a timer blocks the thread as long as the raced
+    /// future is pending. By default, timers do not block.
     fn blocks(&self) -> bool {
         false
     }
@@ -60,7 +60,7 @@ pub trait Clock: Send + Sync + Debug + 'static {
 pub struct DeadlineTimer(Option<(Instant, BoxFuture<'static, ()>)>);
 
 impl DeadlineTimer {
-    /// Becomes ready once `deadline` has passed; stays pending without a deadline.
+    /// Returns `Ready` once `deadline` has passed. Without a deadline, the timer stays pending.
     pub fn poll(
         &mut self,
         clock: &dyn Clock,
@@ -72,7 +72,7 @@ impl DeadlineTimer {
             return Poll::Pending;
         };
         if self.0.as_ref().is_none_or(|(set, _)| *set != deadline) {
-            // A deadline that has passed needs no timer.
+            // If the deadline has already passed, no timer is needed.
             if deadline <= clock.now() {
                 self.0 = None;
                 return Poll::Ready(());

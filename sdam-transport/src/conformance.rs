@@ -51,7 +51,7 @@ use crate::{
 ///
 /// # Panics
 ///
-/// Panics after all checks have run if any failed; the message lists the failures.
+/// If any check failed, panics after all checks have run. The message lists the failures.
 pub fn backend(backend: &Backend) {
     let mut report = Report::new(STEP_TIMEOUT);
     check_backend(backend, &mut report);
@@ -62,8 +62,8 @@ pub fn backend(backend: &Backend) {
 ///
 /// # Panics
 ///
-/// Panics after all checks have run if any failed or a future was pending; the message lists the
-/// failures.
+/// If any check failed or a future was pending, panics after all checks have run. The message lists
+/// the failures.
 pub fn blocking(backend: &Backend) {
     let mut report = Report::new(STEP_TIMEOUT);
     for check in BACKEND_CHECKS {
@@ -82,7 +82,7 @@ pub fn blocking(backend: &Backend) {
 ///
 /// # Panics
 ///
-/// Panics after all checks have run if any failed; the message lists the failures.
+/// If any check failed, panics after all checks have run. The message lists the failures.
 pub fn runtime(runtime: &Runtime) {
     let mut report = Report::new(STEP_TIMEOUT);
     check_backend(&runtime.backend, &mut report);
@@ -99,11 +99,11 @@ pub fn runtime(runtime: &Runtime) {
 /// address while an earlier one does not answer. On Linux, also checks that idle peers are probed,
 /// and that a write to a vanished peer fails.
 ///
-/// The rules of all transports are checked by [`backend`], [`blocking`] and [`runtime`].
+/// The rules that apply to all transports are checked by [`backend`], [`blocking`] and [`runtime`].
 ///
 /// # Panics
 ///
-/// Panics after all checks have run if any failed; the message lists the failures.
+/// If any check failed, panics after all checks have run. The message lists the failures.
 pub fn dial<D: Dial>(dial: D, clock: Arc<dyn Clock>) {
     let dialer = Dialer::new(dial, clock);
     let mut report = Report::new(STEP_TIMEOUT);
@@ -113,13 +113,13 @@ pub fn dial<D: Dial>(dial: D, clock: Arc<dyn Clock>) {
     report.finish();
 }
 
-/// Checks that a runtime shuts down cleanly. `shut_down` must end the runtime while tasks are
-/// alive.
+/// Checks that a runtime shuts down cleanly. `shut_down` must end the runtime while some of its
+/// tasks are still alive.
 ///
 /// # Panics
 ///
-/// If live tasks are not dropped, or parts of the runtime panic or break their contracts
-/// afterwards.
+/// If tasks that were alive at the shutdown are not dropped, or if parts of the runtime panic or
+/// break their contracts after the shutdown.
 pub fn shutdown(runtime: &Runtime, shut_down: impl FnOnce()) {
     let mut report = Report::new(STEP_TIMEOUT);
     shutdown::check(runtime, shut_down, &mut report);
@@ -186,7 +186,8 @@ macro_rules! rule {
 }
 use rule;
 
-/// Builds a table of checks, grouped by the rule (a contract and a wording) that they test.
+/// Builds a table of checks. The checks are grouped by the rule that they test, which consists of a
+/// contract and a wording.
 macro_rules! checks {
     ($($contract:ident: $words:literal => $module:ident::{$($check:ident),+ $(,)?}),* $(,)?) => {
         [$($(Check {
@@ -276,5 +277,5 @@ fn dial_checks<D: Dial>() -> [Check<Dialer<D>>; 4] {
     ]
 }
 
-/// The time after which a step counts as hanging; far longer than any step needs.
+/// The time after which a step counts as hanging. No working step needs nearly that long.
 const STEP_TIMEOUT: Duration = Duration::from_secs(20);

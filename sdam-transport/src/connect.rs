@@ -38,15 +38,17 @@ pub trait Transport: Send + Sync + Debug + 'static {
         deadline: Option<Instant>,
     ) -> Result<Box<dyn Connection>, Error>;
 
-    /// Returns the steps that this transport performs itself. A topology refuses to start if its
-    /// options require TLS or a proxy that is neither listed here nor available as a layer.
+    /// Returns the steps that this transport performs itself. If the options of a topology require
+    /// TLS or a proxy, and it is neither returned here nor available as a layer, the topology
+    /// refuses to start.
     fn guards(&self) -> Guards {
         Guards::NONE
     }
 
-    /// Returns a transport with `layers` between its sockets and its messages, replacing its own
-    /// layers of the same kind. Returns `None` by default, or if a layer is not supported:
-    /// topologies whose options need that layer then refuse to start.
+    /// Returns a transport with `layers` between its sockets and its messages. They replace its own
+    /// layers of the same kind. The default implementation returns `None`, and so should a
+    /// transport that does not support one of the layers. A topology whose options need that layer
+    /// then refuses to start.
     fn with_layers(&self, layers: Layers) -> Option<Arc<dyn Transport>> {
         let _ = layers;
         None
@@ -75,9 +77,9 @@ pub trait Transport: Send + Sync + Debug + 'static {
 /// Memory for a message grows with the bytes that arrive, not with the announced length.
 #[async_trait]
 pub trait Connection: Send + Debug + 'static {
-    /// Sends `message`. The future is ready when the operating system has taken the whole message,
-    /// or when the runtime will send the rest by itself. If sending the rest fails later, `recv`
-    /// fails.
+    /// Sends `message`. The future becomes ready when the operating system has accepted the whole
+    /// message, or when the runtime will send the rest without further polling. If sending the rest
+    /// fails later, `recv` returns the error.
     ///
     /// # Cancel safety
     ///
@@ -94,9 +96,10 @@ pub trait Connection: Send + Debug + 'static {
     /// Sets the maximum length, in bytes, of messages that later calls of `recv` accept. The
     /// default is [`Hello::DEFAULT_MAX_MESSAGE_SIZE`].
     ///
-    /// The code that opens a connection sets it: monitors use a small limit that fits hello
-    /// replies, and pools use the size that the server announced ([`Hello::max_message_size`]). A
-    /// transport that receives whole messages, such as a simulated one, may ignore it.
+    /// The code that opens a connection sets the limit. Monitors use a small limit that is
+    /// sufficient for hello replies, and pools use the limit that the server announced
+    /// ([`Hello::max_message_size`]). A transport that receives whole messages, such as a simulated
+    /// one, may ignore the limit.
     ///
     /// [`Hello::DEFAULT_MAX_MESSAGE_SIZE`]: sdam_core::hello::Hello::DEFAULT_MAX_MESSAGE_SIZE
     /// [`Hello::max_message_size`]: sdam_core::hello::Hello::max_message_size
@@ -104,10 +107,10 @@ pub trait Connection: Send + Debug + 'static {
         let _ = bytes;
     }
 
-    /// Sets the deadline of every later `send` and `recv`; `None` means no deadline.
+    /// Sets the deadline of every later `send` and `recv`. `None` removes the deadline.
     ///
-    /// Only blocking transports need it, because they cannot be raced against a timer; others may
-    /// ignore it.
+    /// Only blocking transports need the deadline, because they cannot be raced against a timer;
+    /// other transports may ignore it.
     fn set_deadline(&mut self, deadline: Option<Instant>) {
         let _ = deadline;
     }

@@ -17,8 +17,8 @@ use crate::stream::ByteStream;
 
 /// Opens a socket to one address, and looks up host names.
 ///
-/// [`NetTransport`](crate::net::NetTransport) builds a transport on it, which adds racing of
-/// addresses, timeouts and framing.
+/// [`NetTransport`](crate::net::NetTransport) turns a dialer into a transport, adding timeouts,
+/// framing and the racing of addresses.
 ///
 /// # Contract
 ///
@@ -55,21 +55,22 @@ pub trait Dial: Send + Sync + Debug + 'static {
 
     /// Returns whether the futures block their thread instead of returning `Pending`.
     ///
-    /// Blocking attempts cannot race, so each one gets only a share of the remaining time.
+    /// A blocking attempt cannot race others, so each attempt gets only a share of the remaining
+    /// time.
     fn blocks(&self) -> bool {
         false
     }
 }
 
-/// The options of an attempt to open a socket; none are set by default.
+/// The options for opening a socket. By default, no option is set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DialOptions {
-    /// The deadline of the attempt. Only [blocking](Dial::blocks) dialers need it; otherwise the
-    /// caller drops the future in time.
+    /// The deadline of the attempt. Only [blocking](Dial::blocks) dialers need it. For other
+    /// dialers, the caller drops the future at the deadline.
     pub deadline: Option<Instant>,
     /// The user timeout of a TCP socket, which [`system::tune_tcp`](crate::system::tune_tcp) sets.
-    /// Dialers without access to the option ignore it.
+    /// Dialers that cannot set it ignore this option.
     pub user_timeout: Option<Duration>,
 }
 
@@ -84,7 +85,7 @@ pub enum DialTarget {
 }
 
 impl DialTarget {
-    /// Returns the error for a runtime or system without sockets of this kind.
+    /// Returns the error for a runtime or a system that does not have sockets of this kind.
     pub fn unsupported(&self) -> io::Error {
         let message = format!("no socket can be opened to {self}");
         io::Error::new(io::ErrorKind::Unsupported, message)

@@ -7,8 +7,8 @@ use std::{
 
 /// A source of random bytes for identifiers, such as those of sessions and topologies.
 ///
-/// A server cannot distinguish two clients with the same session id, so these bytes never come from
-/// a seed, except in a simulation.
+/// These bytes never come from a seed, except in a simulation, because a server cannot distinguish
+/// two clients that use the same session id.
 ///
 /// # Contract
 ///

@@ -6,14 +6,14 @@ use sdam_core::error::{Error, ErrorKind, Stage};
 
 use crate::wire::WireError;
 
-/// Converts an I/O error; `message` describes the attempted action.
+/// Converts an I/O error. `message` describes the action that failed.
 ///
-/// The result is a timeout if the runtime's own deadline caused `source`. If the operating system
-/// reports `ETIMEDOUT` on an established connection, TCP has given up on a silent peer: the
-/// connection is broken, not slow.
+/// If the runtime's own deadline caused `source`, the result is a timeout. If the operating system
+/// reports `ETIMEDOUT` on an established connection, the result is a network error: TCP has given
+/// up on a silent peer, so the connection is broken and not merely slow.
 ///
-/// An [`Error`] inside `source` is returned unchanged. A stream returns one if it knows
-/// the cause, such as a client certificate that the server rejected.
+/// If `source` contains an [`Error`], that error is returned unchanged. A stream returns such an
+/// error if it knows the cause, for example that the server rejected the client certificate.
 ///
 /// At [`Stage::Tls`] the result is a protocol error if `source` has a kind that TLS libraries use
 /// for a bad certificate or host name: `InvalidData`, `InvalidInput` or `Other`.
@@ -34,7 +34,8 @@ pub fn from_io(stage: Stage, message: impl Into<Box<str>>, source: io::Error) ->
     Error::new(kind, stage, message).with_source(source)
 }
 
-/// Converts an error from the wire codec: malformed bytes, or a message out of order.
+/// Converts an error from the wire codec, which reports malformed bytes and messages that are out
+/// of order.
 pub fn from_wire(stage: Stage, source: WireError) -> Error {
     Error::protocol(stage, "the message violates the wire protocol").with_source(source)
 }

@@ -1,11 +1,11 @@
-//! Detects `fork`, so that a child process leaves inherited sockets alone.
+//! Detects `fork`, so that a child process can leave inherited sockets alone.
 //!
-//! A child shares the sockets of its parent, and the poller of the runtime. If it used or closed
-//! the sockets, the parent's connections would break.
+//! A child process shares its parent's sockets and the poller of its parent's runtime. If the child
+//! used or closed the sockets, the parent's connections would break.
 
 use std::mem;
 
-/// Detects whether the process was forked since the guard was created.
+/// Detects whether the process has been forked since the guard was created.
 ///
 /// Detects only calls of `fork` in the system's C library, and only on Unix.
 #[derive(Clone, Debug)]
@@ -17,11 +17,11 @@ impl ForkGuard {
         Self(forkguard::new())
     }
 
-    /// Returns whether this process is a child of the one that created the guard. Takes about a
-    /// nanosecond.
+    /// Returns whether this process is a forked child of the one that created the guard. The check
+    /// takes about a nanosecond.
     #[inline]
     pub fn is_forked(&self) -> bool {
-        // A guard reports a fork only once, so a copy of it is queried.
+        // A guard reports a fork only once, so this queries a copy of it.
         self.0.clone().detected_fork()
     }
 }

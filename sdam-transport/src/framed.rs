@@ -31,21 +31,24 @@ mod tests;
 
 /// A [`Connection`] over a [`ByteStream`].
 ///
-/// A child of the process that created it neither uses nor closes the stream.
+/// A forked child of the process that created the connection neither uses nor closes the stream.
 ///
 /// The connection is marked as unusable while it sends or receives, and only success removes the
-/// mark. Once a future has failed or was dropped early, every later call fails, so cancellation can
-/// never make the middle of a message look like the start of the next.
+/// mark. After a future has failed or was dropped before it was ready, every later call therefore
+/// fails. This way, cancellation can never make the middle of a message look like the start of the
+/// next one.
 ///
-/// Errors have [`Stage::Hello`], which fits monitoring connections; users of other connections set
-/// the stage with [`Error::at`].
+/// Errors have [`Stage::Hello`], which is correct for monitoring connections. Users of other
+/// connections set the stage with [`Error::at`].
 pub struct Framed<S> {
     stream: Guarded<S>,
-    /// The reason why no operation may begin: one is in progress or was dropped, or one has failed.
+    /// The reason why no operation may begin: another one is in progress, was dropped or has
+    /// failed.
     unusable: Option<Cow<'static, str>>,
     max_message_size: usize,
     target: Option<ServerAddress>,
-    /// Bytes read but not yet returned: the start of a message, or more than one message.
+    /// Bytes that have been read but not returned yet. They may be part of a message or several
+    /// messages.
     received: Vec<u8>,
 }
 
@@ -68,8 +71,8 @@ impl<S: ByteStream> Framed<S> {
         self
     }
 
-    /// Begins an operation. Until it ends, the connection is unusable, with `dropped` as the
-    /// reason.
+    /// Begins an operation. Until the operation ends, the connection is unusable, and any other
+    /// call fails with `dropped` as the reason.
     fn begin(&mut self, dropped: &'static str) -> Result<(), Error> {
         if self.stream.is_forked() {
             return Err(self.named(Error::forked(STAGE)));
@@ -114,7 +117,8 @@ impl<S: ByteStream> Framed<S> {
             self.fill(Header::LENGTH, "header").await?;
         };
         let (length, limit) = (header.message_length(), self.max_message_size);
-        // Check this before allocating, because the bytes may be the greeting of another protocol.
+        // The length is checked before memory is allocated, because the bytes may be the greeting
+        // of another protocol.
         if length > limit {
             let declared = length;
             return Err(invalid(WireError::LengthAboveLimit { declared, limit }));
@@ -126,9 +130,9 @@ impl<S: ByteStream> Framed<S> {
         WireMessage::decode(mem::replace(&mut self.received, rest)).map_err(invalid)
     }
 
-    /// Reads once, to bring the received bytes closer to `wanted`; callers repeat this.
+    /// Reads once. Callers repeat this until at least `wanted` bytes have been received.
     ///
-    /// May read ahead, which saves a system call for the header of each message.
+    /// A read may go beyond `wanted`, which saves a system call for the header of each message.
     async fn fill(&mut self, wanted: usize, part: &str) -> Result<(), Error> {
         let filled = self.received.len();
         let result = if filled == 0 {
@@ -152,8 +156,8 @@ impl<S: ByteStream> Framed<S> {
         }
     }
 
-    /// Waits for the first bytes of a message without allocating a buffer, because streaming
-    /// connections spend most of their time here.
+    /// Waits for the first bytes of a message. Allocates no buffer, because streaming connections
+    /// spend most of their time in this wait.
     async fn read_first(&mut self) -> io::Result<usize> {
         let (stream, received) = (self.stream.get(), &mut self.received);
         poll_fn(|cx| {
@@ -216,9 +220,9 @@ fn invalid(error: WireError) -> Error {
 }
 
 const STAGE: Stage = Stage::Hello;
-/// The minimum length of a read: twice a typical hello reply, so that one read usually gets all of
-/// it.
+/// The minimum length of a read. It is twice the length of a typical hello reply, so that one read
+/// usually gets the whole reply.
 const READ_AHEAD: usize = 2 << 10;
-/// The maximum length of one read. It makes memory grow with the bytes received, not with the
-/// announced length.
+/// The maximum length of one read. This limit makes memory grow with the bytes received instead of
+/// the announced length.
 const MAX_READ: usize = 64 << 10;

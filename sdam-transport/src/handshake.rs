@@ -27,19 +27,21 @@ mod tests;
 pub use environment::{Environment, FaasProvider, OperatingSystem};
 use sdam_core::{document::DocumentWriter, options::ConfigError};
 
-/// The separator of the names, versions and platforms of a driver and its wrapping libraries.
+/// The separator between the driver's name and the names of its wrapping libraries. It also
+/// separates their versions and platforms.
 const DELIMITER: &str = "|";
 
-/// The name by which errors refer to the whole document.
+/// The name that errors use for the whole document.
 const DOCUMENT: &str = "client document";
 
-/// The content of the `client` document of handshakes, not yet shortened to its maximum length.
+/// The content of the `client` document of handshakes, before it is shortened to its maximum
+/// length.
 ///
-/// Changes apply to connections that are opened later; established connections are not affected.
+/// Changes apply only to connections that are opened afterwards, not to established ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientMetadata {
     application: Option<Box<str>>,
-    /// The driver first, then its wrapping libraries in the order in which they were appended.
+    /// The driver, followed by its wrapping libraries in the order in which they were appended.
     libraries: Vec<DriverInfo>,
     environment: Environment,
 }
@@ -49,14 +51,14 @@ impl ClientMetadata {
     pub const MAX_LENGTH: usize = 512;
     /// The maximum length of the application's name, in bytes.
     pub const MAX_APPLICATION_LENGTH: usize = 128;
-    /// The maximum length of the driver's own name and version, in bytes; they are never truncated.
+    /// The maximum length of the driver's own name and version, in bytes. They are never truncated.
     pub const MAX_DRIVER_LENGTH: usize = 128;
 
     /// Creates the metadata of the driver `name` with this version in `environment`.
     ///
     /// # Errors
     ///
-    /// The name or version is empty, too long, or contains a `|`.
+    /// If the name or the version is empty, is too long, or contains a `|`.
     pub fn new(name: &str, version: &str, environment: &Environment) -> Result<Self, ConfigError> {
         for (option, text) in [("driver name", name), ("driver version", version)] {
             if text.is_empty() {
@@ -70,7 +72,7 @@ impl ClientMetadata {
         Ok(Self { application: None, libraries: vec![driver], environment: environment.clone() })
     }
 
-    /// Sets the name of the application; an empty name counts as absent.
+    /// Sets the name of the application. An empty name means that there is none.
     ///
     /// # Errors
     ///
@@ -81,7 +83,8 @@ impl ClientMetadata {
         Ok(self)
     }
 
-    /// Sets the details of the driver's platform, most important first: the end may be truncated.
+    /// Sets the details of the driver's platform, most important first, because the end may be
+    /// truncated.
     ///
     /// # Errors
     ///
@@ -95,15 +98,15 @@ impl ClientMetadata {
         Ok(self)
     }
 
-    /// Appends a library that wraps the driver (Handshake: "Supporting wrapping libraries").
-    /// Returns whether this changed anything: an equal library is not appended again.
+    /// Appends a library that wraps the driver, unless an equal library has been appended before
+    /// (Handshake: "Supporting wrapping libraries"). Returns whether the library was appended.
     ///
     /// # Errors
     ///
-    /// A string of the library contains a `|`; the metadata is then unchanged.
+    /// If a string of the library contains a `|`. The metadata is then unchanged.
     pub fn append(&mut self, library: DriverInfo) -> Result<bool, ConfigError> {
         library.validate()?;
-        // The driver's own entry is skipped: a library equal to it is still appended.
+        // The first entry is the driver itself. A library that is equal to it is still appended.
         let known = self.libraries.iter().skip(1).any(|own| *own == library);
         if !known {
             self.libraries.push(library);
@@ -111,7 +114,7 @@ impl ClientMetadata {
         Ok(!known)
     }
 
-    /// Returns whether the client runs as a function of a FaaS provider, so that
+    /// Returns whether the client runs as a function of a FaaS provider. If it does,
     /// `serverMonitoringMode=auto` means polling (Server Monitoring: "serverMonitoringMode").
     pub fn is_faas(&self) -> bool {
         self.environment.is_faas()
@@ -121,7 +124,7 @@ impl ClientMetadata {
     ///
     /// # Errors
     ///
-    /// The document is longer than [`MAX_LENGTH`](Self::MAX_LENGTH), or is not BSON.
+    /// If the document is longer than [`MAX_LENGTH`](Self::MAX_LENGTH), or is not BSON.
     pub fn check_encoded(document: &[u8]) -> Result<(), ConfigError> {
         check_length(DOCUMENT, document, Self::MAX_LENGTH)?;
         let (reason, remedy) = ("it is not a BSON document", "correct its encoding");
@@ -131,10 +134,10 @@ impl ClientMetadata {
 
     /// Encodes the `client` document as BSON of at most [`MAX_LENGTH`](Self::MAX_LENGTH) bytes.
     ///
-    /// Fields that do not fit are omitted in the order of the specification: first those of the
-    /// environment except the provider's name, then those of the operating system except its type,
-    /// then the whole environment, and then the end of the platform. If that is not enough, the
-    /// libraries appended last are omitted.
+    /// Fields that do not fit are omitted in the order that the specification prescribes: first
+    /// those of the environment except the provider's name, then those of the operating system
+    /// except its type, then the whole environment, and then the end of the platform. If that is
+    /// not enough, the libraries appended last are omitted.
     pub fn encode(&self) -> Box<[u8]> {
         encode::encode(self)
     }

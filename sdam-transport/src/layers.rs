@@ -6,8 +6,8 @@ use sdam_core::{address::ServerAddress, options::ProxyOptions};
 
 use crate::tls::Tls;
 
-/// The layers between a transport's sockets and its messages, and the socket options; none by
-/// default.
+/// The socket options, and the layers between a transport's sockets and its messages. By default,
+/// there are none.
 ///
 /// A topology creates them from its options, and adds them with
 /// [`Transport::with_layers`](crate::connect::Transport::with_layers).
@@ -26,7 +26,7 @@ pub struct Layers {
     pub user_timeout: Option<Duration>,
 }
 
-/// Steps that a transport performs without a layer of this crate.
+/// The steps that a transport performs itself, without a layer of this crate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Guards {
@@ -66,7 +66,7 @@ impl Guards {
 /// - `translate` returns immediately, because it is called for each connection attempt.
 /// - Equal members are always translated to addresses of the same server.
 pub trait Translate: Send + Sync + Debug + 'static {
-    /// Returns the address to dial for `member`. It is `member` itself if that address can be
-    /// dialled.
+    /// Returns the address to dial for `member`. Returns `member` itself if it can be dialled
+    /// directly.
     fn translate(&self, member: &ServerAddress) -> ServerAddress;
 }

@@ -1,8 +1,8 @@
 //! Runtime interfaces and wire protocol for MongoDB monitoring.
 //!
 //! The code depends on no runtime, has no global state and makes no random choice: the clock,
-//! transport, resolver, spawner, entropy and seed are passed in as values.
-//! Only [`system`], from which runtimes are built, and the conformance suite spawn threads.
+//! transport, resolver, spawner, entropy and seed are passed in as values. Threads are spawned only
+//! by the conformance suite and by [`system`], from which runtimes are built.
 //!
 //! | module | content |
 //! | --- | --- |
@@ -29,12 +29,12 @@
 //! [`Transport`], [`Connection`] and [`Resolver`] carry the attribute
 //! [`async_trait`](macro@async_trait), re-exported here.
 //!
-//! [`system::SystemClock`] is a clock whose timers a given function creates, and [`spawn::SpawnBy`]
-//! is a spawner that passes tasks to a given function.
-//! This crate has replacements for missing parts: [`system::ThreadClock`] is a clock for all
-//! runtimes, and [`system::lookup_ip`] a resolver of host names. If futures and sockets cannot
-//! leave their thread, [`local::Remote`] is the spawner and also sends other work to that thread,
-//! and [`pipe::piped`] turns a socket into a stream.
+//! [`system::SystemClock`] is a clock that creates its timers with a given function, and
+//! [`spawn::SpawnBy`] is a spawner that passes tasks to a given function. If a runtime lacks a
+//! part, this crate provides a replacement: [`system::ThreadClock`] is a clock for all runtimes,
+//! and [`system::lookup_ip`] resolves host names. If futures and sockets cannot leave their thread,
+//! [`local::Remote`] is the spawner and also sends other work to that thread, and [`pipe::piped`]
+//! turns a socket into a stream.
 //!
 //! [`Backend`]: runtime::Backend
 //! [`Clock`]: clock::Clock

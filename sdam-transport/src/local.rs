@@ -1,8 +1,8 @@
 //! Adapters for runtimes whose futures stay on one thread.
 //!
-//! A clock, transport or spawner can be used, and its futures polled, on any thread. A runtime
-//! whose sockets and tasks cannot leave their thread runs them there: a [`Remote`] sends work to
-//! the thread, which drives [`Jobs::run`].
+//! Clocks, transports and spawners can be used on any thread, and so can their futures. If the
+//! sockets and tasks of a runtime cannot leave their thread, a [`Remote`] sends work to that
+//! thread, which must drive [`Jobs::run`].
 
 use std::{
     future::{Future, poll_fn},
@@ -48,16 +48,18 @@ pub fn remote() -> (Remote, Jobs) {
 }
 
 impl Remote {
-    /// Sends `work` to the other thread, which calls it and drives its future. The future need not
-    /// be `Send`. Does not wait for the work. Dropping the [`Jobs`] drops the work, too, possibly
-    /// before this returns.
+    /// Sends `work` to the other thread, which calls it and drives the future that it returns. The
+    /// future need not be `Send`. This does not wait for the work to finish. If the [`Jobs`] are
+    /// dropped, the work is dropped as well, possibly before this returns.
     pub fn run<F: Future<Output = ()> + 'static>(&self, work: impl FnOnce() -> F + Send + 'static) {
-        // If the `Jobs` are dropped, the work is dropped here, as the contract demands.
+        // If the `Jobs` have been dropped, sending fails and drops the work, as the contract
+        // demands.
         let _ = self.jobs.unbounded_send(Box::new(|| work().boxed_local()));
     }
 
-    /// Opens a socket on the other thread with `connect`, and runs `carry` there. `carry` transfers
-    /// the socket's bytes until the returned stream is dropped, see [`PipeEnd`].
+    /// Opens a socket on the other thread with `connect`, and then runs `carry` on that thread.
+    /// `carry` must transfer the socket's bytes until the returned stream is dropped; see
+    /// [`PipeEnd`].
     ///
     /// # Errors
     ///
@@ -98,18 +100,19 @@ impl Remote {
 
 impl Spawner for Remote {
     fn spawn(&self, task: Task) {
-        // A panic ends only its own task; the panic hook has reported it.
+        // If the task panics, only this task ends. The panic hook has already reported the panic.
         self.run(|| AssertUnwindSafe(task).catch_unwind().map(drop));
     }
 }
 
 impl Jobs {
-    /// Runs the work concurrently as it arrives, until the last [`Remote`] has been dropped and all
-    /// work has finished.
+    /// Runs the received work concurrently until all work has finished and the last [`Remote`] has
+    /// been dropped.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future ends the runtime: all work is dropped, including work sent later.
+    /// Dropping the future ends the runtime: all work is dropped, and so is work that is sent
+    /// later.
     pub async fn run(mut self) {
         let mut running = FuturesUnordered::new();
         poll_fn(|cx| {

@@ -1,4 +1,4 @@
-//! A [`Transport`] over sockets, built on a dialer.
+//! A [`Transport`] that is built on a dialer of sockets.
 
 use std::{
     fmt, io,
@@ -34,12 +34,12 @@ mod tests;
 /// A transport that looks up a host name, races its addresses, and frames messages on the winning
 /// socket.
 ///
-/// Supports all [`Layers`]: a translation of addresses before the look-up, TLS over the socket, and
-/// a SOCKS5 proxy, which then looks up the name and connects in place of this transport. A Unix
-/// domain socket bypasses the proxy, which supports only TCP (SOCKS5 Support: "Connection
+/// Supports all [`Layers`]: an address translation before the look-up, TLS over the socket, and a
+/// SOCKS5 proxy. If there is a proxy, it looks up the name and connects in place of this transport.
+/// Unix domain sockets bypass the proxy, which supports only TCP (SOCKS5 Support: "Connection
 /// Establishment").
 ///
-/// Errors name the server and the result of the attempt at each of its IP addresses.
+/// Errors name the server, and state how the attempt at each of its IP addresses ended.
 #[derive(Debug)]
 pub struct NetTransport<D> {
     dial: Arc<D>,
@@ -59,7 +59,7 @@ impl<D: Dial> NetTransport<D> {
         }
     }
 
-    /// Sets the delay before the attempt at the next address; the default is [`ATTEMPT_DELAY`].
+    /// Sets the delay before the next address is tried. The default delay is [`ATTEMPT_DELAY`].
     #[must_use]
     pub fn with_attempt_delay(mut self, delay: Duration) -> Self {
         self.attempt_delay = delay;
@@ -217,7 +217,7 @@ impl<D: Dial> Transport for NetTransport<D> {
     }
 }
 
-/// Returns the deadline of the next sequential attempt when `left` attempts remain.
+/// Returns the deadline for the next of `left` attempts that are made one after another.
 fn share(now: Instant, deadline: Instant, left: usize) -> Instant {
     let left = u32::try_from(left).unwrap_or(u32::MAX).max(1);
     now + deadline.since(now) / left

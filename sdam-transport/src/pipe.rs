@@ -18,10 +18,10 @@ use crate::stream::ByteStream;
 #[cfg(test)]
 mod tests;
 
-/// A [`ByteStream`] over two channels, for sockets that cannot be moved between threads or that are
-/// read by their own thread.
+/// A [`ByteStream`] over two channels. It is meant for sockets that cannot be moved between
+/// threads, or that are read by their own thread.
 ///
-/// Dropping it ends [`PipeEnd::to_send`]; the other side must then close the socket.
+/// Dropping the stream ends [`PipeEnd::to_send`]; the other side must then close the socket.
 pub struct Piped {
     arrived: IntoAsyncRead<mpsc::Receiver<io::Result<Vec<u8>>>>,
     to_send: mpsc::Sender<Vec<u8>>,
@@ -29,20 +29,21 @@ pub struct Piped {
 
 /// The end of a [`Piped`] that stays on the socket's thread.
 ///
-/// Both channels hold one item, so the socket is read no faster than the stream, and the stream is
-/// written no faster than the socket. The socket has to be closed as soon as `to_send` ends, even
-/// while a read is pending: race the read loop against the write loop, and drop both when one ends.
+/// Each channel holds one item, so the socket is not read faster than the stream is, and the stream
+/// is not written faster than the socket is. The socket must be closed as soon as `to_send` ends,
+/// even if a read is pending: race the read loop against the write loop, and drop both when one
+/// ends.
 #[derive(Debug)]
 pub struct PipeEnd {
-    /// Takes the bytes received by the socket. An error is reported once, and dropping the sender
-    /// ends the stream.
+    /// Takes the bytes that the socket has received. The stream reports an error once, and ends
+    /// when the sender is dropped.
     pub arrived: mpsc::Sender<io::Result<Vec<u8>>>,
     /// Yields the bytes to send, and ends when the [`Piped`] is dropped. Dropping the receiver
     /// makes writes fail.
     pub to_send: mpsc::Receiver<Vec<u8>>,
 }
 
-/// Returns a stream, and its end for the socket's thread.
+/// Returns a stream, and the end to use on the socket's thread.
 pub fn piped() -> (Piped, PipeEnd) {
     let (from_socket, received) = mpsc::channel(0);
     let (sent, to_socket) = mpsc::channel(0);
@@ -75,7 +76,7 @@ impl AsyncWrite for Piped {
         Poll::Ready(Ok(chunk.len()))
     }
 
-    /// Waits until the socket's side has taken the written bytes.
+    /// Waits until the thread of the socket has taken the bytes that were written.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.to_send.poll_ready(cx).map_err(broken)
     }
@@ -91,5 +92,5 @@ fn broken(_: mpsc::SendError) -> io::Error {
     io::Error::new(io::ErrorKind::BrokenPipe, "the socket is closed")
 }
 
-/// The maximum length of a chunk, which bounds the memory for copying a long message.
+/// The maximum length of a chunk. It limits the memory that is needed to copy a long message.
 const MAX_CHUNK: usize = 64 << 10;

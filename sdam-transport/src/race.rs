@@ -1,7 +1,7 @@
-//! Racing futures against deadlines and against each other.
+//! Races futures against deadlines and against each other.
 //!
-//! Futures that are ready at the same time are taken in a fixed order, so that simulated runs are
-//! reproducible: results before timers, earlier attempts before later ones.
+//! If several futures are ready at the same time, they are taken in a fixed order, so that
+//! simulated runs are reproducible: results before timers, and earlier attempts before later ones.
 
 use std::{
     collections::BTreeSet,
@@ -24,13 +24,15 @@ mod block;
 #[cfg(test)]
 mod tests;
 
-/// Returns the result of `future` if it is ready by `deadline`; `None` means no timeout.
+/// Returns the result of `future` if it is ready by `deadline`. A deadline of `None` means no
+/// timeout.
 ///
-/// A future that is ready when polled wins even if the deadline has passed: data that arrived while
-/// the machine was suspended arrived in time.
+/// If the future is ready when it is polled, it wins even if the deadline has passed, because data
+/// that arrived while the machine was suspended did arrive in time.
 ///
-/// With a clock whose timers [block](Clock::blocks), the thread blocks until the future is ready,
-/// and polls it whenever it is woken; the race itself is never pending.
+/// If the timers of the clock [block](Clock::blocks), the thread blocks until `future` is ready or
+/// the deadline has passed, and polls `future` whenever it is woken. The race itself is then never
+/// pending.
 ///
 /// # Errors
 ///
@@ -38,7 +40,7 @@ mod tests;
 ///
 /// # Cancel safety
 ///
-/// Same as `future`.
+/// As cancel safe as `future` itself.
 pub async fn deadline<F: Future>(
     clock: &dyn Clock,
     deadline: Option<Instant>,
@@ -58,8 +60,8 @@ pub async fn deadline<F: Future>(
     }
 }
 
-/// Returns the result of `future` if it is ready by the [`deadline`]; otherwise an error with this
-/// stage and message.
+/// Returns the result of `future` if it is ready by the [`deadline`]. Otherwise returns an error
+/// with this stage and message.
 ///
 /// # Errors
 ///
@@ -67,7 +69,7 @@ pub async fn deadline<F: Future>(
 ///
 /// # Cancel safety
 ///
-/// Same as `future`.
+/// As cancel safe as `future` itself.
 pub async fn within<T>(
     clock: &dyn Clock,
     deadline: Option<Instant>,
@@ -78,12 +80,12 @@ pub async fn within<T>(
     outcome.unwrap_or_else(|elapsed| Err(Error::timeout(stage, message).with_source(elapsed)))
 }
 
-/// Returns the result of `future`, and calls `notice` each time another `patience` has passed
+/// Returns the result of `future`. Calls `notice` each time that another `patience` has passed
 /// without a result.
 ///
 /// # Cancel safety
 ///
-/// Same as `future`.
+/// As cancel safe as `future` itself.
 pub(crate) async fn noticing<F: Future>(
     clock: &dyn Clock,
     patience: Duration,
@@ -109,7 +111,7 @@ pub struct Elapsed;
 /// The delay before the next concurrent attempt (RFC 8305: "Connection Attempt Delay").
 pub const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
-/// Connects to the first candidate that answers (RFC 8305: "Happy Eyeballs").
+/// Connects to whichever candidate answers first (RFC 8305: "Happy Eyeballs").
 ///
 /// `attempt` is called for each candidate in turn: immediately for the first, and for each later
 /// one as soon as an attempt fails or `delay` has passed since the previous start.
@@ -152,7 +154,7 @@ where
                     Poll::Pending => index += 1,
                 }
             }
-            // A timer is polled only while an attempt is pending, because it may block.
+            // Polling a timer may block, so it is polled only while an attempt is pending.
             if running.is_empty() && !more {
                 Poll::Ready(Lap::NoSuccess)
             } else if more && failed.len() > failed_before {
@@ -195,8 +197,8 @@ impl<C, E> NoSuccess<C, E> {
     }
 }
 
-/// Sorts `addresses` into the order of attempts: without duplicates, alternating families,
-/// beginning with the first address (RFC 8305: "Sorting Addresses").
+/// Returns `addresses` in the order in which to try them: without duplicates, alternating between
+/// the address families, and beginning with the first address (RFC 8305: "Sorting Addresses").
 pub fn interleave(addresses: &[IpAddr]) -> Vec<IpAddr> {
     let first_is_v6 = addresses.first().is_some_and(IpAddr::is_ipv6);
     let mut seen = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! The bundles of clock, transport, resolver, entropy and spawner that an engine gets.
+//! The bundles of a clock, a transport, a resolver, entropy and a spawner that an engine gets.
 
 use std::sync::{
     Arc,
@@ -25,36 +25,35 @@ use crate::{
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Backend {
-    /// The clock and its timers. The transport's deadlines are times of this clock, so the
-    /// transport must use the same clock; [`of_sockets`](Self::of_sockets) ensures that.
+    /// The clock and its timers. The transport must use the same clock, because the transport's
+    /// deadlines are times of this clock; [`of_sockets`](Self::of_sockets) ensures this.
     pub clock: Arc<dyn Clock>,
     /// Opens connections.
     pub transport: Arc<dyn Transport>,
-    /// Looks up SRV seed lists; without one, `mongodb+srv` is a configuration error.
+    /// Looks up SRV seed lists. Without a resolver, `mongodb+srv` is a configuration error.
     pub resolver: Option<Arc<dyn Resolver>>,
-    /// Negotiates TLS over the transport's streams; without one, options that require TLS are a
-    /// configuration error, unless the transport [negotiates it itself](Transport::guards).
+    /// Negotiates TLS over the transport's streams. Without a TLS library, options that require TLS
+    /// are a configuration error, unless the transport [negotiates TLS itself](Transport::guards).
     pub tls: Option<Arc<dyn TlsProvider>>,
     /// The source of unique identifiers of topologies and sessions.
     pub entropy: Arc<dyn Entropy>,
     /// The seed of all random choices, such as the choice between two servers. No identifier
     /// depends on it.
     pub seed: u64,
-    /// The number of topologies started with this bundle and its clones.
+    /// The number of topologies that have been started with this bundle or its clones.
     topologies: Arc<AtomicU64>,
 }
 
 impl Backend {
-    /// Creates a bundle whose transport opens sockets with `dial` and measures timeouts with
-    /// `clock`; otherwise the same as [`new`](Self::new).
+    /// Creates a bundle like [`new`](Self::new), with a transport that opens sockets with `dial`
+    /// and measures timeouts with `clock`.
     pub fn of_sockets(dial: impl Dial, clock: Arc<dyn Clock>, seed: u64) -> Self {
         let transport = NetTransport::new(dial, Arc::clone(&clock));
         Self::new(clock, Arc::new(transport), seed)
     }
 
     /// Creates a bundle of these parts, without a resolver and without TLS. Identifiers come from
-    /// the [system's entropy](SystemEntropy). If `transport` has a clock of its own, it must be
-    /// `clock`.
+    /// the [system's entropy](SystemEntropy). If `transport` uses a clock, it must use `clock`.
     ///
     /// Equal seeds lead to equal choices, so take `seed` from the operating system's entropy unless
     /// the run must be reproducible.
@@ -70,8 +69,8 @@ impl Backend {
         }
     }
 
-    /// Returns the seed of another topology: [`seed`](Self::seed) for the first one that is started
-    /// with this bundle or its clones, and a different seed for each later one, so that no two
+    /// Returns the seed for the next topology. The first topology that is started with this bundle
+    /// or its clones gets [`seed`](Self::seed), and each later one a different seed, so that no two
     /// topologies make the same choices.
     pub fn next_seed(&self) -> u64 {
         match self.topologies.fetch_add(1, Ordering::Relaxed) {
@@ -88,8 +87,8 @@ impl Backend {
     }
 
     sdam_core::setters! {
-        /// Sets the source of identifiers. Only simulations, whose runs must be reproducible,
-        /// replace it.
+        /// Sets the source of identifiers. Only simulations replace the default source, because
+        /// their runs must be reproducible.
         pub fn with_entropy(entropy: Arc<dyn Entropy>) => entropy = entropy;
 
         /// Sets the resolver.

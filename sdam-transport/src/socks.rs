@@ -1,7 +1,8 @@
 //! Connections through a SOCKS5 proxy (driver specifications: "SOCKS5 Support"; RFC 1928, RFC
 //! 1929).
 //!
-//! Implemented here because the SOCKS5 crates depend on a runtime or on many other crates.
+//! This is implemented here because existing SOCKS5 crates depend on a runtime or on many other
+//! crates.
 
 use std::{io, net::IpAddr};
 
@@ -16,14 +17,15 @@ use crate::stream::ByteStream;
 
 /// Requests a connection to `target` from the proxy at the other end of `stream`.
 ///
-/// Afterwards `stream` leads to `target`, and none of its bytes have been read. The proxy looks up
-/// host names; IP addresses are sent in binary form. Also works with blocking streams, whose polls
-/// are always ready: if the proxy does not answer, the stream's deadline ends the handshake.
+/// Afterwards `stream` leads to `target`, and no byte that `target` sent has been read. The proxy
+/// looks up host names; IP addresses are sent in binary form. Blocking streams, whose polls are
+/// always ready, are supported as well: if the proxy does not answer, the stream's deadline ends
+/// the handshake.
 ///
 /// # Errors
 ///
-/// At [`Stage::Proxy`], with the proxy, the target and the cause, but never the user name or the
-/// password. A Unix domain socket is refused: proxies cannot connect to it.
+/// The error has [`Stage::Proxy`] and names the proxy, the target and the cause, but never the user
+/// name or the password. A Unix domain socket is refused, because proxies cannot connect to it.
 ///
 /// # Cancel safety
 ///
@@ -40,15 +42,15 @@ pub(crate) async fn connect<S: ByteStream>(
     })
 }
 
-/// Returns the error for a handshake that did not end by its deadline.
+/// Returns the error for a handshake that had not ended by its deadline.
 pub(crate) fn timed_out(proxy: &ServerAddress, target: &ServerAddress) -> Error {
     error(ErrorKind::Timeout, proxy, target, SILENT)
 }
 
-/// Returns the error for a connection to the proxy itself that failed with `cause`.
+/// Returns the error for the case that connecting to the proxy itself failed with `cause`.
 ///
-/// Its stage is [`Stage::Proxy`]: an unreachable proxy is not a sign of an overloaded server (CMAP:
-/// "establishing a connection to a SOCKS5 proxy").
+/// The error has [`Stage::Proxy`], because an unreachable proxy is not a sign of an overloaded
+/// server (CMAP: "establishing a connection to a SOCKS5 proxy").
 pub(crate) fn unreachable(cause: &Error, proxy: &ServerAddress, target: &ServerAddress) -> Error {
     let text = format!("the proxy cannot be reached: {}", cause.message());
     error(cause.kind(), proxy, target, &text)
@@ -86,8 +88,8 @@ async fn negotiate<S: ByteStream>(
             let mut login = vec![AUTHENTICATION_VERSION];
             put(&mut login, user);
             put(&mut login, password);
-            // Some proxies send the version of RFC 1928 instead of that of RFC 1929, so any version
-            // is accepted.
+            // Any version is accepted, because some proxies send the version of RFC 1928 instead of
+            // that of RFC 1929.
             let [_, status] = dialogue.ask(&login).await?;
             if status != SUCCEEDED {
                 let cause = "the proxy rejects proxyUsername and proxyPassword";
@@ -112,7 +114,7 @@ async fn negotiate<S: ByteStream>(
     if code != SUCCEEDED {
         return Err(Failure::network(refusal(code, &request)));
     }
-    // The proxy sends a reserved byte, the type of its own address, and the first byte of that
+    // The proxy next sends a reserved byte, the type of its own address, and the first byte of that
     // address.
     let [_, kind, first] = dialogue.read().await?;
     let rest = match kind {
@@ -130,7 +132,7 @@ async fn negotiate<S: ByteStream>(
 /// The exchange of bytes with the proxy.
 struct Dialogue<'s, S> {
     stream: &'s mut S,
-    /// The current part of the handshake, for errors.
+    /// The current part of the handshake, which errors mention.
     part: &'static str,
 }
 
@@ -169,7 +171,7 @@ impl<S: ByteStream> Dialogue<'_, S> {
     }
 }
 
-/// The kind and the cause of a handshake's failure, with the remedy if there is one.
+/// The kind and the cause of a failed handshake, and the remedy if there is one.
 struct Failure(ErrorKind, String);
 
 impl Failure {
@@ -182,7 +184,7 @@ impl Failure {
     }
 }
 
-/// Recognizes a peer that is not a SOCKS5 server by the first byte of its answer.
+/// Checks the first byte of an answer, in order to recognize peers that are not SOCKS5 servers.
 fn check_version(byte: u8) -> Result<(), Failure> {
     Err(Failure::protocol(match byte {
         VERSION => return Ok(()),

@@ -30,7 +30,7 @@ pub trait Spawner: Send + Sync + Debug + 'static {
     fn spawn(&self, task: Task);
 }
 
-/// A [`Spawner`] that calls a function. The function has to keep the contract.
+/// A [`Spawner`] that calls a function, which must keep the contract of [`Spawner`].
 pub struct SpawnBy<F> {
     /// The name of the runtime, for debugging.
     pub runtime: &'static str,
@@ -50,7 +50,7 @@ sdam_core::opaque!(SpawnBy<F>, |this| runtime: this.runtime);
 ///
 /// # Cancel safety
 ///
-/// May be dropped at any time.
+/// The future may be dropped at any time.
 pub async fn yield_now() {
     let mut has_yielded = false;
     poll_fn(|cx| {
@@ -63,7 +63,7 @@ pub async fn yield_now() {
     .await;
 }
 
-/// A future to spawn, with a name for task lists.
+/// A future to spawn, with a name that task lists show.
 #[must_use = "a task does nothing until it is spawned"]
 pub struct Task {
     name: &'static str,

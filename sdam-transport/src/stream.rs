@@ -21,11 +21,12 @@ use sdam_core::time::Instant;
 ///   read or write past the deadline fails with [`TimedOut`](std::io::ErrorKind::TimedOut).
 /// - Dropping the stream closes its socket, immediately or as soon as the runtime runs.
 ///
-/// The conformance suite checks a stream through its connection, by the contract of
-/// [`Connection`](crate::connect::Connection). [`pipe`](crate::pipe) turns a socket that cannot
-/// leave its thread into a stream.
+/// The conformance suite checks a stream by checking that its connection keeps the contract of
+/// [`Connection`](crate::connect::Connection). If a socket cannot leave its thread,
+/// [`pipe`](crate::pipe) turns it into a stream.
 pub trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send + fmt::Debug + 'static {
-    /// Sets the deadline of every later read and write. Streams that never block may ignore it.
+    /// Sets the deadline of every later read and write. Streams that never block may ignore the
+    /// deadline.
     fn set_deadline(&mut self, deadline: Option<Instant>) {
         let _ = deadline;
     }

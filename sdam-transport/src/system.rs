@@ -1,7 +1,7 @@
 //! Parts that runtimes on an operating system share: entropy, epoch, wall clock, timers, host name
 //! look-up, socket options.
 //!
-//! Used only by the constructors of runtimes, not by the rest of this crate.
+//! Only the constructors of runtimes use these parts; the rest of this crate does not.
 
 mod tcp;
 mod timers;
@@ -37,18 +37,19 @@ impl Epoch {
         Instant::EPOCH + self.start.elapsed()
     }
 
-    /// Converts `instant` to the system's type; `None` if it is too late to be represented.
+    /// Converts `instant` to the system's type. Returns `None` if the system cannot represent such
+    /// a late time.
     pub fn to_system(self, instant: Instant) -> Option<time::Instant> {
         self.start.checked_add(instant.since(Instant::EPOCH))
     }
 
-    /// Returns the time until `instant`, zero if it has passed.
+    /// Returns the time until `instant`, or zero if `instant` has passed.
     pub fn until(self, instant: Instant) -> Duration {
         instant.since(self.now())
     }
 }
 
-/// The system's clock, with the timers of a runtime.
+/// The system's clock, combined with the timers of a runtime.
 pub struct SystemClock<S> {
     epoch: Epoch,
     sleep: S,
@@ -102,8 +103,8 @@ pub fn wall() -> UnixTime {
 
 /// Returns a random seed that differs from call to call and from process to process.
 ///
-/// It comes from the keys of the standard library's hash maps, which are seeded by the system's
-/// entropy. It is suitable for load balancing and jitter, not for cryptography.
+/// The seed is derived from the keys of the standard library's hash maps, which are seeded by the
+/// system's entropy. It is suitable for load balancing and jitter, but not for cryptography.
 pub fn entropy() -> u64 {
     RandomState::new().hash_one(())
 }
@@ -122,7 +123,7 @@ pub async fn lookup_ip(host: &str) -> io::Result<Vec<IpAddr>> {
     let host = host.to_owned();
     thread::Builder::new().spawn(move || {
         let found = (host, 0).to_socket_addrs();
-        // The receiver is dropped if the caller has dropped its future.
+        // The receiver has been dropped if the caller has dropped its future.
         let _ = answer.send(found.map(|found| found.map(|address| address.ip()).collect()));
     })?;
     answered.await.map_err(io::Error::other)?

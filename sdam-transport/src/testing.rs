@@ -15,7 +15,7 @@ use sdam_core::time::{Instant, UnixTime};
 
 use crate::clock::Clock;
 
-/// A clock that advances only on request. Clones share the time.
+/// A clock that advances only on request. Clones share the same time.
 ///
 /// ```
 /// use std::time::Duration;
@@ -36,7 +36,7 @@ pub struct ManualClock(Arc<Mutex<State>>);
 struct State {
     now: Instant,
     jumps: bool,
-    /// True if the next timer that is polled on a jumping clock stays pending at that poll.
+    /// True if the next timer that is polled stays pending at that poll, even on a jumping clock.
     held: bool,
     last_sleeper: u64,
     /// The wakers of pending timers, ordered by deadline and then by creation.
@@ -44,8 +44,8 @@ struct State {
 }
 
 impl ManualClock {
-    /// Creates a clock that jumps to the deadline of each polled timer, so that timers are never
-    /// pending. Suitable for code that waits for one thing at a time.
+    /// Creates a clock that jumps to the deadline of each timer that is polled, so that no timer is
+    /// ever pending. Such a clock is suitable for code that waits for only one thing at a time.
     pub fn jumping() -> Self {
         let clock = Self::default();
         clock.lock().jumps = true;
@@ -57,7 +57,7 @@ impl ManualClock {
         self.lock().jumps
     }
 
-    /// Makes the next polled timer pending once, although the clock is jumping.
+    /// Makes the next timer that is polled pending at that poll, even though the clock jumps.
     pub fn hold_next_timer(&self) {
         self.lock().held = true;
     }
@@ -68,7 +68,7 @@ impl ManualClock {
         self.advance_to(end);
     }
 
-    /// Advances to `instant` and wakes the expired timers; never goes back.
+    /// Advances to `instant`, unless that time has passed, and wakes the expired timers.
     pub fn advance_to(&self, instant: Instant) {
         let mut state = self.lock();
         let now = state.now.max(instant);

@@ -14,7 +14,7 @@ use crate::stream::ByteStream;
 /// Creates a [`Tls`] from the options of a topology. Implemented by TLS libraries.
 pub trait TlsProvider: Send + Sync + Debug + 'static {
     /// Returns the [`Tls`] for `options`. Called once, when a topology starts, with no lock held.
-    /// May read files.
+    /// The implementation may read files.
     ///
     /// # Errors
     ///
@@ -47,8 +47,8 @@ pub trait Tls: Send + Sync + Debug + 'static {
     /// `server`.
     ///
     /// `server` is the member's name in the deployment, even if a
-    /// [translation](crate::layers::Translate) or a proxy leads elsewhere. The caller has set the
-    /// deadline of `stream`, and drops the future when it has passed.
+    /// [translation](crate::layers::Translate) or a proxy leads elsewhere. The caller sets the
+    /// deadline of `stream` beforehand, and drops the future once the deadline has passed.
     ///
     /// # Cancel safety
     ///

@@ -1,4 +1,4 @@
-//! Translations of member addresses to the addresses to dial.
+//! Translates member addresses to the addresses to dial.
 
 use std::{collections::BTreeMap, str::FromStr};
 
@@ -6,7 +6,8 @@ use sdam_core::{address::ServerAddress, options::ConfigError};
 
 use crate::layers::Translate;
 
-/// A table of members and the addresses to dial for them. Other members are dialled by their names.
+/// A table of members and the addresses to dial for them. Members that are not in the table are
+/// dialled by their names.
 ///
 /// Suitable for port forwarders with one local port per member, such as SSH tunnels,
 /// `kubectl port-forward` or published container ports:
@@ -64,7 +65,8 @@ impl FromStr for AddressTable {
 }
 
 impl FromIterator<(ServerAddress, ServerAddress)> for AddressTable {
-    /// Collects pairs of a member and the address to dial. The last pair of a member wins.
+    /// Collects pairs of a member and the address to dial. If a member occurs twice, its last pair
+    /// wins.
     fn from_iter<I: IntoIterator<Item = (ServerAddress, ServerAddress)>>(pairs: I) -> Self {
         Self(pairs.into_iter().collect())
     }
@@ -76,11 +78,11 @@ impl Translate for AddressTable {
     }
 }
 
-/// Dials every member at one host, each at its own port.
+/// Dials all members at the same host, and each member at its own port.
 ///
-/// Suitable for tunnels that keep the ports. Members must have different ports; with equal ports
-/// they would all be the same server, so use an [`AddressTable`] instead. Unix domain sockets are
-/// dialled by their paths.
+/// Suitable for tunnels that keep the ports. The members must have different ports; otherwise
+/// several of them would lead to the same server, so use an [`AddressTable`] in that case. Unix
+/// domain sockets are dialled by their paths.
 ///
 /// ```
 /// use sdam_core::address::ServerAddress;

@@ -1,10 +1,10 @@
-//! The wire protocol: whole, validated messages of OP_MSG, and of OP_QUERY and OP_REPLY for servers
-//! that may not support OP_MSG.
+//! The wire protocol: complete, validated messages. The formats are OP_MSG and, for servers that
+//! may not support it, OP_QUERY and OP_REPLY.
 //!
 //! Both directions are supported, for clients and for simulated servers: [`OpMsg`], [`OpQuery`] and
 //! [`OpReply`] are messages to encode, [`WireMessage`] is an encoded message, and [`Exchange`]
-//! enforces the order in which a client may send and receive. Nothing here does I/O, and no input
-//! bytes cause a panic.
+//! enforces the order in which a client may send and receive. This module does no I/O, and no input
+//! can make it panic.
 
 mod crc32c;
 mod cursor;
@@ -27,8 +27,8 @@ pub use self::{
 
 /// One message of the MongoDB wire protocol, complete and with valid framing.
 ///
-/// Header, flags, sections, checksum and the lengths of all documents are checked when the message
-/// is created; the contents of the documents are not.
+/// When a message is created, its header, flags, sections and checksum and the lengths of all its
+/// documents are checked. The contents of the documents are not checked.
 ///
 /// `Debug` output omits the contents of documents, which may hold a password.
 #[derive(Clone, PartialEq, Eq)]
@@ -38,7 +38,8 @@ pub struct WireMessage {
     layout: Layout,
 }
 
-/// The flags of a message, and the positions of its parts. The range of a missing part is empty.
+/// The flags of a message, and the positions of its parts. A part that is missing has an empty
+/// range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Layout {
     op_code: OpCode,
@@ -102,7 +103,7 @@ impl WireMessage {
         self.header.request_id
     }
 
-    /// Returns the request id that this message answers, 0 in a request.
+    /// Returns the request id that this message answers, or 0 if this message is a request.
     pub fn response_to(&self) -> i32 {
         self.header.response_to
     }
@@ -112,8 +113,8 @@ impl WireMessage {
         self.layout.op_code
     }
 
-    /// Returns the command or its reply, one BSON document: the section of kind 0 of an OP_MSG, the
-    /// query of an OP_QUERY, or the first document of an OP_REPLY.
+    /// Returns the command or its reply as one BSON document: the section of kind 0 of an OP_MSG,
+    /// the query of an OP_QUERY, or the first document of an OP_REPLY.
     pub fn body(&self) -> &[u8] {
         self.slice(&self.layout.body)
     }
@@ -134,19 +135,20 @@ impl WireMessage {
         self.has(OpCode::Msg, msg::CHECKSUM_PRESENT)
     }
 
-    /// Returns the sections of kind 1 of an OP_MSG; none for other kinds of messages.
+    /// Returns the sections of kind 1 of an OP_MSG. Other kinds of messages have no such sections.
     pub fn sequences(&self) -> Sequences<'_> {
         Sequences::new(self.slice(&self.layout.sections))
     }
 
-    /// Returns the collection of an OP_QUERY, such as `admin.$cmd`; otherwise `None`.
+    /// Returns the collection of an OP_QUERY, such as `admin.$cmd`, or `None` for other messages.
     pub fn collection(&self) -> Option<&str> {
         // The collection was validated as UTF-8 when the message was created.
         let collection = std::str::from_utf8(self.slice(&self.layout.collection)).ok();
         collection.filter(|_| self.op_code() == OpCode::Query)
     }
 
-    /// Returns the flags of an OP_QUERY, see [`OpQuery::SECONDARY_OK`]; otherwise `None`.
+    /// Returns the flags of an OP_QUERY (see [`OpQuery::SECONDARY_OK`]), or `None` for other
+    /// messages.
     pub fn query_flags(&self) -> Option<u32> {
         (self.op_code() == OpCode::Query).then_some(self.layout.flags)
     }
@@ -187,7 +189,7 @@ impl Header {
     /// The length of a header.
     pub const LENGTH: usize = 16;
 
-    /// Decodes a header and refuses an invalid one before anything else is allocated.
+    /// Decodes a header. An invalid header is refused before memory for the message is allocated.
     pub fn decode(bytes: &[u8; Self::LENGTH]) -> Result<Self, WireError> {
         let mut cursor = Cursor::new(bytes, 0);
         let length = cursor.i32("the length")?;
@@ -203,14 +205,15 @@ impl Header {
         Ok(header)
     }
 
-    /// Returns the length of the whole message, including the header; at least [`Self::LENGTH`].
+    /// Returns the length of the whole message, including the header. It is at least
+    /// [`Self::LENGTH`].
     pub fn message_length(&self) -> usize {
         self.length
     }
 }
 
-/// Writes a message with a header and `parts`. The caller appends `trailer` bytes, which the
-/// header's length includes.
+/// Writes a message that consists of a header and `parts`. The length in the header includes
+/// `trailer` bytes that the caller appends.
 fn assemble(
     [request_id, response_to, op_code]: [i32; 3],
     parts: &[&[u8]],

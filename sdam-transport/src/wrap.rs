@@ -10,8 +10,8 @@ use crate::{
     layers::{Guards, Layers},
 };
 
-/// A hook around the connections of another transport: it may count or limit them, inject faults,
-/// or wrap the [`Connection`]. [`Wrapped`] is the resulting transport.
+/// A hook around the connections of another transport. It may count or limit the connections,
+/// inject faults, or wrap each [`Connection`]. [`Wrapped`] is the resulting transport.
 ///
 /// # Contract
 ///
@@ -31,11 +31,11 @@ pub trait Wrap: Send + Sync + Debug + 'static {
     ) -> Result<Box<dyn Connection>, Error>;
 }
 
-/// A transport that wraps another one and keeps its features: translation, proxies and TLS become
-/// layers of the inner transport, inside the wrapper.
+/// A transport that wraps another one and keeps its features: address translation, proxies and TLS
+/// become layers of the inner transport, below the wrapper.
 ///
 /// In contrast, a type that implements [`Transport`] itself and forwards only `connect` has no
-/// layers, so a topology whose options need one refuses to start.
+/// layers. A topology whose options need a layer then refuses to start.
 #[derive(Clone, Debug)]
 pub struct Wrapped {
     inner: Arc<dyn Transport>,

@@ -1,4 +1,4 @@
-//! The authentication of pooled connections while they are opened.
+//! Tests of authentication while pooled connections are being opened.
 
 #![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
@@ -65,8 +65,8 @@ impl PoolHost for Host {
     }
 }
 
-/// An authenticator that sends two commands. Contains the result of `begin`, which waits forever if
-/// it is `None`.
+/// An authenticator that sends two commands. Its field is the result of `begin`; if it is `None`,
+/// `begin` waits forever.
 #[derive(Debug)]
 struct Script(Option<Result<(), Error>>);
 
@@ -122,7 +122,8 @@ struct Bench {
 }
 
 impl Bench {
-    /// Creates a pool for a server with these replies to hello and to other commands.
+    /// Creates a pool for a server that replies to hello and to other commands with these
+    /// documents.
     fn new(hello: &Document, other: Option<&Document>) -> Self {
         let clock = ManualClock::default();
         let host = Arc::<Host>::default();
@@ -141,7 +142,7 @@ impl Bench {
     }
 }
 
-/// Checks that `outcome` is a failed authentication that was reported once.
+/// Checks that `outcome` is a failed authentication, and that it was reported once.
 #[track_caller]
 fn failure(bench: &Bench, outcome: Result<Established, Error>, kind: ErrorKind) {
     let error = outcome.unwrap_err();
@@ -183,13 +184,13 @@ fn a_driver_adds_fields_to_the_handshake_and_reads_the_servers_answer() {
 
 #[test]
 fn one_time_limit_is_that_of_the_whole_attempt() {
-    // One time limit covers the whole attempt, including authentication (I-14, T-31).
+    // One time limit applies to the whole attempt, including authentication (I-14, T-31).
     let check = |script: &Script, hello: &Document, other: &Document| {
         let bench = Bench::new(hello, Some(other));
         bench.servers.change(&address(), |server| server.delay = Duration::from_secs(4));
         let attempt = bench.pool.establish_with(Some(script), Some(TIMEOUT));
         let mut attempt = pin!(attempt);
-        // Hello and one command are answered in time, but not the next command.
+        // Hello and one command are answered in time, but the next command is not.
         let outcome = loop {
             if let Some(outcome) = (&mut attempt).now_or_never() {
                 break outcome;

@@ -9,7 +9,8 @@ fn refusal(uri: &str) -> Option<ConfigError> {
 
 #[test]
 fn a_credential_that_its_mechanism_cannot_use_is_refused_with_the_option() {
-    // An invalid credential causes an error that names the option, before connecting (T-21).
+    // An invalid credential causes an error before any connection is opened. The error names the
+    // option (T-21).
     let check = |uri: &str, option: &str| {
         let error = refusal(uri).unwrap_or_else(|| panic!("{uri} is accepted"));
         assert_eq!(error.option(), option, "{uri}: {error}");

@@ -36,7 +36,7 @@ enum State {
 }
 
 impl ScramConversation {
-    /// Creates a conversation; if `mechanism` is `None`, it is negotiated.
+    /// Creates a conversation. If `mechanism` is `None`, the mechanism is negotiated.
     pub(crate) fn new(
         shared: Arc<Shared>,
         mechanism: Option<Mechanism>,
@@ -56,7 +56,8 @@ impl ScramConversation {
         })
     }
 
-    /// Returns the first command, for a server that ignored the command sent within hello.
+    /// Returns the first command. Needed if the server ignored the command that was sent within
+    /// hello.
     fn begin(&mut self, hello: &[u8]) -> Result<AuthStep, Error> {
         if self.is_negotiated && !reply::supports(hello, Mechanism::ScramSha256.name())? {
             self.mechanism = Mechanism::ScramSha1;

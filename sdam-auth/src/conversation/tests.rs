@@ -29,7 +29,8 @@ use crate::{
     testing::{ServerConversation, StoredUser},
 };
 
-/// Creates an account whose first nonce consists of zeros, the second of ones, and so on.
+/// Creates an account whose nonces are predictable: the first consists of zeros, the second of
+/// ones, and so on.
 fn account(options: &Options) -> Account {
     let next = AtomicU8::new(0);
     let account = Account::of(options).unwrap().unwrap();
@@ -96,7 +97,7 @@ fn serve(mechanism: Mechanism, command: &Document) -> ServerConversation {
     ServerConversation::begin(&payload(command), &user, "server").unwrap()
 }
 
-/// Returns the reply to hello that contains the server's part of a speculative authentication.
+/// Returns a reply to hello with the server's part of a speculative authentication.
 fn hello(server: &ServerConversation) -> Document {
     let mut speculative = sasl(server.message(), false);
     speculative.remove("ok");
@@ -119,7 +120,7 @@ fn the_mechanism_is_the_given_one_or_else_the_best_that_the_user_has() {
         assert_eq!(command.get_str("$db").unwrap(), "staff");
         assert!(!command.contains_key("db"));
         assert_ne!(payload(&command), payload(&first), "a nonce was used twice");
-        // A server before MongoDB 4.4 requires one additional, empty exchange.
+        // A server before MongoDB 4.4 requires an additional exchange, which is empty.
         let server = serve(expected, &command);
         let command = sent(next(&mut *conversation, &sasl(server.message(), false)));
         let last = server.finish(&payload(&command)).unwrap();
@@ -144,7 +145,7 @@ fn the_mechanism_is_the_given_one_or_else_the_best_that_the_user_has() {
 
 #[test]
 fn a_declared_api_is_in_every_command_but_the_one_within_hello() {
-    // A command within hello does not declare the API version; the hello itself does (O-9).
+    // The API version is declared by the hello itself, not by the command within it (O-9).
     let options = options(None).with_server_api(ServerApi::v1());
     let mut conversation = begin(&account(&options));
     let first = speculative(&*conversation);

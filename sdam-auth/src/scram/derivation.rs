@@ -8,7 +8,7 @@ use super::{
 
 /// An incremental derivation of keys (RFC 5802: `Hi`).
 ///
-/// This is PBKDF2 for a key that is as long as the hash, so only one block is needed.
+/// This is PBKDF2 with a derived key that is as long as the hash, so only one block is needed.
 pub(crate) enum Derivation {
     Sha1(Block<hmac::Hmac<sha1::Sha1>>),
     Sha256(Block<hmac::Hmac<sha2::Sha256>>),
@@ -33,8 +33,7 @@ impl Derivation {
         }
     }
 
-    /// Continues for at most this number of iterations, and returns the keys after the last
-    /// iteration.
+    /// Runs at most this many further iterations. Returns the keys once the last iteration is done.
     pub(crate) fn advance(&mut self, iterations: u32) -> Option<Keys> {
         let (mechanism, salted) = match self {
             Self::Sha1(block) => (Mechanism::ScramSha1, block.advance(iterations)),

@@ -6,13 +6,13 @@ use super::{MAX_ITERATIONS, MIN_ITERATIONS};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScramError {
-    /// This attribute of a server message is malformed.
+    /// The named attribute of a server message is malformed.
     #[error("the server's SCRAM message is malformed at `{0}`")]
     Malformed(&'static str),
-    /// The server's nonce does not begin with the client's, or adds nothing to it.
+    /// The server's nonce does not begin with the client's nonce, or adds no characters to it.
     #[error("the server's SCRAM message does not belong to the client's")]
     Nonce,
-    /// The server requests this number of iterations.
+    /// The server requests this number of iterations, which is outside the accepted range.
     #[error(
         "the server asks for {0} SCRAM iterations: {MIN_ITERATIONS} to {MAX_ITERATIONS} are \
          accepted"

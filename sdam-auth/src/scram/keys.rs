@@ -6,7 +6,7 @@ use zeroize::Zeroizing;
 use super::{Derivation, Mechanism};
 
 /// The keys that client and server derive from a password, its salt and the number of iterations.
-/// They are as sensitive as the password, and erased when dropped.
+/// The keys are as sensitive as the password, so they are erased when they are dropped.
 pub struct Keys {
     mechanism: Mechanism,
     client: Bytes,
@@ -16,9 +16,10 @@ pub struct Keys {
 type Bytes = Zeroizing<Vec<u8>>;
 
 impl Keys {
-    /// Derives the keys from the [prepared](Mechanism::prepare) secret. The computation takes a few
-    /// milliseconds, in proportion to `iterations`; for [`MAX_ITERATIONS`](super::MAX_ITERATIONS),
-    /// about a second. An [`Account`](crate::Account) lets other tasks run in the meantime.
+    /// Derives the keys from the [prepared](Mechanism::prepare) secret. The duration is
+    /// proportional to `iterations`: usually a few milliseconds, and about a second for
+    /// [`MAX_ITERATIONS`](super::MAX_ITERATIONS). An [`Account`](crate::Account) lets other tasks
+    /// run in the meantime.
     pub fn derive(mechanism: Mechanism, secret: &str, salt: &[u8], iterations: u32) -> Self {
         let mut derivation = Derivation::new(mechanism, secret, salt, iterations);
         loop {
@@ -28,7 +29,7 @@ impl Keys {
         }
     }
 
-    /// Creates the keys from the salted password, the result of all iterations.
+    /// Creates the keys from the salted password, which is the result of all iterations.
     pub(super) fn of_salted_password(mechanism: Mechanism, salted: &[u8]) -> Self {
         Self {
             mechanism,
@@ -49,7 +50,7 @@ impl Keys {
         mac(self.mechanism, &self.server, auth_message).to_vec()
     }
 
-    /// Compares `signature` with the server's proof in constant time.
+    /// Compares `signature` with the server's proof. The comparison takes constant time.
     pub fn is_server_signature(&self, auth_message: &[u8], signature: &[u8]) -> bool {
         let key = &self.server;
         let verified = match self.mechanism {

@@ -6,9 +6,9 @@ use super::ScramError;
 /// A SCRAM mechanism.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mechanism {
-    /// SCRAM-SHA-1, with a digest in place of the password.
+    /// SCRAM-SHA-1, which uses a digest of the user name and the password in place of the password.
     ScramSha1,
-    /// SCRAM-SHA-256, with the password prepared by SASLprep.
+    /// SCRAM-SHA-256, which uses the password after SASLprep has been applied to it.
     ScramSha256,
 }
 
@@ -28,8 +28,8 @@ impl Mechanism {
     ///
     /// # Errors
     ///
-    /// [`ScramError::Password`] if SASLprep prohibits a character of the password (only
-    /// SCRAM-SHA-256 applies it).
+    /// [`ScramError::Password`] if the mechanism is SCRAM-SHA-256 and SASLprep prohibits a
+    /// character of the password.
     pub fn prepare(self, user: &str, password: &str) -> Result<Zeroizing<String>, ScramError> {
         match self {
             Self::ScramSha1 => {

@@ -17,7 +17,7 @@ struct Vector {
 }
 
 impl Vector {
-    /// Processes the server's first message; returns the challenge and the keys.
+    /// Processes the server's first message, and returns the challenge and the keys.
     fn challenge(&self, first: &ClientFirst) -> (Challenge, Arc<Keys>) {
         let challenge = first.challenge(self.server_first.as_bytes()).unwrap();
         let (salt, iterations) = (challenge.salt(), challenge.iterations());
@@ -94,8 +94,8 @@ fn a_password_is_prepared_as_its_mechanism_requires() {
     check(sha_256, "u", "", Ok(""));
     check(sha_256, "u", "a\u{7}", Err(ScramError::Password));
     check(sha_256, "u", "\u{627}1", Err(ScramError::Password));
-    // `mongod` stores these digests of the user name and the password, to which SASLprep is not
-    // applied.
+    // `mongod` stores these digests of the user name and the password. It does not apply SASLprep
+    // to them.
     let sha_1 = Mechanism::ScramSha1;
     let pencil = "1c33006ec1ffd90f9cadcbcc0e118200";
     check(sha_1, "user", "pencil", Ok(pencil));
@@ -172,8 +172,8 @@ fn printing_a_conversation_reveals_nothing() {
     }
 }
 
-/// Runs a complete conversation. `tamper` changes the server's messages; it is called with `0` for
-/// the first one and `1` for the last one.
+/// Runs a complete conversation. `tamper` may change the server's messages: it is called with `0`
+/// and the first message, and with `1` and the last message.
 fn converse(
     mechanism: Mechanism,
     user: &str,
@@ -181,7 +181,8 @@ fn converse(
     tamper: impl Fn(usize, Vec<u8>) -> Vec<u8>,
 ) -> Result<(), ScramError> {
     let [own, stored] = passwords;
-    // The minimum number of iterations is enough to test messages, and more would take longer.
+    // The minimum number of iterations is enough to test messages; more iterations would only take
+    // longer.
     let stored = StoredUser::new(mechanism, user, stored, b"0123456789abcdef", 4096).unwrap();
     let first = ClientFirst::new(user, NONCE);
     let message = first.message();
@@ -197,7 +198,7 @@ fn converse(
         Arc::new(Keys::derive(mechanism, &secret, challenge.salt(), iterations))
     };
     let last = challenge.answer(keys);
-    // A server that does not accept the proof may still send a final message.
+    // A server that does not accept the proof may send a final message all the same.
     let reply = server.finish(last.message());
     last.verify(&tamper(1, reply.unwrap_or_else(|| b"v=AAAA".to_vec())))
 }

@@ -80,8 +80,8 @@ impl fmt::Display for Edit {
     }
 }
 
-/// Formats a target as one word of an action's line. The `Display` form of `Target` is for error
-/// messages.
+/// Formats a target as one word in the line of an action. Error messages use the `Display` form of
+/// `Target` instead.
 pub(crate) struct Word(pub(crate) Target);
 
 impl fmt::Display for Word {

@@ -96,7 +96,7 @@ impl Deployment {
         Ok(())
     }
 
-    /// Returns the member to which `target` currently refers.
+    /// Returns the member that `target` currently refers to.
     pub(crate) fn target(&self, target: Target) -> Result<MemberId, ActionError> {
         let found = match target {
             Target::Member(member) => self.ids().find(|id| *id == member),
@@ -124,7 +124,8 @@ impl Deployment {
         Ok(member)
     }
 
-    /// Returns the running primary. If there are two, returns the one elected last.
+    /// Returns the running primary. If there are two primaries, returns the one that was elected
+    /// last.
     pub(crate) fn current_primary(&self) -> Option<MemberId> {
         let term = |member: &MemberId| self.replica(*member).map(|replica| replica.term);
         self.ids()
@@ -166,7 +167,8 @@ impl Deployment {
         Ok(())
     }
 
-    /// Shuts the process down. A primary steps down first, and the shutdown is announced.
+    /// Shuts the process down. A primary steps down first. The shutdown is announced to clients if
+    /// the server supports that.
     pub(crate) fn shut_down(&mut self, member: MemberId) {
         if self.member(member).role() == Some(Role::Primary) {
             self.step_down(member, Duration::from_secs(60));
@@ -243,7 +245,7 @@ impl Deployment {
         Ok(())
     }
 
-    /// Changes the configuration. `change` fails if the member's entry is missing.
+    /// Applies `change` to the configuration. `change` fails if the member has no entry.
     fn change_config(
         &mut self,
         target: Target,
@@ -255,8 +257,9 @@ impl Deployment {
         self.reconfigure(config, false)
     }
 
-    /// Installs `config` on the primary and distributes it. With `force`, any running member
-    /// accepts it, and the version increases by a large number, as in mongod.
+    /// Installs `config` on the primary and distributes it. If there is no primary and `force` is
+    /// true, any running member accepts the configuration. With `force`, the version increases by a
+    /// large number, as in mongod.
     pub(crate) fn reconfigure(
         &mut self,
         mut config: SetConfig,
@@ -288,8 +291,8 @@ impl Deployment {
         let removed = current.clone();
         self.install(by, Arc::new(config));
         self.gossip(by);
-        // Removed members still exchange heartbeats with members that know them, and so learn of
-        // the change.
+        // Removed members learn of the change because they still exchange heartbeats with members
+        // that know them.
         for entry in &removed.members {
             if let Some(member) = self.member_at(&entry.address) {
                 self.gossip(member);

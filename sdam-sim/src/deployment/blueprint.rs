@@ -19,7 +19,7 @@ pub struct Blueprint {
     pub(super) balanced: bool,
     version: ServerVersion,
     processes: Processes,
-    /// Processes started with `--replSet` that are not in a configuration.
+    /// Processes that were started with `--replSet` but are not in a configuration.
     spares: Vec<ServerAddress>,
     #[cfg(feature = "auth")]
     pub(super) users: crate::users::Users,
@@ -32,7 +32,7 @@ enum Processes {
     Replicas(SetConfig),
 }
 
-/// The start of 2024 in UTC, a date that makes simulated runs recognizable.
+/// The start of 2024 in UTC. This date makes it easy to recognize simulated runs.
 const EPOCH_MILLIS: i64 = 1_704_067_200_000;
 
 impl Blueprint {
@@ -46,8 +46,8 @@ impl Blueprint {
         Self::new(Processes::Mongoses(mongoses.into_iter().collect()))
     }
 
-    /// Describes the mongoses of a sharded cluster behind a load balancer. The caller is the load
-    /// balancer and chooses the mongos of each connection.
+    /// Describes the mongoses of a sharded cluster behind a load balancer. The caller acts as the
+    /// load balancer, and chooses a mongos for each connection.
     pub fn load_balanced(mongoses: impl IntoIterator<Item = ServerAddress>) -> Self {
         Self { balanced: true, ..Self::sharded(mongoses) }
     }
@@ -77,15 +77,15 @@ impl Blueprint {
         self
     }
 
-    /// Sets the deployment's intervals. The default intervals are mongod's.
+    /// Sets the deployment's intervals. By default, they are the same as mongod's.
     #[must_use]
     pub fn timing(mut self, timing: Timing) -> Self {
         self.timing = timing;
         self
     }
 
-    /// Sets the servers' wall clock time at the epoch of the caller's clock (`Instant::EPOCH`), in
-    /// milliseconds since the Unix epoch.
+    /// Sets the servers' wall clock time at the zero point of the caller's clock
+    /// (`Instant::EPOCH`), in milliseconds since the Unix epoch.
     #[must_use]
     pub fn epoch_millis(mut self, millis: i64) -> Self {
         self.epoch_millis = millis;
@@ -134,7 +134,7 @@ impl Blueprint {
     }
 }
 
-/// Returns the election id for a term. As in mongod, it increases with the term.
+/// Returns the election id for a term. A later term has a greater id, as in mongod.
 pub(crate) fn election_id(term: i64) -> ObjectId {
     let mut bytes = [0; 12];
     bytes[0] = 0x7f;

@@ -16,7 +16,7 @@ impl Deployment {
         Duration::from_nanos(self.rng.below(span))
     }
 
-    /// Elects the most preferred member of a new set immediately.
+    /// Immediately elects the most preferred member of a new set.
     pub(super) fn elect_first(&mut self) {
         if let Some(member) = self.best_candidate(None)
             && self.run_election(member)
@@ -26,8 +26,9 @@ impl Deployment {
         }
     }
 
-    /// Returns the reachable electable member with the highest priority, or the first of several.
-    /// The member `from`, which hands over, is not a candidate.
+    /// Returns the electable member with the highest priority, or the first of several such
+    /// members. If the primary `from` hands over, the member must be reachable from it and have all
+    /// its writes.
     pub(crate) fn best_candidate(&self, from: Option<MemberId>) -> Option<MemberId> {
         let newest = |member| self.replica(member).map(|own| own.oplog.last().time);
         self.ids()
@@ -66,13 +67,13 @@ impl Deployment {
             self.timers.cancel(Timer::Election(member));
             return;
         }
-        // mongod spreads elections over 15 % of the election timeout, so that ties are rare.
+        // mongod spreads elections over 15 % of the election timeout, which makes ties rare.
         let jitter = self.jitter(self.timing.election_timeout * 3 / 20);
         self.timers.set(Timer::Election(member), self.now + self.timing.election_timeout + jitter);
     }
 
     /// Schedules an election if `member` has a higher priority than the primary (mongod: "priority
-    /// takeover"). The higher its rank, the shorter the delay.
+    /// takeover"). The delay is shorter for members with a higher rank.
     pub(super) fn consider_takeover(&mut self, member: MemberId, primary: MemberId) {
         let own = self.priority(member);
         if own <= self.priority(primary) || self.member(member).role() != Some(Role::Secondary) {
@@ -150,7 +151,7 @@ impl Deployment {
         self.gossip(member);
     }
 
-    /// Ends the catch-up of `member`, which then accepts writes.
+    /// Ends the catch-up phase of `member`, which accepts writes from then on.
     pub(super) fn accept_writes(&mut self, member: MemberId) {
         self.timers.cancel(Timer::CatchUp(member));
         if let Some(own) = self.replica_mut(member) {
@@ -158,8 +159,7 @@ impl Deployment {
         }
     }
 
-    /// Makes a primary step down after it has had no contact with a majority for an election
-    /// timeout.
+    /// Makes a primary step down if it has had no contact with a majority for the election timeout.
     pub(super) fn check_majority(&mut self, member: MemberId) {
         let Some(own) = self.replica(member) else {
             return;
@@ -199,8 +199,8 @@ impl Deployment {
         self.await_primary(member);
     }
 
-    /// Makes `member` step down for at least `period`, and hand over to the best other member if
-    /// one is electable.
+    /// Makes `member` step down for at least `period`. If another member is electable, `member`
+    /// hands over to the best of them.
     pub(crate) fn step_down(&mut self, member: MemberId, period: Duration) {
         let successor = self.best_candidate(Some(member));
         self.relinquish(member);
@@ -210,8 +210,8 @@ impl Deployment {
         }
         self.timers.set(Timer::Election(member), until);
         self.gossip(member);
-        // Set the successor's timer last, because gossip without a primary would set it to a later
-        // time.
+        // The successor's timer must be set last. Otherwise, members that learn by gossip that
+        // there is no primary would set it to a later time.
         if let Some(successor) = successor {
             self.timers.set(Timer::Election(successor), self.now + self.timing.hand_over);
         }

@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl Deployment {
-    /// Makes a started `member` join its set, or wait for a configuration.
+    /// Makes a `member` that has just started join its set, or wait for a configuration.
     pub(super) fn join(&mut self, member: MemberId) {
         if self.replica_mut(member).is_none() {
             return;
@@ -44,7 +44,8 @@ impl Deployment {
         let config = |member| self.replica(member).and_then(|replica| replica.config.as_ref());
         let knows =
             |a, b| config(a).is_some_and(|config| config.member(&self.member(b).address).is_some());
-        // The role tells whether a member is in its own configuration, so no search is necessary.
+        // A member's role tells whether the member is in its own configuration, so no search is
+        // necessary.
         let is_member = |role| !matches!(role, Role::Startup | Role::Removed);
         if let (Some(one), Some(other)) = (config(a), config(b))
             && Arc::ptr_eq(one, other)
@@ -70,7 +71,8 @@ impl Deployment {
         if self.are_connected(member, peer) {
             self.learn(member, peer);
             self.learn(peer, member);
-            // The second call may have given `peer` new state, which `member` must learn in turn.
+            // The second call may have given `peer` new information, which `member` must learn as
+            // well.
             self.learn(member, peer);
         } else {
             self.missed(member, peer);
@@ -85,7 +87,8 @@ impl Deployment {
             return;
         };
         let peers = replica.peers.entry(peer).or_insert(PeerState { at: now, up: false });
-        // A peer that refuses connections is down immediately; a silent one only after a timeout.
+        // A peer that refuses connections is considered down immediately. A silent peer is
+        // considered down only after a timeout.
         if refused || now.since(peers.at) >= timeout {
             peers.up = false;
             if replica.primary == Some(peer) {
@@ -180,8 +183,8 @@ impl Deployment {
         self.await_primary(member);
     }
 
-    /// Records a write, or the periodic no-op (M-43), on `member` if it is primary, and replicates
-    /// it to the other members.
+    /// Records a write on `member`, if it is primary, and replicates it to the other members. The
+    /// write may also be the periodic no-op (M-43).
     pub(crate) fn record_write(&mut self, member: MemberId) {
         let (now, date) = (self.now, self.date());
         let lags = self.members.iter().filter_map(|member| {
@@ -189,7 +192,7 @@ impl Deployment {
             Some(delay.unwrap_or_default() + member.replica()?.lag)
         });
         let retain = lags.max().unwrap_or_default();
-        // A new last write date is not a significant topology change.
+        // A later last write date alone is not a significant topology change.
         let Some(own) = self.member_mut(member).replica_mut() else {
             return;
         };

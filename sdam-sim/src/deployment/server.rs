@@ -41,7 +41,7 @@ pub(crate) struct Connection {
     number: i32,
     /// Bytes that have arrived but are not parsed yet.
     inbound: Vec<u8>,
-    /// Messages that could not be sent because clients are cut off.
+    /// Messages that are held back because clients are cut off.
     held: Vec<Vec<u8>>,
     task: Task,
     /// True if the client sent `helloOk: true`.
@@ -97,9 +97,9 @@ impl Connection {
     }
 }
 
-/// Removes the condition `sleep(n) || true` from the filter of a find or of a first update. Returns
-/// a fail point that blocks the command for `n` milliseconds, or makes it fail after a shorter
-/// `maxTimeMS` (M-48).
+/// Removes the condition `sleep(n) || true` from the filter of a find or of the first update.
+/// Returns a fail point that blocks the command for `n` milliseconds or, if `maxTimeMS` is shorter,
+/// makes it fail after that time (M-48).
 fn sleep(request: &mut Request) -> Option<FailCommand> {
     let body = &mut request.body;
     let filter = if body.contains_key("updates") {
@@ -122,8 +122,7 @@ fn sleep(request: &mut Request) -> Option<FailCommand> {
     })
 }
 
-/// Encodes a document. Documents that are built here have no NUL in their keys, so this cannot
-/// fail.
+/// Encodes a document. This cannot fail, because the simulation builds no keys that contain a NUL.
 fn encoded(document: &Document) -> Vec<u8> {
     document.to_vec().unwrap_or_default()
 }
@@ -147,7 +146,8 @@ impl Deployment {
                 return;
             }
             if connection.is_streaming() && !connection.inbound.is_empty() {
-                // A request while the server streams replies is a protocol violation (M-26).
+                // A request that arrives while the server streams replies is a protocol violation
+                // (M-26).
                 return self.close(id);
             }
             if !matches!(connection.task, Task::Idle) {
@@ -171,7 +171,7 @@ impl Deployment {
             return;
         };
         if request.is_hello() {
-            // The fail point needs the application name from the first hello.
+            // The fail point may require the application name, which the first hello contains.
             connection.learn_app_name(&request.body);
         }
         let Member { version, process, .. } = &mut self.members[id.member.index()];
@@ -196,7 +196,7 @@ impl Deployment {
         }
     }
 
-    /// Serves `request`. `fail` is the fail point that it triggered, if any.
+    /// Serves `request`. `fail` is the fail point that the request triggered, if any.
     fn perform(&mut self, id: ConnectionId, request: Request, fail: Option<&FailCommand>) {
         let member = id.member;
         if fail.is_some_and(|fail| fail.close_connection) {
@@ -245,7 +245,7 @@ impl Deployment {
                 request.id += 1;
             }
             BadReply::WrongResponseTo => request.id += 1,
-            // Sets the type of a field to an unknown one. The frame of the document stays valid.
+            // Sets the type of a field to an unknown type. The frame of the document stays valid.
             BadReply::Malformed => body[size_of::<i32>()] = 0x77,
             BadReply::NoOk | BadReply::MoreToCome => {}
         }
@@ -283,8 +283,8 @@ impl Deployment {
     /// Returns the error that a fail point on `member` injects.
     ///
     /// mongod includes its topology version in injected NotWritablePrimary and node-is-recovering
-    /// errors, which are therefore stale for a client that knows the version. Injected shutdown
-    /// errors and errors from servers outside a replica set have no topology version.
+    /// errors. A client that already knows this version therefore treats them as stale. Injected
+    /// shutdown errors, and errors from servers outside a replica set, contain no topology version.
     fn injected(&self, member: MemberId, code: i32) -> CommandError {
         let own = self.member(member);
         let word = if own.version >= ServerVersion::V6_0.patch(0) { "via" } else { "due to" };
@@ -303,8 +303,8 @@ impl Deployment {
         self.send(id, request, false, &encoded(&document));
     }
 
-    /// Returns the complete reply from `member`: the command's own fields and the fields common to
-    /// all replies.
+    /// Returns the complete reply from `member`, which consists of the command's own fields and the
+    /// fields that all replies have in common.
     fn reply_document(
         &self,
         member: MemberId,
@@ -351,7 +351,7 @@ impl Deployment {
         reply
     }
 
-    /// Sends a reply. Returns its request id if it was sent.
+    /// Sends a reply. Returns the reply's request id, or `None` if nothing was sent.
     fn send(
         &mut self,
         id: ConnectionId,
@@ -401,7 +401,7 @@ impl Deployment {
         self.serve(id);
     }
 
-    /// Takes the request in progress out of the connection if `is_one` returns true for it.
+    /// Takes the request in progress from the connection if `is_one` returns true for it.
     fn take_task_if(&mut self, id: ConnectionId, is_one: impl Fn(&Task) -> bool) -> Option<Task> {
         let task = &mut self.connections.get_mut(&id)?.task;
         if !is_one(task) {
@@ -411,8 +411,8 @@ impl Deployment {
         Some(std::mem::take(task))
     }
 
-    /// Answers the hellos that wait for a newer topology version of `member`, and interrupts its
-    /// writes if it has stepped down.
+    /// Answers the hellos that are waiting for a newer topology version of `member`. If the member
+    /// has stepped down, also interrupts its writes.
     pub(crate) fn topology_changed(&mut self, member: MemberId, stepped_down: bool) {
         for id in self.connections_of(member) {
             let Some(connection) = self.connections.get(&id) else {
@@ -428,7 +428,7 @@ impl Deployment {
         }
     }
 
-    /// Fails the blocked commands of `member` because the process is about to end.
+    /// Fails the blocked commands of `member`, whose process is about to end.
     pub(crate) fn interrupt_all(&mut self, member: MemberId, code: i32) {
         for id in self.connections_of(member) {
             self.interrupt(id, code);

@@ -25,7 +25,7 @@ pub struct MemberStatus {
     pub id: MemberId,
     /// The member's address for clients.
     pub address: ServerAddress,
-    /// The role; `None` for a standalone or a mongos.
+    /// The member's role; `None` for a standalone server or a mongos.
     pub role: Option<Role>,
     /// True if the process runs.
     pub running: bool,
@@ -46,7 +46,7 @@ pub struct MemberStatus {
 }
 
 impl Status {
-    /// Returns the primary. If there are two, returns the one elected last.
+    /// Returns the primary. If there are two primaries, returns the one that was elected last.
     pub fn primary(&self) -> Option<&MemberStatus> {
         self.with_role(Role::Primary).max_by_key(|member| member.term)
     }
@@ -64,7 +64,7 @@ impl Deployment {
         Status { members }
     }
 
-    /// Returns the newest configuration that a running member of the set has.
+    /// Returns the newest configuration that any running member of the set has.
     pub fn config(&self) -> Option<SetConfig> {
         let known = self.members.iter().filter(|member| member.is_running());
         let newest = known

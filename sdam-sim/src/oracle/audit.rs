@@ -26,8 +26,8 @@ struct Server {
     generation: Generation,
     services: BTreeMap<ObjectId, Generation>,
     open: bool,
-    /// True if the server failed in a way that makes its connections stale, and its pool has not
-    /// been cleared yet.
+    /// True if the server has failed in a way that makes its connections stale, but its pool has
+    /// not been cleared yet.
     clear_pending: bool,
     commands: Vec<PoolCall>,
 }
@@ -40,9 +40,9 @@ struct Audit {
     topology: Arc<TopologyDescription>,
 }
 
-/// Checks the record of a closed topology: all its events of the kinds `SDAM` and `POOL_STATES`, in
-/// order, and all calls to its pools. The record may include other events. It must include all
-/// selection events or none.
+/// Checks the record of a closed topology: all events of the kinds `SDAM` and `POOL_STATES`, in
+/// order, and all calls to the pools. The record may contain further events. It must contain either
+/// all selection events or none of them.
 ///
 /// # Errors
 ///
@@ -267,7 +267,7 @@ impl Audit {
         }
         server.ready = false;
         server.clear_pending = false;
-        // A pause clears the pools of known servers, too. Nothing selects those servers meanwhile.
+        // A pause also clears the pools of known servers, which are not selected during the pause.
         let is_pause = clear.cause.kind() == ErrorKind::Cancelled;
         let description = server.description.as_ref().filter(|_| !is_pause);
         if description.is_some_and(|server| server.server_type.is_available()) {

@@ -9,7 +9,7 @@ use super::{Oracle, Violation};
 /// Checks that every started selection waits at most once and ends exactly once, before the
 /// topology is closed (K-7, K-8).
 pub(super) fn check_pairs(events: &[Event]) -> Result<(), Violation> {
-    // The unfinished selections, and whether each has waited.
+    // The unfinished selections, each with a flag that is true if it has waited.
     let mut open: BTreeMap<*const Selection, (&Selection, bool)> = BTreeMap::new();
     for event in events {
         let violation = |message: &str, selection: &Selection| {

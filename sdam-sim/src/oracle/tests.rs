@@ -1,4 +1,4 @@
-//! Each test violates an invariant and checks that the violation is detected.
+//! Tests that violate one invariant each, and check that the violation is detected.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The path of the program's bytes through a proxy and TLS to a server process.
+//! Passes the program's bytes through a proxy and TLS to a server process.
 
 use super::{
     network::Direction,
@@ -57,7 +57,7 @@ impl SimState {
         }
     }
 
-    /// Returns whether the connection's proxy forbids connections (`ProxyFault::Reject`).
+    /// Returns whether the connection's proxy refuses to connect to servers (`ProxyFault::Reject`).
     fn rejects(&self, id: u64) -> bool {
         let socket = self.network.sockets.get(&id);
         let address = socket.and_then(|socket| socket.proxy.as_ref());

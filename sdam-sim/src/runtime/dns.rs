@@ -19,7 +19,7 @@ mod tests;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DnsFault {
-    /// The answer takes this long. Without this fault, it takes no time.
+    /// The answer takes this long. Without this fault, answers arrive immediately.
     Slow(Duration),
     /// The name does not exist (NXDOMAIN).
     NoSuchName,
@@ -31,7 +31,7 @@ pub enum DnsFault {
     Flapping(Duration),
 }
 
-/// Controls for the DNS of a simulated world: its records and its faults.
+/// Controls the DNS of a simulated world: its records and its faults.
 ///
 /// The resolver of [`Sim::runtime`](super::Sim::runtime) finds the SRV and TXT records set here.
 /// Every host has an address, even without a record. Faults apply to look-ups of every kind.
@@ -118,7 +118,7 @@ impl Dns<'_> {
         self.set_any_fault(Some(name), fault);
     }
 
-    /// Sets the fault in look-ups of all names that have no fault of their own; `None` ends it.
+    /// Sets the fault in look-ups of all names that do not have their own fault; `None` ends it.
     pub fn set_fault_of_all(&self, fault: Option<DnsFault>) {
         self.set_any_fault(None, fault);
     }
@@ -148,7 +148,8 @@ fn key(name: &str) -> Box<str> {
 pub(super) struct DnsState {
     srv: BTreeMap<Box<str>, SrvRecords>,
     txt: BTreeMap<Box<str>, Vec<Box<str>>>,
-    /// The faults with their start times, keyed by name; the key `None` is for all other names.
+    /// The faults with their start times, keyed by name. The key `None` is for all names without a
+    /// fault of their own.
     faults: BTreeMap<Option<Box<str>>, (Instant, DnsFault)>,
     lookups: BTreeMap<Box<str>, u64>,
 }
@@ -159,8 +160,8 @@ impl DnsState {
         self.faults.clear();
     }
 
-    /// Returns the fault of `name` at `now`. Flapping is reported as `ServerFailure` while the name
-    /// server fails.
+    /// Returns the fault that affects `name` at `now`. A flapping name server has the fault
+    /// `ServerFailure` while it fails, and no fault otherwise.
     fn fault(&self, now: Instant, name: Box<str>) -> Option<DnsFault> {
         let own = self.faults.get(&Some(name));
         let (since, fault) = own.or_else(|| self.faults.get(&None))?;
@@ -174,8 +175,8 @@ impl DnsState {
     }
 }
 
-/// Waits for the answer to a look-up of `name`, forever if there is none. An error is a negative
-/// answer from the name server.
+/// Waits for the answer to a look-up of `name`. If there is none, waits forever. The error is a
+/// negative answer from the name server.
 pub(super) async fn look_up(shared: &Arc<Shared>, name: &str) -> Result<(), Refusal> {
     let (now, fault) = {
         let mut state = shared.state();
@@ -203,7 +204,7 @@ pub(super) enum Refusal {
 }
 
 impl Refusal {
-    /// Returns the error for the look-up of a host.
+    /// Returns the error that this answer causes in the look-up of a host.
     pub(super) fn of_host(self, host: &str) -> io::Error {
         match self {
             Self::NoSuchName => {

@@ -21,7 +21,7 @@ pub(super) struct Queue(Mutex<Ready>);
 struct Ready {
     /// Task ids in the order in which they became ready, without duplicates.
     order: Vec<u64>,
-    /// The same ids, to find duplicates.
+    /// The same ids as in `order`, used to find duplicates.
     present: BTreeSet<u64>,
     rng: Rng,
     last_id: u64,
@@ -45,7 +45,7 @@ impl Queue {
         }
     }
 
-    /// Removes and returns a random ready task. The seed determines the choice.
+    /// Removes one of the ready tasks at random and returns it. The seed determines the choice.
     pub(super) fn next(&self) -> Option<u64> {
         let mut ready = self.lock();
         let count = ready.order.len() as u64;
@@ -89,7 +89,7 @@ impl Wake for TaskWaker {
     }
 }
 
-/// All live tasks. The value is `None` while the task is polled.
+/// All live tasks. The value of a task is `None` while the task is polled.
 #[derive(Default)]
 pub(super) struct Tasks(Mutex<BTreeMap<u64, Option<Task>>>);
 

@@ -1,29 +1,30 @@
-//! The limits of servers on new connections.
+//! Limits how fast servers accept new connections.
 
 use std::time::Duration;
 
 use sdam_core::time::Instant;
 
-/// The limit of a server on new connections, as in MongoDB 8.2 and later
+/// A server's limit on new connections, as in MongoDB 8.2 and later
 /// (`ingressConnectionEstablishmentRatePerSec`, `...BurstCapacitySecs`, `...MaxQueueDepth`).
 ///
-/// A connection beyond the rate is accepted, but the server reads nothing from it until its turn
-/// comes. If too many connections wait already, it is closed.
+/// If connections arrive faster than the rate, the server still accepts them, but reads nothing
+/// from a connection until its turn comes. If too many connections are already waiting, a new one
+/// is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DialLimit {
-    /// The connections per second.
+    /// The number of connections that are served per second.
     pub rate: u32,
-    /// The connections that are served at once after a quiet time.
+    /// The number of connections that are served at once after a quiet period.
     pub burst: u32,
     /// The maximum number of connections that wait.
     pub queue: u32,
 }
 
-/// A limited port.
+/// The port of a server that has a limit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limiter {
     limit: DialLimit,
-    /// The turn of the next connection, if the burst is used up.
+    /// The time at which the next connection is served if the burst is used up.
     turn: Instant,
 }
 

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{ConnectionId, MemberId};
 
-/// The latency of a network, and whether messages are split.
+/// The latency of a network, and a flag that tells whether messages are split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Latency {
     /// The minimum one-way latency.
@@ -55,8 +55,8 @@ pub enum Direction {
     ToClient,
 }
 
-/// Bytes in transit between the program and a server, as rules see them. With TLS, they are
-/// encrypted.
+/// Bytes in transit between the program and a server, as rules see them. If TLS is used, the bytes
+/// are encrypted.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Frame<'f> {
@@ -103,7 +103,7 @@ pub(super) struct NetworkState {
     ports: BTreeMap<MemberId, PortState>,
     pub(super) limit: Option<DialLimit>,
     pub(super) limiters: BTreeMap<MemberId, Limiter>,
-    /// The addresses of the port forwarders, and the servers to which they forward.
+    /// The addresses of the port forwarders, each with the server to which it forwards.
     pub(super) forwarders: BTreeMap<ServerAddress, MemberId>,
     pub(super) sockets: BTreeMap<u64, Socket>,
     pub(super) by_connection: BTreeMap<ConnectionId, u64>,
@@ -139,7 +139,7 @@ impl NetworkState {
     }
 
     /// Returns the time at which the member begins to read from a new connection, or `None` if it
-    /// closes the connection.
+    /// closes the connection immediately.
     pub(super) fn admit(&mut self, now: Instant, member: MemberId) -> Option<Instant> {
         let Some(limit) = self.limit else {
             return Some(now);
@@ -162,7 +162,7 @@ impl NetworkState {
         self.latency = Latency::LAN;
     }
 
-    /// Returns the IP address of a host. Assigns one on first use.
+    /// Returns the IP address of a host. Assigns an address when the host is first used.
     pub(super) fn ip_of(&mut self, host: &str) -> IpAddr {
         let known = self.hosts.iter().position(|own| &**own == host);
         let index = known.unwrap_or_else(|| {
@@ -181,8 +181,8 @@ impl NetworkState {
         self.hosts.get(index).map(|host| &**host)
     }
 
-    /// Adds a connection to the proxy `proxy`. If `proxy` is `None`, link the connection to a
-    /// server next.
+    /// Adds a connection to the proxy `proxy`. If `proxy` is `None`, the caller must then `link`
+    /// the connection to a server.
     pub(super) fn add_socket(&mut self, now: Instant, proxy: Option<ServerAddress>) -> u64 {
         self.last_socket += 1;
         let socket = Socket::new(now, proxy);
@@ -223,7 +223,7 @@ impl NetworkState {
         chunks
     }
 
-    /// Decides whether and when bytes sent on `id` arrive.
+    /// Decides whether bytes sent on `id` arrive, and when.
     pub(super) fn transmit(
         &mut self,
         now: Instant,

@@ -26,11 +26,11 @@ names! {
     }
 }
 
-/// Controls for the SOCKS5 proxies of a simulated world.
+/// Controls the SOCKS5 proxies of a simulated world.
 ///
-/// A proxy reaches members by their own names, independently of the program's look-ups. Its latency
-/// to the program is the same as that of members. Network faults between the program and a member
-/// also affect connections through a proxy.
+/// A proxy finds members by their names, independently of the program's look-ups. The latency
+/// between the program and a proxy is the same as between the program and a member. Network faults
+/// between the program and a member also affect connections through a proxy.
 ///
 /// ```
 /// use sdam_core::address::ServerAddress;

@@ -10,7 +10,7 @@ use crate::{ConnectionId, MemberId};
 /// A connection between the program and a server or a proxy.
 #[derive(Debug)]
 pub(super) struct Socket {
-    /// The server at the other end; `None` until a proxy has connected to one.
+    /// The server at the other end. It is `None` until a proxy has connected to a server.
     pub(super) server: Option<ConnectionId>,
     /// The proxy's address and session.
     pub(super) proxy: Option<(ServerAddress, Session)>,
@@ -25,13 +25,14 @@ pub(super) struct Socket {
     pub(super) last_arrival: [Instant; 2],
     /// The directions in which bytes were lost.
     pub(super) cut: [bool; 2],
-    /// The number of bytes that the server may still send before the connection is reset.
+    /// The number of bytes that the server may still send before the connection is reset, if it is
+    /// limited.
     pub(super) reset_after: Option<usize>,
 }
 
 impl Socket {
-    /// Creates a connection to `proxy`. If `proxy` is `None`, set the [`server`](Self::server)
-    /// next.
+    /// Creates a connection to `proxy`. If `proxy` is `None`, the caller must then set
+    /// [`server`](Self::server).
     pub(super) fn new(now: Instant, proxy: Option<ServerAddress>) -> Self {
         Self {
             server: None,
@@ -59,7 +60,7 @@ impl Socket {
     }
 }
 
-/// The way in which a connection ended, as the program sees it.
+/// The way in which a connection has ended, as the program sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Closed,

@@ -19,14 +19,14 @@ use crate::{Action, ConnectionId, Deployment, MemberId, Output, Outputs, action:
 
 #[derive(Debug)]
 pub(crate) struct SimState {
-    /// The time at which the stall of the program's host ends.
+    /// The time at which the stall of the program's host ends, if it has ever stalled.
     stalled: Option<Instant>,
     pub(super) deployment: Deployment,
     pub(super) network: NetworkState,
     pub(super) trace: Trace,
     pub(super) timers: BTreeMap<(Instant, u64), Waker>,
     deliveries: BTreeMap<(Instant, u64), Delivery>,
-    /// The wakers of the tasks to wake after the current change.
+    /// The wakers of the tasks that must be woken after the current change.
     pub(super) woken: Vec<Waker>,
     last_number: u64,
     /// The mongos that the load balancer uses for the next connection.
@@ -77,14 +77,15 @@ impl SimState {
         UnixTime::from_millis(u64::try_from(millis).unwrap_or_default())
     }
 
-    /// Creates a timer, or sets `timer` again. Returns the timer's id.
+    /// Creates a timer, or changes the deadline of the existing timer `timer`. Returns the timer's
+    /// id.
     pub(super) fn set_timer(&mut self, at: Instant, timer: Option<u64>, waker: &Waker) -> u64 {
         let number = timer.unwrap_or_else(|| self.next_number());
         self.timers.insert((at, number), waker.clone());
         number
     }
 
-    /// Advances time to the next event. Returns whether there was one.
+    /// Advances time to the next event. Returns whether there was an event.
     pub(super) fn advance(&mut self) -> bool {
         let next = [
             self.timers.first_key_value().map(|((at, _), _)| *at),
@@ -95,7 +96,7 @@ impl SimState {
         let Some(next) = next.into_iter().flatten().min() else {
             return false;
         };
-        // Even without clients, a deployment always has timers. They must not hide a deadlock.
+        // Even without clients, a deployment always has timers, but these must not hide a deadlock.
         if !self.is_stalled()
             && self.timers.is_empty()
             && self.deliveries.is_empty()
@@ -192,7 +193,7 @@ impl SimState {
     }
 
     /// Returns the member at `address`, directly or behind a port forwarder. Behind a load
-    /// balancer, mongoses share an address and take turns.
+    /// balancer, the mongoses share an address and take turns.
     fn member_at(&mut self, address: &ServerAddress) -> Option<MemberId> {
         if let Some(member) = self.network.forwarders.get(address) {
             return Some(*member);

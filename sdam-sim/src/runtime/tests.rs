@@ -16,7 +16,7 @@ fn sim(seed: u64) -> Sim {
     Sim::new(seed, &Blueprint::replica_set(SetConfig::new("rs", hosts)))
 }
 
-/// Returns the order in which eight simultaneously ready tasks are polled.
+/// Returns the order in which eight tasks that are ready at the same time are polled.
 fn order(seed: u64) -> (Vec<u32>, u64) {
     let sim = sim(seed);
     let order = Arc::<Mutex<Vec<u32>>>::default();
@@ -94,7 +94,7 @@ fn while_the_program_is_stalled_time_passes_and_no_task_runs() {
         }));
     }
     sim.stall(Duration::from_secs(5));
-    // A stall that ends before the current one has no effect.
+    // A stall has no effect if it ends before the current one.
     sim.stall(Duration::from_secs(2));
     sim.run_for(Duration::from_secs(8));
     let seconds = [5, 7].map(Duration::from_secs);

@@ -83,8 +83,8 @@ pub enum TlsMode {
 }
 
 names! {
-    /// A fault in a server's TLS handshakes, with its name in scenarios. It affects handshakes that
-    /// begin while it is active.
+    /// A fault in a server's TLS handshakes, with its name in scenarios. The fault affects
+    /// handshakes that begin while it is active.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[non_exhaustive]
     pub enum TlsFault {
@@ -97,15 +97,15 @@ names! {
     }
 }
 
-/// Controls for the TLS of the simulated servers.
+/// Controls the TLS of the simulated servers.
 ///
-/// With the feature `tls`, rustls encrypts at both ends: the servers have the certificates that are
-/// set here, and programs on [`Sim::runtime`](super::Sim::runtime) trust
-/// [`Certificate::AUTHORITY`]. Without the feature, set a TLS library with
+/// If the feature `tls` is enabled, rustls encrypts at both ends: the servers present the
+/// certificates that are set here, and programs on [`Sim::runtime`](super::Sim::runtime) trust
+/// [`Certificate::AUTHORITY`]. If it is disabled, set a TLS library with
 /// [`accept_by`](Self::accept_by).
 ///
-/// Each member initially has a certificate for its own host name. Established connections are
-/// unaffected when a server's certificate changes or expires.
+/// Each member initially has a certificate for its own host name. If a server's certificate changes
+/// or expires, established connections are unaffected.
 ///
 /// ```
 /// use std::time::Duration;
@@ -137,7 +137,8 @@ impl TlsServers<'_> {
         self.with(|tls| tls.server(member).mode = Some(mode));
     }
 
-    /// Replaces the members' TLS library for all later connections. Modes and faults still apply.
+    /// Replaces the members' TLS library for all later connections. The modes and faults of the
+    /// members still apply.
     ///
     /// The program can use the same library or another one. Set it with
     /// [`Backend::with_tls`](sdam_transport::runtime::Backend::with_tls) on the

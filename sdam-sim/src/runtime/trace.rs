@@ -24,8 +24,8 @@ impl Trace {
         self.add(4, length as u64);
     }
 
-    /// Hashes a message from a server process before it is encrypted, because encryption keys are
-    /// random.
+    /// Hashes a message from a server process. The message is hashed before it is encrypted,
+    /// because encryption keys are random.
     pub(super) fn message(&mut self, bytes: &[u8]) {
         for chunk in bytes.chunks(8) {
             let mut word = [0; 8];

@@ -1,11 +1,11 @@
-//! Classification of the bytes that the program has sent, as visible on the wire.
+//! Classifies the bytes that the program has sent, as they are visible on the wire.
 
 use super::{
     proxy::{Message, Opening},
     tls::is_header,
 };
 
-/// Statistics about the program's traffic, as visible on the wire.
+/// Statistics about the program's traffic, as it is visible on the wire.
 ///
 /// ```
 /// use sdam_core::address::ServerAddress;
@@ -27,15 +27,15 @@ pub struct Traffic {
     pub delayed: u64,
     /// The number of connection attempts to proxies.
     pub proxied: u64,
-    /// The number of connections on which the program began with a TLS record, after the SOCKS5
-    /// handshake if any.
+    /// The number of connections on which the program began with a TLS record. A SOCKS5 handshake
+    /// that precedes the record does not count.
     pub encrypted: u64,
-    /// The number of connections on which the program sent plain text (bytes that are not TLS
-    /// records), after the SOCKS5 handshake if any.
+    /// The number of connections on which the program sent plain text, which means bytes that are
+    /// not TLS records. A SOCKS5 handshake does not count.
     pub plain_text: u64,
 }
 
-/// The parser of the program's bytes on one connection.
+/// Parses the bytes that the program sends on one connection.
 #[derive(Debug)]
 pub(super) enum Tap {
     /// The SOCKS5 handshake comes next.

@@ -30,9 +30,8 @@ impl ParseStepError {
         }
     }
 
-    /// Creates the error for a step that begins with `words`. The error states the step's syntax,
-    /// which is the part of its line in `syntax` before two spaces, or lists all `verbs` if there
-    /// is no such line.
+    /// Creates the error for a step that begins with `words`. If `syntax` has a line for this step,
+    /// the error states the part of that line before two spaces. Otherwise it lists all `verbs`.
     pub(super) fn of_step(
         what: impl fmt::Display,
         words: &[&str],

@@ -26,7 +26,8 @@ pub enum NetFault {
     /// Every new connection to the member is reset after this many bytes from the member; `None`
     /// turns this off.
     ResetAfter(Target, Option<usize>),
-    /// Look-ups of a name (of all names if `None`) have this fault. A fault of `None` ends it.
+    /// Look-ups of a name have this fault. A name of `None` means all names. A fault of `None` ends
+    /// the fault.
     Dns(Option<Box<str>>, Option<DnsFault>),
     /// The SRV records of a name are replaced.
     Srv {
@@ -57,7 +58,7 @@ pub enum NetFault {
 pub enum CertificateChange {
     /// The certificate expires immediately.
     Expire,
-    /// The certificate is replaced with one for the server's own name that never expires.
+    /// The certificate is replaced with one that is for the server's own name and never expires.
     Renew,
     /// The certificate becomes valid for this host only.
     Name(Box<str>),

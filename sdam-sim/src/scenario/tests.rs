@@ -96,7 +96,7 @@ fn every_step() -> Vec<Step> {
     actions.into_iter().chain(replies()).map(Step::from).chain(every_fault()).collect()
 }
 
-/// Returns actions that change how members reply to awaitable hellos.
+/// Returns actions that affect how members reply to awaitable hellos.
 fn replies() -> [Action; 6] {
     [
         Action::Horizon(HorizonPolicy::Close),
@@ -248,7 +248,7 @@ fn errors_name_the_line_and_the_syntax() {
 fn steps_run_in_order_of_time_and_impossible_steps_are_reported() {
     let hosts = ["a", "b", "c"].map(address);
     let sim = Sim::new(5, &Blueprint::replica_set(SetConfig::new("rs", hosts)));
-    // After two members were killed, the set cannot elect a primary. There is no member 9.
+    // Once two members have been killed, the set cannot elect a primary. There is no member 9.
     let text =
         "3s kill primary\n1s kill 1\n1s kill 2\n2s net refuse 9\n4s kill primary\n5s net heal\n";
     let scenario: Scenario = text.parse().unwrap();

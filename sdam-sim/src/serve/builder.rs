@@ -28,7 +28,7 @@ pub struct Builder {
     seed: Option<u64>,
     /// The changes to the initial configuration.
     configure: Vec<Configure>,
-    /// Returns the name of the server with this index and port.
+    /// A function that returns the name of the server with a given index and port.
     name: Box<dyn Fn(u16, u16) -> ServerAddress + Send>,
     #[cfg(feature = "auth")]
     users: Vec<crate::users::User>,
@@ -98,7 +98,8 @@ impl Builder {
         self
     }
 
-    /// Sets the first of consecutive ports. By default, free ports are used.
+    /// Sets the first port, which the other consecutive ports follow. By default, free ports are
+    /// used.
     #[must_use]
     pub fn port(mut self, port: u16) -> Self {
         self.port = Some(port);
@@ -127,8 +128,9 @@ impl Builder {
     }
 
     /// Sets the function that returns a server's name from its index and its port. Servers use
-    /// these names for themselves and each other, for example behind a tunnel or in containers with
-    /// published ports. They still listen on loopback addresses; see [`Server::places`].
+    /// these names for themselves and for each other, for example because they are behind a tunnel
+    /// or in containers with published ports. They still listen on loopback addresses; see
+    /// [`Server::places`].
     #[must_use]
     pub fn name(mut self, name: impl Fn(u16, u16) -> ServerAddress + Send + 'static) -> Self {
         self.name = Box::new(name);

@@ -37,13 +37,14 @@ pub(super) enum Event {
     Stop,
 }
 
-/// The write timeout, after which a client that does not read is disconnected.
+/// The write timeout. A client that has not read anything for this long is disconnected.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 
 struct Driver {
     deployment: Deployment,
     started: std::time::Instant,
-    /// The time spent on firing the deployment's timers. The deployment's clock excludes this time.
+    /// The time spent on firing the deployment's timers. The deployment's clock does not count this
+    /// time.
     busy: Duration,
     sender: Sender<Event>,
     addresses: BTreeMap<ListenerId, SocketAddr>,
@@ -99,8 +100,8 @@ impl Driver {
             let now = self.now();
             let outputs = self.deployment.advance(now);
             self.busy += self.now().since(now);
-            // If a timer restarts a process, there is no caller to which an error could be
-            // reported.
+            // If a timer restarts a process and that fails, there is no caller to whom the error
+            // could be reported.
             let _ = self.perform(outputs);
             match self.next_event(events) {
                 Some(Event::Stop) => break,
@@ -111,9 +112,9 @@ impl Driver {
         self.stop();
     }
 
-    /// Returns the deployment's time, which stops while timers fire. On a machine that is too slow
-    /// for the timers, time passes more slowly. Otherwise, the deployment would fall further and
-    /// further behind and never handle an event.
+    /// Returns the deployment's time, which stands still while timers fire. On a machine that is
+    /// too slow for the timers, time therefore passes more slowly. Otherwise, the deployment would
+    /// fall further and further behind and would never handle an event.
     fn now(&self) -> Instant {
         Instant::EPOCH + self.started.elapsed().saturating_sub(self.busy)
     }
@@ -132,7 +133,7 @@ impl Driver {
     fn handle(&mut self, event: Event) {
         let now = self.now();
         match event {
-            // A connection that cannot be set up is dropped, which closes it.
+            // If a connection cannot be set up, it is dropped, which closes it.
             Event::Accepted(id, stream) => drop(self.accept(id, stream)),
             Event::Received(connection, bytes) => {
                 let outputs = self.deployment.receive(now, connection, &bytes);
@@ -215,7 +216,8 @@ impl Driver {
     ///
     /// # Errors
     ///
-    /// If the port of a restarted process is taken. The remaining outputs are still performed.
+    /// If the port of a process that is restarted is taken. The remaining outputs are performed
+    /// anyway.
     fn perform(&mut self, outputs: Outputs) -> io::Result<()> {
         let mut result = Ok(());
         for output in outputs {
@@ -245,8 +247,8 @@ impl Driver {
         }
     }
 
-    /// Closes the socket. Its reader thread then reports that the connection has ended, and the
-    /// connection is removed.
+    /// Closes the socket. Its reader thread then reports the end of the connection, and the driver
+    /// removes the connection.
     fn close(&mut self, connection: ConnectionId) {
         if let Some(socket) = self.sockets.get(&connection) {
             // An error means that the client closed the connection first.

@@ -37,7 +37,7 @@ impl Listener {
                     if stopped.load(Ordering::Acquire) {
                         return;
                     }
-                    // Connections that failed before they were accepted are ignored.
+                    // A connection that failed before it was accepted is ignored.
                     if let Ok(stream) = stream
                         && events.send(Event::Accepted(id, stream)).is_err()
                     {
@@ -51,8 +51,8 @@ impl Listener {
     /// Stops accepting connections.
     pub(super) fn stop(self) {
         self.stop.store(true, Ordering::Release);
-        // This connection unblocks the thread. If it fails, the listener is broken and joining the
-        // thread could block forever.
+        // This connection unblocks the thread. If it cannot be opened, the listener is broken, and
+        // joining the thread could block forever.
         if TcpStream::connect_timeout(&self.address, Duration::from_secs(1)).is_ok() {
             let _ = self.thread.join();
         }

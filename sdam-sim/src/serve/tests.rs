@@ -1,4 +1,4 @@
-//! Tests over real sockets. They measure time only with the deployment's clock.
+//! Tests over real sockets. The tests measure time only with the deployment's clock.
 
 use std::{
     io::{Read, Write},

@@ -95,7 +95,7 @@ fn m_47_a_retryable_write_runs_once_for_each_session_and_number() {
     };
     let first = increment(1, 1, 1.into());
     assert_eq!(first.get_i32("n").unwrap(), 1);
-    // A failed statement can be run again with the same transaction number.
+    // A statement that failed can be run again with the same transaction number.
     let failed = increment(1, 2, "ten".into());
     let errors = failed.get_array("writeErrors").unwrap();
     let error = errors[0].as_document().unwrap();

@@ -28,7 +28,7 @@ fn m_20_a_server_may_answer_an_awaitable_hello_once_although_it_may_stream() {
     assert_eq!(reply.response_to, request);
     fixture.run("reconfig 1 tags=a:b");
     assert!(fixture.try_receive(connection).is_none());
-    // The reply to a new request contains the change that was not reported yet.
+    // The reply to a new request contains the change that has not been reported yet.
     fixture.send_exhaust(connection, &awaiting(&reply.body, 1000));
     let next = fixture.receive(connection);
     assert_eq!(counter(&next.body), counter(&reply.body) + 1);
@@ -81,7 +81,7 @@ fn m_21_replies_follow_each_change_and_each_wait() {
     fixture.advance_millis(500);
     fixture.run("reconfig 1 tags=a:b");
     seen.push(counter(&fixture.receive(connection).body));
-    // The wait time starts again with each reply.
+    // With each reply, the wait time starts again.
     fixture.advance_millis(1999);
     assert!(fixture.try_receive(connection).is_none());
     fixture.advance_millis(1);

@@ -9,7 +9,8 @@ fn configure(mode: impl Into<Bson>, data: Document) -> Document {
     doc! { "configureFailPoint": "failCommand", "mode": mode, "data": data, "$db": "admin" }
 }
 
-/// Runs `count` commands on a server whose fail point has `mode`. Returns whether each succeeded.
+/// Runs `count` commands on a server whose fail point has `mode`. Returns, for each command,
+/// whether it succeeded.
 fn outcomes(mode: impl Into<Bson>, count: usize) -> Vec<bool> {
     let mut fixture = Fixture::standalone();
     let connection = fixture.connect(0);

@@ -1,4 +1,4 @@
-//! Servers that answer in a member's place.
+//! Tests of servers that answer in place of a member.
 
 use sdam_core::{hello::Hello, server::ServerType};
 use sdam_sim::{Action, Blueprint, action::Impostor};

@@ -1,4 +1,4 @@
-//! Tests of invariants of a replica set under random actions, with many seeds.
+//! Tests with many seeds that random actions do not violate the invariants of a replica set.
 
 use std::collections::BTreeMap;
 

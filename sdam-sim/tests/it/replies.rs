@@ -259,7 +259,7 @@ fn bulk_write_supports_every_kind_of_write_since_8_0() {
     let reply = fixture.call_member(0, &bulk);
     let counts = ["nInserted", "nModified", "nDeleted", "nErrors"];
     let counts = counts.map(|key| reply.get_i32(key).unwrap());
-    // Writes run in order, and none runs after the first failure.
+    // Writes are run in order. After the first failure, no further write is run.
     assert_eq!(counts, [2, 1, 1, 1], "{reply}");
     let results = reply.get_document("cursor").unwrap();
     let results = results.get_array("firstBatch").unwrap();

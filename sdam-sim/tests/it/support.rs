@@ -1,4 +1,4 @@
-//! A fixture with a deployment, a virtual clock, and the client ends of connections.
+//! A fixture that consists of a deployment, a virtual clock, and the client ends of connections.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -32,7 +32,7 @@ pub(crate) struct Reply {
     pub(crate) body: Document,
 }
 
-/// Returns the address of member `number`, which is the same in all deployments in these tests.
+/// Returns the address of member `number`. It is the same in all deployments of these tests.
 pub(crate) fn address(number: u16) -> ServerAddress {
     ServerAddress::new("sim", 27017 + number)
 }
@@ -169,7 +169,7 @@ impl Fixture {
         self.call_member(member, &hello())
     }
 
-    /// Opens a connection to a member, sends a hello, and then an awaitable hello that allows
+    /// Opens a connection to a member, and sends a hello followed by an awaitable hello that allows
     /// streaming. Returns the connection, the reply to the first hello, and the id of the second
     /// request.
     pub(crate) fn stream(&mut self, member: u16, millis: i64) -> (ConnectionId, Document, i32) {
@@ -183,7 +183,7 @@ impl Fixture {
         self.closed.contains(&connection)
     }
 
-    /// Advances time by `duration`, and handles each deadline when it is reached.
+    /// Advances time by `duration`, and handles each deadline as it is reached.
     pub(crate) fn advance(&mut self, duration: Duration) {
         let until = self.now + duration;
         while let Some(deadline) = self.deployment.next_deadline().filter(|at| *at <= until) {

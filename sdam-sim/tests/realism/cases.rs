@@ -1,4 +1,4 @@
-//! The requests with which simulated and real servers are compared.
+//! The requests that are sent to simulated and real servers to compare their replies.
 
 use bson::{Bson, Document, doc, oid::ObjectId};
 
@@ -50,8 +50,8 @@ fn exhaust(body: Document) -> Step {
     Step::Request(Framing::Exhaust, admin(body))
 }
 
-/// Returns all cases. `hello` is an earlier reply from the server, with or without a topology
-/// version.
+/// Returns all cases. `hello` is an earlier reply from the server, which may or may not contain a
+/// topology version.
 pub(crate) fn cases(kinds: ServerKind, hello: &Document) -> Vec<Case> {
     let mut cases = greetings();
     cases.extend(metadata());
@@ -64,7 +64,7 @@ pub(crate) fn cases(kinds: ServerKind, hello: &Document) -> Vec<Case> {
     cases
 }
 
-/// Returns a case with one step for each named document.
+/// Returns a case that has one step for each of the named documents.
 fn each<const N: usize>(
     step: fn(Document) -> Step,
     named: [(&'static str, Document); N],

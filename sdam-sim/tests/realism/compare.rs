@@ -1,4 +1,4 @@
-//! Comparison of replies from real and simulated servers.
+//! Compares replies from real servers with replies from simulated ones.
 
 use std::collections::BTreeMap;
 

@@ -15,8 +15,8 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// The `maxAwaitTimeMS` of awaitable hellos that are expected to time out.
 pub(crate) const AWAIT: Duration = Duration::from_millis(600);
 
-/// The time after which a reply counts as delayed. It is far from 0 and from [`AWAIT`], because
-/// servers have coarse clocks and machines may be loaded.
+/// The time after which a reply counts as delayed. It is far from both 0 and [`AWAIT`], because
+/// servers have coarse clocks and machines may be busy.
 const WAITED: Duration = Duration::from_millis(350);
 
 /// The framing of a request.
@@ -34,7 +34,7 @@ pub(crate) enum Framing {
 pub(crate) enum Timing {
     /// The reply came too soon for the server to have waited.
     Immediate,
-    /// The reply came after about [`AWAIT`] or later.
+    /// The reply took about as long as [`AWAIT`], or longer.
     Waited,
 }
 

@@ -1,4 +1,4 @@
-//! Deliberate differences between simulated and real servers, with their reasons.
+//! Deliberate differences between simulated and real servers, and the reasons for them.
 
 use sdam_live::Version;
 

@@ -78,8 +78,8 @@ mod tests {
             for (own, other) in real_cases.iter().zip(&simulated_cases) {
                 let run = || compare(&own.run(real), &other.run(simulated));
                 let mut aspects = run();
-                // On a loaded machine, replies are only sometimes late. Replies from a server that
-                // waits are late each time.
+                // On a busy machine, a reply may be late by chance, but only sometimes. If the
+                // server waits, its reply is late every time.
                 for _ in 0..ATTEMPTS {
                     if aspects.iter().any(Aspect::is_of_time) {
                         let again = run();

@@ -1,4 +1,4 @@
-//! A standalone server and a replica set with three members, real or simulated.
+//! A standalone server and a replica set with three members. They are either real or simulated.
 
 use std::net::SocketAddr;
 

@@ -18,8 +18,8 @@ pub(crate) const NAMES: [&str; 4] = [
 /// Makes the primary step down while one client waits for a hello reply and another receives a
 /// stream.
 ///
-/// The result does not depend on timing: if the step-down came first, the requests would get the
-/// same replies immediately.
+/// The result does not depend on timing. If the step-down came before the requests, they would get
+/// the same replies immediately.
 pub(crate) fn observe(servers: &dyn Servers) -> [Vec<Observed>; 4] {
     let primary = servers.address(ServerKind::Primary);
     let hello = servers.hello(primary);
@@ -57,8 +57,8 @@ pub(crate) fn observe(servers: &dyn Servers) -> [Vec<Observed>; 4] {
     [obeyed, woken, streamed, vec![asked.receive()]]
 }
 
-/// Removes the parts of the first reply after the step-down that depend on a race: its timing, and
-/// whether the server has only stopped accepting writes or is already a secondary.
+/// Removes those parts of the first reply after the step-down that depend on a race: the timing,
+/// and whether the server is already a secondary or has only stopped accepting writes.
 fn first_change(seen: Observed) -> Observed {
     match seen {
         Observed::Reply(mut reply) => {

@@ -1,4 +1,4 @@
-//! Tests of messages that no handshake in the other tests produces.
+//! Tests of the messages that no handshake in the other tests produces.
 
 use rustls::{AlertDescription, CertRevocationListError, CertificateError, Error};
 

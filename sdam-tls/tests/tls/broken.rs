@@ -28,11 +28,11 @@ use sdam_tls::{
 enum Fault {
     /// The reply arrives with one bit changed.
     BadRecord,
-    /// The reply is an alert: the server cannot decrypt the message.
+    /// The reply is an alert, because the server cannot decrypt the message.
     Alert,
 }
 
-/// The fault of one session; `None` at first.
+/// The fault of one session. It is `None` at first.
 type Shared = Arc<Mutex<Option<Fault>>>;
 
 /// The faults of all sessions, in the order in which the sessions began.

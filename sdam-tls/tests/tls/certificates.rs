@@ -95,8 +95,8 @@ pub(crate) struct Issued {
 }
 
 impl Issued {
-    /// Creates a self-signed certificate, with the rights of an authority (as OpenSSL does by
-    /// default) or only of a server.
+    /// Creates a self-signed certificate that has the rights of an authority (as OpenSSL does by
+    /// default), or only those of a server.
     pub(crate) fn self_signed(
         hosts: &[&str],
         is_ca: IsCa,

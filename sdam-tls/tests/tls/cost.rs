@@ -1,4 +1,4 @@
-//! The memory that an idle connection keeps.
+//! Measures the memory that an idle connection keeps.
 //!
 //! The allocator of `allocation_counter` counts per thread, so the server has its own thread.
 
@@ -21,7 +21,7 @@ use sdam_transport::{
 
 use crate::{certificates::Authority, runtimes::encrypted, server::serve};
 
-/// Starts a server that echoes messages, with TLS if a configuration is given.
+/// Starts a server that echoes messages. The server uses TLS if it is given a configuration.
 fn start(config: Option<Arc<ServerConfig>>) -> ServerAddress {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let server = ServerAddress::new("127.0.0.1", listener.local_addr().unwrap().port());

@@ -1,4 +1,5 @@
-//! Tests of files named in options: the accepted contents, and the errors for other contents.
+//! Tests of the files that options name: which contents are accepted, and which errors others
+//! cause.
 
 use rcgen::KeyPair;
 use sdam_core::options::{ConfigError, Options, TlsOptions};
@@ -16,7 +17,7 @@ const RSA_PKCS1: &str = include_str!("keys/rsa.pkcs1.pem");
 const RSA_PKCS8: &str = include_str!("keys/rsa.pkcs8.pem");
 const EC_PKCS8: &str = include_str!("keys/ec.pkcs8.pem");
 
-/// Returns the options of a connection string with `query`.
+/// Returns the TLS options of a connection string that contains `query`.
 fn options(query: &str) -> TlsOptions {
     let options = Options::parse(&format!("mongodb://a/?tls=true{query}")).unwrap();
     options.tls.unwrap()
@@ -27,7 +28,7 @@ fn refused(query: &str) -> ConfigError {
     Rustls::ring().tls(&options(query)).unwrap_err()
 }
 
-/// Checks the error for a file of `option` with this content.
+/// Checks the error that `option` causes if its file has this content.
 #[track_caller]
 fn invalid(option: &str, content: &str, reason: &str, remedy: &str) {
     let file = File::new(content);

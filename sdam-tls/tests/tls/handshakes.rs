@@ -1,4 +1,4 @@
-//! Accepted handshakes, and the errors of rejected ones.
+//! Tests of handshakes that are accepted, and of the errors of rejected ones.
 
 use std::sync::{Arc, Mutex};
 
@@ -60,7 +60,8 @@ fn refused(
     assert_eq!(error.message(), message);
     assert_eq!((error.kind(), error.stage()), (kind, Stage::Tls));
     assert_eq!(reason_of(&error), reason);
-    // Overload may break a connection, but does not cause certificate errors (I-10, I-11).
+    // Overload may break a connection, but it does not cause errors about certificates (I-10,
+    // I-11).
     let report = ErrorReport::new(Generation::FIRST, error);
     assert_eq!(report.error.is_overload(), kind != ErrorKind::Protocol);
     assert!(seen.lock().unwrap().dropped, "the socket is closed");
@@ -77,7 +78,7 @@ fn reason_of(error: &Error) -> Option<Reason> {
     error.source_as::<rustls::Error>().map(Reason::of)
 }
 
-/// Returns TLS of `provider` with changed options.
+/// Returns the TLS that `provider` creates from the default options after `change`.
 pub(crate) fn with(provider: &Rustls, change: impl FnOnce(&mut TlsOptions)) -> Arc<dyn Tls> {
     let mut options = TlsOptions::default();
     change(&mut options);
@@ -90,7 +91,7 @@ pub(crate) fn presenting(client: &Issued, authority: &Authority) -> Arc<dyn Tls>
     with(&authority.provider(), |it| it.certificate_key_file = Some(file.path().into()))
 }
 
-/// Returns TLS with this certificate as `tlsCAFile`.
+/// Returns TLS whose `tlsCAFile` contains this certificate.
 fn trusting(issued: &Issued) -> Arc<dyn Tls> {
     let file = File::new(issued.pem());
     with(&Rustls::ring(), |it| it.ca_file = Some(file.path().into()))
@@ -219,8 +220,8 @@ fn a_certificate_for_another_purpose_is_refused() {
     assert_eq!(reason_of(&error), Some(Reason::Certificate));
 }
 
-/// Checks that revocation lists decide whether `issued` is accepted. `own` creates lists signed by
-/// the issuer of `issued`. `provider` trusts that issuer, and `change` sets further options.
+/// Checks that revocation lists decide whether `issued` is accepted. `own` creates lists that are
+/// signed by the issuer of `issued`. `provider` trusts that issuer. `change` sets further options.
 fn check_revocation(
     issued: &Issued,
     own: impl Fn(u64, i32) -> RevocationList,
@@ -351,7 +352,7 @@ fn revocation_lists_cover_a_self_signed_certificate_of_the_ca_file_too() {
     let trust = |it: &mut TlsOptions| it.ca_file = Some(file.path().into());
     let own = |serial, next_update| issued.revoke(serial, next_update);
     check_revocation(&issued, own, &Rustls::ring(), trust, "has expired");
-    // A list whose issuer merely has the same name is from another authority.
+    // A list from another authority does not count, even if that authority has the same name.
     let namesake = Issued::self_signed(&["a"], OF_AUTHORITY, |_| {});
     let list = namesake.revoke(SERIAL + 1, 2999);
     let tls = with(&Rustls::ring().with_revocation_lists([list]), trust);
@@ -372,7 +373,8 @@ fn an_answer_in_plain_text_is_named() {
         b"HTTP/1.1 400 Bad Request\r\n\r\n",
         b"SSH-2.0-OpenSSH_9.2\r\n",
         b"\x4a\0\0\0\x0a8.0.36\0",
-        // The length of a wire message looks like a TLS record with an unknown version.
+        // To a TLS client, the length of a wire message looks like a TLS record with an unknown
+        // version.
         b"\x16\0\0\0\x01\0\0\0\x01\0\0\0\xdd\x07\0\0",
     ];
     for answer in answers {

@@ -1,5 +1,5 @@
-//! TLS with rustls servers: in memory, where every poll is controlled, and on loopback through the
-//! transport of each runtime.
+//! Tests of TLS with rustls servers, both in memory, where every poll is controlled, and on
+//! loopback through the transport of each runtime.
 
 #![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 

@@ -1,4 +1,4 @@
-//! TLS over the sockets of each runtime: the contract of connections, and deadlines.
+//! Tests of TLS over the sockets of each runtime: the contract of connections, and deadlines.
 
 use std::{io::Read as _, net::TcpListener, sync::Arc, time::Duration};
 
@@ -62,8 +62,8 @@ fn a_server_that_does_not_answer_is_given_up_at_the_deadline() {
         assert!(error.message().starts_with(start), "{error}");
         let (mut socket, _) = listener.accept().unwrap();
         let mut sent = Vec::new();
-        // The read ends, so the client has closed its socket. Unread data would have reset the
-        // connection instead.
+        // Reading to the end succeeds because the client has closed its socket. If the client had
+        // left data unread, the connection would have been reset instead.
         socket.read_to_end(&mut sent).unwrap();
         assert_eq!(sent[0], 22, "only the first record of the handshake is sent");
     }

@@ -63,14 +63,14 @@ pub(crate) struct Wire {
     peer: Peer,
     waiting: Waiting,
     was_pending: [bool; 3],
-    /// The number of bytes of data after which the server ends the connection, and whether it
-    /// announces the end.
+    /// The number of bytes after which the server ends the connection, and true if it announces the
+    /// end.
     ending: Option<(usize, bool)>,
     /// Bytes that the server receives when the stream is flushed.
     unflushed: Vec<u8>,
     /// True if the server has ended the connection.
     ended: bool,
-    /// True if writes fail after the end of the connection.
+    /// True if writes fail once the server has ended the connection.
     resets: bool,
     /// The maximum length of a single write or read.
     chunk: usize,
@@ -106,13 +106,13 @@ impl Wire {
         self
     }
 
-    /// Makes every second read, write and flush pending, and wakes the task at once.
+    /// Makes every second read, write and flush return `Pending`, after waking the task.
     pub(crate) fn hesitating(mut self) -> Self {
         self.waiting = Waiting::Hesitates;
         self
     }
 
-    /// Ends the connection after the echo of `bytes` bytes.
+    /// Makes the server end the connection after it has echoed `bytes` bytes.
     pub(crate) fn ending_after(mut self, bytes: usize, with_notice: bool) -> Self {
         self.ending = Some((bytes, with_notice));
         self
@@ -271,7 +271,7 @@ impl Drop for Wire {
 
 fn session(config: &Arc<ServerConfig>) -> Box<ServerConnection> {
     let mut session = Box::new(ServerConnection::new(Arc::clone(config)).unwrap());
-    // The echo of a message is queued as a whole.
+    // Without a limit, the whole echo of a message can be queued.
     session.set_buffer_limit(None);
     session
 }

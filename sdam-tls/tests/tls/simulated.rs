@@ -1,4 +1,4 @@
-//! TLS between a complete topology and a simulated deployment, with rustls on both sides.
+//! Tests of TLS between a complete topology and a simulated deployment, with rustls at both ends.
 
 use std::{error::Error, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Tests of the encrypted stream: data, its end, rejected clients, deadlines.
+//! Tests of the encrypted stream: data, the end of data, rejected clients and deadlines.
 
 use std::{io, sync::Arc};
 
@@ -34,7 +34,7 @@ pub(crate) fn exchange(stream: &mut Box<dyn ByteStream>, data: &[u8]) {
     assert_eq!(block_on(echoed).unwrap(), data);
 }
 
-/// Sends a message and returns the error from reading its reply.
+/// Sends a message and tries to read the reply. Returns the error of the read.
 fn failure(stream: &mut Box<dyn ByteStream>) -> io::Error {
     let sent = async {
         stream.write_all(b"hello").await?;

@@ -1,4 +1,4 @@
-//! The server side of TLS in front of a server without TLS.
+//! Adds the server side of TLS to a server that does not support it.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -12,7 +12,8 @@ use sdam_core::{address::ServerAddress, error::Error, time::Instant};
 use sdam_tls::rustls::{ServerConfig, ServerConnection};
 use sdam_transport::{async_trait, stream::ByteStream, tls::Tls};
 
-/// Adds TLS to a server without it: decrypts the client's data and encrypts the server's answers.
+/// Adds TLS to a server that does not support it, by decrypting the client's data and encrypting
+/// the server's answers.
 #[derive(Debug)]
 pub(crate) struct Terminating {
     pub(crate) tls: Arc<dyn Tls>,

@@ -19,8 +19,7 @@ pub(super) async fn now_never_goes_backwards(backend: Backend, run: Run) -> Outc
         let now = backend.clock.now();
         ensure!(now >= last, "`now` returned {now:?} after {last:?}");
         last = now;
-        // The time that one thread reads must not be later than the time that another thread reads
-        // next.
+        // A thread must not read an earlier time than another thread has read before.
         if round % 100 == 0 {
             run.step("calling `now` on another thread");
             let clock = Arc::clone(&backend.clock);
@@ -78,7 +77,8 @@ pub(super) async fn a_future_that_wakes_itself_wins_its_race(
 }
 
 pub(super) async fn a_timer_may_move_to_another_thread(backend: Backend, run: Run) -> Outcome {
-    // On a slow machine, a short timer may be ready before it is moved; that is not a failure.
+    // On a slow machine, a short timer may be ready before it is moved. That does not count as a
+    // failure.
     for millis in [20, 200, 2000] {
         let deadline = backend.clock.now() + Duration::from_millis(millis);
         let mut timer: BoxFuture<'static, ()> = backend.clock.sleep_until(deadline);

@@ -32,7 +32,7 @@ pub(super) async fn host_names_are_looked_up_and_all_families_tried(
 
 pub(super) async fn an_invalid_host_name_fails_at_stage_dns(backend: Backend, run: Run) -> Outcome {
     run.step("connecting to a host whose name is too long for the DNS");
-    // Resolvers refuse a label of more than 63 bytes without sending a query.
+    // A label of more than 63 bytes is invalid, so resolvers refuse it without sending a query.
     let target = ServerAddress::new(&"a".repeat(300), 27017);
     let error = refused(&backend, &target, backend.clock.now() + STEP_TIMEOUT).await?;
     expect(&error, ErrorKind::Network, Stage::Dns)
@@ -69,7 +69,7 @@ pub(super) async fn a_dropped_connect_is_abandoned(backend: Backend, run: Run) -
     peer.finish(&run).await
 }
 
-/// Accepts connections until one sends a message. The earlier ones must be closed.
+/// Accepts connections until one of them sends a message. All earlier connections must be closed.
 fn first_message(listener: &TcpListener) -> io::Result<()> {
     loop {
         let (mut stream, _) = listener.accept()?;
@@ -143,7 +143,7 @@ async fn refused(
     }
 }
 
-/// Checks the error's kind and stage, and the labels that it gets when a pool reports it.
+/// Checks the error's kind and stage, and the labels that a pool's report would add to it.
 pub(super) fn expect(error: &Error, kind: ErrorKind, stage: Stage) -> Outcome {
     ensure!(
         error.kind() == kind && error.stage() == stage,
@@ -159,5 +159,5 @@ pub(super) fn expect(error: &Error, kind: ErrorKind, stage: Stage) -> Outcome {
     Ok(())
 }
 
-/// The deadline of attempts that succeed; far longer than they need.
+/// The deadline of attempts that are expected to succeed. They do not need nearly that long.
 const STEP_TIMEOUT: Duration = Duration::from_secs(30);

@@ -40,7 +40,7 @@ pub(super) async fn messages_arrive_in_both_directions(backend: Backend, run: Ru
 
 pub(super) async fn long_messages_arrive_whole(backend: Backend, run: Run) -> Outcome {
     let (_peer, mut connection) = meet(echo, &backend, &run).await?;
-    // The maximum document length, plus the overhead of a reply.
+    // The length of the longest document, plus the overhead of a reply.
     exchange(&mut *connection, 1, (16 << 20) + (16 << 10), &run).await
 }
 
@@ -61,7 +61,7 @@ pub(super) async fn an_oversized_message_is_refused_by_its_header(
     let mut header = message(1, 0)?.into_bytes();
     header.truncate(16);
     header[..4].copy_from_slice(&i32::MAX.to_le_bytes());
-    // The peer sends only the header, so only the announced length can end the wait.
+    // The peer sends only the header, so nothing but the announced length can end the wait.
     let script = move |stream: &mut TcpStream| {
         stream.write_all(&header)?;
         wait_for_close(stream)
@@ -82,7 +82,7 @@ pub(super) async fn a_closed_connection_is_a_network_error(backend: Backend, run
 }
 
 pub(super) async fn a_reset_connection_is_a_network_error(backend: Backend, run: Run) -> Outcome {
-    // Closing a socket with unread data resets the connection.
+    // Closing a socket that has unread data resets the connection.
     let script = |stream: &mut TcpStream| stream.peek(&mut [0]);
     let (peer, mut connection) = meet(script, &backend, &run).await?;
     run.step("sending to a peer that resets the connection");
@@ -112,7 +112,8 @@ pub(super) async fn a_silent_connection_times_out_at_the_deadline(
     let deadline = backend.clock.now() + Duration::from_millis(50);
     connection.set_deadline(Some(deadline));
     run.step("receiving from a silent peer by a deadline of 50 milliseconds");
-    // A blocking connection enforces its own deadline; for any other, the race drops the future.
+    // A blocking connection enforces its own deadline. For other connections, the race drops the
+    // future at the deadline.
     match race::deadline(&*backend.clock, Some(deadline), connection.recv()).await {
         Ok(Ok(message)) => return Err(format!("{message:?} was never sent")),
         Ok(Err(error)) => expect(&error, ErrorKind::Timeout, Stage::Hello)?,
@@ -147,7 +148,7 @@ pub(super) async fn a_dropped_receive_makes_the_connection_unusable(
 }
 
 pub(super) async fn a_receive_may_move_to_another_thread(backend: Backend, run: Run) -> Outcome {
-    // The peer answers after both threads have polled the future that receives the echo.
+    // The peer answers only after both threads have polled the future that receives the echo.
     let (polled, moved) = mpsc::channel::<()>();
     let script = move |stream: &mut TcpStream| {
         // Waits until the sender is dropped.

@@ -162,7 +162,7 @@ pub(super) async fn a_write_to_a_peer_that_vanished_ends<D: Dial>(
     if !vanish(&peer).map_err(failed)? {
         return Ok(()); // The system does not let a peer vanish.
     }
-    // Makes a blocking write fail before the step counts as hanging.
+    // With this deadline, a blocking write fails before the step counts as hanging.
     stream.set_deadline(Some(dialer.clock.now() + READ_TIMEOUT));
     run.step("writing to a peer that has vanished");
     let error = loop {
@@ -175,8 +175,9 @@ pub(super) async fn a_write_to_a_peer_that_vanished_ends<D: Dial>(
     Ok(())
 }
 
-/// Returns a listener and the keep-alive timer of a tuned socket that was connected to it. Some
-/// systems do not show that timer; [`tcp_sockets_probe_an_idle_peer`] then passes for every dialer.
+/// Returns a listener, and the keep-alive timer of a tuned socket that was connected to the
+/// listener. The timer is `None` on systems that do not show it; [`tcp_sockets_probe_an_idle_peer`]
+/// then passes for every dialer.
 pub(super) fn control() -> io::Result<(TcpListener, Option<Duration>)> {
     let listener = TcpListener::bind((LOOPBACK, 0))?;
     let address = listener.local_addr()?;
@@ -187,8 +188,8 @@ pub(super) fn control() -> io::Result<(TcpListener, Option<Duration>)> {
     Ok((listener, timer))
 }
 
-/// Returns the time until the next probe of the TCP socket from `local` to `remote`, if the system
-/// shows it.
+/// Returns the time until the next keep-alive probe of the TCP socket from `local` to `remote`, or
+/// `None` if the system does not show it.
 ///
 /// Sockets to other peers may have the same local port, in particular those in `TIME_WAIT`.
 fn keep_alive_timer(local: SocketAddr, remote: SocketAddr) -> Option<Duration> {
@@ -209,7 +210,8 @@ fn listed_timer(sockets: &str, local: SocketAddr, remote: SocketAddr) -> Option<
     (timer == KEEP_ALIVE).then(|| Duration::from_millis(hundredths * 10))
 }
 
-/// Formats an address for `/proc/net/tcp`: its bytes as a number in native byte order.
+/// Formats an address as `/proc/net/tcp` does: its bytes are written as a number in native byte
+/// order.
 fn table_entry(address: SocketAddr) -> Option<String> {
     let IpAddr::V4(ip) = address.ip() else {
         return None;
@@ -228,15 +230,16 @@ fn other_loopback(port: u16) -> Option<(TcpListener, SocketAddr)> {
     })
 }
 
-/// Returns a deadline for connecting. A blocking dialer spends half of that time on an address that
-/// does not answer.
+/// Returns a deadline for connecting. A blocking dialer spends half of the time until then on an
+/// address that does not answer.
 fn deadline(clock: &dyn Clock) -> Instant {
     clock.now() + Duration::from_secs(4)
 }
 
 /// The number of the probe timer in `/proc/net/tcp`.
 const KEEP_ALIVE: &str = "02";
-/// The maximum number of reads of the socket table: a read during concurrent changes may miss rows.
+/// The maximum number of times that the socket table is read. Several reads are needed because a
+/// read may miss rows while the table changes.
 const TABLE_READS: u32 = 5;
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 

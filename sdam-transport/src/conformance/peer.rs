@@ -1,4 +1,4 @@
-//! The peers of the connections under test: threads with sockets.
+//! The peers of the connections under test, which are threads with sockets.
 
 use std::{
     io::{self, Read, Write},
@@ -29,7 +29,7 @@ impl<T: Send + 'static> Peer<T> {
         let (listener, address) = listen()?;
         Ok(Self::run(address, move || {
             let (mut stream, _) = listener.accept()?;
-            // Ends the thread of a peer whose client never sends.
+            // If the client never sends anything, the timeout ends this thread.
             stream.set_read_timeout(Some(READ_TIMEOUT))?;
             script(&mut stream)
         }))
@@ -48,7 +48,8 @@ impl<T: Send + 'static> Peer<T> {
         Self { address, outcome }
     }
 
-    /// Waits for the script to see that the connection is closed, and returns its result.
+    /// Waits until the script has seen that the connection is closed, and returns the script's
+    /// result.
     pub(super) async fn sees_the_end(self, run: &Run) -> Result<T, String> {
         run.step("waiting for the peer to see that the connection is closed");
         self.finish(run).await
@@ -100,12 +101,12 @@ impl Blackhole {
     }
 }
 
-/// Makes `peer` discard everything that arrives for it, without an acknowledgement, like a host
-/// that lost power. Returns false if the system cannot do so.
+/// Makes `peer` discard all incoming data without acknowledging it, like a host that has lost
+/// power. Returns false if the system does not support this.
 pub(crate) fn vanish(peer: &TcpStream) -> io::Result<bool> {
     #[cfg(any(target_os = "android", target_os = "linux"))]
     {
-        // The filter's only instruction returns 0, so the system keeps no byte of a packet.
+        // The filter's only instruction returns 0, so the system discards every packet completely.
         let nothing = SockFilter::new(0x06, 0, 0, 0);
         SockRef::from(peer).attach_filter(&[nothing])?;
         Ok(true)
@@ -119,8 +120,9 @@ pub(crate) fn vanish(peer: &TcpStream) -> io::Result<bool> {
 
 /// A port of 127.0.0.1 that refuses connection attempts.
 ///
-/// The port belongs to an accepted connection whose listener is closed, so the system assigns it
-/// neither to another listener nor to a connecting socket (which would connect to itself).
+/// The port belongs to an accepted connection whose listener is closed. The system therefore
+/// assigns it neither to another listener nor to a connecting socket, which would then connect to
+/// itself.
 pub(super) struct Refusing {
     pub(super) address: ServerAddress,
     _connection: [TcpStream; 2],
@@ -155,7 +157,7 @@ pub(super) fn address_of(address: SocketAddr) -> ServerAddress {
     ServerAddress::new(&address.ip().to_string(), address.port())
 }
 
-/// Echoes messages until the client closes the connection, and returns their number.
+/// Echoes messages until the client closes the connection, and returns the number of messages.
 pub(super) fn echo(stream: &mut (impl Read + Write)) -> io::Result<usize> {
     let mut echoed = 0;
     while let Some(request) = read_message(stream)? {
@@ -202,8 +204,8 @@ fn invalid(error: WireError) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
 }
 
-/// The read timeout of a peer: far longer than any client needs, and shorter than the limit of a
-/// step, so that the peer can report what is missing.
+/// The read timeout of a peer. No client needs nearly that long, and the timeout is shorter than
+/// the limit of a step, so that the peer can still report what is missing.
 pub(super) const READ_TIMEOUT: Duration = Duration::from_secs(15);
 
 #[cfg(test)]

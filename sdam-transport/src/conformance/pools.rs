@@ -61,11 +61,11 @@ pub trait PoolUser: Send + Sync + 'static {
     /// A checked out connection.
     type Connection: Send + 'static;
 
-    /// Returns the rules that the pools keep beyond the contract of [`PoolHandle`], such as
+    /// Returns the rules that the pools keep in addition to the contract of [`PoolHandle`], such as
     /// [`Claim::ALL`] for a complete CMAP pool.
     fn claims(&self) -> &[Claim];
 
-    /// Creates a factory of pools with these options, as far as the pools support them:
+    /// Creates a factory of pools with those of the following options that the pools support:
     /// `maxPoolSize`, `minPoolSize`, `maxConnecting`, `waitQueueTimeoutMS`, `loadBalanced`.
     fn factory(&self, options: &Options) -> Self::Factory;
 
@@ -140,16 +140,18 @@ impl Claim {
 ///
 /// # Panics
 ///
-/// Panics after all checks have run if any failed; the message lists the failures.
+/// If any check failed, panics after all checks have run. The message lists the failures.
 pub fn check<U: PoolUser>(user: U) {
     let failures = failures_of(user, None, STEP_TIMEOUT);
     assert!(failures.is_empty(), "contracts are broken:\n  {}", failures.join("\n  "));
 }
 
-/// Runs all checks, or only the named one, and returns a message for each broken rule. Used to test
-/// pools that break rules. `patience` is the time after which a step counts as hanging.
+/// Runs all checks, or only the check that is named, and returns a message for each broken rule.
+/// This is used to test pools that break rules. `patience` is the time after which a step counts as
+/// hanging.
 ///
-/// A check that relies on a broken rule is skipped; the last message lists the skipped checks.
+/// If a check relies on a rule that is broken, it is skipped. The last message lists the skipped
+/// checks.
 pub fn failures_of<'n, U: PoolUser>(
     user: U,
     name: impl Into<Option<&'n str>>,
@@ -205,8 +207,8 @@ impl<U> Check<U> {
     }
 }
 
-/// Lists checks, each with a contract, the required claims, the wording of its rule and the
-/// required earlier checks.
+/// Lists checks. Each consists of a contract, the claims that it requires, the wording of its rule,
+/// and the earlier checks that it requires.
 macro_rules! checks {
     ($($contract:ident $(if $claim:ident)*: $words:literal
         => $module:ident :: $check:ident $([$($need:ident),*])?),* $(,)?) => {

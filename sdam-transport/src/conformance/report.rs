@@ -32,7 +32,7 @@ pub(super) struct Rule {
 pub(super) struct Run {
     /// The number of the step and its description.
     step: Arc<Mutex<(u32, &'static str)>>,
-    /// True if waiting blocks the thread, because no future of the check may be pending.
+    /// True if no future of the check may be pending, so that waiting has to block the thread.
     blocks: bool,
 }
 
@@ -42,7 +42,7 @@ impl Run {
         Self { blocks: true, ..Self::default() }
     }
 
-    /// Starts a step, which failure messages describe with `doing`.
+    /// Starts a step that failure messages describe as `doing`.
     pub(super) fn step(&self, doing: &'static str) {
         let mut step = self.step.lock().unwrap_or_else(PoisonError::into_inner);
         *step = (step.0 + 1, doing);
@@ -52,9 +52,9 @@ impl Run {
         *self.step.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Receives a value from another thread, or `None` if its sender is dropped.
+    /// Receives a value from another thread. Returns `None` if the sender is dropped.
     ///
-    /// Does not block the thread, which may be driving the runtime.
+    /// This does not block the thread, which may be needed to drive the runtime.
     pub(super) async fn wait<T>(&self, sent: oneshot::Receiver<T>) -> Option<T> {
         let sent = if self.blocks { block_on(sent) } else { sent.await };
         sent.ok()

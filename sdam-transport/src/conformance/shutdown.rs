@@ -48,7 +48,7 @@ pub(super) fn check(runtime: &Runtime, shut_down: impl FnOnce(), report: &mut Re
     let own = run.clone();
     report.run(start, "", &run, move || {
         let live = block_on(Live::start(&starting, &own))?;
-        // The receiver is dropped if this took too long.
+        // The receiver has been dropped if this step took too long.
         let _ = before.send(live);
         Ok(())
     });
@@ -125,7 +125,7 @@ impl Live {
 
 async fn live_tasks_are_dropped(mut tasks: mpsc::UnboundedReceiver<()>, run: Run) -> Outcome {
     run.step("waiting for tasks to be dropped that were alive at the shutdown");
-    // The loop ends when all tasks have dropped their senders; no task sends again.
+    // The loop ends once all tasks have dropped their senders. No task sends anything.
     while tasks.next().await.is_some() {}
     Ok(())
 }
@@ -134,7 +134,7 @@ async fn tasks_spawned_after_shutdown_are_dropped(runtime: Runtime, run: Run) ->
     let (guard, later) = oneshot::channel::<()>();
     run.step("waiting for a task to be dropped that was spawned after the shutdown");
     runtime.spawner.spawn(Task::new("late", async move {
-        // This is received only if the task ran, which is an error.
+        // Only a task that has run sends this, and running the task would be an error.
         let _ = guard.send(());
     }));
     ensure!(later.await.is_err(), "it ran after the runtime had shut down");

@@ -80,7 +80,7 @@ pub(super) async fn a_panic_ends_only_its_task(runtime: Runtime, run: Run) -> Ou
         // Unlike `panic!`, this does not call the panic hook.
         panic::resume_unwind(Box::new("a task under test panics"));
     }));
-    // Nothing is sent, so the wait ends when the guard is dropped.
+    // The guard sends nothing, so the wait ends when it is dropped.
     run.wait(dropped).await;
     let later = tasks_spawn_tasks(runtime, run).await;
     later.map_err(|reason| format!("{reason} after another task had panicked"))

@@ -17,7 +17,8 @@ use self::{
 };
 use super::*;
 
-/// The time limit of a step: long enough for a working runtime, but short for one that hangs.
+/// The time limit of a step. It is long enough for a working runtime, and short enough that a
+/// hanging one does not delay the test.
 const SHORT: Duration = Duration::from_secs(3);
 
 /// Returns the rule of every check.
@@ -62,7 +63,7 @@ fn every_suite_panics_with_the_broken_rule() {
     panics(&outliving, "connects_after_shutdown_end: ");
 }
 
-/// Each check, with a fault that breaks its rule but no earlier rule, and the expected message.
+/// For each check, a fault that breaks its rule but no earlier rule, and the expected message.
 const BROKEN: &[(&str, Fault, &str)] = &[
     ("now_never_goes_backwards", Fault::ClockGoesBack, "`now` returned"),
     ("past_deadlines_are_ready_at_once", Fault::TimersYieldFirst, "is pending at"),
@@ -205,7 +206,7 @@ const BROKEN: &[(&str, Fault, &str)] = &[
     ),
 ];
 
-/// Returns the failures of running only `check` on a runtime with this fault.
+/// Runs only `check` on a runtime with this fault, and returns the failures.
 fn complaints(check: &str, fault: Fault) -> Vec<String> {
     let mut report = Report::new(SHORT);
     let base = breaking(fault);
@@ -258,7 +259,8 @@ fn every_rule_is_broken_by_some_double() {
     assert_eq!(checks, broken);
 }
 
-/// Returns the list items of a contract from the source of the trait `name`, each on one line.
+/// Returns the list items of the contract of the trait `name`, each on one line, as they are
+/// written in its source.
 fn contract(name: &str) -> Vec<String> {
     let source = match name {
         "Clock" => include_str!("../clock.rs"),

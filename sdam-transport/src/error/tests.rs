@@ -47,8 +47,8 @@ fn the_original_error_is_kept_by_what_is_made_of_it() {
     assert!(plain.source_as::<io::Error>().is_none());
 }
 
-/// Errors reported for pooled connections get overload labels only for some failures (I-10, I-11,
-/// I-14, I-16).
+/// Errors of pooled connections get overload labels only for certain failures (I-10, I-11, I-14,
+/// I-16).
 #[test]
 fn io_errors_and_timeouts_up_to_hello_are_labelled_as_overload_and_nothing_else_is() {
     let check = |error: &Error, labelled| {

@@ -15,7 +15,8 @@ use sdam_core::error::ErrorKind;
 use super::*;
 use crate::wire::OpMsg;
 
-/// The result of a stream's next read or write. After the last step, the stream is pending forever.
+/// The result of a stream's next read or write. After the last of these steps, the stream is
+/// pending forever.
 #[derive(Debug)]
 enum Step {
     Bytes(Vec<u8>),
@@ -92,7 +93,7 @@ fn framed(steps: impl IntoIterator<Item = Step>) -> Framed<Script> {
     Framed::new(Script { steps: steps.into_iter().collect(), ..Script::default() })
 }
 
-/// Returns a message with id `request_id`, `padding` bytes longer than the minimum.
+/// Returns a message with the id `request_id` that is `padding` bytes longer than the minimum.
 fn message(request_id: i32, padding: usize) -> WireMessage {
     let mut body = vec![0; 5 + padding];
     body[..4].copy_from_slice(&(5 + padding as i32).to_le_bytes());

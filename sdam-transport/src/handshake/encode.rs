@@ -1,4 +1,4 @@
-//! Encoding of the `client` document, shortened until it fits.
+//! Encodes the `client` document, and shortens it until it fits.
 
 use sdam_core::document::DocumentWriter;
 
@@ -28,8 +28,8 @@ pub(super) fn encode(metadata: &ClientMetadata) -> Box<[u8]> {
     while document.len() > ClientMetadata::MAX_LENGTH {
         if plan.platform.is_empty() {
             if plan.libraries <= 1 {
-                // This is unreachable, because the driver's own strings are limited so that they
-                // always fit.
+                // This is unreachable, because the limits on the driver's own strings ensure that
+                // they always fit.
                 break;
             }
             plan.libraries -= 1;

@@ -23,9 +23,10 @@ const VARIABLES: [&str; 13] = [
     "VERCEL_REGION",
 ];
 
-/// The environment of a client: environment variables, container, operating system.
+/// The environment of a client, which consists of environment variables, the container and the
+/// operating system.
 ///
-/// The default is empty: no variables, no container, unknown operating system.
+/// The default environment is empty: no variables, no container, and an unknown operating system.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Environment {
     variables: BTreeMap<Box<str>, Box<str>>,
@@ -36,9 +37,9 @@ pub struct Environment {
 impl Environment {
     /// Reads the current environment of this process.
     ///
-    /// Reads variables, looks for `/.dockerenv` and, on Linux, reads two small files about the
-    /// operating system, so call it once, when a client is built. Values that cannot be read or are
-    /// not UTF-8 count as absent.
+    /// This reads variables, looks for `/.dockerenv` and, on Linux, reads two small files about the
+    /// operating system. Call it only once, when a client is built. Values that cannot be read or
+    /// are not UTF-8 count as absent.
     pub fn from_process() -> Self {
         let variables =
             VARIABLES.iter().filter_map(|name| Some((*name, std::env::var(name).ok()?)));
@@ -50,7 +51,7 @@ impl Environment {
             .with_os(OperatingSystem::of_process())
     }
 
-    /// Sets a variable; an empty value unsets it.
+    /// Sets a variable. An empty value removes it.
     #[must_use]
     pub fn with_variable(mut self, name: &str, value: &str) -> Self {
         match set(value) {
@@ -73,8 +74,8 @@ impl Environment {
         self.faas_provider().is_some()
     }
 
-    /// Returns the FaaS provider if the variables identify exactly one. Variables of AWS Lambda are
-    /// ignored if Vercel, which is built on it, is identified (Handshake: "FaaS").
+    /// Returns the FaaS provider if the variables identify exactly one. If they identify Vercel,
+    /// the variables of AWS Lambda are ignored, because Vercel is built on it (Handshake: "FaaS").
     pub fn faas_provider(&self) -> Option<FaasProvider> {
         let vercel = self.has("VERCEL");
         let lambda = self
@@ -92,8 +93,8 @@ impl Environment {
         }
     }
 
-    /// Returns the function's region, memory in MB and time limit in seconds. An invalid number
-    /// counts as absent, because metadata must never fail.
+    /// Returns the function's region, its memory in MB and its time limit in seconds. A number that
+    /// cannot be parsed counts as absent, because invalid metadata must never cause an error.
     pub(super) fn function(&self) -> (Option<&str>, Option<i32>, Option<i32>) {
         let [region, memory, timeout] = match self.faas_provider() {
             Some(FaasProvider::AwsLambda) => ["AWS_REGION", "AWS_LAMBDA_FUNCTION_MEMORY_SIZE", ""],
@@ -129,7 +130,7 @@ impl Environment {
 }
 
 names! {
-    /// A provider of functions as a service (FaaS), with its name in `client.env.name`.
+    /// A provider of functions as a service (FaaS). Each variant has its name in `client.env.name`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     #[non_exhaustive]
     pub enum FaasProvider {
@@ -154,7 +155,7 @@ pub struct OperatingSystem {
 }
 
 impl OperatingSystem {
-    /// The maximum length of a type, in bytes; longer types are truncated.
+    /// The maximum length of a type, in bytes. Longer types are truncated.
     pub const MAX_TYPE_LENGTH: usize = 32;
 
     /// Creates a system of this type, such as `Linux`; an empty type means unknown.

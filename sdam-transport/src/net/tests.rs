@@ -74,7 +74,7 @@ fn dial(names: &[(&'static str, &[&'static str])], fates: &[(&'static str, Outco
     }
 }
 
-/// Connects to `target` with a deadline of 1000 ms, advancing time in steps until the attempt ends.
+/// Connects to `target` with a deadline of 1000 ms. Advances time in steps until the attempt ends.
 fn connect(dial: &FakeDial, target: &str) -> Result<(), Error> {
     let clock = dial.blocking.clone().unwrap_or_default();
     let transport = NetTransport::new(dial.clone(), Arc::new(clock.clone()));
@@ -153,7 +153,7 @@ fn a_failed_connect_reports_the_outcome_for_every_address() {
     let message = "connecting timed out: 2.2.2.2:27017: connection refused; \
                    1.1.1.1:27017: no reply";
     check(Outcome::Silent, refused, timeout, message);
-    // The error is a timeout only if every address failed with a timeout of the system.
+    // The error counts as a timeout only if the system timed out at every address.
     let expired = Outcome::Fail(io::ErrorKind::TimedOut);
     let message = "could not connect: 1.1.1.1:27017: timed out; 2.2.2.2:27017: connection refused";
     check(expired, refused, network, message);
@@ -173,8 +173,9 @@ fn blocking_attempts_share_the_time_that_is_left() {
     connect(&dial, "a").unwrap();
     let deadlines: Vec<_> =
         dial.dialled.lock().unwrap().iter().map(|(_, options)| options.deadline).collect();
-    // The attempts get a quarter of 1000 ms, a third of the remaining 750 ms (the address refuses
-    // at once), half of 750 ms, and the rest.
+    // The first attempt gets a quarter of 1000 ms. The second gets a third of the remaining 750 ms,
+    // but its address refuses at once. The third therefore gets half of 750 ms, and the last one
+    // the rest.
     let expected = [250, 500, 625, 1000].map(|millis| Some(Instant::from_millis(millis)));
     assert_eq!(deadlines, expected);
 }

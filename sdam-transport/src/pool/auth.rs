@@ -5,7 +5,7 @@ use sdam_core::{address::ServerAddress, error::Error, hello::HelloAuth};
 
 /// Authenticates the new connections of pools (Authentication: "Authentication Handshake").
 ///
-/// A pool stores it as `Arc<dyn Authenticator>` and passes it to
+/// A pool stores the authenticator as `Arc<dyn Authenticator>` and passes it to
 /// [`PoolContext::establish_with`](super::PoolContext::establish_with), which sends the commands,
 /// applies the time limit and reports the errors. Monitors do not authenticate.
 ///
@@ -19,15 +19,15 @@ pub trait Authenticator: Send + Sync + Debug + 'static {
     ///
     /// # Errors
     ///
-    /// If there are no credentials, or random numbers cannot be generated.
+    /// If there are no credentials, or if random numbers cannot be generated.
     ///
     /// # Cancel safety
     ///
-    /// May be dropped at any time.
+    /// The future may be dropped at any time.
     async fn begin(&self, server: &ServerAddress) -> Result<Box<dyn Conversation>, Error>;
 }
 
-/// The authentication of one connection: takes replies and returns commands.
+/// The authentication of one connection, which takes replies and returns commands.
 ///
 /// # Contract
 ///
@@ -37,7 +37,7 @@ pub trait Authenticator: Send + Sync + Debug + 'static {
 /// [`AuthStep::Done`] it is not called again.
 #[async_trait]
 pub trait Conversation: Send {
-    /// Returns the fields that the hello of the connection carries for authentication.
+    /// Returns the fields for authentication that are added to the hello of the connection.
     fn hello_auth(&self) -> HelloAuth;
 
     /// Processes the reply to hello, a BSON document, and returns the first step.
@@ -51,7 +51,7 @@ pub trait Conversation: Send {
     ///
     /// # Errors
     ///
-    /// If the reply is not acceptable: it is malformed, or the server did not prove its identity.
+    /// If the reply is malformed, or if the server did not prove its identity.
     async fn next(&mut self, reply: &[u8]) -> Result<AuthStep, Error>;
 }
 

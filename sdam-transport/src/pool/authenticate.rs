@@ -13,25 +13,25 @@ use crate::{
     wire::{Exchange, WireError, WireMessage},
 };
 
-/// Authenticates a connection to `server` that has already exchanged hello, such as a connection
-/// that a single-threaded client uses for checks and operations. A pool instead authenticates in
-/// the hello that opens the connection; see
+/// Authenticates a connection to `server` that has already exchanged hello, such as the connection
+/// that a single-threaded client uses for both checks and operations. A pool does not need this: it
+/// begins to authenticate in the hello that opens the connection; see
 /// [`PoolContext::establish_with`](super::PoolContext::establish_with).
 ///
-/// `hello` is a hello request, to which the fields for authentication are added before it is sent.
+/// `hello` is a hello request. The fields for authentication are added to it before it is sent.
 ///
 /// The caller sets the deadline of the connection and reports the error.
 ///
 /// # Errors
 ///
-/// If the connection broke, or received a message that is not the reply; if the server answered
-/// with an error; or if the client cannot authenticate or rejects the server's reply. The stage is
-/// [`Stage::Auth`].
+/// If the connection broke or received a message that is not the reply, if the server answered with
+/// an error, if the client cannot authenticate, or if the client rejects the server's reply. The
+/// stage of the error is [`Stage::Auth`].
 ///
 /// # Cancel safety
 ///
-/// May be dropped at any time. Between two exchanges the connection stays usable, and another
-/// authentication may begin.
+/// The future may be dropped at any time. If it is dropped between two exchanges, the connection
+/// stays usable, and another authentication may begin.
 pub async fn authenticate(
     connection: &mut dyn Connection,
     exchange: &mut Exchange,

@@ -17,8 +17,9 @@ use crate::{
 
 /// A connection of a pool, after its handshake.
 ///
-/// Call [`close`](Self::close) when the pool is done with it. Dropping it also closes the socket,
-/// but behind a load balancer the topology would then count the connection forever.
+/// Call [`close`](Self::close) when the pool no longer needs the connection. Dropping the
+/// connection also closes the socket, but behind a load balancer the topology then counts the
+/// connection forever.
 #[must_use = "a connection to a service behind a load balancer is counted until it is closed"]
 pub struct Established {
     pub(super) connection: Box<dyn Connection>,
@@ -38,36 +39,38 @@ impl Established {
         &self.hello
     }
 
-    /// Returns the reply to the handshake, a BSON document, for fields that [`hello`](Self::hello)
-    /// does not have, such as `compression`. Fields about authentication are removed.
+    /// Returns the reply to the handshake as a BSON document. Use it to read fields that
+    /// [`hello`](Self::hello) does not have, such as `compression`. Fields for authentication are
+    /// removed.
     pub fn hello_reply(&self) -> &[u8] {
         &self.hello_reply
     }
 
-    /// Returns the generation of the pool; behind a load balancer, the generation of the service.
+    /// Returns the pool's generation or, behind a load balancer, the service's generation.
     pub fn generation(&self) -> Generation {
         self.generation
     }
 
-    /// Returns the service behind a load balancer to which the connection leads.
+    /// Returns the service to which the connection leads, if it goes through a load balancer.
     pub fn service_id(&self) -> Option<ObjectId> {
         self.service.as_ref().map(ServiceConnection::service_id)
     }
 
-    /// Returns whether the connection must be closed: the server has left the topology, or the pool
-    /// (behind a load balancer, the service) was cleared since the connection was opened.
+    /// Returns whether the connection must be closed. This is the case if the server has left the
+    /// topology, or if the pool (behind a load balancer, the service) has been cleared since the
+    /// connection was opened.
     ///
-    /// Locks the topology briefly. A pool with many check-outs per second instead compares
-    /// [`generation`](Self::generation) with the generation of its last
+    /// This locks the topology briefly. A pool with many check-outs per second should instead
+    /// compare [`generation`](Self::generation) with the generation of its last
     /// [`clear`](super::PoolHandle::clear).
     pub fn is_stale(&self) -> bool {
         let current = self.reporter.generation(self.service_id());
         current.is_none_or(|current| self.generation < current)
     }
 
-    /// Returns whether the next command may be sent. Permanently false once a
-    /// [`run_command`](Self::run_command) got no reply, was dropped, or got a message that is not
-    /// its reply: then close the connection.
+    /// Returns whether the next command may be sent. Once a [`run_command`](Self::run_command) got
+    /// no reply, was dropped, or got a message that is not its reply, this always returns false:
+    /// close the connection then.
     pub fn is_usable(&self) -> bool {
         self.exchange.is_usable()
     }
@@ -80,18 +83,19 @@ impl Established {
     /// Runs a command, a BSON document with `$db`, and returns the reply if its `ok` is 1. All
     /// errors, including those in the reply, are reported to the topology.
     ///
-    /// `timeout` limits the wait for the reply; `None` means no limit.
+    /// `timeout` limits the time to wait for the reply. `None` means that there is no limit.
     ///
     /// # Errors
     ///
-    /// If the server answered with an error; the connection stays [usable](Self::is_usable). If the
-    /// connection broke, no reply came in time, or the received message is not a valid reply: it
-    /// answers another request, has no `ok`, or is not BSON. Close the connection then.
+    /// If the server answered with an error. The connection then stays [usable](Self::is_usable).
+    /// Also if the connection broke, if no reply came in time, or if the received message is not a
+    /// valid reply: it answers another request, has no `ok`, or is not BSON. Close the connection
+    /// in these cases.
     ///
     /// # Cancel safety
     ///
-    /// May be dropped at any time. It is then unknown whether the command took effect, and the
-    /// connection is [not usable](Self::is_usable).
+    /// The future may be dropped at any time. It is then unknown whether the command took effect,
+    /// and the connection is [not usable](Self::is_usable).
     pub async fn run_command(
         &mut self,
         command: &[u8],
@@ -116,9 +120,9 @@ impl Established {
         reply
     }
 
-    /// Reports an error on this connection, with the connection's generation, service and wire
-    /// version. Returns the error with its [outcome](Error::outcome), and with the labels that the
-    /// operation's error needs.
+    /// Reports an error on this connection, together with the connection's generation, service and
+    /// wire version. Returns the error with its [outcome](Error::outcome), and with the labels that
+    /// the error of an operation needs.
     ///
     /// ```
     /// # use sdam_core::error::{Error, ErrorOutcome};
@@ -133,8 +137,8 @@ impl Established {
         self.reporter.report(report)
     }
 
-    /// Closes the connection. Report its errors first: behind a load balancer, the topology forgets
-    /// the service with its last connection.
+    /// Closes the connection. Report the connection's errors first, because behind a load balancer,
+    /// the topology forgets a service when its last connection is closed.
     ///
     /// The caller must not hold a lock that the pool's `ready`, `clear` or `close` take.
     pub fn close(self) {

@@ -1,4 +1,4 @@
-//! The steps of opening a pooled connection. Each step reports its own error.
+//! Opens a pooled connection in several steps, each of which reports its own error.
 
 use std::{future::Future, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -29,7 +29,7 @@ impl PoolContext {
     /// to the topology, and authenticates (CMAP: "Establishing a Connection"; Authentication:
     /// "Authentication Handshake").
     ///
-    /// Without an `authenticator`, and on an arbiter, there is no authentication.
+    /// Does not authenticate if there is no `authenticator`, or if the server is an arbiter.
     ///
     /// The connection carries the [generation](Established::generation) that was current when the
     /// attempt began. Compare it with the pool's generation before using the connection, and close
@@ -41,18 +41,19 @@ impl PoolContext {
     ///
     /// # Errors
     ///
-    /// If the server has left the topology, could not be reached, refused the handshake, or
+    /// If the server has left the topology, could not be reached or refused the handshake, or if
     /// authentication failed. The error has already been reported. An authentication error has
-    /// [`Stage::Auth`] and marks the server Unknown (I-14); so does a refused hello if there is an
-    /// `authenticator`.
+    /// [`Stage::Auth`] and marks the server Unknown (I-14). If there is an `authenticator`, a
+    /// refused hello counts as an authentication error.
     ///
     /// A panic of the transport or of the authenticator becomes an error of kind
-    /// [`Internal`](ErrorKind::Internal). It says nothing about the server and is not reported.
+    /// [`Internal`](ErrorKind::Internal). Such an error says nothing about the server, so it is not
+    /// reported.
     ///
     /// # Cancel safety
     ///
-    /// May be dropped at any time: the socket is closed and no error is reported. Behind a load
-    /// balancer, the connection is no longer counted.
+    /// The future may be dropped at any time. The socket is then closed and no error is reported.
+    /// Behind a load balancer, the connection is no longer counted.
     pub async fn establish_with(
         &self,
         authenticator: Option<&dyn Authenticator>,
@@ -61,18 +62,20 @@ impl PoolContext {
         self.establish_over(None, authenticator, timeout).await
     }
 
-    /// As [`establish_with`](Self::establish_with), but uses the socket `dialed` if there is one.
+    /// Opens a connection like [`establish_with`](Self::establish_with), but over the socket
+    /// `dialed` if there is one.
     pub async fn establish_over(
         &self,
         dialed: Option<Box<dyn Connection>>,
         authenticator: Option<&dyn Authenticator>,
         timeout: Option<Duration>,
     ) -> Result<Established, Error> {
-        // The future is large and rarely needed, so it is boxed to keep the futures of pools small.
+        // The future is large but rarely needed. It is boxed so that the futures of pools stay
+        // small.
         without_panic(Box::pin(self.attempt(dialed, authenticator, timeout))).await
     }
 
-    /// Opens a socket to the server, including TLS, and sends nothing over it; see
+    /// Opens a socket to the server, and negotiates TLS if necessary, but sends no message; see
     /// [`PoolHandle::prepare`](super::PoolHandle::prepare).
     ///
     /// # Errors
@@ -81,7 +84,7 @@ impl PoolContext {
     ///
     /// # Cancel safety
     ///
-    /// May be dropped at any time: the socket is closed.
+    /// The future may be dropped at any time. The socket is then closed.
     pub async fn dial(&self, timeout: Option<Duration>) -> Result<Box<dyn Connection>, Error> {
         let clock = &*self.backend.clock;
         let deadline = timeout.map(|timeout| clock.now() + timeout);
@@ -153,7 +156,8 @@ impl PoolContext {
     }
 }
 
-/// A connection that is being opened. When it is dropped, the topology stops counting it.
+/// A connection that is being opened. When this is dropped, the topology stops counting the
+/// connection.
 struct Attempt<'n> {
     context: &'n PoolContext,
     deadline: Option<Instant>,
@@ -168,7 +172,7 @@ struct Attempt<'n> {
 impl Attempt<'_> {
     /// Reports the reply to hello.
     fn introduce(&mut self, reply: &[u8], authenticates: bool) -> Result<Hello, Error> {
-        // The topology publishes the reported reply, so authentication data is removed.
+        // Authentication data is removed because the topology publishes the reported reply.
         let reply = without_speculative_reply(reply);
         let hello = Hello::parse(&reply).map_err(|error| {
             // Authentication: "If the hello [...] fails with an error, drivers MUST treat this as
@@ -178,7 +182,8 @@ impl Attempt<'_> {
             self.broken(if refused { error.with_reply(&*reply) } else { error })
         })?;
         let reporter = &self.context.reporter;
-        // Behind a load balancer, a reply without a service says nothing about the server.
+        // Behind a load balancer, a reply without a service says nothing about the server, so the
+        // error is not reported.
         self.service = reporter.handle_handshake(self.generation, &reply)?;
         if let Some(service) = &self.service {
             self.generation = service.generation();
@@ -187,7 +192,7 @@ impl Attempt<'_> {
         Ok(hello)
     }
 
-    /// Runs a step of this attempt until the deadline, and reports its error.
+    /// Runs a step of this attempt, which must end by the deadline, and reports its error.
     async fn step<T>(
         &self,
         stage: Stage,
@@ -199,8 +204,8 @@ impl Attempt<'_> {
         outcome.map_err(|error| self.broken(error))
     }
 
-    /// Reports an error, with the service and the wire version if the reply to hello contained
-    /// them.
+    /// Reports an error. If the reply to hello has arrived, the report contains its service and its
+    /// wire version.
     fn broken(&self, error: Error) -> Error {
         let service = self.service.as_ref().map(ServiceConnection::service_id);
         let report = ErrorReport::new(self.generation, error)
@@ -223,9 +228,9 @@ fn gone() -> Error {
     Error::new(ErrorKind::Internal, Stage::Connect, text).with_outcome(ErrorOutcome::UnknownServer)
 }
 
-/// Runs `opening`, and turns a panic in it into an error.
+/// Runs `opening`. If it panics, the panic becomes an error.
 async fn without_panic<T>(opening: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    // This is unwind safe, because the connection, the only state that may be inconsistent, is
+    // This is unwind safe: only the connection may be left in an inconsistent state, and it is
     // dropped.
     let outcome = AssertUnwindSafe(opening).catch_unwind().await;
     outcome.unwrap_or_else(|payload| {

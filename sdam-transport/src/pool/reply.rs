@@ -13,16 +13,18 @@ pub struct CommandReply {
 }
 
 impl CommandReply {
-    /// Checks `message`, the reply to a command. If it contains an error, calls `report`, which
-    /// reports the error to the topology, and returns the result.
+    /// Checks `message`, which is the reply to a command. If it contains an error, passes the error
+    /// to `report`, which reports the error to the topology, and uses the error that `report`
+    /// returns.
     ///
     /// # Errors
     ///
-    /// The server's error, with its [reply](Error::reply), if `ok` is not 1. An
-    /// [`ErrorKind::Protocol`](sdam_core::error::ErrorKind::Protocol) error if `ok` is missing or
-    /// the document is not BSON; then close the connection.
+    /// If `ok` is not 1, the server's error with its [reply](Error::reply). If `ok` is missing or
+    /// the document is not BSON, an error of the kind
+    /// [`ErrorKind::Protocol`](sdam_core::error::ErrorKind::Protocol); close the connection in this
+    /// case.
     pub fn check(message: WireMessage, report: impl FnOnce(Error) -> Error) -> Result<Self, Error> {
-        // A successful reply does not concern the topology, which is therefore not locked.
+        // Only errors concern the topology, so it is not locked for a successful reply.
         match reply::check(message.body(), Stage::Operation) {
             Ok(error) => Ok(Self { message, write_concern_error: error.map(report) }),
             Err(error) => Err(report(error)),
@@ -34,12 +36,13 @@ impl CommandReply {
         self.message.body()
     }
 
-    /// Returns the reply as it was received.
+    /// Returns the message that contained the reply.
     pub fn message(&self) -> &WireMessage {
         &self.message
     }
 
-    /// Returns the errors of individual writes, `writeErrors`. They say nothing about the server.
+    /// Returns the errors of individual writes, `writeErrors`. These errors do not concern the
+    /// state of the server.
     pub fn write_errors(&self) -> Vec<WriteError> {
         reply::write_errors(self.body())
     }

@@ -30,10 +30,10 @@ pub struct PoolContext {
     pub server: ServerId,
     /// The address of the server.
     pub address: ServerAddress,
-    /// The generation of the first connections.
+    /// The generation of the connections that are opened first.
     pub generation: Generation,
-    /// Reports the pool's errors and handshakes. Must not be called within
-    /// [`create`](super::PoolFactory::create), only stored.
+    /// Reports the pool's errors and handshakes. [`create`](super::PoolFactory::create) may store
+    /// it, but must not call it.
     pub reporter: Reporter,
     /// The clock and the transport of the topology.
     pub backend: Backend,
@@ -43,10 +43,10 @@ pub struct PoolContext {
     /// `PoolReady` and `PoolCleared` itself, before it calls the pool, so events that the pool
     /// publishes during the call come after them.
     pub events: Arc<dyn Publish>,
-    /// Additional fields of the driver in the handshake, see
+    /// Additional fields that the driver sends in the handshake; see
     /// [`with_hello_fields`](Self::with_hello_fields).
     pub hello_fields: Option<HelloFields>,
-    /// The seed of random choices, different for each pool.
+    /// The seed of the pool's random choices, which is different for each pool.
     pub seed: u64,
 }
 
@@ -85,9 +85,8 @@ impl PoolContext {
             spawner = spawner.into();
 
         /// Adds fields, such as `compression`, to the handshake of connections that
-        /// [`establish`](Self::establish) opens.
-        /// [`Established::hello_reply`](super::Established::hello_reply) returns the server's
-        /// answer to them.
+        /// [`establish`](Self::establish) opens. The server's answer to these fields is in
+        /// [`Established::hello_reply`](super::Established::hello_reply).
         pub fn with_hello_fields(fields: HelloFields) => hello_fields = Some(fields);
 
         /// Sets the seed of random choices.
@@ -97,14 +96,14 @@ impl PoolContext {
         pub fn with_events(events: Arc<dyn Publish>) => events = events;
     }
 
-    /// Returns whether this process was forked from the one that created the pool and owns all its
-    /// connections. In a forked process, a pool refuses check-outs with [`Error::forked`] and
-    /// leaves its connections alone.
+    /// Returns whether this process is a fork of the process that created the pool and that owns
+    /// all its connections. In a forked process, a pool refuses check-outs with [`Error::forked`]
+    /// and leaves its connections alone.
     pub fn is_forked(&self) -> bool {
         self.reporter.fork.is_forked()
     }
 
-    /// Sets the detector of the topology. `asked` is true while the detector asks whether the
+    /// Sets the detector of the topology. `asked` is true while the detector is asking whether the
     /// server answers.
     #[must_use]
     pub fn with_detector(mut self, detector: Detector, asked: Arc<AtomicBool>) -> Self {
@@ -115,8 +114,9 @@ impl PoolContext {
 
 /// A weak handle through which the pool of one server calls its topology.
 ///
-/// Cheap to clone. It keeps neither the topology nor its monitors alive. Once the topology is
-/// closed or dropped, or the server has left it, every call treats the server as unknown.
+/// Cloning is cheap. The handle keeps neither the topology nor its monitors alive. Once the
+/// topology is closed or dropped, or the server has left it, every call treats the server as
+/// unknown.
 ///
 /// # Contract
 ///
@@ -128,7 +128,8 @@ impl PoolContext {
 pub struct Reporter {
     server: ServerId,
     host: Option<Weak<dyn PoolHost>>,
-    /// The time after which an answer is late, and whether the detector waits for an answer.
+    /// The time after which an answer is late, and a flag that is true while the detector waits for
+    /// an answer.
     trial: Option<(Duration, Arc<AtomicBool>)>,
     fork: ForkGuard,
 }
@@ -144,8 +145,8 @@ impl Reporter {
         self.host().is_some()
     }
 
-    /// Reports an error on a connection to the server; irrelevant errors are ignored. All effects
-    /// have been applied when the call returns (SDAM: "Error handling").
+    /// Reports an error on a connection to the server. Errors that do not concern the topology are
+    /// ignored. All effects have been applied when the call returns (SDAM: "Error handling").
     pub fn handle_error(&self, error: &ErrorReport) -> ErrorOutcome {
         self.host()
             .map_or(ErrorOutcome::UnknownServer, |host| host.handle_error(self.server, error))
@@ -161,8 +162,8 @@ impl Reporter {
     /// Reports the reply to the handshake of a new connection of `generation`, a BSON document, as
     /// soon as it arrives and before authentication.
     ///
-    /// Behind a load balancer, and only there, counts the connection for the service that the reply
-    /// names, and returns the counted connection with its generation.
+    /// Behind a load balancer, this also counts the connection for the service that the reply
+    /// names, and returns the counted connection with its generation. Otherwise it returns `None`.
     ///
     /// # Errors
     ///
@@ -180,8 +181,8 @@ impl Reporter {
     /// Reports that a connection to a service behind a load balancer is closed, or was handed to a
     /// task that closes it.
     ///
-    /// The topology forgets the service with its last connection (CMAP: "Load Balancer Mode").
-    /// Report the connection's error before its closing; otherwise the error is
+    /// The topology forgets a service when its last connection is closed (CMAP: "Load Balancer
+    /// Mode"). Report an error of the connection before its closing, because otherwise the error is
     /// [stale](ErrorOutcome::Stale).
     pub fn handle_service_connection_closed(&self, connection: ServiceConnection) {
         if let Some(host) = self.host() {
@@ -190,8 +191,8 @@ impl Reporter {
     }
 
     /// Reports that a connection has been waiting for an answer from the server since `sent`, for
-    /// example to an operation. Call it whenever the wait has lasted for another
-    /// [`patience`](Self::patience).
+    /// example for the answer to an operation. Call this each time another
+    /// [`patience`](Self::patience) has passed without an answer.
     ///
     /// This is a hint for the [detector](Detector) of the topology, which then asks the server
     /// whether it answers at all. From then on, report replies as [answers](Self::handle_answer).
@@ -207,8 +208,8 @@ impl Reporter {
         self.trial.as_ref().map(|(patience, _)| *patience)
     }
 
-    /// Reports that the server replied to an operation, if the detector waits for an answer. Costs
-    /// next to nothing otherwise.
+    /// Reports that the server replied to an operation. This matters only if the detector is
+    /// waiting for an answer; otherwise the call costs almost nothing.
     pub fn handle_answer(&self) {
         if let Some((_, asked)) = &self.trial
             && asked.load(Ordering::Relaxed)
@@ -218,7 +219,8 @@ impl Reporter {
         }
     }
 
-    /// Waits for an answer from the server, and reports a late one.
+    /// Waits for an answer from the server, and reports it as late each time that another
+    /// [`patience`](Self::patience) has passed without it.
     pub(super) async fn noticing<F: Future>(&self, clock: &dyn Clock, answer: F) -> F::Output {
         let Some(patience) = self.patience() else {
             return answer.await;
@@ -227,20 +229,22 @@ impl Reporter {
         race::noticing(clock, patience, || self.handle_late(sent), answer).await
     }
 
-    /// Returns the generation of newly opened connections; behind a load balancer, of connections
-    /// to `service`. `None` if the server has left the topology.
+    /// Returns the generation of newly opened connections or, behind a load balancer, of newly
+    /// opened connections to `service`. Returns `None` if the server has left the topology.
     pub fn generation(&self, service: Option<ObjectId>) -> Option<Generation> {
         self.host()?.generation(self.server, service)
     }
 
-    /// Returns the first message of a newly opened connection, with the client metadata, the
-    /// declared API and the framing from the options. `None` if the topology is gone.
+    /// Returns the first message of a newly opened connection. It contains the client metadata, and
+    /// the API and the framing that the options specify. Returns `None` if the topology no longer
+    /// exists.
     pub fn hello(&self) -> Option<HelloRequest> {
         Some(self.host()?.hello())
     }
 
     fn host(&self) -> Option<Arc<dyn PoolHost>> {
-        // In a forked child, the topology's lock may be held forever by a thread of the parent.
+        // In a forked child, the topology's lock may never be released, because a thread of the
+        // parent may have held it during the fork.
         let host = self.host.as_ref().filter(|_| !self.fork.is_forked());
         host?.upgrade()
     }
@@ -250,7 +254,7 @@ sdam_core::opaque!(Reporter, |this| server: this.server, is_attached: this.is_at
 
 /// The topology behind the [`Reporter`]s of its pools.
 ///
-/// Implemented only by topologies. Pools use the [`Reporter`], which documents the methods.
+/// Only topologies implement this trait. Pools use the [`Reporter`], which documents the methods.
 pub trait PoolHost: Send + Sync {
     /// Applies an error; see [`Reporter::handle_error`].
     fn handle_error(self: Arc<Self>, server: ServerId, error: &ErrorReport) -> ErrorOutcome;
@@ -284,12 +288,12 @@ pub trait PoolHost: Send + Sync {
     fn hello(&self) -> HelloRequest;
 }
 
-/// A pooled connection to a service behind a load balancer, counted by the topology.
+/// A pooled connection to a service behind a load balancer, which the topology counts.
 ///
-/// A pool stores it with the connection and puts [`generation`](Self::generation) and
+/// A pool stores this record with the connection, and puts [`generation`](Self::generation) and
 /// [`service_id`](Self::service_id) into the connection's error reports. When the connection is
-/// closed, the pool passes it by value to [`Reporter::handle_service_connection_closed`], so it
-/// cannot be reported twice.
+/// closed, the pool passes the record by value to [`Reporter::handle_service_connection_closed`],
+/// so that no closing can be reported twice.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "the topology remembers the service until the connection is reported as closed"]
 pub struct ServiceConnection {
@@ -314,8 +318,8 @@ impl ServiceConnection {
         self.service
     }
 
-    /// Returns the generation of the connection, which is stale once a clear has given the service
-    /// a higher one.
+    /// Returns the generation of the connection. The connection is stale once a clear has given its
+    /// service a higher generation.
     pub fn generation(&self) -> Generation {
         self.generation
     }

@@ -36,7 +36,7 @@ pub(super) fn until<F: Future>(
     }
 }
 
-/// A waker that does not interfere with other uses of thread parking.
+/// A waker that does not use thread parking, so it cannot interfere with code that does.
 #[derive(Default)]
 struct Signal {
     woken: Mutex<bool>,

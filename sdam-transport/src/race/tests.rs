@@ -111,14 +111,14 @@ impl Network {
     }
 }
 
-/// The milliseconds before a poll of a race, the attempts that end in that time, and the names of
-/// all attempts that have begun by the end of the poll.
+/// The milliseconds until a poll of a race, the attempts that end in that time, and the names of
+/// all attempts that have begun once the poll returns.
 type Step = (u64, &'static [(char, Result<char, i32>)], &'static str);
 
 type Outcome = Poll<Result<char, NoSuccess<char, i32>>>;
 
-/// Races `candidates` until `deadline`, in milliseconds. Only the last poll may be ready. Returns
-/// the result of the last poll, and the attempts that had been dropped by then.
+/// Races `candidates` until `deadline` (in milliseconds). No poll except the last one may be ready.
+/// Returns the result of the last poll, and the attempts that had been dropped by then.
 #[track_caller]
 fn race(candidates: &str, deadline: Option<u64>, steps: &[Step]) -> (Outcome, String) {
     let (clock, network) = (ManualClock::default(), Network::default());
@@ -156,7 +156,7 @@ fn lost(candidates: &str, deadline: Option<u64>, steps: &[Step]) -> NoSuccess<ch
 
 #[test]
 fn attempts_start_one_by_one_after_the_delay() {
-    // No attempt follows that of the last candidate.
+    // After the last candidate's attempt, no further attempt begins.
     let steps: [Step; 5] =
         [(0, &[], "a"), (249, &[], "a"), (1, &[], "ab"), (250, &[], "abc"), (10_000, &[], "abc")];
     assert!(race("abc", None, &steps).0.is_pending());

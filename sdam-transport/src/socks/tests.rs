@@ -12,14 +12,14 @@ use sdam_core::error::Error;
 
 use super::*;
 
-/// A proxy that expects fixed bytes and answers with fixed bytes, one per read. Its polls are
-/// always ready, like those of a blocking socket.
+/// A proxy that expects certain bytes and answers with fixed bytes, of which each read returns one.
+/// Its polls are always ready, like those of a blocking socket.
 #[derive(Debug, Default)]
 struct Proxy {
     script: VecDeque<(Vec<u8>, Vec<u8>)>,
     sent: Vec<u8>,
     to_read: VecDeque<u8>,
-    /// The result of reads after the script; `None` means the end of the stream.
+    /// The result of reads after the end of the script; `None` means that the stream has ended.
     end: Option<io::ErrorKind>,
 }
 
@@ -91,7 +91,7 @@ fn run(proxy: &mut Proxy, options: &ProxyOptions, target: &str) -> Result<(), Er
     done.expect("polls are always ready").map_err(Error::without_context)
 }
 
-/// The greeting without a credential, and the proxy's choice of no authentication.
+/// The greeting without a credential, and the proxy's answer that no authentication is necessary.
 const OPEN: (&[u8], &[u8]) = (&[5, 1, 0], &[5, 0]);
 /// The request for `a:27017`.
 const ASK: &[u8] = &[5, 1, 0, 3, 1, b'a', 0x69, 0x89];

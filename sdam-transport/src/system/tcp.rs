@@ -8,19 +8,19 @@ use std::{io, time::Duration};
 
 use socket2::{SockRef, TcpKeepalive};
 
-/// Sets the options of a TCP socket to a server: it sends small messages immediately, and breaks
-/// within three and a half minutes after an idle peer has vanished.
+/// Sets the options of a TCP socket to a server, so that the socket sends small messages
+/// immediately, and breaks within three and a half minutes after an idle peer has vanished.
 ///
-/// `TCP_NODELAY` makes the socket send immediately. After 2 minutes without traffic it probes the
-/// peer every 10 seconds (`SO_KEEPALIVE`), and breaks after 9 unanswered probes; if the system has
-/// smaller values, those are kept. The probes also keep firewalls and load balancers from dropping
-/// an idle connection. The values are those of MongoDB's other drivers; no specification defines
-/// them.
+/// `TCP_NODELAY` makes the socket send immediately. With `SO_KEEPALIVE`, the socket probes the peer
+/// every 10 seconds after 2 minutes without traffic, and breaks after 9 unanswered probes. If the
+/// system's own values are smaller, they are kept. The probes also keep firewalls and load
+/// balancers from dropping an idle connection. No specification defines these values; they are
+/// those of MongoDB's other drivers.
 ///
-/// Probes are sent only while no sent bytes are outstanding. With `user_timeout`, the socket also
-/// breaks if the peer has not acknowledged sent bytes for that time, or has had no space for more
-/// (`TCP_USER_TIMEOUT`). On an idle connection, the user timeout replaces the number of probes.
-/// Systems other than Linux and Android ignore it.
+/// Probes are sent only while all sent bytes have been acknowledged. With `user_timeout`
+/// (`TCP_USER_TIMEOUT`), the socket also breaks if, for that long, the peer has not acknowledged
+/// sent bytes or has had no space for more. On an idle connection, the user timeout replaces the
+/// number of probes. Systems other than Linux and Android ignore `user_timeout`.
 ///
 /// # Errors
 ///
@@ -28,7 +28,8 @@ use socket2::{SockRef, TcpKeepalive};
 pub fn tune_tcp(socket: &impl AsSocket, user_timeout: Option<Duration>) -> io::Result<()> {
     let socket = SockRef::from(socket);
     socket.set_tcp_nodelay(true)?;
-    // A system without one of the options keeps its own value: any connection is better than none.
+    // A failure is ignored: a system that lacks one of the options keeps its own value, and any
+    // connection is better than none.
     let _ = socket.set_tcp_keepalive(&keep_alive(&socket));
     limit_silence(&socket, user_timeout)
 }
@@ -64,8 +65,8 @@ fn keep_alive(socket: &SockRef<'_>) -> TcpKeepalive {
         .with_retries(probes.map_or(PROBES, |own| own.min(PROBES)))
 }
 
-/// Sets the values that can be set on this system, where either the current values cannot be read
-/// or not all values can be set.
+/// Sets those values that this system allows to be set. On these systems, either the current values
+/// cannot be read, or not all values can be set.
 #[cfg(not(any(
     target_os = "android",
     target_os = "freebsd",

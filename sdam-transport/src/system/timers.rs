@@ -16,10 +16,10 @@ use sdam_core::time::{Instant, UnixTime};
 use super::Epoch;
 use crate::clock::Clock;
 
-/// The system's clock with timers on a background thread, for runtimes that have no timers, or
-/// whose timers work only on their own thread or only while the runtime runs.
+/// The system's clock with timers on a background thread. It is meant for runtimes that have no
+/// timers, or whose timers work only on their own thread or only while the runtime runs.
 ///
-/// The thread starts with the first pending timer and ends with the last one.
+/// The thread runs only while a timer is pending.
 #[derive(Clone, Debug)]
 pub struct ThreadClock {
     epoch: Epoch,
@@ -74,7 +74,7 @@ impl Timers {
             let pause = epoch.until(deadline);
             if pause.is_zero() {
                 let due = state.waiting.pop_first();
-                // Waking may drop a timer, which takes the lock.
+                // Release the lock first, because waking may drop a timer, which takes the lock.
                 drop(state);
                 if let Some((_, waker)) = due {
                     waker.wake();
@@ -119,13 +119,14 @@ impl Future for Timer {
             state.watched = thread.spawn(move || watched.watch(epoch)).is_ok();
         }
         let watched = state.watched;
-        // Dropping a waker may drop a task and its timers, which take the lock.
+        // Release the lock first, because dropping a waker may drop a task and its timers, which
+        // take the lock.
         drop(state);
         drop(replaced);
         timers.changed.notify_one();
         if !watched {
-            // The system cannot start a thread, so the task is woken at once to check the clock
-            // again.
+            // The system could not start a thread, so the task is woken at once and will check the
+            // clock again.
             cx.waker().wake_by_ref();
         }
         Poll::Pending
@@ -137,7 +138,7 @@ impl Drop for Timer {
         if let Some(number) = self.number {
             let timers = &self.clock.timers;
             let removed = timers.state().waiting.remove(&(self.deadline, number));
-            // Dropping a waker may take the lock, so it is released first.
+            // The lock is released first, because dropping a waker may take it.
             drop(removed);
             timers.changed.notify_one();
         }
@@ -146,7 +147,7 @@ impl Drop for Timer {
 
 sdam_core::opaque!(Timer, |this| deadline: this.deadline);
 
-/// The maximum pause of the thread; not every system supports longer waits.
+/// The maximum length of one pause of the thread, because not every system supports longer waits.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
 
 #[cfg(test)]
@@ -166,7 +167,7 @@ mod tests {
         assert!((&mut other).now_or_never().is_none());
         assert_eq!(clock.timers.state().waiting.len(), 2, "of the same deadline");
         drop((far, other));
-        // No timer is pending, so the thread ends, and the clock is then the only owner of the
+        // The thread ends because no timer is pending. The clock is then the only owner of the
         // timers.
         let mut state = clock.timers.state();
         assert!(state.waiting.is_empty());

@@ -4,10 +4,11 @@ pub(super) fn checksum(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, |crc, byte| (crc >> 8) ^ TABLE[usize::from(crc as u8 ^ byte)])
 }
 
-/// The polynomial in reversed bit order, because the checksum processes the lowest bit first.
+/// The polynomial. Its bits are in reversed order, because the checksum processes the lowest bit
+/// first.
 const POLYNOMIAL: u32 = 0x82F6_3B78;
 
-/// The contribution of each value of the lowest byte to the checksum.
+/// The contribution of the lowest byte to the checksum, for each value of that byte.
 const TABLE: [u32; 256] = {
     let mut table = [0; 256];
     let mut index = 0;

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::WireError;
 
-/// Reads little-endian fields. The error for a read beyond the end names the field.
+/// Reads little-endian fields. If a read goes beyond the end, the error names the field.
 #[derive(Debug)]
 pub(super) struct Cursor<'a> {
     bytes: &'a [u8],

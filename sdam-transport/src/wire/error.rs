@@ -1,6 +1,6 @@
 //! The errors of the wire codec.
 
-/// The error for a message that cannot be decoded or encoded, or is out of order.
+/// The error for a message that cannot be encoded or decoded, or that is out of order.
 ///
 /// A connection that received an invalid message is unusable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -12,13 +12,13 @@ pub enum WireError {
         /// The length of the message.
         length: usize,
     },
-    /// The message exceeds the maximum of the length field.
+    /// The message is longer than the length field can express.
     #[error("a message of {length} bytes is longer than the protocol allows")]
     TooLong {
         /// The length of the message.
         length: usize,
     },
-    /// The header declares a length smaller than its own.
+    /// The header declares a message length that is smaller than the header itself.
     #[error("the message declares a length of {declared} bytes, less than its header")]
     LengthBelowHeader {
         /// The declared length.
@@ -37,7 +37,7 @@ pub enum WireError {
         /// The receiver's limit.
         limit: usize,
     },
-    /// The declared length differs from the message's length.
+    /// The declared length differs from the actual length of the message.
     #[error("the message declares a length of {declared} bytes, but has {actual}")]
     WrongLength {
         /// The declared length.
@@ -51,7 +51,7 @@ pub enum WireError {
     /// The opcode is unknown.
     #[error("the opcode {0} is unknown")]
     UnknownOpCode(i32),
-    /// Unknown required flags are set (OP_MSG: bits 0 to 15).
+    /// The message has required flags that the receiver does not know (OP_MSG: bits 0 to 15).
     #[error("the required flags {0:#06x} of the message are unknown")]
     UnknownFlags(u32),
     /// The kind of a section is unknown.
@@ -66,7 +66,8 @@ pub enum WireError {
     /// Bytes follow the last field.
     #[error("the message has bytes after its last field")]
     TrailingBytes,
-    /// The length of a document is too small, or the document does not end where its length says.
+    /// The length of a document is too small, or the document does not end where its length says
+    /// that it ends.
     #[error("{field} is not a BSON document")]
     Document {
         /// The name of the document.
@@ -112,7 +113,7 @@ pub enum WireError {
     /// The reply announces more replies, although the request did not allow them.
     #[error("the reply announces more replies, which the request did not allow")]
     UnexpectedMoreToCome,
-    /// A request was started before the last reply to the previous one arrived.
+    /// A request was started before the last reply to the previous request had arrived.
     #[error("a request was made before the reply to the previous one had arrived")]
     ReplyOutstanding,
     /// An earlier message on the connection was out of order or could not be understood.

@@ -1,4 +1,4 @@
-//! The order in which a client sends requests and receives replies on one connection.
+//! Checks the order in which a client sends requests and receives replies on one connection.
 
 use std::mem;
 
@@ -6,11 +6,11 @@ use sdam_core::hello::HelloRequest;
 
 use super::{OpCode, OpMsg, OpQuery, WireError, WireMessage};
 
-/// The client's state of one connection: the next request id, and the outstanding reply.
+/// The client's view of one connection: the next request id, and the outstanding reply.
 ///
-/// One request is outstanding at a time. A reply must name the request or, within a stream, the
-/// previous reply, so that an unrelated message is never taken for the reply. After any other
-/// message the exchange is permanently broken, because later messages may answer other requests.
+/// Only one request is outstanding at a time. Its reply must name the request or, within a stream,
+/// the previous reply, so that an unrelated message is never mistaken for the reply. Any other
+/// message permanently breaks the exchange, because later messages may answer other requests.
 #[derive(Clone, Debug, Default)]
 pub struct Exchange {
     last_request_id: i32,
@@ -39,7 +39,7 @@ struct Due {
 pub struct Reply<'m> {
     /// The BSON document of the reply.
     pub body: &'m [u8],
-    /// True if another reply follows without a request; nothing may be sent until the last reply
+    /// True if another reply follows without a request. No request may be sent until the last reply
     /// has arrived.
     pub more_to_come: bool,
 }
@@ -50,7 +50,7 @@ impl Exchange {
         Self::default()
     }
 
-    /// Creates the message for `hello`, whose reply is then outstanding.
+    /// Creates the message for `hello`. From then on, the reply to it is outstanding.
     ///
     /// # Errors
     ///
@@ -84,11 +84,13 @@ impl Exchange {
         })
     }
 
-    /// Creates the message for the BSON document `command`, whose reply is then outstanding.
+    /// Creates the message for the BSON document `command`. From then on, the reply to it is
+    /// outstanding.
     ///
     /// # Errors
     ///
-    /// The errors of [`hello`](Self::hello), and [`WireError::Document`] if `command` is not BSON.
+    /// Fails in the same cases as [`hello`](Self::hello), and with [`WireError::Document`] if
+    /// `command` is not BSON.
     pub fn command(&mut self, command: &[u8]) -> Result<WireMessage, WireError> {
         self.request(false, |request_id| {
             OpMsg { request_id, body: command, ..OpMsg::default() }.encode()
@@ -99,10 +101,10 @@ impl Exchange {
     ///
     /// # Errors
     ///
-    /// A [`WireError`] if the message is out of order. The connection is then unusable, and every
-    /// later call fails.
+    /// A [`WireError`] if the message is out of order. From then on, the connection is unusable and
+    /// every call fails.
     pub fn accept<'m>(&mut self, message: &'m WireMessage) -> Result<Reply<'m>, WireError> {
-        // The exchange stays broken unless the message passes every check.
+        // The exchange is broken from now on, unless the message passes every check.
         let due = match mem::replace(&mut self.state, State::Broken) {
             State::Due(due) => due,
             State::Idle => return Err(WireError::UnexpectedReply),
@@ -129,8 +131,8 @@ impl Exchange {
         Ok(Reply { body: message.body(), more_to_come })
     }
 
-    /// Breaks the exchange after a reply that could not be understood: from then on, no message is
-    /// sent or accepted.
+    /// Breaks the exchange because a reply could not be understood. From then on, the exchange
+    /// neither creates nor accepts messages.
     pub fn break_off(&mut self) {
         self.state = State::Broken;
     }
@@ -151,7 +153,8 @@ impl Exchange {
             State::Due(_) => return Err(WireError::ReplyOutstanding),
             State::Broken => return Err(WireError::BrokenOff),
         }
-        // Ids only have to differ from outstanding ones; 0 means "no message" in `responseTo`.
+        // An id only has to differ from those of outstanding requests. It must not be 0, which
+        // means "no message" in `responseTo`.
         let request_id = self.last_request_id.checked_add(1).unwrap_or(1);
         let message = encode(request_id)?;
         self.last_request_id = request_id;

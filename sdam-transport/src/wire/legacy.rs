@@ -1,4 +1,5 @@
-//! OP_QUERY and OP_REPLY, for legacy hello to servers that may not support OP_MSG.
+//! Encodes and decodes OP_QUERY and OP_REPLY, which carry legacy hello for servers that may not
+//! support OP_MSG.
 
 use super::{Layout, OP_QUERY, OP_REPLY, OpCode, WireError, WireMessage, assemble, cursor::Cursor};
 
@@ -19,7 +20,7 @@ impl OpQuery<'_> {
     /// The flag that allows secondaries to answer.
     pub const SECONDARY_OK: u32 = 1 << 2;
 
-    /// Encodes the message and validates it like a received one.
+    /// Encodes the message, and validates it in the same way as a received message.
     pub fn encode(&self) -> Result<WireMessage, WireError> {
         if self.collection.contains('\0') {
             return Err(WireError::NotUtf8 { field: COLLECTION });
@@ -56,7 +57,7 @@ impl OpReply<'_> {
     /// The flag that every server since 1.6 sets.
     pub const AWAIT_CAPABLE: u32 = 1 << 3;
 
-    /// Encodes the message and validates it like a received one.
+    /// Encodes the message, and validates it in the same way as a received message.
     pub fn encode(&self) -> Result<WireMessage, WireError> {
         let (cursor_id, starting_from, number_returned) = (0_i64, 0_i32, 1_i32);
         let parts: [&[u8]; 5] = [

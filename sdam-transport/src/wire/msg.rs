@@ -7,7 +7,8 @@ use super::{Layout, OP_MSG, OpCode, WireError, WireMessage, assemble, crc32c, cu
 pub(super) const CHECKSUM_PRESENT: u32 = 1;
 pub(super) const MORE_TO_COME: u32 = 1 << 1;
 pub(super) const EXHAUST_ALLOWED: u32 = 1 << 16;
-/// The flags that a receiver must understand; otherwise it refuses the message.
+/// The flags that a receiver must understand. If it does not know one that is set, it refuses the
+/// message.
 const REQUIRED: u32 = 0xFFFF;
 
 const KIND_BODY: u8 = 0;
@@ -18,7 +19,7 @@ const KIND_SEQUENCE: u8 = 1;
 pub struct OpMsg<'a> {
     /// The request id, which the reply names.
     pub request_id: i32,
-    /// The request id that this message answers, 0 in a request.
+    /// The request id that this message answers, or 0 if this message is a request.
     pub response_to: i32,
     /// True if another reply follows this one without a request, or if this request expects no
     /// reply.
@@ -34,7 +35,7 @@ pub struct OpMsg<'a> {
 }
 
 impl OpMsg<'_> {
-    /// Encodes the message and validates it like a received one.
+    /// Encodes the message, and validates it in the same way as a received message.
     pub fn encode(&self) -> Result<WireMessage, WireError> {
         let flag = |set: bool, flag| if set { flag } else { 0_u32 };
         let flags = flag(self.checksum, CHECKSUM_PRESENT)
@@ -55,7 +56,7 @@ impl OpMsg<'_> {
     }
 }
 
-/// A section of kind 1: a sequence of documents as an argument of the command.
+/// A section of kind 1, which is a sequence of documents that form one argument of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sequence<'a> {
     identifier: &'a str,
@@ -63,7 +64,7 @@ pub struct Sequence<'a> {
 }
 
 impl<'a> Sequence<'a> {
-    /// Creates the argument `identifier` from `documents`, concatenated BSON documents.
+    /// Creates the argument `identifier`. `documents` are concatenated BSON documents.
     pub fn new(identifier: &'a str, documents: &'a [u8]) -> Self {
         Self { identifier, documents }
     }
@@ -112,7 +113,7 @@ impl<'a> Iterator for Sequences<'a> {
         loop {
             let mut cursor = Cursor::new(self.sections, 0);
             // The sections were validated when the message was created, so an error can only mean
-            // the end.
+            // that there are no more sections.
             let section = Section::decode(&mut cursor).ok()?;
             let sections = self.sections;
             self.sections = cursor.rest();
@@ -137,7 +138,8 @@ impl<'a> Iterator for Documents<'a> {
 
     fn next(&mut self) -> Option<&'a [u8]> {
         let mut cursor = Cursor::new(self.rest, 0);
-        // An error means the end of a validated sequence, or bytes that `encode` will refuse.
+        // An error means that a validated sequence has ended, or that the bytes are invalid and
+        // `encode` will refuse them.
         let document = self.rest.get(cursor.document(DOCUMENT).ok()?);
         self.rest = cursor.rest();
         document
@@ -161,8 +163,8 @@ pub(super) fn decode(cursor: &mut Cursor<'_>) -> Result<Layout, WireError> {
     }
     let start = cursor.position();
     let mut body = None;
-    // A set finds duplicates fast. There may be many identifiers, because only the message length
-    // limits their number.
+    // A set finds duplicates fast even if there are many identifiers. Only the length of the
+    // message limits their number.
     let mut identifiers: BTreeSet<&[u8]> = BTreeSet::new();
     while !cursor.rest().is_empty() {
         match Section::decode(cursor)? {

@@ -120,14 +120,14 @@ fn documents_must_fill_their_section() {
         let error = WireMessage::decode(op_msg(0, &[&sections, &body(EMPTY)])).unwrap_err();
         assert!(matches!(error, WireError::Truncated { .. }), "{size}: {error}");
     }
-    // A document that extends beyond its section into the next one.
+    // One document extends beyond its section into the next section.
     let mut sections = sequence("a", &[EMPTY]);
     sections[7] = 11;
     refused(
         op_msg(0, &[&sections, &body(EMPTY)]),
         &WireError::Truncated { field: "a document of a sequence" },
     );
-    // An identifier without a NUL, and one that is not UTF-8.
+    // One identifier lacks a NUL, and the other is not UTF-8.
     refused(
         op_msg(0, &[&[1, 5, 0, 0, 0, b'a'], &body(EMPTY)]),
         &WireError::Truncated { field: "the identifier of a document sequence" },

@@ -106,7 +106,7 @@ impl Deployment {
         }
     }
 
-    /// Returns the status of the member that `entry` configures, as `member` reports it.
+    /// Returns the status that `member` reports for the member that `entry` configures.
     fn member_status(&self, member: MemberId, index: usize, entry: &MemberConfig) -> Document {
         let peer = self.member_at(&entry.address);
         let peers = |peer| {

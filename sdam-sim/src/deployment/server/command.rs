@@ -88,8 +88,9 @@ impl Deployment {
         }
     }
 
-    /// Sets the only simulated parameter: `baseBackoffMS` in overload errors. Only releases after
-    /// 8.0 have it, but here every release supports it.
+    /// Sets the only parameter that is simulated: `baseBackoffMS` in overload errors. Of the real
+    /// servers, only releases after 8.0 have this parameter, but in the simulation every release
+    /// has it.
     fn set_parameter(&mut self, member: MemberId, body: &Document) -> CommandResult {
         let name = "externalClientBaseBackoffMS";
         let Some(millis) = number(body, name) else {
@@ -118,7 +119,7 @@ pub(super) fn not_found(request: &Request) -> CommandError {
     CommandError::new(COMMAND_NOT_FOUND, format!("no such command: '{}'", request.name))
 }
 
-/// Checks the API version. Only version 1 of the versioned API exists.
+/// Checks the declared API version. Only version 1 of the versioned API exists.
 pub(super) fn check_api(version: ServerVersion, body: &Document) -> Result<(), CommandError> {
     match body.get_str("apiVersion") {
         Err(_) if version.has_versioned_api() => {
@@ -136,8 +137,8 @@ pub(super) fn check_api(version: ServerVersion, body: &Document) -> Result<(), C
     }
 }
 
-/// The simulated commands that are not in version 1 of the API. `testVersion2` exists only in
-/// servers built for tests.
+/// The simulated commands that are not in version 1 of the API. Real servers have `testVersion2`
+/// only in builds for tests.
 const NOT_IN_API: [&str; 3] = ["distinct", "mapReduce", "testVersion2"];
 /// The simulated pipeline stage that is not in version 1 of the API.
 const STAGE_NOT_IN_API: &str = "$listLocalSessions";

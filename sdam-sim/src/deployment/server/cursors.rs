@@ -7,7 +7,7 @@ use bson::{Document, doc};
 use super::data::cursor;
 use crate::reply::{CURSOR_NOT_FOUND, CommandResult, refuse};
 
-/// The open cursors of a deployment. Like the documents, they are shared by all members.
+/// The open cursors of a deployment. All members share them, just as they share the documents.
 #[derive(Debug, Default)]
 pub(crate) struct Cursors {
     opened: i64,
@@ -16,8 +16,8 @@ pub(crate) struct Cursors {
 }
 
 impl Cursors {
-    /// Returns the first batch of `documents`. A cursor is opened if there are more. If `size` is
-    /// `None`, the batch contains all documents.
+    /// Returns the first batch of `documents`, and opens a cursor if there are more documents. If
+    /// `size` is `None`, the batch contains all documents.
     pub(super) fn open(
         &mut self,
         namespace: &str,

@@ -1,4 +1,4 @@
-//! Reads and writes of documents, limited to the features that clients of the simulation need.
+//! Reads and writes documents. Only the features that clients of the simulation need are supported.
 
 use bson::{Bson, Document, doc};
 
@@ -33,7 +33,7 @@ impl Deployment {
         } else {
             replica.role
         };
-        // Only clients that sent `helloOk` receive the new terms in error messages (M-45).
+        // Error messages use the new terms only if the client sent `helloOk` (M-45).
         let word = if hello_ok { "primary" } else { "master" };
         let secondary_ok = if hello_ok { "secondaryOk" } else { "slaveOk" };
         match role {
@@ -137,8 +137,8 @@ impl Deployment {
         Ok(doc! { "n": self.store.find(namespace, filter)?.len() as i32 })
     }
 
-    /// Runs a pipeline of simulated stages. Change streams and session lists are empty, and
-    /// pipeline output is not stored.
+    /// Runs a pipeline of simulated stages. Change streams and session lists return no documents,
+    /// and the output of a pipeline is not stored.
     fn aggregate(&self, namespace: &str, body: &Document) -> CommandResult {
         let pipeline = documents(body, "pipeline")?;
         let all = self.store.find(namespace, &Document::new())?;
@@ -165,8 +165,8 @@ impl Deployment {
         Ok(cursor(namespace, batch))
     }
 
-    /// Runs the only simulated map and reduce functions. The map function emits `x + 1` under a
-    /// single key, and the reduce function adds the values.
+    /// Runs map-reduce with the only functions that are simulated. The map function emits `x + 1`
+    /// under a single key, and the reduce function adds up the values.
     fn map_reduce(&self, namespace: &str, body: &Document) -> CommandResult {
         let is_known = |key: &str, code: &str| match body.get(key) {
             Some(Bson::JavaScriptCode(own)) => own.contains(code),

@@ -34,7 +34,7 @@ const MAX_METADATA_MONGOD: usize = 1024;
 const MAX_APP_NAME: usize = 128;
 
 impl Deployment {
-    /// Answers a hello, or makes it wait.
+    /// Answers a hello, or makes the hello wait.
     pub(super) fn hello(&mut self, id: ConnectionId, request: Request) {
         match self.admit_hello(id, &request) {
             Err(error) => self.answer(id, &request, Err(error)),
@@ -48,8 +48,8 @@ impl Deployment {
         }
     }
 
-    /// Checks the arguments. Returns the time for which the hello waits, or `None` if it does not
-    /// wait.
+    /// Checks the arguments. Returns the time for which the hello should wait, or `None` if it
+    /// should be answered immediately.
     fn admit_hello(
         &mut self,
         id: ConnectionId,
@@ -113,8 +113,8 @@ impl Deployment {
         }
         let own = self.member(member);
         let version = own.version.supports_streaming().then(|| topology_version(own));
-        // A stream without a wait between replies would never pause, so a client that requests one
-        // gets a single reply.
+        // If replies did not wait, a stream would never pause. A client that requests such a stream
+        // therefore gets only one reply.
         let streams = version.is_some()
             && own.exhaust
             && request.exhaust_allowed()
@@ -134,7 +134,7 @@ impl Deployment {
         }
     }
 
-    /// Fails waiting hellos with SplitHorizonChange, which ends their streams (M-30).
+    /// Fails waiting hellos with the error SplitHorizonChange, which ends their streams (M-30).
     pub(crate) fn fail_waiters_of_horizon_change(&mut self, member: MemberId) {
         for id in self.connections_of(member) {
             if let Some(Task::Hello(request)) =
@@ -147,7 +147,7 @@ impl Deployment {
         }
     }
 
-    /// Returns the fields of a hello reply, in the server's order (M-42).
+    /// Returns the fields of a hello reply, in the same order as a real server (M-42).
     fn hello_fields(&self, member: MemberId, connection: i32, request: &Request) -> Document {
         let own = self.member(member);
         let mut reply = Document::new();
@@ -220,8 +220,8 @@ impl Deployment {
             Ok(version) => reply.insert("setVersion", version),
             Err(_) => reply.insert("setVersion", config.version),
         };
-        // Until it has caught up, a new primary reports that it is a secondary, but includes its
-        // election id.
+        // A new primary that has not caught up yet reports that it is a secondary, but its reply
+        // already includes its election id.
         let catching_up = replica.role == Role::Primary && replica.draining;
         reply.insert(writable, replica.is_writable());
         reply.insert("secondary", replica.role == Role::Secondary || catching_up);
@@ -248,7 +248,7 @@ impl Deployment {
 }
 
 impl Connection {
-    /// Stores the application name if `hello` is the connection's first.
+    /// Stores the application name if `hello` is the first hello on the connection.
     pub(super) fn learn_app_name(&mut self, hello: &Document) {
         if let (false, Ok(client)) = (self.greeted, hello.get_document("client")) {
             self.app_name = app_name(client).map(str::to_owned);
@@ -439,7 +439,7 @@ pub(super) fn topology_version(own: &Member) -> Document {
     }
 }
 
-/// Returns the signature of a cluster time if authentication is disabled.
+/// Returns the signature that a cluster time has if authentication is disabled.
 pub(super) fn unsigned() -> Binary {
     Binary { subtype: BinarySubtype::Generic, bytes: vec![0; 20] }
 }

@@ -59,7 +59,7 @@ fn mode(version: ServerVersion, preference: &Document) -> Result<ReadMode, Comma
     refuse(BAD_VALUE, message)
 }
 
-/// Returns whether a tag set excludes any servers.
+/// Returns whether the tag sets exclude any servers.
 fn has_tags(preference: &Document) -> Result<bool, CommandError> {
     match preference.get("tags") {
         None => Ok(false),
@@ -70,7 +70,7 @@ fn has_tags(preference: &Document) -> Result<bool, CommandError> {
     }
 }
 
-/// Returns whether staleness is limited. Zero means that it is not.
+/// Returns whether the preference limits the staleness. A limit of zero means no limit.
 fn is_limited(preference: &Document) -> Result<bool, CommandError> {
     let seconds = match preference.get("maxStalenessSeconds") {
         None => return Ok(false),

@@ -1,4 +1,4 @@
-//! SCRAM authentication. Most commands are refused on unauthenticated connections.
+//! SCRAM authentication. Most commands are refused until a connection has been authenticated.
 
 use bson::{Binary, Document, doc, spec::BinarySubtype};
 use sdam_auth::testing::ServerConversation;
@@ -34,8 +34,8 @@ enum State {
 }
 
 impl Deployment {
-    /// Runs an authentication command, or refuses a command that requires authentication. Returns
-    /// `None` if the command may run.
+    /// Runs `request` if it is an authentication command, and refuses it if it requires
+    /// authentication that has not taken place. Returns `None` if the command may run.
     pub(super) fn authenticate(
         &mut self,
         id: ConnectionId,
@@ -70,7 +70,7 @@ impl Deployment {
         if let Ok(start) = body.get_document("speculativeAuthenticate")
             && version.authenticates_speculatively()
             && let Ok(database) = start.get_str("db")
-            // A server omits a failed speculative authentication from its reply.
+            // If a speculative authentication fails, the server leaves it out of its reply.
             && let Ok(reply) = self.sasl_start(id, version, start, database)
         {
             fields.insert("speculativeAuthenticate", reply);

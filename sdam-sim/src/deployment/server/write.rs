@@ -1,4 +1,4 @@
-//! Writes of documents. A statement with a transaction number runs only once in a set or cluster.
+//! Writes documents. In a set or cluster, a statement with a transaction number is run only once.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +15,8 @@ use crate::{
     request::{flag, number},
 };
 
-/// The last write with a transaction number in each session. Like the documents, these writes are
-/// shared by all members.
+/// The last write with a transaction number in each session. All members share these writes, just
+/// as they share the documents.
 #[derive(Debug, Default)]
 pub(crate) struct Numbered(BTreeMap<String, Last>);
 
@@ -116,8 +116,8 @@ impl Deployment {
         })
     }
 
-    /// Runs a statement unless the session has already run it with the same transaction number. The
-    /// fail point for these writes applies before or after the statement.
+    /// Runs a statement, unless the session has already run it with the same transaction number.
+    /// The fail point for such writes takes effect before or after the statement.
     pub(super) fn once(
         &mut self,
         write: &Write<'_>,

@@ -33,7 +33,7 @@ impl Opening {
         self.received.extend(bytes);
     }
 
-    /// Returns the bytes after the last message.
+    /// Returns the bytes that follow the last message.
     pub(in super::super) fn rest(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.received)
     }
@@ -97,7 +97,7 @@ fn request(bytes: &[u8]) -> Option<(Message, usize)> {
     Some((Message::Request(target), bytes.len() - rest.len()))
 }
 
-/// The proxy's end of a connection, until a server is reached.
+/// The proxy's end of a connection that has not reached a server yet.
 #[derive(Debug, Default)]
 pub(in super::super) struct Session {
     opening: Opening,
@@ -202,7 +202,7 @@ impl Session {
         }
     }
 
-    /// Returns the next steps after [`Step::Connect`] succeeded or failed.
+    /// Returns the next steps once [`Step::Connect`] has succeeded or failed.
     pub(in super::super) fn connected(&mut self, outcome: Result<(), Refusal>) -> Vec<Step> {
         if let Err(refusal) = outcome {
             return vec![Step::Refuse(refusal.reply())];

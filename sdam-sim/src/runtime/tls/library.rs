@@ -8,7 +8,8 @@ use crate::MemberId;
 /// The server side of a TLS library. Set it with
 /// [`TlsServers::accept_by`](super::TlsServers::accept_by).
 pub trait TlsAcceptor: Debug + Send + Sync + 'static {
-    /// Begins the handshake with a client that connected to `member`, which has this certificate.
+    /// Begins the handshake with a client that has connected to `member`. The server presents
+    /// `certificate`.
     ///
     /// # Errors
     ///
@@ -26,12 +27,12 @@ pub trait TlsSession: Debug + Send {
     ///
     /// # Errors
     ///
-    /// If the client is refused or sends invalid data. The bytes that [`outgoing`](Self::outgoing)
-    /// then returns, such as an alert, are sent before the connection is closed.
+    /// If the client is refused or sends invalid data. Before the connection is closed, the bytes
+    /// that [`outgoing`](Self::outgoing) then returns, such as an alert, are sent.
     fn receive(&mut self, bytes: &[u8]) -> io::Result<Vec<u8>>;
 
-    /// Encrypts data from the server for [`outgoing`](Self::outgoing). Called only once the
-    /// handshake is complete.
+    /// Encrypts data from the server. [`outgoing`](Self::outgoing) then returns the encrypted
+    /// bytes. Called only after the handshake is complete.
     fn send(&mut self, data: &[u8]);
 
     /// Takes the bytes to be sent to the client.

@@ -36,7 +36,8 @@ use crate::MemberId;
 /// Returns the TLS libraries of the members and of the program.
 #[expect(clippy::expect_used, reason = "only a system without entropy has no keys")]
 pub(in super::super) fn rustls(clock: Arc<dyn Clock>) -> (impl TlsAcceptor, impl TlsProvider) {
-    // All Ed25519 signatures have the same length, so random keys do not change message lengths.
+    // The keys are random. They do not affect message lengths, because all Ed25519 signatures have
+    // the same length.
     let key = KeyPair::generate_for(&rcgen::PKCS_ED25519).expect("no key was generated");
     let key = Arc::new(key);
     let clients = Clients(Arc::clone(&key), WallClock(clock));
@@ -68,7 +69,7 @@ impl Servers {
             .with_safe_default_protocol_versions()?
             .with_no_client_auth()
             .with_single_cert(vec![signed.into()], key.into())?;
-        // A resumed session would rely on the earlier check of the certificate.
+        // A resumed session would skip the check of the certificate and rely on an earlier one.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         Ok(config)

@@ -7,7 +7,7 @@ use crate::MemberId;
 #[derive(Debug, Default)]
 pub(in super::super) struct Endpoint {
     state: State,
-    /// Bytes that are kept until the server process answers, or until a record's header is
+    /// Bytes that are kept until the server process answers, or until the header of a record is
     /// complete.
     incoming: Vec<u8>,
 }
@@ -54,7 +54,7 @@ impl Terms<'_> {
 }
 
 impl Endpoint {
-    /// Returns whether the handshake is complete, or there is none.
+    /// Returns whether the handshake is complete or the connection needs none.
     fn is_settled(&self) -> bool {
         match &self.state {
             State::New => false,
@@ -106,8 +106,8 @@ impl Endpoint {
         received
     }
 
-    /// Passes the received bytes to the TLS library. A handshake fault affects the library's first
-    /// answer.
+    /// Passes the received bytes to the TLS library. If there is a handshake fault, it affects the
+    /// library's first answer.
     fn pass_on(&mut self, received: &mut Received) {
         let incoming = std::mem::take(&mut self.incoming);
         let State::Encrypted(session, fault) = &mut self.state else {
@@ -128,7 +128,8 @@ impl Endpoint {
         }
     }
 
-    /// Returns the bytes to send to the client for plain text from the server process.
+    /// Encrypts plain text from the server process, if necessary, and returns the bytes to send to
+    /// the client.
     pub(in super::super) fn seal(&mut self, plain: Vec<u8>) -> Vec<u8> {
         match &mut self.state {
             State::Encrypted(session, _) => {
@@ -158,7 +159,7 @@ impl Endpoint {
     }
 }
 
-/// Returns whether `bytes`, which are not empty, may be the beginning of a TLS record.
+/// Returns whether `bytes` may be the beginning of a TLS record. They must not be empty.
 pub(in super::super) fn is_header(bytes: &[u8]) -> bool {
     let max = |index: usize, max: u8| bytes.get(index).is_none_or(|byte| *byte <= max);
     // Check the type, the version, and the length, which is at most 2^14 + 256.

@@ -94,7 +94,8 @@ fn a_handshake_waits_for_a_frozen_process() {
     let sim = sim();
     let second = Duration::from_secs(1);
     sim.network().set_latency(Latency { min: second, spread: Duration::ZERO, chunked: false });
-    // The process accepts the connection after one second, but receives the hello only after three.
+    // The process accepts the connection after one second, but receives the hello only after three
+    // seconds.
     let scenario: Scenario = "2s freeze 0\n6s thaw 0".parse().unwrap();
     let began = sim.now();
     let backend = sim.runtime().backend;

@@ -34,8 +34,8 @@ impl FromStr for NetFault {
 
     fn from_str(text: &str) -> Result<Self, ParseStepError> {
         let mut words = text.split_whitespace().peekable();
-        // The prefix `net` is optional here. Only scenarios need it, to distinguish faults from
-        // actions.
+        // The prefix `net` is optional when a fault is parsed by itself. Only scenarios need it, to
+        // distinguish faults from actions.
         words.next_if_eq(&"net");
         let verb = words.next().unwrap_or_default();
         let words: Vec<&str> = words.collect();

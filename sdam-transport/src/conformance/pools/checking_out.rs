@@ -9,7 +9,7 @@ use super::{
 };
 
 pub(super) fn errors_of_commands_are_reported_once<U: PoolUser>(lab: &Lab<U>) -> Outcome {
-    // An error from a command is reported once, before the caller sees it (P-24).
+    // An error from a command is reported exactly once, and before the caller sees it (P-24).
     let mut setup = lab.cleared()?;
     let (connection, socket) = setup.open_socket()?;
     let errors = setup.host.errors();
@@ -37,7 +37,7 @@ pub(super) fn connections_are_used_again<U: PoolUser>(lab: &Lab<U>) -> Outcome {
 pub(super) fn connections_with_unfinished_commands_are_not_reused<U: PoolUser>(
     lab: &Lab<U>,
 ) -> Outcome {
-    // A connection whose command is unfinished is closed at its check-in (P-23).
+    // A connection with an unfinished command is closed when it is checked in (P-23).
     let mut setup = lab.ready("")?;
     let (connection, broken) = setup.open_socket()?;
     let _ = setup.break_off(connection, BREAKING)?;
@@ -54,7 +54,7 @@ pub(super) fn connections_with_unfinished_commands_are_not_reused<U: PoolUser>(
 }
 
 pub(super) fn connections_with_bad_replies_are_not_reused<U: PoolUser>(lab: &Lab<U>) -> Outcome {
-    // A connection whose last exchange failed is closed at its check-in (P-23).
+    // A connection whose last exchange failed is closed when it is checked in (P-23).
     let replies = [
         (BadReply::Stray, "running a command that gets the reply to an earlier one first"),
         (BadReply::WrongResponseTo, "running a command that gets the reply to another one"),

@@ -7,7 +7,7 @@ use super::{
 };
 
 pub(super) fn idle_connections_are_stale_after_a_clear<U: PoolUser>(lab: &Lab<U>) -> Outcome {
-    // A clear makes idle connections stale, and they are never checked out (F-63, P-20).
+    // A clear makes idle connections stale, so they are never checked out (F-63, P-20).
     let mut setup = lab.ready("")?;
     let old = setup.use_socket()?;
     setup.clear();
@@ -18,7 +18,7 @@ pub(super) fn idle_connections_are_stale_after_a_clear<U: PoolUser>(lab: &Lab<U>
 }
 
 pub(super) fn connections_in_use_are_stale_after_a_clear<U: PoolUser>(lab: &Lab<U>) -> Outcome {
-    // A stale connection in use is closed at its check-in (F-63, P-21).
+    // A stale connection that is in use is closed when it is checked in (F-63, P-21).
     let mut setup = lab.ready("")?;
     let (connection, old) = setup.open_socket()?;
     setup.clear();
@@ -90,7 +90,7 @@ pub(super) fn an_interrupting_clear_ends_commands<U: PoolUser>(lab: &Lab<U>) -> 
 pub(super) fn an_interrupting_clear_ends_the_opening_of_connections<U: PoolUser>(
     lab: &Lab<U>,
 ) -> Outcome {
-    // An interruption also affects pending connections (F-65).
+    // An interruption also affects connections that are being established (F-65).
     let mut setup = lab.ready("")?;
     setup.server.hellos(Gate::Held);
     let attempt = setup.check_out();
@@ -138,7 +138,7 @@ pub(super) fn a_clear_pauses_the_pool<U: PoolUser>(lab: &Lab<U>) -> Outcome {
 }
 
 pub(super) fn a_clear_fails_waiting_check_outs<U: PoolUser>(lab: &Lab<U>) -> Outcome {
-    // A clear fails waiting check-outs with a retryable error (F-63).
+    // A clear makes waiting check-outs fail with a retryable error (F-63).
     let mut setup = lab.ready("maxPoolSize=1")?;
     let connection = setup.open()?;
     let waiting = [setup.check_out(), setup.check_out()];

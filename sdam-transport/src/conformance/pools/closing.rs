@@ -22,7 +22,8 @@ pub(super) fn a_closed_pool_fails_check_outs<U: PoolUser>(lab: &Lab<U>) -> Outco
 }
 
 pub(super) fn a_closed_pool_closes_its_connections<U: PoolUser>(lab: &Lab<U>) -> Outcome {
-    // A closed pool closes its idle connections, and those in use at their check-in (P-41).
+    // A closed pool closes its idle connections, and closes those in use when they are checked in
+    // (P-41).
     let mut setup = lab.ready("")?;
     let (used, socket) = setup.open_socket()?;
     setup.use_one()?;
@@ -41,7 +42,7 @@ pub(super) fn a_closed_pool_closes_its_connections<U: PoolUser>(lab: &Lab<U>) ->
 }
 
 pub(super) fn closing_fails_waiting_check_outs<U: PoolUser>(lab: &Lab<U>) -> Outcome {
-    // A closed pool fails waiting check-outs, too (P-40).
+    // A pool that is closed also fails the check-outs that are waiting (P-40).
     let mut setup = lab.ready("maxPoolSize=1")?;
     let connection = setup.open()?;
     let attempt = setup.check_out();

@@ -20,8 +20,8 @@ use crate::pool::{PoolHost, ServiceConnection};
 pub(super) struct Host {
     state: Mutex<State>,
     lock: Arc<TopologyLock>,
-    /// The function that each report calls, because a real topology may call the pool at that
-    /// point.
+    /// The function to call within each report. It exists because a real topology may call the pool
+    /// while it handles a report.
     reaction: Mutex<Option<Reaction>>,
     balanced: bool,
 }
@@ -43,8 +43,8 @@ pub(super) enum Report {
     End(ObjectId),
 }
 
-/// The lock of the topology. Tracks whether a thread is within a call from the topology to the
-/// pool, and records forbidden actions of the pool during such calls.
+/// The lock of the topology. Records whether a thread is in a call from the topology to the pool,
+/// and which forbidden actions the pool performs during such calls.
 #[derive(Debug, Default)]
 pub(super) struct TopologyLock {
     holder: Mutex<Option<ThreadId>>,
@@ -94,7 +94,7 @@ impl Host {
         *generation
     }
 
-    /// Sets the function that each report calls from now on.
+    /// Sets the function to call within each later report.
     pub(super) fn react(&self, reaction: impl Fn() + Send + Sync + 'static) {
         *lock(&self.reaction) = Some(Arc::new(reaction));
     }
@@ -119,7 +119,7 @@ impl Host {
         })
     }
 
-    /// Returns the service of each connection that was reported as closed.
+    /// Returns the service of each connection whose end was reported.
     pub(super) fn ends(&self) -> Vec<ObjectId> {
         self.select(|report| match report {
             Report::End(service) => Some(service),

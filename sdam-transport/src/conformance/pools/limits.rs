@@ -1,4 +1,4 @@
-//! Checks of the limits of a pool, and of check-outs that wait.
+//! Checks of the limits of a pool, and of check-outs that have to wait.
 
 use std::time::Duration;
 
@@ -88,7 +88,8 @@ pub(super) fn a_connection_that_cannot_be_opened_leaves_its_place<U: PoolUser>(
 pub(super) fn a_connection_that_is_checked_in_ends_the_wait_to_open_one<U: PoolUser>(
     lab: &Lab<U>,
 ) -> Outcome {
-    // A check-out that waits to establish a connection takes one that is checked in (P-5).
+    // While a check-out waits to establish a connection, it takes a connection that is checked in
+    // (P-5).
     let mut setup = lab.ready("maxConnecting=1")?;
     let connection = setup.open()?;
     setup.server.hellos(Gate::Held);

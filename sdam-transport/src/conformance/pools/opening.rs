@@ -67,7 +67,7 @@ pub(super) fn a_ready_pool_serves_check_outs<U: PoolUser>(lab: &Lab<U>) -> Outco
 }
 
 pub(super) fn errors_of_opening_are_reported_once<U: PoolUser>(lab: &Lab<U>) -> Outcome {
-    // An error while establishing a connection is reported once (P-24).
+    // If establishing a connection fails, the error is reported once (P-24).
     let stages: [(_, SetGate); 2] =
         [(Stage::Connect, Server::connects), (Stage::Hello, Server::hellos)];
     for (stage, set) in stages {

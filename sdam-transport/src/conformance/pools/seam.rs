@@ -1,4 +1,4 @@
-//! Checks of calls from a locked topology to the pool, and of the pool's own locks.
+//! Checks of the calls to the pool while the topology is locked, and of the pool's own locks.
 
 use sdam_core::ids::ObjectId;
 
@@ -11,7 +11,8 @@ pub(super) fn calls_of_the_topology_return_at_once<U: PoolUser>(lab: &Lab<U>) ->
     setup.ready();
     setup.ensure_lock_respected("ready")?;
     for is_last in [false, true] {
-        // The pool has an idle connection, one in use, one being opened, and waiting check-outs.
+        // The pool has an idle connection, a connection in use, a connection that is being opened,
+        // and check-outs that wait.
         let idle = setup.open()?;
         let used = setup.open()?;
         setup.check_in(idle);
@@ -57,8 +58,8 @@ pub(super) fn reports_are_made_with_no_lock_held<U: PoolUser>(lab: &Lab<U>) -> O
         if !options.is_empty() && !lab.is_balanced() {
             continue;
         }
-        // Each case has its own pool, so that a connection broken by another case does not
-        // interfere.
+        // Each case uses a new pool, so that a connection that one case breaks does not affect
+        // another.
         let start = || {
             let setup = lab.ready(options)?;
             if !options.is_empty() {

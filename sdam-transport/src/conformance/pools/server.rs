@@ -41,7 +41,7 @@ pub(super) type SetGate = fn(&Server, Gate);
 /// A message that is not a valid reply to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BadReply {
-    /// A reply to an earlier request, before the correct one.
+    /// A reply to an earlier request, which is sent before the correct reply.
     Stray,
     /// A reply to a request that was not sent.
     WrongResponseTo,
@@ -63,7 +63,7 @@ pub(super) struct State {
     connects: Gate,
     hellos: Gate,
     commands: Gate,
-    /// The invalid reply to the next command; `None` for a valid one.
+    /// The kind of invalid reply to send to the next command; `None` to send a valid one.
     bad_reply: Option<BadReply>,
     /// The service to which new connections lead.
     service: Option<ObjectId>,
@@ -71,8 +71,8 @@ pub(super) struct State {
     pub(super) attempts: usize,
     /// The number of hellos.
     pub(super) hellos_sent: usize,
-    /// The number of connections whose hello has not been answered yet, followed by the maximum
-    /// that this number has reached.
+    /// The current number of connections whose hello has not been answered, and the maximum of that
+    /// number so far.
     pub(super) opening: usize,
     pub(super) most_opening: usize,
     /// The state of each socket: true if it is open.
@@ -123,7 +123,7 @@ impl Server {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Waits while the gate is held; then returns whether it is open.
+    /// Waits as long as the gate is held. Then returns whether the gate is open.
     async fn pass(&self, gate: impl Fn(&State) -> Gate) -> bool {
         poll_fn(|cx| {
             let mut state = self.state();
@@ -152,7 +152,7 @@ impl State {
     }
 }
 
-/// A connection that is being opened, until its hello is answered.
+/// A connection that is being opened. It counts as opening until its hello is answered.
 #[derive(Debug)]
 struct Opening(Server);
 
@@ -249,8 +249,8 @@ impl Connection for Socket {
             Some(BadReply::NoOk) => reply(asked, &DocumentWriter::new().finish()),
             Some(BadReply::Malformed) => {
                 let mut body = success();
-                // Replaces the type of the first element, after the length, with one that BSON does
-                // not define.
+                // Replaces the type of the first element, which follows the length of the document,
+                // with a type that BSON does not define.
                 body[4] = 0x7E;
                 reply(asked, &body)
             }

@@ -36,7 +36,8 @@ pub(super) struct Lab<U> {
 }
 
 impl<U: PoolUser> Lab<U> {
-    /// Creates the environment of a check whose steps take at most `patience`.
+    /// Creates the environment of a check. A step that takes longer than `patience` counts as
+    /// hanging.
     pub(super) fn new(user: Arc<U>, run: Run, patience: Duration) -> Self {
         Self { user, run, patience }
     }
@@ -95,7 +96,7 @@ impl<U: PoolUser> Lab<U> {
         Ok(setup)
     }
 
-    /// Creates a pool that was cleared before it became ready, so that it has a later generation.
+    /// Creates a pool that was cleared before it became ready, so its generation is not the first.
     pub(super) fn cleared(&self) -> Result<Setup<U>, String> {
         let mut setup = self.paused("")?;
         setup.clear();
@@ -125,7 +126,7 @@ pub(super) type CheckedOut<U> = Result<<U as PoolUser>::Connection, Error>;
 pub(super) type Ran<U> = (<U as PoolUser>::Connection, Result<(), Error>);
 
 impl<U: PoolUser> Setup<U> {
-    /// Starts a step, which failure messages describe with `doing`.
+    /// Starts a step that failure messages describe as `doing`.
     pub(super) fn step(&self, doing: &'static str) {
         self.run.step(doing);
     }
@@ -197,7 +198,7 @@ impl<U: PoolUser> Setup<U> {
         Ok(())
     }
 
-    /// Waits for the connection of each check-out, and checks it in.
+    /// Waits until each check-out has a connection, and checks that connection in.
     pub(super) fn serve(
         &mut self,
         attempts: impl IntoIterator<Item = Attempt<CheckedOut<U>>>,
@@ -260,13 +261,13 @@ impl<U: PoolUser> Setup<U> {
         Ok((connection, socket.ok_or("no command has reached the server")?))
     }
 
-    /// Checks out a connection and runs a command. Returns the connection and its socket.
+    /// Checks out a connection and runs a command on it. Returns the connection and its socket.
     pub(super) fn open_socket(&mut self) -> Result<(U::Connection, usize), String> {
         let connection = self.open()?;
         self.socket_of(connection)
     }
 
-    /// Checks out a connection, runs a command and checks the connection in. Returns its socket.
+    /// Checks out a connection, runs a command on it and checks it in. Returns its socket.
     pub(super) fn use_socket(&mut self) -> Result<usize, String> {
         let (connection, socket) = self.open_socket()?;
         self.check_in(connection);
@@ -403,7 +404,7 @@ impl<U: PoolUser> Setup<U> {
         self.host.react(move || pool.ready());
     }
 
-    /// Fails if the pool did something forbidden within a call from the topology.
+    /// Fails if the pool performed a forbidden action within a call from the topology.
     pub(super) fn ensure_lock_respected(&self, call: &str) -> Outcome {
         let violations = self.lock.take_violations();
         ensure!(violations.is_empty(), "{} within {call}", violations.join(", "));
@@ -411,7 +412,7 @@ impl<U: PoolUser> Setup<U> {
     }
 }
 
-/// The usual description of a step that runs a command on a breaking connection.
+/// The usual description of a step in which the connection breaks during a command.
 pub(super) const BREAKING: &str = "running a command on a connection that breaks";
 
 /// Checks that a check-out or a command has failed with a retryable error from the pool.

@@ -62,7 +62,7 @@ impl Executor {
                 return;
             }
             for task in new {
-                // The executor exists, so this cannot fail.
+                // The executor exists as long as `self`, so spawning cannot fail.
                 let _ = self.running.spawner().spawn_local(task);
             }
         }
@@ -86,7 +86,7 @@ impl<T> Attempt<T> {
         lock(&self.result).take()
     }
 
-    /// Drops the future at the executor's next run.
+    /// Makes the executor drop the future when it runs next.
     pub(super) fn abort(&self) {
         self.abort.abort();
     }

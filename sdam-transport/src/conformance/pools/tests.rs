@@ -54,7 +54,7 @@ fn every_check_needs_earlier_checks_only() {
     }
 }
 
-/// The reaction of a test pool, built on [`Established`], to an invalid reply.
+/// The way in which a test pool that is built on [`Established`] reacts to an invalid reply.
 #[derive(Clone, Copy, Debug)]
 enum Habit {
     /// Closes unusable connections.
@@ -65,7 +65,7 @@ enum Habit {
     TakesAny,
 }
 
-/// Uses test pools with this habit. They only open, keep and hand out connections.
+/// Uses test pools with this habit. Such pools only open, keep and hand out connections.
 struct Keeping(Habit);
 
 #[derive(Debug)]
@@ -140,7 +140,7 @@ fn other(error: impl std::fmt::Display) -> Error {
 
 #[test]
 fn a_pool_over_established_connections_that_keeps_unusable_ones_is_found_out() {
-    // A connection is closed after a message that is not the expected reply (O-39).
+    // If a connection receives a message that is not the expected reply, it is closed (O-39).
     let check = |habit, expected: Option<&str>| {
         let name = "connections_with_bad_replies_are_not_reused";
         let failures = failures_of(Keeping(habit), name, Duration::from_secs(20));

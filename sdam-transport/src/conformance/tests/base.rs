@@ -1,5 +1,5 @@
-//! A correct runtime as the base of test doubles: its tasks run on one thread, its sockets on their
-//! own threads.
+//! A correct runtime on which the test doubles are based. Its tasks run on one thread, and each of
+//! its sockets has its own threads.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -64,7 +64,8 @@ impl Dial for Threads {
             return Err(target.unsupported());
         };
         let (opened, socket) = oneshot::channel();
-        // If the caller has dropped its future, dropping the socket here closes it.
+        // If the caller has dropped its future, sending fails and the socket is dropped, which
+        // closes it.
         thread::spawn(move || drop(opened.send(TcpStream::connect(address))));
         let socket = socket.await.map_err(io::Error::other)??;
         system::tune_tcp(&socket, options.user_timeout)?;

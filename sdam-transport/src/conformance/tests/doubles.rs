@@ -73,7 +73,8 @@ pub(super) enum Fault {
 pub(super) fn breaking(fault: Fault) -> Base {
     let mut base = Base::start();
     let runtime = &mut base.runtime;
-    // Set when the runtime's tasks are dropped; the clock, transport and spawner read it.
+    // This is set when the runtime's tasks are dropped. The clock, the transport and the spawner
+    // read it.
     let ended = Arc::new(AtomicBool::new(false));
     let guard = SetOnDrop(Arc::clone(&ended));
     runtime.spawner.spawn(Task::new("guard", async move {
@@ -166,7 +167,8 @@ impl Clock for BrokenClock {
     }
 }
 
-/// Polls `future` with its first waker only, so that a later task is never woken.
+/// Polls `future`, but wakes only the task that polled it first. A task that polls it later is
+/// never woken.
 async fn first_waker<F: Future + Unpin>(mut future: F, first: &mut Option<Waker>) -> F::Output {
     poll_fn(move |cx| {
         let first = first.get_or_insert_with(|| cx.waker().clone());
@@ -199,8 +201,8 @@ impl Transport for BrokenTransport {
                 panic!("the runtime has shut down")
             }
             Fault::AttemptsGoOn => {
-                // Connects within the first poll, so the socket stays open if no second poll
-                // follows.
+                // The connection is opened within the first poll, so the socket stays open if the
+                // future is not polled again.
                 let connect = || block_on(self.inner.connect(target, deadline));
                 let connected = thread::scope(|scope| scope.spawn(connect).join().unwrap());
                 let connected = mem::ManuallyDrop::new(connected);
@@ -249,7 +251,7 @@ impl BrokenConnection {
         &mut **self.inner.as_mut().unwrap()
     }
 
-    /// Wakes only the connection's first waker if the fault requires it.
+    /// If the fault requires it, wakes only the waker of the connection's first poll.
     async fn wake<T>(
         &mut self,
         call: impl for<'c> FnOnce(&'c mut dyn Connection) -> BoxFuture<'c, T>,

@@ -1,4 +1,4 @@
-//! The layers between a server's address and the messages of a connection.
+//! Tests of the layers between a server's address and the messages of a connection.
 
 use super::*;
 
@@ -12,7 +12,7 @@ impl Translate for To {
     }
 }
 
-/// A TLS stand-in that records the servers with which it negotiates.
+/// A stand-in for TLS, which records the servers with which it negotiates.
 #[derive(Debug)]
 struct FakeTls {
     servers: Mutex<Vec<String>>,
@@ -39,7 +39,8 @@ fn tls(outcome: Outcome) -> Arc<FakeTls> {
     Arc::new(FakeTls { servers: Mutex::default(), outcome })
 }
 
-/// Connects through `layers` with a deadline of 1000 ms, advancing time past it if necessary.
+/// Connects through `layers` with a deadline of 1000 ms. If necessary, advances time past the
+/// deadline.
 fn connect_through(dial: &FakeDial, layers: Layers, target: &str) -> Result<(), Error> {
     let clock = ManualClock::default();
     let transport = NetTransport::new(dial.clone(), Arc::new(clock.clone()));
