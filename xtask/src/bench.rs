@@ -70,7 +70,7 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result<()> {
     let Options { json: file, quick, filter } = options;
     let folder = root().join("target/criterion");
-    // Remove the results of earlier runs, which would otherwise be included.
+    // The results of earlier runs are removed, because they would otherwise be included.
     if folder.exists() {
         fs::remove_dir_all(&folder)?;
     }
@@ -109,7 +109,8 @@ fn bench(name: &str, quick: bool, filter: &str) -> Result<String> {
     let manifest = root().join(name).join("Cargo.toml");
     let benches = fs::read_to_string(&manifest)?;
     let mut printed = String::new();
-    // Name each benchmark, because the unit test harness does not know criterion's options.
+    // Each benchmark is named, because the harness of the unit tests does not know the options of
+    // criterion.
     for bench in benches.split("[[bench]]").skip(1) {
         let Some(bench) = bench.split('"').nth(1) else {
             continue;

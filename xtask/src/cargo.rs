@@ -14,8 +14,8 @@ pub(crate) fn root() -> PathBuf {
     own.parent().unwrap_or(own).to_owned()
 }
 
-/// Returns the folders of the workspace's crates: top-level folders, and folders below `proof`,
-/// whose crates only check others.
+/// Returns the folders of the workspace's crates. They are top-level folders, and folders below
+/// `proof`, which contain crates that only check the others.
 pub(crate) fn crates() -> Result<Vec<PathBuf>> {
     let mut folders = Vec::new();
     for parent in [root(), root().join("proof")] {
@@ -59,11 +59,11 @@ pub(crate) fn relative(path: &Path) -> String {
     path.strip_prefix(root()).unwrap_or(path).display().to_string()
 }
 
-/// The arguments with which `cargo xtask test` builds all packages. Different arguments would
-/// enable different features, and most dependencies would be built again.
+/// The arguments with which `cargo xtask test` builds all packages. With different arguments,
+/// different features would be enabled, and most dependencies would have to be built again.
 pub(crate) const EVERYTHING: [&str; 2] = ["--workspace", "--all-features"];
 
-/// Creates a command that runs cargo (the same one that runs this program) in the workspace.
+/// Creates a command that runs cargo in the workspace. It is the same cargo that runs this program.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
@@ -96,8 +96,8 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// Builds the program `name`, which `target` (such as `--test`) selects from the package in the
-/// folder `package`. Returns the path of the program.
+/// Builds the program `name` of the package in the folder `package`. `target` (such as `--test`)
+/// says what kind of program it is. Returns the path of the program.
 ///
 /// # Errors
 /// If the program cannot be built or does not exist.
@@ -118,7 +118,8 @@ pub(crate) fn program(build: &mut Command, folder: &Path, name: &str) -> Result<
         .ok_or_else(|| format!("cargo has not built {name} of {}", folder.display()).into())
 }
 
-/// Finds the program `name` of the package in `folder` in cargo's build messages.
+/// Finds the path of the program `name`, which belongs to the package in `folder`, in cargo's build
+/// messages.
 fn executable(messages: &str, folder: &Path, name: &str) -> Option<PathBuf> {
     let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let mut programs = messages.filter(|message| {

@@ -102,7 +102,7 @@ impl Catalogue {
 /// Lists all Rust files of the workspace and the fuzz targets.
 fn sources() -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
-    // This excludes the example rules in this program's own tests.
+    // This program itself is left out, because its tests contain example rules.
     for folder in crates()?.iter().filter(|folder| !folder.ends_with("xtask")) {
         files.extend(rust_files(folder)?);
     }

@@ -49,7 +49,8 @@ fn features_of(metadata: &str, package: &str) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Lists the choices of none, one, two and all of the features, without duplicates.
+/// Lists the sets of features to check: no feature, each single feature, each pair, and all
+/// features. The list contains no duplicates.
 fn choices(features: &[String]) -> Vec<Vec<&str>> {
     let all: Vec<&str> = features.iter().map(String::as_str).collect();
     let mut choices = vec![Vec::new()];

@@ -12,7 +12,8 @@ use std::process::Command;
 use crate::Result;
 use crate::cargo::{built, cargo, root, run as run_command};
 
-/// The tested PyMongo versions. No single version supports all simulated releases.
+/// The versions of PyMongo that are tested. No single version supports all releases that are
+/// simulated.
 const PYMONGO: [&str; 2] = ["4.20.0", "4.10.1"];
 
 /// The environment variable that turns a missing client into a failure.
@@ -80,12 +81,13 @@ pub(crate) fn run(client: &Client) -> Result<()> {
 
 /// Builds the program `sdam` and returns its path.
 fn sdam() -> Result<PathBuf> {
-    // When cargo builds an integration test, it also builds the package's programs, with the
-    // features of all tests.
+    // When cargo builds an integration test, it also builds the programs of the package, with the
+    // features that all tests need.
     built("sdam-cli", ["--test", "commands"], "sdam")
 }
 
-/// Installs Python packages into a separate folder unless it exists, and returns the folder.
+/// Installs Python packages into a folder of their own, unless it already exists. Returns the
+/// folder.
 fn install(name: &str, packages: &[&str]) -> Result<PathBuf> {
     let folder = root().join("target/foreign").join(name);
     if !folder.join("pymongo").is_dir() {
@@ -127,7 +129,8 @@ fn rust(project: &str, profile: &[&str], sdam: &Path) -> Result<()> {
     run_command(check.arg("--").arg(sdam))
 }
 
-/// Copies a project to a folder below `target`, which also receives downloads and build results.
+/// Copies a project to a folder below `target`. Downloads and build results are also written to
+/// that folder.
 fn copied(project: &str, files: &[&str]) -> Result<PathBuf> {
     let folder = root().join("target/foreign").join(project);
     for file in files {

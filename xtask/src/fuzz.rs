@@ -81,7 +81,7 @@ fn build(folder: &Path, targets: &[String]) -> Result<PathBuf> {
         .lines()
         .find_map(|line| line.strip_prefix("host: "))
         .ok_or("rustc does not say for which host it is")?;
-    // With an explicit target, `RUSTFLAGS` does not apply to build scripts and macros.
+    // An explicit target is given, so that `RUSTFLAGS` does not apply to build scripts and macros.
     let mut command = manifest(folder, "build");
     command.env("RUSTFLAGS", FLAGS.join(" ")).args(["--release", "--target", host]);
     for target in targets {

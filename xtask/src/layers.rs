@@ -50,15 +50,16 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Crates that may name a runtime, in addition to the runtime adapters. `sdam-dns` uses one only on
-/// its own threads, where the caller's code never runs.
+/// The crates that may name a runtime, in addition to the runtime adapters. `sdam-dns` uses a
+/// runtime only on threads of its own, where the caller's code never runs.
 const WITH_RUNTIME: &[&str] = &["sdam-cli", "sdam-dns"];
 
 /// The runtimes. Crates that must not name a runtime must not directly depend on any of these.
 const RUNTIMES: &[&str] =
     &["async-executor", "async-io", "async-std", "mio", "monoio", "smol", "tokio"];
 
-/// Dependencies of the program `sdam` on which none of our libraries may depend, even indirectly.
+/// The dependencies that only the program `sdam` may have. No library of this workspace may depend
+/// on them, even indirectly.
 const TOOL: &[&str] = &[
     "clap",
     "crossterm",
@@ -70,7 +71,7 @@ const TOOL: &[&str] = &[
     "x509-parser",
 ];
 
-/// The crates without I/O. They are `no_std`, so the compiler ensures this.
+/// The crates that do no I/O. The compiler ensures this, because they are `no_std`.
 const PURE: &[&str] = &["sdam-core", "sdam-select"];
 
 /// The builds, each with the crates that must not be in its dependency tree. Single-threaded mode

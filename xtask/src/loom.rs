@@ -1,4 +1,4 @@
-//! `cargo xtask loom`: runs every interleaving of the threads in the loom models.
+//! `cargo xtask loom`: runs the loom models through every interleaving of their threads.
 
 use std::path::Path;
 use std::process::Command;

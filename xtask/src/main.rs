@@ -26,8 +26,8 @@ use std::process::ExitCode;
 use clap::Parser as _;
 use sdam_live::Version;
 
-/// The result of every subcommand. After an error, the program prints its message, and the exit
-/// code is 1.
+/// The result of every subcommand. If it is an error, the program prints the error's message and
+/// ends with exit code 1.
 type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 
 /// The tool that builds, tests and measures the workspace.
@@ -59,9 +59,9 @@ enum Subcommand {
     /// Check that the facade and the program compile with every choice of features.
     ///
     /// Checks `sdam` and `sdam-cli` without features, with each one, with every pair and with all.
-    /// A feature adds items and never changes other items, so larger sets find nothing that pairs
-    /// do not. Warnings are failures: if a feature leaves an item unused, only builds without the
-    /// other features show it.
+    /// A feature adds items and never changes other items, so larger sets would reveal nothing that
+    /// pairs do not. Warnings are failures: if a feature leaves an item unused, only builds without
+    /// the other features show it.
     Features,
     /// Test the simulated deployment with other MongoDB drivers.
     ///
@@ -115,12 +115,12 @@ enum Subcommand {
     ///
     /// Copies the workspace to target/mutants, inserts the bugs there one at a time (all, or the
     /// named ones), and runs simulated seeds until an oracle detects the bug. Prints each mutant
-    /// with the oracle and the seed. Fails if 10,000 seeds of every scenario do not detect a
-    /// mutant.
+    /// with the oracle and the seed. Fails if a total of 10,000 seeds of several scenarios do not
+    /// detect a mutant.
     ///
     /// The simulation has one thread. Bugs that occur only between threads must be detected by
-    /// their model of `cargo xtask loom`. Bugs that the simulation need not notice must be detected
-    /// by their search of `cargo xtask states`.
+    /// their model of `cargo xtask loom`. Bugs that the simulation may fail to notice must be
+    /// detected by their search of `cargo xtask states`.
     ///
     /// cargo-mutants shows whether any test detects a small change. The deliberate bugs show which
     /// oracle or model detects a broken rule; a failing unit test does not show that.

@@ -14,7 +14,7 @@ use crate::Result;
 use crate::cargo::{cargo, output, root};
 use crate::loom::models;
 
-/// The scenarios to run, each with its seeds.
+/// The scenarios to run, each with the seeds to use.
 const TRIALS: &[(&str, &str)] = &[
     ("random", "0..4000"),
     ("failover", "0..2000"),
@@ -150,14 +150,14 @@ fn names(all: &[Mutant]) -> String {
     all.iter().map(line).collect()
 }
 
-/// Updates the copy of the workspace. Unchanged files keep their time stamps, so that little is
-/// rebuilt.
+/// Updates the copy of the workspace. The time stamps of unchanged files are kept, so that little
+/// has to be rebuilt.
 fn copy_workspace(copy: &Path) -> Result<()> {
     let arguments = ["ls-files", "--cached", "--others", "--exclude-standard"];
     let files = output(Command::new("git").args(arguments).current_dir(root()))?;
     for file in files.lines() {
         let (from, to) = (root().join(file), copy.join(file));
-        // The file was deleted, but git still lists it because the deletion is not committed.
+        // The file has been deleted. Git still lists it, because the deletion is not committed.
         let Ok(bytes) = fs::read(&from) else {
             continue;
         };
@@ -172,7 +172,8 @@ fn copy_workspace(copy: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Builds the copy, and runs simulated seeds until an oracle detects the mutant.
+/// Builds the copy, and runs simulated seeds until an oracle detects the mutant or all seeds have
+/// been run.
 fn simulate(copy: &Path) -> Result<Outcome> {
     let program = build(copy, "sdam-chaos")?;
     for (scenario, seeds) in TRIALS {
@@ -191,7 +192,7 @@ fn simulate(copy: &Path) -> Result<Outcome> {
     Ok(Outcome::Survived)
 }
 
-/// Builds the copy, and runs the named search of states.
+/// Builds the copy, and runs the search of states that has this name.
 fn search_states(copy: &Path, search: &str) -> Result<Outcome> {
     let found = Command::new(build(copy, "sdam-model")?).arg(search).output()?;
     if found.status.success() {
@@ -224,13 +225,13 @@ fn build(copy: &Path, package: &str) -> Result<PathBuf> {
 /// Builds the mutated crate's loom models, and runs those whose names begin with `prefix`.
 fn interleave(copy: &Path, mutant: &Mutant, prefix: &str) -> Result<Outcome> {
     let (package, _) = mutant.file.split_once('/').unwrap_or_default();
-    // A compile error does not count as detection.
+    // The models are built first, because a compile error does not count as detection.
     output(models(copy, &[package], prefix).arg("--list"))?;
     let found = models(copy, &[package], prefix).output()?;
     if found.status.success() {
         return Ok(Outcome::Survived);
     }
-    // A deadlock may end the process before it has printed the list of failed models.
+    // A deadlock may end the process before the list of failed models is printed.
     let text = [found.stdout, found.stderr].concat();
     let text = String::from_utf8_lossy(&text);
     let failed: BTreeSet<_> = text

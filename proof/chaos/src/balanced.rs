@@ -8,7 +8,7 @@ use sdam_core::{
     rng::Rng,
 };
 
-/// The number of closed connections that are kept for late error reports.
+/// The number of closed connections to remember, so that errors on them can still be reported late.
 const REMEMBERED: usize = 8;
 
 /// The state of a load balancer's pool (CMAP: "Load Balancer Mode").
@@ -22,7 +22,7 @@ pub(crate) struct BalancedPool {
 }
 
 impl BalancedPool {
-    /// Records a new connection. Fails if its generation is wrong.
+    /// Records a new connection. Fails if the connection has the wrong generation.
     pub(crate) fn open(&mut self, connection: ServiceConnection) -> Result<(), String> {
         let (service, own) = (connection.service_id(), connection.generation());
         let fresh = !self.services.contains_key(&service);

@@ -176,8 +176,8 @@ fn departure(reason: &DepartureReason) -> usize {
         DepartureReason::NotListed { .. } => 3,
         DepartureReason::OneOfSeveralSeeds => 4,
         DepartureReason::WrongSetName { .. } => 5,
-        // A variant that is added to the enum later is counted under the wrong name until the list
-        // above has a name for it.
+        // If a variant is added to the enum, it is counted under the wrong name until its name is
+        // added to the list above.
         _ => 6,
     }
 }
@@ -185,9 +185,9 @@ fn departure(reason: &DepartureReason) -> usize {
 /// Returns whether no run can reach the cell.
 fn is_excluded(name: &str) -> bool {
     if let Some((topology, server)) = name.split_once(" + ") {
-        // The only server in a LoadBalanced topology is the load balancer, which is never checked;
-        // no other topology contains one. A server becomes a PossiblePrimary when another server
-        // names it as the primary and there is no primary, never by its own reply.
+        // A LoadBalanced topology contains only the load balancer, which is never checked, and no
+        // other topology contains one. A server becomes a PossiblePrimary only if another server
+        // names it as the primary while there is no primary, never because of its own reply.
         return match server {
             "LoadBalancer" => topology != "LoadBalanced",
             "PossiblePrimary" => topology != "ReplicaSetNoPrimary",
@@ -197,7 +197,7 @@ fn is_excluded(name: &str) -> bool {
     EXCLUDED.iter().any(|(cell, _)| *cell == name)
 }
 
-/// Cells that no run can reach, with the reason.
+/// The cells that no run can reach, each with the reason.
 const EXCLUDED: &[(&str, &str)] = &[
     ("MembersIgnored", "needs more members than a set can have"),
     ("EventsDropped", "the oracles need every event"),
@@ -216,7 +216,7 @@ const EXCLUDED: &[(&str, &str)] = &[
 ];
 
 impl fmt::Display for Coverage {
-    /// Writes the number of reached cells of each group.
+    /// Writes, for each group, the number of cells that were reached.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut first = 0;
         for (place, group) in Group::ALL.iter().enumerate() {

@@ -1,10 +1,10 @@
 //! Random faults for simulated deployments, and oracles that check the engine under these faults.
 //!
-//! A seed determines a [`plan::Plan`]: a deployment, a configured client with or without TLS, proxy
-//! and SRV records, applications that use it, and faults that are healed at the end. [`run::run`]
-//! runs it in virtual time and checks it after every step, whenever no task is ready, and at the
-//! end. The same seed always yields the same run, so a failure is identified by its seed.
-//! [`shrink::shrink`] minimizes a failure, and [`timeline::timeline`] formats it.
+//! A seed determines a [`plan::Plan`]: a deployment, the configuration of a client (with or without
+//! TLS, proxy and SRV records), applications that use the client, and faults that are healed at the
+//! end. [`run::run`] runs the plan in virtual time and checks it after every step, whenever no task
+//! is ready, and at the end. The same seed always yields the same run, so a failure is identified
+//! by its seed. [`shrink::shrink`] minimizes a failure, and [`timeline::timeline`] formats it.
 //!
 //! | oracle | checks |
 //! | --- | --- |
@@ -23,14 +23,15 @@
 //! | replay | a recording of the run is replayed to the same events, heartbeats included |
 //! | continuity, freshness, errors, selection, memory, busy-loop, panic, determinism | see [`Oracle`](sdam_sim::oracle::Oracle) |
 //!
-//! The steps of a single-threaded client ([`plan::Kind::Scan`]) are not observable, so it is
-//! checked between its calls by the same rules. Its checks must keep the minimum interval and the
-//! cooldown.
+//! A single-threaded client ([`plan::Kind::Scan`]) cannot be observed at every step, so it is
+//! checked by the same rules between the calls to it. Its checks of servers must respect the
+//! minimum interval and the cooldown.
 //!
-//! Every second seed leaves out some kinds of faults, because some states can only be reached
-//! if the faults that would end them do not occur. A run also records what it reached ([`coverage::Coverage`]): the cells
-//! of the specification's table of topology and server types, every event, every kind of error,
-//! and every reason. 10,000 seeds have to reach all of them.
+//! Every second seed leaves out some kinds of faults, because some states can only be reached if
+//! the faults that would end them do not occur. A run also records which situations it reached
+//! ([`coverage::Coverage`]): the cells of the specification's table of topology and server types,
+//! every event, every kind of error, and every reason. Together, 10,000 seeds must reach all of
+//! them.
 //!
 //! `cargo xtask sim --seeds 0..2000` runs seeds. `cargo xtask mutants` shows that the oracles
 //! detect bugs.

@@ -27,7 +27,7 @@ use crate::{
 /// The maximum number of timers that a load task waits for at the same time.
 pub(crate) const TASK_TIMERS: usize = 3;
 
-/// State shared by all load tasks.
+/// The state that all load tasks share.
 struct Application {
     topology: Topology,
     record: Arc<RunRecord>,
@@ -164,7 +164,7 @@ impl Application {
         }
     }
 
-    /// Checks every published snapshot.
+    /// Checks every snapshot that the topology publishes.
     async fn watch(self) {
         let mut snapshots = self.topology.watch();
         let mut last = 0;
@@ -187,7 +187,7 @@ impl Application {
     }
 }
 
-/// An entry in the list of waiting selections. It is removed on drop.
+/// An entry in the list of waiting selections, which is removed when this guard is dropped.
 struct WaiterGuard<'l> {
     record: &'l RunRecord,
     number: u64,

@@ -1,4 +1,4 @@
-//! Runs seeds. Built and called by `cargo xtask sim`.
+//! The program that runs seeds. `cargo xtask sim` builds and calls it.
 
 use std::{
     collections::BTreeMap,
@@ -29,20 +29,22 @@ const SOON: Duration = Duration::from_secs(2);
 /// The number of seeds that have to reach every situation.
 const ENOUGH: u64 = 10_000;
 
-/// The number of concurrent runs.
+/// The number of runs in progress at the same time.
 const THREADS: usize = 2;
 
 /// The command line.
 struct Arguments {
     seeds: Range<u64>,
     kind: Kind,
-    /// True to run each seed only once, not twice.
+    /// True if each seed is run only once instead of twice.
     once: bool,
-    /// True to stop at the first failure and print it on one line, without shrinking or storing it.
+    /// True if the program stops at the first failure, and prints it on one line without shrinking
+    /// or storing it.
     probe: bool,
     /// The output file for the hashes of each seed's run.
     digest: Option<PathBuf>,
-    /// The named detectors to test on silent servers. If there are any, no plans are run.
+    /// The detectors to test on silent servers, with their names. If there are any, the program
+    /// only tests these detectors and runs no plans.
     detectors: Vec<(String, Option<Detector>)>,
 }
 
@@ -57,10 +59,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// Tests the detectors, or runs the seeds if there are none. Returns whether all passed.
+/// Tests the detectors or, if there are none, runs the seeds. Returns whether everything passed.
 fn run_all(arguments: &Arguments) -> Result<bool, String> {
     if arguments.detectors.is_empty() {
-        // The hook prints nothing, because an oracle detects and reports panics.
+        // The panic hook prints nothing, because panics are caught and reported by an oracle.
         std::panic::set_hook(Box::new(|_| {}));
         return run_seeds(arguments).map_err(|error| error.to_string());
     }
@@ -249,7 +251,8 @@ fn report(arguments: &Arguments, plan: &Plan, failure: Box<Failure>) -> io::Resu
     Ok(())
 }
 
-/// Prints the totals. Returns false if a situation was not reached although enough seeds were run.
+/// Prints the totals. Returns false if enough seeds were run and they still did not reach some
+/// situation.
 fn print_totals(seeds: u64, sum: &Stats, took: Duration) -> bool {
     println!(
         "{seeds} seeds in {took:.1?}: {:.0} seeds per second, {:.1} virtual hours, {} steps, \

@@ -19,7 +19,7 @@ use sdam_sim::{Blueprint, scenario::Scenario};
 /// has the field `version`.
 pub(crate) const COMMANDS: [&str; 2] = ["ping", "buildInfo"];
 
-/// The time over which some clients spread their first checks.
+/// The time over which clients spread their first checks, if they spread them at all.
 const SPREAD: Duration = Duration::from_secs(2);
 
 pub(crate) use self::access::SRV_NAME;
@@ -57,7 +57,7 @@ impl FromStr for Kind {
 /// The kind of deployment as the client sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// A replica set, with discovery.
+    /// A replica set that the client discovers.
     ReplicaSet,
     /// One member of a replica set, with a direct connection.
     Direct,
@@ -123,7 +123,8 @@ struct Client {
 impl Plan {
     /// Creates the plan of `seed`.
     pub fn new(seed: u64, kind: Kind) -> Self {
-        // The simulation also uses the seed, so it must not draw the same numbers.
+        // The simulation uses the same seed, so the plan is drawn from a different sequence of
+        // random numbers.
         let mut rng = Rng::new(!seed).fork();
         let deployed = deployment::deploy(kind, &mut rng);
         let client = Client::draw(&mut rng);
@@ -163,7 +164,7 @@ impl Plan {
         }
     }
 
-    /// Returns the same plan, but with the faults in `scenario`.
+    /// Returns a plan that is equal to this one, except that it has the faults in `scenario`.
     #[must_use]
     pub fn with_scenario(&self, scenario: Scenario) -> Self {
         Self { scenario, ..self.clone() }
@@ -181,7 +182,7 @@ impl Plan {
         if Rng::new(self.seed ^ 0x59EA).fork().below(8) == 0 {
             options.spread = SPREAD;
         }
-        // Except in single-threaded clients, this option only causes a warning.
+        // In clients that are not single-threaded, this option only causes a warning.
         options.server_selection_try_once = (self.seed % 8 == 3).then_some(true);
         options.early_dial = Rng::new(self.seed ^ 0xD1A1).fork().below(8) != 0;
         match self.shape {
@@ -221,8 +222,8 @@ impl Plan {
         found + 2 * failed + Duration::from_secs(1)
     }
 
-    /// Returns the heartbeat interval, which is also the interval between SRV look-ups after a
-    /// failure.
+    /// Returns the heartbeat interval. It is also the interval until the next SRV look-up after a
+    /// failed one.
     pub(crate) fn heartbeat(&self) -> Duration {
         self.client.heartbeat
     }

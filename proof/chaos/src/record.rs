@@ -56,14 +56,15 @@ pub(crate) struct RunRecord {
     /// The number of check-outs in progress.
     pub(crate) checking_out: AtomicUsize,
     pub(crate) counts: Mutex<Counts>,
-    /// The errors of applications.
+    /// The errors that applications reported.
     pub(crate) errors: Mutex<Coverage>,
 }
 
 /// Declares the counts, each with a description.
 macro_rules! counts {
     ($($name:ident: $text:literal,)*) => {
-        /// Counts of the situations that a run exercised, which prove that it tested something.
+        /// Counts how often a run exercised certain situations, which proves that the run tested
+        /// something.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Counts {
             $(#[doc = concat!("Number of ", $text, ".")] pub $name: u64,)*
@@ -98,7 +99,7 @@ counts! {
     proxied: "connections to a proxy",
     look_ups: "look-ups of SRV records",
     suspicions: "suspicions of silent servers",
-    // For example, a primary that counts as stale by the election rules for servers before 6.0.
+    // An example is a primary that counts as stale by the election rules for servers before 6.0.
     excused: "servers whose role need not be known at the end",
     unended: "connections that outlived their topology",
 }
@@ -138,8 +139,8 @@ impl RunRecord {
         *lock(&self.topology) = Some(topology);
     }
 
-    /// Removes the record's own topology handle, so that dropping the caller's handle can close the
-    /// topology.
+    /// Removes and returns the topology handle that the record holds, so that dropping the caller's
+    /// handle can close the topology.
     pub(crate) fn detach(&self) -> Option<Topology> {
         lock(&self.topology).take()
     }
@@ -157,7 +158,8 @@ impl RunRecord {
         lock(&self.pools).open.get(&server).cloned()
     }
 
-    /// Stores the first violation. Later violations may be its consequences, so they are ignored.
+    /// Stores the violation if it is the first one. Later violations are ignored, because they may
+    /// be consequences of the first.
     pub(crate) fn violated(&self, oracle: Oracle, message: impl Into<String>) {
         let violation = oracle.violated(self.now(), message);
         lock(&self.violation).get_or_insert(violation);
@@ -201,7 +203,7 @@ impl EventSink for EventRecorder {
 #[derive(Debug)]
 pub(crate) struct RecordingPools {
     pub(crate) record: Arc<RunRecord>,
-    /// Creates pools that open connections.
+    /// The factory for pools that open connections, if the run has any.
     pub(crate) connecting: Option<Pools>,
 }
 
@@ -230,7 +232,7 @@ impl PoolFactory for RecordingPools {
 }
 
 impl RecordingPool {
-    /// Returns whether the server is in the published snapshot and can be selected.
+    /// Returns whether the published snapshot contains the server and the server can be selected.
     fn is_published(&self) -> Option<bool> {
         let topology = self.record.topology()?;
         let snapshot = topology.snapshot();

@@ -1,4 +1,4 @@
-//! Selections by applications, and an independent check of whether servers are suitable.
+//! Selections by applications, and an independent check of the suitability of servers.
 
 use std::time::Duration;
 
@@ -17,9 +17,10 @@ use crate::plan::pick;
 #[derive(Clone, Debug)]
 pub(crate) struct SelectionRequest {
     pub(crate) criteria: Criteria,
-    /// The criteria by server type; `None` if suitability depends on more than server types.
+    /// The criteria in terms of server types, or `None` if suitability depends on anything else.
     by_type: Option<TypeCriteria>,
-    /// True if the criteria are invalid for every replica set, whatever the state of its servers.
+    /// True if the criteria are invalid for every replica set, regardless of the state of its
+    /// servers.
     is_invalid: bool,
 }
 
@@ -61,15 +62,15 @@ impl SelectionRequest {
     }
 
     fn read(preference: ReadPreference, by_type: Option<TypeCriteria>) -> Self {
-        // The preference is always valid. If it were not, a simpler selection would replace it.
+        // The preference is always valid. An invalid one would be replaced by a simpler selection.
         match Criteria::read(preference) {
             Ok(criteria) => Self { criteria, by_type, is_invalid: false },
             Err(_) => Self::write(),
         }
     }
 
-    /// Returns whether the selection may fail with this error, apart from a timeout or the end of
-    /// the topology.
+    /// Returns whether the selection may fail with this error. Timeouts and the end of the topology
+    /// are always possible and are not considered.
     pub(crate) fn may_fail_with(&self, error: &SelectionError) -> bool {
         match error {
             SelectionError::Incompatible { .. } => true,
@@ -78,8 +79,8 @@ impl SelectionRequest {
         }
     }
 
-    /// Returns whether a server of this type is suitable; `None` if this depends on more than the
-    /// type.
+    /// Returns whether a server of this type is suitable, or `None` if this depends on more than
+    /// the type.
     pub(crate) fn is_suitable(&self, topology: TopologyType, server: ServerType) -> Option<bool> {
         let by_type = self.by_type?;
         Some(match topology {
@@ -99,11 +100,11 @@ impl SelectionRequest {
         })
     }
 
-    /// Returns whether a server is suitable; `None` if this depends on more than server types.
+    /// Returns whether any server is suitable, or `None` if this depends on more than server types.
     pub(crate) fn has_suitable_server(&self, topology: &TopologyDescription) -> Option<bool> {
         self.by_type?;
         if !topology.is_compatible() {
-            // If a server is incompatible, selections fail immediately, so they do not wait either.
+            // Selections do not wait if a server is incompatible, because they fail immediately.
             return Some(true);
         }
         let kind = topology.topology_type();

@@ -42,8 +42,8 @@ use crate::{
     request::SelectionRequest,
 };
 
-/// The time for which the healed deployment is observed. It is longer than an election and a
-/// server's shutdown.
+/// The time for which the deployment is observed after it was healed. It is longer than an election
+/// or the shutdown of a server.
 const OBSERVATION: Duration = Duration::from_secs(16);
 /// The time from the end of a pause to the next one.
 const BETWEEN_PAUSES: Duration = Duration::from_secs(3);
@@ -106,7 +106,7 @@ pub fn run(plan: &Plan) -> Result<Stats, Box<Failure>> {
             notes: lock(&record.notes).clone(),
         }))
     };
-    // The first violation takes precedence.
+    // If there are several violations, the first one is reported.
     match (record.verdict(), outcome) {
         (Some(violation), _) | (None, Ok(Err(violation))) => failed(violation),
         (None, Ok(Ok(stats))) => Ok(stats),
@@ -177,8 +177,9 @@ fn run_in_simulation(plan: &Plan, record: &Arc<RunRecord>) -> Result<Stats, Viol
     elections::check(&events)?;
     companion::check(&events)?;
     if !plan.is_shared && !plan.pauses {
-        // After a pause, a client does not check its servers before the pause is over. A client
-        // that shares its monitors does not check a server sooner if only this client has lost it.
+        // The cadence of other clients is not checked: a client that pauses does not check its
+        // servers until the pause is over, and a client that shares its monitors does not check a
+        // server sooner if only this client has lost it.
         cadence::check(&events, &options, plan.kind == Kind::Scan)?;
     }
     if !plan.is_shared {
@@ -258,8 +259,7 @@ async fn run_client(
     end(plan, sim, record, (topology, companion)).await
 }
 
-/// Pauses and resumes the topology again and again, if the plan says so, for as long as there are
-/// faults.
+/// Repeatedly pauses and resumes the topology while there are faults, if the plan requires it.
 async fn pause(plan: &Plan, topology: &Topology, sim: &Sim) {
     let clock = sim.runtime().backend.clock;
     let until = clock.now() + plan.scenario.duration();
@@ -272,7 +272,7 @@ async fn pause(plan: &Plan, topology: &Topology, sim: &Sim) {
     }
 }
 
-/// Ends the client, and its companion before or after it.
+/// Ends the client, and ends its companion before or after the client.
 async fn end(
     plan: &Plan,
     sim: &Sim,
@@ -405,8 +405,8 @@ impl<'c> Convergence<'c> {
         Err(Oracle::Convergence.violated(now, difference))
     }
 
-    /// Returns whether an impostor was the first server to answer, so that the client permanently
-    /// believes that this is another kind of deployment.
+    /// Returns whether the first server that answered was an impostor, which makes the client
+    /// believe permanently that this is another kind of deployment.
     fn is_misled(&self, believed: TopologyType) -> bool {
         let right = match self.plan.shape {
             Shape::Sharded => TopologyType::Sharded,
@@ -503,7 +503,7 @@ async fn finish(
         return Err(Oracle::Close.violated(sim.now(), message));
     }
     let took = sim.now().since(began);
-    // Applications notice only at their next step that the topology is closed.
+    // Applications notice that the topology is closed only when they take their next step.
     while record.load_alive() > 0 {
         clock.sleep_until(sim.now() + Duration::from_secs(1)).await;
     }

@@ -37,7 +37,7 @@ type Topology = sdam::Topology<sdam_pool::Pool>;
 const CALM: Duration = Duration::from_secs(60);
 /// The time within which even a client without a detector marks the silent primary Unknown.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The minimum time after which TCP retransmits a lost segment. It doubles with each
+/// The minimum time after which TCP retransmits a lost segment. The time doubles with each further
 /// retransmission.
 const RETRANSMISSION: Duration = Duration::from_millis(200);
 /// The factor by which a slow server's round trips take longer.
@@ -47,8 +47,8 @@ const SLOWDOWN: u32 = 20;
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Outcome {
-    /// The time from the beginning of the silence until the primary was marked Unknown; `None` if
-    /// it took longer than 30 s.
+    /// The time from the beginning of the silence until the primary was marked Unknown, or `None`
+    /// if this took longer than 30 s.
     pub left: Option<Duration>,
     /// The servers that were marked Unknown although they were not silent, each with the time at
     /// which that happened.
@@ -178,7 +178,7 @@ pub fn run(seed: u64, detector: Option<Detector>) -> Outcome {
 
 /// Makes the primary silent, and waits until it is marked Unknown.
 fn silence(sim: &Sim, topology: &Topology, losses: &Losses, freezes: bool) -> Outcome {
-    // After a stall, the client may not have found the primary again yet.
+    // After a stall, the client may not have found the primary again, so wait for it.
     while topology.snapshot().description().primary().is_none() {
         sim.run_for(Duration::from_millis(100));
     }
@@ -249,7 +249,7 @@ fn draw_latency(rng: &mut Rng) -> Latency {
     Latency { min, spread, chunked: false }
 }
 
-/// Runs operations one after another. Some of them take the server several seconds.
+/// Runs operations one after another. The server takes several seconds for some of them.
 async fn operate(topology: Topology, clock: Arc<dyn sdam_transport::clock::Clock>, mut rng: Rng) {
     let ping = rawdoc! { "ping": 1, "$db": "admin" };
     let limit = Some(Duration::from_secs(20));

@@ -1,4 +1,4 @@
-//! Failures as human-readable timelines.
+//! Timelines, which show failures in a human-readable form.
 
 use std::{fmt::Write, time::Duration};
 

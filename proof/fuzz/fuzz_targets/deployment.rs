@@ -1,4 +1,4 @@
-//! Checks that no history of inputs breaks an invariant of a deployment.
+//! Checks that no sequence of inputs breaks an invariant of a deployment.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

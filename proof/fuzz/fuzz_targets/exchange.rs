@@ -1,5 +1,5 @@
-//! Checks requests and messages in any order: the exchange accepts only the outstanding reply, and
-//! rejects everything after it has received any other message.
+//! Sends requests and receives messages in any order, and checks that the exchange accepts only the
+//! outstanding reply. After any other message, the exchange must reject everything.
 #![no_main]
 
 use std::time::Duration;
@@ -17,7 +17,7 @@ const BODY: &[u8] = &[5, 0, 0, 0, 0];
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Model {
     Idle,
-    /// The id that the reply must name, and whether more replies may follow.
+    /// A reply is due. It must name this request id; the flag is true if more replies may follow.
     Due(i32, bool),
     Broken,
 }

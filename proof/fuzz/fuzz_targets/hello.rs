@@ -1,5 +1,5 @@
-//! Checks arbitrary replies: the parsers for hello and for errors agree with a simple reading of
-//! the same document, and the parsed values are ordered and bounded.
+//! Parses arbitrary replies, and checks that the parsers for hello and for errors agree with a
+//! simple reading of the same document, and that the parsed values are ordered and bounded.
 #![no_main]
 
 #[path = "../../../sdam-core/tests/hello/reference.rs"]
@@ -47,8 +47,8 @@ fn check(bytes: &[u8]) {
     assert_eq!(error, reference::error(&document), "{document}");
 }
 
-/// Parses the document that fills `bytes`. Returns `None` for repeated keys, which `Document` does
-/// not support.
+/// Parses `bytes` as one complete document. Returns `None` if a key is repeated, because `Document`
+/// does not support that.
 fn document(bytes: &[u8]) -> Option<Document> {
     let length = i32::from_le_bytes(*bytes.first_chunk()?);
     if usize::try_from(length) != Ok(bytes.len()) {

@@ -1,11 +1,11 @@
-//! Checks arbitrary connection strings: hosts are normalized, options match the string, and no
-//! password is ever displayed.
+//! Checks, for arbitrary connection strings, that hosts are normalized, that the options match the
+//! string, and that the password is never displayed.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use sdam_core::{address::ServerAddress, uri::ConnectionString};
 
-/// The password, in lower case like displayed hosts.
+/// The password. It is in lower case, because hosts are displayed in lower case.
 const PASSWORD: &str = "hunter2hunter2";
 
 fuzz_target!(|text: &str| {

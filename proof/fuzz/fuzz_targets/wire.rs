@@ -25,7 +25,8 @@ fn check(bytes: &[u8]) {
     assert_eq!(message.as_bytes(), bytes);
     let again = encode(&message);
     assert_eq!(Parts::of(&again), Parts::of(&message));
-    // After one encoding, the message is in canonical form, so encoding it again changes nothing.
+    // The first encoding produces the canonical form, so a second encoding must not change
+    // anything.
     assert_eq!(encode(&again), again);
     // No request was sent, so no reply is accepted.
     assert!(Exchange::new().accept(&message).is_err());
@@ -65,12 +66,12 @@ fn encode(message: &WireMessage) -> WireMessage {
     encoded.expect("what was decoded can be written")
 }
 
-/// The parts of a message that re-encoding keeps.
+/// The parts of a message that decoding and encoding must preserve.
 #[derive(Debug, PartialEq)]
 struct Parts<'a> {
     op_code: OpCode,
     request_id: i32,
-    /// The `responseTo`; `None` for an OP_QUERY, in which it is ignored.
+    /// The `responseTo`, or `None` for an OP_QUERY, in which this field is ignored.
     response_to: Option<i32>,
     flags: [bool; 4],
     query_flags: Option<u32>,

@@ -18,8 +18,9 @@ use tempfile::TempDir;
 use crate::error::Error;
 use crate::workdir::work_dir;
 
-/// The validity of all certificates except the expired one and the one that is not yet valid. This
-/// period includes the dates on which servers with those two certificates run.
+/// The first and last year in which most certificates are valid: all except the expired one and the
+/// one that is not yet valid. This period includes the dates on which the servers with those two
+/// certificates run.
 const YEARS: [i32; 2] = [2000, 2049];
 
 /// The serial number of the revoked certificate.
@@ -28,7 +29,7 @@ const REVOKED: u64 = 13;
 /// The names and addresses in server certificates.
 const NAMES: [&str; 4] = ["localhost", "127.0.0.1", "::1", "*.sdam.example"];
 
-/// The certificate of a server.
+/// The kinds of server certificates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerCertificate {
     /// Valid for `localhost`, the loopback addresses and every name in the domain `sdam.example`.
@@ -60,7 +61,7 @@ impl ServerCertificate {
     ];
 
     /// Returns a date on which a server can start with the certificate, in the format of
-    /// libfaketime; `None` if it can start today.
+    /// libfaketime, or `None` if the server can start today.
     pub(crate) fn day(self) -> Option<&'static str> {
         match self {
             Self::Expired => Some("@2020-06-01 00:00:00"),
@@ -78,15 +79,17 @@ impl ServerCertificate {
     }
 }
 
-/// An authority, the certificates that it issued, and some certificates of other issuers: PEM files
-/// in a directory that is removed on drop. Files of servers and clients include the key.
+/// An authority, the certificates that it issued, and some certificates of other issuers. They are
+/// PEM files in a directory that is removed on drop. The files for servers and clients include the
+/// private key.
 #[derive(Debug)]
 pub struct Certificates {
     dir: TempDir,
 }
 
 impl Certificates {
-    /// The user name in the client's certificate: its subject in the form of RFC 2253.
+    /// The user name for the client's certificate, which is the certificate's subject in the form
+    /// of RFC 2253.
     pub const CLIENT: &str = "CN=client,OU=clients,O=sdam";
 
     /// The password of the [encrypted client's](Self::encrypted_client) key.
@@ -127,7 +130,7 @@ impl Certificates {
         self.file("other-authority")
     }
 
-    /// Returns the file of a server.
+    /// Returns the file that a server with this certificate uses.
     pub fn server(&self, certificate: ServerCertificate) -> PathBuf {
         self.file(&server_file(certificate))
     }
@@ -229,7 +232,7 @@ fn client() -> Result<CertificateParams, Error> {
     Ok(params)
 }
 
-/// Returns a certificate with a new key. Without an issuer it is self-signed.
+/// Returns a certificate with a new key. Without an issuer, the certificate is self-signed.
 fn issue(
     mut params: CertificateParams,
     issuer: Option<&Issuer>,

@@ -24,7 +24,7 @@ trait Stream: Read + Write + Send {}
 
 impl<T: Read + Write + Send> Stream for T {}
 
-/// A connection to one server, without a handshake: servers do not require one.
+/// A connection to one server. It skips the handshake, which servers do not require.
 pub struct Client {
     address: SocketAddr,
     stream: Box<dyn Stream>,
@@ -37,7 +37,8 @@ impl Client {
         Self::connect_with_timeout(address, COMMAND_TIMEOUT)
     }
 
-    /// Connects; `timeout` applies to connecting and to every single read and write.
+    /// Connects to a server. The `timeout` applies to the connection attempt and to every single
+    /// read and write.
     pub fn connect_with_timeout(address: SocketAddr, timeout: Duration) -> Result<Self, Error> {
         Self::open(address, timeout, None)
     }
@@ -124,7 +125,7 @@ impl Client {
         self.reply_body(&message)
     }
 
-    /// Returns the document of the section of kind 0, the only one in a reply.
+    /// Returns the document in the section of kind 0, which is the only section in a reply.
     fn reply_body(&self, message: &[u8]) -> Result<Document, Error> {
         let (flags, sections) =
             message.split_first_chunk().ok_or_else(|| self.malformed("no flags"))?;

@@ -14,13 +14,14 @@ use crate::process::Process;
 use crate::wait::poll;
 use crate::workdir::work_dir;
 
-/// The process of a server, its port and its directory. Dropping it kills the process, which ends
-/// all connections to it or through it, and removes the directory.
+/// The process of a server, with its port and its directory. Dropping it kills the process, which
+/// ends all connections to or through the server, and removes the directory.
 #[derive(Debug)]
 pub struct Daemon {
     name: &'static str,
     pub(crate) address: SocketAddr,
-    // Declared before the directory, so that the process is killed before its directory is removed.
+    // This field is declared before the directory, so that the process is killed before the
+    // directory is removed.
     process: Mutex<Process>,
     dir: TempDir,
 }
@@ -76,7 +77,8 @@ impl Daemon {
         self.process().is_responsive()
     }
 
-    /// Kills the process with SIGKILL and waits for its end. Does nothing if it is dead.
+    /// Kills the process with SIGKILL and waits for its end. Does nothing if the process is already
+    /// dead.
     pub fn kill(&self) -> Result<(), Error> {
         let doing = format!("killing {}", self.name);
         self.process().kill().map_err(Error::io(doing))
@@ -87,8 +89,8 @@ impl Daemon {
         self.signal("STOP")
     }
 
-    /// Resumes the server after [`sigstop`](Self::sigstop). It then answers what it has received in
-    /// the meantime.
+    /// Resumes the server after [`sigstop`](Self::sigstop). The server then answers the requests
+    /// that arrived in the meantime.
     pub fn sigcont(&self) -> Result<(), Error> {
         self.signal("CONT")
     }

@@ -12,8 +12,8 @@ use crate::error::Unavailable;
 use crate::fetch::{cannot, publish, run, staging};
 use crate::workdir::target_dir;
 
-/// The arguments that download a package and its dependencies. Nothing is installed, so no
-/// privileges are needed.
+/// The arguments of `apt-get` that download a package and its dependencies. The packages are not
+/// installed, so no privileges are needed.
 const DOWNLOAD: &str = "install --yes --quiet --download-only --no-install-recommends \
     -o Debug::NoLocking=true -o Acquire::http::Timeout=20";
 
@@ -31,7 +31,7 @@ impl Package {
     /// Finds a package by one of its programs on the search path, or downloads it.
     ///
     /// # Errors
-    /// [`Unavailable`] if it is not found. The reason names the remedy.
+    /// Returns [`Unavailable`] if the package is not found. The reason names the remedy.
     pub(crate) fn find(name: &'static str, program: &str) -> Result<Self, Unavailable> {
         match installed(env::var_os("PATH").as_deref(), program) {
             Some(installed) => Ok(installed),
@@ -71,7 +71,7 @@ fn installed(search: Option<&OsStr>, program: &str) -> Option<Package> {
 /// Returns the path of a library from the system, or from a downloaded package.
 ///
 /// # Errors
-/// [`Unavailable`] if it is not found. The reason names the remedy.
+/// Returns [`Unavailable`] if the library is not found. The reason names the remedy.
 pub(crate) fn library(name: &'static str, path: &str) -> Result<PathBuf, Unavailable> {
     let below = |root: &Path| {
         let mut paths = library_directories(root).map(|dir| dir.join(path));
@@ -93,10 +93,10 @@ fn library_directories(root: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     })
 }
 
-/// Returns a package unpacked in `target/debian`. A missing package is downloaded with `apt-get`,
-/// which is reported on standard error.
+/// Returns a package that is unpacked in `target/debian`. If the package is missing there, it is
+/// downloaded with `apt-get`, and the download is reported on standard error.
 fn downloaded(name: &'static str) -> Result<PathBuf, Unavailable> {
-    /// The outcomes of downloads. The tests of one process wait for each other's downloads, and do
+    /// The outcomes of downloads. Tests in the same process wait for each other's downloads, and do
     /// not repeat a failed one.
     static OUTCOMES: Mutex<BTreeMap<&str, Result<PathBuf, Unavailable>>> =
         Mutex::new(BTreeMap::new());
@@ -116,8 +116,8 @@ fn cached_or_fetched(cache: &Path, name: &str) -> Result<PathBuf, Unavailable> {
     Ok(home)
 }
 
-/// Unpacks everything in a private directory and moves it to `home` in one step, so that the cache
-/// is complete even if two processes fetch the same package.
+/// Unpacks everything in a private directory and then moves that directory to `home` in one step.
+/// The cache is therefore always complete, even if two processes fetch the same package.
 fn fetch(cache: &Path, home: &Path, name: &str) -> Result<(), Unavailable> {
     let remedy = format!("install the Debian package {name}");
     let staging = staging(cache)?;
@@ -132,8 +132,8 @@ fn fetch(cache: &Path, home: &Path, name: &str) -> Result<(), Unavailable> {
         apt
     };
     if run(apt(DOWNLOAD).arg(name), &remedy).is_err() {
-        // The system's package lists are missing or outdated, and only root may update them, so
-        // this downloads private lists.
+        // The system's package lists may be missing or outdated, and only root may update them, so
+        // private lists are downloaded.
         let lists = staging.path().join("lists");
         create(&lists.join("partial"))?;
         let lists = option("Dir::State::Lists", &lists);
@@ -150,7 +150,7 @@ fn fetch(cache: &Path, home: &Path, name: &str) -> Result<(), Unavailable> {
             run(unpack.arg("--extract").arg(archive).arg(&unpacked), &remedy)?;
         }
     }
-    // Otherwise, documentation would take up most of the cache.
+    // The documentation is removed, because it would take up most of the cache.
     let _ = fs::remove_dir_all(unpacked.join("usr/share"));
     publish(&unpacked, home)
 }

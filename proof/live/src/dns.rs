@@ -14,14 +14,14 @@ use crate::daemon::Daemon;
 use crate::debian::Package;
 use crate::error::Error;
 
-/// The directory of the control socket. It is the working directory, under a short name, because
-/// the system limits the path of a socket to 108 bytes.
+/// The directory of the control socket. It is the working directory, written as a short path,
+/// because the system limits the path of a socket to 108 bytes.
 const DIRECTORY: &str = "/proc/self/cwd";
 
 /// A DNS server on a loopback port, over UDP and TCP. It is authoritative for the root zone: names
 /// without records do not exist.
 ///
-/// Answers that exceed the client's size limit over UDP are truncated. Dropping the server kills
+/// Answers over UDP that exceed the client's size limit are truncated. Dropping the server kills
 /// it.
 #[derive(Debug)]
 pub struct Dns {
@@ -67,7 +67,7 @@ impl Dns {
         })
     }
 
-    /// Removes all records of a name and type. The name ceases to exist with its last record.
+    /// Removes all records of this name and type. A name without any records ceases to exist.
     pub fn remove(&self, name: &str, record_type: RecordType) -> Result<(), Error> {
         self.change(|zone| zone.retain(|record| !record.is_of_set(name, record_type)))
     }

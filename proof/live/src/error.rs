@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bson::Document;
 
-/// The error from starting or using a server.
+/// An error that occurred when a server was started or used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -16,13 +16,13 @@ pub enum Error {
     /// A server answered a command with `ok: 0`.
     #[error(transparent)]
     Command(Box<CommandError>),
-    /// A socket, file or process operation failed; the string describes it.
+    /// An operation on a socket, file or process failed. The string describes the operation.
     #[error("{0}: {1}")]
     Io(String, io::Error),
     /// A reply was not a valid OP_MSG, or lacks a mandatory field.
     #[error("{0}")]
     Protocol(String),
-    /// A server process exited unexpectedly; the message includes the end of its log.
+    /// A server process exited unexpectedly. The message includes the end of the server's log.
     #[error("{0}")]
     Exited(String),
     /// A wait timed out.
@@ -39,7 +39,8 @@ pub enum Error {
         /// The last error during the wait.
         last: Option<Box<Error>>,
     },
-    /// The operation is not possible in the current state, such as signalling a dead server.
+    /// The operation is not possible in the current state. For example, a dead server cannot be
+    /// signalled.
     #[error("{0}")]
     State(String),
 }

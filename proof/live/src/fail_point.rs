@@ -7,7 +7,8 @@ use bson::{Bson, Document, doc};
 use crate::error::Error;
 use crate::mongod::Mongod;
 
-/// The settings of the fail point `failCommand`: which commands fail, how, and how often.
+/// The settings of the fail point `failCommand`. They determine which commands fail, how they fail,
+/// and how often.
 ///
 /// The fail point lasts until it is disabled, unless [`FailCommand::times`] is set. The command
 /// name `isMaster` selects legacy hello in both spellings; name it together with `hello` to affect
@@ -20,7 +21,7 @@ pub struct FailCommand {
 }
 
 impl FailCommand {
-    /// Selects the commands that fail; other methods set the failure.
+    /// Selects the commands that fail. Other methods determine how they fail.
     pub fn new<'a>(commands: impl IntoIterator<Item = &'a str>) -> Self {
         let commands: Vec<_> = commands.into_iter().map(Bson::from).collect();
         Self { mode: "alwaysOn".into(), data: doc! { "failCommands": commands } }
@@ -32,11 +33,11 @@ impl FailCommand {
         self
     }
 
-    /// Restricts the fail point to connections whose handshake named this application (4.4 and
-    /// newer; before 5.0 the handshake itself never fails, and 4.2 does not distinguish
-    /// applications).
+    /// Restricts the fail point to connections whose handshake named this application. This needs a
+    /// server of version 4.4 or newer, because 4.2 does not distinguish applications. Before 5.0,
+    /// the handshake itself never fails.
     ///
-    /// Otherwise the selected commands fail for this crate's clients as well.
+    /// Without this restriction, the selected commands also fail for the clients of this crate.
     pub fn app_name(self, name: &str) -> Self {
         self.with("appName", name)
     }
@@ -69,7 +70,8 @@ impl FailCommand {
     }
 }
 
-/// The guard of a fail point, which is enabled until the guard is dropped or the server dies.
+/// The guard of a fail point. The fail point is enabled until the guard is dropped or the server
+/// dies.
 #[derive(Debug)]
 #[must_use = "dropping it disables the fail point"]
 pub struct FailPoint<'a> {
@@ -99,7 +101,8 @@ impl FailPoint<'_> {
 
 impl Drop for FailPoint<'_> {
     fn drop(&mut self) {
-        // On a stopped server, the command would block the dropping thread until its timeout.
+        // If the server is stopped, the command would block the thread that drops the guard until
+        // the command times out.
         if self.enabled && self.mongod.is_responsive() {
             let _ = self.turn_off();
         }

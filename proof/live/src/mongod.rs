@@ -1,4 +1,4 @@
-//! One server process.
+//! A single server process.
 
 use std::fmt;
 use std::fs;
@@ -25,7 +25,8 @@ use crate::tls::ServerTls;
 use crate::version::Version;
 use crate::wait::{COMMAND_TIMEOUT, poll};
 
-/// The journal settings of a test server; by default the journal takes 300 MB from the start.
+/// The settings that keep a test server's journal small. With the default settings, it takes 300 MB
+/// from the start.
 const JOURNAL: &str =
     "log=(enabled=true,path=journal,compressor=snappy,file_max=1MB,prealloc=false)";
 
@@ -35,7 +36,7 @@ const QUOTED_LINES: usize = 12;
 /// A `mongod` on its own loopback port.
 ///
 /// Dropping it kills the process and removes the data. If the thread is panicking, the log is kept
-/// below `target/live`, and its path is printed on standard error.
+/// below `target/live`, and the path of the log is printed on standard error.
 pub struct Mongod {
     executable: PathBuf,
     arguments: Vec<String>,
@@ -60,8 +61,8 @@ impl Mongod {
     /// Starts a server with additional command line arguments and waits until it answers.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] if there is no binary, [`Error::Exited`] if it rejects the
-    /// arguments.
+    /// Returns [`Error::Unavailable`] if there is no binary, and [`Error::Exited`] if the binary
+    /// rejects the arguments.
     pub fn start_with(
         version: impl Into<Option<Version>>,
         arguments: &[&str],
@@ -85,8 +86,8 @@ impl Mongod {
     /// [clients](Self::client) of this value use TLS.
     ///
     /// # Errors
-    /// The errors of [`Mongod::start_with`], and [`Error::Unavailable`] if an expired certificate
-    /// requires another date, but there is no libfaketime.
+    /// Returns the errors of [`Mongod::start_with`]. Also returns [`Error::Unavailable`] if the
+    /// certificate is only valid on another date and libfaketime is missing.
     pub fn start_tls(
         version: impl Into<Option<Version>>,
         tls: &ServerTls,
@@ -97,8 +98,8 @@ impl Mongod {
         Ok(mongod)
     }
 
-    /// Starts the process without waiting; [`Mongod::wait_until_ready`] must follow. A secured
-    /// server refuses all commands on unauthenticated connections.
+    /// Starts the process without waiting for it; [`Mongod::wait_until_ready`] must be called next.
+    /// A secured server refuses all commands on unauthenticated connections.
     pub(crate) fn launch(
         version: impl Into<Option<Version>>,
         arguments: &[&str],
@@ -133,7 +134,7 @@ impl Mongod {
         Ok(mongod)
     }
 
-    /// Waits until the process answers. Moves it to another port whenever its port is taken.
+    /// Waits until the process answers. If its port is taken, the process is moved to another port.
     pub(crate) fn wait_until_ready(&mut self) -> Result<(), Error> {
         while self.await_answer()? == Start::AddressInUse {
             self.daemon.address = port::free()?;
@@ -148,8 +149,8 @@ impl Mongod {
         Ok(())
     }
 
-    /// Returns the address in the form of replica set configurations: `127.0.0.1:PORT`, with the
-    /// port of the relay if there is one.
+    /// Returns the address as it is written in replica set configurations: `127.0.0.1:PORT`. The
+    /// port is that of the relay if there is one.
     pub fn host(&self) -> String {
         self.relay.as_ref().map_or(self.address(), Relay::address).to_string()
     }
@@ -160,7 +161,7 @@ impl Mongod {
         self.relay().map(Relay::hold)
     }
 
-    /// Ends [`Mongod::cut_off`]. Bytes that were sent in the meantime arrive.
+    /// Ends the effect of [`Mongod::cut_off`]. Bytes that were sent in the meantime arrive.
     pub fn reconnect(&self) -> Result<(), Error> {
         self.relay().map(Relay::release)
     }
@@ -170,7 +171,7 @@ impl Mongod {
         self.relay.as_ref().ok_or_else(none)
     }
 
-    /// Returns the connection string for this server alone.
+    /// Returns a connection string that names only this server.
     pub fn uri(&self) -> String {
         format!("mongodb://{}/?directConnection=true", self.address())
     }
@@ -195,8 +196,8 @@ impl Mongod {
         Client::open(self.address(), timeout, self.certificates.as_deref())
     }
 
-    /// Creates the user [`ROOT`], which the server permits while it has no users (the "localhost
-    /// exception").
+    /// Creates the user [`ROOT`]. The server permits this without authentication while it has no
+    /// users (the "localhost exception").
     pub(crate) fn create_root(&self) -> Result<(), Error> {
         let (user, password) = ROOT;
         let create = doc! { "createUser": user, "pwd": password, "roles": ["root"] };
@@ -218,13 +219,14 @@ impl Mongod {
         self.client()?.hello()
     }
 
-    /// Kills the server with SIGKILL and waits for its end. Does nothing if it is dead.
+    /// Kills the server with SIGKILL and waits for its end. Does nothing if the server is already
+    /// dead.
     ///
     /// A responsive server makes a checkpoint first, because a server killed before its first
     /// checkpoint may not start again.
     pub fn kill(&self) -> Result<(), Error> {
         if self.is_responsive() {
-            // A server that does not answer is killed as well.
+            // Errors are ignored, because a server that does not answer is killed as well.
             let _ = self.run_command("admin", doc! { "fsync": 1 });
         }
         self.daemon.kill()
@@ -259,7 +261,8 @@ impl Mongod {
             .args(["--wiredTigerCacheSizeGB", "0.25"])
             .args(["--wiredTigerEngineConfigString", JOURNAL])
             .args(["--setParameter", "enableTestCommands=1"])
-            // One sampling thread per server would cause most of the load.
+            // Without this, each server would have a sampling thread, and these threads would cause
+            // most of the load.
             .args(["--setParameter", "diagnosticDataCollectionEnabled=false"])
             .args(&self.arguments)
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
@@ -280,8 +283,8 @@ impl Mongod {
                 }
                 return Err(Error::Exited(format!("mongod exited: {status}\n{}", self.log_tail())));
             }
-            // Another server may have taken the port in the meantime; its data directory is a
-            // different one.
+            // Another server may have taken the port in the meantime. It is recognized by its data
+            // directory, which is a different one.
             let options = match self.run_command("admin", doc! { "getCmdLineOpts": 1 }) {
                 Err(error) if error.code() == Some(security::UNAUTHORIZED) => {
                     return Ok(self.listens().then_some(Start::Answered));
@@ -296,13 +299,13 @@ impl Mongod {
         })
     }
 
-    /// Returns whether the process listens, according to the log.
+    /// Returns whether the log says that the process is listening.
     fn listens(&self) -> bool {
         let new = self.new_log().to_lowercase();
         new.contains("waiting for connections")
     }
 
-    /// Returns the log since the start of the process.
+    /// Returns the part of the log that was written since the process started.
     fn new_log(&self) -> String {
         let log = fs::read(self.log()).unwrap_or_default();
         let start = usize::try_from(self.log_start.load(Ordering::Relaxed)).unwrap_or_default();
@@ -319,7 +322,8 @@ impl Mongod {
         text.append(&mut read(self.dir().join("output")));
         let text = String::from_utf8_lossy(&text);
         let lines: Vec<_> = text.lines().collect();
-        // The cause of an abort is logged far above the stack trace, with which the log ends.
+        // When a server aborts, its log ends with a stack trace, and the cause is logged far above
+        // it.
         let fatal = lines.iter().find(|line| is_fatal(line));
         let last = lines.get(lines.len().saturating_sub(QUOTED_LINES)..);
         let quoted: Vec<_> = fatal.into_iter().chain(last.unwrap_or_default()).copied().collect();
@@ -353,12 +357,13 @@ impl fmt::Debug for Mongod {
     }
 }
 
-/// Returns whether a log line has the severity "fatal": in JSON, or before 4.4 as the second word.
+/// Returns whether a log line has the severity "fatal". The severity is a JSON field or, before
+/// 4.4, the second word.
 fn is_fatal(line: &str) -> bool {
     line.contains("\"s\":\"F\"") || line.split_whitespace().nth(1) == Some("F")
 }
 
-/// Returns the environment variables that set the date required by the certificate.
+/// Returns the environment variables that set the clock to the date that the certificate requires.
 fn clock(tls: &ServerTls) -> Result<Vec<(&'static str, String)>, Error> {
     let Some(day) = tls.certificate.day() else {
         return Ok(Vec::new());
@@ -391,7 +396,7 @@ mod tests {
         };
         let mut second = Mongod::launch(Version::V6_0, &[], false, None).unwrap();
         second.kill().unwrap();
-        // Simulates a port that was taken between the choice and the start.
+        // Simulates that the port is taken after it was chosen and before the server starts.
         second.daemon.address = first.address();
         second.spawn().unwrap();
         second.wait_until_ready().unwrap();

@@ -7,18 +7,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::error::Error;
 
-/// The first port of the range, which is below the ephemeral ports of operating systems. Otherwise,
-/// an outgoing connection could take the port of a server that is temporarily down.
+/// The first port of the range. It is below the operating system's ephemeral ports; otherwise, an
+/// outgoing connection could take the port of a server that is temporarily down.
 const FIRST: u16 = 15_000;
 const COUNT: u16 = 16_000;
 
 /// Returns a free loopback address, for both TCP and UDP.
 ///
-/// Another process may take it before the server does. The server then exits with
+/// Another process may take the address before the server does. In that case, the server exits with
 /// [`ADDRESS_IN_USE`].
 pub(crate) fn free() -> Result<SocketAddr, Error> {
-    // Processes that start at the same time begin at different ports. The counter ensures that
-    // servers started at the same time by one process get different ports.
+    // Processes that start at the same time begin with different ports. The counter gives different
+    // ports to servers that one process starts at the same time.
     static NEXT: LazyLock<AtomicU32> =
         LazyLock::new(|| AtomicU32::new(RandomState::new().hash_one(()) as u32));
     (0..COUNT)

@@ -1,4 +1,4 @@
-//! Child processes that do not outlive this one.
+//! Child processes that never outlive this process.
 
 use std::fs;
 use std::io::{self, Write};
@@ -7,11 +7,11 @@ use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 
 use crate::wait::poll;
 
-/// A script that reads process ids from standard input and, at end of input, kills the process with
-/// the last id. The input ends when the writer ends, however that happens. An empty line means that
-/// there is no process.
+/// A script that reads process ids from standard input and kills the process with the last id when
+/// the input ends. The input ends when the process that writes it ends, however that happens. An
+/// empty line means that there is no process to kill.
 ///
-/// Terminal signals reach the whole job, and the script must survive them.
+/// Signals from the terminal reach all processes of the job, so the script must survive them.
 const GUARD: &str = r#"
 trap '' HUP INT TERM
 while read -r pid; do running=$pid; done
@@ -61,15 +61,16 @@ impl Process {
         Some(status)
     }
 
-    /// Sends a signal to the child, named without the prefix `SIG`. After `STOP`, waits until all
-    /// of its threads are stopped.
+    /// Sends a signal to the child. The signal is named without the prefix `SIG`. After `STOP`,
+    /// waits until all threads of the child have stopped.
     ///
     /// # Errors
     /// If the child is not running, or the signal cannot be sent.
     pub(crate) fn signal(&mut self, name: &str) -> io::Result<()> {
         let child =
             self.child.as_mut().ok_or_else(|| io::Error::other("the process is not running"))?;
-        // `kill` is built into every shell, but not installed as a program everywhere.
+        // `kill` is called through a shell: it is built into every shell, but not every system has
+        // it as a program.
         let pid = child.id().to_string();
         let mut kill = Command::new("sh");
         kill.args(["-c", "kill -s \"$1\" \"$2\"", "sh", name, &pid]).stdin(Stdio::null());
@@ -122,7 +123,8 @@ impl Drop for Process {
     }
 }
 
-/// Protects a child from the terminal's signals.
+/// Puts a child into a process group of its own, so that the signals of the terminal do not reach
+/// it.
 fn detached(command: &mut Command) -> &mut Command {
     #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(command, 0);
@@ -135,7 +137,8 @@ fn wait_until_stopped(pid: &str) -> io::Result<()> {
     let tasks = Path::new("/proc").join(pid).join("task");
     let is_stopped = || {
         let threads = fs::read_dir(&tasks).into_iter().flatten().flatten();
-        // A thread that has ended has no `stat` file. The state follows the name in parentheses.
+        // A thread that has ended has no `stat` file. In the file, the state follows the thread's
+        // name, which is in parentheses.
         let mut states = threads.filter_map(|own| fs::read_to_string(own.path().join("stat")).ok());
         Ok(states.all(|stat| stat.contains(") T ")).then_some(()))
     };

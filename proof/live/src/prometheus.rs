@@ -20,7 +20,8 @@ pub struct Prometheus {
 }
 
 impl Prometheus {
-    /// Starts a server with this configuration, in YAML, and waits until it answers.
+    /// Starts a server with this configuration, which is in YAML, and waits until the server
+    /// answers.
     ///
     /// # Errors
     /// [`Error::Unavailable`] if Prometheus is not installed and cannot be fetched; see
@@ -53,7 +54,8 @@ impl Prometheus {
         Ok(body.to_owned())
     }
 
-    /// Runs `promtool` in a directory, with `input` as standard input. Needs no server.
+    /// Runs `promtool` in a directory, with `input` as standard input. This does not require a
+    /// running server.
     ///
     /// # Errors
     /// The errors of [`start`](Self::start).

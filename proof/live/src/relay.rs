@@ -32,7 +32,8 @@ impl Relay {
                     return;
                 }
                 let gate = Arc::clone(&passed);
-                // A connection that cannot be relayed is closed, like one to a dead server.
+                // A connection that cannot be relayed is closed, just like a connection to a dead
+                // server.
                 thread::spawn(move || client.and_then(|client| relay(client, to, &gate)));
             }
         });
@@ -43,12 +44,12 @@ impl Relay {
         self.address
     }
 
-    /// Forwards nothing from now on.
+    /// Stops forwarding until [`release`](Self::release) is called.
     pub(crate) fn hold(&self) {
         self.gate.set(State::Holding);
     }
 
-    /// Forwards again, beginning with the bytes that were held.
+    /// Resumes forwarding, beginning with the bytes that arrived in the meantime.
     pub(crate) fn release(&self) {
         self.gate.set(State::Forwarding);
     }
@@ -116,7 +117,7 @@ fn forward(mut from: TcpStream, mut into: TcpStream, gate: &Gate) {
             break;
         }
     }
-    // Either socket may be closed already.
+    // Errors are ignored, because either socket may already be closed.
     let _ = into.shutdown(Shutdown::Write);
     let _ = from.shutdown(Shutdown::Read);
 }

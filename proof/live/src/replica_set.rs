@@ -59,13 +59,14 @@ impl ReplicaSet {
         &self.name
     }
 
-    /// Returns the connection string with all members as seeds, including removed and dead ones.
+    /// Returns a connection string with all members as seeds, including those that were removed or
+    /// are dead.
     pub fn uri(&self) -> String {
         let hosts: Vec<_> = self.members.iter().map(Mongod::host).collect();
         format!("mongodb://{}/?replicaSet={}", hosts.join(","), self.name)
     }
 
-    /// Returns the number of started members, including removed ones.
+    /// Returns the number of members that were started, including those that were removed.
     pub fn size(&self) -> usize {
         self.members.len()
     }
@@ -114,8 +115,8 @@ impl ReplicaSet {
 
     /// Waits until every electable member knows that a write has reached a majority.
     ///
-    /// A primary that is stopped earlier cannot roll back its first writes afterwards, and exits:
-    /// "No stable timestamp available to recover to".
+    /// If a primary is stopped before that, it cannot roll back its first writes afterwards, and it
+    /// exits: "No stable timestamp available to recover to".
     fn wait_until_committed(&self) -> Result<(), Error> {
         poll("the first writes to be on a majority", || {
             let mut candidates = (0..self.size()).filter(|&index| self.specs[index].priority > 0.0);
@@ -158,10 +159,10 @@ impl ReplicaSet {
             if self.current_primary() == Some(index) {
                 return Ok(Some(()));
             }
-            // A member that stepped down recently does not run for election until it is unfrozen.
+            // A member that stepped down recently must be unfrozen before it runs for election.
             self.members[index].run_command("admin", doc! { "replSetFreeze": 0 })?;
-            // The result of the election is checked above. The command fails until the set is
-            // ready.
+            // The result of the election is checked at the next attempt. The command fails until
+            // the set is ready for it.
             self.members[index].run_command("admin", doc! { "replSetStepUp": 1 })?;
             Ok(None)
         })
@@ -197,7 +198,8 @@ impl ReplicaSet {
         refused?
     }
 
-    /// Returns the member that accepts writes; if there are two, the one with the newer election.
+    /// Returns the member that accepts writes. If there are two, returns the one with the newer
+    /// election.
     fn current_primary(&self) -> Option<usize> {
         (0..self.size())
             .filter_map(|index| {
@@ -230,7 +232,8 @@ impl ReplicaSet {
     }
 }
 
-/// Returns the term of the newest write that reached a majority; -1 before the first one.
+/// Returns the term of the newest write that has reached a majority, or -1 before the first such
+/// write.
 fn majority_term(hello: &Document) -> Option<i64> {
     let last = hello.get_document("lastWrite").ok()?;
     last.get_document("majorityOpTime").ok()?.get_i64("t").ok()

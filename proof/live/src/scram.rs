@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 use crate::client::Client;
 use crate::error::Error;
 
-/// The client's nonce; constant, because test servers are not attacked.
+/// The client's nonce. It can be constant, because nobody attacks test servers.
 const NONCE: &str = "sdam-live";
 
 impl Client {

@@ -15,8 +15,8 @@ pub(crate) const UNAUTHORIZED: i32 = 13;
 /// The shared secret of a set's members.
 const KEY: &str = "c2RhbS1saXZl";
 
-/// The minimum iteration counts that the server accepts for new passwords: the defaults take too
-/// long for clients in debug builds.
+/// The arguments that set the iteration counts of new passwords to the minimum that the server
+/// accepts. With the default counts, authentication takes too long for clients in debug builds.
 pub(crate) const ITERATIONS: [&str; 4] = [
     "--setParameter",
     "scramIterationCount=5000",
@@ -24,8 +24,8 @@ pub(crate) const ITERATIONS: [&str; 4] = [
     "scramSHA256IterationCount=5000",
 ];
 
-/// Writes the key file, which makes a server require authentication. Returns the server's arguments
-/// that name the file.
+/// Writes the key file, which makes a server require authentication. Returns the arguments that
+/// tell the server the name of the file.
 pub(crate) fn key_file(dir: &Path) -> Result<[String; 2], Error> {
     let path = dir.join("key");
     let failed = || Error::io("writing a key file");

@@ -8,12 +8,12 @@ use crate::error::Error;
 /// The environment variable that turns a missing server into a failure.
 const REQUIRED: &str = "SDAM_LIVE_REQUIRED";
 
-/// Returns `None` instead of [`Error::Unavailable`], and reports the skipped test and the reason on
-/// standard error. The test harness does not capture the report.
+/// Returns `None` instead of [`Error::Unavailable`], and reports on standard error that the test is
+/// skipped and why. The test harness does not capture this report.
 ///
 /// # Errors
-/// Every other error. With `SDAM_LIVE_REQUIRED=1` in the environment, for machines on which no test
-/// may be skipped, also [`Error::Unavailable`].
+/// Returns every other error. If `SDAM_LIVE_REQUIRED=1` is in the environment, for machines on
+/// which no test may be skipped, also returns [`Error::Unavailable`].
 pub fn or_skip<T, E: Into<Error>>(started: Result<T, E>) -> Result<Option<T>, Error> {
     let required = env::var_os(REQUIRED).is_some_and(|value| value == "1");
     decide(started.map_err(E::into), required, &mut io::stderr())
@@ -27,7 +27,7 @@ fn decide<T>(
     match started {
         Ok(value) => Ok(Some(value)),
         Err(Error::Unavailable(unavailable)) if !required => {
-            // A failure to write to standard error cannot be reported.
+            // If standard error cannot be written to, there is nowhere to report it.
             let _ = writeln!(out, "SKIPPED a live test, {unavailable}");
             Ok(None)
         }

@@ -10,7 +10,7 @@ use crate::error::Error;
 /// A SOCKS5 proxy on a loopback port (RFC 1928, RFC 1929). It resolves names with the system's
 /// resolver.
 ///
-/// Dropping it kills the process, which ends the connections through it.
+/// Dropping it kills the process, which ends all connections through the proxy.
 #[derive(Debug)]
 pub struct Socks {
     package: Package,

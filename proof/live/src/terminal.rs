@@ -9,7 +9,7 @@ use crate::workdir::work_dir;
 
 /// A terminal with a shell, in a separate tmux server.
 ///
-/// Dropping it kills the server; the programs in the terminal receive SIGHUP.
+/// Dropping it kills the tmux server, and the programs in the terminal receive SIGHUP.
 #[derive(Debug)]
 pub struct Terminal {
     package: Package,
@@ -31,8 +31,8 @@ impl Terminal {
             dir: work_dir("tmux").map_err(Error::io("create the directory of tmux"))?,
         };
         let new = format!("-f /dev/null new-session -d -x {width} -y {height}");
-        // An interactive shell has job control. Its start-up files are disabled, so only the prompt
-        // appears.
+        // The shell is interactive, so it has job control. Its start-up files are disabled, so it
+        // prints nothing but the prompt.
         let shell = format!("env -u ENV LC_ALL=C.UTF-8 PS1='{PROMPT}' sh -i");
         terminal.tmux(new.split(' ').chain([&*shell]))?;
         terminal.wait_for(PROMPT.trim_end())?;
@@ -80,7 +80,7 @@ impl Terminal {
         self.wait_until(text, |shown| shown.contains(text))
     }
 
-    /// Waits until the contents of the terminal meet a condition, and returns them.
+    /// Waits until the contents of the terminal meet a condition, and then returns the contents.
     pub fn wait_until(
         &self,
         awaited: &str,
@@ -97,7 +97,7 @@ impl Terminal {
     fn tmux<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Result<String, Error> {
         let socket = self.dir.path().join("socket");
         let mut command = self.package.command("tmux");
-        // Removes the environment variables of a terminal in which the tests run.
+        // The tests may themselves run in a terminal, whose environment variables are removed.
         command.env_remove("TMUX").env_remove("NO_COLOR");
         command.env("LC_ALL", "C.UTF-8").arg("-u").arg("-S").arg(socket);
         let output = command.args(arguments).output().map_err(Error::io("run tmux"))?;
@@ -111,7 +111,7 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // The server may have ended with its shell.
+        // Errors are ignored, because the server may have ended together with its shell.
         let _ = self.tmux(["kill-server"]);
     }
 }

@@ -16,8 +16,8 @@ use crate::certificates::{Certificates, ServerCertificate};
 
 /// The TLS settings of a server that requires TLS and checks the certificates of clients.
 ///
-/// This crate's clients present the [client's certificate](Certificates::client) and accept every
-/// server certificate.
+/// The clients of this crate present the [client's certificate](Certificates::client) and accept
+/// the certificate of every server.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct ServerTls {
@@ -28,7 +28,8 @@ pub struct ServerTls {
 }
 
 impl ServerTls {
-    /// Creates settings with a valid certificate, for clients with or without a certificate.
+    /// Creates settings with a valid server certificate. Clients may have a certificate, but need
+    /// none.
     pub fn new(certificates: &Arc<Certificates>) -> Self {
         Self {
             certificates: Arc::clone(certificates),
@@ -50,7 +51,8 @@ impl ServerTls {
         self
     }
 
-    /// Disables TLS 1.3, with which clients learn only after the handshake that they were rejected.
+    /// Disables TLS 1.3. With this version, clients learn only after the handshake that the server
+    /// rejected them.
     pub fn without_tls_1_3(mut self) -> Self {
         self.arguments = ["--tlsDisabledProtocols", "TLS1_3"].map(str::to_owned).to_vec();
         self

@@ -30,7 +30,8 @@ impl Version {
         Self { major, minor }
     }
 
-    /// Parses the output of `mongod --version`: `db version v6.0.5` and further lines.
+    /// Parses the output of `mongod --version`, which begins with a line such as
+    /// `db version v6.0.5`.
     pub(crate) fn from_banner(banner: &str) -> Option<Self> {
         let release = banner.lines().find_map(|line| line.trim().strip_prefix("db version v"))?;
         let mut parts = release.splitn(3, '.');

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use crate::error::Error;
 
-/// The timeout of every wait. It is generous because it only delays the report of a failure, and a
-/// machine may run many tests on few cores.
+/// The timeout of every wait. It is generous, because a machine with few cores may run many tests
+/// at once, and a long timeout only delays the report of a failure.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The timeout of a single command.
@@ -17,8 +17,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(25);
 /// Calls a function until it returns a value.
 ///
 /// # Errors
-/// Returns a [final](is_final) error immediately, and any other error if it persists for
-/// [`TIMEOUT`].
+/// Returns a [final](is_final) error immediately. Any other error is returned if it still occurs
+/// after [`TIMEOUT`].
 pub(crate) fn poll<T>(
     awaited: &str,
     mut ask: impl FnMut() -> Result<Option<T>, Error>,

@@ -1,4 +1,5 @@
-//! Tests of assumptions about servers that the other live tests make but do not verify themselves.
+//! Tests of assumptions about servers. The other live tests rely on these assumptions without
+//! verifying them.
 
 use bson::doc;
 use sdam_live::{Error, MemberSpec, Mongod, ReplicaSet, Version, or_skip};

@@ -5,8 +5,8 @@ use crate::step::{
     ServiceStep, Step, Which,
 };
 
-/// Returns steps with two elections and two configurations, which are compared by different rules
-/// for old and new servers. Every member can fail in every way.
+/// Returns steps with two elections and two configurations, which old and new servers compare by
+/// different rules. Every member can fail in every way.
 pub fn elections() -> Vec<Step> {
     let mut replies = vec![Reply::member(Role::Secondary)];
     for (election, config) in [(1, 1), (1, 2), (2, 1), (2, 2)] {
@@ -201,7 +201,7 @@ pub fn detection() -> Vec<Step> {
     for (on, role) in [(0, Role::Primary), (1, Role::Secondary)] {
         let (check, ping) = links(on);
         let probe = Link { on, kind: Kind::Probe };
-        // The server streams, so its round-trip time is measured by pings.
+        // The server streams its replies, so its round-trip time is measured with pings.
         let reply = Reply { hosts: 0b011, version: 1, ..Reply::member(role) };
         steps.extend([
             Step::Connected(ping),
@@ -217,8 +217,8 @@ pub fn detection() -> Vec<Step> {
     steps
 }
 
-/// Returns the steps for a streaming member that a detector probes, and for another member that
-/// answers.
+/// Returns the steps for two members: one streams its replies and is probed by a detector, and the
+/// other one answers.
 pub fn trial() -> Vec<Step> {
     let reply = |role| Reply { hosts: 0b011, version: 1, ..Reply::member(role) };
     let (own, other) = (reply(Role::Primary), reply(Role::Secondary));
@@ -317,7 +317,8 @@ pub fn balanced(services: u8) -> Vec<Step> {
     steps
 }
 
-/// Returns a single-threaded client's requests, the choice of a server for them, and probe results.
+/// Returns the requests of a single-threaded client, the choices of a server for them, and the
+/// results of probes.
 fn requests() -> Vec<Step> {
     let chosen = |server, idle| Step::Chosen { server, idle };
     let requests = [Request::Select, Request::Scan, Request::Check, Request::Settle];

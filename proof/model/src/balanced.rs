@@ -21,7 +21,7 @@ use crate::{
 /// The maximum number of open connections to a service.
 const MAX_OPEN: usize = 2;
 
-/// The difference between generations above which the keys of states make no distinction.
+/// Generations that are at least this far apart are not distinguished in the keys of states.
 const FARTHEST: u64 = 2;
 
 /// A `maxWireVersion` that supports load balancers.
@@ -35,8 +35,8 @@ impl World {
         };
         match step {
             ServiceStep::Opened => own.open.len() < MAX_OPEN,
-            // A connection may be reported as closed twice only if the service has no open
-            // connection.
+            // A closed connection may be reported as closed once more, but only if the service has
+            // lost all connections since this connection was opened.
             ServiceStep::Closed(which) => {
                 own.tunnel(which).is_some_and(|own| which != Which::Closed || own.gone)
             }
@@ -125,8 +125,8 @@ impl World {
         self.judge(Call { about: Some(server), purpose, ..Call::default() }, &timers, &outputs)
     }
 
-    /// Checks that, while the load balancer is open, only services are cleared, and that the
-    /// generations of the services match those of their connections.
+    /// Checks that, while the load balancer is open, only services are cleared. Also checks that
+    /// the generations of the services match those of their connections.
     pub(crate) fn judge_services(&mut self, call: Call, outputs: &Outputs) -> Result<(), String> {
         let Some(server) = self.watches.first().map(|own| own.id) else {
             return Ok(());

@@ -19,7 +19,7 @@ use crate::{
     world::World,
 };
 
-/// The minimum delay of a timer that counts as a stall of the host.
+/// A timer that fires at least this late counts as a stall of the host.
 const STALL: Duration = Duration::from_millis(500);
 
 /// The number of replies that a server sends without a pause: one more than the client reads
@@ -114,7 +114,7 @@ impl World {
         }
     }
 
-    /// Returns the deadline of the server's timer, if no other timer is due earlier.
+    /// Returns the time at which the server's timer is due, unless another timer is due earlier.
     fn first_due(&self, server: ServerId, wanted: bool) -> Option<Instant> {
         let own = self.deadline(server, wanted)?;
         let first = self.deployment.deadline(wanted)?.max(self.now);
@@ -249,7 +249,7 @@ impl World {
         Ok(())
     }
 
-    /// Marks the outstanding request as answered, and returns its connection.
+    /// Marks the request on this connection as answered, and returns the connection.
     fn take(&mut self, link: Link) -> Option<Connection> {
         let server = self.watch(link.on)?.id;
         self.double(server, |watch| {
@@ -281,8 +281,8 @@ impl World {
         }
     }
 
-    /// Returns the current generation of the pool of `server`, or the previous one if `late`;
-    /// `None` if there was none.
+    /// Returns the current generation of the server's pool or, if `late`, the previous one. Returns
+    /// `None` if there is no such generation.
     fn generation(&self, server: ServerId, late: bool) -> Option<Generation> {
         let current = self.watch_of(server)?.pool.generation.as_u64();
         let own = current.checked_sub(u64::from(late))?;
@@ -368,7 +368,7 @@ impl World {
     }
 }
 
-/// Returns the report of an error that an operation had on a connection of this generation.
+/// Returns the report of an error that occurred in an operation on a connection of this generation.
 pub(crate) fn report(
     on: u8,
     error: OperationError,

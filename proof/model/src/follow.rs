@@ -18,7 +18,7 @@ use crate::{
 };
 
 impl World {
-    /// Performs an output. Adds the connections that it closes to `gone`.
+    /// Performs an output. The connections that the output closes are added to `gone`.
     pub(crate) fn follow(
         &mut self,
         call: Call,
@@ -128,8 +128,8 @@ impl World {
                 let lost = matches!(failure.kind(), ErrorKind::Network | ErrorKind::Timeout);
                 let own = self.own(heartbeat.server)?;
                 own.streamed &= failure.kind() != ErrorKind::Internal;
-                // The check was past its deadline when the client made a request, so the check
-                // starts again.
+                // When the client made a request, the check was already past its deadline, so the
+                // check starts over.
                 let abandoned =
                     call.purpose == Purpose::Request && failure.kind() == ErrorKind::Cancelled;
                 own.ends(now, lost && known || abandoned)
@@ -156,7 +156,7 @@ impl World {
                 self.judge_error(new.id, &error.unwrap_or_default())
             }
             event => {
-                // A server's last events are published before it is closed.
+                // The last events of a server are published before the server is closed.
                 let server = event.address().and_then(|address| before.server(address));
                 let own = server.filter(|server| self.published.server_by_id(server.id).is_some());
                 own.map_or(Ok(()), |server| self.own(server.id).map(drop))

@@ -18,7 +18,7 @@ use crate::{
     world::World,
 };
 
-/// An idle time after which a connection must be probed before use.
+/// A time after which an idle connection must be probed before it is used.
 const IDLE: Duration = Duration::from_secs(9);
 
 impl World {
@@ -168,7 +168,7 @@ impl World {
         self.handle(call, input)
     }
 
-    /// Checks that a request makes progress, and that nothing is pending without a request.
+    /// Checks that a request makes progress, and that no action is pending if there is no request.
     pub(crate) fn judge_request(&self, call: Call) -> Result<(), String> {
         let running = |watch: &&Watch| watch.check.is_asked();
         let count = self.watches.iter().filter(running).count();

@@ -5,8 +5,8 @@ use std::hash::Hasher;
 use crate::world::World;
 
 impl World {
-    /// Returns a hash of the state that determines later behaviour. Two states collide with
-    /// probability 2^-128.
+    /// Returns a hash of all parts of the state that influence later behaviour. The hashes of two
+    /// different states are equal with probability 2^-128.
     pub(crate) fn key(&self) -> u128 {
         let mut hasher = Mixer::default();
         self.deployment.write_key(self.now, &mut hasher);

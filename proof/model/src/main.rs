@@ -9,7 +9,7 @@ use sdam_model::{
     step::Step,
 };
 
-/// The name, start and steps of a search, and its default maximum number of states.
+/// A search: its name, start and steps, and the maximum number of states by default.
 type Search = (&'static str, Start, Vec<Step>, usize);
 
 fn searches() -> Vec<Search> {
@@ -19,7 +19,7 @@ fn searches() -> Vec<Search> {
     let two = Start { seeds: 0b011, ..named };
     let one = Start { seeds: 0b001, ..Start::STREAMING };
     let inline = Start { mode: Mode::Inline, ..Start::BALANCED };
-    // A search can be run by name with another limit.
+    // A search that is run by name may be given another limit.
     let (all, some) = (usize::MAX, 50_000);
     vec![
         ("elections", polled, alphabet::elections(), all),
@@ -41,8 +41,8 @@ fn searches() -> Vec<Search> {
     ]
 }
 
-/// Runs the named search, with a maximum number of states if given, or all searches if there are no
-/// arguments.
+/// Runs the search that the arguments name, with a maximum number of states if they contain one.
+/// Without arguments, runs all searches.
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let (only, states) = (arguments.next(), arguments.next());

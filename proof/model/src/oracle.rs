@@ -14,7 +14,7 @@ use sdam_core::{
 
 use crate::election;
 
-/// The effect of a step on the published description.
+/// The published descriptions before and after a step.
 pub(crate) struct Change<'w> {
     pub(crate) before: &'w Arc<TopologyDescription>,
     pub(crate) after: &'w Arc<TopologyDescription>,
@@ -33,7 +33,8 @@ pub fn is_selectable(topology: &TopologyDescription, server: &ServerDescription)
         || topology.topology_type() == TopologyType::Single && server.server_type.is_available()
 }
 
-/// Checks P1: at most one primary, and the topology type agrees. Returns the violation.
+/// Checks P1: there is at most one primary, and the type of the topology agrees with that. Returns
+/// the violation, if any.
 pub fn one_primary(topology: &TopologyDescription) -> Option<String> {
     let primaries = topology
         .servers()
@@ -53,9 +54,9 @@ pub(crate) fn clears(outputs: &Outputs, of: ServerId) -> bool {
     outputs.iter().any(|output| matches!(output, Output::PoolClear { server, .. } if *server == of))
 }
 
-/// Returns whether the output concerns only the detection of silent servers: it reports that a
-/// server is silent or answers again, changes a timer, or uses a connection for measurements or
-/// probes.
+/// Returns whether the output only concerns the detection of silent servers. Such an output reports
+/// that a server is silent or answers again, changes a timer, or uses a connection for measurements
+/// or probes.
 pub(crate) fn is_about_silence(output: &Output) -> bool {
     match output {
         Output::Wake { .. }
@@ -133,8 +134,8 @@ pub(crate) fn opening(outputs: &Outputs) -> Result<(), String> {
     })
 }
 
-/// Checks that a failed check makes the server Unknown and clears its pool; a panic does not clear
-/// it.
+/// Checks that a failed check makes the server Unknown and clears its pool. A check that failed
+/// because of a panic must not clear the pool.
 pub(crate) fn failed_checks(after: &TopologyDescription, outputs: &Outputs) -> Result<(), String> {
     for output in outputs {
         let Output::Emit(EventKind::ServerHeartbeatFailed { heartbeat, failure, .. }) = output
@@ -146,8 +147,8 @@ pub(crate) fn failed_checks(after: &TopologyDescription, outputs: &Outputs) -> R
             after.server_by_id(server).is_some_and(|server| server.server_type.is_available());
         let cleared = clears(outputs, server);
         let holds = match failure.kind() {
-            // The check was cancelled because of an operation's error, which has its own
-            // consequences.
+            // The check was cancelled because of the error of an operation. That error has
+            // consequences of its own.
             ErrorKind::Cancelled => true,
             ErrorKind::Internal => !known && !cleared,
             _ => !known && cleared,
@@ -297,8 +298,8 @@ pub(crate) fn state(deployment: &Deployment, pools: &[(ServerId, Pool)]) -> Resu
     Ok(())
 }
 
-/// Returns whether the server's pool may be ready. It may not if the server's last error is a
-/// failed connection or a shutdown.
+/// Returns whether the server's pool may be ready. It may not be ready if the last error of the
+/// server is a failed connection or a shutdown.
 fn may_be_ready(server: &ServerDescription) -> bool {
     server.error.as_ref().is_none_or(|error| {
         let failed = matches!(error.kind(), ErrorKind::Network | ErrorKind::Timeout)

@@ -1,4 +1,5 @@
-//! A breadth-first search of all states. It finds a shortest history that violates an invariant.
+//! A breadth-first search of all states. It finds a violation of an invariant with the shortest
+//! possible history.
 
 use std::{
     collections::HashSet,
@@ -46,11 +47,12 @@ impl fmt::Display for Counterexample {
 
 impl std::error::Error for Counterexample {}
 
-/// A state, stored as its predecessor and the step that leads to it.
+/// A state. It is stored as the number of its predecessor and the step that leads from there to
+/// this state.
 ///
-/// Millions of deployments would need many gigabytes, so they are not stored but rebuilt from their
-/// steps. The states of a layer are in the same order as their predecessors, so each state is
-/// rebuilt at most once per later layer.
+/// The deployments of all states, of which there are millions, would need many gigabytes. They are
+/// therefore not stored, but rebuilt from their steps. The states of a layer are in the same order
+/// as their predecessors, so each state is rebuilt at most once for each later layer.
 #[derive(Clone, Copy)]
 struct Reached {
     parent: u32,
@@ -147,7 +149,7 @@ impl Search<'_> {
                 }
             }
         };
-        // With few states, starting threads does not pay off.
+        // If there are only a few states, it does not pay off to start threads.
         if layer.len() <= CHUNK {
             return Ok(vec![work()?]);
         }
@@ -222,12 +224,12 @@ impl<'s> Path<'s> {
         Self { search, worlds: Vec::new() }
     }
 
-    /// Rebuilds the deployment of `state` from the last deployment that its path shares with this
-    /// one.
+    /// Rebuilds the deployment of `state`, beginning with the last deployment that the paths to
+    /// this state and to the current one have in common.
     fn go_to(&mut self, mut state: usize) -> &World {
         let mut steps = Vec::new();
         loop {
-            // A state has a greater number than its predecessors.
+            // The number of a state is always greater than the numbers of its predecessors.
             while self.last().0 > state {
                 self.worlds.pop();
             }

@@ -19,9 +19,9 @@ pub(crate) struct Service {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tunnel {
     pub(crate) generation: Generation,
-    /// True if the service was cleared or lost all connections since this connection was opened.
+    /// True if, since this connection was opened, the service was cleared or lost all connections.
     pub(crate) stale: bool,
-    /// True if the service lost all connections since this connection was opened.
+    /// True if, since this connection was opened, the service lost all connections.
     pub(crate) gone: bool,
 }
 
@@ -46,7 +46,7 @@ pub(crate) fn services(start: Start) -> Vec<Service> {
     vec![Service::default(); count.into()]
 }
 
-/// Returns the index of the service.
+/// Returns the position of the service in the list of services.
 pub(crate) fn place(service: u8) -> usize {
     usize::from(service % SERVICES)
 }

@@ -1,4 +1,4 @@
-//! The initial configuration of a deployment, and the context of calls to it.
+//! The initial configuration of a deployment, and the context of the calls to the deployment.
 
 use std::{sync::Arc, time::Duration};
 
@@ -87,12 +87,12 @@ impl Start {
         self.mode == Mode::Inline
     }
 
-    /// Creates the deployment without opening it.
+    /// Creates the deployment, but does not open it.
     pub(crate) fn deployment(self) -> Deployment {
         let options = self.options();
         let handshake = Arc::new(Handshake::default());
         let mut config = MonitorConfig::new(&options, handshake, false);
-        // Without this delay, fewer steps lead to a measurement.
+        // With the usual delay, more steps would be needed until a measurement.
         config.ping_delay = Duration::ZERO;
         let mut deployment = Deployment::new(&options, Arc::new(config), Rng::new(1));
         if self.is_inline() {
@@ -155,9 +155,9 @@ pub(crate) struct Call {
     /// The server that the call concerns.
     pub(crate) about: Option<ServerId>,
     pub(crate) purpose: Purpose,
-    /// True if the call delivers a reply that the server will follow with more replies.
+    /// True if the call delivers a reply after which the server will send further replies.
     pub(crate) streams: bool,
-    /// The server's timer, if the call handles it.
+    /// The server's timer, if the call handles this timer.
     pub(crate) due: Option<Timer>,
     /// True if selections are waiting.
     pub(crate) wanted: bool,

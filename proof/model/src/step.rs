@@ -23,7 +23,7 @@ pub enum Step {
     Member(u8, MemberStep),
     /// The SRV record now names these members, one bit each.
     Hosts(u8),
-    /// A connection is open.
+    /// A connection has been opened.
     Connected(Link),
     /// A request is answered.
     Answer {
@@ -43,18 +43,18 @@ pub enum Step {
     },
     /// The host was suspended for longer than any deadline.
     Suspended,
-    /// Advances to the next look-up of the SRV record, if no other timer is due earlier, and begins
-    /// it.
+    /// Advances the time to the next look-up of the SRV record and begins the look-up, unless
+    /// another timer is due earlier.
     LookUp,
     /// The SRV look-up returns these members, one bit each, or fails if there are none.
     LookedUp(u8),
-    /// A single-threaded client makes a request, perhaps before its previous request is done.
+    /// A single-threaded client makes a request. Its previous request may still be in progress.
     Request(Request),
     /// The client waits until its timer is due.
     Wait,
-    /// The client chooses a member for its selection, or none.
+    /// The client chooses a member for its selection, or chooses none.
     Chosen {
-        /// The number of the member, or any other number for no member.
+        /// The number of the member. Any other number means that no member is chosen.
         server: u8,
         /// True if the connection was idle for so long that it must be probed.
         idle: bool,
@@ -70,8 +70,8 @@ pub enum Step {
 
 /// A step of one member.
 ///
-/// `Reply` and `Failure` are complete checks, which connect if necessary and receive an answer. The
-/// other steps are single inputs.
+/// `Reply` and `Failure` are complete checks: they connect if necessary, and receive an answer.
+/// Each of the other steps is a single input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
 pub enum MemberStep {
@@ -93,7 +93,8 @@ pub enum MemberStep {
         /// True if the connection belongs to the previous pool generation.
         late: bool,
     },
-    /// Advances to the member's deadline, if no other timer is due earlier, and fires its timer.
+    /// Advances the time to the member's deadline and fires the member's timer, unless another
+    /// timer is due earlier.
     Due {
         /// True if selections are waiting.
         wanted: bool,
@@ -102,15 +103,15 @@ pub enum MemberStep {
     Burst(Reply),
     /// An immediate check is requested.
     CheckRequested,
-    /// A driver checked the server on its own connection and received this reply.
+    /// A driver checked the server on a connection of its own and received this reply.
     Played(Reply),
     /// The task that monitored the server was dropped.
     Deserted,
-    /// An operation of a single-threaded client closes the connection to the server.
+    /// An operation of a single-threaded client closes the monitoring connection to the server.
     Close,
     /// An operation has been waiting for its answer for half a second.
     Late,
-    /// An operation is answered.
+    /// An operation receives its answer.
     Answered,
 }
 
@@ -158,7 +159,7 @@ pub enum Request {
 pub struct Link {
     /// The member.
     pub on: u8,
-    /// The purpose of the connection.
+    /// The purpose for which the connection is used.
     pub kind: Kind,
 }
 
@@ -166,11 +167,11 @@ pub struct Link {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
 pub enum Kind {
-    /// Checks of the member.
+    /// The connection is used to check the member.
     Check,
-    /// Measurements of the round-trip time.
+    /// The connection is used to measure the round-trip time.
     Ping,
-    /// The probe of a detector.
+    /// The connection is used by the probe of a detector.
     Probe,
 }
 
@@ -178,23 +179,23 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
 pub struct Reply {
-    /// The server's role.
+    /// The role that the server reports.
     pub role: Role,
     /// True if the set name differs from the expected one.
     pub foreign: bool,
-    /// True if the server reports another member's address as `me`.
+    /// True if the server reports the address of another member as `me`.
     pub misnamed: bool,
-    /// The members in its host list, one bit each.
+    /// The members in the host list of the reply, one bit each.
     pub hosts: u8,
-    /// The member that it reports as the primary; 0 for none.
+    /// The member that the server reports as the primary, or 0 for none.
     pub hint: u8,
-    /// `electionId`; 0 for none.
+    /// The `electionId`, or 0 for none.
     pub election: u8,
-    /// `setVersion`; 0 for none.
+    /// The `setVersion`, or 0 for none.
     pub config: u8,
     /// The release of the server.
     pub release: Release,
-    /// The counter of its `topologyVersion`; 0 for none.
+    /// The counter of the server's `topologyVersion`, or 0 for none.
     pub version: u8,
 }
 
@@ -233,7 +234,7 @@ pub enum Failure {
     Network,
     /// The check timed out.
     Timeout,
-    /// The reply was `ok: 0`, with this counter of `topologyVersion`; 0 for none.
+    /// The reply was `ok: 0`, with this counter of `topologyVersion`, or with none if it is 0.
     Command(u8),
     /// The transport panicked.
     Panic,
@@ -247,15 +248,15 @@ pub enum OperationError {
     Broken,
     /// The operation timed out.
     Timeout,
-    /// The connection could not be opened, which the pool attributes to overload.
+    /// The connection could not be opened. The pool attributes this to an overload of the server.
     Overloaded,
     /// The server's certificate is not trusted.
     Untrusted,
     /// Authentication failed.
     Auth,
-    /// `NotWritablePrimary`, with this counter of `topologyVersion`; 0 for none.
+    /// `NotWritablePrimary`, with this counter of `topologyVersion`, or with none if it is 0.
     NotPrimary(u8),
-    /// `ShutdownInProgress`, with this counter of `topologyVersion`; 0 for none.
+    /// `ShutdownInProgress`, with this counter of `topologyVersion`, or with none if it is 0.
     ShuttingDown(u8),
     /// An error that does not affect the server.
     DuplicateKey,

@@ -19,8 +19,8 @@ impl World {
         servers.map(|server| (server, deadlines(self, server))).collect()
     }
 
-    /// Checks that a server is woken if and only if its deadline became earlier than in `before`,
-    /// unless the call concerns its timer or connections.
+    /// Checks that a server is woken if and only if its deadline is now earlier than in `before`.
+    /// Calls that concern the server's timer or connections are excepted.
     pub(crate) fn judge_timers(
         &self,
         call: Call,

@@ -12,7 +12,7 @@ use crate::{
     world::World,
 };
 
-/// The longest time between a probe and the check that confirms the silence on a second connection.
+/// The maximum time between a probe and the check on a second connection that confirms the silence.
 const LATEST_CHECK: Duration = Duration::from_millis(600);
 
 /// The longest time between an unanswered ping and the probe.
@@ -59,7 +59,7 @@ impl World {
         });
     }
 
-    /// Checks the detector's decision after a call for the server's timer.
+    /// Checks which decision the detector made in a call for the server's timer.
     pub(crate) fn judge_verdict(&mut self) -> Result<(), String> {
         let Some(verdict) = self.verdict.take().filter(|verdict| verdict.must_convict) else {
             return Ok(());
@@ -69,7 +69,8 @@ impl World {
         })
     }
 
-    /// If `error` comes from the detector, checks that it was allowed to mark the server Unknown.
+    /// Checks that the detector was allowed to mark the server Unknown, if `error` comes from the
+    /// detector.
     pub(crate) fn judge_error(&self, server: ServerId, error: &str) -> Result<(), String> {
         ensure(self.may_convict(server) || !error.contains(CONVICTED), || {
             format!("server {server} is found silent by {:?}", self.watch_of(server))
@@ -129,12 +130,12 @@ impl World {
         asked.map(move |connection| connection.due(heartbeat).max(excuse))
     }
 
-    /// Returns the time before which no answer from the server counts as late.
+    /// Returns the time before which none of the server's answers counts as late.
     fn excuse(&self, own: &Watch) -> Instant {
         own.answered.max(self.stalled).unwrap_or_default()
     }
 
-    /// Returns whether all round trips were short and no timer was late.
+    /// Returns whether all round trips were short and all timers fired in time.
     fn has_usual_waits(&self, own: &Watch) -> bool {
         !self.was_late && own.slowest == Duration::ZERO
     }

@@ -1,4 +1,5 @@
-//! Test doubles for a server's pool, connections and checks. They verify the outputs for them.
+//! Test doubles for a server's pool, connections and checks. The doubles also verify the outputs
+//! that concern them.
 
 use std::time::Duration;
 
@@ -23,7 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// exceeded the limit.
 const REST: Duration = Duration::from_millis(2_550);
 
-/// The deadlines of each server, without and with waiting selections.
+/// The deadlines of each server: the first applies without waiting selections, the second with
+/// them.
 pub(crate) type Timers = Vec<(ServerId, [Option<Instant>; 2])>;
 
 /// The state of a server after the outputs so far.
@@ -36,7 +38,7 @@ pub(crate) struct Watch {
     pub(crate) probe: Connection,
     /// True if a heartbeat is in progress.
     pub(crate) checking: bool,
-    /// True if the last check used an awaitable hello, so that round-trip times are measured
+    /// True if the last check used an awaitable hello. Round-trip times are then measured
     /// separately.
     pub(crate) streamed: bool,
     /// True if the task that checks the server was dropped.
@@ -65,7 +67,7 @@ pub(crate) struct Connection {
     pub(crate) since: Instant,
     /// The time at which the outstanding request fails.
     pub(crate) deadline: Option<Instant>,
-    /// True if the server waits for a change before it answers.
+    /// True if the server answers the request only after a change.
     pub(crate) awaited: bool,
 }
 
@@ -84,7 +86,7 @@ pub(crate) struct Rush {
     /// True if the next check must begin in this call.
     pub(crate) is_due: bool,
     last: Instant,
-    /// The number of checks at the same instant as the last one.
+    /// The number of checks that were made at the instant of the most recent check.
     here: u32,
     /// The number of checks since the last pause of at least `REST`.
     count: u32,
@@ -168,8 +170,8 @@ impl Watch {
         ensure(before.is_none(), || format!("server {} is suspected twice", self.id))
     }
 
-    /// Records that a check ended. The next one begins immediately if `at_once`, otherwise after a
-    /// pause.
+    /// Records that a check has ended. The next check begins immediately if `at_once` is true, and
+    /// after a pause otherwise.
     pub(crate) fn ends(&mut self, now: Instant, at_once: bool) -> Result<(), String> {
         ensure(self.checking, || format!("I10: a heartbeat of server {} ends twice", self.id))?;
         self.checking = false;
@@ -237,8 +239,8 @@ impl Connection {
         matches!(self.phase, Phase::Connecting | Phase::Asked)
     }
 
-    /// Returns the id of the connection and, for each kind of answer (connected, reply, error),
-    /// whether such an answer would be unrequested.
+    /// Returns the id of the connection. Also returns, for each kind of answer (connected, reply,
+    /// error), whether an answer of this kind would be unrequested.
     pub(crate) fn unasked(&self) -> (ConnId, [bool; 3]) {
         let answers = match self.phase {
             Phase::Closed | Phase::Open => [true; 3],

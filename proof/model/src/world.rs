@@ -18,7 +18,7 @@ use crate::{
     watch::{Timers, Watch},
 };
 
-/// A deployment, and the state that its outputs produce.
+/// A deployment, and the state that results from its outputs.
 #[derive(Clone, Debug)]
 pub struct World {
     pub(crate) deployment: Deployment,
@@ -31,9 +31,9 @@ pub struct World {
     pub(crate) reported: Arc<TopologyDescription>,
     /// The look-up, choice or probe that the client has yet to complete.
     pub(crate) asked: Option<Output>,
-    /// The end of this host's last stall.
+    /// The time at which the last stall of this host ended.
     pub(crate) stalled: Option<Instant>,
-    /// True if a timer has ever fired late. The deployment may wait longer afterwards.
+    /// True if any timer has ever fired late. After that, the deployment may wait longer.
     pub(crate) was_late: bool,
     /// True if a request of a single-threaded client is in progress.
     pub(crate) is_requested: bool,
@@ -132,7 +132,7 @@ impl World {
         self.judge(call, &timers, &outputs)
     }
 
-    /// Performs the outputs, and checks them and the resulting state.
+    /// Performs the outputs of a call, and checks both the outputs and the resulting state.
     pub(crate) fn judge(
         &mut self,
         call: Call,

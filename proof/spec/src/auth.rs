@@ -1,7 +1,8 @@
 //! Tests of credentials in connection strings.
 //!
-//! A case is a connection string, with its credential if it is valid. The credential is compared
-//! even if its mechanism is unsupported, but creating an authenticator for it must then fail.
+//! A case consists of a connection string and, if the string is valid, the expected credential. The
+//! credential is compared even if its mechanism is unsupported, but creating an authenticator for
+//! it must then fail.
 
 use sdam_core::{
     options::{Credential, Options},
@@ -13,11 +14,11 @@ use std::collections::BTreeMap;
 
 use crate::fields::read;
 
-/// Mechanisms that need more options, with the options to add.
+/// The mechanisms that need options which their test cases lack, with these options.
 const ADDITIONS: [(&str, &str); 2] =
     [("PLAIN", "&tls=true"), ("MONGODB-X509", "&tls=true&tlsCertificateKeyFile=/client.pem")];
 
-/// Mechanisms for which users must provide their own authenticator.
+/// The mechanisms for which users must provide an authenticator of their own.
 const UNSUPPORTED: [&str; 3] = ["GSSAPI", "MONGODB-AWS", "MONGODB-OIDC"];
 
 #[derive(Deserialize)]
@@ -97,7 +98,8 @@ impl Expected {
         };
         let mut properties: Option<BTreeMap<_, _>> = credential.properties.as_ref().map(pairs);
         if credential.mechanism.as_deref() == Some("GSSAPI") {
-            // The authenticator itself adds this default, so the credential lacks it.
+            // The authenticator itself adds this default value, so the credential does not contain
+            // it.
             let properties = properties.get_or_insert_default();
             properties.entry("SERVICE_NAME".to_owned()).or_insert("mongodb".to_owned());
         }

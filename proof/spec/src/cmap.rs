@@ -1,8 +1,8 @@
 //! The test format for connection pools (CMAP: "cmap-format").
 //!
-//! Each file runs against suitable servers of the host. The pool under test belongs to an `Owner`,
-//! a topology whose monitors never connect, because files decide when the pool becomes ready and is
-//! cleared.
+//! Each file runs against suitable servers of the host. The pool under test belongs to an `Owner`.
+//! This is a topology whose monitors never connect, because each file decides for itself when the
+//! pool becomes ready and when it is cleared.
 
 mod event;
 mod format;
@@ -52,8 +52,8 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 ///
 /// # Errors
 ///
-/// If the events differ, the file has unsupported content, or no environment is suitable, unless
-/// the host is [partial](Host::is_partial).
+/// If the events differ, if the file has unsupported content, or if no environment is suitable
+/// although the host is not [partial](Host::is_partial).
 pub fn run(host: &Host, file: &Value) -> Result<Vec<Environment>, String> {
     let file = File::read(file)?;
     let environments = host.environments.iter();
@@ -121,7 +121,7 @@ struct Test {
     connections: Arc<Mutex<Connections>>,
 }
 
-/// The connections that are checked out, keyed by label if the file names them.
+/// The connections that are checked out. Those that the file names are keyed by their labels.
 #[derive(Default)]
 struct Connections {
     labelled: BTreeMap<String, PooledConnection>,
@@ -211,7 +211,7 @@ impl Test {
     }
 }
 
-/// Compares the main thread's error with the expected one.
+/// Compares the error of the main thread with the expected error.
 fn compare_error(
     expected: Option<&ExpectedError>,
     outcome: Result<(), Failure>,

@@ -14,7 +14,8 @@ pub struct Folder {
     specifications: Place,
     /// The place below `test/` in a source distribution of PyMongo.
     pymongo: Place,
-    /// The names of the files to run, if not all files in the place belong to this folder.
+    /// The names of the files to run, if the location also contains files that do not belong to
+    /// this folder.
     only: Option<&'static [&'static str]>,
 }
 
@@ -31,7 +32,8 @@ impl Folder {
         self
     }
 
-    /// Returns the folder's path in the specifications' repository, which reports use as its name.
+    /// Returns the folder's path in the specifications' repository. Reports use this path as the
+    /// folder's name.
     pub const fn name(&self) -> &'static str {
         self.specifications.0
     }
@@ -42,7 +44,7 @@ pub const SERVER_SELECTION: Folder = Folder::new(
     ("server-selection/tests/server_selection", 88),
     ("server_selection/server_selection", 88),
 );
-/// The selection frequencies of servers in the latency window.
+/// The frequency with which each server in the latency window is selected.
 pub const IN_WINDOW: Folder =
     Folder::new(("server-selection/tests/in_window", 8), ("server_selection/in_window", 8));
 /// Averages of round-trip times.
@@ -55,7 +57,8 @@ pub const URI_OPTIONS: Folder = Folder::new(("uri-options/tests", 12), ("uri_opt
 pub const CONNECTION_STRING: Folder =
     Folder::new(("connection-string/tests", 8), ("connection_string/test", 8));
 
-/// SRV seed lists of replica sets. PyMongo has more files, which are from a later version.
+/// SRV seed lists of replica sets. PyMongo has more of these files, because its copy is from a
+/// later version.
 pub const SRV_REPLICA_SET: Folder = Folder::new(
     ("initial-dns-seedlist-discovery/tests/replica-set", 40),
     ("srv_seedlist/replica-set", 42),
@@ -94,7 +97,7 @@ pub const SDAM_ERRORS: Folder = Folder::new(
     ("server-discovery-and-monitoring/tests/errors", 72),
     ("discovery_and_monitoring/errors", 72),
 );
-/// Monitoring events.
+/// The events that monitoring publishes.
 pub const SDAM_MONITORING: Folder =
     Folder::new(("server-discovery-and-monitoring/tests/monitoring", 8), ("sdam_monitoring", 8));
 
@@ -119,7 +122,7 @@ pub const LOAD_BALANCERS: Folder = Folder::new(("load-balancers/tests", 8), ("lo
 /// Retries after errors from overloaded servers.
 pub const BACKPRESSURE: Folder =
     Folder::new(("client-backpressure/tests", 4), ("client-backpressure", 4));
-/// Client metadata.
+/// The metadata that clients send.
 pub const HANDSHAKE: Folder =
     Folder::new(("mongodb-handshake/tests/unified", 1), ("handshake/unified", 1));
 /// The versioned API.
@@ -127,7 +130,8 @@ pub const VERSIONED_API: Folder = Folder::new(("versioned-api/tests", 6), ("vers
 
 /// Credentials in connection strings.
 pub const CREDENTIALS: Folder = Folder::new(("auth/tests/legacy", 1), ("auth/legacy", 1));
-/// Sessions. The other files test causal consistency and snapshots, which drivers must implement.
+/// Sessions. The other files in the folder test causal consistency and snapshots, which are left to
+/// drivers.
 pub const SESSIONS: Folder = Folder::new(("sessions/tests", 3), ("sessions", 3)).only(&[
     "driver-sessions-dirty-session-errors",
     "driver-sessions-server-support",
@@ -193,13 +197,14 @@ enum Layout {
 pub struct File {
     /// The path below the folder.
     pub name: String,
-    /// The content.
+    /// The content of the file.
     pub json: Value,
 }
 
 impl Corpus {
-    /// Opens the corpus at `root`: a clone of the specifications' repository, its `source` folder,
-    /// a source distribution of PyMongo, or its `test` folder.
+    /// Opens the corpus at `root`. This may be a clone of the specifications' repository, the
+    /// clone's `source` folder, a source distribution of PyMongo, or the distribution's `test`
+    /// folder.
     pub fn open(root: &Path) -> Result<Self, String> {
         let layouts = [
             ("", Layout::Specifications),
@@ -221,7 +226,7 @@ impl Corpus {
         ))
     }
 
-    /// Returns the corpus's root, which [`open`](Self::open) accepts.
+    /// Returns the root of the corpus, which can be passed to [`open`](Self::open) again.
     pub fn root(&self) -> &Path {
         &self.root
     }
@@ -278,9 +283,9 @@ impl Corpus {
     }
 }
 
-/// The files that are outdated in PyMongo. In one test, a connection is closed before the pool is
-/// cleared, an order that the specification has since corrected. In another, a cursor returns its
-/// connection after an error from `getMore`.
+/// The files whose copies in PyMongo are outdated. In one test, a connection is closed before the
+/// pool is cleared; the specification has since corrected this order. In another one, a cursor
+/// returns its connection after an error from `getMore`.
 const OUTDATED: [&str; 4] = [
     "connection_logging/connection-logging.json",
     "connection_monitoring/pool-create-min-size-error.json",
@@ -289,7 +294,8 @@ const OUTDATED: [&str; 4] = [
 ];
 
 /// An option in PyMongo's files that this project does not support, because it disables the rule
-/// that servers belong to the connection string's domain. It is treated as unknown.
+/// that servers must belong to the domain of the connection string. The option is treated as
+/// unknown.
 const REFUSED_OPTION: &str = "srvAllowedHostsSuffix";
 
 fn is_of_refused_option(path: &Path) -> bool {

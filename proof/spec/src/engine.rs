@@ -2,7 +2,7 @@
 //!
 //! The client is real; only its environment is simulated. Tasks run on a [`Host`]. Connections lead
 //! to [`Servers`](sdam_testkit::Servers), which reply as the file requires. Time advances only when
-//! a file needs it, so nothing waits for real time. [`activity`] detects that the engine has
+//! a file needs it, so no real time is spent on waiting. [`activity`] detects when the engine has
 //! processed its input.
 
 pub mod activity;

@@ -1,4 +1,4 @@
-//! Hosts for tests: executors of tasks, and the deployments that they can start.
+//! Hosts for tests. A host executes tasks, and can start deployments.
 
 use std::{any::Any, sync::Arc};
 
@@ -19,9 +19,10 @@ pub struct Host {
     pub block_on: BlockOn,
     /// The environments for which `deploy` starts deployments.
     pub environments: Vec<Environment>,
-    /// Starts a new deployment for an environment, reachable from this host's runtime.
+    /// Starts a new deployment for an environment. The deployment can be reached from the runtime
+    /// of this host.
     pub deploy: Deploy,
-    /// Returns the parts of this host's runtime, with a resolver for the records in
+    /// Returns the parts of this host's runtime. Their resolver uses the records in
     /// [`zone`](crate::srv::zone).
     pub look_up: Box<dyn Fn() -> Result<Backend, String>>,
     /// True if tests that no environment supports may be skipped, because other hosts run them.
@@ -78,14 +79,14 @@ sdam_core::opaque!(Host, |this| spawner: this.spawner);
 pub struct TestDeployment {
     target: Target,
     block_on: BlockOn,
-    /// Dropping this value stops the deployment.
+    /// A value that stops the deployment when the value is dropped.
     _deployment: Box<dyn Any>,
 }
 
 /// The deployment to which a test's clients connect, and their runtime.
 pub(crate) struct Target {
     uri: String,
-    /// The connection string of a load balancer with a single mongos, if there is a load balancer.
+    /// The connection string of a load balancer in front of a single mongos, if there is one.
     pub(crate) single_uri: Option<String>,
     runtime: Runtime,
 }

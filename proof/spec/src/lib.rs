@@ -7,8 +7,8 @@
 //! [`scan`] against a topology in single-threaded mode. [`srv`] looks up seed lists, and
 //! [`unified`] runs files that need a complete deployment. [`suite`] lists all suites.
 //!
-//! A check fails on any unknown key, type or value, because a test that is not run completely could
-//! otherwise pass.
+//! A check fails on any unknown key, type or value, because otherwise a test could pass although
+//! only a part of it was run.
 
 pub mod auth;
 pub mod cmap;

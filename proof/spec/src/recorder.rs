@@ -27,7 +27,7 @@ impl Recorder {
         &self.events
     }
 
-    /// Waits, at most for `limit`, until `count` recorded events match.
+    /// Waits until `count` recorded events match, but no longer than `limit`.
     pub(crate) async fn wait_for(
         &mut self,
         clock: &dyn Clock,
@@ -56,7 +56,8 @@ impl Recorder {
         matching.count()
     }
 
-    /// Records all events published so far. `pending` returns the number of undelivered events.
+    /// Records all events that were published so far. `pending` returns the number of events that
+    /// have not been delivered yet.
     pub(crate) async fn flush(&mut self, pending: impl Fn() -> usize) {
         loop {
             let is_delivered = pending() == 0;

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 names! {
-    /// A kind of deployment, with its name in `runOnRequirements`.
+    /// A kind of deployment. Each kind has a name in `runOnRequirements`.
     #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
     #[serde(rename_all = "lowercase")]
     pub enum Kind {
@@ -36,7 +36,7 @@ pub struct Environment {
     pub authentication: bool,
 }
 
-/// An element of `runOnRequirements`. At least one element must be met.
+/// An element of `runOnRequirements`. A deployment must meet at least one of these elements.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(crate) struct Requirement {
@@ -51,8 +51,8 @@ pub(crate) struct Requirement {
     _serverless: Option<Serverless>,
 }
 
-/// The value of `serverless` in a file. There are no serverless deployments here, so `require` is
-/// not supported.
+/// The value of `serverless` in a file. There are no serverless deployments, so the value `require`
+/// is not supported.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Serverless {
@@ -79,8 +79,9 @@ impl Environment {
         format!("{major}.{minor}{star}")
     }
 
-    /// Returns whether the servers apply a fail point as tests expect. Before 4.4.7, they compare
-    /// the application name before a connection's first hello has set it (SERVER-49336).
+    /// Returns whether the servers apply a fail point as the tests expect. Servers before 4.4.7 do
+    /// not: they compare the application name before a connection's first hello has set it
+    /// (SERVER-49336).
     pub(crate) fn applies(&self, fail_point: &Document) -> bool {
         let Ok(data) = fail_point.get_document("data") else {
             return true;

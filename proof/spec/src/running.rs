@@ -1,4 +1,4 @@
-//! The environment and checks shared by multi-threaded and single-threaded topologies.
+//! The environment and the checks that multi-threaded and single-threaded topologies share.
 
 pub(crate) mod deployment;
 pub(crate) mod events;
@@ -27,8 +27,8 @@ pub(crate) fn builder(options: Options, pools: &RecordingPools) -> Result<Topolo
     Ok(sdam::TopologyBuilder::new(judged(options)?).metadata(metadata).pools(pools.clone()))
 }
 
-/// Adds the detector of silent servers that the environment variable `SDAM_SPEC_DETECTOR` names. It
-/// must not affect the result of any file.
+/// Adds the detector of silent servers that the environment variable `SDAM_SPEC_DETECTOR` names, if
+/// it is set. The detector must not affect the result of any file.
 ///
 /// # Errors
 ///

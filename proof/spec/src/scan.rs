@@ -1,8 +1,8 @@
 //! Runs test files against a topology in single-threaded mode.
 //!
 //! There is no runtime, and there are no tasks. Operations behave as with blocking sockets: each
-//! one advances the harness's clock and completes, so every future of the topology must be ready at
-//! its first poll.
+//! operation advances the clock of the harness and completes. Every future of the topology must
+//! therefore be ready at its first poll.
 
 mod drive;
 mod harness;

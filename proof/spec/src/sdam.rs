@@ -26,8 +26,8 @@ use serde_json::Value;
 
 use self::script::{Expectation, Phase, Response, Script};
 
-/// A running implementation of discovery and monitoring. Its methods return when all effects are
-/// complete.
+/// A running implementation of discovery and monitoring. Each method returns only when all of its
+/// effects are complete.
 pub trait Subject {
     /// Returns the current description.
     fn description(&self) -> Arc<TopologyDescription>;
@@ -35,16 +35,17 @@ pub trait Subject {
     /// Returns the generation of each server's pool, derived from the calls to the pool.
     fn generations(&self) -> Result<BTreeMap<ServerId, Generation>, String>;
 
-    /// Returns the events since the last call, or since the start.
+    /// Returns the events that were published since the last call or, at the first call, since the
+    /// start.
     fn events(&mut self) -> Result<Vec<EventKind>, String>;
 
-    /// Processes a server's reply to a check; `None` is a broken connection.
+    /// Processes a server's reply to a check. `None` means that the connection broke.
     fn respond(&mut self, server: &ServerDescription, reply: Option<&[u8]>) -> Result<(), String>;
 
     /// Processes an error that an application reports.
     fn fail(&mut self, server: ServerId, report: &ErrorReport);
 
-    /// Closes the subject. The error names anything that is left.
+    /// Closes the subject. If anything is left behind, the error names it.
     fn end(self) -> Result<(), String>;
 }
 

@@ -23,8 +23,8 @@ const DRAWS: u64 = 64;
 
 /// Checks one file from `server-selection/tests/server_selection` or `max-staleness/tests`.
 ///
-/// Compares suitable servers and the latency window as sets of addresses. A complete selection and
-/// its explanation must agree with these sets.
+/// Compares suitable servers and the latency window as sets of addresses. A complete selection, and
+/// the explanation of this selection, must agree with these sets.
 pub fn select(file: &Value) -> Result<(), String> {
     let file = SelectionFile::parse(file)?;
     let mut options = Options::new(Vec::new());
@@ -40,7 +40,7 @@ pub fn select(file: &Value) -> Result<(), String> {
     }
 }
 
-/// Checks the selection frequency of each server in a file from `server-selection/tests/in_window`.
+/// Checks how often each server is selected, for a file from `server-selection/tests/in_window`.
 pub fn in_window(file: &Value) -> Result<(), String> {
     let file = InWindowFile::parse(file)?;
     let mut rng = Rng::new(0x5DA);

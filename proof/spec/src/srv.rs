@@ -1,7 +1,7 @@
 //! Tests of SRV seed lists.
 //!
-//! A file contains a connection string, the resulting seeds, the options from the string and the
-//! TXT record, and the servers of the deployment that a client then discovers.
+//! A file contains a connection string, the resulting seeds, the options that result from the
+//! string and the TXT record, and the servers that a client then discovers in the deployment.
 
 mod deployment;
 #[cfg(test)]
@@ -93,7 +93,8 @@ fn check_file(
     discover(options, &file)
 }
 
-/// Compares a set of addresses with the expected addresses and their expected number.
+/// Compares a set of addresses with the expected addresses, and their number with the expected
+/// number.
 fn compare(
     what: &str,
     found: &BTreeSet<String>,
@@ -111,7 +112,7 @@ fn compare(
 
 fn check_options(options: &Options, file: &File) -> Result<(), String> {
     let srv = options.srv.as_ref().ok_or("the look-up is not in the options")?;
-    // All records have this TTL, whether they come directly from the zone or from a look-up.
+    // All records have this TTL, both directly from the zone and after a look-up.
     if srv.ttl != zone::TTL {
         return Err(format!("the time to live is {:?}", srv.ttl));
     }
@@ -129,7 +130,8 @@ fn check_options(options: &Options, file: &File) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks the options outside the query: user, password and database.
+/// Checks the parts of the connection string that are not in its query: user, password and
+/// database.
 fn check_parsed_options(options: &Options, file: &File) -> Result<(), String> {
     let string = ConnectionString::parse(&file.uri).map_err(|error| error.to_string())?;
     let credential = options.credential.as_ref();

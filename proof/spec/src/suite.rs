@@ -40,7 +40,8 @@ pub type Check = fn(&Value) -> Result<(), String>;
 /// A check of one file, run on a host.
 pub type HostedCheck = fn(&Host, &Value) -> Result<(), String>;
 
-/// A check of one file, run on a host's deployments. Returns the environments in which it ran.
+/// A function that checks one file on the deployments of a host. Returns the environments in which
+/// the file ran.
 pub type DeployedCheck = fn(&Host, &Value) -> Result<Vec<Environment>, String>;
 
 /// A folder of test files, and the checks that run them.
@@ -48,13 +49,14 @@ pub type DeployedCheck = fn(&Host, &Value) -> Result<Vec<Environment>, String>;
 pub struct Suite {
     /// The folder with the files.
     pub folder: Folder,
-    /// The check without a runtime; `None` if the files need a running topology.
+    /// The check without a runtime, or `None` if the files need a running topology.
     pub pure: Option<Check>,
-    /// The check through the engine; `None` if the files do not concern the engine.
+    /// The check through the engine, or `None` if the files do not concern the engine.
     pub engine: Option<HostedCheck>,
-    /// The check on complete deployments; `None` if the files define the servers' replies.
+    /// The check on complete deployments, or `None` if the files themselves define the servers'
+    /// replies.
     pub deployed: Option<DeployedCheck>,
-    /// The check in single-threaded mode; `None` if the files do not concern this mode.
+    /// The check in single-threaded mode, or `None` if the files do not concern this mode.
     pub scan: Option<Check>,
     /// Returns whether a file applies to single-threaded mode.
     pub scan_covers: fn(&Value) -> bool,
@@ -135,15 +137,16 @@ impl Suite {
         Self { engine: Some(engine), scan: Some(scan), ..self }
     }
 
-    /// Returns the folder's path in the specifications' repository without `tests`, such as
-    /// `server-selection/rtt`.
+    /// Returns the folder's path in the specifications' repository, but without `tests`. An example
+    /// is `server-selection/rtt`.
     pub fn name(&self) -> String {
         let parts = self.folder.name().split('/');
         let parts: Vec<_> = parts.filter(|part| *part != "tests").collect();
         parts.join("/")
     }
 
-    /// Returns whether `pattern` matches this suite's name, or its beginning or end.
+    /// Returns whether `pattern` is the whole name of this suite, or the first or last segments of
+    /// the name.
     pub fn matches(&self, pattern: &str) -> bool {
         let name = self.name();
         let rest = [name.strip_prefix(pattern), name.strip_suffix(pattern)];

@@ -11,7 +11,8 @@ use sdam_transport::{clock::Clock, runtime::Runtime, spawn::Task};
 
 /// A thread in a test. Its jobs may fail with `E`.
 ///
-/// The thread runs on the runtime of the code under test, so it is deterministic in the simulation.
+/// The thread runs on the runtime of the code under test. In the simulation, it is therefore
+/// deterministic.
 #[derive(Debug)]
 pub(crate) struct Thread<E> {
     jobs: mpsc::UnboundedSender<BoxFuture<'static, Result<(), E>>>,

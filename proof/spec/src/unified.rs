@@ -1,8 +1,8 @@
-//! The unified test format.
+//! The unified test format, and the code that runs its files.
 //!
-//! Files run on complete deployments: a [`TestDeployment`](crate::host::TestDeployment) consists of
-//! a deployment, a runtime that reaches it, and an executor. Every test in a file runs in each
-//! suitable [`Environment`] of the host, and fails if there is none.
+//! Files run on complete deployments. A [`TestDeployment`](crate::host::TestDeployment) consists of
+//! a deployment, a runtime that can reach it, and an executor. Every test in a file runs in each
+//! suitable [`Environment`] of the host. If no environment is suitable, the test fails.
 
 mod bulk;
 mod client;
@@ -40,14 +40,14 @@ use crate::{
     requirement::Environment,
 };
 
-/// Runs every test in a file, except the [excluded] ones, in each suitable environment of the host,
-/// each time on a new deployment. A failed test with blocked commands is repeated once. Returns the
-/// environment of each run.
+/// Runs every test in a file, except the [excluded] ones, in each suitable environment of the host.
+/// Each run uses a new deployment. If a test that blocks commands fails, it is repeated once.
+/// Returns the environment of each run.
 ///
 /// # Errors
 ///
-/// If a result differs, the file has unsupported content, or no environment is suitable for a test,
-/// unless the host is [partial](Host::is_partial).
+/// If a result differs, if the file has unsupported content, or if no environment is suitable for a
+/// test although the host is not [partial](Host::is_partial).
 pub fn run(host: &Host, file: &Value) -> Result<Vec<Environment>, String> {
     let mut file = file.clone();
     if excluded::remove(&mut file) {
@@ -89,7 +89,7 @@ pub fn run(host: &Host, file: &Value) -> Result<Vec<Environment>, String> {
     Ok(used)
 }
 
-/// Fails if clients support `option`. Only clients that lack it may skip its tests.
+/// Fails if clients support `option`, because only clients without the option may skip its tests.
 fn check_unsupported(option: &str) -> Result<(), String> {
     let options = Options::parse(&format!("mongodb://a/?{option}=1"));
     let options = options.map_err(|error| error.to_string())?;
@@ -145,7 +145,8 @@ async fn set_up(target: &Target, data: &[CollectionData]) -> Result<(), String> 
     internally(target, true, commands, |_, _| Ok(())).await
 }
 
-/// Compares the collections with their expected contents, bypassing the clients' load balancer.
+/// Compares the contents of the collections with the expected ones. Does not use the load balancer
+/// of the clients.
 async fn verify(
     target: &Target,
     several_mongoses: bool,
@@ -174,7 +175,8 @@ async fn internally(
     let outcome = async {
         for (index, (database, body)) in commands.into_iter().enumerate() {
             match driver.run(&Request::generic(database, body)).await {
-                // It is not an error if a collection to be dropped does not exist.
+                // The error means that a collection to be dropped does not exist, which is not a
+                // failure.
                 Err(failure) if failure.code == Some(26) => {}
                 Err(failure) => return Err(failure.to_string()),
                 Ok(reply) => check(index, &reply)?,

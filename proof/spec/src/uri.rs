@@ -131,7 +131,8 @@ fn host_type(host: &ServerAddress) -> &'static str {
     }
 }
 
-/// Checks credentials more strictly than the format requires: a `null` field must be absent.
+/// Checks credentials more strictly than the format requires: if a field is `null`, the credential
+/// must not have it.
 fn check_auth(expected: &Auth, string: &ConnectionString) -> Result<(), String> {
     let password = string.password().map(Secret::expose);
     for (name, expected, found) in [
@@ -146,8 +147,8 @@ fn check_auth(expected: &Auth, string: &ConnectionString) -> Result<(), String> 
     Ok(())
 }
 
-/// Checks the values of options in the string and, if no SRV name must be resolved first, in a
-/// topology's start options.
+/// Checks the values of the options in the string. If no SRV name must be resolved first, also
+/// checks the options with which a topology would start.
 fn check_options(expected: &Map<String, Json>, string: ConnectionString) -> Result<(), String> {
     let expected = || expected.iter().filter(|(_, value)| !value.is_null());
     for (name, value) in expected() {
@@ -169,7 +170,7 @@ fn check_options(expected: &Map<String, Json>, string: ConnectionString) -> Resu
     Ok(())
 }
 
-/// Returns the value of the option `name` in a topology's start options.
+/// Returns the value of the option `name` among the options with which a topology would start.
 pub(crate) fn effective(options: &Options, name: &str) -> Option<Json> {
     let preference = &options.read_preference;
     let millis = |time: Duration| Some(json!(time.as_millis() as u64));
@@ -201,8 +202,7 @@ fn to_json(value: &Value) -> Json {
         Value::List(items) => json!(items),
         Value::Properties(properties) => pairs(properties.iter()),
         Value::TagSets(sets) => sets.iter().map(|set| pairs(set.iter())).collect(),
-        // Values of other kinds do not occur in the files, so return a value that equals none in
-        // them.
+        // The files contain no values of other kinds, so this value is equal to none of theirs.
         other => json!({ "unknown": format!("{other:?}") }),
     }
 }

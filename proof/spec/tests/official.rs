@@ -1,5 +1,5 @@
-//! Runs the official files that need no runtime. It is one quick test, because mutation testing
-//! runs it hundreds of times. `cargo xtask spec-test` runs all files on every runtime.
+//! Runs the official files that need no runtime. There is only one quick test, because mutation
+//! testing runs it hundreds of times. `cargo xtask spec-test` runs all files on every runtime.
 
 use std::path::Path;
 

@@ -12,8 +12,8 @@ use sdam_core::{
 use sdam_sim::oracle::{PoolCall, PoolCalls};
 use sdam_transport::pool::{PoolContext, PoolFactory, PoolHandle};
 
-/// Pools that record every call from the topology and panic at a call that the test chooses. Clones
-/// share the record.
+/// Pools that record every call that the topology makes. They panic at one call, if the test
+/// chooses one. Clones share the record.
 #[derive(Clone, Debug, Default)]
 pub struct RecordingPools(Arc<Mutex<Record>>);
 
@@ -147,7 +147,8 @@ pub struct RecordingPool {
 }
 
 impl RecordingPool {
-    /// Returns the context of the pool, to open connections like a driver's own pool.
+    /// Returns the context of the pool. With it, a test can open connections as a driver's own pool
+    /// would.
     pub fn context(&self) -> &PoolContext {
         &self.context
     }

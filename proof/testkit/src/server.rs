@@ -6,10 +6,11 @@ use sdam_core::{address::ServerAddress, time::Instant};
 /// The behaviour of one of the [`Servers`](crate::Servers).
 #[derive(Clone)]
 pub struct Server {
-    /// The error message with which connections are refused and requests fail, if any.
+    /// The error message with which connections are refused and requests fail, or `None` if the
+    /// server is reachable.
     pub refusal: Option<String>,
-    /// True if requests are not answered. They wait until the behaviour changes, or for
-    /// [`Servers::answer`](crate::Servers::answer).
+    /// True if requests are not answered. They wait until the behaviour of the server changes, or
+    /// until [`Servers::answer`](crate::Servers::answer) is called.
     pub silent: bool,
     /// The time from a request to its reply.
     pub delay: Duration,
@@ -19,7 +20,7 @@ pub struct Server {
     pub other: Reply,
 }
 
-/// Computes the BSON document of a reply; `None` breaks the connection instead.
+/// Computes the BSON document of a reply. The result `None` breaks the connection instead.
 pub type Reply = Arc<dyn Fn(&Request) -> Option<Vec<u8>> + Send + Sync>;
 
 /// A request that needs an answer.
@@ -29,7 +30,7 @@ pub struct Request {
     pub command: String,
     /// The body, a BSON document.
     pub body: Vec<u8>,
-    /// The number of the connection, counted from 1 across all servers.
+    /// The number of the connection. Connections are counted from 1 across all servers.
     pub connection: i64,
     /// The current time.
     pub now: Instant,
@@ -52,7 +53,7 @@ impl Server {
         }
     }
 
-    /// Returns an unreachable server; `message` is the error message.
+    /// Returns a server that cannot be reached. Connection attempts fail with `message`.
     pub fn refusing(message: impl Into<String>) -> Self {
         Self { refusal: Some(message.into()), ..Self::computing(fixed_reply(None)) }
     }

@@ -21,7 +21,7 @@ use self::connection::ServerConnection;
 pub use self::connection::reply_to;
 use crate::{ManualClock, server::Server};
 
-/// A transport that uses no network and leads to servers whose behaviour tests set and change.
+/// A transport without a network. It connects to servers whose behaviour a test sets and changes.
 /// Clones share the state.
 ///
 /// With a jumping clock, no future is ever pending unless [`stall`](Self::stall) was called: a
@@ -34,7 +34,7 @@ pub struct Servers {
 
 #[derive(Debug)]
 struct State {
-    /// The behaviour of servers for which none was set.
+    /// The behaviour of the servers for which the test has set none.
     unknown: Server,
     ports: BTreeMap<ServerAddress, Port>,
     /// True if connections wait to be admitted.
@@ -44,7 +44,7 @@ struct State {
     open: usize,
     /// The number of connections opened so far.
     opened: i64,
-    /// The number of upcoming receives that will be pending at their first poll.
+    /// The number of upcoming calls to receive that will be pending at their first poll.
     stalls: usize,
 }
 
@@ -72,7 +72,7 @@ enum Wake {
     Changed,
     /// The connection is opened.
     Admitted,
-    /// The request has this reply; `None` breaks the connection.
+    /// The request is answered with this reply; `None` breaks the connection instead.
     Answered(Option<Vec<u8>>),
 }
 
@@ -100,12 +100,14 @@ impl Servers {
         self
     }
 
-    /// Sets the behaviour of the server at `address`. This also affects waiting requests.
+    /// Sets the behaviour of the server at `address`, including its behaviour towards requests that
+    /// are already waiting.
     pub fn set(&self, address: &ServerAddress, server: Server) {
         self.change(address, |own| *own = server);
     }
 
-    /// Changes the behaviour of the server at `address`. This also affects waiting requests.
+    /// Changes the behaviour of the server at `address`, including its behaviour towards requests
+    /// that are already waiting.
     pub fn change(&self, address: &ServerAddress, change: impl FnOnce(&mut Server)) {
         self.wake_after(address, |state| change(&mut state.port(address).server));
     }
@@ -141,8 +143,8 @@ impl Servers {
         self.lock().open
     }
 
-    /// Makes the next receive pending at its first poll. On a jumping clock, the timer that limits
-    /// the receive is then pending as well.
+    /// Makes the next call to receive pending at its first poll. If the clock is a jumping one, the
+    /// timer that limits the call is then pending as well.
     pub fn stall(&self) {
         self.lock().stalls += 1;
     }
@@ -164,8 +166,8 @@ impl Servers {
         self.end_wait(address, false, Wake::Admitted)
     }
 
-    /// Answers the request to `address` that has waited longest: with the BSON document `reply`, or
-    /// by breaking the connection.
+    /// Answers the request to `address` that has been waiting longest. The answer is the BSON
+    /// document `reply`; `None` breaks the connection instead.
     ///
     /// # Errors
     ///
@@ -207,8 +209,8 @@ impl Servers {
         }
     }
 
-    /// Waits until the server at `address` changes, or until this connection attempt is admitted or
-    /// this request is answered.
+    /// Waits until the server at `address` changes. A connection attempt also stops waiting when it
+    /// is admitted, and a request when it is answered.
     async fn wait(&self, address: &ServerAddress, is_request: bool) -> Wake {
         let (wake, woken) = oneshot::channel();
         self.lock().waiting.push(Waiting { address: address.clone(), is_request, wake });

@@ -31,7 +31,7 @@ fn connect(servers: &Servers) -> Result<Box<dyn Connection>, Error> {
     connected.expect("nothing has to be waited for")
 }
 
-/// Sends hello and starts to receive the reply.
+/// Sends hello, and returns a future that receives the reply.
 fn ask(connection: &mut dyn Connection) -> BoxFuture<'_, Result<WireMessage, Error>> {
     let hello = HelloRequest::poll(false, None).encode();
     let sent = connection.send(message(&hello)).now_or_never();

@@ -7,7 +7,7 @@ const PROOF: &str = "  Proof: ";
 /// The prefixes of lines that explain why a rule has no test.
 const EXEMPTIONS: &[&str] = &["  By construction: ", "  Caller's duty: ", "  Not offered: "];
 
-/// One page, without the generated lines.
+/// A rule that comes from the specifications or from this project.
 #[derive(Debug)]
 pub(super) struct Page {
     lines: Vec<String>,
@@ -23,7 +23,7 @@ pub(super) struct Rule<'p> {
 }
 
 impl Page {
-    /// Parses a page, and removes previously generated lines.
+    /// Parses a page. Lines that this program generated are removed.
     pub(super) fn parse(text: &str) -> Self {
         let lines = text.lines().filter(|line| !line.starts_with(PROOF));
         Self { lines: lines.map(str::to_owned).collect() }
@@ -41,7 +41,7 @@ impl Page {
         line.is_some_and(|line| EXEMPTIONS.iter().any(|word| line.starts_with(word)))
     }
 
-    /// Returns the page with its current proofs.
+    /// Returns the text of the page, with the current proofs.
     pub(super) fn render(&self, citations: &Citations) -> String {
         let mut text = String::new();
         let mut rule = None;

@@ -8,7 +8,7 @@ use crate::Result;
 
 /// A rule in a section of the catalogue (`L-43` or `F-68b`), or a range (`L-10` to `L-12`).
 const RULES: &str = r"(?:^|[^\w-])([A-X])-(\d+)(b?)\b(?: to ([A-X])-(\d+)(b?)\b)?";
-/// The beginning of a function's definition.
+/// The beginning of the definition of a function.
 const FUNCTION: &str = r"^\s*(?:pub(?:\(\w+\))? )?(?:const )?(?:async )?fn (\w+)";
 /// Other files that contain only tests: conformance suites, and loom models.
 const TESTS: &[&str] = &["/conformance/", "/models.rs", "/models/"];
@@ -22,10 +22,10 @@ const SUITES: &str = "proof/spec/src/suite.rs";
 pub(super) struct Citations {
     rules: Regex,
     function: Regex,
-    /// The functions that prove each rule, keyed by rule and file. The set is empty if the file as
-    /// a whole proves the rule.
+    /// The functions that prove each rule, keyed by rule and file. If the set of functions is
+    /// empty, the file as a whole proves the rule.
     proofs: BTreeMap<String, BTreeMap<String, BTreeSet<String>>>,
-    /// One place in the code for each cited rule.
+    /// One place in the code that cites the rule, for each cited rule.
     named: BTreeMap<String, String>,
 }
 
@@ -100,7 +100,8 @@ impl Citations {
         self.named.iter().map(|(rule, place)| (&**rule, &**place))
     }
 
-    /// Returns the function to whose doc comment or body a line belongs.
+    /// Returns the function that a line belongs to. The line may be in the function's doc comment
+    /// or in its body.
     fn function<'t>(&self, lines: &[&'t str], index: usize) -> Option<&'t str> {
         let is_about_next = |line: &&&str| {
             let line = line.trim_start();
@@ -148,8 +149,8 @@ impl Citations {
     }
 }
 
-/// Returns whether a file contains oracles for simulated runs. Files with tests of oracles do not
-/// count.
+/// Returns whether a file contains oracles that check simulated runs. Files that test oracles do
+/// not count.
 fn is_oracle(path: &str) -> bool {
     let judges = ORACLES.iter().any(|oracle| path.starts_with(oracle));
     judges && !path.ends_with("/tests.rs")
@@ -167,7 +168,7 @@ fn tests_begin(path: &str, lines: &[&str]) -> usize {
         .unwrap_or(lines.len())
 }
 
-/// Returns the comment or string in a line. Rules can only be cited there.
+/// Returns the comment or the string in a line. Rules can be cited nowhere else.
 fn comment(line: &str) -> Option<&str> {
     line.find("//").or_else(|| line.find('"')).and_then(|at| line.get(at..))
 }

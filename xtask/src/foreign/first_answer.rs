@@ -27,7 +27,7 @@ pub(super) fn run() -> Result<()> {
     run_command(&mut bench)
 }
 
-/// Compiles the program that uses libmongoc, and returns its path.
+/// Compiles the program that uses libmongoc, and returns the program's path.
 fn libmongoc() -> Result<PathBuf> {
     let mut query = Command::new("pkg-config");
     let flags = query.args(["--cflags", "--libs", "libmongoc-1.0"]).output()?;

@@ -18,7 +18,7 @@ use super::{built, install, unavailable};
 use crate::Result;
 use crate::cargo::root;
 
-/// The client that ours is compared with, and the library that it uses for proxies.
+/// The client with which ours is compared, and the library that this client uses for proxies.
 const PACKAGES: [&str; 2] = ["pymongo==4.20.0", "PySocks==1.7.1"];
 
 /// The number of cases that a client runs concurrently. Most of them are waiting.
@@ -40,16 +40,17 @@ struct Section {
 #[serde(deny_unknown_fields)]
 struct Case {
     name: String,
-    /// The connection string. A name in braces is replaced with a server's address or the path of a
+    /// The connection string. A name in braces stands for the address of a server or the path of a
     /// file.
     uri: String,
-    /// Strings that our client's error must contain; empty if our client must connect.
+    /// The strings that our client's error must contain. If there are none, our client must
+    /// connect.
     #[serde(default)]
     sdam: Vec<String>,
-    /// Strings that PyMongo's error must contain; empty if PyMongo must connect.
+    /// The strings that PyMongo's error must contain. If there are none, PyMongo must connect.
     #[serde(default)]
     pymongo: Vec<String>,
-    /// An explanation of PyMongo's behaviour if the clients disagree.
+    /// An explanation of PyMongo's behaviour, for cases in which the clients disagree.
     #[serde(default)]
     why: String,
 }
@@ -97,7 +98,7 @@ pub(super) fn run(write: bool) -> Result<()> {
     Ok(())
 }
 
-/// Prints the unexpected outcomes of a case. Returns their number.
+/// Prints the outcomes of a case that are unexpected, and returns the number of these outcomes.
 fn report((case, (ours, theirs)): &Row<'_>) -> usize {
     let clients = [("sdam", ours, &case.sdam), ("PyMongo", theirs, &case.pymongo)];
     let wrong = clients.into_iter().filter_map(|(client, outcome, expected)| {
@@ -216,7 +217,7 @@ fn row(case: &Case, ours: Option<&str>) -> String {
         (Some(_), why) => format!("sdam fails; PyMongo {why}"),
     };
     let cell = |text: &str| text.replace('|', "\\|").replace('\n', " ");
-    // Omit the rest, which contains the time that the client waited.
+    // The rest is omitted, because it contains the time for which the client waited.
     let error = ours.unwrap_or_default();
     let reason = error.split("; gave up after").next().unwrap_or(error);
     let uri = cell(&case.uri);

@@ -66,7 +66,8 @@ pub(super) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Returns the source of a driver. For the overlaid driver, prints the size of the difference.
+/// Returns the source of a driver. If it is the overlaid driver, also prints how much it differs
+/// from the published one.
 fn source(variant: Variant, published: Tree) -> Result<Tree> {
     if variant == Variant::Published {
         return Ok(published);

@@ -1,5 +1,5 @@
-//! `cargo xtask foreign silence`: runs the live tests of silent primaries, with other drivers for
-//! comparison.
+//! `cargo xtask foreign silence`: runs the live tests in which the primary becomes silent, and
+//! compares other drivers in the same situation.
 
 use std::path::PathBuf;
 
@@ -20,7 +20,7 @@ pub(super) fn run(times: usize) -> Result<()> {
     add("the Rust driver", rust())?;
     let mut trial = cargo();
     trial.args(["test", "--package", "sdam", "--all-features", "--test", "live"]);
-    // The tests run one after another, so that they do not disturb each other.
+    // The tests run one after another, because they would otherwise disturb each other.
     trial.args(["--", "silence::", "--nocapture", "--test-threads", "1"]);
     trial.env("SDAM_FREEZES", times.to_string()).env("SDAM_OTHER_WRITERS", others.join(";"));
     run_command(&mut trial)

@@ -1,4 +1,4 @@
-//! Checks that the modules of a crate do not import each other in cycles.
+//! Checks that there are no import cycles among the modules of a crate.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::Result;
 use crate::cargo::rust_files;
 
-/// The imports between the modules at the root of a crate, except in tests.
+/// The imports between the modules at the root of a crate. Imports in tests are left out.
 type Imports = BTreeMap<String, BTreeSet<String>>;
 
 /// Returns an import cycle among the modules at the root of the crate in `folder`, such as
@@ -22,7 +22,7 @@ pub(super) fn cycle(folder: &Path) -> Result<Option<Vec<String>>> {
     Ok(find_cycle(&imports(&files)))
 }
 
-/// Collects the imports in `files`, each given as its module path and its contents.
+/// Collects the imports in `files`. Each file is given as the path of its module and its contents.
 fn imports(files: &[(Vec<String>, String)]) -> Imports {
     let mut tests = BTreeSet::new();
     let mut all = Imports::new();
@@ -47,7 +47,7 @@ fn imports(files: &[(Vec<String>, String)]) -> Imports {
     all
 }
 
-/// Returns the modules in separate files that exist only for tests.
+/// Returns the names of the modules that exist only for tests and have a file of their own.
 fn test_modules(text: &str) -> impl Iterator<Item = String> {
     text.split("#[cfg(test)]").skip(1).filter_map(|item| {
         let (head, _) = item.split_once(';')?;
@@ -74,8 +74,8 @@ fn code(text: &str) -> String {
     code
 }
 
-/// Returns the first names of the paths that begin at the crate's root, in the code of a module
-/// `depth` levels below the root.
+/// Returns the first names of those paths that begin at the root of the crate. The code belongs to
+/// a module that is `depth` levels below the root.
 fn targets(code: &str, depth: usize) -> BTreeSet<String> {
     let from_root = ["crate::".to_owned(), "super::".repeat(depth)];
     let mut targets = BTreeSet::new();
@@ -89,7 +89,8 @@ fn targets(code: &str, depth: usize) -> BTreeSet<String> {
     targets
 }
 
-/// Adds the first name of a path, or the first names of all paths in braces.
+/// Adds the first name of a path. If the path is a list in braces, adds the first name of each path
+/// in the list.
 fn first_names(path: &str, names: &mut BTreeSet<String>) {
     let mut depth = 0;
     let mut is_first = true;
@@ -119,7 +120,8 @@ fn is_of_name(letter: char) -> bool {
     letter.is_alphanumeric() || letter == '_'
 }
 
-/// Returns the modules of the first cycle found. The first and the last element are equal.
+/// Returns the modules of the first cycle that is found. The last element is equal to the first
+/// one.
 fn find_cycle(imports: &Imports) -> Option<Vec<String>> {
     let mut finished = BTreeSet::new();
     let mut path = Vec::new();

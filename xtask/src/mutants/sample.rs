@@ -17,7 +17,7 @@ struct Subject {
     package: &'static str,
     /// The tests of the first pass, which build quickly and detect most mutants.
     own: &'static [&'static str],
-    /// Tests that only later passes run, identified by parts of their names.
+    /// The tests that run only in later passes. They are identified by parts of their names.
     slow: &'static [&'static str],
 }
 
@@ -34,13 +34,13 @@ const SUBJECTS: &[Subject] = &[
         own: &["--lib", "--test=simulated"],
         slow: &["concurrent_writes", "backpressure", "properties"],
     },
-    // The conformance suite for pools is tested with the faulty pools in sdam-pool.
+    // The conformance suite for pools is tested in sdam-pool, with faulty pools.
     Subject {
         package: "sdam-transport",
         own: &["--lib", "--package=sdam-pool", "--test=conformance"],
         slow: &[],
     },
-    // Most rules for the pool are tested in the engine's crate.
+    // Most rules for pools are tested in the crate of the engine.
     Subject {
         package: "sdam-pool",
         own: &["--lib", "--package=sdam", "--test=simulated"],
@@ -51,15 +51,15 @@ const SUBJECTS: &[Subject] = &[
 
 /// The package that runs the official files. Later passes run its tests, but it is not mutated.
 const OFFICIAL: &str = "sdam-spec";
-/// The tests that need real database servers. No pass runs them.
+/// The tests that need real database servers. They are not run in any pass.
 const WITH_SERVERS: &[&str] = &["live"];
-/// The tests that take most of the time and detect few mutants. Only the last pass runs them.
+/// The tests that take most of the time and detect few mutants. They run only in the last pass.
 const LAST: &[&str] = &["authentication", "conformance", "flood_memory", "hello", "sockets"];
 
 /// The folder with the results, below the output folder.
 const FOUND: &str = "mutants.out";
 
-/// The percentage of compiling mutants that the tests must detect.
+/// The percentage of mutants that the tests must detect. Only mutants that compile are counted.
 const TARGET: usize = 95;
 
 /// The results of a pass.
@@ -96,7 +96,7 @@ pub(super) fn run(shard: &str, packages: &[String]) -> Result<()> {
         let first = subject.first_pass(command(subject.own), shard, &out.join("first"))?;
         let mut counts = first.clone();
         for (name, without) in [("second", LAST), ("third", &[])] {
-            // If enough mutants are detected, the slow passes are not needed.
+            // The slow passes are not needed if enough mutants are already detected.
             if counts.meets_target() {
                 break;
             }
@@ -131,8 +131,8 @@ impl Subject {
             .env("CARGO_TARGET_DIR", root().join("target/mutants-build"))
             .env("CARGO_PROFILE_DEV_DEBUG", "0")
             .env("SDAM_SPEC_CORPUS", corpus)
-            // Otherwise, a case that failed on one mutant would be the first that Proptest tries on
-            // the next mutant.
+            // Without this setting, a case that failed on one mutant would be the first one that
+            // Proptest tries on the next mutant.
             .env("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "true");
         command
     }
@@ -154,12 +154,12 @@ impl Subject {
         if missed.is_empty() {
             return Ok(Counts::default());
         }
-        // Do not use `--test-package`, because it does not apply to the baseline run.
+        // `--test-package` cannot be used, because it does not apply to the baseline run.
         for package in packages() {
             command.arg(format!("--cargo-arg=--package={package}"));
         }
-        // Filters by name and file do not work for every kind of mutant. Instead, all other mutants
-        // are listed as detected by an earlier run.
+        // Filters by name and file do not work for every kind of mutant. Therefore, all other
+        // mutants are listed as if an earlier run had detected them.
         let mut list = cargo();
         list.args(["mutants", "--list", "--package", self.package]);
         if let Some(copy) = command.get_current_dir() {
@@ -201,7 +201,7 @@ fn every_test(except: &[&str]) -> Result<BTreeSet<String>> {
     Ok(tests)
 }
 
-/// Removes the results of an earlier run, so that they are not mistaken for new ones.
+/// Removes the results of an earlier run, which could otherwise be mistaken for new ones.
 fn clear(out: &Path) -> Result<()> {
     let found = out.join(FOUND);
     if found.exists() {
@@ -210,7 +210,7 @@ fn clear(out: &Path) -> Result<()> {
     Ok(fs::create_dir_all(out)?)
 }
 
-/// Runs `cargo-mutants`, which writes below `out`, and returns its results.
+/// Runs `cargo-mutants` and returns its results, which it writes below `out`.
 fn test(mut command: Command, out: &Path) -> Result<Value> {
     eprintln!("$ {}", show(&command));
     // Ignore the exit code, because `outcomes.json` has more details.
@@ -224,7 +224,7 @@ impl Counts {
     /// Reads the mutants from `outcomes.json`.
     ///
     /// # Errors
-    /// If the unchanged code failed, or a mutant has an unknown outcome.
+    /// If a test failed on the unchanged code, or if a mutant has an unknown outcome.
     fn of(outcomes: &Value) -> Result<Self> {
         let mut sum = Self::default();
         let outcomes = outcomes["outcomes"].as_array();

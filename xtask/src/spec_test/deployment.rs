@@ -18,11 +18,13 @@ use sdam_transport::runtime::Runtime;
 const USER: &str = "ada";
 const PASSWORD: &str = "lovelace";
 
-/// The releases in simulations. There can be many, because waiting takes no real time there.
+/// The releases of the servers in simulations. There can be many of them, because waiting takes no
+/// real time in a simulation.
 const RELEASES: &[ServerVersion] = ServerVersion::SERIES.split_at(2).1;
 
-/// Returns the environments on loopback TCP. The releases are the newest one, one without
-/// streaming, and one in between, for a command that neither of the others supports.
+/// Returns the environments on loopback TCP. Their releases are the newest one, one without
+/// streaming, and one in between, which is needed for a command that neither of the others
+/// supports.
 pub(super) fn served() -> Vec<Environment> {
     let mut served = environments(&[ServerVersion::V4_2, ServerVersion::V8_0]);
     served.push(Environment {
@@ -38,7 +40,8 @@ pub(super) fn simulated() -> Vec<Environment> {
     environments(RELEASES)
 }
 
-/// Returns all kinds of deployments of each release, with and without authentication.
+/// Returns an environment for every kind of deployment and every release, with and without
+/// authentication.
 fn environments(releases: &[ServerVersion]) -> Vec<Environment> {
     let mut environments = Vec::new();
     for &kind in Kind::ALL {
@@ -103,7 +106,7 @@ pub(super) fn simulate(environment: &Environment, seed: u64) -> Result<TestDeplo
         Kind::Single => Blueprint::standalone(ServerAddress::new("server", 27017)),
         Kind::ReplicaSet => Blueprint::replica_set(SetConfig::new("rs0", hosts(3))),
         Kind::Sharded => Blueprint::sharded(hosts(2)),
-        // There is one mongos behind one load balancer, and there are two behind another.
+        // One load balancer has a single mongos behind it, and the other one has two.
         Kind::LoadBalanced => Blueprint::load_balanced(hosts(1).chain(hosts(2))),
     };
     let mut blueprint = blueprint.version(version(environment)?);
@@ -125,8 +128,8 @@ pub(super) fn simulate(environment: &Environment, seed: u64) -> Result<TestDeplo
     Ok(TestDeployment::new(balancer(27017), single, runtime, block_on, ()))
 }
 
-/// Returns the connection string for clients in tests. Clients must discover by themselves that a
-/// server is standalone.
+/// Returns the connection string for the clients of tests. If a server is standalone, clients must
+/// find this out by themselves.
 fn connection_string(uri: &str, environment: &Environment) -> String {
     let uri = uri.replace("?directConnection=true", "");
     if environment.authentication {

@@ -1,4 +1,4 @@
-//! Finds or fetches the test files.
+//! Finds the official test files, or fetches them.
 
 use std::env;
 use std::fs;
@@ -18,8 +18,8 @@ const COMMIT: &str = "92b3c0b9287bfba1b0ec4084300858d05c654f8c";
 const REQUIREMENT: &str = "pymongo==4.20.0 \
     --hash=sha256:f773b0aec28687587cdeda490463a82debc4566a4a3620dcc8dada9d2c0a1acd\n";
 
-/// Returns the corpus in the folder that `SDAM_SPEC_CORPUS` names. By default, it is below the
-/// build directory, and fetched if it is missing.
+/// Returns the corpus in the folder that `SDAM_SPEC_CORPUS` names. If the variable is not set, the
+/// corpus is below the build directory, and it is fetched if it is missing.
 pub(crate) fn corpus() -> Result<Corpus> {
     match env::var_os("SDAM_SPEC_CORPUS") {
         Some(folder) if !folder.is_empty() => Ok(Corpus::open(Path::new(&folder))?),
@@ -33,7 +33,8 @@ fn below(target: &Path) -> Result<Corpus> {
     if !home.is_dir() {
         let staging = Staging::new(target)?;
         let fetched = fetch(&staging.0)?;
-        // An existing folder is complete, because it is renamed into place in one step.
+        // If the folder already exists, it is complete, because it is always renamed into place in
+        // one step.
         fs::rename(&fetched, &home)
             .map_err(|error| format!("cannot create {}: {error}", home.display()))?;
     }
@@ -73,7 +74,7 @@ fn fetch(staging: &Path) -> Result<PathBuf> {
     })
 }
 
-/// Fetches one commit of the specifications' repository, without its history.
+/// Fetches a single commit of the specifications' repository, without the history.
 fn clone(staging: &Path) -> Result<PathBuf> {
     let clone = staging.join("clone");
     fs::create_dir_all(&clone)?;

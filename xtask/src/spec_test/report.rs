@@ -16,8 +16,8 @@ use crate::Result;
 #[derive(Debug, Default)]
 pub(crate) struct Cell {
     pub(crate) passed: usize,
-    /// The files that passed, each with the deployments on which its tests ran, if its tests need
-    /// any.
+    /// The files that passed. If the tests of a file need deployments, the file is listed with
+    /// those on which they ran.
     pub(crate) ran: Vec<(String, Vec<Environment>)>,
     /// The failed files, each with the first difference.
     pub(crate) failed: Vec<(String, String)>,
@@ -47,7 +47,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Adds those tests in a file that are never run, because they go beyond single commands.
+    /// Adds the tests in a file that are never run, because they require more than single commands.
     pub(crate) fn leave_out(&mut self, suite: &str, file: &File) {
         let mut reasons = BTreeMap::<_, Vec<_>>::new();
         for (test, reason) in excluded(&file.json) {
@@ -93,10 +93,10 @@ impl Report {
         format!("spec-test: {passed} passed, {failed} failed, {skipped} skipped")
     }
 
-    /// Checks that something ran and everything passed.
+    /// Checks that at least one file was run and that all files passed.
     ///
     /// # Errors
-    /// If nothing ran or something failed.
+    /// If no file was run, or if any file failed.
     pub(crate) fn verdict(&self) -> Result<()> {
         match self.totals() {
             (0, 0, 0) => Err("no test was selected".into()),
@@ -138,8 +138,8 @@ impl Report {
         places
     }
 
-    /// Writes the deployments on which each file ran, for files that need deployments. A file that
-    /// ran nowhere is in the list of failures.
+    /// Writes the deployments on which each file ran, for those files that need deployments. If a
+    /// file ran on none, it is in the list of failures.
     fn fmt_places(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for suite in &self.suites {
             for (file, (runtimes, environments)) in self.places(suite) {

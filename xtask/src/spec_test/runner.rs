@@ -25,14 +25,14 @@ use super::servers::Servers;
 use super::zone;
 use crate::Result;
 
-/// A suite with its files.
+/// A suite, and those of its files that are to be run.
 pub(crate) type Job = (&'static Suite, Vec<File>);
 
 /// The deployment of each test run, or the first difference.
 pub(super) type Verdict = Result<Vec<Environment>, String>;
 
-/// The time limit for a file, after which it counts as stuck. The slowest files wait several
-/// seconds for selections to fail.
+/// The time limit for a file. A file that exceeds it counts as stuck. The slowest files spend
+/// several seconds waiting for selections to fail.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// The seed of the task order in the simulated column.
@@ -41,7 +41,7 @@ const SEED: u64 = 1;
 /// A column of the report's table: the code that runs the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Column {
-    /// Functions and state machines only.
+    /// Only functions and state machines.
     Pure,
     /// The engine, with its tasks on tokio's threads.
     Tokio,
@@ -63,7 +63,7 @@ impl Column {
     pub(crate) const ALL: &[Self] =
         &[Self::Pure, Self::Tokio, Self::Smol, Self::AsyncStd, Self::Sim, Self::Shared, Self::Scan];
 
-    /// The columns with real servers. They run only if they are named.
+    /// The columns with real servers, which run only if they are named.
     pub(crate) const SERVERS: &[Self] = &[
         Self::Server(Version::V4_2),
         Self::Server(Version::V4_4),
@@ -87,18 +87,20 @@ impl Column {
         }
     }
 
-    /// Returns the number of files to run concurrently. Files that need a deployment spend most of
-    /// their time waiting, but on real servers they share fail points.
+    /// Returns the number of files that run at the same time. Files that need a deployment spend
+    /// most of their time waiting, so many of them can run at once. On real servers, only one file
+    /// runs at a time, because files would share fail points.
     const fn workers(self) -> usize {
         match self {
             Self::Tokio | Self::Smol | Self::AsyncStd | Self::Shared => 24,
-            // Every worker has its own simulations.
+            // Each worker has simulations of its own.
             Self::Sim => 2,
             Self::Pure | Self::Scan | Self::Server(_) => 1,
         }
     }
 
-    /// Returns the files of the job that run in this column, or `None` if the suite does not apply.
+    /// Returns the job with only those files that run in this column, or `None` if the suite does
+    /// not run in it.
     pub(crate) fn select(self, (suite, files): &Job) -> Option<Job> {
         let applies = match self {
             Self::Pure => suite.pure.is_some(),
@@ -148,7 +150,7 @@ fn host(runtime: Runtime, block_on: impl Fn(BoxFuture<'_, ()>) + Clone + 'static
     }
 }
 
-/// Creates the host for real servers. It has no sharded cluster, so it does not run all tests.
+/// Creates the host for real servers. It does not run all tests, because it has no sharded cluster.
 fn servers(version: Version) -> Result<Host, String> {
     let (runtime, parts) = start_tokio()?;
     let servers = Servers::start(version)?;
@@ -175,8 +177,8 @@ fn start_tokio() -> Result<(Arc<tokio::runtime::Runtime>, Runtime), String> {
     Ok((Arc::new(runtime), parts))
 }
 
-/// Creates the host for the simulated column. Most files define their own servers. The others each
-/// get a separate simulation.
+/// Creates the host for the simulated column. Most files define their own servers. Each of the
+/// other files gets a simulation of its own.
 fn sim() -> Host {
     let server = ServerAddress::new("nobody", 27017);
     let sim = Sim::new(SEED, &Blueprint::standalone(server));
@@ -190,8 +192,8 @@ fn sim() -> Host {
     }
 }
 
-/// Runs all files of `jobs` on separate threads, which are abandoned if they get stuck. Returns the
-/// outcome of each job.
+/// Runs all files of `jobs` on separate threads, and returns the outcome of each job. A thread that
+/// gets stuck is abandoned.
 pub(crate) fn run(column: Column, jobs: &Arc<Vec<Job>>) -> Vec<Cell> {
     let (verdicts, receiver) = mpsc::channel();
     let next = Arc::new(AtomicUsize::new(0));
@@ -204,7 +206,8 @@ pub(crate) fn run(column: Column, jobs: &Arc<Vec<Job>>) -> Vec<Cell> {
                 files.map(move |file| (suite, file))
             });
             let mut files: Vec<_> = files.enumerate().collect();
-            // Start with the longest files, so that a long file is not the last one to run.
+            // The longest files come first, because a long file that is run last would delay the
+            // end.
             files.sort_by_cached_key(|(_, (_, file))| Reverse(file.json.to_string().len()));
             loop {
                 let place = next.fetch_add(1, Ordering::Relaxed);
@@ -223,7 +226,7 @@ pub(crate) fn run(column: Column, jobs: &Arc<Vec<Job>>) -> Vec<Cell> {
     collect(jobs, LIMIT, &receiver)
 }
 
-/// Checks a file. Returns the deployments on which it ran.
+/// Checks a file, and returns the deployments on which it ran.
 fn check(
     column: Column,
     host: Result<&Option<Host>, &String>,
@@ -243,9 +246,9 @@ fn check(
     outcome.map(|()| Vec::new())
 }
 
-/// Collects the results of files, which are numbered across all jobs. If no result arrives within
-/// the time limit, the first file without a result has failed, and the outcome of the others is
-/// unknown.
+/// Collects the results of the files. Files are numbered across all jobs. If no result arrives
+/// within the time limit, the first file without a result counts as failed, and the outcome of the
+/// other files without a result is unknown.
 pub(super) fn collect(
     jobs: &[Job],
     limit: Duration,

@@ -72,8 +72,8 @@ impl Application {
         self.report_of(server, Some((service, generation)), current);
     }
 
-    /// Reports an error on a closed connection. It is stale even if new connections to the service
-    /// exist.
+    /// Reports an error on a closed connection. The error is stale even if there are new
+    /// connections to the same service.
     fn report_late(&mut self, server: &ServerDescription) {
         let late = {
             let pool = lock(&self.record.balanced);

@@ -21,15 +21,15 @@ use crate::{
     record::{RunRecord, lock},
 };
 
-/// Returns the maximum duration of a check-out: the queue timeout, plus the time for a connection
-/// attempt of its own and for one of each check-out that may overtake it.
+/// Returns the maximum duration of a check-out: the queue timeout, plus the time for one connection
+/// attempt by this check-out and one by each check-out that may overtake it.
 pub(super) fn limit(pool: &PoolOptions, options: &Options) -> Duration {
     let queue = pool.wait_queue_timeout.unwrap_or_default();
     let connect = options.connect_timeout.unwrap_or_default();
     queue + (pool.max_connecting + 1) * connect
 }
 
-/// Counts a check-out until it is dropped.
+/// Counts a check-out as in progress until this value is dropped.
 struct Counted<'r>(&'r RunRecord);
 
 impl<'r> Counted<'r> {

@@ -1,4 +1,4 @@
-//! Errors and handshakes reported by applications, and their expected effects.
+//! Reports by applications of errors and handshakes, and the effects that these reports must have.
 
 use std::sync::Arc;
 
@@ -25,19 +25,22 @@ use crate::{
 /// The codes of state change errors.
 const STATE_CHANGES: [i32; 4] = [10107, 13435, 91, 11600];
 
-/// An error reported by an application.
+/// A randomly drawn error that an application reports.
 pub(crate) struct DrawnError {
     pub(crate) error: Error,
-    /// The expected outcome if the server is monitored; `None` if it cannot be predicted.
+    /// The expected outcome if the server is monitored, or `None` if the outcome cannot be
+    /// predicted.
     expected: Option<ErrorOutcome>,
     balanced: bool,
 }
 
 impl DrawnError {
-    /// Returns the expected outcome, or `None` if it cannot be predicted.
+    /// Returns the outcome that the report should have, or `None` if the outcome cannot be
+    /// predicted.
     pub(crate) fn expected(&self, service_id: Option<ObjectId>) -> Option<ErrorOutcome> {
         let expected = self.expected?;
-        // After the hello, the service is known. The load balancer itself never becomes Unknown.
+        // After the hello, the client knows which service it is connected to. The load balancer
+        // itself never becomes Unknown.
         let of_service = service_id.is_some() && !self.error.stage().is_before_hello_completes();
         Some(match expected {
             expected if !self.balanced => expected,
@@ -46,7 +49,7 @@ impl DrawnError {
         })
     }
 
-    /// Counts the report of this error, and checks its outcome.
+    /// Counts this error as reported, and checks the outcome of the report.
     pub(crate) fn reported(
         &self,
         record: &RunRecord,
@@ -235,8 +238,9 @@ fn state_change(rng: &mut Rng, server: &ServerDescription) -> (Vec<u8>, Option<E
     let fresh = if shuts_down { ErrorOutcome::Cleared } else { ErrorOutcome::MarkedUnknown };
     let mut expected = fresh;
     if let Some(TopologyVersion { process_id, counter }) = server.topology_version {
-        // An error with the known topology version is stale. Its version must not be newer than the
-        // server's own, or the reply to the next check would be treated as stale.
+        // An error whose topology version is already known is stale. The version in the error must
+        // not be newer than the server's own, or the reply to the next check would be treated as
+        // stale.
         let age = rng.below(3) as i64;
         if age > 0 {
             expected = ErrorOutcome::Stale;

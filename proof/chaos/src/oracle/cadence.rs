@@ -15,23 +15,24 @@ use sdam_sim::oracle::{Oracle, Violation};
 /// The minimum interval between checks (SDAM: "minHeartbeatFrequencyMS").
 const MIN_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The maximum number of checks per server and second, even if the server continually pushes
-/// replies or breaks connections. It is the sum of a full burst, the checks that the rate limit
-/// allows after the burst, and those that it allows again after a pause.
+/// The maximum number of checks of a server within a second, even if the server continually pushes
+/// replies or breaks connections. The three numbers are a full burst, the checks that the rate
+/// limit allows after the burst, and the checks that it allows again after a pause.
 const MAX_PER_SECOND: usize = 50 + 20 + 10;
 
-/// The minimum number of checks in the last second for which a retry may be delayed. It is about
-/// the number of checks that the rate limit allows again after the shortest pause.
+/// If a server had at least this many checks in the last second, a retry may be delayed. The number
+/// is roughly that of the checks that the rate limit allows again after the shortest pause.
 const UNPAUSED: usize = 8;
 
 /// The state of a server's checks.
 struct Checks {
-    /// The time at which the running check started, the last one ended, or the server was added.
+    /// The time at which the current check started, the previous check ended, or the server was
+    /// added.
     since: Instant,
     state: State,
     /// True if the server's type is known, from checks or other sources.
     known: bool,
-    /// The time of an operation's network error, which must cancel the running check.
+    /// The time of a network error that an operation reported, which must cancel the current check.
     cancelled: Option<Instant>,
     /// The start times of the checks in the last second.
     recent: Vec<Instant>,
@@ -44,7 +45,7 @@ enum State {
         awaited: bool,
     },
     Succeeded,
-    /// The connection broke. `known` is true if the server was known before.
+    /// The connection broke. `known` is true if the server's type was known before.
     Lost {
         known: bool,
     },
@@ -115,8 +116,9 @@ impl Cadence<'_> {
             EventKind::ServerHeartbeatFailed { heartbeat, failure, .. } => {
                 let lost = matches!(failure.kind(), ErrorKind::Network | ErrorKind::Timeout);
                 self.ended(heartbeat.server, at, |checks| {
-                    // The retry depends on the type before the check (F-51). The change to Unknown
-                    // is published later.
+                    // Whether the check is retried depends on the server's type before the check
+                    // (F-51). `known` still describes that type, because the change to Unknown is
+                    // published later.
                     if lost { State::Lost { known: checks.known } } else { State::Failed }
                 })?;
             }
@@ -139,7 +141,8 @@ impl Cadence<'_> {
         let Input::Error { server, report } = input else {
             return;
         };
-        // The operation's error replaces the check's error, and does not cause a cooldown.
+        // The error of the operation replaces the error of the check, and it does not cause a
+        // cooldown.
         if self.scans
             && let Some(checks) = self.servers.get_mut(server)
             && matches!(checks.state, State::Lost { .. })
@@ -230,7 +233,7 @@ impl Cadence<'_> {
         Ok(())
     }
 
-    /// Checks that an event at `at` is not overdue.
+    /// Fails if the event that happened at `at` was overdue.
     fn not_overdue(&self, checks: &Checks, at: Instant) -> Result<(), String> {
         if self.scans {
             return Ok(());

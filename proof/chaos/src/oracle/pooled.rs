@@ -44,7 +44,7 @@ pub(crate) fn check_numbers(record: &RunRecord, pool: &Pool) {
     record.violated(Oracle::Pools, format!("{complaint}: {stats:?}, {options:?}"));
 }
 
-/// Checks that the pools of a closed topology are empty.
+/// Checks that all pools are empty after the topology was closed.
 pub(crate) fn check_end(record: &RunRecord, now: Instant) -> Result<(), Violation> {
     for pool in &*lock(&record.connecting) {
         let stats = pool.stats();
@@ -57,8 +57,9 @@ pub(crate) fn check_end(record: &RunRecord, now: Instant) -> Result<(), Violatio
     Ok(())
 }
 
-/// Checks that the events of each connection and of each check-out are in order, and that all
-/// connections and check-outs but `unended` end before the topology is closed (J-26).
+/// Checks that the events of each connection and of each check-out are in order. Also checks that,
+/// except for `unended` check-outs, all connections and check-outs end before the topology is
+/// closed (J-26).
 pub(crate) fn check_events(events: &[Event], unended: u64) -> Result<(), Violation> {
     let mut connections = BTreeMap::new();
     let mut started = BTreeMap::new();

@@ -19,7 +19,8 @@ use crate::{
 
 /// The maximum number of polls per task in a second of virtual time.
 const POLLS_PER_TASK: u64 = 600;
-/// The maximum number of timers for an engine task: its own and those for one operation.
+/// The maximum number of timers that a task of the engine may have: its own timers and those for
+/// one operation.
 const TIMERS: usize = 4;
 
 /// Checks the client and the deployment after every step.
@@ -77,7 +78,7 @@ impl<'w> StepOracle<'w> {
         }
     }
 
-    /// Checks that the number of polls in each second of virtual time is bounded.
+    /// Checks that the tasks are not polled too often in any second of virtual time.
     fn check_polls(&mut self, now: Instant) {
         self.max_tasks = self.max_tasks.max(self.sim.tasks() as u64 + 1);
         let second = now.as_nanos() / 1_000_000_000;
@@ -113,8 +114,8 @@ impl<'w> StepOracle<'w> {
         }
         self.check_check_outs(&pools);
         let (pools, opened, pending) = pooled;
-        // There is one task per server and per pool, one that delivers events, and one that polls
-        // SRV records. A server has two monitoring connections, or three with a detector. A
+        // There is one task per server and per pool, one task that delivers events, and one that
+        // polls SRV records. A server has two monitoring connections, or three with a detector. A
         // detector also adds a timer to each command on a pooled connection.
         let judged = usize::from(topology.options().detector.is_some());
         let polling = usize::from(self.access.srv);
@@ -140,7 +141,7 @@ impl<'w> StepOracle<'w> {
         }
     }
 
-    /// Checks that the check-outs in progress are those in the pools' queues. All other check-outs
+    /// Checks that the only check-outs in progress are those in the pools' queues. All others must
     /// have ended, because no task is ready.
     fn check_check_outs(&self, pools: &[Pool]) {
         let waiting: usize = pools.iter().map(|pool| pool.stats().waiting).sum();

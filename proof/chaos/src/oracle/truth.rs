@@ -87,8 +87,8 @@ impl Truth {
             .collect()
     }
 
-    /// Returns whether all servers that were `healed` are up. A client that knows only a server
-    /// that is shutting down cannot discover the others.
+    /// Returns whether all servers for which `healed` returns true are up. Otherwise, a client that
+    /// knows only a server that is shutting down could not discover the other servers.
     pub(crate) fn is_settled(sim: &Sim, healed: impl Fn(MemberId) -> bool) -> bool {
         sim.status().members.iter().all(|member| is_up(member) || !healed(member.id))
     }
@@ -115,8 +115,8 @@ impl Truth {
     }
 
     /// Returns whether the specification requires the client's description to differ from the true
-    /// state. Before 6.0, a primary that was elected with an older configuration is treated as
-    /// stale.
+    /// state. Before MongoDB 6.0, a primary that was elected with an older configuration is treated
+    /// as stale.
     pub(crate) fn is_excused(&self, description: &TopologyDescription, events: &[Event]) -> bool {
         let rejected = description.servers().iter().find(|server| {
             self.servers.get(&server.address) == Some(&ServerType::RsPrimary)

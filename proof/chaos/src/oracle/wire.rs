@@ -27,8 +27,8 @@ pub(crate) fn check(access: Access, sim: &Sim) -> Result<(), Violation> {
     Err(Oracle::Wire.violated(sim.now(), format!("{complaint}: {traffic:?}")))
 }
 
-/// Checks that SRV records, after the first look-up, are looked up at most once a minute, or once
-/// per heartbeat interval if look-ups can fail.
+/// Checks that, after the first look-up, the client looks up SRV records at most once a minute, or
+/// once per heartbeat interval if look-ups can fail.
 pub(crate) fn check_look_ups(plan: &Plan, sim: &Sim) -> Result<(), Violation> {
     let fails = |step: &Step| match step {
         Step::Net(NetFault::Dns(_, fault)) => fault.is_some(),
@@ -50,8 +50,8 @@ pub(crate) fn check_look_ups(plan: &Plan, sim: &Sim) -> Result<(), Violation> {
     Ok(())
 }
 
-/// Checks that the error of every failed check has a stage that the client's access and the faults
-/// so far allow.
+/// Checks that the error of every failed check occurred at a stage at which the client's access and
+/// the faults so far allow it.
 pub(crate) fn check_stages(plan: &Plan, events: &[Event]) -> Result<(), Violation> {
     let faults = Beginnings::of(plan);
     for event in events {
@@ -96,7 +96,7 @@ fn complaint(
 ) -> Option<&'static str> {
     let begun = |fault: Option<Instant>| fault.is_some_and(|begin| begin <= at);
     if error.kind() == ErrorKind::Cancelled {
-        // A cancelled attempt did not fail at any stage.
+        // An attempt that was cancelled did not fail at any particular stage.
         return None;
     }
     let is_allowed = match error.stage() {
@@ -108,7 +108,7 @@ fn complaint(
         }
         _ => true,
     };
-    // The messages of TLS and proxy errors name their origin.
+    // The messages of TLS errors and proxy errors say where the error comes from.
     let says = |word: &str| error.message().contains(word);
     if !is_allowed {
         Some("nothing can fail at this stage")

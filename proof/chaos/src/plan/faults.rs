@@ -60,8 +60,8 @@ pub(super) fn scenario(
     Scenario { steps }
 }
 
-/// Adds invalid replies to commands from applications. They are drawn separately, so that a seed's
-/// other faults do not depend on them.
+/// Adds invalid replies to commands from applications. These faults are drawn separately, so that
+/// the other faults of the seed do not depend on them.
 pub(super) fn add_bad_replies(seed: u64, deployed: &Deployed, scenario: &mut Scenario) {
     let mut rng = Rng::new(seed ^ 0xBAD0).fork();
     let generator = &mut FaultGenerator {
@@ -97,10 +97,10 @@ struct FaultGenerator<'m> {
     steps: Vec<(Duration, Step)>,
 }
 
-/// Returns the impostors from which the client recovers. If the client expels a member of a set, it
-/// learns of the member again from the primary; if it expels a mongos, from the SRV records.
-/// Without a primary or SRV records, it never returns to an expelled server. A client without a set
-/// name believes the first server that answers.
+/// Returns the impostors from which the client recovers. If the client expels a member of a set,
+/// the primary's replies name the member again; if it expels a mongos, the SRV records name the
+/// mongos again. Without a primary or SRV records, the client never returns to an expelled server.
+/// A client without a set name believes the first server that answers.
 fn impostors(shape: Shape, access: Access, has_set_name: bool) -> &'static [Impostor] {
     use Impostor::{Arbiter, Ghost, Hidden, Mongos, OtherPrimary, OtherSet, Renamed, Standalone};
 
@@ -117,12 +117,12 @@ fn impostors(shape: Shape, access: Access, has_set_name: bool) -> &'static [Impo
     }
 }
 
-/// The number of attempts to draw a fault that is not left out.
+/// The maximum number of attempts to draw a fault that the seed does not leave out.
 const ATTEMPTS: usize = 16;
 
-/// Draws the kinds of faults that a seed leaves out: none for half of the seeds; otherwise, each
-/// kind with a probability of one half. The remaining faults can then lead to states that the other
-/// faults would prevent ("swarm testing").
+/// Draws the kinds of faults that a seed leaves out. Half of the seeds leave out none; the others
+/// leave out each kind with a probability of one half. The remaining faults can then lead to states
+/// that the other faults would prevent ("swarm testing").
 fn left_out(rng: &mut Rng) -> u64 {
     if rng.below(2) == 0 { 0 } else { rng.below(1 << 12) }
 }
@@ -262,8 +262,8 @@ impl FaultGenerator<'_> {
             3 => self.step(Action::Kill(Target::Primary)),
             4 => self.step(Action::Shutdown(Target::Primary)),
             5 => {
-                // Thaws a random member, because it is not known here which one is frozen. Thawing
-                // another has no effect.
+                // The generator does not know which member is frozen, so it thaws a random one.
+                // Thawing any other member has no effect.
                 self.step(Action::Freeze(Target::Primary));
                 let member = self.member();
                 self.step(Action::Thaw(member.into()));

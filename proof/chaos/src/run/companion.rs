@@ -57,7 +57,7 @@ impl Companion {
     }
 
     /// Reports failed authentications on each known server in turn, until
-    /// [`recover`](Self::recover).
+    /// [`recover`](Self::recover) is called.
     pub(super) fn fail(&self, sim: &Sim) {
         let runtime = sim.runtime();
         let (handle, is_over) = (self.handle.downgrade(), Arc::clone(&self.is_over));
@@ -83,12 +83,12 @@ impl Companion {
         }));
     }
 
-    /// Ends the failures.
+    /// Stops reporting failures.
     pub(super) fn recover(&self) {
         self.is_over.store(true, Ordering::Relaxed);
     }
 
-    /// Checks that no trace of the failures is left once every server has been checked again.
+    /// Checks that the failures have left no trace once every server has been checked again.
     pub(super) fn verify(&self, sim: &Sim, client: &TopologyDescription) -> Result<(), Violation> {
         let snapshot = self.handle.snapshot();
         let own = snapshot.description();

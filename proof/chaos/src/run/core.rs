@@ -1,4 +1,4 @@
-//! The healthy core of a set: after the faults, some runs heal only a majority of the members.
+//! The healthy core of a set. Some runs heal only a majority of the members after the faults.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::{
     request::SelectionRequest,
 };
 
-/// The time within which the core elects a primary: several election time-outs.
+/// The time within which the core must elect a primary. It is several election timeouts long.
 const ELECTION: Duration = Duration::from_secs(90);
 /// The time within which a pool opens its minimum number of connections.
 const FILLING: Duration = Duration::from_secs(10);
@@ -27,8 +27,8 @@ const FILLING: Duration = Duration::from_secs(10);
 pub(super) struct Lost(BTreeSet<MemberId>);
 
 impl Lost {
-    /// Breaks all members except the core: a majority of the voting members that can elect a
-    /// primary and includes the first member, through which every client finds the set. Does
+    /// Breaks all members except the core. The core is a majority of the voting members, can elect
+    /// a primary, and includes the first member, through which every client finds the set. Does
     /// nothing if the plan heals all members.
     pub(super) fn choose(plan: &Plan, sim: &Sim) -> Self {
         let Some(config) = sim.config().filter(|_| plan.heals_a_majority()) else {
@@ -37,8 +37,8 @@ impl Lost {
         let mut rng = Rng::new(plan.seed ^ 0xC04E).fork();
         let status = sim.status();
         let mut entries: Vec<_> = config.members.iter().collect();
-        // The members are sorted: the first member, then candidates, then other voters. The core is
-        // the shortest prefix of this list that has a majority and a candidate.
+        // The members are sorted: the first member, then the candidates, then the other voters. The
+        // core is the shortest beginning of this list that is a majority and contains a candidate.
         let first = first();
         entries.sort_by_key(|own| (own.address != first, !own.is_electable(), !own.votes));
         let all = entries.iter().filter(|own| own.votes).count();
@@ -60,8 +60,8 @@ impl Lost {
                 &[Action::Isolate(target), Action::CutOff(target)],
             ];
             for action in pick(&mut rng, &ways) {
-                // An action may fail: a process that is not in the set can only be killed, and one
-                // that is not running is already lost.
+                // An action may fail, because a process that is not in the set can only be killed,
+                // and a process that is not running is already lost.
                 let _ = sim.apply(action);
             }
             member.id
@@ -113,7 +113,8 @@ pub(super) async fn check_service(
     filled(sim, record, &*clock, plan.shape).await
 }
 
-/// Waits until every pool of a server that answers has its minimum number of connections.
+/// Waits until every pool has its minimum number of connections, except the pools of servers that
+/// do not answer.
 async fn filled(
     sim: &Sim,
     record: &RunRecord,

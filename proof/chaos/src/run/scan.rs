@@ -131,7 +131,7 @@ impl Client<'_> {
         }
     }
 
-    /// Checks that scans discover the true state once no server is in its cooldown (P8).
+    /// Checks that scans discover the true state once all servers have left their cooldown (P8).
     async fn converge(&mut self, plan: &Plan) -> Result<(), Violation> {
         let limit = plan.convergence_limit() + COOLDOWN;
         let mut convergence = Convergence::begin(plan, self.sim, self.record, limit);

@@ -26,7 +26,7 @@ pub enum RecordType {
     Aaaa,
     /// Another name of the same host.
     Cname,
-    /// A service's host and port.
+    /// The host and port of a service.
     Srv,
     /// One or more strings.
     Txt,
@@ -56,8 +56,8 @@ impl Record {
         Self::new(name, RecordType::Txt, strings.join(" "))
     }
 
-    /// Sets the time to live in seconds; 60 by default. All records of a name and type must have
-    /// the same time.
+    /// Sets the time to live in seconds, which is 60 by default. All records with the same name and
+    /// type must have the same time to live.
     pub fn ttl(mut self, seconds: u32) -> Self {
         self.ttl = seconds;
         self
@@ -95,8 +95,8 @@ fn quoted(string: &str) -> String {
     format!("\"{}\"", bytes.collect::<String>())
 }
 
-/// Returns the zone file of the root zone with these records. The negative time to live is 0, so
-/// that clients do not cache that a name does not exist.
+/// Returns the zone file of the root zone with these records. The time to live of negative answers
+/// is 0, so that clients do not cache that a name does not exist.
 pub(super) fn zone_file(serial: u32, records: &[Record]) -> String {
     let mut text = format!(". 0 SOA . . {serial} 0 0 0 0\n. 0 NS localhost.\n");
     for Record { name, ttl, kind, data } in records {

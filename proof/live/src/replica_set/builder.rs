@@ -46,7 +46,8 @@ impl ReplicaSetBuilder {
         self
     }
 
-    /// Sets the election timeout: the time without a primary after which members elect one.
+    /// Sets the election timeout, which is the time after which members without a primary elect
+    /// one.
     pub const fn election_timeout(mut self, timeout: Duration) -> Self {
         self.election_timeout = timeout;
         self
@@ -78,8 +79,8 @@ impl ReplicaSetBuilder {
         self
     }
 
-    /// Sets the size of the oplog, 16 MB by default. A member that misses more than that cannot
-    /// catch up.
+    /// Sets the size of the oplog, which is 16 MB by default. A member that misses more writes than
+    /// the oplog holds cannot catch up.
     pub const fn oplog_megabytes(mut self, size: u32) -> Self {
         self.oplog_megabytes = size;
         self
@@ -124,7 +125,7 @@ impl ReplicaSetBuilder {
         if self.is_secured {
             set.create_root(first)?;
         } else {
-            // Otherwise the first election would wait for the election timeout.
+            // Without this, the first election would begin only after the election timeout.
             set.step_up(first)?;
         }
         set.wait_until_settled()?;

@@ -36,7 +36,7 @@ impl MemberSpec {
     }
 
     /// Sets the member's host name for TLS clients that connect by this name. Set it for all
-    /// members or for none. The port is the member's own unless `host` includes a port.
+    /// members or for none. If `host` contains no port, the member's own port is used.
     pub fn horizon(mut self, host: &str) -> Self {
         self.horizon = Some(host.to_owned());
         self

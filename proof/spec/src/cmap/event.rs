@@ -17,10 +17,10 @@ pub(super) struct ExpectedEvent {
     fields: Map<String, Value>,
 }
 
-/// Wildcards, which match any value.
+/// The values that are wildcards: they match any value.
 const ANY: [&str; 2] = ["42", "\"42\""];
 
-/// The fields of serialized events whose names differ in the format, with the format's names.
+/// The fields whose names in serialized events differ from those in the format, with both names.
 const RENAMED: [(&str, &str); 2] =
     [("driverConnectionId", "connectionId"), ("interruptInUse", "interruptInUseConnections")];
 
@@ -66,7 +66,8 @@ impl ExpectedEvent {
     }
 }
 
-/// Implements the format's "spec test match function": `actual` must contain `expected`.
+/// Implements the "spec test match function" of the format: `actual` must contain everything in
+/// `expected`.
 fn matches(expected: &Value, actual: &Value) -> bool {
     match (expected, actual) {
         (expected, actual) if ANY.contains(&&*expected.to_string()) => !actual.is_null(),
@@ -81,7 +82,7 @@ fn matches(expected: &Value, actual: &Value) -> bool {
     }
 }
 
-/// Returns the fields of an event, with their names in the format.
+/// Returns the fields of an event, under the names that the format uses.
 fn describe(event: &EventKind) -> Value {
     let mut fields = serde_json::to_value(event).unwrap_or_default();
     for (own, name) in RENAMED {

@@ -27,7 +27,7 @@ pub(super) struct File {
     ignore: Vec<PoolEventName>,
 }
 
-/// The style of a file: a unit test or an integration test. Both run against a deployment here.
+/// The style of a file: unit test or integration test. This crate runs both against a deployment.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Style {

@@ -27,14 +27,15 @@ use crate::running::{client_metadata, deployment};
 /// The wire version in replies to checks: that of MongoDB 7.0.
 const MAX_WIRE_VERSION: i32 = 21;
 
-/// A topology whose checks never end by themselves. The test decides when one succeeds or fails.
+/// A topology whose checks never end by themselves. The test decides when a check succeeds or
+/// fails.
 pub(super) struct Owner {
     topology: Topology<TestPool>,
     server: ServerId,
     pool: Pool,
 }
 
-/// Receives the events of a pool, including those after its topology was closed.
+/// Receives the events of a pool, including the events after the topology was closed.
 #[derive(Debug)]
 struct Log(ChannelSink);
 
@@ -48,7 +49,8 @@ impl Publish for Log {
     }
 }
 
-/// Creates the pool under test. Unlike monitors, it connects with the runtime's own transport.
+/// Creates the pool under test. Unlike the monitors, the pool connects with the runtime's own
+/// transport.
 #[derive(Debug)]
 struct TestPools {
     pools: Pools,
@@ -87,7 +89,7 @@ impl PoolHandle for TestPool {
     }
 
     fn clear(&self, clear: &PoolClear) {
-        // Clearing a paused pool publishes no event.
+        // No event is published if the cleared pool is already paused.
         if !clear.was_paused {
             let PoolContext { server, address, .. } = self.context.clone();
             self.publish(EventKind::PoolCleared { server, address, clear: clear.clone() });
@@ -138,8 +140,8 @@ impl Owner {
         Ok(())
     }
 
-    /// Clears the pool: by a failed operation or, if connections in use must be interrupted, by a
-    /// check that times out.
+    /// Clears the pool. If connections in use must be interrupted, a check times out; otherwise, an
+    /// operation fails.
     pub(super) fn clear(&self, interrupts: bool) -> Result<(), String> {
         let text = "the test clears the pool";
         if interrupts {

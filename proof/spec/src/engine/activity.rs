@@ -13,8 +13,8 @@ use crate::running::lock;
 
 /// Counts the tasks that are running or have been woken.
 ///
-/// A task that wakes another one is itself running, so the count cannot reach zero while a message
-/// between tasks is in transit.
+/// A task that wakes another one is itself running. The count can therefore not reach zero while a
+/// message between tasks is on its way.
 #[derive(Clone, Debug, Default)]
 pub struct Activity {
     counts: Arc<Mutex<Counts>>,
@@ -93,19 +93,19 @@ struct Watched {
     status: Arc<Status>,
 }
 
-/// State shared between the task and its wakers.
+/// The state that the task and its wakers share.
 struct Status {
     activity: Activity,
     state: Mutex<State>,
 }
 
 struct State {
-    /// True if the task was woken and will be polled. Until then, it counts as busy; a poll in
-    /// progress counts separately.
+    /// True if the task was woken and has yet to be polled. It counts as busy until then; a poll in
+    /// progress is counted separately.
     is_woken: bool,
     is_running: bool,
     has_ended: bool,
-    /// The runtime's waker.
+    /// The waker of the runtime.
     waker: Waker,
 }
 
@@ -148,7 +148,7 @@ impl Future for Watched {
 }
 
 impl Drop for Watched {
-    /// Stops counting a task that the runtime drops.
+    /// Stops counting a task when the runtime drops it.
     fn drop(&mut self) {
         self.status.end();
     }

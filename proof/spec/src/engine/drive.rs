@@ -1,4 +1,5 @@
-//! Brings a topology to a given description solely through its servers' replies and their timing.
+//! Brings a topology to a given description, using only the replies of its servers and the times of
+//! these replies.
 
 use std::time::Duration;
 
@@ -19,20 +20,20 @@ use crate::running::deployment::{
 /// begin in time.
 const LEAD_TIME: Duration = Duration::from_secs(10);
 
-/// The beginning of a server's first check, or the reply to it.
+/// The beginning of a server's first check, or the reply to this check.
 struct Step {
     at: Instant,
     address: ServerAddress,
-    /// The reply; `None` if the connection opens and the check begins.
+    /// The reply. If it is `None`, the connection opens and the check begins.
     reply: Option<Vec<u8>>,
 }
 
-/// Starts a topology on a slow `harness` and brings it to `target`, with the same types, round-trip
-/// times, tags, last writes, and intervals between updates.
+/// Starts a topology on a slow `harness` and brings it to `target`. Types, round-trip times, tags,
+/// last writes and the intervals between updates become those of `target`.
 ///
 /// # Errors
 ///
-/// If the result differs.
+/// If the resulting description differs from `target`.
 pub(super) fn drive_to(
     harness: &Harness<'_>,
     target: &TopologyDescription,

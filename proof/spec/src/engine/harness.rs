@@ -14,8 +14,8 @@ use crate::host::Host;
 use crate::running::{Topology, TopologyBuilder};
 use crate::running::{builder, check_nothing_left};
 
-/// The maximum number of clock advances until a server is checked. Usually one is enough, but other
-/// servers may be checked first.
+/// The maximum number of times that the clock is advanced until a server is checked. Usually once
+/// is enough, but other servers may be checked first.
 const MAX_ADVANCES: usize = 16;
 
 /// The scripted environment of a topology.
@@ -100,7 +100,8 @@ impl<'h> Harness<'h> {
         Err(format!("{address} was not checked"))
     }
 
-    /// Answers the next check of the server at `address`, and waits until its effects are complete.
+    /// Answers the next check of the server at `address`, and waits until all effects of the answer
+    /// are complete.
     pub(super) fn answer(
         &self,
         address: &ServerAddress,

@@ -41,7 +41,8 @@ pub fn select(host: &Host, file: &Value) -> Result<(), String> {
     harness.close(&topology)
 }
 
-/// Checks that a waiting selection returns a server in `window`, or times out if there is none.
+/// Checks that a selection that may wait returns a server in `window`, or that it times out if the
+/// window is empty.
 fn check_waiting(
     harness: &Harness<'_>,
     topology: &Topology,
@@ -88,8 +89,8 @@ fn wait(
         .ok_or_else(|| "the host has not run the selection".to_owned())
 }
 
-/// Runs a file from `server-selection/tests/in_window`: operations begin and end while others are
-/// in progress on the servers of a running topology.
+/// Runs a file from `server-selection/tests/in_window`. Operations on a running topology begin and
+/// end while other operations are in progress on its servers.
 pub fn in_window(host: &Host, file: &Value) -> Result<(), String> {
     let file = InWindowFile::parse(file)?;
     let harness = Harness::slow(host);
@@ -117,7 +118,7 @@ pub fn in_window(host: &Host, file: &Value) -> Result<(), String> {
     harness.close(&topology)
 }
 
-/// Runs a file from `server-selection/tests/rtt` with a server whose replies are delayed.
+/// Runs a file from `server-selection/tests/rtt` with a server that delays its replies.
 pub fn rtt(host: &Host, file: &Value) -> Result<(), String> {
     let file = RttFile::parse(file)?;
     let harness = Harness::new(host);

@@ -1,4 +1,4 @@
-//! A minimal host with one thread per task.
+//! A minimal host, which runs each task on a thread of its own.
 
 use std::{sync::Arc, thread};
 

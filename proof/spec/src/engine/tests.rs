@@ -21,7 +21,7 @@ use super::{
 
 #[test]
 fn tasks_are_settled_when_all_wait_for_external_events() {
-    // Each task runs on its own thread and sends a message to the next one.
+    // Each task runs on a thread of its own and sends a message to the next task.
     const LINKS: usize = 50;
     let activity = Activity::default();
     let spawner = activity.watch(Arc::new(Threads));

@@ -31,9 +31,10 @@ pub(crate) fn members(target: &TopologyDescription) -> Vec<ServerAddress> {
     servers.map(|server| server.address.clone()).collect()
 }
 
-/// Returns additional seeds that are needed to reach the target description, but are not in it.
+/// Returns the additional seeds. They are needed to reach the target description, although it does
+/// not contain them.
 ///
-/// If a topology has at least two seeds and all turn out to be standalone servers, it has no
+/// If a topology with several seeds finds that all of them are standalone servers, it has no
 /// servers left. A server becomes a possible primary only if another server names it as the
 /// primary.
 pub(crate) fn extra_seeds(target: &TopologyDescription) -> Vec<ServerAddress> {
@@ -53,7 +54,7 @@ pub(crate) fn is_checked(server: &ServerDescription) -> bool {
     server.server_type.is_available() && server.server_type != ServerType::LoadBalancer
 }
 
-/// Builds the server's hello reply.
+/// Builds a hello reply that leads to the description of this server.
 pub(crate) fn hello(
     server: &ServerDescription,
     members: &[ServerAddress],

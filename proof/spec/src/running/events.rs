@@ -1,4 +1,4 @@
-//! The events of a topology, with checks of their order.
+//! The events of a topology. Their order is checked.
 
 use std::collections::BTreeSet;
 

@@ -12,10 +12,11 @@ use sdam_select::{candidate::Candidates, criteria::Criteria};
 
 use super::lock;
 
-/// The server that is selected now; `None` if no server is suitable.
+/// The server that is selected without waiting, or `None` if no server is suitable.
 pub(crate) type Selected = Result<Option<ServerAddress>, String>;
 
-/// The number of selections, which is enough to select every server in a latency window.
+/// The number of selections. It is large enough for every server in a latency window to be
+/// selected.
 const DRAWS: usize = 256;
 
 /// Checks that a selection with invalid criteria fails with the right error.
@@ -48,7 +49,7 @@ pub(crate) fn check_suitable(
     Err(format!("suitable_servers are {received:?}, expected {expected:?}"))
 }
 
-/// Checks that exactly the servers in the window are selected.
+/// Checks that every server in the window is selected, and no other server.
 pub(crate) fn check_window(
     mut select: impl FnMut(&Criteria) -> Selected,
     criteria: &Criteria,

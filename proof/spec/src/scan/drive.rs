@@ -17,20 +17,22 @@ use crate::running::deployment::{
     with_seeds,
 };
 
-/// Creates a topology in `harness` and brings it to `target`, with the same types, round-trip
-/// times, tags, and inputs to the staleness formula. Also returns the duration of the scan.
+/// Creates a topology in `harness` and brings it to `target`. Types, round-trip times, tags and the
+/// inputs of the staleness formula become those of `target`. Also returns the duration of the scan.
 ///
-/// Unknown servers are unreachable. Possible primaries are unreachable, too: a scan checks them
-/// like other servers (SDAM: "Scanning order"), so no server is a possible primary afterwards.
+/// Servers that are unknown in `target` are unreachable. So are possible primaries: a scan checks
+/// them like other servers (SDAM: "Scanning order"), so no server is a possible primary after a
+/// scan.
 ///
-/// A scan checks servers one after another, so update times differ from those of `target`. With a
-/// primary, only the time between a server's last write and its update counts (Max Staleness:
-/// "Estimating Staleness"), so last writes are shifted by the same amount. Without a primary, only
-/// last writes count, and these equal those of `target`.
+/// A scan checks servers one after another, so the times of their updates differ from those in
+/// `target`. If there is a primary, only the time between a server's last write and its update
+/// matters (Max Staleness: "Estimating Staleness"), so last writes are shifted by the same amount
+/// as updates. If there is no primary, only last writes matter, and they are equal to those in
+/// `target`.
 ///
 /// # Errors
 ///
-/// If the result differs.
+/// If the resulting description differs from `target`.
 pub(super) fn drive_to(
     harness: &Harness,
     target: &TopologyDescription,
@@ -85,8 +87,8 @@ fn scannable(target: &TopologyDescription) -> TopologyDescription {
     TopologyDescription::new(target.topology_type(), servers)
 }
 
-/// Returns the target server with the time of its `update`. If `moves` is true, its last write is
-/// shifted as well.
+/// Returns the target server with the time of its `update`. If `moves` is true, the time of its
+/// last write is shifted by the same amount.
 fn updated(
     server: &ServerDescription,
     update: Instant,

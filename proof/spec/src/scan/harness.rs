@@ -1,4 +1,4 @@
-//! The clock and servers for one topology. Its futures are never pending.
+//! The clock and the servers for one topology, whose futures are never pending.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -41,7 +41,7 @@ impl Harness {
         topology.map_err(|error| error.to_string())
     }
 
-    /// Makes `address` reachable, with `delay` for each reply.
+    /// Makes the server at `address` reachable. It waits for `delay` before each reply.
     pub(super) fn serve(&self, address: &ServerAddress, delay: Duration, reply: Reply) {
         let server = Server::computing(reply);
         self.servers.set(address, Server { delay, ..server });

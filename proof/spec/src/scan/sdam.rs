@@ -22,8 +22,9 @@ use crate::{running::events::EventLog, sdam::Subject};
 const DELAY: Duration = Duration::from_millis(1);
 
 /// Checks one file from `server-discovery-and-monitoring/tests`. Each reply in a phase answers one
-/// check. Also checks that servers are not checked more often, that events are numbered without
-/// gaps, that every heartbeat ends, and that no connection is left after closing.
+/// check. Also checks that servers are not checked more often than that, that events are numbered
+/// without gaps, that every heartbeat ends, and that no connection is left after the topology was
+/// closed.
 pub fn check(file: &Value) -> Result<(), String> {
     crate::sdam::check(file, Scanned::start)
 }
@@ -63,8 +64,7 @@ impl Subject for Scanned {
     fn respond(&mut self, server: &ServerDescription, reply: Option<&[u8]>) -> Result<(), String> {
         let address = &server.address;
         // If the connection to a known server breaks, the server is immediately checked once more
-        // (SDAM: "Network or command error during server check"). The new connection breaks as
-        // well.
+        // (SDAM: "Network or command error during server check"). The new connection breaks, too.
         let times = if reply.is_none() && server.server_type.is_available() { 2 } else { 1 };
         self.harness.serve(address, DELAY, fixed_reply(reply.map(<[u8]>::to_vec)));
         ready(self.topology.check(server.id))?;

@@ -60,8 +60,8 @@ pub fn select(file: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that a server in the window is selected, or that the selection fails in time and for the
-/// right reason. The last scan has just ended; `scan` is the duration of a scan.
+/// Checks that a server in the window is selected or, if there is none, that the selection fails in
+/// time and for the right reason. The last scan has just ended; `scan` is the duration of a scan.
 pub(super) fn check_timeout(
     topology: &mut ScanTopology,
     scan: Duration,
@@ -101,7 +101,7 @@ fn try_select(topology: &mut ScanTopology, criteria: &Criteria) -> Selected {
     }
 }
 
-/// Checks the selection frequency of each server in a file from `server-selection/tests/in_window`.
+/// Checks how often each server is selected, for a file from `server-selection/tests/in_window`.
 pub fn in_window(file: &Value) -> Result<(), String> {
     let file = InWindowFile::parse(file)?;
     let harness = Harness::new();

@@ -83,7 +83,7 @@ fn in_window_files_apply_only_if_all_operation_counts_are_equal() {
     let covers = covers_in_window;
     assert!(covers(&file([5, 5])));
     assert!(!covers(&file([5, 6])));
-    // The check itself reports malformed files.
+    // Malformed files are accepted here, because the check itself reports them.
     assert!(covers(&json!({})));
 }
 

@@ -13,7 +13,7 @@ use super::{
     same,
 };
 
-/// The events whose order and descriptions a file specifies.
+/// The events for which a file specifies the order and the descriptions.
 const COMPARED: [EventName; 6] = [
     EventName::TopologyOpening,
     EventName::TopologyDescriptionChanged,
@@ -97,8 +97,8 @@ fn describe(
 }
 
 /// Compares the monitoring events in `actual` with `expected`: their number, their order, and the
-/// fields that the file specifies. Adjacent opening events may have any order, as may adjacent
-/// closing events.
+/// fields that the file specifies. The order of adjacent opening events does not matter, nor does
+/// the order of adjacent closing events.
 pub(super) fn compare(expected: &[ExpectedEvent], actual: &[EventKind]) -> Result<(), String> {
     let mut expected: Vec<_> = expected.iter().collect();
     let mut actual: Vec<_> =
@@ -121,7 +121,7 @@ pub(super) fn compare(expected: &[ExpectedEvent], actual: &[EventKind]) -> Resul
     Err(format!("there are {} events, expected {}{extra}", actual.len(), expected.len()))
 }
 
-/// Sorts each run of events whose order does not matter.
+/// Sorts each sequence of adjacent events whose order does not matter.
 fn sort_unordered_runs<'e, T>(
     events: &mut [&'e T],
     key: impl Fn(&'e T) -> (EventName, Option<&'e ServerAddress>),

@@ -88,7 +88,7 @@ fn compare_fields(prefix: &str, expected: &Fields, actual: &Value) -> Result<(),
             (Value::Object(fields), Value::Object(_)) => {
                 compare_fields(&format!("{path}."), fields, actual)?;
             }
-            // An error message only has to contain the expected string.
+            // It is enough if the error message contains the expected string.
             (Value::String(part), Value::String(text)) if key == "error" && text.contains(part) => {
             }
             _ => {
@@ -102,8 +102,8 @@ fn compare_fields(prefix: &str, expected: &Fields, actual: &Value) -> Result<(),
     Ok(())
 }
 
-/// Converts a value from a file to the form in which descriptions are serialized: ids as strings,
-/// sets sorted.
+/// Converts a value from a file to the form that serialized descriptions have: ids are strings, and
+/// sets are sorted.
 fn plain(value: &Value) -> Result<Value, String> {
     Ok(match read(value)? {
         Bson::ObjectId(id) => id.to_hex().into(),

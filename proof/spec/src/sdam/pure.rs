@@ -1,5 +1,5 @@
-//! The state machine of a complete deployment, without tasks or a clock. Its connections open and
-//! answer immediately.
+//! The state machine of a complete deployment, without tasks or a clock. All connections open
+//! immediately, and all requests are answered immediately.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -94,7 +94,7 @@ impl Driven {
                 | Output::Finish(_) => {}
             }
         }
-        // Each input happens at a different time.
+        // Time passes after each input, so that no two inputs happen at the same time.
         self.now = self.now + Duration::from_millis(1);
     }
 

@@ -89,10 +89,10 @@ impl TryFrom<(ServerAddress, Document)> for Response {
 pub(super) struct ApplicationError {
     /// The server at the other end of the connection.
     pub(super) address: ServerAddress,
-    /// The connection's generation; `None` for the pool's current one.
+    /// The connection's generation, or `None` for the current generation of the pool.
     generation: Option<Generation>,
     max_wire_version: i32,
-    /// The error; `None` if the reply contains no error that concerns the server.
+    /// The error, or `None` if the reply contains no error that concerns the server.
     error: Option<Error>,
 }
 
@@ -147,7 +147,7 @@ impl TryFrom<ApplicationErrorFormat> for ApplicationError {
     }
 }
 
-/// The message of errors for which the file specifies none.
+/// The message that errors get if the file does not specify one.
 const MESSAGE: &str = "simulated error";
 
 impl Script {
@@ -166,7 +166,7 @@ impl Script {
 }
 
 impl ApplicationError {
-    /// Returns the report from a pool whose generation is `current`; `None` if the reply contains
+    /// Returns the report of a pool whose generation is `current`, or `None` if the reply contains
     /// no error that concerns the server.
     pub(super) fn report(&self, current: Generation) -> Option<ErrorReport> {
         let generation = self.generation.unwrap_or(current);

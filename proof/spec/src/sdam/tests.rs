@@ -136,7 +136,8 @@ fn application_errors_are_reported_like_those_of_pools() {
     };
     generation("afterHandshakeCompletes", "network", 1);
     generation("afterHandshakeCompletes", "timeout", 0);
-    // A pool labels errors before the handshake as overload errors, which do not clear the pool.
+    // The pool labels errors that occur before the handshake as overload errors, and these do not
+    // clear the pool.
     generation("beforeHandshakeCompletes", "network", 0);
     generation("beforeHandshakeCompletes", "timeout", 0);
 }

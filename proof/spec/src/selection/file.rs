@@ -84,7 +84,7 @@ impl SelectionFile {
         })
     }
 
-    /// Returns the criteria; `None` if the file expects them to be invalid.
+    /// Returns the criteria, or `None` if they are invalid as the file expects.
     pub(crate) fn criteria(&self) -> Result<Option<&Criteria>, String> {
         match (&self.criteria, self.expects_error) {
             (Ok(criteria), _) => Ok(Some(criteria)),
@@ -94,7 +94,7 @@ impl SelectionFile {
     }
 }
 
-/// The expected selection frequency of each server.
+/// The frequency with which each server is expected to be selected.
 pub(crate) struct InWindowFile {
     pub(crate) topology: TopologyDescription,
     /// The number of operations in progress on each server.

@@ -99,8 +99,8 @@ fn start(kind: Kind, options: &Options) -> Sim {
     let sim = Sim::new(1, &blueprint);
     for (number, member) in (0..).zip(members()) {
         let Kind::ReplicaSet = kind else { break };
-        // The seeds are alternative names for the members. The set's own configuration does not
-        // contain them.
+        // The seeds are alternative names for the members. The configuration of the set does not
+        // contain these names.
         let member_id = MemberId(number);
         let names = [member.host(), zone::HOST, zone::SUB_HOST];
         sim.tls().set_certificate(member_id, Certificate::new(names));

@@ -15,8 +15,8 @@ use crate::fields::read;
 const STATEMENTS: [(&str, &str); 3] =
     [("insert", "documents"), ("update", "updates"), ("delete", "deletes")];
 
-/// Returns the commands for a collection's `bulkWrite`: one for each sequence of consecutive writes
-/// of the same kind.
+/// Returns the commands for the `bulkWrite` of a collection: one command for each sequence of
+/// adjacent writes of the same kind.
 pub(super) fn of_collection(mut arguments: Map<String, Value>) -> Result<Vec<Step>, String> {
     let requests = arguments.remove("requests").unwrap_or_default();
     let ordered = arguments.remove("ordered").unwrap_or(Value::Bool(true));
@@ -59,7 +59,7 @@ fn refuse_rest(arguments: &Map<String, Value>) -> Result<(), String> {
     }
 }
 
-/// Returns the command for a client's `clientBulkWrite`.
+/// Returns the command for the `clientBulkWrite` of a client.
 pub(super) fn of_client(mut arguments: Map<String, Value>) -> Result<Step, String> {
     let models = arguments.remove("models").unwrap_or_default();
     let ordered = arguments.remove("ordered") != Some(Value::Bool(false));
@@ -77,7 +77,7 @@ pub(super) fn of_client(mut arguments: Map<String, Value>) -> Result<Step, Strin
                 names.len() - 1
             });
             let (verb, what) = name.split_at_checked(6).unwrap_or((&*name, ""));
-            // `replaceOne` becomes an update.
+            // A `replaceOne` becomes an update command.
             let verb = if verb == "replac" { "update" } else { verb };
             let mut operation = doc! { verb: index as i32 };
             for (key, value) in model {
@@ -104,7 +104,7 @@ pub(super) fn of_client(mut arguments: Map<String, Value>) -> Result<Step, Strin
     Ok(Step { kind, body })
 }
 
-/// Returns the numbers and ids of the documents that the commands wrote.
+/// Returns how many documents the commands wrote, and the ids of these documents.
 pub(super) fn written(steps: &[Step], replies: &[Document]) -> Value {
     let count = |reply: &Document, key: &str| reply.get_i32(key).unwrap_or_default();
     let [mut inserted, mut matched, mut modified, mut deleted] = [0; 4];

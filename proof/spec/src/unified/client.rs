@@ -25,17 +25,18 @@ use crate::{fields::option_text, recorder::Recorder};
 
 /// The time limit for waiting for an event, as set by the test format.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// The minimum heartbeat interval. Tests may use it for clients that do not set an interval.
+/// The minimum heartbeat interval, which tests may use for clients that set no interval.
 const HEARTBEAT_FREQUENCY: Duration = Duration::from_millis(500);
 /// Commands whose events are not recorded (unified test format: "configureFailPoint").
 const UNRECORDED: [&str; 1] = ["configureFailPoint"];
 
-/// A client and its recorded events.
+/// A client, and the events that were recorded from it.
 pub(super) struct Client {
     driver: Arc<Driver>,
     recorder: Recorder,
     sink: Arc<ChannelSink>,
-    /// The names of the events that the test observes. Other events are recorded for log messages.
+    /// The names of the events that the test observes. Other events are recorded only for log
+    /// messages.
     observed: Interest,
     unrecorded: Vec<String>,
     log: LogConfig,
@@ -48,7 +49,7 @@ pub(super) struct Published {
 }
 
 impl Client {
-    /// Starts a client of the deployment at `uri`, configured as `client` specifies.
+    /// Starts a client of the deployment at `uri`. Its configuration is that of `client`.
     pub(super) fn start(
         uri: &str,
         runtime: &Runtime,
@@ -149,7 +150,7 @@ impl Client {
         self.driver.close().await;
     }
 
-    /// Closes the client, and returns everything that it published before.
+    /// Closes the client, and returns everything that the client published before that.
     pub(super) async fn end(mut self) -> Published {
         self.flush().await;
         self.close().await;
@@ -189,8 +190,8 @@ fn is_recorded(observed: Interest, event: &EventKind) -> bool {
 
 /// Builds the options for a client of the deployment at `uri`.
 fn options(uri: &str, client: &ClientEntity) -> Result<Options, String> {
-    // Members are discovered, but mongoses must be listed. A client uses several mongoses only if
-    // its entity requires it.
+    // The members of a set are discovered, but mongoses must be listed. A client uses several
+    // mongoses only if its entity requires this.
     let mut uri = if client.use_multiple_mongoses || uri.contains("replicaSet=") {
         uri.to_owned()
     } else {

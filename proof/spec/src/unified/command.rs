@@ -26,7 +26,7 @@ pub(super) struct Method {
     pub(super) get_more: Document,
 }
 
-/// The entity that performs a method.
+/// The entity on which a method is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scope<'n> {
     Client,
@@ -42,7 +42,7 @@ impl Method {
         let preference = take("readPreference").map(|value| read(&value));
         let session = take("session").map(|value| read(&value));
         let timeout = take("timeoutMS").map(|value| read(&value));
-        // The mode `cursorLifetime` is the default, so it has no effect.
+        // The mode `cursorLifetime` is the default, so setting it has no effect.
         take("timeoutMode")
             .filter(|mode| mode != "cursorLifetime")
             .map_or(Ok(()), |mode| Err(format!("unknown timeoutMode {mode}")))?;
@@ -74,15 +74,15 @@ impl Method {
         })
     }
 
-    /// Returns the commands for the call, in the given scope.
+    /// Returns the commands that the call runs if it is made in the given scope.
     pub(super) fn steps(&self, scope: Scope<'_>) -> Vec<Step> {
         let mut steps = self.steps.clone();
         for Step { body, .. } in &mut steps {
             if let Some((_, target @ Bson::String(_))) = body.iter_mut().next()
                 && target.as_str() == Some("$")
             {
-                // On a database or client, commands such as `aggregate` have the value 1 instead of
-                // a collection.
+                // On a database or a client, commands such as `aggregate` have the value 1 instead
+                // of the name of a collection.
                 *target = match scope {
                     Scope::Client | Scope::Database => Bson::Int32(1),
                     Scope::Collection(name) => name.into(),

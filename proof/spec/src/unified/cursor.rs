@@ -20,13 +20,13 @@ pub(super) struct Cursor {
     driver: Arc<Driver>,
     database: String,
     collection: String,
-    /// The cursor's id; 0 once the server has closed it.
+    /// The id of the cursor, which is 0 after the server has closed the cursor.
     id: i64,
     /// Additional fields for `getMore`.
     get_more: Document,
     /// The cursor's time limit and deadline.
     timeout: Option<(Duration, Instant)>,
-    /// The number of documents that a `find` may still return.
+    /// The number of documents that a `find` may return in addition to those returned so far.
     left: Option<i32>,
     batch: VecDeque<Document>,
     connection: Option<PinnedConnection>,
@@ -72,7 +72,7 @@ impl Cursor {
         Ok(cursor)
     }
 
-    /// Returns all documents, and closes the cursor after an error.
+    /// Returns all documents. After an error, closes the cursor.
     pub(super) async fn collect(mut self) -> Result<Value, Failure> {
         let mut documents = Vec::new();
         loop {
@@ -97,7 +97,7 @@ impl Cursor {
             }
             let now = self.driver.runtime().backend.clock.now();
             let timeout = self.timeout.map(|(_, deadline)| deadline.since(now));
-            // A limit of 0 would mean no limit.
+            // The limit must not become 0, because that would mean no limit.
             let timeout = timeout.map(|left| left.max(Duration::from_millis(1)));
             let reply = self.run(body, timeout).await;
             self.is_broken = reply.as_ref().is_err_and(|failure| !failure.is_server_error);
@@ -106,8 +106,8 @@ impl Cursor {
         Ok(self.batch.pop_front())
     }
 
-    /// Closes the cursor on the server and checks in its connection. The time limit is `timeout`
-    /// or, if it is `None`, the cursor's full time limit.
+    /// Closes the cursor on the server and checks in its connection. The time limit is `timeout`,
+    /// or the full time limit of the cursor if `timeout` is `None`.
     pub(super) async fn close(mut self, timeout: Option<Duration>) {
         if self.id != 0 && !self.is_broken {
             let body = doc! { "killCursors": &self.collection, "cursors": [self.id] };
@@ -143,8 +143,8 @@ impl Cursor {
     }
 }
 
-/// A session with at most one transaction. It keeps the transaction's connection until the session
-/// ends.
+/// A session, which has at most one transaction. It keeps the connection of the transaction until
+/// the session ends.
 pub(super) struct Session {
     driver: Arc<Driver>,
     id: Document,

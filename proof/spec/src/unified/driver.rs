@@ -30,7 +30,7 @@ const IMPLICIT_SESSION: &str = "";
 pub(super) struct Driver {
     client: Client,
     runtime: Runtime,
-    /// True if the implicit session has been used.
+    /// True if any command has used the implicit session.
     has_session: AtomicBool,
 }
 
@@ -186,8 +186,8 @@ pub(super) fn session_id(name: &str) -> Document {
 }
 
 impl Failure {
-    /// Returns the single write's error or the write concern error in the reply to a successful
-    /// command.
+    /// Returns the error of a single write or, if there is none, the write concern error, from the
+    /// reply to a command that was otherwise successful.
     fn of_write(reply: &CommandReply) -> Option<Self> {
         let concern = reply.write_concern_error();
         let labels = concern.map(|error| error.labels().map(str::to_owned));

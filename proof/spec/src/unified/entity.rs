@@ -17,7 +17,7 @@ use crate::fields::Preference;
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Entity {
-    /// GridFS buckets, which no test here uses.
+    /// A GridFS bucket. None of the tests here use one.
     Bucket(IgnoredAny),
     Client(ClientEntity),
     Collection(CollectionEntity),
@@ -42,7 +42,8 @@ pub(super) struct ClientEntity {
     #[serde(default)]
     pub(super) observe_log_messages: LogLevels,
     pub(super) server_api: Option<ApiEntity>,
-    /// The events of sensitive commands are always published, but without their documents.
+    /// This setting has no effect: the events of sensitive commands are always published, but
+    /// without their documents.
     #[serde(default, rename = "observeSensitiveCommands")]
     _observe_sensitive_commands: bool,
     /// The maximum time until the pools have their minimum number of connections.
@@ -50,7 +51,7 @@ pub(super) struct ClientEntity {
     pub(super) await_min_pool_size_ms: Option<u64>,
 }
 
-/// The declared API version.
+/// The API version that the client declares.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct ApiEntity {
@@ -125,7 +126,7 @@ impl Options {
         }
     }
 
-    /// Applies to a command those options that are valid for its kind.
+    /// Adds to a command those options that are valid for the kind of the command.
     pub(super) fn apply(&self, request: &mut Request) {
         let concern = match request.kind {
             Kind::Read => ("readConcern", &self.read_concern),

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use super::{command::to_json, matching::Expected};
 
-/// The name of an event. The format writes it with a lowercase first letter and the suffix `Event`.
+/// The name of an event. In the format, it begins with a lowercase letter and has the suffix
+/// `Event`.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(try_from = "String")]
 pub(super) struct ObservedEvent(pub(super) EventName);
@@ -67,8 +68,8 @@ impl TryFrom<BTreeMap<ObservedEvent, BTreeMap<String, Expected>>> for ExpectedEv
         let (Some((ObservedEvent(name), fields)), None) = (events.next(), events.next()) else {
             return Err("an event has exactly one name".to_owned());
         };
-        // An unknown field would never match, and the test could mistake this for the absence of
-        // the event.
+        // A field that the format does not define would never match, and a test could take this for
+        // the absence of the event.
         match fields.keys().find(|key| !fields_of(name).contains(&&***key)) {
             Some(unknown) => Err(format!("{} has no field {unknown}", name.as_str())),
             None => Ok(Self { name, fields }),

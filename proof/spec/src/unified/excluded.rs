@@ -27,8 +27,8 @@ const OPERATIONS: &[(&str, &str)] = &[
     ("withTransaction", TRANSACTION),
 ];
 
-/// Other excluded tests: the description of the file, the description of the test, and the reason.
-/// An empty test description means all tests in the file.
+/// Other excluded tests, each with the description of the file, the description of the test, and
+/// the reason. If the description of the test is empty, all tests in the file are excluded.
 const TESTS: &[(&str, &str, &str)] = &[
     (CURSORS, "aggregate pins the cursor to a connection", PINNING),
     (CURSORS, "change streams pin to a connection", CHANGES),

@@ -10,12 +10,12 @@ use crate::fields::read;
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Kind {
-    /// A read with the read preference of its collection. It may be retried.
+    /// A read that uses the read preference of its collection. It may be retried.
     Read,
-    /// A list of databases, collections or indexes, which is read from the primary. It may be
-    /// retried.
+    /// A command that lists databases, collections or indexes. The list is read from the primary.
+    /// The command may be retried.
     List,
-    /// A write of single documents. It may be retried.
+    /// A command that writes single documents. It may be retried.
     Single,
     /// Any other write.
     Multi,
@@ -36,7 +36,7 @@ pub(super) enum Answer {
     /// A field of the reply.
     #[serde(skip)]
     Field(#[serde(skip)] &'static str),
-    /// The numbers and ids of the written documents.
+    /// The number of written documents, and their ids.
     Written,
     /// The counts of a client's bulk write.
     Bulk,
@@ -128,7 +128,8 @@ pub(super) fn command(name: &str, arguments: Map<String, Value>) -> Result<(Step
     Ok((Step { kind, body }, answer))
 }
 
-/// Sets the field at `path`. The key `+` appends the items of `value` to an array.
+/// Sets the field at `path`. If a key in the path is `+`, the items of `value` are appended to an
+/// array.
 fn place(target: &mut Bson, path: &str, value: Bson) -> Option<()> {
     let (key, rest) = match path.split_once('.') {
         Some((key, rest)) => (key, Some(rest)),

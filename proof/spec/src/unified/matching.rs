@@ -95,8 +95,8 @@ impl Type {
 impl Expected {
     /// Compares a value with the expected one. The error names the path to the difference.
     ///
-    /// Only documents at the root may have additional keys. The items of an array at the root count
-    /// as documents at the root.
+    /// Only documents at the root may have more keys than expected. If the root is an array, its
+    /// items count as documents at the root.
     pub(super) fn compare(&self, actual: &Value) -> Result<(), String> {
         self.compare_at(true, Some(actual))
     }

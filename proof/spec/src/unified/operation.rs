@@ -54,7 +54,7 @@ struct OperationFields {
 pub(super) enum Call {
     /// An operation that runs commands.
     Method(Method),
-    /// An operation on an entity that is not a helper method.
+    /// An operation on an entity, other than a helper method.
     Entity(EntityCall),
     /// An operation that the test runner performs.
     Runner(RunnerCall),

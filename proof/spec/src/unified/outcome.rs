@@ -1,4 +1,4 @@
-//! Errors from operations, and expected errors.
+//! The errors that operations return, and expected errors.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use super::matching::Expected;
 #[derive(Debug, Default)]
 pub(super) struct Failure {
     pub(super) message: String,
-    /// True if the error is a server's reply.
+    /// True if the error was contained in a server's reply.
     pub(super) is_server_error: bool,
     pub(super) code: Option<i32>,
     pub(super) code_name: Option<String>,
@@ -23,7 +23,7 @@ pub(super) struct Failure {
     pub(super) result: Value,
 }
 
-/// An expected error. All fields must match.
+/// An expected error. The actual error must match all fields.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct ExpectedError {

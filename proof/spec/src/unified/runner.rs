@@ -1,4 +1,4 @@
-//! The entities of a running test. Operations are performed on them.
+//! Creates the entities of a running test, and performs its operations on them.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -21,7 +21,7 @@ use crate::{host::Target, thread::Thread};
 /// The time limit for threads and for the election of a primary, as set by the test format.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The result of an operation. The outer error means that the test itself failed.
+/// The result of an operation. An error at the outer level means that the test itself failed.
 type Outcome = Result<Result<Value, Failure>, String>;
 
 /// The entities that a test has created so far.

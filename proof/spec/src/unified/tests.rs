@@ -137,7 +137,8 @@ fn messages_of_another_level_or_component_do_not_match() {
 const SINGLE: Environment =
     Environment { kind: Kind::Single, release: [8, 0, 5], authentication: false };
 
-/// Creates a host without deployments, for tests of errors that occur before one starts.
+/// Creates a host without deployments. It suffices for tests of errors that occur before a
+/// deployment starts.
 fn host() -> Host {
     let block_on = |future: BoxFuture<'_, ()>| futures::executor::block_on(future);
     let deploy = move |_: &Environment| {

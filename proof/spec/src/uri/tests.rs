@@ -1,6 +1,6 @@
 use super::*;
 
-/// Every difference must be detected. Each case has exactly one wrong expectation.
+/// Each case has exactly one wrong expectation, and this difference must be detected.
 #[test]
 fn a_wrong_expectation_fails() {
     let right = json!({

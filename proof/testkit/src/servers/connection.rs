@@ -34,7 +34,7 @@ impl ServerConnection {
         Self { servers, address, process, number, deadline: None, request: None }
     }
 
-    /// Remains pending for one poll per call of [`Servers::stall`].
+    /// Remains pending for one poll each time that [`Servers::stall`] was called.
     async fn stall(&self) {
         poll_fn(|_| {
             let mut state = self.servers.lock();
@@ -48,8 +48,8 @@ impl ServerConnection {
         .await;
     }
 
-    /// Returns the server. Fails if it was restarted after the connection was opened, or now
-    /// refuses connections.
+    /// Returns the server. Fails if the server was restarted after the connection was opened, or if
+    /// it now refuses connections.
     fn server(&self) -> Result<Server, Error> {
         let mut state = self.servers.lock();
         let now = self.servers.clock.now();
@@ -64,7 +64,7 @@ impl ServerConnection {
         Ok(port.server.clone())
     }
 
-    /// Waits until `instant`, or fails at an earlier deadline.
+    /// Waits until `instant`. If the deadline is earlier, waits until the deadline and fails.
     async fn wait_until(&self, instant: Instant) -> Result<(), Error> {
         let clock = &self.servers.clock;
         let end = self.deadline.map_or(instant, |deadline| deadline.min(instant));

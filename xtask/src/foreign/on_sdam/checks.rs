@@ -1,4 +1,5 @@
-//! The short checks and the measurements. They are one program, which is built with either driver.
+//! The short checks and the measurements. Both are parts of one program, which can be built with
+//! either driver.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,7 +22,8 @@ fn build(variant: Variant, profile: &str) -> Result<PathBuf> {
     let mut build = cargo();
     build.args(["build", "--profile", profile, "--manifest-path"]).arg(folder.join("Cargo.toml"));
     run_command(small(&mut build))?;
-    // Copy the program, because the other driver's build would replace it in the shared directory.
+    // The program is copied, because the build with the other driver would replace it in the shared
+    // directory.
     let name = if profile == "dev" { "debug" } else { profile };
     let file = format!("{PROGRAM}{}", std::env::consts::EXE_SUFFIX);
     let kept = variant.folder().join(format!("{name}-{file}"));
@@ -29,7 +31,7 @@ fn build(variant: Variant, profile: &str) -> Result<PathBuf> {
     Ok(kept)
 }
 
-/// Makes cargo build in the shared directory and omit unused outputs.
+/// Makes cargo build in the shared directory, without outputs that are not used.
 pub(super) fn small(command: &mut Command) -> &mut Command {
     command
         .env("CARGO_TARGET_DIR", target_folder())
@@ -45,7 +47,8 @@ pub(super) fn check(variant: Variant) -> Result<()> {
     run_command(Command::new(program).arg("check"))
 }
 
-/// Runs the published driver's checks, which use simulated deployments, with the overlaid driver.
+/// Runs the checks of the published driver with the overlaid driver. These checks use simulated
+/// deployments.
 pub(super) fn simulate(sdam: &Path) -> Result<()> {
     let folder = Variant::Overlaid.folder();
     let mut project = Tree::read(&root().join("proof/foreign/rust-driver"))?;

@@ -33,7 +33,7 @@ impl Variant {
     }
 }
 
-/// Returns the folder for everything that is fetched and built here.
+/// Returns the folder for everything that this command fetches and builds.
 pub(super) fn build_folder() -> PathBuf {
     root().join("target/foreign/rust-driver-on-sdam")
 }
@@ -43,7 +43,8 @@ pub(super) fn own_folder() -> PathBuf {
     root().join("proof/foreign/rust-driver-on-sdam")
 }
 
-/// Returns the build directory. The drivers share it, because they have the same dependencies.
+/// Returns the build directory. Both drivers use the same one, because they have the same
+/// dependencies.
 pub(super) fn target_folder() -> PathBuf {
     build_folder().join("target")
 }
@@ -89,7 +90,7 @@ pub(super) fn detached(mut driver: Tree) -> Result<Tree> {
 #[derive(Debug)]
 pub(super) struct Overlaid {
     pub(super) driver: Tree,
-    /// The replaced or removed lines of the published `sdam` module, without tests.
+    /// The lines of the published `sdam` module that were replaced or removed, without tests.
     pub(super) removed: Lines,
     /// The lines of the overlay, without tests.
     pub(super) added: Lines,

@@ -1,19 +1,20 @@
-//! Edits of the driver's files. Each replaces text that occurs exactly once in its file.
+//! Edits of the driver's files. Each edit replaces a text that must occur exactly once in its file.
 
 use super::tree::Tree;
 use crate::Result;
 
-/// The marker before the changes to a file.
+/// The marker of the line that names the file to which the following changes belong.
 const FILE: &str = "### ";
-/// The lines before the old text, before the new text, and after the new text of an edit.
+/// The lines that delimit an edit: before the old text, before the new text, and after the new
+/// text.
 const OLD: &str = "<<<<";
 const NEW: &str = "====";
 const END: &str = ">>>>";
 /// A line in the old text that matches any number of lines.
 const ANY: &str = "...";
 
-/// One change to a file: the new text replaces the old text. Any text between the parts of the old
-/// text is also replaced.
+/// One change to a file: the old text is replaced with the new text. The parts of the old text may
+/// have any text between them, which is replaced as well.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Change {
     path: String,
@@ -21,7 +22,7 @@ struct Change {
     new: String,
 }
 
-/// The changes in one edits file.
+/// All changes in one file of edits.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Edits(Vec<Change>);
 

@@ -13,7 +13,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Counts the lines of a file, without items marked with `#[cfg(test)]`.
+    /// Counts the lines of a file, except those in items that are marked with `#[cfg(test)]`.
     pub(super) fn of(text: &str) -> Self {
         let mut lines = Self::default();
         let mut skipped = None;

@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::Result;
 use crate::cargo::files_below;
 
-/// The contents of a folder's files, keyed by relative path, with `/` as the separator.
+/// The contents of the files in a folder, keyed by relative path. The separator in paths is `/`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tree(BTreeMap<String, Vec<u8>>);
 
@@ -33,7 +33,7 @@ impl Tree {
         Ok(Some(text))
     }
 
-    /// Adds a file, or replaces one.
+    /// Adds a file. If there is already one at this path, it is replaced.
     pub(super) fn insert(&mut self, path: &str, content: impl Into<Vec<u8>>) {
         self.0.insert(path.to_owned(), content.into());
     }
@@ -49,8 +49,8 @@ impl Tree {
         self.0.keys().map(String::as_str)
     }
 
-    /// Makes a folder equal to this tree. Unchanged files keep their time stamps, so that cargo
-    /// rebuilds only what changed.
+    /// Makes a folder equal to this tree. The time stamps of unchanged files are kept, so that
+    /// cargo rebuilds only what has changed.
     pub(super) fn write(&self, folder: &Path) -> Result<()> {
         fs::create_dir_all(folder)?;
         for stale in Self::read(folder)?.paths().filter(|path| !self.0.contains_key(*path)) {

@@ -33,8 +33,8 @@ impl FaultGenerator<'_> {
         }
     }
 
-    /// Makes look-ups of one name fail: that of the SRV records, of a member, or of the proxy. If
-    /// there is a proxy, it looks up the members itself.
+    /// Makes look-ups of one name fail: the name of the SRV records, of a member, or of the proxy.
+    /// If there is a proxy, the members' names are looked up by the proxy instead of the client.
     fn look_up(&mut self, access: Access) {
         let srv = access.srv && self.rng.below(2) == 0;
         let name = if srv {

@@ -1,4 +1,4 @@
-//! Servers for the driver's tests.
+//! The servers on which the driver's tests run.
 
 use std::fmt;
 
@@ -7,15 +7,15 @@ use sdam_live::{MemberSpec, Mongod, ReplicaSet, ReplicaSetBuilder, Version, or_s
 
 use crate::Result;
 
-/// The kind and the version of the servers.
+/// A deployment: the kind of the servers and their version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Deployment {
     is_set: bool,
     version: Version,
 }
 
-/// The arguments that limit the lifetime of transactions to three seconds, because a transaction
-/// that a test leaves open blocks the next test.
+/// The arguments that limit the lifetime of transactions to three seconds. Without this limit, a
+/// transaction that a test leaves open would block the next test for longer.
 const PARAMETERS: [&str; 2] = ["--setParameter", "transactionLifetimeLimitSeconds=3"];
 
 impl Deployment {
@@ -73,7 +73,8 @@ impl Servers {
     /// Returns the connection string.
     pub(super) fn uri(&self) -> String {
         match self {
-            // The string has no `directConnection`, because the tests choose it themselves.
+            // The connection string does not contain `directConnection`, because each test chooses
+            // this option itself.
             Self::Standalone(server) => format!("mongodb://{}/", server.host()),
             Self::Set(set) => set.uri(),
         }

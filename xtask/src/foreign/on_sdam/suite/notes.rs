@@ -1,4 +1,4 @@
-//! Notes about individual tests: the reasons why some are not run or have different results.
+//! Notes about individual tests. They say why a test is not run or has different results.
 
 use std::fs;
 

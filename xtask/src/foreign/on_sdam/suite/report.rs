@@ -1,4 +1,4 @@
-//! Tables of the results.
+//! The tables that show the results.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -104,7 +104,7 @@ fn show(result: Option<&TestResult>) -> String {
     }
 }
 
-/// Lists the tests that passed only when repeated.
+/// Lists the tests that passed only after they were repeated.
 fn unstable(page: &mut String, all: &[Both]) {
     line(page, "\n## Tests that passed in a later run only\n");
     line(page, "| test | deployment | driver | runs |");

@@ -29,7 +29,7 @@ pub(super) struct TestResult {
     pub(super) cases: usize,
     /// The number of files and cases that were skipped.
     pub(super) skipped: usize,
-    /// The number of runs after which the test had this result.
+    /// The number of times that the test was run to get this result.
     pub(super) runs: u32,
     pub(super) seconds: u64,
     pub(super) message: String,

@@ -1,4 +1,4 @@
-//! Runs tests, each in a separate process with a time limit.
+//! Runs tests. Each test has a process of its own and a time limit.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -14,8 +14,8 @@ use crate::cargo::output;
 /// The time limit of a test. The longest takes two minutes on an idle machine.
 const LIMIT: Duration = Duration::from_secs(480);
 
-/// The maximum number of runs of a test that fails. Several tests have time limits that a busy
-/// machine exceeds.
+/// The maximum number of times that a failing test is run. Several tests have time limits of their
+/// own that they exceed on a busy machine.
 const RUNS: u32 = 3;
 
 /// The interval between checks of whether the test process has ended.
@@ -44,7 +44,7 @@ impl TestProgram {
         Ok(names.map(str::to_owned).collect())
     }
 
-    /// Runs a test, repeatedly if it fails.
+    /// Runs a test. If it fails, runs it again, up to the maximum number of times.
     pub(super) fn run_repeatedly(&self, name: &str, servers: &Servers) -> Result<TestResult> {
         let mut run = 1;
         let mut failure = String::new();
@@ -139,7 +139,7 @@ fn starts_with(line: &str, word: &str) -> bool {
     start.is_some_and(|start| start.eq_ignore_ascii_case(word))
 }
 
-/// Returns `KEPT_LINES` lines, starting with the first one that matches.
+/// Returns `KEPT_LINES` lines, beginning with the first line that matches.
 fn first(text: &str, matches: impl Fn(&str) -> bool) -> String {
     let lines = text.lines().skip_while(|line| !matches(line));
     lines.take(KEPT_LINES).collect::<Vec<_>>().join("\n")

@@ -1,4 +1,5 @@
-//! The driver's repository. It contains the tests, which the published crate lacks.
+//! The repository of the driver. It contains the driver's tests, which are missing in the published
+//! crate.
 
 use std::env;
 use std::fs;
@@ -21,7 +22,7 @@ const REPOSITORY: &str = "https://github.com/mongodb/mongo-rust-driver";
 /// The features that the driver's own CI tests, and the feature for the blocking API.
 const FEATURES: &str = "tracing-unstable,cert-key-password,opentelemetry,error-backtrace,sync";
 
-/// The tests and the official files in the repository.
+/// The tests and the official files that the repository contains.
 #[derive(Debug)]
 pub(super) struct Source {
     /// The folder in which the tests run, instead of the folder of the driver under test, because
@@ -29,11 +30,12 @@ pub(super) struct Source {
     folder: PathBuf,
     /// The files below `src/test`.
     tests: Tree,
-    /// True if the tests are those of the published version.
+    /// True if the tests belong to the published version.
     is_exact: bool,
 }
 
-/// Returns the source of the tests. If there is none, prints a warning and returns `None`.
+/// Returns the source of the tests. If the repository is not available, prints a warning and
+/// returns `None`.
 pub(super) fn find() -> Result<Option<Source>> {
     let checkout = match env::var_os(CHECKOUT) {
         Some(folder) if !folder.is_empty() => PathBuf::from(folder),
@@ -51,13 +53,13 @@ pub(super) fn find() -> Result<Option<Source>> {
 
 fn git(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new("git");
-    // A repository that requires a password counts as missing.
+    // If the repository requires a password, it counts as missing.
     command.envs([("GIT_TERMINAL_PROMPT", "0"), ("GIT_ASKPASS", "true")]);
     command.arg("-C").arg(folder).args(arguments);
     command
 }
 
-/// Fetches the tag of the published version, or else the main branch.
+/// Fetches the tag of the published version. If there is none, fetches the main branch.
 fn clone() -> Result<PathBuf> {
     let folder = build_folder().join("repository.git");
     fs::create_dir_all(&folder)?;
@@ -75,7 +77,7 @@ fn clone() -> Result<PathBuf> {
 }
 
 impl Source {
-    /// Extracts the files of a checkout, once per commit.
+    /// Extracts the files of a checkout. This is done only once for each commit.
     fn extract(checkout: &Path) -> Result<Self> {
         let commit = |name: &str| {
             let name = format!("{name}^{{commit}}");
@@ -111,7 +113,7 @@ impl Source {
         build.arg("--manifest-path").arg(folder.join("Cargo.toml"));
         let tests = built_program(small(&mut build), &folder, "mongodb")?;
         let program = variant.folder().join("tests");
-        // Another run may be using the old program. A rename does not affect it.
+        // The old program may be in use by another run, which a rename does not affect.
         let staging = program.with_extension(std::process::id().to_string());
         fs::copy(tests, &staging)?;
         fs::rename(staging, &program)?;
