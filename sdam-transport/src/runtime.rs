@@ -110,7 +110,7 @@ pub struct Runtime {
 }
 
 impl Runtime {
-    /// Creates a bundle of these parts.
+    /// Creates a runtime from its backend and its spawner.
     pub fn new(backend: Backend, spawner: Arc<dyn Spawner>) -> Self {
         Self { backend, spawner }
     }

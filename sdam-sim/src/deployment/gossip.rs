@@ -125,14 +125,24 @@ impl Deployment {
     }
 
     fn learn_primary(&mut self, member: MemberId, peer: MemberId, role: Role) {
-        let peer_term = self.replica(peer).map_or(0, |peer| peer.term);
+        let Some(other) = self.replica(peer) else {
+            return;
+        };
+        let (peer_term, peer_last) = (other.term, other.oplog.last().time);
         let Some(own) = self.replica_mut(member) else {
             return;
         };
         if role != Role::Primary {
-            if own.primary == Some(peer) {
-                own.primary = None;
+            let was_primary = own.primary == Some(peer);
+            own.primary = own.primary.filter(|_| !was_primary);
+            // Without a primary, members replicate from each other. Otherwise, the only member that
+            // can be elected might lack writes that the voters have.
+            let is_behind = own.primary.is_none() && own.oplog.last().time < peer_last;
+            if was_primary {
                 self.timers.cancel(Timer::Takeover(member));
+            }
+            if is_behind && matches!(role, Role::Secondary | Role::Recovering) {
+                self.follow(member, peer);
             }
             return;
         }

@@ -209,6 +209,22 @@ fn a_primary_that_becomes_unelectable_or_is_removed_steps_down() {
 }
 
 #[test]
+fn a_candidate_that_lacks_writes_of_a_voter_replicates_them_without_a_primary() {
+    let members = crate::support::addresses(3).map(MemberConfig::new);
+    let members: Vec<_> = members.collect();
+    let [first, second, third] = members.try_into().unwrap();
+    let mut fixture = Fixture::configured([first, second, third.priority(0.0)]);
+    fixture.run("kill 0");
+    // The idle primary writes every 10 s (M-43), and the third member replicates these writes.
+    fixture.advance_millis(60_000);
+    assert_eq!(fixture.primary(), Some(1));
+    fixture.run("kill 1");
+    fixture.run("restart 0");
+    fixture.advance_millis(30_000);
+    assert_eq!(fixture.primary(), Some(0));
+}
+
+#[test]
 fn configurations_that_real_servers_refuse_are_refused() {
     let mut fixture = Fixture::replica_set(1);
     assert!(fixture.refuse("reconfig 0 priority=0").contains("no electable member"));

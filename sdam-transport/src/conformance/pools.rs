@@ -1,7 +1,7 @@
-//! The conformance suite of connection pools: tests of a [`PoolFactory`] and its pools.
+//! A conformance suite for connection pools, which tests a [`PoolFactory`] and its pools.
 //!
-//! A pool that passes keeps the contracts of [`PoolFactory`] and [`PoolHandle`], as far as they can
-//! be observed, and the rules of CMAP that it [claims](PoolUser::claims):
+//! A pool that passes satisfies the contracts of [`PoolFactory`] and [`PoolHandle`], to the extent
+//! that tests can observe them, and the rules of CMAP that it [claims](PoolUser::claims):
 //!
 //! ```
 //! use sdam_transport::conformance::pools::{self, PoolUser};

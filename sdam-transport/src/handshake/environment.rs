@@ -1,4 +1,4 @@
-//! The environment of a client, for its metadata.
+//! The environment that a client runs in, as reported in its handshake metadata.
 
 use std::{collections::BTreeMap, path::Path};
 

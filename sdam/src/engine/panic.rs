@@ -1,4 +1,4 @@
-//! Panics of connection pools, deferred until the remaining effects have run.
+//! Catches panics in connection pools, and resumes them after the remaining effects have run.
 
 use std::{
     any::Any,

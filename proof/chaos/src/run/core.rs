@@ -38,7 +38,7 @@ impl Lost {
         let status = sim.status();
         let mut entries: Vec<_> = config.members.iter().collect();
         // The members are sorted: the first member, then the candidates, then the other voters. The
-        // core is the shortest beginning of this list that is a majority and contains a candidate.
+        // core is the shortest prefix of this list that forms a majority and contains a candidate.
         let first = first();
         entries.sort_by_key(|own| (own.address != first, !own.is_electable(), !own.votes));
         let all = entries.iter().filter(|own| own.votes).count();

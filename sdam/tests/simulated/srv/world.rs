@@ -31,7 +31,7 @@ pub(crate) fn set(sim: &Sim, name: &str, ports: &[u16]) {
     sim.dns().set_srv(name, INTERVAL, hosts(ports));
 }
 
-/// Returns the connection string for `test1` or another name, without TLS.
+/// Returns the connection string for the host `name`, such as `test1`, without TLS.
 pub(crate) fn uri(name: &str, options: &str) -> String {
     format!("mongodb+srv://{name}.test.build.10gen.cc/?tls=false&{options}")
 }

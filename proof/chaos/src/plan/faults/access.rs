@@ -16,7 +16,7 @@ use crate::plan::{
 };
 
 impl FaultGenerator<'_> {
-    /// Adds faults in look-ups, TLS and proxies, as far as `access` uses them.
+    /// Adds faults to look-ups, TLS and proxies, but only to those that `access` uses.
     pub(super) fn access(&mut self, access: Access) {
         for _ in 0..self.rng.below(5) {
             match self.rng.below(3) {
