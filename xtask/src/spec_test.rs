@@ -9,8 +9,10 @@ mod servers;
 mod zone;
 
 use std::fs;
+use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::thread;
 
 use sdam_spec::corpus::Corpus;
 use sdam_spec::suite::Suite;
@@ -64,26 +66,41 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     report.verdict()
 }
 
+/// Runs the columns one after another, and then those of real servers at the same time, because
+/// their files mostly wait for servers of their own.
 fn run_all(jobs: &[Job], columns: &[Column]) -> Report {
+    let (servers, others): (Vec<Column>, Vec<Column>) =
+        columns.iter().partition(|column| matches!(column, Column::Server(_)));
+    let mut finished: Vec<_> = others.into_iter().map(|own| run_column(jobs, own)).collect();
+    thread::scope(|scope| {
+        let running = servers.into_iter().map(|own| scope.spawn(move || run_column(jobs, own)));
+        for column in running.collect::<Vec<_>>() {
+            finished.push(column.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        }
+    });
     let mut report = Report::default();
-    for column in columns {
-        let (mut work, mut rest) = (Vec::new(), Vec::new());
-        for job in jobs {
-            match column.select(job) {
-                Some(job) => work.push(job),
-                None => rest.push(job.0),
-            }
-        }
-        let work = Arc::new(work);
-        let cells = runner::run(*column, &work);
-        for ((suite, _), cell) in work.iter().zip(cells) {
+    for (column, cells) in finished {
+        for (suite, cell) in cells {
             report.add(suite.name(), column.name(), cell);
-        }
-        for suite in rest {
-            report.add(suite.name(), column.name(), Cell::default());
         }
     }
     report
+}
+
+/// Runs the files of a column. Returns the outcome of each suite; it is empty for suites that do
+/// not apply.
+fn run_column(jobs: &[Job], column: Column) -> (Column, Vec<(&'static Suite, Cell)>) {
+    let (mut work, mut rest) = (Vec::new(), Vec::new());
+    for job in jobs {
+        match column.select(job) {
+            Some(job) => work.push(job),
+            None => rest.push((job.0, Cell::default())),
+        }
+    }
+    let work = Arc::new(work);
+    let cells = runner::run(column, &work);
+    let suites = work.iter().map(|(suite, _)| *suite);
+    (column, suites.zip(cells).chain(rest).collect())
 }
 
 fn choose_suites(names: &[String]) -> Result<Vec<&'static Suite>> {
