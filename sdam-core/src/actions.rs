@@ -1,4 +1,4 @@
-//! The list of actions that a call returns.
+//! The list of actions that a call to a state machine returns.
 
 use core::{iter, slice};
 

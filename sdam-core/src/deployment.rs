@@ -288,7 +288,7 @@ impl Deployment {
         (deadline <= now).then_some(timer)
     }
 
-    /// Returns the current description.
+    /// Returns the current description of the topology.
     pub fn description(&self) -> &Arc<TopologyDescription> {
         self.topology.description()
     }
@@ -394,7 +394,8 @@ impl Deployment {
         let Some(own) = self.server_mut(server) else {
             return;
         };
-        // `wanted` is evaluated now, so a selection that has already ended does not cause a check.
+        // Uses the current value of `wanted`, so a selection that has already ended does not cause
+        // a check.
         if wanted && own.check.earliest().is_some_and(|earliest| earliest <= now) {
             own.check.request(now);
         }
@@ -555,7 +556,7 @@ impl Deployment {
         servers.filter_map(server).chain(others.into_iter().flatten())
     }
 
-    /// Returns whether the server's type is known, no matter from which source.
+    /// Returns whether the server's type is known, regardless of the source.
     fn is_known(&self, server: ServerId) -> bool {
         self.topology.is_known(server)
     }

@@ -70,7 +70,7 @@ pub(crate) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Returns the fields of the document that exactly fills `bytes`.
+    /// Returns the fields of the document in `bytes`, which must not contain anything else.
     pub(crate) fn of(bytes: &'a [u8]) -> Result<Self, Malformed> {
         match document_in(bytes) {
             Some(length) if length == bytes.len() => Ok(Self::within(bytes)),
@@ -78,12 +78,13 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Returns the readable fields of the document in `bytes`.
+    /// Returns the fields of the document in `bytes`, up to the first malformed one.
     pub(crate) fn readable(bytes: &'a [u8]) -> impl Iterator<Item = Field<'a>> {
         Self::of(bytes).into_iter().flatten().map_while(Result::ok)
     }
 
-    /// Returns the fields of a document whose declared length is right and whose last byte is zero.
+    /// Returns the fields of a document whose declared length is correct and whose last byte is
+    /// zero.
     fn within(document: &'a [u8]) -> Self {
         let end = document.len().saturating_sub(1);
         Self { document, rest: document.get(size_of::<i32>()..end).unwrap_or_default() }
@@ -107,8 +108,9 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// Converts `millis` milliseconds since 1970-01-01 to a date and time in RFC 3339, truncated to
-/// whole seconds, and the remaining milliseconds. Returns `None` outside the years 1970 to 9999.
+/// Splits `millis`, a time in milliseconds since 1970-01-01, into a date and time in RFC 3339
+/// format, truncated to whole seconds, and the remaining milliseconds. Returns `None` outside the
+/// years 1970 to 9999.
 pub(crate) fn rfc_3339(millis: i64) -> Option<(String, i64)> {
     const FIRST_OF_YEAR_10000: i64 = 253_402_300_800_000;
     if !(0..FIRST_OF_YEAR_10000).contains(&millis) {
@@ -121,14 +123,14 @@ pub(crate) fn rfc_3339(millis: i64) -> Option<(String, i64)> {
     Some((text, fraction))
 }
 
-/// Parses a date and time in RFC 3339 and returns the milliseconds since 1970-01-01.
+/// Parses a date and time in RFC 3339 format and returns the milliseconds since 1970-01-01.
 pub(crate) fn parse_rfc_3339(text: &str) -> Option<i64> {
     let time = DateTime::parse_rfc3339_str(text).ok()?;
     Some(time.timestamp_millis())
 }
 
-/// Returns the document without its first field `key`; `None` if there is no such field, or if the
-/// document is malformed.
+/// Returns `document` without the first field that is named `key`; `None` if there is no such
+/// field, or if the document is malformed.
 pub fn without(document: &[u8], key: &str) -> Option<Vec<u8>> {
     let mut start = size_of::<i32>();
     for element in RawDocument::from_bytes(document).ok()?.iter_elements() {
@@ -144,13 +146,13 @@ pub fn without(document: &[u8], key: &str) -> Option<Vec<u8>> {
     None
 }
 
-/// One field of a document, undecoded.
+/// One field of a document, whose value has not been decoded yet.
 #[derive(Clone, Copy)]
 pub(crate) struct Field<'a> {
     /// The key, which is valid UTF-8.
     key: &'a [u8],
     kind: ElementType,
-    /// The bytes of the value; their length is right for the type.
+    /// The bytes of the value, whose length is correct for the type.
     value: &'a [u8],
 }
 

@@ -27,8 +27,8 @@ pub const RETRYABLE_WRITE_ERROR: &str = "RetryableWriteError";
 /// The error code for a command that exceeded `maxTimeMS`.
 pub const MAX_TIME_MS_EXPIRED: i32 = 50;
 
-/// An error with labels, set by the server or the client, which tell whether to retry. Drivers
-/// implement this trait for their own errors.
+/// An error that carries labels. The server or the client sets them, and they tell whether to
+/// retry. Drivers implement this trait for their own errors.
 pub trait Labelled {
     /// Returns whether the error carries `label`.
     fn has_label(&self, label: &str) -> bool;
@@ -280,7 +280,7 @@ impl Error {
         self.0.kind
     }
 
-    /// Returns the connection's stage at which the error occurred.
+    /// Returns the stage of the connection at which the error occurred.
     pub fn stage(&self) -> Stage {
         self.0.stage
     }
@@ -347,7 +347,7 @@ impl Error {
     }
 
     /// Returns the error that was last passed to [`with_source`](Self::with_source) or
-    /// [`with_cause`](Self::with_cause), if it is an `E`. Such an error comes from the operating
+    /// [`with_cause`](Self::with_cause), if its type is `E`. Such an error comes from the operating
     /// system, a library or a driver.
     pub fn source_as<E: StdError + 'static>(&self) -> Option<&E> {
         self.0.source.as_deref()?.downcast_ref()
@@ -423,7 +423,7 @@ impl From<ConfigError> for Error {
     }
 }
 
-/// Formats an error and all its causes in the form in which they are appended to a message.
+/// Formats an error and all its causes, to be appended to a message.
 fn chain(error: &dyn StdError) -> String {
     let causes = error.source().map(chain).unwrap_or_default();
     format!(": {error}{causes}")

@@ -381,7 +381,7 @@ pub enum EventKind {
         /// The time from sending the command until the failure.
         #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
         duration: Duration,
-        /// The error. Its message is omitted if it is a server's answer to a sensitive command.
+        /// The error. If it is a server's answer to a sensitive command, its message is omitted.
         #[cfg_attr(feature = "serde", serde(rename = "error"))]
         failure: Error,
     },
@@ -432,7 +432,7 @@ pub enum EventKind {
         /// The topology description at the time of the event.
         #[cfg_attr(feature = "serde", serde(skip))]
         description: Arc<TopologyDescription>,
-        /// The kind of failure, for counters.
+        /// The kind of failure, by which counters can distinguish failures.
         reason: SelectionFailure,
         /// A human-readable description of the failure, without the topology description.
         failure: Arc<str>,

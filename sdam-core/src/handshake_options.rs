@@ -25,7 +25,7 @@ pub struct ServerApi {
 }
 
 impl ServerApi {
-    /// Returns version 1, neither strict nor with deprecation errors.
+    /// Returns version 1 of the API, without setting `strict` or `deprecation_errors`.
     pub fn v1() -> Self {
         Self { version: "1".into(), strict: None, deprecation_errors: None }
     }

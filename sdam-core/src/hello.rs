@@ -25,7 +25,7 @@ use crate::{
     wire_versions::WireVersions,
 };
 
-/// A successful reply to `hello` or legacy hello, parsed.
+/// A successful reply to `hello` or legacy hello, in parsed form.
 #[doc(alias("isMaster", "isWritablePrimary", "helloOk", "legacy hello"))]
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]

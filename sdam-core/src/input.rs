@@ -287,7 +287,7 @@ pub struct Setup {
     /// The strategy for giving up on silent servers.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub detector: Option<Detector>,
-    /// The maximum random delay of background connections, see
+    /// The maximum random delay of background connections; see
     /// [`Options::spread`](crate::options::Options::spread).
     #[cfg_attr(feature = "serde", serde(default, with = "crate::encoding::nanos"))]
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Duration::is_zero"))]

@@ -1,4 +1,4 @@
-//! Displays lists.
+//! Displays lists with separators.
 
 use core::fmt::{self, Display};
 

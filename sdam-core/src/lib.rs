@@ -3,7 +3,7 @@
 //! This crate never performs I/O, awaits, reads a clock or draws its own random numbers. Bytes,
 //! time ([`time::Instant`]) and seeds ([`rng::Rng`]) are passed as arguments, and the actions to
 //! perform are returned as [`#[must_use]`](machine::Effects) effects. It is `no_std`, so the
-//! compiler enforces this.
+//! compiler rules out I/O and clocks.
 //!
 //! | module | contents |
 //! | --- | --- |

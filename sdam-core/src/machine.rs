@@ -125,7 +125,7 @@ impl TopologyMachine {
         }
     }
 
-    /// Returns the current description.
+    /// Returns the current description of the topology.
     pub fn description(&self) -> &Arc<TopologyDescription> {
         &self.description
     }
@@ -157,7 +157,7 @@ impl TopologyMachine {
         Some(PoolState { generation: pool.generation, is_ready: pool.ready })
     }
 
-    /// Returns whether the server's type is known, no matter from which source.
+    /// Returns whether the server's type is known, regardless of the source.
     pub fn is_known(&self, server: ServerId) -> bool {
         let current = self.current(server);
         current.is_some_and(|current| current.server_type.is_available())
@@ -243,8 +243,8 @@ impl TopologyMachine {
             return Effects::one(Effect::RequestCheck { server });
         }
         let address = current.address.clone();
-        // After an operation's error, the monitor may be disconnected and may have a long wait
-        // until its next check.
+        // After an operation's error, the monitor may be disconnected, and its next check may be a
+        // long time away.
         let request_check = !current.server_type.is_available();
         let new = ServerDescription::from_hello(server, address, hello, rtt, now);
         self.update(

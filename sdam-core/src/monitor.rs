@@ -49,7 +49,7 @@ pub struct MonitorConfig {
     pub retry_before_unknown: bool,
     /// The strategy for giving up on silent servers; `None` to wait for the time limit of checks.
     pub detector: Option<Detector>,
-    /// The maximum random delay of background connections, see
+    /// The maximum random delay of background connections; see
     /// [`Options::spread`](crate::options::Options::spread).
     pub spread: Duration,
     /// The time from a server's first streaming check to the first measurement of its round-trip

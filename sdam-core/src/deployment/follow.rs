@@ -104,8 +104,8 @@ impl Deployment {
                 Effect::PoolClear { server, clear } => {
                     let is_whole = clear.service_id.is_none();
                     out.push(Output::PoolClear { server, clear });
-                    // If the server's own check caused the clear, it has already decided whether to
-                    // keep the connection.
+                    // If the server's own check caused the clear, that check has already decided
+                    // whether to keep the connection.
                     if self.inline.is_some() && is_whole && checked != Some(server) {
                         self.cancel_check(now, server, out);
                     }

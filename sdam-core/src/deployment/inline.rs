@@ -63,7 +63,7 @@ impl Deployment {
         self.inline.as_ref()?.scans.last_scan
     }
 
-    /// Begins a request.
+    /// Begins to handle `request`.
     pub(super) fn request(&mut self, now: Instant, request: ScanRequest, out: &mut Outputs) {
         self.step(now, out, |scans, view| scans.request(view, request));
         self.go_on(now, out);
@@ -104,7 +104,7 @@ impl Deployment {
         self.step(now, out, |scans, view| scans.probed(view, alive));
     }
 
-    /// Takes the next step of the request.
+    /// Takes the next step of the current request, which `decide` chooses.
     pub(super) fn step(
         &mut self,
         now: Instant,
@@ -140,7 +140,7 @@ impl Deployment {
         }
     }
 
-    /// Ends a check that was left unattended, without an outcome, and begins another one.
+    /// Ends, without an outcome, a check that was left unattended, and begins another one.
     pub(super) fn abandon(&mut self, now: Instant, server: ServerId, out: &mut Outputs) {
         self.with(server, |own| own.check.abandon(now, out));
         self.begin(now, server, out);

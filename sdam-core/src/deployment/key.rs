@@ -11,8 +11,8 @@ impl Deployment {
     /// Instants are written relative to `now`, so that equal states at different times have equal
     /// keys. The key omits server ids, connection numbers, the values of generations and round-trip
     /// times, and error messages, because no rule depends on them. It also omits the random order
-    /// in which a scan checks servers of equal rank. Instead of the number of checks that followed
-    /// each other without a pause, it contains only whether their limit has been reached.
+    /// in which a scan checks servers of equal rank. It does not contain the number of checks that
+    /// followed each other without a pause, but only whether that number has reached its limit.
     pub fn write_key(&self, now: Instant, hasher: &mut impl Hasher) {
         self.topology.write_key(hasher);
         self.paused.hash(hasher);

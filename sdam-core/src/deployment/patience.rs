@@ -1,4 +1,4 @@
-//! Computes how long a [`Detector`] waits for answers, from a server's round-trip times.
+//! Computes, from a server's round-trip times, how long a [`Detector`] waits for answers.
 
 use core::time::Duration;
 

@@ -63,8 +63,8 @@ impl Server {
         connections.into_iter().chain(judgments).flatten().min()
     }
 
-    /// Begins the check if it is due, and the measurement as early as its slack allows, which saves
-    /// a wake-up. `delay` postpones the first measurement.
+    /// Begins the check if it is due. Begins the measurement as early as its slack allows, which
+    /// saves a wake-up. `delay` postpones the first measurement.
     pub(super) fn proceed(&mut self, now: Instant, delay: Duration, out: &mut Outputs) {
         self.check.proceed(now, out);
         if self.check.streaming {

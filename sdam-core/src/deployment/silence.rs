@@ -19,18 +19,18 @@ use crate::{
     time::Instant,
 };
 
-/// The minimum time by which an answer must be late to be overdue.
+/// The shortest delay after which a late answer counts as overdue.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The minimum time by which an answer must be late to be overdue, as a multiple of the 90th
-/// percentile of the round-trip times.
+/// The delay after which a late answer counts as overdue, as a multiple of the 90th percentile of
+/// the round-trip times, unless [`PATIENCE`] is longer.
 const PATIENCE_IN_TRIPS: u32 = 8;
 
 /// If a timer fires at least this late, this host is assumed to have stalled, so no server is
 /// suspected.
 pub(super) const STALL: Duration = Duration::from_millis(500);
 
-/// The evidence about all servers.
+/// The evidence, gathered from all servers, for suspecting those whose answers are overdue.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Evidence {
     /// The two servers that answered last, the later one first. Two are enough to find the latest
@@ -44,7 +44,7 @@ pub(super) struct Evidence {
     pub(super) undecided: Vec<ServerId>,
 }
 
-/// The failure detector, and the evidence that this host itself makes answers appear late.
+/// The failure detector, and the evidence that answers appear late only because this host is slow.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Host {
     /// The end of this host's last stall.
@@ -59,7 +59,7 @@ impl Host {
     /// The maximum of `doubts` (Lifeguard: "LHM").
     const MAX_DOUBTS: u8 = 8;
 
-    /// Returns the wait `usual`, extended if this host seems to be slow.
+    /// Returns how long to wait if the usual wait is `usual`: longer if this host seems to be slow.
     pub(super) fn extended(self, usual: Duration) -> Duration {
         usual.saturating_mul(u32::from(self.doubts) + 1)
     }
@@ -70,7 +70,7 @@ impl Host {
     }
 }
 
-/// The evidence about one server.
+/// The answers of one server, and the conclusions drawn from them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Answers {
     pub(super) last: Option<Instant>,
@@ -116,8 +116,8 @@ impl Evidence {
 }
 
 impl Server {
-    /// Returns the time at which the outstanding answers become late. An answer on either
-    /// connection, or the end of a stall of this host, restarts the wait on both.
+    /// Returns the time at which the outstanding answers become late. Any answer from the server,
+    /// or the end of a stall of this host, restarts the wait on all connections.
     fn expected(&self, host: Host) -> Option<Instant> {
         let outstanding = [self.check.expected(), self.ping.expected()];
         self.excused(outstanding.into_iter().flatten().min()?, host)
@@ -130,8 +130,8 @@ impl Server {
         Some(since.max(self.answers.last?).max(host.stalled.unwrap_or_default()))
     }
 
-    /// Returns the time at which the server's answer becomes overdue; `None` if it is overdue
-    /// already, or if nothing is known about the server.
+    /// Returns the time at which the outstanding answer becomes overdue; `None` if there is none,
+    /// if it is overdue already, or if the server is Unknown.
     pub(super) fn overdue(&self, host: Host) -> Option<Instant> {
         let is_prompt = self.answers.standing == Standing::Prompt;
         is_prompt.then(|| self.expected(host))?.map(|expected| expected + self.patience(host))
@@ -167,7 +167,8 @@ impl Server {
         })
     }
 
-    /// Ends any suspicion and trial. The end of a suspicion is emitted as an event.
+    /// Ends any suspicion and any trial of the server. The end of a suspicion is emitted as an
+    /// event.
     pub(super) fn clear_suspicion(&mut self, now: Instant, answered: bool, out: &mut Outputs) {
         self.acquit(out);
         let standing = if answered { Standing::Prompt } else { Standing::Excused };
@@ -217,7 +218,7 @@ impl Deployment {
     }
 
     /// Handles an answer that arrived from the server at `at`. If the answer makes the server
-    /// Unknown, applying the answer's effects excuses the server again.
+    /// Unknown, its standing returns to `Excused` when the effects of the answer are applied.
     pub(super) fn answered(
         &mut self,
         now: Instant,
@@ -342,8 +343,8 @@ impl Deployment {
 #[cfg(feature = "model")]
 impl Deployment {
     /// Writes the state that determines the next suspicion of the server. Omits round-trip times
-    /// and the ages of earlier answers and stalls, which affect only later suspicions, so that a
-    /// search merges states that differ only in these values.
+    /// and the ages of earlier answers and stalls, which affect only later suspicions. A search
+    /// therefore merges states that differ only in these values.
     pub(super) fn write_suspicion(
         &self,
         now: Instant,

@@ -1,4 +1,4 @@
-//! Tests the parts together; each part also has its own tests.
+//! Tests the parts of a deployment together; each part also has its own tests.
 
 mod inline;
 mod losses;

@@ -190,9 +190,9 @@ impl Deployment {
         }
     }
 
-    /// Called after an answer from any server: repeats the requests of all undecided trials, to the
-    /// silent servers and to the witnesses. `caller` is the server whose task is making this call,
-    /// if any.
+    /// Repeats the requests of all undecided trials, to the silent servers and to the witnesses.
+    /// Called after an answer from any server. `caller` is the server whose task is making this
+    /// call, if any.
     pub(super) fn retry(&mut self, now: Instant, caller: Option<ServerId>, out: &mut Outputs) {
         for server in mem::take(&mut self.evidence.undecided) {
             let state = self.server(server).map(|own| own.answers.trial.state);
@@ -215,7 +215,7 @@ impl Deployment {
     }
 
     /// Applies `change` to the server, and wakes the server's task if the change brings the
-    /// deadline forward. The task that is the `caller` is not woken.
+    /// deadline forward. If the server is the `caller`, its task is not woken.
     fn hasten(
         &mut self,
         server: ServerId,

@@ -5,7 +5,7 @@ use bson::spec::ElementType;
 use super::Field;
 
 impl<'a> Field<'a> {
-    /// Splits off the first of `elements`; `None` if it is malformed.
+    /// Splits off the first element of `elements`. Returns `None` if that element is malformed.
     #[inline]
     pub(super) fn split(elements: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (kind, rest) = elements.split_first()?;
@@ -68,7 +68,8 @@ pub(super) fn document_in(bytes: &[u8]) -> Option<usize> {
     (length >= FRAME && last == 0).then_some(length)
 }
 
-/// Returns the length of the string at the start of `bytes` up to and including the zero byte.
+/// Returns the length of the zero-terminated string at the start of `bytes`, including the zero
+/// byte.
 fn cstring_in(bytes: &[u8]) -> Option<usize> {
     let end = bytes.iter().position(|byte| *byte == 0)?;
     core::str::from_utf8(bytes.get(..end)?).ok()?;

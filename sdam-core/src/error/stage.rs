@@ -3,7 +3,7 @@
 use crate::names::names;
 
 names! {
-    /// The stage of a connection to a server when an error occurred.
+    /// The stage that a connection to a server had reached when an error occurred.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
     #[non_exhaustive]
     #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

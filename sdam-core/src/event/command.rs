@@ -103,7 +103,7 @@ impl CommandInfo {
         }
     }
 
-    /// Returns the document to show in an event, which is empty if the command is sensitive.
+    /// Returns the document to show in an event; empty if the command is sensitive.
     fn shown(&self, document: &[u8]) -> SharedDocument {
         const EMPTY: &[u8] = &[5, 0, 0, 0, 0];
         if self.is_sensitive { EMPTY } else { document }.into()

@@ -1,6 +1,6 @@
 use super::EventKind;
 
-/// Declares the names in the order of their indices.
+/// Declares the names of events, in the order of their indices.
 macro_rules! event_names {
     ($($name:ident),* $(,)?) => {
         /// The kind of an event without its payload, for filters and counters.

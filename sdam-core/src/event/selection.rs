@@ -7,7 +7,7 @@ use crate::names::names;
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "camelCase"))]
 pub struct Selection {
-    /// All parts of the read preference, or a note that the selector is custom.
+    /// The complete read preference, or a note that the selector is custom.
     pub selector: Box<str>,
     /// The name of the operation's command, such as `find`.
     pub operation: Option<Box<str>>,

@@ -8,7 +8,7 @@ use crate::{
     options::ConfigError,
 };
 
-/// The fields that a handshake sets itself, in any form of hello.
+/// The fields that the client itself sets in at least one form of hello.
 const OWN: [&str; 14] = [
     "hello",
     "isMaster",

@@ -72,7 +72,7 @@ impl Hello {
     }
 }
 
-/// The fields read so far.
+/// The fields of a reply that have been read so far.
 #[derive(Default)]
 struct Reply<'a> {
     hello: Hello,
@@ -165,8 +165,8 @@ impl<'a> Reply<'a> {
 }
 
 impl Hello {
-    /// Returns the address in `text`. If an equal member is known, which is nearly always the case,
-    /// shares its memory.
+    /// Returns the address in `text`. Shares the memory of an equal member that is already known,
+    /// which nearly always exists.
     fn member(&self, text: &str) -> Option<ServerAddress> {
         let members = [&self.hosts, &self.passives, &self.arbiters];
         let known = members.into_iter().flatten().find(|own| own.as_str() == text);

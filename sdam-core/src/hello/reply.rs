@@ -1,7 +1,7 @@
 use super::Hello;
 use crate::{document::SharedDocument, error::Error};
 
-/// A reply to hello, parsed, together with its document.
+/// A parsed reply to hello, together with its document.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HelloReply {
     /// The parsed reply, or the reason why it is an error.

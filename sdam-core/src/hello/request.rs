@@ -112,7 +112,8 @@ impl HelloRequest {
         if let Some(handshake) = &self.handshake {
             // If the `client` document is malformed, no metadata is sent.
             let _ = command.encoded_document("client", &handshake.client);
-            // Handshake requires "2"; older versions of Client Backpressure require `true`.
+            // The Handshake specification requires "2"; older versions of Client Backpressure
+            // require `true`.
             command.text("backpressure", "2");
             if handshake.load_balanced {
                 command.boolean("loadBalanced", true);

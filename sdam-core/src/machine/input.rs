@@ -58,7 +58,7 @@ pub enum Input<'a> {
         /// The id of the monitored server.
         server: ServerId,
     },
-    /// Monitoring pauses: clears every pool that is ready, and keeps the description.
+    /// Monitoring pauses: every pool that is ready is cleared, and the description stays as it is.
     Pause,
     /// Monitoring begins again: every server is Unknown until it is checked. Ignored for a load
     /// balancer, like `Pause`.

@@ -6,8 +6,8 @@ use super::TopologyMachine;
 use crate::{ids::Generation, server::ServerDescription};
 
 impl TopologyMachine {
-    /// Writes all state that determines the behavior of the topology. Of an error, the key contains
-    /// only the kind, the stage and the code.
+    /// Writes all state that determines the behavior of the topology. For an error, the key
+    /// contains only the kind, the stage and the code.
     pub(crate) fn write_key(&self, hasher: &mut impl Hasher) {
         let topology = &self.description;
         (self.phase as u8, topology.topology_type, &topology.set_name).hash(hasher);

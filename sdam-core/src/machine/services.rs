@@ -12,7 +12,7 @@ use crate::ids::{Generation, ObjectId};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Services {
     pub(super) known: BTreeMap<ObjectId, Service>,
-    /// The generation of unknown services.
+    /// The generation that a service gets when it becomes known.
     fresh: Generation,
 }
 

@@ -1,5 +1,5 @@
-//! Tests of cases that the specifications' test files do not cover: the whole table of types, the
-//! order of effects, and which inputs are accepted.
+//! Tests of cases that the specifications' test files do not cover: the complete table of topology
+//! types and server types, the order of effects, and which inputs are accepted.
 
 mod departures;
 mod elections;
@@ -152,7 +152,7 @@ fn every_topology_and_server_type_has_the_specified_transition() {
     const GOES: (bool, Option<T>) = (false, None);
     let becomes = |topology_type| (true, Some(topology_type));
     let member = |server_type| matches!(server_type, S::RsSecondary | S::RsArbiter | S::RsOther);
-    // A check never has one of these two outcomes.
+    // A check never yields one of these two types.
     let of_checks = |own: &&S| !matches!(own, S::PossiblePrimary | S::LoadBalancer);
     for &topology_type in T::ALL {
         for &server_type in S::ALL.iter().filter(of_checks) {

@@ -16,7 +16,7 @@ use crate::{
     topology::{Departure, DepartureReason, TopologyDescription, TopologyType},
 };
 
-/// The first wire version (MongoDB 6.0) that compares the election id before the set version.
+/// The first wire version (MongoDB 6.0) for which election ids are compared before set versions.
 const ELECTION_ID_FIRST: i32 = 17;
 
 /// The next description of a topology, under construction.
@@ -27,7 +27,7 @@ pub(super) struct Transition {
     now: Instant,
     /// The previous descriptions of former primaries that are now Unknown.
     pub(super) displaced: SmallVec<[Arc<ServerDescription>; 1]>,
-    /// The servers that have left, by address.
+    /// The servers that have left, sorted by address.
     pub(super) departed: Vec<Departure>,
     /// The number of members ignored because of `max_servers`.
     pub(super) ignored: usize,
@@ -239,7 +239,7 @@ impl Transition {
         }
     }
 
-    /// Adds and removes servers until they are exactly the members that the primary lists.
+    /// Adds and removes servers to match the members that the primary lists.
     fn follow_members(&mut self, server: &ServerDescription) {
         let mut members: SmallVec<[&ServerAddress; 64]> = server.members().collect();
         members.sort_unstable();
@@ -284,7 +284,8 @@ impl Transition {
         }
     }
 
-    /// Replaces a server's description with a default one that contains an error from the client.
+    /// Replaces a server's description with a default one that contains an error created by the
+    /// client.
     fn invalidate(
         &mut self,
         server: &ServerDescription,

@@ -250,7 +250,7 @@ fn server_release(wire_version: i32) -> &'static str {
     }
 }
 
-/// Returns whether readers can distinguish the descriptions. New measurements of a server that
+/// Returns whether readers can distinguish the two descriptions. New measurements of a server that
 /// remains Unknown are ignored.
 fn is_visible(previous: &TopologyDescription, next: &TopologyDescription, diff: &Diff) -> bool {
     !diff.is_equal()
@@ -261,17 +261,18 @@ fn is_visible(previous: &TopologyDescription, next: &TopologyDescription, diff: 
 /// The differences between the servers of two descriptions.
 #[derive(Default)]
 struct Diff {
-    /// The servers whose descriptions differ, by address, each with its descriptions before and
-    /// after.
+    /// The servers whose descriptions differ, sorted by address, each with its descriptions before
+    /// and after.
     changed: SmallVec<[(Arc<ServerDescription>, Arc<ServerDescription>); 2]>,
-    /// The servers whose descriptions are equal except for new measurements, by address.
+    /// The servers whose descriptions are equal except for new measurements, sorted by address.
     refreshed: SmallVec<[Arc<ServerDescription>; 1]>,
     added: Vec<Arc<ServerDescription>>,
     removed: Vec<Arc<ServerDescription>>,
 }
 
 impl Diff {
-    /// Compares two sorted lists in one pass; descriptions shared by pointer are skipped.
+    /// Compares the two sorted lists of servers in one pass, and skips descriptions that both lists
+    /// share.
     fn between(previous: &TopologyDescription, next: &TopologyDescription) -> Self {
         let mut diff = Self::default();
         let (mut old, mut new) = (&previous.servers[..], &next.servers[..]);
@@ -328,7 +329,8 @@ impl Diff {
         })
     }
 
-    /// Returns events about servers with a new or different obstacle.
+    /// Returns the events about servers whose obstacle is new or is of a different kind than
+    /// before.
     fn unusable(
         &self,
         previous: &TopologyDescription,
@@ -349,8 +351,8 @@ impl Diff {
         met.collect()
     }
 
-    /// Resets the round-trip times of a server that was lost, for any cause. Only this function
-    /// does so (C-20, G-3).
+    /// Resets the round-trip times of servers that were lost, whatever the cause. Only this
+    /// function does so (C-20, G-3).
     fn reset_round_trips(&self, responder: Option<ServerId>, effects: &mut Effects) {
         for (before, after) in &self.changed {
             let server = after.id;

@@ -23,7 +23,7 @@ use crate::{
 ///
 /// It has at most one outstanding request, and ignores answers on other connections. The outcome of
 /// a check is returned as a [`Report`]. The argument `known` of its methods is true if the server's
-/// type is known at the time of the call, no matter from which source.
+/// type is known at the time of the call, regardless of the source.
 ///
 /// A check that has to follow at once (after a streamed reply, or as a retry after a network error)
 /// is due at once, but does not begin in the call that ends the previous check, so that the effects
@@ -42,9 +42,9 @@ use crate::{
 /// the same connection before it ends.
 ///
 /// The rate of streamed replies is limited, although no real server pushes them without a pause.
-/// After some tens of such replies, the connection is closed, and the next check begins on a new
-/// one after `minHeartbeatFrequencyMS`. This bounds the work per server and the age of its
-/// description.
+/// After a few dozen replies that follow each other without a pause, the connection is closed, and
+/// the next check begins on a new one after `minHeartbeatFrequencyMS`. This bounds the work per
+/// server and the age of its description.
 #[derive(Clone, Debug)]
 pub(crate) struct Check {
     pub(super) config: Arc<MonitorConfig>,
@@ -60,7 +60,7 @@ pub(crate) struct Check {
     /// True if the checks use awaitable hellos, so that round trips have to be measured on another
     /// connection.
     pub(crate) streaming: bool,
-    /// The limit on the rate of streamed replies, over all connections.
+    /// The limit on checks that follow each other without a pause, across all connections.
     pub(super) pace: Pace,
 }
 

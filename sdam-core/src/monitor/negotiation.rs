@@ -19,7 +19,7 @@ pub(crate) enum Negotiation {
     /// No reply has arrived yet.
     #[default]
     Handshake,
-    /// The result of the last reply.
+    /// The result of the negotiation, according to the last reply.
     Agreed {
         /// True to send `hello` instead of legacy hello.
         modern: bool,

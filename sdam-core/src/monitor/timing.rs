@@ -6,8 +6,8 @@ use crate::time::Instant;
 
 use super::{MonitorConfig, state::Idle};
 
-/// The maximum extension of a check after the host was suspended. It may be short, because a reply
-/// that arrived in the meantime is read at once, and a dead peer never answers.
+/// The maximum extension of a check after the host was suspended. A short extension suffices,
+/// because a reply that arrived in the meantime is read at once, and a dead peer never answers.
 const GRACE: Duration = Duration::from_secs(1);
 
 impl MonitorConfig {
@@ -89,7 +89,7 @@ impl Trip {
 }
 
 impl Idle {
-    /// Returns the wait before the first check, which ends at `until`.
+    /// Returns a wait that precedes the first check and ends at `until`.
     pub(super) fn first(until: Instant) -> Self {
         Self { ended: Instant::EPOCH, until, is_first: true }
     }

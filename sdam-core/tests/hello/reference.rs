@@ -76,7 +76,7 @@ fn server_type(reply: &Document) -> ServerType {
     first.map_or(ServerType::RsOther, |(_, server_type)| server_type)
 }
 
-/// Returns the error in the reply to another command, like `sdam_core::reply::error`.
+/// Returns the error in the reply to a command other than hello, like `sdam_core::reply::error`.
 pub(crate) fn error(reply: &Document) -> Option<Error> {
     let failed = reply.get("ok").is_some_and(|ok| integer(ok) != Some(1));
     if failed || reply.get_str("$err").is_ok() {
@@ -106,8 +106,8 @@ fn no_ok() -> Error {
     Error::new(ErrorKind::Protocol, Stage::Hello, text)
 }
 
-/// Builds the error: takes the labels and the topology version from `reply`, and the code from
-/// `source`.
+/// Builds the error of a failed command: takes the labels and the topology version from `reply`,
+/// and the code from `source`.
 fn command_error(reply: &Document, source: &Document, message: Option<&str>) -> Error {
     let message = message.unwrap_or("the server gave no reason");
     let labels = reply.get_array("errorLabels").into_iter().flatten();

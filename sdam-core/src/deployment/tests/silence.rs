@@ -4,7 +4,7 @@ use std::{format, string::String, vec, vec::Vec};
 
 use super::world::*;
 
-/// Returns a `World` with the primary `a` and the secondary `b` at 1000 ms, whose next checks are
+/// Returns a `World` at 1000 ms with the primary `a` and the secondary `b`, whose next checks are
 /// due at 11,000 ms.
 fn polled_set() -> World {
     let mut world = World::open(&polled(&["a", "b"]));

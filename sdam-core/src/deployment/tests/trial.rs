@@ -40,7 +40,7 @@ fn asked() -> World {
     world
 }
 
-/// Returns the same `World` after a second ping to `a`, on a new connection, at 2,850 ms.
+/// Returns the `World` of `asked` after a second ping to `a`, on a new connection, at 2,850 ms.
 fn probed() -> World {
     let mut world = asked();
     world.wait_until(2_850);
@@ -159,7 +159,8 @@ fn a_ping_without_an_answer_is_followed_by_a_probe_on_a_new_connection() {
     assert_eq!(world.server_type("a"), ServerType::Unknown);
 }
 
-/// Returns a `World` in which the same servers are polled and an operation was sent at 2,000 ms.
+/// Returns a `World` in which the primary `a` and the secondary `b` are polled, and in which an
+/// operation was sent at 2,000 ms.
 fn polled_and_late() -> World {
     let mut world = World::open(&polled(&["a", "b"]).with_detector(Detector::PROBING));
     world.check_both();

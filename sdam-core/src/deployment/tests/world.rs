@@ -1,4 +1,4 @@
-//! A deployment with scripted answers, whose outputs tests compare as strings.
+//! A deployment with scripted answers. Tests compare its outputs as strings.
 
 use std::{
     collections::BTreeMap,
@@ -35,7 +35,7 @@ pub(super) fn options(seeds: &[&str]) -> Options {
     Options::new(seeds.iter().map(address).collect())
 }
 
-/// Returns the options of a replica set with these members, in polling mode.
+/// Returns options for polling mode, with the given seeds.
 pub(super) fn polled(seeds: &[&str]) -> Options {
     let mut options = options(seeds);
     options.server_monitoring_mode = ServerMonitoringMode::Poll;
@@ -59,7 +59,7 @@ pub(super) fn standalone() -> Document {
 }
 
 impl World {
-    /// Creates a deployment that is not open, at 1000 ms.
+    /// Creates a deployment that is not open yet. The clock starts at 1000 ms.
     pub(super) fn new(options: &Options) -> Self {
         let mut config = MonitorConfig::new(options, Arc::new(Handshake::new([])), false);
         config.ping_delay = Duration::ZERO;
@@ -72,7 +72,7 @@ impl World {
         }
     }
 
-    /// Creates an open deployment in inline mode, at 1000 ms.
+    /// Creates an open deployment in inline mode. The clock starts at 1000 ms.
     pub(super) fn inline(options: &Options) -> Self {
         let mut world = Self::new(options);
         world.deployment = world.deployment.with_scans(options);
@@ -80,7 +80,7 @@ impl World {
         world
     }
 
-    /// Creates an open deployment, at 1000 ms.
+    /// Creates an open deployment. The clock starts at 1000 ms.
     pub(super) fn open(options: &Options) -> Self {
         let mut world = Self::new(options);
         assert!(!world.handle(Input::Open).is_empty());
@@ -153,7 +153,7 @@ impl World {
         }
     }
 
-    /// Returns the newest connection of the server.
+    /// Returns the server's newest connection that has the given role.
     pub(super) fn conn(&self, name: &str, role: Role) -> ConnId {
         let server = self.deployment.server(self.id(name)).unwrap();
         match role {

@@ -1,4 +1,4 @@
-//! Tests of the reasons why servers leave.
+//! Tests of the reasons why servers leave a topology.
 
 use super::*;
 use crate::{event::EventKind, topology::Departure};

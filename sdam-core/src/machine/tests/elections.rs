@@ -75,7 +75,7 @@ fn a_server_of_any_type_may_change_to_any_other() {
 
 #[test]
 fn a_primary_of_the_known_election_is_not_stale() {
-    // An equal election is not stale (D-57).
+    // A primary whose election equals the known one is not stale (D-57).
     for max_wire_version in [16, 17] {
         let primary = |hosts: &[&str]| Hello {
             hosts: hosts.iter().map(|host| address(host)).collect(),

@@ -7,7 +7,7 @@ use bson::doc;
 use super::*;
 use crate::{error::ErrorOutcome, reply, report::ErrorReport};
 
-/// Reports `error`, with the current generation, for server `a`.
+/// Reports `error` for server `a`. Returns its outcome, and its effects in short form.
 fn report(machine: &mut TopologyMachine, error: &ErrorReport) -> (ErrorOutcome, String) {
     let server = id(machine, "a");
     let (outcome, effects) = machine.handle_error(NOW, server, error);

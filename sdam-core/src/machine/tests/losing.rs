@@ -1,4 +1,4 @@
-//! Tests of the effects of losing a server, for any cause.
+//! Tests of the effects of losing a server, whatever the cause.
 
 use super::*;
 

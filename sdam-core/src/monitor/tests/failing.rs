@@ -121,7 +121,7 @@ fn legacy_retry_reports_only_the_outcome_of_the_retry() {
 
 #[test]
 fn a_deadline_missed_by_a_heartbeat_means_that_the_host_was_suspended() {
-    // The check that was suspended is extended once, by a second. A reply within it saves the
+    // The interrupted check is extended once, by one second. A reply within that second saves the
     // connection, but it neither measures the round trip nor describes the server's current state.
     let slept = [(50_000, Say::Due, "| 51000")];
     let run = |rest: &[Step]| run(polling(), &[&slept[..], rest].concat());

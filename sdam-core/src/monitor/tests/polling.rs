@@ -98,7 +98,7 @@ fn hello_is_sent_if_the_last_reply_had_hello_ok() {
 
 #[test]
 fn only_hello_is_sent_with_a_declared_api_or_to_a_load_balancer() {
-    // A declared API requires `hello`, whatever the reply's `helloOk` (F-5, F-7).
+    // A declared API requires `hello`, regardless of `helloOk` in the reply (F-5, F-7).
     let run = |config: MonitorConfig, api: &str| {
         let first = std::format!("send hello handshake{api} | 10000");
         let later = std::format!("started #1, send hello{api} | 20000");

@@ -38,8 +38,8 @@ pub(super) enum Say {
     Disconnected,
 }
 
-/// Options of a client that runs outside any FaaS platform, with a heartbeat and a connect timeout
-/// of 10 seconds.
+/// Returns the options of a client that runs outside any FaaS platform. The heartbeat interval and
+/// the connect timeout are 10 seconds.
 pub(super) fn options() -> Options {
     Options::new(Vec::new())
 }
@@ -69,7 +69,8 @@ pub(super) fn new(counter: i64) -> Document {
     new_process(0x11, counter)
 }
 
-/// Returns the same reply from another server process.
+/// Returns a reply that supports streaming, from the given server process, with the given counter
+/// in its topology version.
 pub(super) fn new_process(process: u8, counter: i64) -> Document {
     let process = ObjectId::from_bytes([process; 12]);
     let mut reply = old();
