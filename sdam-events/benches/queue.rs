@@ -1,4 +1,4 @@
-//! The cost of an event for the producer and for the consumer: `cargo bench -p sdam-events`.
+//! Measures what an event costs its producer and its consumer: `cargo bench -p sdam-events`.
 
 use std::{
     hint::black_box,

@@ -44,13 +44,13 @@ mod tests;
 
 /// Returns a sink and the stream of all its events; no event is dropped.
 ///
-/// The stream grows without bound while it is not read. After it is dropped, events are discarded.
+/// Unread events accumulate without bound. Once the stream is dropped, events are discarded.
 pub fn unbounded() -> (ChannelSink, EventStream) {
     bounded(usize::MAX)
 }
 
-/// Returns a sink and a stream of its events. While `capacity` events are unread, heartbeats and
-/// the events of operations are dropped.
+/// Returns a sink and a stream of its events. While `capacity` or more events are unread, new
+/// heartbeats and the events of operations are dropped.
 ///
 /// - A heartbeat is dropped as a whole: its end is dropped if and only if its start was.
 /// - The events of [operations](Interest::OPERATIONS) are dropped individually.

@@ -55,8 +55,8 @@ pub enum Fact {
     OutageStarted(Outage),
     /// A server is writable again after an outage, or one primary directly followed another.
     FailoverEnded(Failover),
-    /// The old primary has reported that it stepped down, just after the new one was found. The old
-    /// primary had therefore not been silent before. This fact replaces the last
+    /// Just after the new primary was found, the old one reported that it had stepped down, so it
+    /// had not fallen silent before. This fact replaces the last
     /// [`FailoverEnded`](Self::FailoverEnded).
     FailoverExplained(Failover),
     /// An available server became unavailable.
@@ -67,7 +67,7 @@ pub enum Fact {
         address: ServerAddress,
         /// The number of times that this server has been lost, including this one.
         losses: u64,
-        /// The error because of which the server was marked unknown.
+        /// The error that caused the server to be marked unknown.
         reason: Option<Arc<str>>,
     },
     /// The topology type changed.
@@ -78,7 +78,7 @@ pub enum Fact {
         old: TopologyType,
         /// The new type.
         new: TopologyType,
-        /// The time for which the topology had the old type.
+        /// The time that the topology spent with the old type.
         lasted: Duration,
     },
 }
@@ -119,7 +119,7 @@ pub struct Facts {
     sightings: Sightings,
     /// The available server that was lost most recently.
     last_lost: Option<ServerAddress>,
-    /// The longest wait for an answer from a streaming server.
+    /// The longest time that a streaming server has taken to answer.
     longest_wait: Duration,
 }
 
@@ -143,8 +143,8 @@ impl Sightings {
     }
 }
 
-/// The longest wait for an answer that is regarded as normal for a streaming server, until a longer
-/// one is seen. It equals the default of `heartbeatFrequencyMS`.
+/// The longest time that a streaming server may take to answer without seeming overdue, until a
+/// longer time has been observed. It equals the default of `heartbeatFrequencyMS`.
 const USUAL_WAIT: Duration = Duration::from_secs(10);
 /// The time within which messages from two servers may arrive out of order.
 const MOMENT: Duration = Duration::from_secs(1);
@@ -394,7 +394,7 @@ impl Facts {
         self.topology_type
     }
 
-    /// Returns the facts about each server of the topology, in the order of the addresses.
+    /// Returns the facts about each server of the topology, sorted by address.
     pub fn servers(&self) -> impl Iterator<Item = (&ServerAddress, &ServerFacts)> {
         self.servers.iter()
     }

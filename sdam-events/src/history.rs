@@ -221,8 +221,8 @@ impl State {
         })
     }
 
-    /// Sets the cause of the last removals to `Close`, because `TopologyClosed` is published only
-    /// after them.
+    /// Sets the cause of the last removals, and of the topology's change after them, to `Close`,
+    /// because `TopologyClosed` is published last.
     fn blame_closing(&mut self) {
         let mut last = self.transitions.iter_mut().rev().peekable();
         if let Some(transition) =

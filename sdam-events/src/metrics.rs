@@ -40,12 +40,12 @@
 //! does (`sdam_time_without_primary_seconds_total`).
 //!
 //! A time without a primary has [bounds](crate::facts::Outage::without_primary). They differ if the
-//! loss was silent: the lower bound begins when the loss was noticed, the upper one at the last
-//! answer from the old primary.
+//! loss was silent: the lower bound counts from the time when the loss was noticed or the server
+//! became suspect, the upper one from the last answer of the old primary.
 //!
-//! OpenTelemetry's conventions for database clients name metrics for connections and operations,
-//! but none for discovery. The names are therefore sdam's own; labels have OpenTelemetry's names if
-//! there are any.
+//! The names are sdam's own, because OpenTelemetry's conventions for database clients name metrics
+//! for connections and operations, but none for discovery. Labels have OpenTelemetry's names where
+//! those exist.
 //!
 //! | label | values |
 //! | --- | --- |
@@ -132,7 +132,7 @@ impl MetricsSink {
         Self::default()
     }
 
-    /// Adds this label to each metric.
+    /// Adds the label `name` with the given value to each metric.
     #[must_use]
     pub fn with_label(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.labels.push(Label::new(name, value.into()));

@@ -41,7 +41,7 @@ use under_way::UnderWay;
 /// rate of events, cannot make memory grow without bound:
 ///
 /// - Above [`SHED_BYTES`](Self::SHED_BYTES), new heartbeats, selections and commands are dropped as
-///   a whole: if the start of one was delivered, its end is, too. Events of check-outs and
+///   a whole: if the start of one was delivered, so is its end. Events of check-outs and
 ///   check-ins are dropped individually.
 /// - Above [`FULL_BYTES`](Self::FULL_BYTES), all events are dropped except those of heartbeats,
 ///   selections and commands under way, and `TopologyClosed`.
@@ -105,7 +105,7 @@ impl EventQueue {
     /// The depth that indicates a hanging or slow sink: see [`high_water`](Self::high_water).
     pub const WARN_DEPTH: usize = 10_000;
 
-    /// Creates the queue of the topology with this id, for a sink with this interest.
+    /// Creates the queue for the events of `topology`. Its sink receives the events in `interest`.
     ///
     /// With [`Interest::NONE`], a push is one load and one branch.
     pub fn new(topology: ObjectId, interest: Interest) -> Self {
@@ -142,13 +142,13 @@ impl EventQueue {
         Interest::from_bits(self.interest.load(Ordering::Relaxed))
     }
 
-    /// Returns whether an event with this name would be delivered, in which case its payload has to
-    /// be built.
+    /// Returns whether an event called `name` would be delivered. Only then does its payload have
+    /// to be built.
     pub fn wants(&self, name: EventName) -> bool {
         self.interest().contains(name)
     }
 
-    /// Returns whether an event with any of these names would be delivered.
+    /// Returns whether an event with any of the given names would be delivered.
     pub fn wants_any(&self, names: Interest) -> bool {
         !self.interest().intersection(names).is_empty()
     }
@@ -192,10 +192,11 @@ impl EventQueue {
         }
     }
 
-    /// Closes the queue: queued events are still delivered, later ones are dropped.
+    /// Closes the queue: queued events are still delivered, later ones are discarded.
     ///
-    /// A held-back `TopologyClosed` is appended, and the missing ends of operations under way
-    /// [count as dropped](Self::dropped). Returns whether `TopologyClosed` was held back.
+    /// A held-back `TopologyClosed` is appended, and the missing end events of heartbeats and
+    /// operations still under way [count as dropped](Self::dropped). Returns whether
+    /// `TopologyClosed` was held back.
     pub fn close(&self) -> bool {
         let mut state = self.lock();
         let closing = state.closing;
@@ -257,7 +258,7 @@ impl EventQueue {
         loop {
             let stopped = self.deliver(sink, usize::MAX, &mut delivered);
             // Another consumer may have returned 0 because this one was busy. This consumer then
-            // has to deliver the events for which the other was called, which takes another round.
+            // has to deliver that one's events, too, in another round.
             if stopped != Stopped::Empty || self.depth() == 0 {
                 return delivered;
             }

@@ -186,8 +186,7 @@ enum Step {
     Differs(Option<String>),
 }
 
-/// A machine, and the events that it has produced and that have not been found in the recording
-/// yet.
+/// A machine, with those of its events that have not been matched with the recording yet.
 struct Replayer {
     version: u32,
     origin: Origin,
@@ -328,8 +327,8 @@ impl Replayer {
         }
     }
 
-    /// Queues inputs and measurements for the observer, as far as they precede the next event that
-    /// has to match a line.
+    /// Queues for the observer those inputs and measurements that precede the next event that has
+    /// to match a line.
     fn show(&mut self) {
         while let Some(next) = self.expected.front()
             && Interest::INPUTS.contains(next.name())

@@ -3,7 +3,7 @@
 //! They come from `std` and `futures`. A build with `--cfg sdam_loom`, which only `cargo xtask
 //! loom` makes, uses loom's instead, so that models run the real code through every interleaving of
 //! its threads. Atomics that only hold statistics are not replaced: they would multiply the
-//! interleavings without any effect.
+//! interleavings without influencing the outcome.
 
 #[cfg(not(sdam_loom))]
 pub(crate) use std::sync::{Mutex, MutexGuard, atomic};

@@ -106,7 +106,7 @@ pub(crate) fn waits(selection: &Arc<Selection>, remaining: Option<Duration>) -> 
     EventKind::ServerSelectionWaiting { selection, description, remaining }
 }
 
-/// Returns the event for the selection of `host1`.
+/// Returns the event for a selection that has chosen `host1`.
 pub(crate) fn found(selection: &Arc<Selection>, duration: Duration) -> EventKind {
     let (selection, description) = (Arc::clone(selection), Arc::default());
     let (server, address) = server();
@@ -123,7 +123,7 @@ pub(crate) fn not_found(
     EventKind::ServerSelectionFailed { selection, description, reason, failure, duration }
 }
 
-/// Returns the server to which the events of pools refer.
+/// Returns the server that the tests' pool events refer to.
 pub(crate) fn server() -> (ServerId, ServerAddress) {
     (ServerId::from_u64(1), address("host1"))
 }

@@ -31,7 +31,7 @@ fn a_queue_at_constant_length_does_not_allocate() {
     let queue = EventQueue::new(ObjectId::default(), Interest::SDAM);
     let sink = sink_fn(|_| {});
     let heartbeat = heartbeat();
-    // Both buffers grow once.
+    // Lets both buffers grow to their final size.
     for _ in 0..2 {
         burst(&queue, &heartbeat);
         assert_eq!(queue.drain_now(&sink), BURST);

@@ -1,5 +1,5 @@
-//! The time from the start of a client until it has found the primary, and until its first ping is
-//! answered, on a real replica set whose primary is the seed.
+//! Measures the time from the start of a client until it has found the primary, and until its first
+//! ping is answered, on a real replica set whose primary is the seed.
 //!
 //! Each client is a process of its own. `cargo xtask foreign first-answer` adds a program to
 //! compare with.

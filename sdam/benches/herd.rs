@@ -31,17 +31,17 @@ const COUNT: &str = "SDAM_HERD";
 /// The environment variable that contains additional options for the connection string.
 const OPTIONS: &str = "SDAM_HERD_OPTIONS";
 
-/// The time in which a server accepts all connections of all clients. It is also the period after
-/// the fault in which operations begin, and the value of `Options::spread` in those runs that set
-/// it.
+/// The time that a server takes to accept all connections of all clients. It is also the period
+/// after the fault in which operations begin, and the value of `Options::spread` in those runs that
+/// set it.
 const TURN: Duration = Duration::from_secs(10);
 
 /// The number of connections from a client to a server: one for checks, one for round-trip times,
 /// and one in the pool.
 const CONNECTIONS: usize = 3;
 
-/// Returns the limit of each server on new connections. A new connection may have to wait for up to
-/// a second.
+/// Returns the limit that each server sets on new connections. A new connection may have to wait
+/// for up to a second.
 fn limit(clients: usize) -> DialLimit {
     let each = CONNECTIONS * clients / usize::try_from(TURN.as_secs()).unwrap();
     let rate = u32::try_from(each).unwrap().max(1);

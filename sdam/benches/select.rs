@@ -67,9 +67,9 @@ fn benches(criterion: &mut Criterion, runtime: &Runtime) {
         criterion.bench_function(&format!("engine/select/{name}"), |bencher| {
             bencher.iter(|| topology.try_select(black_box(criteria)).unwrap().unwrap());
         });
-        // Measures a selection on this thread while another thread selects in a loop. The selection
-        // takes no longer than without the other thread, unless the two contend: one pair of
-        // threads in four shares a counting lane.
+        // Measures a selection on this thread while another thread selects in a loop. The other
+        // thread does not slow the selection down unless the two contend: in one of four cases, two
+        // threads share a counting lane.
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -88,8 +88,8 @@ fn benches(criterion: &mut Criterion, runtime: &Runtime) {
 /// The number of concurrently waiting selections.
 const WAITERS: usize = 1000;
 
-/// Measures the time between the first and the last wake-up of selections that wait for a primary,
-/// when one is found.
+/// Measures the time between the first and the last wake-up when many selections wait for a primary
+/// and one is found.
 fn waiters(host: &tokio::runtime::Runtime, runtime: &Runtime) {
     let server = ServerAddress::new("db.lan", 20_000);
     let hosts = [server.clone()];
@@ -142,12 +142,14 @@ fn allocations(runtime: &Runtime) {
 /// The client-side cost of a very short operation, far less than a round trip on loopback.
 const OPERATION: Duration = Duration::from_micros(5);
 
-/// Measures how many more selections two threads make than one, in the same time.
+/// Measures the ratio of the selections that two threads make to those that one thread makes in the
+/// same time.
 ///
 /// A selection with only one suitable server reads nothing that threads of other lanes write.
 /// Comparing two servers means reading recent counts of other threads (L-41), and fetching those
-/// from another core takes longer than the rest of the selection. Threads that only select
-/// therefore contend, and threads that also use the selected server do not.
+/// from another core takes longer than the rest of the selection. Threads that do nothing but
+/// select therefore contend. Threads that also use the selected server do not, because they select
+/// far less often.
 fn scaling(runtime: &Runtime) {
     let topology = topology(runtime, 3, false);
     let nearest = Criteria::read(ReadPreference::new(ReadMode::Nearest)).unwrap();
@@ -166,8 +168,8 @@ fn scaling(runtime: &Runtime) {
     }
 }
 
-/// Counts the selections that `threads` threads make in a given time, each of which is followed by
-/// an operation that takes `work`.
+/// Counts the selections that `threads` threads make in a fixed time, if each selection is followed
+/// by an operation that takes `work`.
 fn rate(topology: &Topology, criteria: &Criteria, work: Duration, threads: usize) -> u64 {
     let (count, barrier) = (AtomicU64::new(0), Barrier::new(threads));
     std::thread::scope(|scope| {

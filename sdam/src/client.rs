@@ -99,8 +99,8 @@ impl Client {
         Ok(ClientBuilder::new(Topology::builder(uri)?))
     }
 
-    /// Creates a builder from a connection string of either kind, and looks up the records of a
-    /// `mongodb+srv` string; see [`Topology::resolve`].
+    /// Creates a builder from a `mongodb` or `mongodb+srv` connection string, and looks up the
+    /// records that the latter refers to; see [`Topology::resolve`].
     ///
     /// # Errors
     ///

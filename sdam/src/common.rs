@@ -50,8 +50,8 @@ impl Counters {
         values.fold(0, u64::wrapping_add)
     }
 
-    /// All counters start with the same seed, so a thread draws the same numbers whichever lane it
-    /// uses.
+    /// Creates the counters. All start with the same seed, so a thread draws the same numbers
+    /// whichever lane it uses.
     pub(crate) fn new(seed: u64) -> Self {
         Self(std::array::from_fn(|_| Counter(AtomicU64::new(seed))))
     }

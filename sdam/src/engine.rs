@@ -2,7 +2,7 @@
 //!
 //! The engine of a handle on a shared deployment follows the outputs of the deployment's engine.
 //!
-//! The engine has no lock of its own: both kinds of topology keep it in
+//! The engine has no lock of its own: topologies with and without background tasks keep it in
 //! [`Shared`](crate::topology::shared::Shared), which locks it.
 
 pub(crate) mod failures;
@@ -126,7 +126,7 @@ impl Engine {
         Arc::clone(&self.pools)
     }
 
-    /// Collects outputs for the handles of a shared deployment from now on.
+    /// Makes the engine collect its outputs for the handles of a shared deployment.
     pub(crate) fn feed_followers(&mut self) {
         self.feed = Feed::Source(Vec::new());
     }
@@ -279,8 +279,8 @@ impl Engine {
         }
     }
 
-    /// Updates the time of a server's last error if its check has just failed. This is needed
-    /// because a repeated error does not change the description, so no event reports it.
+    /// Updates the time of a server's last error if its check has just failed. A repeated error
+    /// does not change the description, so no event would report it.
     fn note_failure(&self, now: Instant, server: ServerId) {
         self.with(server, |server| {
             let mut failures = server.failures();
@@ -327,7 +327,7 @@ impl Engine {
         after: &mut AfterUnlock,
     ) -> Option<Arc<Server>> {
         let server = Arc::new(self.new_server(id, address)?);
-        // If the pool factory panics, the server is checked nevertheless.
+        // The server is checked even if the pool factory panics.
         after.panic.catch(|| self.pool(&server, &mut after.tasks));
         self.servers.insert(id, Arc::clone(&server));
         Some(server)
@@ -458,7 +458,7 @@ fn failed_check(outputs: &Outputs) -> Option<ServerId> {
     })
 }
 
-/// Returns the server about whose silence `input` may bring new evidence.
+/// Returns the server whose evidence of silence `input` may change.
 fn subject(input: &Input) -> Option<ServerId> {
     match input {
         Input::Connected { conn } | Input::Reply { conn, .. } | Input::Failed { conn, .. } => {

@@ -1,10 +1,10 @@
-//! The lane of a thread, which decides which of several counters it uses.
+//! The lane of a thread, which determines the counter that the thread uses.
 
 use std::hash::{Hash, Hasher};
 
 /// Returns a number that is constant for each thread and rarely shared by two threads.
 ///
-/// It decides which counter is used, and has no influence on selection. It is cached in a
+/// The number determines the thread's counter, and has no influence on selection. It is cached in a
 /// thread-local, because reading the thread id would take a quarter of the time of a selection.
 pub(crate) fn lane_of_thread() -> usize {
     thread_local! {

@@ -225,7 +225,7 @@ impl<P: PoolHandle> ScanTopology<P> {
         shared.read(|deployment| deployment.is_stale(shared.now())).is_some_and(|stale| stale)
     }
 
-    /// Returns the time at which the last scan ended, on the clock of the `Backend`.
+    /// Returns the time at which the last scan ended, as measured by the clock of the `Backend`.
     pub fn last_scan(&self) -> Option<Instant> {
         self.scanner.last_scan()
     }

@@ -1,5 +1,5 @@
-//! Parses both kinds of connection strings, and makes the look-ups that `mongodb+srv` requires
-//! (Initial DNS Seedlist Discovery).
+//! Parses `mongodb` and `mongodb+srv` connection strings, and makes the look-ups that the latter
+//! require (Initial DNS Seedlist Discovery).
 
 use std::{panic::AssertUnwindSafe, time::Duration};
 
@@ -72,7 +72,7 @@ pub async fn resolve(uri: &str, backend: &Backend) -> Result<Options, Error> {
     Ok(string.resolved(&records, &txt, &mut rng)?.into_options()?)
 }
 
-/// Looks up records until `deadline`, with a resolver that may panic.
+/// Looks up records until `deadline`. If the resolver panics, the look-up returns an error.
 pub(crate) struct Lookup<'l> {
     pub(crate) backend: &'l Backend,
     pub(crate) resolver: &'l dyn Resolver,
@@ -91,7 +91,7 @@ impl Lookup<'_> {
         self.finish(self.resolver.lookup_txt(name, self.left())).await
     }
 
-    /// Returns the remaining time, for a blocking resolver.
+    /// Returns the time left until the deadline, which limits a blocking resolver.
     fn left(&self) -> Option<Duration> {
         let now = self.backend.clock.now();
         self.deadline.map(|deadline| deadline.since(now))

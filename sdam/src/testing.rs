@@ -1,4 +1,4 @@
-//! Simulated checks, for tests of drivers and tools.
+//! Simulates checks in the tests of drivers and tools.
 
 use std::time::Duration;
 

@@ -107,8 +107,8 @@ impl Topology {
         Ok(TopologyBuilder::new(Options::parse(uri)?))
     }
 
-    /// Creates a builder from a connection string of either kind, and looks up the records of a
-    /// `mongodb+srv` string; see [`resolve`](crate::resolve).
+    /// Creates a builder from a `mongodb` or `mongodb+srv` connection string, and looks up the
+    /// records that the latter refers to; see [`resolve`](crate::resolve).
     ///
     /// The topology polls the SRV record to notice when a sharded cluster's routers are added or
     /// removed, unless the deployment is a replica set or behind a load balancer.

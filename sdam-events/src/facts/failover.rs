@@ -46,8 +46,8 @@ pub struct Outage {
     pub lost: Option<ServerAddress>,
     /// The way in which the loss was noticed.
     pub loss: Loss,
-    /// The time of the last answer that showed the lost server as writable, whether to a check or
-    /// to a measurement of the round-trip time; equal to `noticed` if there was no such answer.
+    /// The time at which an answer, to a check or to a measurement of the round-trip time, last
+    /// showed the lost server to be writable; equal to `noticed` if there was no such answer.
     pub last_writable: Instant,
     /// The time at which the lost server became suspect, if it was silent from then on.
     pub suspected: Option<Instant>,
@@ -62,8 +62,8 @@ pub struct Outage {
 
 impl Outage {
     /// Returns the earliest possible time of the loss: [`noticed`](Self::noticed) if the server
-    /// streamed and either reported the change or failed, else
-    /// [`last_writable`](Self::last_writable).
+    /// streamed and either reported the change or failed with an error other than a timeout,
+    /// otherwise [`last_writable`](Self::last_writable).
     pub fn earliest(&self) -> Instant {
         let is_told = match &self.loss {
             Loss::SteppedDown(_) => true,

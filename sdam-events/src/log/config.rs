@@ -25,7 +25,7 @@ names! {
 }
 
 impl Component {
-    /// Returns the component of events with this name.
+    /// Returns the component that logs the events called `name`.
     pub(super) fn of(name: EventName) -> Self {
         if Interest::SELECTION.contains(name) {
             Self::ServerSelection
@@ -69,7 +69,7 @@ names! {
 }
 
 impl Severity {
-    /// Returns the severity of messages for events with this name.
+    /// Returns the severity of messages for the events called `name`.
     pub(super) fn of(name: EventName) -> Self {
         match name {
             EventName::ServerSelectionWaiting | EventName::ServerSuspicionEnded => Self::Info,
@@ -134,7 +134,7 @@ impl Default for LogConfig {
 }
 
 impl LogConfig {
-    /// Returns a configuration that logs messages of at least this severity to standard error.
+    /// Returns a configuration that logs messages of at least the given severity to standard error.
     pub const fn all(severity: Severity) -> Self {
         Self {
             topology: severity,

@@ -119,7 +119,8 @@ const fn operation_template(name: EventName) -> &'static str {
 }
 
 impl LogMessage<'_> {
-    /// Fills the values into a part of a template. Returns `None` if a value is absent.
+    /// Substitutes values for the names in a part of a template. Returns `None` if a value is
+    /// absent.
     fn fill(&self, part: &str) -> Option<String> {
         let mut filled = String::new();
         for (index, piece) in part.split(['{', '}']).enumerate() {

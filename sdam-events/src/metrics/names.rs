@@ -25,7 +25,7 @@ pub enum Kind {
     Histogram,
 }
 
-/// Declares the name of each metric, and the table of all of them.
+/// Declares a constant for each metric's name, and the table of all metrics.
 macro_rules! metrics {
     ($($name:ident: $kind:ident $unit:ident = $text:literal, $description:literal;)*) => {
         $(pub(super) const $name: &str = $text;)*

@@ -1,8 +1,9 @@
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
-/// The difference of two counters, each with one writer at a time: producers add under the lock,
-/// the consumer subtracts. Neither counter therefore needs an atomic read-modify-write operation,
-/// which would cost a producer several times as much as a load and a store.
+/// The difference between two counters, each of which has only one writer at a time: producers add
+/// under the lock, and the consumer subtracts. Neither counter therefore needs an atomic
+/// read-modify-write operation, which would cost a producer several times as much as a load and a
+/// store.
 #[derive(Debug, Default)]
 pub(super) struct Gauge {
     added: AtomicUsize,

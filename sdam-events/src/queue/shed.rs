@@ -14,7 +14,8 @@ use sdam_core::{
 use super::{EventQueue, State};
 use crate::sink::Interest;
 
-/// The approximate fixed size of an event: its slot in the queue, its times, its address.
+/// The approximate size of the parts that every event has: its slot in the queue, its times, its
+/// address.
 const EVENT: usize = 512;
 
 /// The state of load shedding.
@@ -31,8 +32,8 @@ impl EventQueue {
     /// events of check-outs. Shedding ends when the size has fallen below half of this.
     pub const SHED_BYTES: usize = 16 << 20;
 
-    /// The size in bytes from which all events are dropped, except those of heartbeats, selections
-    /// and commands under way, and `TopologyClosed`.
+    /// The size in bytes at which the queue begins to drop all events except those of heartbeats,
+    /// selections and commands under way, and `TopologyClosed`.
     pub const FULL_BYTES: usize = 32 << 20;
 
     /// Returns the approximate size of the undelivered events in bytes.

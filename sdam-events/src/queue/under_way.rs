@@ -20,13 +20,13 @@ const COUNTED: [(Name, Interest); 4] = [
 /// The numbers of heartbeats and operations under way for which the sink receives both start and
 /// end.
 ///
-/// Operations that were shed count, too: an end event does not show whether the matching start was
-/// shed, so the count would otherwise reach zero too early.
+/// Operations that were shed are counted as well: an end event does not show whether the matching
+/// start was shed, so the count would otherwise reach zero too early.
 #[derive(Debug, Default)]
 pub(super) struct UnderWay([usize; COUNTED.len()]);
 
 impl UnderWay {
-    /// Counts an event with this name for a sink with this interest.
+    /// Counts an event called `name`, if the sink's `interest` covers all events of that kind.
     pub(super) fn count(&mut self, name: Name, interest: Interest) {
         for ((begin, whole), count) in COUNTED.into_iter().zip(&mut self.0) {
             if whole.contains(name) && interest.contains_all(whole) {

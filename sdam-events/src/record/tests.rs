@@ -438,7 +438,7 @@ fn a_note_is_one_line_that_is_flushed_at_once() {
     assert_eq!(note, Some(r#"{"note":"line\n\"b\"","at":7000000}"#));
 }
 
-/// A writer that fails after this many writes.
+/// A writer that accepts the given number of writes and then fails.
 #[derive(Debug)]
 struct Full(usize);
 

@@ -91,7 +91,7 @@ struct HeartbeatLine {
     error: Option<Error>,
 }
 
-/// Returns whether recordings of this version contain only the inputs of the topology.
+/// Returns whether recordings of the given version contain only the inputs of the topology.
 pub(super) fn is_of(version: u32) -> bool {
     version < END
 }

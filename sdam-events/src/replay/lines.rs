@@ -16,7 +16,7 @@ pub(super) struct Line {
     /// The number of the line, counted from 1.
     pub(super) number: u64,
     pub(super) text: String,
-    /// True if a line break follows. The last line of a killed program may be incomplete.
+    /// True if a line break follows. The last line may be incomplete if the program was killed.
     pub(super) is_complete: bool,
 }
 

@@ -84,7 +84,7 @@ pub(super) struct SelectionLine {
     duration: Option<u64>,
 }
 
-/// Reads the header line. Also returns the version.
+/// Parses the header line, and returns the version, the options and the origin.
 pub(super) fn header(text: &str) -> Result<(u32, Options, Origin), Box<str>> {
     #[derive(Deserialize)]
     struct Format {
@@ -110,7 +110,7 @@ pub(super) fn header(text: &str) -> Result<(u32, Options, Origin), Box<str>> {
 }
 
 impl Record {
-    /// Reads a line of a recording of this version.
+    /// Parses a line of a recording in the given version of the format.
     pub(super) fn read(text: &str, version: u32) -> Result<Self, Box<str>> {
         let line: Line = parse(text)?;
         let entry = match line.event {
@@ -137,7 +137,7 @@ impl Record {
 }
 
 impl SelectionLine {
-    /// Returns the selection event. The selection was made from `description`.
+    /// Returns the event for a selection that was made from `description`.
     pub(super) fn event(
         &self,
         description: Arc<TopologyDescription>,

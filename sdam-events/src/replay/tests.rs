@@ -424,7 +424,7 @@ fn every_changed_or_missing_event_is_a_divergence() {
     }
 }
 
-/// Checks that line `line` of the recording is refused with this reason.
+/// Checks that line `line` of the recording is refused for the given reason.
 fn check_refused(recording: &str, line: u64, reason: &str) {
     match replay(recording.as_bytes()) {
         Err(ReplayError::Malformed { line: found, reason: text }) => {

@@ -99,7 +99,7 @@ impl Interest {
     /// All events, including those added by later versions.
     pub const ALL: Self = Self(u64::MAX);
 
-    /// Returns the set that contains these names.
+    /// Returns the set that contains exactly the given names.
     pub const fn of(names: &[EventName]) -> Self {
         let mut set = 0;
         let mut rest = names;

@@ -118,7 +118,7 @@ pub(crate) enum Sharing {
 }
 
 impl Sharing {
-    /// Parses the number of further clients, with the suffix `-shared` if the clients share
+    /// Parses the number of further clients, which has the suffix `-shared` if the clients share
     /// monitors.
     pub(crate) fn parse(further: &str) -> (Self, usize) {
         match further.strip_suffix("-shared") {

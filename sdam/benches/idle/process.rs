@@ -30,8 +30,8 @@ impl Deployment {
         Self { process, uri }
     }
 
-    /// Measures, for `seconds` seconds, the clients that monitor this deployment, which has
-    /// `members` members. `further` is the number of clients besides the first, with the suffix
+    /// Measures the clients that monitor this deployment, which has `members` members, for
+    /// `seconds` seconds. `further` is the number of clients besides the first, with the suffix
     /// `-shared` if all clients share its monitors.
     pub(crate) fn measure(
         &self,
@@ -54,7 +54,7 @@ impl Deployment {
 impl Drop for Deployment {
     fn drop(&mut self) {
         drop(self.process.stdin.take());
-        // The process exits by itself; killing it is only a safeguard.
+        // The process exits on its own; killing it is only a safeguard.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -82,7 +82,7 @@ pub(crate) fn sockets() -> usize {
     fs::read_dir("/proc/self/fd").unwrap().filter_map(Result::ok).filter(is_socket).count()
 }
 
-/// Returns the memory in use by this process, in KiB.
+/// Returns the amount of memory that this process uses, in KiB.
 pub(crate) fn memory() -> f64 {
     status_of("/proc/self/status", "RssAnon:")
 }

@@ -43,7 +43,7 @@ mod measurements {
     /// replies a second from each server.
     const PACE: Duration = Duration::from_millis(55);
 
-    /// The time after which any wait of the benchmark fails.
+    /// The time after which the benchmark gives up waiting and fails.
     const PATIENCE: Duration = Duration::from_secs(30);
 
     /// Measures all figures if criterion's arguments, `words`, select this benchmark.
@@ -121,7 +121,7 @@ mod measurements {
         (latencies, cpu)
     }
 
-    /// Measures how long a message takes from one thread to another over a plain socket.
+    /// Measures how long a message takes to get from one thread to another over a plain socket.
     fn floor() -> Vec<Duration> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();

@@ -21,7 +21,7 @@ pub(crate) struct Servers {
     counter: i64,
 }
 
-/// The connections that await a change, by member.
+/// The connections that await a change, grouped by member.
 #[derive(Default)]
 struct Streams {
     open: Mutex<Vec<Option<Stream>>>,

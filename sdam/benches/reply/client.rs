@@ -111,7 +111,7 @@ impl HandClock {
         self.nanos.fetch_add(nanos, Ordering::Relaxed);
     }
 
-    /// Records the real time of each reading from now on.
+    /// Begins to record the real time of each reading.
     pub(crate) fn watch(&self) {
         self.watched.store(true, Ordering::Relaxed);
     }

@@ -106,7 +106,7 @@ fn instructions(servers: u16) -> Option<f64> {
     Some((count(FIRST + PUSHES)? - count(FIRST)?) / f64::from(PUSHES))
 }
 
-/// Counts the allocations of one push.
+/// Counts the allocations that one push makes.
 fn allocations(servers: u16) -> f64 {
     let mut client = start(servers);
     (0..FIRST).for_each(|_| client.push());
@@ -155,7 +155,7 @@ fn waits(time: Duration) -> Vec<Duration> {
     (0..HOLDS).map(wait).collect()
 }
 
-/// Returns the quantile of `times` that `thousandths` thousandths of them do not exceed.
+/// Returns the time that `thousandths` thousandths of `times` do not exceed.
 fn quantile(times: &mut [Duration], thousandths: usize) -> Duration {
     times.sort_unstable();
     times[times.len() * thousandths / 1000]

@@ -105,7 +105,7 @@ impl Retry {
     }
 
     /// Keeps the most relevant failure: the last one after which the command may have taken effect,
-    /// else the first one (Retryable Writes: "Executing Retryable Write Commands").
+    /// otherwise the first one (Retryable Writes: "Executing Retryable Write Commands").
     fn keep(&mut self, failure: Failure) {
         let may_have_run = failure.is_sent && !failure.error.has_label(NO_WRITES_PERFORMED);
         if may_have_run || self.kept.is_none() {

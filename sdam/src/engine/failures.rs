@@ -1,4 +1,4 @@
-//! A server's first and last error, for the error messages of selections that time out.
+//! A server's first and last error, which appear in the error messages of selections that time out.
 
 use sdam_core::{error::Error, server::ServerDescription, time::Instant};
 
@@ -8,7 +8,7 @@ use sdam_core::{error::Error, server::ServerDescription, time::Instant};
 pub struct ServerFailure {
     /// The error.
     pub error: Error,
-    /// The time at which the topology processed the error, by the clock of its runtime.
+    /// The time at which the topology processed the error, as measured by its runtime's clock.
     pub at: Instant,
 }
 

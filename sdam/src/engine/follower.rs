@@ -66,8 +66,8 @@ impl Engine {
         }
     }
 
-    /// Prepares the view of the deployment for a new handle with these options. `snapshot` is the
-    /// last snapshot that the deployment published.
+    /// Prepares the view of the deployment for a new handle with the given options. `snapshot` is
+    /// the last snapshot that the deployment published.
     pub(crate) fn opening(
         &self,
         now: Instant,

@@ -20,7 +20,7 @@ use crate::sync::{
 pub struct Snapshot {
     pub(crate) version: u64,
     pub(crate) description: Arc<TopologyDescription>,
-    /// The servers in the order of the description.
+    /// The servers, in the same order as in the description.
     pub(crate) servers: Arc<[Arc<Server>]>,
     pub(crate) closed: bool,
     /// True while monitoring is paused.
@@ -56,7 +56,7 @@ impl Snapshot {
         !self.servers.is_empty() && self.servers.iter().all(|server| server.watched.is_abandoned())
     }
 
-    /// Returns the servers, in the order of the description.
+    /// Returns the servers, in the same order as in the description.
     pub fn servers(&self) -> impl ExactSizeIterator<Item = ServerState<'_>> {
         let descriptions = self.description.servers().iter();
         descriptions.enumerate().map(|(index, description)| ServerState {

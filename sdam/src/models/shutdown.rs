@@ -19,7 +19,7 @@ struct Names(Arc<Mutex<Vec<EventName>>>);
 
 impl Names {
     /// Checks that there are as many `end` as `start` events, and that `TopologyClosed` is the
-    /// last.
+    /// last event.
     fn check(&self, start: EventName, end: EventName) {
         let names = self.0.lock().unwrap();
         let count = |name| names.iter().filter(|one| **one == name).count();

@@ -79,7 +79,7 @@ pub(crate) struct Wire {
     max_hello_size: usize,
 }
 
-/// A request to send before a reply is read.
+/// An encoded request, or the error that occurred while encoding it.
 type Encoded = Result<WireMessage, WireError>;
 
 /// The connection, if it is still usable after an operation, and the operation's result.

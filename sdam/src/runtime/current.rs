@@ -25,7 +25,7 @@ pub fn current() -> Result<Runtime, CurrentError> {
     choose(ENABLED)
 }
 
-/// The error of [`current`] if no runtime could be chosen.
+/// The error that [`current`] returns if it cannot choose a runtime.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CurrentError {

@@ -83,7 +83,7 @@ impl<P> SelectedServer<P> {
         Self { selected, pool: PhantomData }
     }
 
-    /// Returns the server id, for error reports.
+    /// Returns the server id, for use in error reports.
     pub fn id(&self) -> ServerId {
         self.selected.id()
     }
@@ -123,7 +123,7 @@ impl<P> SelectedServer<P> {
         self.selected.rtt
     }
 
-    /// Returns the pool's generation at the time of the selection, for error reports about
+    /// Returns the pool's generation at the time of the selection, for use in error reports about
     /// connections opened later. Behind a load balancer, each service has its own generation.
     pub fn generation(&self) -> Generation {
         self.selected.generation

@@ -1,4 +1,4 @@
-//! The error from a selection that has timed out, with all diagnostics.
+//! The error from a selection that has timed out, including all diagnostics.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -23,7 +23,7 @@ pub struct SelectionTimeout {
     pub description: Arc<TopologyDescription>,
     /// The result of applying the criteria to each server.
     pub explanation: Explanation,
-    /// The errors of each server, in the order of the description.
+    /// The errors of each server, in the same order as the servers in the description.
     pub failures: Box<[ServerFailures]>,
     /// The probable problems, the most fundamental first.
     pub diagnoses: Vec<Diagnosis>,
@@ -33,7 +33,7 @@ pub struct SelectionTimeout {
     pub limit_source: LimitSource,
     /// The time that the selection waited.
     pub waited: Duration,
-    /// The time of the failure, by the clock of the topology's runtime.
+    /// The time of the failure, as measured by the clock of the topology's runtime.
     pub at: Instant,
     /// The transitions before the failure, oldest first, if the topology keeps a
     /// [history](crate::TopologyBuilder::history).

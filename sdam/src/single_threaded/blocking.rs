@@ -26,7 +26,8 @@ use crate::{
     topology::TopologyBuilder,
 };
 
-/// A deployment whose servers are checked only when one is needed, on the system's sockets.
+/// A deployment that uses the system's sockets, and whose servers are checked only when one is
+/// needed.
 ///
 /// Every call blocks its thread until it is done; no work is done between calls. See
 /// [`ScanTopology`](ScanTopology#how-long-a-selection-takes) for the duration of a selection.
@@ -60,8 +61,8 @@ impl BlockingTopology {
         crate::Topology::builder(uri)
     }
 
-    /// Creates a builder from a connection string of either kind, and looks up the records of a
-    /// `mongodb+srv` string; see [`resolve`](crate::resolve). Finish it with
+    /// Creates a builder from a `mongodb` or `mongodb+srv` connection string, and looks up the
+    /// records that the latter refers to; see [`resolve`](crate::resolve). Finish it with
     /// [`blocking`](TopologyBuilder::blocking).
     ///
     /// # Errors
@@ -175,8 +176,8 @@ impl<P: PoolHandle> BlockingTopology<P> {
 
 /// Blocks the thread until `future` is ready.
 ///
-/// Futures on blocking sockets are ready at the first poll. If the future of another transport is
-/// not, the thread parks until it is woken.
+/// Futures on blocking sockets are ready at the first poll. On another transport, a future may have
+/// to wait; the thread is then parked until it is woken.
 fn wait<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     let waker = Waker::from(Arc::new(Unpark(thread::current())));

@@ -43,12 +43,13 @@ impl<'t> ScanConnection<'t> {
         Some(Self { member, shared, generation })
     }
 
-    /// Returns the generation of the connection, for error reports.
+    /// Returns the generation of the connection, for use in error reports.
     pub fn generation(&self) -> Generation {
         self.generation
     }
 
-    /// Returns the service to which the connection leads behind a load balancer, for error reports.
+    /// Returns the service to which a load balancer has connected this client, for use in error
+    /// reports.
     pub fn service_id(&self) -> Option<ObjectId> {
         self.member.service
     }

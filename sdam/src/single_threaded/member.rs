@@ -83,7 +83,8 @@ impl Member {
         current.is_some_and(|current| current > counted.generation())
     }
 
-    /// Returns the current generation of the service, if there is one, or else of the server.
+    /// Returns the current generation of the service, if there is one, otherwise the generation of
+    /// the server.
     pub(super) fn generation(&self, shared: &Shared) -> Option<Generation> {
         shared.generation(self.id(), self.service)
     }

@@ -95,7 +95,7 @@ impl Scanner {
         }
     }
 
-    /// Tries to choose a server once.
+    /// Makes one attempt to choose a server.
     fn attempt(
         &mut self,
         criteria: &Criteria,

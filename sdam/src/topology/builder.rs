@@ -108,8 +108,8 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         /// "Application-Provided Server Selector").
         pub fn selector(selector: impl Selector + 'static) => selector = Some(Arc::new(selector));
 
-        /// Sets the client metadata for every connection's handshake, including the platform. The
-        /// default names this crate and reads the process environment.
+        /// Sets the client metadata for every connection's handshake, including the platform. By
+        /// default, the metadata names this crate, and describes the environment of this process.
         pub fn metadata(metadata: ClientMetadata) => metadata = Some(Metadata::Own(Mutex::new(metadata)));
     }
 
@@ -200,9 +200,9 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         Ok((Shared::new(prepared, settings, runtime, background, is_shared), sink))
     }
 
-    /// Validates the options, prepares the parts that both kinds of topology start with, and adds
-    /// the needed layers to the transport of `backend`. `warnings` returns the warnings that apply
-    /// to this kind of topology.
+    /// Validates the options, prepares the parts that topologies with and without background tasks
+    /// have in common, and adds the needed layers to the transport of `backend`. `warnings` returns
+    /// the warnings that apply to this kind of topology.
     pub(crate) fn prepare(
         mut self,
         backend: &mut Backend,
@@ -269,7 +269,7 @@ pub(super) fn queue(
     Arc::new(EventQueue::new(id, interest).with_wall(move || clock.wall()))
 }
 
-/// The state of a transport's layers.
+/// Tells whether layers still have to be added to a transport.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Layering {
     /// The layers that the options require have to be added.

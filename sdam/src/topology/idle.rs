@@ -1,4 +1,4 @@
-//! Automatic pause of an idle client.
+//! Pauses an idle client automatically.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -22,7 +22,7 @@ impl IdlePause {
         Self { after, seen: Mutex::new((0, now)) }
     }
 
-    /// Returns whether no selection has begun for the configured time. `selections` changes with
+    /// Returns whether no selection has begun during the configured time. `selections` changes with
     /// every selection; `in_use` is true if operations are in progress or selections wait.
     pub(crate) fn is_due(&self, now: Instant, selections: u64, in_use: bool) -> bool {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);

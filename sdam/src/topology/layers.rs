@@ -75,7 +75,7 @@ fn refusal(option: &str, value: &str, (reason, remedy): (&str, &str)) -> ConfigE
     ConfigError::new(option, value, reason, remedy)
 }
 
-/// The reason for a refusal, and its remedy.
+/// The reason for a refusal, and the remedy.
 type Refusal = (&'static str, &'static str);
 
 const X509: &str = "MONGODB-X509";

@@ -65,8 +65,8 @@ impl SrvTask {
             let (timer, wanted) = (Timer::Srv, false);
             let output = self.0.ask(Input::Due { timer, wanted });
             if let Some(input) = self.0.look_up(output).await {
-                // If a pool panics because of new hosts, the hosts are applied nevertheless, and
-                // the panic hook has reported the panic.
+                // New hosts are applied even if a pool panics because of them, and the panic hook
+                // has reported the panic.
                 let _ = catch_unwind(AssertUnwindSafe(|| self.0.handle(input)));
             }
         }

@@ -17,7 +17,7 @@ use crate::{
     monitor::{connection::Answer, links::Links},
 };
 
-/// The reason for a wake-up, most urgent first.
+/// The reasons for a wake-up, the most urgent first.
 enum Next {
     News(News),
     Answer(ConnId, Answer),

@@ -58,7 +58,7 @@ impl<P> KnownServer<P> {
         })
     }
 
-    /// Returns the server id, for error reports.
+    /// Returns the server id, for use in error reports.
     pub fn id(&self) -> ServerId {
         self.server.id
     }

@@ -42,7 +42,7 @@ use crate::{
     sync::{Mutex, MutexGuard},
 };
 
-/// The state of a topology of either kind.
+/// The state of a topology, with or without background tasks.
 #[derive(Debug)]
 pub(crate) struct Shared {
     engine: Lock<Engine>,
@@ -59,7 +59,7 @@ pub(crate) struct Shared {
     /// The metadata of this handle, if it has been changed since the handle was opened. It replaces
     /// the metadata in `common`, which other handles share.
     metadata: OnceLock<Box<MetadataHandshake>>,
-    /// Decides when the topology pauses by itself; `None` if it never does.
+    /// Decides when the topology pauses automatically; `None` if it never does.
     idle: Option<IdlePause>,
 }
 

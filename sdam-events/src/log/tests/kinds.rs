@@ -22,7 +22,7 @@ use crate::test_support::{
     selects, server, started, succeeded, topology_changed, waits,
 };
 
-/// Returns events of every kind that is logged, including each variant of their messages.
+/// Returns events of every kind that is logged, in every variant of each message.
 pub(crate) fn logged() -> Vec<EventKind> {
     let mut all = topology();
     all.extend(pools());

@@ -5,7 +5,7 @@ use sdam_core::{deployment::Input, event::EventKind};
 use super::{check_changes, check_refused, replay, replay_to};
 use crate::sink::Interest;
 
-/// A recording with a load balancer: a handshake, an error from its service, and the end of the
+/// A recording of a load balancer: a handshake, an error from its service, and the end of the
 /// connection.
 const VERSION_2: &str = include_str!("../../../tests/recordings/version_2.jsonl");
 /// A recording of routers, one of which is replaced when the hosts in the SRV record change.
