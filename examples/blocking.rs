@@ -43,8 +43,8 @@ fn run(uri: &str, step_down: impl Fn() -> Result<()>) -> Result<[Result<ServerAd
     // The topology checks no server between calls, so this call still selects the old primary,
     // which refuses the command.
     let refused = insert(&mut topology);
-    // The topology has also seen that error reply, so the next selection scans until there is a
-    // primary.
+    // The topology has also processed that error reply, so the next selection scans until it finds
+    // a primary.
     let after = insert(&mut topology);
     topology.close();
     Ok([before, refused, after])

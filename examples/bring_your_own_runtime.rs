@@ -97,7 +97,7 @@ fn runtime() -> Runtime {
     Runtime::new(backend, Arc::new(Threads))
 }
 
-/// Returns the primary.
+/// Finds the primary and returns its address.
 async fn application(uri: &str) -> Result<ServerAddress, Box<dyn Error>> {
     let topology = Topology::builder(uri)?.start(runtime())?;
     let primary = topology.select(&Criteria::write()).await?;

@@ -1,4 +1,4 @@
-//! Connects to a deployment once, through the TLS, proxy and DNS settings of its connection string,
+//! Connects to a deployment once, using the TLS, proxy and DNS settings of its connection string,
 //! or explains why it cannot.
 //!
 //! `cargo run -p sdam-examples --example connect -- URI`

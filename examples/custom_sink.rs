@@ -58,7 +58,7 @@ impl EventSink for Counters {
     }
 }
 
-/// Counts the heartbeats and failovers from the start of a topology until its primary has changed.
+/// Counts the heartbeats and failovers of a topology, from its start until its primary has changed.
 async fn count(uri: &str, step_down: impl Fn() -> Result<()>) -> Result<Counts> {
     let counters = Arc::new(Counters::default());
     let topology = Topology::builder(uri)?.sink(Arc::clone(&counters)).start(runtime::tokio()?)?;

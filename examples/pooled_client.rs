@@ -36,7 +36,8 @@ async fn run(uri: &str, count: i32, disturb: impl Fn(i32) -> Result<()>) -> Resu
     Ok(found)
 }
 
-/// Makes the primary step down before document 30, and kills its successor before document 60.
+/// Makes the primary step down before the insert of document 30, and kills its successor before
+/// that of document 60.
 fn disturb(set: &ReplicaSet, number: i32) -> Result<()> {
     match number {
         30 => set.step_down()?,

@@ -1,4 +1,4 @@
-//! The same application on every runtime.
+//! Runs the same application on any of the supported runtimes.
 //!
 //! `cargo run -p sdam-examples --example runtimes [tokio|smol|async-std] [URI]`. Without a
 //! connection string, it simulates a replica set.
@@ -23,14 +23,14 @@ fn run(name: &str, uri: &str) -> Result<ServerAddress, Box<dyn Error>> {
             let host = tokio::runtime::Runtime::new()?;
             host.block_on(async { application(uri, runtime::tokio()?).await })
         }
-        // The runtimes smol and async-std work with any executor.
+        // The smol and async-std runtimes work with any executor.
         "smol" => block_on(application(uri, runtime::smol())),
         "async-std" => block_on(application(uri, runtime::async_std())),
         other => Err(format!("no such runtime: {other}; there are tokio, smol, async-std").into()),
     }
 }
 
-/// Returns the primary. Works with any runtime.
+/// Finds the primary and returns its address. Works with any runtime.
 async fn application(uri: &str, runtime: Runtime) -> Result<ServerAddress, Box<dyn Error>> {
     let topology = Topology::builder(uri)?.start(runtime)?;
     let primary = topology.select(&Criteria::write()).await?;

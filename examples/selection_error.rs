@@ -39,7 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// Tries to select the primary, and returns the selection error.
 async fn select_primary(uri: &str) -> Result<Option<SelectionError>, Box<dyn Error>> {
     let topology = Topology::builder(uri)?
-        // Errors include the last 8 changes to servers and the cause of each.
+        // Errors include the last 8 changes to servers, and the cause of each change.
         .history(8)
         .start(runtime::tokio()?)?;
     let write = Criteria::write();

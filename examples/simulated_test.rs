@@ -1,7 +1,8 @@
-//! A test of a program during an outage. It runs in virtual time and is reproducible from its seed.
+//! Tests a program during an outage, in virtual time. Each run is reproducible from its seed.
 //!
-//! `cargo run -p sdam-examples --example simulated_test [SEED]`, and `cargo test -p sdam-examples
-//! --example simulated_test`. `sdam::sim::cookbook` has more such tests.
+//! Run it with `cargo run -p sdam-examples --example simulated_test [SEED]`, or with
+//! `cargo test -p sdam-examples --example simulated_test`. `sdam::sim::cookbook` has more such
+//! tests.
 
 use std::{env, error::Error, time::Duration};
 

@@ -24,7 +24,7 @@ const HEADER: usize = 21;
 /// The maximum length of a message that this client reads.
 const LIMIT: usize = 48_000_000;
 
-/// A connection and its outstanding answer.
+/// A connection, and the answer that it is waiting for.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) conn: ConnId,

@@ -118,7 +118,7 @@ fn flood(sim: &Sim, runtime: Runtime, sink: impl EventSink) -> (usize, u64) {
     (most.saturating_sub(before), dropped)
 }
 
-/// A sink that does not return from its first event until the sender is dropped.
+/// Returns a sink that blocks in its first event until the returned sender is dropped.
 fn hanging_sink() -> (Sender<()>, impl EventSink) {
     let (unblock, blocked) = mpsc::channel();
     let blocked = Mutex::new(blocked);

@@ -83,7 +83,7 @@ struct Parent {
 }
 
 impl Parent {
-    /// Starts a topology that reaches its servers through relays. Must be called in a runtime.
+    /// Starts a topology that reaches its servers through relays. Must be called within a runtime.
     async fn start(uri: &str, servers: &[SocketAddr]) -> Self {
         let sent = Sent::default();
         let relays = servers.iter().map(|own| (address(*own), address(relay(*own, &sent))));
@@ -134,7 +134,7 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns whether all servers answer.
+/// Returns whether all servers are available.
 fn is_known(snapshot: &Snapshot) -> bool {
     let mut servers = snapshot.description().servers().iter();
     servers.all(|server| server.server_type.is_available())

@@ -1,4 +1,5 @@
-//! The contracts of the runtime interfaces, and a topology on the runtime.
+//! Checks that the runtime fulfils the contracts of the runtime interfaces, and runs a topology on
+//! it.
 
 #![cfg(target_os = "linux")]
 

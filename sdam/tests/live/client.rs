@@ -27,7 +27,7 @@ const PRIMARY_STEPPED_DOWN: i32 = 189;
 /// State that the writers share.
 #[derive(Default)]
 struct Shared {
-    /// The number of the next document.
+    /// The id of the next document to insert.
     next: AtomicI32,
     /// True if writes wait for the majority. They must wait before a primary is killed, because a
     /// write known only to the killed primary is lost. They must not wait during a step-down, which

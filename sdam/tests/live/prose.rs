@@ -15,7 +15,7 @@ use sdam_live::{FailCommand, Mongod};
 
 use crate::{observer::Observer, runtime::standalone};
 
-/// `heartbeatFrequencyMS` of these tests.
+/// The `heartbeatFrequencyMS` of these tests.
 const HEARTBEAT: Duration = Duration::from_millis(500);
 
 /// The default `heartbeatFrequencyMS`.
@@ -73,8 +73,8 @@ fn average(kind: &EventKind) -> Option<Duration> {
     }
 }
 
-/// F-30, F-32, F-24: a streaming server sends a reply each `heartbeatFrequencyMS`; a polled server
-/// is checked as often.
+/// F-30, F-32, F-24: a streaming server sends a reply every `heartbeatFrequencyMS`; a polled server
+/// is checked just as often.
 #[test]
 fn streaming_1_replies_come_once_per_heartbeat() {
     let Some(mongod) = standalone() else { return };
@@ -89,14 +89,15 @@ fn streaming_1_replies_come_once_per_heartbeat() {
             observer.wait_for("the next reply", mark, |kind| succeeded(kind).filter(is_steady));
     }
     let passed = observer.events()[mark - 1].at.since(first);
-    // A machine under load may read replies late but never early, so it does not receive too many.
+    // A machine under load may read replies late, but never early, so this lower limit always
+    // holds.
     assert!(passed > HEARTBEAT * (REPLIES - 1), "{passed:?}");
     assert!(passed < DEFAULT_HEARTBEAT * REPLIES / 2, "{passed:?}");
     observer.finish();
 }
 
 /// G-15, G-4, G-6, G-7, G-10: a known server always has a round-trip time, and the average follows
-/// the server's response time, with streaming or polling.
+/// the server's response time, both with streaming and with polling.
 #[test]
 fn rtt_1_every_description_has_a_time_and_the_average_follows_the_server() {
     let Some(mongod) = standalone() else { return };

@@ -1,4 +1,4 @@
-//! Tests the selection among real members that have tags, one of which lags behind.
+//! Tests selection among real members that have tags, with one member that lags behind.
 //!
 //! Members with a configured delay cannot be used, because no member announces them to clients.
 
@@ -27,8 +27,7 @@ use crate::{
     runtime::{replica_set, version},
 };
 
-/// An upper bound for the time between the checks of different members if all of these checks were
-/// requested together.
+/// An upper bound for the time between checks of different members that were requested together.
 const ROUND: Duration = Duration::from_secs(3);
 
 /// The time limit of every wait, long enough for a machine under load.
@@ -75,7 +74,7 @@ fn read(mode: ReadMode, tags: &[&str]) -> Criteria {
     Criteria::read(preference).unwrap()
 }
 
-/// Returns the set of hosts that many selections choose.
+/// Returns the hosts that were chosen in a large number of selections.
 fn selected<P: PoolHandle>(topology: &Topology<P>, criteria: &Criteria) -> BTreeSet<String> {
     let select = || block_on(topology.select(criteria)).unwrap();
     (0..50).map(|_| select().address().to_string()).collect()
@@ -162,8 +161,8 @@ fn a_member_above_max_staleness_is_not_selected() {
     observer.finish();
 }
 
-/// L-70, L-79: a directly connected secondary serves reads without an explicit read preference,
-/// and refuses writes itself.
+/// L-70, L-79: a directly connected secondary serves reads without an explicit read preference. It
+/// can be selected for writes, but then refuses them.
 #[test]
 fn a_directly_connected_secondary_serves_reads_and_refuses_writes() {
     let Some(set) = replica_set() else { return };

@@ -1,4 +1,4 @@
-//! Measures operations on a silent primary, by clients with and without a detector.
+//! Measures how a silent primary affects the operations of clients with and without a detector.
 
 mod others;
 mod writer;
@@ -35,7 +35,7 @@ struct Recovery {
     failed: usize,
 }
 
-/// Returns how often the primary becomes silent: `SDAM_FREEZES`, or 1.
+/// Returns the number of rounds in which the primary becomes silent: `SDAM_FREEZES`, by default 1.
 fn freezes() -> usize {
     let text = std::env::var("SDAM_FREEZES").ok();
     text.map_or(1, |text| text.parse().unwrap())

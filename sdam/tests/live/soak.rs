@@ -24,13 +24,14 @@ const TASKS: usize = 1000;
 const CONNECTIONS: usize = 4;
 const NAME: &str = "soak";
 
-/// Returns the number of times to change the primary: `SDAM_SOAK`, or 3.
+/// Returns the number of times to change the primary: `SDAM_SOAK`, by default 3.
 fn failovers() -> usize {
     let text = std::env::var("SDAM_SOAK").ok();
     text.map_or(3, |text| text.parse().unwrap())
 }
 
-/// State that the tasks share: the numbers of operations that have succeeded and failed.
+/// State that the tasks share: a flag that ends them, and the numbers of operations that have
+/// succeeded and failed.
 #[derive(Debug, Default)]
 struct Work {
     is_over: AtomicBool,

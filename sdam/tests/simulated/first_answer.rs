@@ -62,9 +62,9 @@ fn round_trips(encrypted: bool, early: bool) -> u128 {
 
 #[test]
 fn the_first_ping_takes_as_many_round_trips_as_a_single_connection() {
-    // The round trips are TCP, the monitor's hello, the pool's hello and SCRAM, and the ping; TLS
-    // adds one. Unless sockets are opened early, the pool's connection needs its own round trips
-    // for TCP and TLS.
+    // The five round trips are for TCP, the monitor's hello, the pool's hello, SCRAM, and the ping;
+    // TLS adds one more. Unless sockets are opened early, the pool's connection needs its own round
+    // trips for TCP and TLS.
     assert_eq!((round_trips(false, true), round_trips(true, true)), (5, 6));
     assert_eq!((round_trips(false, false), round_trips(true, false)), (6, 8));
 }

@@ -13,7 +13,7 @@ use crate::simulation;
 
 const CLIENTS: u32 = 100;
 
-/// The time in which a server accepts three connections of each client.
+/// The time in which a server accepts three connections from each client.
 const TURN: Duration = Duration::from_secs(10);
 
 fn start(sim: &Sim, spread: Duration) -> Vec<Topology<Pool>> {

@@ -71,7 +71,7 @@ fn complete(snapshot: &Snapshot) -> Option<ServerAddress> {
     Some(primary.address.clone())
 }
 
-/// Asserts that `call` panics with the panic of [`RecordingPools`].
+/// Asserts that `call` panics, and that the panic is the one that [`RecordingPools`] raises.
 fn assert_pool_panics<T>(call: impl FnOnce() -> T) {
     let panic = catch_unwind(AssertUnwindSafe(call)).err().unwrap();
     assert_eq!(panic.downcast_ref(), Some(&RecordingPools::PANIC));

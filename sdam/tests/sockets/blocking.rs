@@ -41,7 +41,8 @@ fn run(
 /// Writes to the current primary until a write succeeds, as an application with retries would.
 /// Returns the host that accepted the write.
 ///
-/// Every attempt is limited by its own timeouts, so this function does not sleep.
+/// This function need not sleep between attempts, because a selection itself waits for a primary
+/// until its timeout.
 fn write(topology: &mut BlockingTopology) -> String {
     let insert = bson::doc! { "insert": "things", "documents": [{ "x": 1 }], "$db": "test" };
     let start = Instant::now();

@@ -12,8 +12,8 @@ use sdam_live::{Dns, Record, RecordType, or_skip};
 
 use self::world::{TEST1, World, records};
 
-/// Resolves the connection string for each host, and checks the result. The host's records contain
-/// only the target that it is paired with and a set name.
+/// Resolves the connection string for each host, and checks the result. The records of a host
+/// contain a set name and a single target, which is the second string of the pair.
 fn check(pairs: &[(&str, &str)]) {
     let records = pairs.iter().flat_map(|(host, target)| {
         let srv = Record::srv(&format!("_mongodb._tcp.{host}"), target, 27017);

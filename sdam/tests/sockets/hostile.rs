@@ -69,7 +69,7 @@ pub(crate) fn message(request: i32, body: &RawDocumentBuf) -> Vec<u8> {
     message.encode().unwrap().into_bytes()
 }
 
-/// Answers with a mongos reply that `change` has modified.
+/// Returns an answer that sends a mongos reply modified by `change`.
 fn changed(change: impl Fn(&mut Vec<u8>) + Send + Sync + 'static) -> Answer {
     Box::new(move |request, stream| {
         let mut reply = message(request, &mongos());

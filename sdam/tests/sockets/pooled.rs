@@ -31,7 +31,8 @@ fn a_pool_that_outlives_the_topology_keeps_no_task_running() {
     let ping = rawdoc! { "ping": 1, "$db": "admin" };
     let reply = host.block_on(connection.run_command(ping.as_bytes(), Some(PATIENCE)));
     assert!(reply.is_ok(), "the pool's own connections stay open");
-    // The tasks end when the topology is closed, which frees the topology's shared state.
+    // The topology has been dropped, so its tasks end soon, which frees the topology's shared
+    // state.
     let (ended, end) = std::sync::mpsc::channel();
     let waiting = reporter.clone();
     host.spawn(async move {

@@ -20,7 +20,7 @@ fn create_collection(client: &Pooled) {
     }
 }
 
-/// Returns the number of cleared pools, and of connections created.
+/// Returns the number of cleared pools and the number of created connections.
 fn clears_and_connections(events: &[Event]) -> (usize, usize) {
     let clears = count(events, |kind| matches!(kind, EventKind::PoolCleared { .. }));
     let is_created = |kind: &EventKind| matches!(kind, EventKind::ConnectionCreated { .. });

@@ -18,7 +18,8 @@ struct Seen {
     greeted: Instant,
 }
 
-/// Reads a hello from each connection and closes it, until the receiver is dropped.
+/// Reads a hello from each connection and closes the connection, until a client sends no hello or
+/// the receiver is dropped.
 fn serve(listener: &TcpListener, clock: &Arc<dyn Clock>, seen: &mpsc::Sender<Seen>) {
     for stream in listener.incoming() {
         let mut stream = stream.unwrap();

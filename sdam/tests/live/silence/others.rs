@@ -13,7 +13,7 @@ use std::{
 
 use super::{PATIENCE, Recovery};
 
-/// The environment variable with the names and commands: `name=program argument…;…`.
+/// The environment variable that holds the drivers' names and commands: `name=program argument…;…`.
 const COMMANDS: &str = "SDAM_OTHER_WRITERS";
 
 /// The maximum time for which the test keeps the primary silent while it waits for the other
@@ -73,7 +73,7 @@ impl Other {
         Self { name: name.to_owned(), process, lines }
     }
 
-    /// Waits until the driver has inserted a document.
+    /// Waits until the driver has printed its first line.
     pub(super) fn begin(&self) {
         let lines = self.lines.all.lock().unwrap();
         let waited = self.lines.changed.wait_timeout_while(lines, PATIENCE, |all| all.is_empty());

@@ -51,8 +51,8 @@ fn a_client_certificate_authenticates_the_user_of_its_subject() {
     assert!(error.contains("at auth"), "{error}");
 }
 
-/// The server refuses PLAIN, which only the Enterprise edition supports, and only with an LDAP
-/// server.
+/// The server refuses PLAIN, because only the Enterprise edition supports it, and only together
+/// with an LDAP server.
 #[test]
 fn plain_is_offered_to_a_server_over_tls_which_lacks_it() {
     let certificates = certificates();

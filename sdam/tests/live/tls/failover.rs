@@ -16,9 +16,9 @@ use crate::{
     runtime::{Host, version},
 };
 
-/// Starts a set that requires client certificates. If a client connects to the names
-/// `a.sdam.example` and so on, the members learn this by SNI and use these names in their hello
-/// replies.
+/// Starts a set that requires client certificates. If a client connects to a name such as
+/// `a.sdam.example`, the member learns this through SNI, and then uses names of this form for all
+/// members in its hello replies.
 fn replica_set(certificates: &Arc<Certificates>) -> Option<ReplicaSet> {
     let member = |name| MemberSpec::new().horizon(&format!("{name}.sdam.example"));
     let tls = ServerTls::new(certificates).require_client_certificates();

@@ -109,8 +109,8 @@ fn a_tunnel_to_one_port_is_diagnosed_with_both_names_and_three_remedies() {
         let others = "named as members by the replica set: mongo-0:27017, mongo-1:27017, \
                       mongo-2:27017 cannot be resolved from here";
         assert!(error[1].contains(others), "{}", error[1]);
-        // The problem of each server is published only once, although its checks have failed dozens
-        // of times.
+        // Each server's problem is published only once, although the server's checks have failed
+        // dozens of times.
         let mut expected = NAMES.map(|other| {
             if other == name {
                 format!("{name}: {problem}")
@@ -136,8 +136,8 @@ fn a_misspelt_seed_is_not_blamed_on_the_set() {
     assert_eq!(unusable, ["mongo-0:27017: it cannot be resolved from here"]);
 }
 
-/// Returns the obstacles that are published until all members are known and during the ten minutes
-/// after that.
+/// Returns the obstacles that are published until `members` servers are available, and during the
+/// ten minutes after that.
 fn met(sim: &Sim, builder: TopologyBuilder, members: usize) -> Vec<String> {
     let (sink, mut events) = unbounded();
     sim.block_on(async {

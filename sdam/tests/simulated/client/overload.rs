@@ -113,7 +113,7 @@ fn both_kinds_of_retries_have_to_be_enabled_for_any_command() {
     }
 }
 
-/// After an overload error, even writes that are not retryable otherwise are retried (I-62, Q-21).
+/// After an overload error, even writes that are otherwise not retryable are retried (I-62, Q-21).
 #[test]
 fn every_write_is_retried_after_overload_also_on_a_standalone() {
     let standalone = Blueprint::standalone(ServerAddress::new("a", 27017));

@@ -34,8 +34,8 @@ fn clients_with_the_same_seed_have_sessions_of_their_own() {
     assert_ne!(id(first), id(second));
 }
 
-/// Returns the number of sessions in each batch that a client ends when it is closed, after
-/// `writes` writes and the failure of the members in `losses`.
+/// Returns the size of each batch of sessions that a client ends when it is closed, after `writes`
+/// writes and the failure of the members in `losses`.
 fn ended(blueprint: &Blueprint, writes: i32, losses: &[u16]) -> Vec<usize> {
     let world = World::start(blueprint, "");
     (0..writes).for_each(|id| drop(world.insert(id).unwrap()));

@@ -10,8 +10,8 @@ use sdam_sim::{Blueprint, runtime::Latency};
 
 use super::{World, encoded, replica_set};
 
-/// Returns the milliseconds for which an operation waits for the pool's only connection, and the
-/// error with which the operation then fails.
+/// Returns the time in milliseconds for which an operation waits for the pool's only connection,
+/// and the error with which the operation then fails.
 fn exhausted(world: &World, is_pin: bool) -> (u128, Error) {
     let ping = encoded(&doc! { "ping": 1 });
     let ping = Command::new("admin", ping.as_bytes());
@@ -84,7 +84,7 @@ fn a_connection_that_comes_too_late_for_one_check_out_goes_to_the_next_one() {
     });
 }
 
-/// Delays messages by 50 ms one way, and waits until the monitors have measured the delay.
+/// Delays each message by 50 ms, and waits until the monitors have measured the delay.
 fn slow_down(world: &World) {
     let slow = Latency { min: Duration::from_millis(50), spread: Duration::ZERO, chunked: false };
     world.sim.network().set_latency(slow);

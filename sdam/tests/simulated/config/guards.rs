@@ -34,7 +34,7 @@ fn attempts(options: &str) -> [(Option<ConfigError>, usize); 2] {
     [threaded, (scanned.err(), server.attempts())]
 }
 
-/// Asserts that neither kind of topology starts or connects because of `option`.
+/// Asserts that `option` prevents both kinds of topology from starting and from connecting.
 #[track_caller]
 fn check_refused(options: &str, option: &str) {
     for (error, connections) in attempts(options) {
@@ -194,7 +194,7 @@ fn mongodb_x509_without_tls_or_a_certificate_of_the_client_is_refused() {
         let error = refusal(&format!("authMechanism=MONGODB-X509{options}"));
         assert_eq!((error.option(), &*error.to_string()), (option, message));
     }
-    // Control: if a certificate is given, the topology objects only to the transport.
+    // Control: with a certificate, only the transport is still a reason to refuse the start.
     let error = refusal("authMechanism=MONGODB-X509&tls=true&tlsCertificateKeyFile=a");
     assert!(error.to_string().contains("no byte streams"), "{error}");
 }

@@ -168,8 +168,8 @@ fn an_overload_error_does_not_change_the_time_between_checks() {
     }
 }
 
-/// G-8, F-25: if a set is replaced by servers without streaming, it is polled and its measurements
-/// end. The reverse change works, too.
+/// G-8, F-25: when servers no longer stream, they are polled, and their measurements end. When they
+/// stream again, the measurements resume.
 #[test]
 fn measurements_end_when_servers_stop_streaming_and_start_when_they_stream_again() {
     let harness = Harness::start("a/?replicaSet=rs");

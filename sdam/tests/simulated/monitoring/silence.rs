@@ -12,8 +12,8 @@ use sdam_sim::{
 use super::{HEARTBEAT, Harness};
 
 impl Harness {
-    /// Returns all suspicion events, each as the host, the time after `from` in milliseconds, and
-    /// true if the suspicion begins or false if it ends.
+    /// Returns all suspicion events: for each, the host, the time since `from` in milliseconds, and
+    /// whether the suspicion begins (true) or ends (false).
     fn suspicions(&self, from: sdam::Instant) -> Vec<(String, u128, bool)> {
         let of = |event: sdam::Event| {
             let begins = match event.kind {

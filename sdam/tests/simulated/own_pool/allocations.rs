@@ -7,7 +7,7 @@ use super::{builder, primary};
 
 #[test]
 fn a_check_out_of_an_idle_connection_and_its_check_in_allocate_nothing() {
-    // A check-out of an idle connection allocates nothing without a sink (P-51).
+    // Without a sink, a check-out of an idle connection allocates nothing (P-51).
     let hosts = [sdam::ServerAddress::new("a", 27017)];
     let sim = Sim::new(1, &Blueprint::replica_set(SetConfig::new("rs", hosts)));
     let topology = builder(&sim.uri()).start(sim.runtime()).unwrap();

@@ -168,7 +168,8 @@ impl Spawner for CountingSpawner {
 
 #[test]
 fn an_idle_pool_never_wakes_up() {
-    // An idle pool without `minPoolSize` and `maxIdleTimeMS` never wakes up (P-33).
+    // Without `maxIdleTimeMS`, an idle pool that holds `minPoolSize` connections never wakes up
+    // (P-33).
     let sim = simulation(10);
     let polls = Arc::new(AtomicUsize::new(0));
     let mut runtime = sim.runtime();

@@ -109,8 +109,8 @@ impl Spawner for AbortableSpawner {
     }
 }
 
-/// Drops the task of a pool while a check-out is waiting, after closing the pool if `closes` is
-/// set. Returns the error of the check-out.
+/// Drops the task of a pool while a check-out is waiting. If `closes` is set, begins to close the
+/// topology first. Returns the error of the check-out.
 fn drop_worker(closes: bool) -> Error {
     let sim = simulation(3);
     let mut runtime = sim.runtime();

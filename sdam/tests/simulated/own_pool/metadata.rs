@@ -17,13 +17,13 @@ use sdam_transport::handshake::{ClientMetadata, Environment};
 
 use super::{builder, ping_primary, simulation};
 
-/// A time after which an idle connection has expired if `maxIdleTimeMS` is 1.
+/// A duration after which an idle connection has certainly expired if `maxIdleTimeMS` is 1.
 const IDLE: Duration = Duration::from_millis(5);
 
 /// The first messages of the connections to one server.
 type Handshakes = Arc<Mutex<Vec<Document>>>;
 
-/// A client whose connections expire, so that each ping opens one.
+/// A client whose connections expire, so that each ping opens a new connection.
 struct World {
     sim: Sim,
     topology: Topology<Pool>,
@@ -113,10 +113,10 @@ fn own() -> DriverInfo {
     library("library", "1.2", "Library Platform")
 }
 
-/// Starts two clients that know the library `known`: one has it from the start, and to the other it
-/// is appended. Appends `between`, if there is one, and then `next` to each client. Checks that
-/// `next` changes the metadata's name, version and platform to `added`, or that it changes nothing
-/// if `added` is `None`.
+/// Starts two clients that know the library `known`: one has it from the start, and the other has
+/// it appended later. Appends `between`, if there is one, and then `next` to each client. Checks
+/// that `next` changes the metadata's name, version and platform to `added`, or that it changes
+/// nothing if `added` is `None`.
 fn check(
     known: &DriverInfo,
     between: Option<&DriverInfo>,

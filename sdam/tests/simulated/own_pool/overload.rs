@@ -37,7 +37,7 @@ pub(super) fn is_handshake(bytes: &[u8]) -> bool {
     bytes.windows(8).any(|bytes| bytes == b"\x03client\0")
 }
 
-/// From now on, applies `verdict` to every handshake with `member` after the first `admitted`,
+/// Admits the next `admitted` handshakes with `member`, and applies `verdict` to all further ones
 /// until the returned flag is set.
 pub(super) fn limit(
     sim: &Sim,
@@ -83,7 +83,7 @@ fn storm(seed: u64, expected: usize, overload: impl FnOnce(&Sim, MemberId)) {
     let (topology, mut events) = start(&sim);
     let results = sim.block_on(async {
         let pool = primary(&topology).await.pool().clone();
-        // By now, the monitors' connections are open.
+        // Meanwhile, the monitors open their connections.
         pass(&sim, Duration::from_secs(2)).await;
         overload(&sim, sim.status().primary().unwrap().id);
         let results = join_all((0..OPERATIONS).map(|_| operate(&sim, &pool))).await;

@@ -116,7 +116,8 @@ fn faulty(sim: &Sim, uri: &str, faults: &Arc<Faults>) -> (Pools, Runtime) {
     (Pools::authenticated(&options, authenticator).unwrap(), runtime)
 }
 
-/// Checks that the first check-out fails because of the panic, and that all others succeed.
+/// Makes one attempt to open a connection panic, and checks that exactly one of five check-outs
+/// fails.
 async fn check_out_around(pool: &Pool, flag: &AtomicBool) {
     flag.store(true, Ordering::Relaxed);
     let outcomes = join_all((0..5).map(|_| pool.check_out())).await;
@@ -147,7 +148,7 @@ fn a_panic_costs_one_attempt_or_one_connection_and_not_the_pool() {
     let topology = builder.start(runtime).unwrap();
     sim.block_on(async {
         let pool = primary(&topology).await.pool().clone();
-        // By now, the monitors' connections are open.
+        // Meanwhile, the monitors open their connections.
         pass(&sim, Duration::from_secs(2)).await;
         check_out_around(&pool, &faults.connecting).await;
         check_out_around(&pool, &faults.authenticating).await;

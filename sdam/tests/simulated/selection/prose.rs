@@ -18,7 +18,8 @@ fn nearest() -> ReadPreference {
     ReadPreference::new(ReadMode::Nearest)
 }
 
-/// L-45, "Application-Provided Server Selector": selects the highest port ten times.
+/// L-45, "Application-Provided Server Selector": ten selections all choose the server with the
+/// highest port.
 #[test]
 fn the_selector_of_the_application_chooses_among_suitable_servers() {
     let hosts = hosts(3);

@@ -92,7 +92,7 @@ impl Harness {
         self.servers.connections()
     }
 
-    /// Makes the next receive pending at its first poll.
+    /// Makes the next receive operation return pending when it is first polled.
     pub(crate) fn stall(&self) {
         self.servers.stall();
     }

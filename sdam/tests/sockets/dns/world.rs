@@ -48,8 +48,8 @@ enum Mode {
 }
 
 impl Client {
-    /// Waits for the next look-up. In background mode, this calls `met`, which has to wait; in
-    /// single-threaded mode, this scans after two intervals.
+    /// Waits for the next look-up: in background mode by calling `met`, which has to wait for it,
+    /// and in single-threaded mode by scanning after two intervals.
     fn look_up(
         &mut self,
         met: impl FnOnce(&Topology, &mut EventStream),
@@ -77,7 +77,7 @@ impl World {
     /// Resolves the connection string of `test1`, changes the records, and waits until the topology
     /// has the ports `after`, on every runtime and in single-threaded mode.
     pub(super) fn check(&self, change: impl Fn(&Dns), after: &[u16]) {
-        // A look-up may take several seconds of real time, which are many more on the faster clock.
+        // A look-up may take several seconds of real time, and the faster clock counts many more.
         self.each("connectTimeoutMS=2000000", |client| {
             change(&self.0);
             let description = client.look_up(|topology, _| {
@@ -146,7 +146,7 @@ fn ports(description: &TopologyDescription) -> Vec<u16> {
     servers.filter_map(|server| server.address.port()).collect()
 }
 
-/// Returns a backend with a faster clock, whose servers do not exist.
+/// Returns a backend that has a faster clock and that can reach no servers.
 fn hasty(backend: Backend, resolver: DnsResolver) -> Backend {
     let clock = Arc::new(HastyClock(backend.clock));
     let resolver = Arc::new(HastyResolver(resolver));
