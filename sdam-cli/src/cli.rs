@@ -38,7 +38,7 @@ use crate::{
     watch,
 };
 
-/// The end of the help text of the program.
+/// The text that the program's help shows after the options.
 const AFTER: &str = "\
 Exit codes: 0 done, 1 and 2 as the subcommand's help says, 3 the command line or the connection \
 string is wrong, 4 another failure. A signal ends a subcommand with 128 and its number, such as \
@@ -52,7 +52,7 @@ Examples; `sdam serve --port 27017` simulates the deployment of all examples:
   sdam watch 'mongodb://127.0.0.1:27017/?replicaSet=rs0'
   sdam help watch";
 
-/// The end of the help text of `completions`.
+/// The text that the help of `completions` shows after the options.
 const AFTER_COMPLETIONS: &str = "\
 For zsh, the file is _sdam in a folder of $fpath; for fish, ~/.config/fish/completions/sdam.fish. \
 PowerShell takes them in its profile: sdam completions powershell | Out-String | Invoke-Expression
@@ -116,7 +116,7 @@ pub fn command() -> clap::Command {
     })
 }
 
-/// Runs the program with these arguments. The first argument is the name of the program.
+/// Runs the program with the given `arguments`, the first of which is the name of the program.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     let matches = command().try_get_matches_from(arguments);
     match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {

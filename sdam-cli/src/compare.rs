@@ -25,7 +25,7 @@ use crate::{
     exit::Exit, failure::Failure, recording::Recording, terminal::json_line, values::seconds,
 };
 
-/// The end of the help text.
+/// The text that the help shows after the options.
 const AFTER: &str = "\
 A recording begins to count when its client knows the state of each server. Differences between \
 the clocks of the hosts are estimated by the times in the servers' replies, and taken out.

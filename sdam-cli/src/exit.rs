@@ -117,7 +117,8 @@ pub(crate) fn run_to_end(program: impl Future<Output = io::Result<Exit>>) -> io:
     result
 }
 
-/// Resolves on Ctrl-C. If the program cannot handle the signal, Ctrl-C ends the process as usual.
+/// Resolves on Ctrl-C. If no handler for the signal can be installed, Ctrl-C ends the process as
+/// usual.
 ///
 /// Must be awaited within a tokio runtime with I/O.
 pub async fn interrupted() {
@@ -126,8 +127,8 @@ pub async fn interrupted() {
     }
 }
 
-/// Resolves on Ctrl-C or SIGTERM. A signal that the program cannot handle ends the process as
-/// usual.
+/// Resolves on Ctrl-C or SIGTERM. A signal for which no handler can be installed ends the process
+/// as usual.
 ///
 /// Must be awaited within a tokio runtime with I/O.
 pub async fn stopped() {
@@ -144,8 +145,8 @@ pub async fn stopped() {
     interrupted().await;
 }
 
-/// Yields an item for each received signal: the value that `kinds` assigns to it. A signal that the
-/// program cannot handle ends the process as usual.
+/// Yields an item for each received signal: the value that `kinds` assigns to it. A signal for
+/// which no handler can be installed ends the process as usual.
 ///
 /// Must be called within a tokio runtime with I/O.
 #[cfg(unix)]

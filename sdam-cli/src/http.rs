@@ -58,7 +58,7 @@ const TIMEOUT: Duration = Duration::from_secs(15);
 const GRACE: Duration = Duration::from_secs(2);
 /// The pause after a failed accept, for instance when no file descriptors are left.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
-/// The maximum number of bytes that are read from the body of a request, in order to discard them.
+/// The maximum number of bytes of a request's body that are read and discarded.
 const MAX_BODY_LENGTH: usize = 64 * 1024;
 
 /// The path of the liveness check. A request for it is answered even if too many other requests are
@@ -133,7 +133,7 @@ pub fn text(status: StatusCode, body: impl Into<String>) -> Response<String> {
     typed(status, "text/plain; charset=utf-8", sanitize_lines(&body.into()))
 }
 
-/// Creates a page with this content type.
+/// Creates a page with the given status and content type.
 pub fn typed(
     status: StatusCode,
     content_type: &'static str,

@@ -41,7 +41,7 @@ pub(crate) fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
     })
 }
 
-/// Reads a file line by line, with a limit on each line.
+/// Reads a file line by line, with a limit on the length of each line.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Output that does not block on its reader.
+//! Output that does not block the program, even if its reader is slow.
 //!
 //! A program has to keep monitoring, and to end on request, even if its reader, such as a pager,
 //! has stopped reading. Therefore a separate thread does the writing, and the program waits for
@@ -192,7 +192,7 @@ impl Shared {
         }
     }
 
-    /// Waits for at most `timeout` until everything is written.
+    /// Waits until everything is written, but for at most `timeout`.
     fn wait(&self, timeout: Duration) -> MutexGuard<'_, State> {
         let busy = |state: &mut State| !state.is_idle();
         let (state, _) = self

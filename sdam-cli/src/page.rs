@@ -21,7 +21,7 @@ names! {
     }
 }
 
-/// A snapshot of metrics, by their names.
+/// A snapshot of metrics, sorted by name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Page(pub(crate) BTreeMap<String, Metric>);
 
@@ -51,8 +51,8 @@ pub(crate) enum Value {
 /// The values of a histogram.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Distribution {
-    /// The upper bounds of the buckets, in ascending order. Each has the number of measurements
-    /// that are above the previous bound but not above this one.
+    /// The upper bounds of the buckets, in ascending order. Each bound is followed by the number of
+    /// measurements in its bucket, that is, those that exceed the previous bound but not this one.
     pub(crate) buckets: Vec<(f64, u64)>,
     pub(crate) count: u64,
     pub(crate) sum: f64,

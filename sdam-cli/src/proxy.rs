@@ -88,8 +88,8 @@ pub async fn run<O: Write, R: Write>(
     })
 }
 
-/// Yields an item for each Ctrl-C and each SIGTERM. A signal that the program cannot handle ends
-/// the process as usual.
+/// Yields an item for each Ctrl-C and each SIGTERM. A signal for which no handler can be installed
+/// ends the process as usual.
 ///
 /// Must be called within a tokio runtime with I/O.
 #[cfg(unix)]
@@ -313,8 +313,8 @@ async fn is_dropped(stopped: Shared<oneshot::Receiver<()>>) {
     let _ = stopped.await;
 }
 
-/// Returns the TLS layer for connections to members; `None` if the proxy relays bytes without using
-/// TLS itself.
+/// Returns the TLS layer for connections to members, or `None` if the proxy relays bytes without
+/// using TLS itself.
 fn layer(
     arguments: &Arguments,
     options: &Options,

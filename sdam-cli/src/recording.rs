@@ -30,7 +30,8 @@ use crate::{
 #[cfg(test)]
 pub(crate) mod tests;
 
-/// The length in bytes, about 150,000 lines, above which a progress bar is shown while reading.
+/// The length in bytes above which a progress bar is shown while reading. It corresponds to about
+/// 150,000 lines.
 const LONG: usize = 64 << 20;
 
 /// A recording that was read to its end.
@@ -85,7 +86,7 @@ impl Recording {
     ///
     /// # Errors
     ///
-    /// Like [`open`](Self::open).
+    /// The errors are the same as those of [`open`](Self::open).
     pub fn parse(name: impl Into<String>, bytes: &[u8]) -> Result<Self, RecordingError> {
         Self::read(name.into(), bytes, bytes)
     }
@@ -144,15 +145,15 @@ impl Recording {
         self.end().since(self.start())
     }
 
-    /// Returns the wall-clock time of `at`; `None` if the recording has no wall-clock times, which
-    /// is the case in version 2 of the format.
+    /// Returns the wall-clock time of `at`, or `None` if the recording has no wall-clock times,
+    /// which is the case in version 2 of the format.
     pub fn wall(&self, at: Instant) -> Option<SystemTime> {
         self.origin.wall(at)
     }
 }
 
-/// Creates the file for a new recording (--record), which only its owner can read. If the file
-/// exists, it must be empty, a pipe or a device, because recordings are never overwritten.
+/// Creates the file for a new recording (--record), readable only by its owner. If the file exists,
+/// it must be empty, a pipe or a device, because recordings are never overwritten.
 pub(crate) fn create(path: &Path) -> Result<File, Failure> {
     let mut options = File::options();
     options.read(true).write(true);

@@ -41,7 +41,7 @@ use crate::{
 
 pub use self::trace::trace;
 
-/// The end of the help text.
+/// The text that the help shows after the options.
 const AFTER: &str = r#"Each line is a JSON object:
 
   {"uri":"mongodb://a,b/?replicaSet=rs"}         first: the client's connection string

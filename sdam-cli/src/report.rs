@@ -23,7 +23,7 @@ use clap::Args;
 use self::page::{MARK, Page};
 use crate::{exit::Exit, failure::Failure, file_error::cannot_write, recording::Recording};
 
-/// The end of the help text.
+/// The text that the help shows after the options.
 const AFTER: &str = "\
 The page needs no network: mail it, or attach it to the record of the incident. It contains host \
 names and error texts, but no credentials.
@@ -84,7 +84,7 @@ pub fn run(
 }
 
 impl Arguments {
-    /// Returns the output file; `None` for standard output.
+    /// Returns the output file, or `None` for standard output.
     fn destination(&self) -> Option<PathBuf> {
         let is_stream = |path: &Path| path.as_os_str() == "-";
         match &self.output {

@@ -28,7 +28,7 @@ use crate::{
     values::whole,
 };
 
-/// The end of the help text.
+/// The text that the help shows after the options.
 const AFTER: &str = "\
 The first line of the output is the connection string. Then commands are read from standard input, \
 one a line, and each is answered by `ok` or `error: ...`; `help` lists them. The lines of a scenario \

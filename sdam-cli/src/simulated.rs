@@ -59,7 +59,7 @@ struct Kind {
 }
 
 impl Simulated {
-    /// Reads the scenario; `None` if the command line does not name one.
+    /// Reads the scenario. Returns `None` if the command line does not name one.
     pub(crate) fn script(&self) -> Result<Option<Script>, Failure> {
         self.scenario.as_deref().map(Script::open).transpose()
     }

@@ -74,7 +74,7 @@ impl Target {
         Ok(())
     }
 
-    /// Returns the connection string; `None` if a simulated deployment is requested.
+    /// Returns the connection string, or `None` if a simulated deployment is requested.
     ///
     /// A deployment is simulated only on request. If it were the default, a user who misspells the
     /// variable would observe or write to a deployment that does not exist, without noticing.
@@ -123,7 +123,7 @@ impl Target {
         format!("a simulated replica set, for any client: {uri}")
     }
 
-    /// Returns a runtime for the calling context, which uses the DNS server that the command line
+    /// Returns a runtime for the calling context. It uses the DNS server that the command line
     /// names.
     pub(crate) fn runtime(&self) -> Result<Runtime, Failure> {
         let mut runtime = sdam::runtime::tokio().map_err(Failure::other)?;

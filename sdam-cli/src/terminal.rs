@@ -5,7 +5,8 @@ use std::{
     fmt::{self, Write},
 };
 
-/// The maximum number of columns in a line. Only a single word that is longer exceeds it.
+/// The maximum number of columns in a line. It is exceeded only by a line that consists of a single
+/// longer word.
 pub const WIDTH: usize = 80;
 
 /// The colours to use in output.
@@ -17,7 +18,7 @@ pub enum Palette {
     Ansi,
 }
 
-/// The meaning of a text, which determines its colour.
+/// The meaning of a piece of text, which determines its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
     /// Text without emphasis.
@@ -28,7 +29,7 @@ pub enum Tone {
     Faint,
     /// A good state.
     Good,
-    /// A state that is only partly usable.
+    /// A state that permits only limited use.
     Fair,
     /// A transient state.
     Doubtful,

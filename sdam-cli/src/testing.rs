@@ -34,7 +34,7 @@ pub(crate) fn capture<T>(
     (text(output), text(remarks), result)
 }
 
-/// Returns the TLS settings of a server that has this certificate.
+/// Returns the TLS settings of a server that presents the given `certificate`.
 pub(crate) fn tls_server(
     certificates: &Certificates,
     certificate: ServerCertificate,
@@ -42,8 +42,8 @@ pub(crate) fn tls_server(
     tls_server_for(WebPkiClientVerifier::no_client_auth(), certificates, certificate)
 }
 
-/// Returns the TLS settings of a server that has this certificate, and that requires a certificate
-/// from each client.
+/// Returns the TLS settings of a server that presents the given `certificate`, and that requires a
+/// certificate from each client.
 pub(crate) fn tls_server_with_clients(
     certificates: &Certificates,
     certificate: ServerCertificate,
@@ -89,7 +89,7 @@ impl Write for Lines {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.begun.push_str(std::str::from_utf8(bytes).unwrap());
         while let Some((line, rest)) = self.begun.split_once('\n') {
-            // Ignore the error, because sending fails if the test has stopped reading.
+            // Ignore the error, because sending fails only if the test has stopped reading.
             let _ = self.lines.send(line.to_owned());
             self.begun = rest.to_owned();
         }

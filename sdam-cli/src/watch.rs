@@ -237,7 +237,8 @@ async fn once<O: Write, R: Write>(
     view.snapshot(&description)
 }
 
-/// Shows every change, and every note that arrives, until `until` is ready. Closes the topology.
+/// Shows every change, and every note that arrives, until `until` is ready. Then closes the
+/// topology.
 pub(crate) async fn follow<P: PoolHandle, O: Write, R: Write>(
     topology: &Topology<P>,
     mut events: EventStream,

@@ -37,7 +37,7 @@ const README: Scene = Scene {
     outage: "!! NO PRIMARY 00:04",
 };
 
-/// Also draws the picture in the README if it is run by
+/// Also draws the picture in the README if the test is run by
 /// `SDAM_UPDATE_SCREENS=1 cargo test -p sdam-cli --test picture`.
 #[test]
 fn a_real_failover_is_seen_on_the_full_screen() {

@@ -37,7 +37,7 @@ fn modes(terminal: &Terminal) -> String {
 }
 
 impl Screen {
-    /// Starts the program with these arguments.
+    /// Starts the program with the given `arguments`.
     fn start(&self, arguments: &str) {
         let program = env!("CARGO_BIN_EXE_sdam");
         self.terminal.line(&format!("{program} {arguments}; echo \"exit $?\"")).unwrap();
@@ -57,7 +57,7 @@ impl Screen {
         self.terminal.key(name).unwrap();
     }
 
-    /// Checks that the program ended with this code and restored the terminal.
+    /// Checks that the program ended with the exit code `code`, and that it restored the terminal.
     fn is_restored(&self, code: u8) {
         let text = self.wait_for(&format!("exit {code}"));
         assert!(!text.contains("events, newest last"), "{text}");

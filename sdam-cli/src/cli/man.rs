@@ -14,7 +14,7 @@ use crate::{
     file_error,
 };
 
-/// The end of the help text.
+/// The text that the help shows after the options.
 const AFTER: &str = "\
 In a folder `share/man/man1` beside the folder of the program, `man` finds the pages: `man sdam`, \
 `man sdam-watch`.
@@ -88,8 +88,8 @@ fn page(command: &clap::Command) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Renders the end of the help text as a section. Lets troff fill paragraphs, but keeps indented
-/// lines unchanged.
+/// Renders `notes`, the text after the options in the help, as a section. Lets troff fill
+/// paragraphs, but keeps indented lines unchanged.
 fn notes_section(page: &mut impl Write, notes: &str) -> io::Result<()> {
     writeln!(page, ".SH NOTES")?;
     let mut is_indented = false;

@@ -5,7 +5,8 @@
 //! minimum time in transit. If the smallest differences of two clients for the same server are
 //! compared, the server's clock and the minimum transit time cancel out. If the replies do not
 //! contain the time, only the changes of `topologyVersion` that both clients saw can be compared.
-//! They are weaker evidence, because a client may see a change late for another reason.
+//! These changes are weaker evidence, because a client may also see a change late for other
+//! reasons.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -20,15 +21,15 @@ use sdam_core::{
 
 use crate::recording::Recording;
 
-/// The minimum number of changes that both clients must have seen for an estimate.
+/// The minimum number of changes that both clients must have seen for an estimate to be possible.
 const ENOUGH: usize = 3;
 
 /// The clock of a client.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Clock {
-    /// The clock with which others are compared.
+    /// The clock with which the other clocks are compared.
     Reference,
-    /// The clock is ahead by about `nanos` nanoseconds.
+    /// The clock is ahead of the reference clock by about `nanos` nanoseconds.
     Ahead { nanos: i64, uncertainty: Duration, evidence: Evidence },
     /// The recordings have no common data from which to estimate the difference.
     Unknown,
@@ -126,7 +127,7 @@ fn local_time(reply: &[u8]) -> Option<i64> {
     Some(time.timestamp_millis())
 }
 
-/// Estimates the difference between the clocks from the replies of one server, namely the one that
+/// Estimates the difference between the clocks from the replies of a single server, the one that
 /// both clients reach fastest.
 fn by_server_times(one: &Sightings, other: &Sightings) -> Option<Clock> {
     let common = one.servers.iter().filter_map(|(address, (here, rtt))| {

@@ -64,13 +64,15 @@ pub(super) fn periods(clients: &[Client], subject: &Subject, from: u64, to: u64)
 mod tests {
     use super::*;
 
-    /// Returns the periods of disagreement between clients with these views and start times.
+    /// Returns the periods of disagreement between clients that have the given `views`, each with
+    /// its start time.
     fn found(views: &[&[(u64, Option<&str>)]]) -> Vec<Period> {
         let clients = views.iter().map(|views| Client::with_views(Subject::Primary, views));
         periods(&clients.collect::<Vec<_>>(), &Subject::Primary, 10, 100)
     }
 
-    /// Checks the periods of disagreement, as `(from, to, number of views)`.
+    /// Checks that the periods of disagreement, each as `(from, to, number of views)`, are
+    /// `expected`.
     fn check(views: &[&[(u64, Option<&str>)]], expected: &[(u64, u64, usize)]) {
         let found = found(views);
         let found = found.iter().map(|it| (it.from, it.to, it.views.len()));

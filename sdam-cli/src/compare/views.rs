@@ -26,11 +26,11 @@ pub(super) struct Client {
     /// The name of the client's vantage point, or of the file.
     pub(super) name: String,
     pub(super) file: String,
-    /// The time at which the client first knew the state of every server, followed by the time at
-    /// which it stopped, in nanoseconds since 1970.
+    /// The period from the time at which the client first knew the state of every server until it
+    /// stopped, in nanoseconds since 1970.
     pub(super) from: u64,
     pub(super) to: u64,
-    /// The failovers and the times at which they ended.
+    /// The failovers, each with the time at which it ended.
     pub(super) failovers: Vec<(u64, Failover)>,
     /// The states in which the client believed the subjects to be, with their start times. `None`
     /// means that there is no primary, or that the server is not a member.
@@ -39,7 +39,8 @@ pub(super) struct Client {
 
 impl Client {
     /// Extracts the views of the client in `recording`. Names the client after its vantage point,
-    /// or after the file if one of the `others` already has that name.
+    /// or after the file if there is no vantage point, or if one of the `others` already has that
+    /// name.
     pub(super) fn of(recording: &Recording, others: &[Self]) -> Result<Self, String> {
         let wall = |at: Instant| {
             let wall = recording.wall(at)?.duration_since(UNIX_EPOCH).ok()?;
@@ -80,7 +81,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Creates a client with these views and start times.
+    /// Creates a client that has the given `views` of `subject`, each with its start time.
     #[cfg(test)]
     pub(super) fn with_views(subject: Subject, views: &[(u64, Option<&str>)]) -> Self {
         let views = views.iter().map(|(at, view)| (*at, view.map(ToOwned::to_owned)));

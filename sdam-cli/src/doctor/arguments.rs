@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use super::check::Check;
 use crate::{target::Target, values::some_seconds};
 
-/// The end of the help text.
+/// The text that the help shows after the options.
 const AFTER: &str = "\
 Every host is checked at the same time, and a failed check ends those of its host only. Nothing is \
 written, except with --write: the servers receive hello and, if the connection string has \

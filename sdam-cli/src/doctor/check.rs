@@ -48,7 +48,7 @@ impl Check {
         }
     }
 
-    /// Returns the check with this id.
+    /// Returns the check whose id is `id`.
     pub(super) fn of(id: &str) -> Result<Self, String> {
         let found = Self::ALL.iter().copied().find(|check| check.as_str() == id);
         found.ok_or_else(|| "there is no such check; --list shows all".to_owned())

@@ -55,7 +55,8 @@ pub(super) fn of(seen: &Observation) -> Vec<Finding> {
     findings
 }
 
-/// Returns the name of the first failure or error, which explains why later checks fail.
+/// Returns the name of the first failure or error, which is the reason why later checks are
+/// skipped.
 fn blocker(findings: &[Finding]) -> Option<String> {
     let mut blockers =
         findings.iter().filter(|own| matches!(own.status, Status::Fail | Status::Error));

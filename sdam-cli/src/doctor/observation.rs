@@ -65,7 +65,7 @@ pub(super) struct Host {
     pub(super) is_reverse: bool,
     pub(super) session: Option<TlsSession>,
     pub(super) greeting: Option<Greeting>,
-    /// The time needed to connect, including TLS.
+    /// The time needed to connect, including the TLS handshake.
     pub(super) connected: Option<Duration>,
 }
 

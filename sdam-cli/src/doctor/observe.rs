@@ -28,7 +28,7 @@ const STEP: Duration = Duration::from_millis(500);
 /// Observes the deployment that the connection string `uri` names.
 ///
 /// Stops at the deadline in `arguments`. Without a deadline, takes at most about four times the
-/// limit of a single step, and as long again for the write test.
+/// limit of a single step, plus the same time again for the write test.
 pub(super) async fn observe(arguments: &Arguments, uri: &str, runtime: &Runtime) -> Observation {
     let target = &arguments.target;
     let step = arguments.timeout.unwrap_or(STEP);

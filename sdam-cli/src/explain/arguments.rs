@@ -13,7 +13,7 @@ use crate::{
     values::{seconds, some_seconds, whole},
 };
 
-/// The end of the help text.
+/// The text that the help shows after the options.
 const AFTER: &str = "\
 The defaults are those of the connection string.
 

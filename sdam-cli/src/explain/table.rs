@@ -12,9 +12,10 @@ use crate::terminal::{Palette, Tone, WIDTH, columns, wrap};
 
 /// The width of the mark before a server's address.
 const MARK: usize = 2;
-/// The width of `RSSecondary`, the longest type that can be selected. Most other types fit, too.
+/// The width of the type column, enough for `RSSecondary`, the longest type that can be selected,
+/// and for most other types.
 const TYPE: usize = 11;
-/// The width of `999.99 ms`.
+/// The width of the round-trip time column, enough for `999.99 ms`.
 const RTT: usize = 9;
 /// The width of a bar that represents 100 %, in columns.
 const BAR: usize = 25;

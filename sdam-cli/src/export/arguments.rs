@@ -11,7 +11,7 @@ use crate::{
     values::{defaults, listen_address, some_seconds},
 };
 
-/// The end of the help text.
+/// The text that the help shows after the options.
 const AFTER: &str = "\
 The first line of the output is the address. The pages:
 

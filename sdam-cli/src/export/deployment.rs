@@ -77,7 +77,8 @@ impl Deployment {
         self.removed.notify_one();
     }
 
-    /// Looks up the hosts of a `mongodb+srv` string until that succeeds, and starts the topology.
+    /// Looks up the hosts of a `mongodb+srv` string until a look-up succeeds, and starts the
+    /// topology.
     ///
     /// Calls `remark` with the first error of a look-up, with a note if a later look-up succeeds,
     /// and with each warning of the topology.

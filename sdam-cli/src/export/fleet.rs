@@ -27,7 +27,7 @@ pub(super) struct Fleet {
     pub(super) runtime: Runtime,
     pub(super) log: Option<Arc<dyn EventSink>>,
     pub(super) push: Option<Push>,
-    /// The metrics about the reading of `--targets`; `None` if the targets are not read repeatedly.
+    /// The metrics about reading `--targets`; `None` if the targets are not read repeatedly.
     pub(super) outcomes: Option<Outcomes>,
     /// The time for which a deployment is watched after a request has named it. If this is `None`,
     /// all deployments are watched all the time.
@@ -43,7 +43,7 @@ pub(super) struct Member {
     named: Named,
     /// The watched deployment; `None` while it is not watched.
     deployment: Option<Rc<Deployment>>,
-    /// The time of the last request that has named the deployment.
+    /// The time of the last request that named the deployment.
     asked: Instant,
 }
 
@@ -55,8 +55,8 @@ pub(super) struct Change {
 }
 
 impl Fleet {
-    /// Returns the deployment with this name, and starts watching it if necessary. The actual
-    /// connections are opened by [`run`](Self::run).
+    /// Returns the deployment called `name`, and starts watching it if necessary. Its connections
+    /// are opened by [`run`](Self::run).
     pub(super) fn find(&self, name: &str) -> Option<Rc<Deployment>> {
         let mut members = self.members.borrow_mut();
         let member = members.get_mut(&Some(name.to_owned()))?;

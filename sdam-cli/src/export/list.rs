@@ -58,7 +58,7 @@ pub(super) fn parse(text: &str, file: &str) -> Result<Vec<Named>, String> {
         }
     }
     found.sort_by(|one, other| one.name.cmp(&other.name));
-    // If a target is listed twice, keep only one of them, as Prometheus does.
+    // If a target is listed twice, keep only one of the entries, as Prometheus does.
     found.dedup_by(|one, other| one.is(other));
     match found.windows(2).find(|pair| pair[0].name == pair[1].name) {
         Some([_, other]) => Err(other.with_origin(

@@ -69,7 +69,7 @@ enum Place {
 }
 
 impl Push {
-    /// Prepares the push; `None` if no collector is configured.
+    /// Prepares pushing. Returns `None` if no collector is configured.
     ///
     /// # Errors
     ///
@@ -93,7 +93,7 @@ impl Push {
         }))
     }
 
-    /// Returns a sink for the events of the deployment that has these labels.
+    /// Returns a sink for the events of the deployment that has the given `labels`.
     pub(super) fn sink(&self, labels: &[(&str, String)], backend: &Backend) -> Arc<dyn EventSink> {
         Arc::new(Records::new(labels, backend, self.queues.clone()))
     }

@@ -90,7 +90,7 @@ impl Running {
         self.ask("GET", target)
     }
 
-    /// Repeats a request until the answer has this status.
+    /// Repeats a request until the answer has the status `status`.
     pub(super) fn get_until(&self, target: &str, status: u16) -> String {
         loop {
             match self.get(target) {

@@ -38,7 +38,7 @@ impl Crowd {
         if idle.len() >= MAX_IDLE
             && let Some((_, oldest)) = idle.pop_front()
         {
-            // Ignore the error, because sending fails if the oldest connection has just ended.
+            // Ignore the error, because sending fails only if the oldest connection has just ended.
             let _ = oldest.send(());
         }
         idle.push_back((number, displace));

@@ -19,7 +19,7 @@ use crate::{
     values::{defaults, listen_address, seconds, whole},
 };
 
-/// The end of the help text.
+/// The text that the help shows after the options.
 const AFTER: &str = "\
 The first line of the output is the connection string for clients, and behind a space that of the \
 port for reads. It has directConnection=true: otherwise a client learns the members' names from the \
@@ -169,7 +169,7 @@ impl Advertised {
     }
 }
 
-/// The default of [`Arguments::listen_read`].
+/// The default value of [`Arguments::listen_read`].
 const LISTEN_READ: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 27118);
 
 impl Arguments {

@@ -1,4 +1,4 @@
-//! Connects to members by streams of bytes.
+//! Opens streams of bytes to members.
 //!
 //! The connections that a transport returns carry complete messages, not bytes. Only the TLS layer
 //! gets the underlying stream of bytes, after the transport has translated the address and possibly

@@ -70,8 +70,8 @@ impl Exchange {
         self.mask.is_none()
     }
 
-    /// Returns the bytes to send to the client instead of the bytes last received; `None` if those
-    /// can be sent unchanged.
+    /// Returns the bytes to send to the client instead of the bytes last received, or `None` if
+    /// those can be sent unchanged.
     pub(super) fn instead(&mut self) -> Option<Vec<u8>> {
         self.mask.as_mut()?.instead()
     }

@@ -51,7 +51,7 @@ pub(super) struct Mask {
 }
 
 impl Mask {
-    /// Records that a hello request with this id was sent.
+    /// Records that a hello request with the id `id` was sent.
     pub(super) fn asked(&mut self, id: i32) {
         self.ids.push(id);
     }
@@ -96,7 +96,8 @@ impl Mask {
     }
 }
 
-/// Returns the reply as a mongos would send it; `None` if the sender is not a replica set member.
+/// Returns the reply as a mongos would send it, or `None` if the sender is not a replica set
+/// member.
 ///
 /// The fields for compression, authentication and limits are kept, because clients use these
 /// features with the member. Hello and its reply are never compressed.

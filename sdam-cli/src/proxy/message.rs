@@ -19,7 +19,7 @@ const HELLOS: [&[u8]; 3] = [b"hello", b"isMaster", b"ismaster"];
 /// reply with this flag is followed by another reply.
 const MORE_TO_COME: u32 = 1 << 1;
 
-/// The message that is currently transferred in one direction, as far as it has been received.
+/// The message that is being transferred in one direction, of which a part may have been received.
 #[derive(Clone, Debug)]
 pub(super) struct Message {
     /// The first bytes of the message; those not received yet are 0.
@@ -75,7 +75,7 @@ impl Message {
         self.word(4)
     }
 
-    /// Returns the id of the request that this message answers; `None` if the id has not been
+    /// Returns the id of the request that this message answers, or `None` if the id has not been
     /// received yet.
     pub(super) fn response_to(&self) -> Option<i32> {
         (self.at >= 12).then(|| self.word(8))

@@ -110,7 +110,8 @@ impl<O: Write, R: Write> Notices<O, R> {
         self.print(&format!("status: {url}"), &json!({ "event": "status", "url": url }));
     }
 
-    /// Prints that the program is waiting for the replies on this number of connections.
+    /// Prints that the program is stopping, and that it is waiting for replies on the given number
+    /// of connections.
     pub(super) fn stopping(&mut self, connections: usize) {
         let text = format!("stopping: waiting for the replies of {connections} connections");
         self.print(&text, &json!({ "event": "stopping", "connections": connections }));

@@ -13,7 +13,8 @@ use tokio::net::TcpStream;
 /// The size of a buffer, which holds several typical messages or a part of a long one.
 const CAPACITY: usize = 32 << 10;
 
-/// The buffer for one direction. More is read only after everything in the buffer has been written.
+/// The buffer for one direction. Once it is full, more is read only after everything in it has been
+/// written.
 #[derive(Debug)]
 pub(super) struct Pipe {
     buffer: Box<[u8]>,

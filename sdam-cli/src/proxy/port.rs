@@ -80,7 +80,7 @@ impl Limits {
 /// The outcome of serving a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Served {
-    /// The client did anything else, such as sending a command.
+    /// The client did more than discover the members; for example, it sent a command.
     Relayed,
     /// The client learned the names of members, sent nothing but hello, and left.
     OnlyDiscovered,
@@ -124,7 +124,7 @@ impl Port {
             found = pin!(self.find().fuse()) => {
                 found.map_err(|why| Refused(Refusal::NoMember, why))?
             }
-            // If the client has given up, its request must not be executed any more.
+            // If the client has given up, its request must no longer be executed.
             () = pin!(left(&mut client, &mut up).fuse()) => return Ok(Served::Relayed),
         };
         drop(waiting);

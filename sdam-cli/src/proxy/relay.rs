@@ -213,8 +213,8 @@ impl Relay {
         (now < settled).then_some(limit.min(settled))
     }
 
-    /// Returns the time of the next check for silence; `None` if the connection has been silent for
-    /// the duration `idle`.
+    /// Returns the time of the next check for silence, or `None` if the connection has been silent
+    /// for the duration `idle`.
     fn rests_until(&self, idle: Duration) -> Option<Instant> {
         let now = Instant::now();
         let is_busy = self.awaits() || !self.down.is_empty() || !self.up.is_empty();
@@ -237,7 +237,7 @@ impl Relay {
     }
 
     /// Returns whether the connection could be closed now without truncating a message or losing a
-    /// reply; false if that is unknown.
+    /// reply. If that is unknown, returns false.
     fn is_complete(&self) -> bool {
         // If the member has lost its role, the rest of a request is never sent, so do not wait for
         // it.
@@ -279,8 +279,8 @@ impl Relay {
     fn poll_up(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         loop {
             if self.sending == Sending::Closed {
-                // This is called again until the stream is closed. Closing a closed stream has no
-                // effect.
+                // This function runs again whenever the task is woken, until the stream is closed.
+                // Closing a closed stream has no effect.
                 let _ = Pin::new(&mut self.member).poll_close(cx);
                 return Poll::Pending;
             }

@@ -23,7 +23,7 @@ pub(super) fn role(server: &ServerDescription) -> Role {
 }
 
 impl Tenure {
-    /// Returns the tenure of a member that was just selected; `None` if the tenure has already
+    /// Returns the tenure of a member that was just selected, or `None` if the tenure has already
     /// ended.
     pub(super) fn begin(selected: &SelectedServer<Way>, snapshot: &Snapshot) -> Option<Self> {
         let server = selected.id();

@@ -163,7 +163,8 @@ fn connections_for_reads_spread_by_their_number_and_end_when_the_member_becomes_
         let own = readers.iter().filter(|(me, _)| *me == readers[0].0);
         own.count()
     };
-    // If one member becomes known later, it gets all connections until both have the same number.
+    // If one member becomes known later, it gets all new connections until both members have the
+    // same number of connections.
     while readers.len() < 10 || of_first(&readers) * 2 != readers.len() {
         let mut client = Client::connect(&program.uris[1]);
         let me = client.hello("read").get_str("me").unwrap().to_owned();

@@ -15,7 +15,7 @@ use crate::lock::lock;
 /// The maximum number of hosts that are remembered.
 const MOST: usize = 10_000;
 
-/// The hosts that have sent a command; `None` once nothing will be reported any more.
+/// The hosts that have sent a command; `None` once no more clients will be reported.
 #[derive(Debug)]
 pub(super) struct Visitors(Mutex<Option<HashSet<IpAddr>>>);
 

@@ -77,8 +77,8 @@ impl TryFrom<Format> for ApplicationError {
 }
 
 impl ApplicationError {
-    /// Returns the error as reported by a pool with the generation `current`; `None` if the reply
-    /// contains no error that concerns the server.
+    /// Returns the error as reported by a pool with the generation `current`, or `None` if the
+    /// reply contains no error that concerns the server.
     pub(super) fn report(&self, current: Generation) -> Option<ErrorReport> {
         let generation = self.generation.unwrap_or(current);
         let report = ErrorReport::new(generation, self.error.clone()?);

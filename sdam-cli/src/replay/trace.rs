@@ -1,4 +1,4 @@
-//! Replay of recordings.
+//! Replays recordings.
 
 use std::{
     error::Error,

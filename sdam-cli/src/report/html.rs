@@ -24,7 +24,7 @@ pub(super) fn row(cells: &[String]) -> String {
     format!("<tr>{cells}\n")
 }
 
-/// Returns a table with these headings; `rows` is HTML.
+/// Returns a table with the given `headings`; `rows` must be HTML.
 pub(super) fn table(class: &str, headings: &[&str], rows: &str) -> String {
     let headings: String = headings.iter().flat_map(|it| ["<th>", it]).collect();
     format!(

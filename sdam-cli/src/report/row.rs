@@ -36,7 +36,7 @@ names! {
 }
 
 impl Kind {
-    /// Returns whether events of this kind are a problem.
+    /// Returns whether events of this kind indicate a problem.
     pub(super) fn is_problem(self) -> bool {
         matches!(self, Self::HeartbeatFailed | Self::PoolCleared | Self::Operation)
     }

@@ -159,7 +159,7 @@ impl Timeline {
         offset(self.start, at)
     }
 
-    /// Returns the end of the band with this index.
+    /// Returns the end of the band `bands[index]`.
     pub(super) fn end_of(&self, bands: &[Band], index: usize) -> u64 {
         bands.get(index + 1).map_or(self.span, |next| next.from)
     }

@@ -121,7 +121,8 @@ impl Change {
         self.outage.without_primary(timeline.start + Duration::from_nanos(self.over(timeline)))
     }
 
-    /// Returns when a writable server was known again, or the end of the recording if none was.
+    /// Returns the time at which a writable server was known again, or the end of the recording if
+    /// there was none.
     pub(super) fn over(&self, timeline: &Timeline) -> u64 {
         let end = self.end.as_ref();
         end.map_or(timeline.span, |end| timeline.offset(end.writable_again))

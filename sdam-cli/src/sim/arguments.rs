@@ -10,7 +10,7 @@ use crate::{
     values::{seconds, some_seconds},
 };
 
-/// The end of the help text.
+/// The text that the help shows after the options.
 const AFTER: &str = "\
 Without a scenario the primary dies after 15 s and comes back after 45 s. Times are those of the \
 simulation, which begins at 2024-01-01T00:00:00Z; the intervals of the servers are those of mongod. \

@@ -64,10 +64,10 @@ pub(super) fn run<O: Write, R: Write>(
 /// The combined outcomes of the simulations with all seeds.
 #[derive(Debug, Default)]
 struct Summary {
-    /// The time without a known writable server for each seed, followed by the seed.
+    /// The seeds, each preceded by the time without a known writable server.
     times: Vec<(Duration, u64)>,
-    /// The number of simulations at whose end the deployment was writable, readable only, or
-    /// neither.
+    /// The numbers of simulations at the end of which the deployment was writable, readable only,
+    /// and neither.
     ends: [u64; 3],
     worst: Option<Access>,
     writes: Option<Writes>,

@@ -279,7 +279,7 @@ fn an_application_tells_how_its_writes_fared() {
     let last = text.lines().last().unwrap();
     assert!(last.starts_with("writes: 0 of "), "{last}");
 
-    // A write that is still in progress counts with the time it has taken so far.
+    // For a write that is still in progress, the time that it has taken so far counts.
     let folder = Folder::with("5s net blackhole 0");
     let words = ["--standalone", "--for", "9", "--write-every", "1"];
     let (text, ..) = folder.simulate(&words);

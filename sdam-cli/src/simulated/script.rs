@@ -64,7 +64,7 @@ impl Script {
     ///
     /// # Errors
     ///
-    /// Like [`open`](Self::open).
+    /// The errors are the same as those of [`open`](Self::open).
     pub(crate) fn parse(name: String, text: &str) -> Result<Self, Failure> {
         let mut script = Self { name, lines: Vec::new() };
         let mut errors = Vec::new();
@@ -127,7 +127,7 @@ quit                           stop";
         lines.filter_map(|line| line.split_whitespace().next())
     }
 
-    /// Parses a line that does not begin with a time; `None` if the line is empty.
+    /// Parses a line that does not begin with a time. Returns `None` if the line is empty.
     ///
     /// # Errors
     ///
@@ -161,7 +161,7 @@ impl fmt::Display for Command {
     }
 }
 
-/// Parses a line of a script, which may begin with a time; `None` if the line is empty.
+/// Parses a line of a script, which may begin with a time. Returns `None` if the line is empty.
 fn parse_line(line: &str) -> Result<Option<(Option<Duration>, Command)>, String> {
     let line = line.trim();
     if !line.starts_with(|letter: char| letter.is_ascii_digit()) {

@@ -12,7 +12,7 @@ use crate::{
     values::{defaults, seconds, size},
 };
 
-/// The end of the help text.
+/// The text that the help shows after the options.
 const AFTER: &str = "\
 On a terminal it shows a full screen; `?` lists the keys. Output that is piped, and --plain, are \
 lines. The screen records everything from the start into a temporary file of up to 1 GiB, which \

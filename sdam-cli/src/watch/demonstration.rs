@@ -14,7 +14,7 @@ use super::is_known;
 
 /// The time that the old primary takes to hand over, as if it had to finish operations.
 const HAND_OVER: Duration = Duration::from_millis(400);
-/// The time limit of each wait, more than ten times the normal duration.
+/// The time limit of each wait, which is more than ten times as long as a wait normally takes.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A simulated replica set and its scripted step-down.

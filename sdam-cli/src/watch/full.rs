@@ -186,7 +186,7 @@ impl Screen {
         }
     }
 
-    /// Returns the time until the next frame if nothing happens before.
+    /// Returns the time until the next frame if nothing happens before then.
     fn interval(&self) -> Duration {
         let is_running = self.model.stopwatch.current.is_some();
         if is_running && self.state.frozen.is_none() { RUNNING } else { IDLE }

@@ -63,7 +63,7 @@ pub(super) fn sink(changes: UnboundedSender<Arc<TopologyDescription>>) -> impl E
     sink_fn(pass).interested_in(EventName::TopologyDescriptionChanged.into())
 }
 
-/// The environment variables that tell the program the state.
+/// The environment variables that describe the state to the program.
 type State = [(&'static str, String); 3];
 
 fn state(topology: &TopologyDescription) -> State {

@@ -113,7 +113,7 @@ impl Model {
         }
     }
 
-    /// Adds a numbered mark with this text to the log; returns the text of the log entry.
+    /// Adds `text` to the log as a numbered mark; returns the text of the log entry.
     pub(super) fn mark(&mut self, text: &str) -> String {
         self.marks += 1;
         let words = match text.trim() {
@@ -313,7 +313,7 @@ impl Model {
         push(&mut self.flaps, FLAPS, (at, address.clone()));
     }
 
-    /// Returns when monitoring began.
+    /// Returns the time at which monitoring began.
     pub(super) fn opened(&self) -> Instant {
         self.opened.unwrap_or(self.now)
     }
@@ -326,7 +326,7 @@ impl Model {
         facts.last_answer.filter(|_| is_suspected).map(|last| self.now.since(last))
     }
 
-    /// Iterates over the servers, by address.
+    /// Iterates over the servers in the order of their addresses.
     pub(super) fn servers(&self) -> impl ExactSizeIterator<Item = &Server> + Clone {
         self.servers.values()
     }

@@ -152,8 +152,8 @@ struct Ended {
 
 impl Ended {
     /// Returns the part to keep and the one to remove. Keeps the newer one, unless it is shorter
-    /// because it could not be written: on a full disk, a series of such truncated parts would
-    /// otherwise replace the complete older one.
+    /// because it could not be written completely: on a full disk, a series of such truncated parts
+    /// would otherwise replace the complete older one.
     fn or(self, previous: Option<Self>, is_cut: bool) -> (Self, Option<Self>) {
         match previous {
             Some(previous) if is_cut && self.length < previous.length => (previous, Some(self)),

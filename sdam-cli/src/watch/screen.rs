@@ -18,13 +18,13 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// The column of text after a time such as `12:34:56.789Z  `.
+/// The column at which text begins after a time, such as `12:34:56.789Z  `.
 const TEXT: usize = 15;
 /// The column at which a server's address begins, after the mark that shows its change.
 const ADDRESS: usize = 3;
-/// The width of `PossiblePrimary`, the longest type.
+/// The width of the type column, enough for `PossiblePrimary`, the longest type.
 const TYPE: usize = 15;
-/// The width of `9999.99 ms`.
+/// The width of the round-trip time column, enough for `9999.99 ms`.
 const RTT: usize = 10;
 /// The maximum width reserved for addresses.
 const LONGEST_ADDRESS: usize = WIDTH - ADDRESS - TYPE - RTT - 4;

@@ -25,7 +25,7 @@ pub(super) struct Setup {
     pub(super) feed: Feed,
     /// The options of the client that produces the events.
     pub(super) options: Options,
-    /// The wall-clock times of the events.
+    /// The origin from which the wall-clock times of the events are calculated.
     pub(super) wall: Origin,
     /// The source of the events: `LIVE`, `DEMO`, or a replay with its speed.
     pub(super) source: String,
@@ -35,7 +35,7 @@ pub(super) struct Setup {
     pub(super) marks: Peekable<vec::IntoIter<Note>>,
     /// The steps of the demonstration.
     pub(super) notes: UnboundedReceiver<String>,
-    /// Restricts output to ASCII characters.
+    /// True if output is restricted to ASCII characters.
     pub(super) ascii: bool,
     pub(super) palette: Palette,
 }

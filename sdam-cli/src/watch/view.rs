@@ -38,7 +38,8 @@ pub(crate) struct View<O, R> {
     /// Converts the times of the events to wall-clock times. If it is `None`, the first event is
     /// assumed to take place now.
     pub(crate) wall: Option<Origin>,
-    /// The clock of the topology; `None` if its time passes like wall-clock time. Requires `wall`.
+    /// The clock of the topology; `None` if its time passes like wall-clock time. If a clock is
+    /// given, `wall` must be given, too.
     pub(crate) clock: Option<Arc<dyn Clock>>,
 }
 
@@ -130,7 +131,7 @@ impl<O: Write, R: Write> View<O, R> {
         self.print(&format!("{}\n", json_line(&json)))
     }
 
-    /// Prints `text` and flushes the output, for a user who is watching.
+    /// Prints `text` and flushes the output, because a user may be watching.
     fn print(&mut self, text: &str) -> io::Result<()> {
         self.console.output.write_all(text.as_bytes())?;
         self.console.output.flush()

@@ -60,8 +60,8 @@ impl Recorded {
         running.end()
     }
 
-    /// Checks that a part can be replayed without the other parts, and describes the set. Returns
-    /// the part as a recording.
+    /// Checks that a part can be replayed without the other parts, and that it describes the set.
+    /// Returns the part as a recording.
     fn replay(&self, number: usize) -> Recording {
         let name = format!("folder/rec.{number}.jsonl");
         let ended = self.room.run(&["replay", "--trace", &name]);

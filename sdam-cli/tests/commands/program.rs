@@ -54,15 +54,16 @@ impl Room {
         command
     }
 
-    /// Returns the command that runs the program with these arguments.
+    /// Returns the command that runs the program with the given `arguments`.
     pub(crate) fn sdam(&self, arguments: &[impl AsRef<OsStr>]) -> Command {
         let mut command = self.command(env!("CARGO_BIN_EXE_sdam"));
         command.args(arguments);
         command
     }
 
-    /// Returns the command that runs the program with these arguments. It also restores the default
-    /// handling of SIGINT, because a shell makes its background processes ignore this signal.
+    /// Returns the command that runs the program with the given `arguments`. It also restores the
+    /// default handling of SIGINT, because a shell makes its background processes ignore this
+    /// signal.
     pub(crate) fn interruptible(&self, arguments: &[impl AsRef<OsStr>]) -> Command {
         let mut command = self.command("env");
         command.args(["--default-signal=INT", env!("CARGO_BIN_EXE_sdam")]);
@@ -86,8 +87,8 @@ pub(crate) struct Running {
     child: Child,
     output: Option<BufReader<ChildStdout>>,
     remarks: JoinHandle<String>,
-    /// Dropped when the process has ended, which prevents the process from being killed at the time
-    /// limit.
+    /// The sender that is dropped when the process has ended, so that the process is not killed at
+    /// the time limit.
     watched: Sender<()>,
 }
 

@@ -52,7 +52,7 @@ pub(crate) fn is_helpful(ended: &Ended, input: &str) {
     assert!(has_remedy, "no remedy in {text}");
 }
 
-/// Runs the program with these arguments, and checks the exit code and the message.
+/// Runs the program with the arguments `words`, and checks the exit code and the message.
 fn refuses(room: &Room, words: &[String], code: i32, input: &str) {
     let ended = room.run(words);
     assert_eq!(ended.code, code, "{words:?}: {ended:?}");

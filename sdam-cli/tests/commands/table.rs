@@ -28,7 +28,7 @@ pub(crate) enum Moment {
     Printed,
     /// The program is connected to a server that does not reply.
     Connected,
-    /// The program has read much input, and is waiting for more.
+    /// The program has read a lot of input, and is waiting for more.
     Reading,
 }
 
@@ -53,8 +53,8 @@ pub(crate) struct Case {
     /// The ways in which the commands of the example end, in order.
     pub(crate) example: &'static [End],
     pub(crate) output: Output,
-    /// Arguments with which the subcommand prints this kind of output, and the file for standard
-    /// input; `-` if it needs none.
+    /// Arguments with which the subcommand prints the kind of output in `output`, and the file for
+    /// standard input, or `-` if it needs no input.
     pub(crate) printing: (&'static str, &'static str),
     /// Command lines to interrupt: the arguments, the moment of the signal, and the exit codes
     /// after SIGINT and after SIGTERM.

@@ -34,7 +34,7 @@ const ROUNDS: usize = 4;
 const UNAUTHORIZED: i32 = 13;
 
 impl Line<'_> {
-    /// Connects to `address`, sends hello, and authenticates if requested. If this panics, the
+    /// Connects to `address`, sends hello, and authenticates if requested. If the check panics, the
     /// panic is reported as an error of this host, and the other hosts are still checked.
     pub(super) async fn check(
         &self,
@@ -138,7 +138,7 @@ impl Line<'_> {
                 break;
             };
             round_trips.push(round.took);
-            // The shorter a round trip is, the more exactly its reply shows the server's time.
+            // The shorter a round trip is, the more precisely its reply shows the server's time.
             if round.took < nearest.took {
                 nearest = round;
             }

@@ -58,7 +58,7 @@ pub(super) async fn look_up(
     string
 }
 
-/// Turns the `None` of a look-up that took too long into an error.
+/// Converts `None`, the outcome of a look-up that took too long, into an error.
 fn flat<T>(outcome: Option<Result<T, Error>>) -> Result<T, Error> {
     let late = || {
         let text = "the name server did not answer in time";

@@ -1,4 +1,4 @@
-//! Tests that apply a remedy to the servers or to the connection string, listed in a table.
+//! Tests, listed in a table, that apply a remedy to the servers or to the connection string.
 
 use std::{
     io::Read as _,

@@ -55,7 +55,7 @@ struct State {
 }
 
 impl Records {
-    /// Creates a sink for the events of the deployment that has these labels.
+    /// Creates a sink for the events of the deployment that has the given `labels`.
     pub(super) fn new(labels: &[(&str, String)], backend: &Backend, queues: Queues) -> Self {
         let labels = labels.iter();
         Self {
@@ -91,7 +91,7 @@ impl Records {
         }
     }
 
-    /// Creates the log record for a new server type; `None` if the type is unchanged.
+    /// Returns the log record for a new server type, or `None` if the type is unchanged.
     fn server(
         &self,
         time: u64,
@@ -115,8 +115,8 @@ impl Records {
         Some(self.log(time, "sdam.server.changed", severity, &body, attributes))
     }
 
-    /// Creates the log record for a fact; `None` if the log record for a server already states this
-    /// fact.
+    /// Returns the log record for a fact, or `None` if the log record for a server already states
+    /// this fact.
     fn fact(&self, time: u64, fact: &Fact) -> Option<LogRecord> {
         let (name, severity, attributes) = match fact {
             Fact::PrimaryChanged { old, new, .. } => (

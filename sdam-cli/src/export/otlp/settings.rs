@@ -18,7 +18,7 @@ use crate::target::shown_url;
 /// The variables that this module reads.
 type Variables = BTreeMap<String, String>;
 
-/// The default of OTEL_METRIC_EXPORT_INTERVAL.
+/// The default value of OTEL_METRIC_EXPORT_INTERVAL.
 const INTERVAL: Duration = Duration::from_secs(60);
 
 const ATTRIBUTES: &str = "OTEL_RESOURCE_ATTRIBUTES";
@@ -47,7 +47,7 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// Reads the settings; `None` if no collector is configured.
+    /// Reads the settings. Returns `None` if no collector is configured.
     ///
     /// # Errors
     ///

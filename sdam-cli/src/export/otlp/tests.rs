@@ -86,7 +86,7 @@ impl Fake {
                     while let Some(request) = receive(&mut stream) {
                         let length = answer.len();
                         let head = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n");
-                        // Ignore the error, because sending fails if the test has ended.
+                        // Ignore the error, because sending fails only if the test has ended.
                         let _ = sender.send(request);
                         let reply = [head.as_bytes(), &answer].concat();
                         if stream.get_mut().write_all(&reply).is_err() {
@@ -388,8 +388,8 @@ fn a_collector_that_does_not_answer_is_reported_once_and_again_when_it_does() {
     program.finish();
 }
 
-/// Pushes the page from [`page_of_a`] to `url`, with these OpenTelemetry variables. Returns the
-/// remarks.
+/// Pushes the page from [`page_of_a`] to `url`, configured by the OpenTelemetry `variables`.
+/// Returns the remarks.
 fn push_a(url: &str, variables: &[(&str, PathBuf)]) -> Vec<String> {
     let pairs = variables.iter().map(|(name, value)| {
         (format!("OTEL_EXPORTER_OTLP_{name}"), value.to_str().unwrap().to_owned())

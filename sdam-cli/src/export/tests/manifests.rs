@@ -8,7 +8,7 @@ use super::Running;
 use crate::cli::tests::export;
 use sdam_sim::serve::Builder;
 
-/// Returns the document of this kind, which must be the only one.
+/// Returns the document whose kind is `kind`. There must be exactly one.
 fn document<'d>(documents: &'d [Yaml<'d>], kind: &str) -> &'d Yaml<'d> {
     let mut found = documents.iter().filter(|it| text(&it["kind"]) == kind);
     let only = found.next().expect(kind);
@@ -24,7 +24,7 @@ fn list<'y>(value: &'y Yaml<'y>) -> &'y [Yaml<'y>] {
     value.as_vec().unwrap_or_else(|| panic!("{value:?}"))
 }
 
-/// Returns the list element with this name.
+/// Returns the element of the list `value` whose name is `name`.
 fn named<'y>(value: &'y Yaml<'y>, name: &str) -> &'y Yaml<'y> {
     let found = list(value).iter().find(|it| text(&it["name"]) == name);
     found.unwrap_or_else(|| panic!("no {name}: {value:?}"))

@@ -279,7 +279,7 @@ impl Running {
     /// Ends the program, even if exchanges are in progress.
     pub(super) fn finish(self) {
         self.signal();
-        // Ignore the error, because sending fails if the first signal has already ended the
+        // Ignore the error, because sending fails only if the first signal has already ended the
         // program.
         let _ = self.signals.unbounded_send(());
         assert_eq!(self.join(), Exit::SUCCESS);

@@ -103,7 +103,7 @@ fn hostile_texts_stay_texts_in_the_browser() {
     });
 }
 
-/// Returns how many pixels on the screen have each of these colours.
+/// Returns the number of pixels on the screen that have each of the colours in `wanted`.
 fn colours<const N: usize>(tab: &mut Tab<'_>, wanted: [[u8; 3]; N]) -> [usize; N] {
     let picture = std::io::Cursor::new(tab.picture());
     let mut reader = png::Decoder::new(picture).read_info().unwrap();

@@ -36,7 +36,7 @@ pub(super) struct Scene<'a> {
     pub(super) model: &'a Model,
     /// The user's choices.
     pub(super) state: &'a State,
-    /// The wall-clock times of the events.
+    /// The origin from which the wall-clock times of the events are calculated.
     pub(super) wall: &'a Origin,
     /// The source of the events: `LIVE`, `DEMO`, or a replay with its speed.
     pub(super) source: &'a str,
@@ -105,7 +105,7 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, scene: &Scene<'_>) -> Rect {
     clock
 }
 
-/// Returns the maximum number of lines for alerts on a screen of this height.
+/// Returns the maximum number of lines for alerts on a screen of the given height.
 fn most_alerts(height: u16) -> usize {
     match height {
         ..12 => 1,

@@ -10,11 +10,11 @@ use std::{
 
 use futures::channel::mpsc::{self, UnboundedReceiver};
 
-/// A key, possibly with Ctrl.
+/// A key, possibly pressed together with Ctrl.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Key {
     Char(char),
-    /// A letter with Ctrl.
+    /// A letter pressed together with Ctrl.
     Control(char),
     Enter,
     Escape,
@@ -80,7 +80,7 @@ impl Decoder {
     }
 }
 
-/// Decodes the first key; `None` if more bytes are needed.
+/// Decodes the first key. Returns `None` if more bytes are needed.
 fn step(bytes: &[u8]) -> Option<Step> {
     Some(match bytes {
         [b'\r' | b'\n', ..] => (Some(Key::Enter), 1),

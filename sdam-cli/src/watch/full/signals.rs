@@ -63,7 +63,7 @@ mod unix {
     }
 }
 
-/// Substitutes for systems without such signals.
+/// Substitutes that do nothing, for systems other than Unix.
 #[cfg(not(unix))]
 mod other {
     use std::io;

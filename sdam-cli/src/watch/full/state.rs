@@ -16,7 +16,7 @@ names! {
         #[default]
         Worst = "worst first",
         Address = "by address",
-        /// By round-trip time.
+        /// Servers by round-trip time, the slowest first.
         Slowest = "slowest first",
     }
 }

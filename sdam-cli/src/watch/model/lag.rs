@@ -34,8 +34,8 @@ impl Writes {
         }
     }
 
-    /// Returns whether the last answer of `server` lacks a write that the client had then known for
-    /// at least [`GRACE`].
+    /// Returns whether the last answer of `server` lacks a write that the client had already known
+    /// for at least [`GRACE`] when the answer arrived.
     pub(super) fn is_missed_by(&self, server: &ServerDescription) -> bool {
         let own = server.last_write_date;
         let first = self.0.iter().find(|(_, write)| own < Some(*write));

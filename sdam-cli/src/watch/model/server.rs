@@ -37,9 +37,9 @@ names! {
 /// Consecutive failed checks of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Trouble {
-    /// The end of the first failed check.
+    /// The time at which the first failed check ended.
     pub(crate) since: Instant,
-    /// The end of the last failed check.
+    /// The time at which the last failed check ended.
     pub(crate) last: Instant,
     /// The number of failed checks.
     pub(crate) checks: u32,

@@ -73,7 +73,7 @@ impl Stopwatch {
         }
     }
 
-    /// Handles a clear of the server's pool.
+    /// Handles the clearing of the pool of `server`.
     pub(super) fn cleared(&mut self, at: Instant, server: &ServerAddress) {
         if let Some(run) = &mut self.current
             && run.outage.lost.as_ref().is_none_or(|lost| lost == server)

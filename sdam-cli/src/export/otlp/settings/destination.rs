@@ -9,7 +9,7 @@ use super::{
     values::{headers, millis},
 };
 
-/// The default of OTEL_EXPORTER_OTLP_TIMEOUT.
+/// The default value of OTEL_EXPORTER_OTLP_TIMEOUT.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The variable that specifies a file, and the path of the file.

@@ -1,4 +1,4 @@
-//! Alerts for the most important problems: description, start and cause.
+//! Alerts that describe the most important problems, with their start and cause.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub(super) struct Alert {
     pub(super) steps: Vec<String>,
 }
 
-/// The time since the start after which the alert about a missing primary turns red.
+/// The time after the start of monitoring at which the alert about a missing primary turns red.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The time for which the steps of a failover stay visible after its end.
 const EXPLAINED: Duration = Duration::from_secs(120);

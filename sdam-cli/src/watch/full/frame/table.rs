@@ -21,7 +21,7 @@ use super::{
 };
 use crate::terminal::Tone;
 
-/// A column between those of the address and of the reason.
+/// A column between the address column and the reason column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Column {
     /// The role.
@@ -40,7 +40,7 @@ enum Column {
     Mode,
     /// The generation of the server's connection pool.
     Pool,
-    /// The time by which the server's last write lags behind.
+    /// The replication lag of the server.
     Lag,
     /// The number of times that the server was lost in the last hour.
     Flaps,
@@ -64,9 +64,10 @@ const SETS: &[&[Column]] = {
 
 /// The width of the mark for the selected server.
 const MARK: u16 = 2;
-/// The minimum widths of the address and reason columns, which may be narrower only if all values
-/// are shorter.
+/// The minimum width of the address column, which may be narrower only if all addresses are
+/// shorter.
 const NAME: u16 = 20;
+/// The width that the choice of columns leaves for reasons, or less if all reasons are shorter.
 const WHY: u16 = 14;
 /// The minimum width of the reason column; if less space is left, reasons are omitted.
 const SHORTEST_WHY: u16 = 9;
@@ -161,7 +162,7 @@ impl Layout {
         let chosen = SETS.iter().position(|columns| fits(&with_widths(columns)));
         let chosen = chosen.unwrap_or(SETS.len() - 1);
         let mut columns = with_widths(SETS[chosen]);
-        // Add single columns from the wider sets, as far as they fit.
+        // Add the columns of wider sets that still fit, one at a time.
         for wider in SETS[..chosen].iter().rev() {
             for (place, added) in wider.iter().enumerate() {
                 if columns.iter().any(|(own, _)| own.is_same(*added)) {
