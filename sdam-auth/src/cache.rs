@@ -9,7 +9,7 @@ use crate::scram::{Keys, Mechanism};
 /// creates new salts.
 const CAPACITY: usize = 8;
 
-/// The inputs of a key derivation, without the account's password.
+/// All inputs of a key derivation except the account's password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyId {
     pub(crate) mechanism: Mechanism,

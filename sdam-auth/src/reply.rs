@@ -45,7 +45,7 @@ pub(crate) fn speculative(hello: &[u8]) -> Result<Option<&RawDocument>, Error> {
     }
 }
 
-/// Returns whether the reply to hello lists this mechanism for the user.
+/// Returns whether the reply to hello lists `mechanism` for the user.
 pub(crate) fn supports(hello: &[u8], mechanism: &str) -> Result<bool, Error> {
     // Authentication: "Drivers MUST NOT validate the contents of the saslSupportedMechs".
     let list = document(hello)?.get_array("saslSupportedMechs");

@@ -47,8 +47,8 @@ impl Shared {
         AuthStep::Send(command.finish())
     }
 
-    /// Returns the fields that add this command to a hello. The hello itself declares the API
-    /// version (Handshake: "Speculative Authentication").
+    /// Returns the fields that add the command written by `write` to a hello. The hello itself
+    /// declares the API version (Handshake: "Speculative Authentication").
     pub(crate) fn speculate(&self, write: impl FnOnce(&mut DocumentWriter)) -> HelloAuth {
         let mut command = DocumentWriter::new();
         write(&mut command);

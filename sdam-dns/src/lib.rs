@@ -58,7 +58,7 @@ impl DnsResolver {
         Self { servers: None, blocks: false }
     }
 
-    /// Creates a resolver that queries these name servers.
+    /// Creates a resolver that queries the given name servers.
     pub fn with_servers(servers: impl IntoIterator<Item = SocketAddr>) -> Self {
         Self { servers: Some(servers.into_iter().collect()), blocks: false }
     }

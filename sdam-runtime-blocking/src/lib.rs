@@ -25,7 +25,7 @@ use sdam_transport::{
 
 use self::dial::BlockingDial;
 
-/// Returns the system's blocking sockets and clock.
+/// Returns a backend that uses the system's blocking sockets and clock.
 ///
 /// The random seed comes from the system's entropy.
 pub fn backend() -> Backend {

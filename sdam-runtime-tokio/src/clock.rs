@@ -56,7 +56,7 @@ struct Driver {
 static DRIVERS: Mutex<Vec<Weak<Driver>>> = Mutex::new(Vec::new());
 
 impl Driver {
-    /// Returns the driver of this runtime.
+    /// Returns the driver of the runtime behind `handle`.
     ///
     /// # Panics
     ///

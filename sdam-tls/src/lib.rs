@@ -58,9 +58,10 @@
 //!
 //! # OCSP
 //!
-//! OCSP is not supported: responders are never contacted, stapled responses are accepted but
-//! ignored, and so is a certificate's demand for one (Must-Staple). A certificate is rejected as
-//! revoked only if one of the program's [revocation lists](Rustls::with_revocation_lists) says so.
+//! OCSP is not supported: responders are never contacted, and stapled responses are accepted but
+//! ignored. A certificate that requires such a response (Must-Staple) is treated like any other. A
+//! certificate is rejected as revoked only if one of the program's
+//! [revocation lists](Rustls::with_revocation_lists) says so.
 //! Therefore (OCSP Support: "Documentation Requirements"):
 //!
 //! - Once MongoDB Atlas uses certificates that offer only OCSP, their revocation cannot be checked.

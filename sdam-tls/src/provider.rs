@@ -31,7 +31,7 @@ pub struct Rustls {
 }
 
 impl Rustls {
-    /// Creates a provider with this cryptography that trusts the platform's authorities.
+    /// Creates a provider that uses `crypto` and trusts the platform's authorities.
     pub fn new(crypto: Arc<CryptoProvider>) -> Self {
         Self { crypto, roots: None, revocation_lists: Vec::new(), observer: None }
     }
@@ -42,7 +42,7 @@ impl Rustls {
         Self::new(Arc::new(rustls::crypto::ring::default_provider()))
     }
 
-    /// Trusts these authorities instead of the platform's, unless there is a `tlsCAFile`.
+    /// Trusts the authorities in `roots` instead of the platform's, unless there is a `tlsCAFile`.
     ///
     /// All topologies then share one store. The platform's authorities, in contrast, are read again
     /// whenever a topology starts.
@@ -61,7 +61,7 @@ impl Rustls {
         self.with_roots(Arc::new(roots))
     }
 
-    /// Rejects servers whose certificate is on one of these lists, or is not covered by any list.
+    /// Rejects servers whose certificate is on one of `lists`, or is not covered by any list.
     ///
     /// Only the server's own certificate is checked, not the certificates of its authorities. A
     /// list whose next update is overdue is rejected. Without lists, no certificate counts as
@@ -160,14 +160,14 @@ impl TlsProvider for Rustls {
     }
 }
 
-/// TLS with a finished configuration, for programs that already have such a configuration.
+/// TLS with a finished configuration, for programs that already have one.
 ///
 /// All settings come from this configuration, so every option except `tls=true` is refused.
 #[derive(Clone, Debug)]
 pub struct FixedConfig(Arc<ClientConfig>);
 
 impl FixedConfig {
-    /// Creates a provider with this configuration.
+    /// Creates a provider that uses `config`.
     pub fn new(config: impl Into<Arc<ClientConfig>>) -> Self {
         Self(config.into())
     }

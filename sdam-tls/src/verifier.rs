@@ -25,9 +25,9 @@ pub(crate) struct Verifier {
     /// certificate proves nothing, and the option is meant for certificates whose keys the library
     /// may be unable to check.
     pub(crate) chain: Option<Arc<WebPkiServerVerifier>>,
-    /// Certificates that are trusted as server certificates, not only as authorities, because a
-    /// server may present its own self-signed certificate if that is in the application's
-    /// `tlsCAFile`.
+    /// Certificates that are trusted as server certificates, not only as authorities. They are
+    /// those of the application's `tlsCAFile`, because a server may present a self-signed
+    /// certificate from that file as its own.
     pub(crate) trusted: Vec<CertificateDer<'static>>,
     /// The revocation lists for the chain and for the trusted server certificates.
     pub(crate) lists: Vec<CertificateRevocationListDer<'static>>,

@@ -48,8 +48,8 @@ pub trait Clock: Send + Sync + Debug + 'static {
     fn sleep_until(&self, deadline: Instant) -> BoxFuture<'static, ()>;
 
     /// Returns whether timers block the thread that polls them instead of returning `Pending`. A
-    /// [race](crate::race::deadline) against such a timer blocks the thread as long as the raced
-    /// future is pending. By default, timers do not block.
+    /// [race](crate::race::deadline) against such a timer blocks the thread until the raced
+    /// future is ready or the deadline has passed. By default, timers do not block.
     fn blocks(&self) -> bool {
         false
     }

@@ -1,9 +1,8 @@
 //! The conformance suites: tests of a runtime, and of [connection pools](pools).
 //!
-//! A runtime that passes keeps the contracts of [`Clock`],
+//! A runtime that passes satisfies the contracts of [`Clock`],
 //! [`Transport`](crate::connect::Transport), [`Connection`](crate::connect::Connection),
-//! [`Dial`] and [`Spawner`](crate::spawn::Spawner), as far as they can be
-//! observed:
+//! [`Dial`] and [`Spawner`](crate::spawn::Spawner), to the extent that tests can observe them:
 //!
 //! ```
 //! /// Called from a `#[test]` with the runtime under test.

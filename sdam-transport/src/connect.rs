@@ -10,7 +10,7 @@ use crate::{
     wire::WireMessage,
 };
 
-/// Opens connections: host name look-up, connect and TLS.
+/// Opens connections: looks up host names, connects sockets and negotiates TLS.
 ///
 /// # Contract
 ///
@@ -39,16 +39,16 @@ pub trait Transport: Send + Sync + Debug + 'static {
     ) -> Result<Box<dyn Connection>, Error>;
 
     /// Returns the steps that this transport performs itself. If the options of a topology require
-    /// TLS or a proxy, and it is neither returned here nor available as a layer, the topology
-    /// refuses to start.
+    /// TLS or a proxy, and that step is neither returned here nor available as a layer, the
+    /// topology refuses to start.
     fn guards(&self) -> Guards {
         Guards::NONE
     }
 
-    /// Returns a transport with `layers` between its sockets and its messages. They replace its own
-    /// layers of the same kind. The default implementation returns `None`, and so should a
-    /// transport that does not support one of the layers. A topology whose options need that layer
-    /// then refuses to start.
+    /// Returns a transport with `layers` between its sockets and its messages. Each of them
+    /// replaces the layer of the same kind that this transport already has. The default
+    /// implementation returns `None`, and so should a transport that does not support one of the
+    /// layers. A topology whose options need that layer then refuses to start.
     fn with_layers(&self, layers: Layers) -> Option<Arc<dyn Transport>> {
         let _ = layers;
         None

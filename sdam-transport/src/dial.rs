@@ -30,7 +30,7 @@ use crate::stream::ByteStream;
 /// - A TCP socket with a [user timeout](DialOptions::user_timeout) breaks once the peer has
 ///   acknowledged nothing for that time, where the system has that option.
 ///
-/// Through that transport, a dialer also keeps the contract of
+/// A dialer in a `NetTransport` must also satisfy the contract of
 /// [`Transport`](crate::connect::Transport): dropping a future abandons the attempt and closes its
 /// socket, and a runtime that has ended causes an error, not a panic.
 #[async_trait]
@@ -85,7 +85,7 @@ pub enum DialTarget {
 }
 
 impl DialTarget {
-    /// Returns the error for a runtime or a system that does not have sockets of this kind.
+    /// Returns the error for a runtime or a system that does not support sockets for this target.
     pub fn unsupported(&self) -> io::Error {
         let message = format!("no socket can be opened to {self}");
         io::Error::new(io::ErrorKind::Unsupported, message)

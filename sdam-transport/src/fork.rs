@@ -12,7 +12,7 @@ use std::mem;
 pub struct ForkGuard(forkguard::Guard);
 
 impl ForkGuard {
-    /// Creates a guard of the current process.
+    /// Creates a guard for the current process.
     pub fn current() -> Self {
         Self(forkguard::new())
     }

@@ -34,9 +34,9 @@ mod tests;
 /// A forked child of the process that created the connection neither uses nor closes the stream.
 ///
 /// The connection is marked as unusable while it sends or receives, and only success removes the
-/// mark. After a future has failed or was dropped before it was ready, every later call therefore
-/// fails. This way, cancellation can never make the middle of a message look like the start of the
-/// next one.
+/// mark. After a future has failed, or has been dropped before it was ready, every later call
+/// therefore fails, and cancellation can never make the middle of a message look like the start of
+/// the next one.
 ///
 /// Errors have [`Stage::Hello`], which is correct for monitoring connections. Users of other
 /// connections set the stage with [`Error::at`].

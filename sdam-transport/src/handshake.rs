@@ -34,8 +34,8 @@ const DELIMITER: &str = "|";
 /// The name that errors use for the whole document.
 const DOCUMENT: &str = "client document";
 
-/// The content of the `client` document of handshakes, before it is shortened to its maximum
-/// length.
+/// The content of the `client` document that handshakes send, before the document is shortened to
+/// its maximum length.
 ///
 /// Changes apply only to connections that are opened afterwards, not to established ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ impl ClientMetadata {
     /// The maximum length of the driver's own name and version, in bytes. They are never truncated.
     pub const MAX_DRIVER_LENGTH: usize = 128;
 
-    /// Creates the metadata of the driver `name` with this version in `environment`.
+    /// Creates the metadata of the driver `name` in version `version`, which runs in `environment`.
     ///
     /// # Errors
     ///
@@ -76,7 +76,7 @@ impl ClientMetadata {
     ///
     /// # Errors
     ///
-    /// `appName` is longer than 128 bytes.
+    /// If `name` is longer than 128 bytes.
     pub fn with_application(mut self, name: &str) -> Result<Self, ConfigError> {
         check_length("appName", name, Self::MAX_APPLICATION_LENGTH)?;
         self.application = set(name);
@@ -88,7 +88,7 @@ impl ClientMetadata {
     ///
     /// # Errors
     ///
-    /// `platform` contains a `|`.
+    /// If `platform` contains a `|`.
     pub fn with_platform(mut self, platform: &str) -> Result<Self, ConfigError> {
         if let Some(driver) = self.libraries.first_mut() {
             let changed = driver.clone().with_platform(platform);
@@ -152,7 +152,7 @@ pub struct DriverInfo {
 }
 
 impl DriverInfo {
-    /// Creates a library with this name.
+    /// Creates a library called `name`.
     pub fn new(name: &str) -> Self {
         Self { name: name.into(), version: None, platform: None }
     }

@@ -7,7 +7,7 @@ use sdam_core::{address::ServerAddress, options::ProxyOptions};
 use crate::tls::Tls;
 
 /// The socket options, and the layers between a transport's sockets and its messages. By default,
-/// there are none.
+/// none are set.
 ///
 /// A topology creates them from its options, and adds them with
 /// [`Transport::with_layers`](crate::connect::Transport::with_layers).
@@ -37,17 +37,17 @@ pub struct Guards {
 }
 
 impl Guards {
-    /// The guards of a transport that connects directly and in plain text.
+    /// The value for a transport that connects directly and in plain text.
     pub const NONE: Self = Self { tls: false, proxy: false };
 
-    /// Adds TLS.
+    /// Adds TLS to the steps that the transport performs itself.
     #[must_use]
     pub const fn with_tls(mut self) -> Self {
         self.tls = true;
         self
     }
 
-    /// Adds the proxy.
+    /// Adds the proxy to the steps that the transport performs itself.
     #[must_use]
     pub const fn with_proxy(mut self) -> Self {
         self.proxy = true;

@@ -48,16 +48,16 @@ pub fn remote() -> (Remote, Jobs) {
 }
 
 impl Remote {
-    /// Sends `work` to the other thread, which calls it and drives the future that it returns. The
-    /// future need not be `Send`. This does not wait for the work to finish. If the [`Jobs`] are
-    /// dropped, the work is dropped as well, possibly before this returns.
+    /// Sends `work` to the thread of the [`Jobs`], which calls it and drives the future that it
+    /// returns. The future need not be `Send`. This does not wait for the work to finish. If the
+    /// [`Jobs`] are dropped, the work is dropped as well, possibly before this returns.
     pub fn run<F: Future<Output = ()> + 'static>(&self, work: impl FnOnce() -> F + Send + 'static) {
         // If the `Jobs` have been dropped, sending fails and drops the work, as the contract
         // demands.
         let _ = self.jobs.unbounded_send(Box::new(|| work().boxed_local()));
     }
 
-    /// Opens a socket on the other thread with `connect`, and then runs `carry` on that thread.
+    /// Opens a socket with `connect` on the thread of the [`Jobs`], and then runs `carry` there.
     /// `carry` must transfer the socket's bytes until the returned stream is dropped; see
     /// [`PipeEnd`].
     ///

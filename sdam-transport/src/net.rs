@@ -233,7 +233,7 @@ fn unreachable(lost: NoSuccess<DialTarget, io::Error>) -> Error {
     error.with_source(Attempts(lost))
 }
 
-/// The result of each attempt, for error messages.
+/// The results of all attempts, which the error message lists.
 #[derive(Debug)]
 struct Attempts(NoSuccess<DialTarget, io::Error>);
 

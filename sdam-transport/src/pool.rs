@@ -34,9 +34,9 @@ use crate::spawn::Task;
 /// The pool starts paused with [`PoolContext::generation`] and opens no connection before
 /// [`PoolHandle::ready`], except for one socket after [`PoolHandle::prepare`].
 ///
-/// A panic is re-raised in the calling thread after the remaining effects have run. The server is
-/// then monitored but never selected until a later `create` succeeds; `create` is called again
-/// whenever the pool would become ready.
+/// A panic in `create` is re-raised in the calling thread after the remaining effects have run. The
+/// server is then monitored but never selected until a later `create` succeeds; `create` is called
+/// again whenever the pool would become ready.
 pub trait PoolFactory: Send + Sync + Debug + 'static {
     /// The pool of one server. A selection returns a reference to it.
     ///
@@ -91,13 +91,13 @@ pub trait PoolFactory: Send + Sync + Debug + 'static {
 ///   more.
 ///
 /// If a pool reports no handshakes, its services start with [`Generation::FIRST`], and cleared
-/// services are kept as long as the topology.
+/// services are kept for as long as the topology exists.
 ///
 /// The pool itself manages its connections and publishes events and log messages about them. A
 /// [clear](PoolClear) comes before connections are checked in and closed (F-66). A clear that
 /// [interrupts](PoolClear::interrupt_in_use) affects no connection of the new generation (F-65).
 ///
-/// A panic is re-raised in the calling thread after the remaining effects have run.
+/// A panic in a method is re-raised in the calling thread after the remaining effects have run.
 pub trait PoolHandle: Any + Send + Sync + Debug {
     /// Announces that a selection is waiting for the first check of this server.
     ///

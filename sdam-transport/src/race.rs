@@ -60,8 +60,8 @@ pub async fn deadline<F: Future>(
     }
 }
 
-/// Returns the result of `future` if it is ready by the [`deadline`]. Otherwise returns an error
-/// with this stage and message.
+/// Like [`deadline`](self::deadline), but reports an expired deadline as an error with the given
+/// stage and message.
 ///
 /// # Errors
 ///
@@ -80,8 +80,8 @@ pub async fn within<T>(
     outcome.unwrap_or_else(|elapsed| Err(Error::timeout(stage, message).with_source(elapsed)))
 }
 
-/// Returns the result of `future`. Calls `notice` each time that another `patience` has passed
-/// without a result.
+/// Returns the result of `future`. Calls `notice` each time that a further period of
+/// `patience` has passed without a result.
 ///
 /// # Cancel safety
 ///

@@ -45,15 +45,16 @@ pub struct Backend {
 }
 
 impl Backend {
-    /// Creates a bundle like [`new`](Self::new), with a transport that opens sockets with `dial`
+    /// Creates a backend like [`new`](Self::new), with a transport that opens sockets with `dial`
     /// and measures timeouts with `clock`.
     pub fn of_sockets(dial: impl Dial, clock: Arc<dyn Clock>, seed: u64) -> Self {
         let transport = NetTransport::new(dial, Arc::clone(&clock));
         Self::new(clock, Arc::new(transport), seed)
     }
 
-    /// Creates a bundle of these parts, without a resolver and without TLS. Identifiers come from
-    /// the [system's entropy](SystemEntropy). If `transport` uses a clock, it must use `clock`.
+    /// Creates a backend from its clock, its transport and its random seed, without a resolver and
+    /// without TLS. Identifiers come from the [system's entropy](SystemEntropy). If `transport`
+    /// uses a clock, it must use `clock`.
     ///
     /// Equal seeds lead to equal choices, so take `seed` from the operating system's entropy unless
     /// the run must be reproducible.
@@ -103,7 +104,7 @@ impl Backend {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Runtime {
-    /// Clock, transport, resolver and seed.
+    /// The clock, the transport and the other parts that single-threaded mode also needs.
     pub backend: Backend,
     /// Spawns the tasks of monitors.
     pub spawner: Arc<dyn Spawner>,

@@ -47,7 +47,7 @@ pub(crate) fn timed_out(proxy: &ServerAddress, target: &ServerAddress) -> Error 
     error(ErrorKind::Timeout, proxy, target, SILENT)
 }
 
-/// Returns the error for the case that connecting to the proxy itself failed with `cause`.
+/// Returns the error to report if the connection to the proxy itself failed with `cause`.
 ///
 /// The error has [`Stage::Proxy`], because an unreachable proxy is not a sign of an overloaded
 /// server (CMAP: "establishing a connection to a SOCKS5 proxy").

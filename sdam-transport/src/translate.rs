@@ -25,8 +25,8 @@ use crate::layers::Translate;
 pub struct AddressTable(BTreeMap<ServerAddress, ServerAddress>);
 
 impl AddressTable {
-    /// Parses comma-separated entries `member=place`. Both are addresses as in a connection string;
-    /// white space around them is ignored.
+    /// Parses comma-separated entries `member=place`. Both parts are addresses, written as in a
+    /// connection string; white space around them is ignored.
     ///
     /// # Errors
     ///

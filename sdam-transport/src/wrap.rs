@@ -15,7 +15,7 @@ use crate::{
 ///
 /// # Contract
 ///
-/// The contract of [`Transport`], as far as it concerns `connect`.
+/// Implementations must satisfy the part of the contract of [`Transport`] that concerns `connect`.
 #[async_trait]
 pub trait Wrap: Send + Sync + Debug + 'static {
     /// Opens a connection to `target` with `inner`, or refuses it.

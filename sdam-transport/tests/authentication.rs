@@ -122,8 +122,8 @@ struct Bench {
 }
 
 impl Bench {
-    /// Creates a pool for a server that replies to hello and to other commands with these
-    /// documents.
+    /// Creates a pool for a server that replies to hello with `hello` and to other commands with
+    /// `other`.
     fn new(hello: &Document, other: Option<&Document>) -> Self {
         let clock = ManualClock::default();
         let host = Arc::<Host>::default();

@@ -33,7 +33,8 @@ impl Derivation {
         }
     }
 
-    /// Runs at most this many further iterations. Returns the keys once the last iteration is done.
+    /// Runs at most `iterations` further iterations. Returns the keys once the last iteration is
+    /// done.
     pub(crate) fn advance(&mut self, iterations: u32) -> Option<Keys> {
         let (mechanism, salted) = match self {
             Self::Sha1(block) => (Mechanism::ScramSha1, block.advance(iterations)),

@@ -23,7 +23,7 @@ use sdam_tls::{
     rustls::{self, AlertDescription},
 };
 
-/// The kind of reply to the next message.
+/// The fault in the reply to the next message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     /// The reply arrives with one bit changed.

@@ -41,7 +41,7 @@ impl Authority {
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
-    /// Issues a certificate for hosts.
+    /// Issues a certificate for the given hosts.
     pub(crate) fn issue(&self, hosts: &[&str]) -> Issued {
         self.issue_with(hosts, |_| {})
     }
@@ -63,7 +63,7 @@ impl Authority {
         params(&["client"]).signed_by(key, &self.0).unwrap().pem()
     }
 
-    /// Issues a revocation list with one serial number.
+    /// Issues a revocation list that contains only `serial`.
     pub(crate) fn revoke(&self, serial: u64, next_update: i32) -> RevocationList {
         revoke(&self.0, serial, next_update)
     }
@@ -110,7 +110,7 @@ impl Issued {
         Self { certificate, key }
     }
 
-    /// Issues a revocation list with one serial number, signed by the certificate itself.
+    /// Issues a revocation list that contains only `serial`, signed by the certificate itself.
     pub(crate) fn revoke(&self, serial: u64, next_update: i32) -> RevocationList {
         revoke(&Issuer::new(params(&[]), &self.key), serial, next_update)
     }

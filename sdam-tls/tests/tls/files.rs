@@ -1,5 +1,5 @@
-//! Tests of the files that options name: which contents are accepted, and which errors others
-//! cause.
+//! Tests of the files that options name: the contents that are accepted, and the errors that other
+//! contents cause.
 
 use rcgen::KeyPair;
 use sdam_core::options::{ConfigError, Options, TlsOptions};
@@ -28,7 +28,7 @@ fn refused(query: &str) -> ConfigError {
     Rustls::ring().tls(&options(query)).unwrap_err()
 }
 
-/// Checks the error that `option` causes if its file has this content.
+/// Checks the error that `option` causes if its file contains `content`.
 #[track_caller]
 fn invalid(option: &str, content: &str, reason: &str, remedy: &str) {
     let file = File::new(content);
@@ -78,7 +78,7 @@ fn keys_are_read_in_each_format() {
 #[cfg(feature = "encrypted-keys")]
 #[test]
 fn encrypted_keys_are_read_with_their_password() {
-    // Keys that are encrypted in any of these ways can be read (V-6).
+    // Keys that are encrypted in any of the following ways can be read (V-6).
     let password = "&tlsCertificateKeyFilePassword=pencil";
     for key in [
         include_str!("keys/ec.encrypted.pem"),

@@ -67,7 +67,7 @@ fn refused(
     assert!(seen.lock().unwrap().dropped, "the socket is closed");
 }
 
-/// Checks the error about the certificate of `issued`.
+/// Checks the error of a handshake in which the server presents the certificate of `issued`.
 #[track_caller]
 fn untrusted(tls: &Arc<dyn Tls>, issued: &Issued, host: &str, reason: Reason, message: &str) {
     let wire = Wire::tls(&serve(issued));
@@ -78,7 +78,7 @@ fn reason_of(error: &Error) -> Option<Reason> {
     error.source_as::<rustls::Error>().map(Reason::of)
 }
 
-/// Returns the TLS that `provider` creates from the default options after `change`.
+/// Returns the TLS that `provider` creates from the default options as modified by `change`.
 pub(crate) fn with(provider: &Rustls, change: impl FnOnce(&mut TlsOptions)) -> Arc<dyn Tls> {
     let mut options = TlsOptions::default();
     change(&mut options);
@@ -91,7 +91,7 @@ pub(crate) fn presenting(client: &Issued, authority: &Authority) -> Arc<dyn Tls>
     with(&authority.provider(), |it| it.certificate_key_file = Some(file.path().into()))
 }
 
-/// Returns TLS whose `tlsCAFile` contains this certificate.
+/// Returns TLS whose `tlsCAFile` contains the certificate of `issued`.
 fn trusting(issued: &Issued) -> Arc<dyn Tls> {
     let file = File::new(issued.pem());
     with(&Rustls::ring(), |it| it.ca_file = Some(file.path().into()))

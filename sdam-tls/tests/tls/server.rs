@@ -63,8 +63,8 @@ pub(crate) struct Wire {
     peer: Peer,
     waiting: Waiting,
     was_pending: [bool; 3],
-    /// The number of bytes after which the server ends the connection, and true if it announces the
-    /// end.
+    /// The number of bytes after which the server ends the connection, and a flag that is true if
+    /// the server announces the end.
     ending: Option<(usize, bool)>,
     /// Bytes that the server receives when the stream is flushed.
     unflushed: Vec<u8>,

@@ -208,7 +208,7 @@ pub(super) async fn send(connection: &mut dyn Connection, message: WireMessage) 
     connection.send(message).await.map_err(|error| format!("{error:#}"))
 }
 
-/// Checks that receiving invalid bytes fails with an error of this kind.
+/// Checks that receiving invalid bytes fails with an error of the given kind.
 async fn no_message(connection: &mut dyn Connection, kind: ErrorKind) -> Outcome {
     match connection.recv().await {
         Ok(message) => Err(format!("a message of {} bytes is accepted", message.as_bytes().len())),

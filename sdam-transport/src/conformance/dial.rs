@@ -176,8 +176,8 @@ pub(super) async fn a_write_to_a_peer_that_vanished_ends<D: Dial>(
 }
 
 /// Returns a listener, and the keep-alive timer of a tuned socket that was connected to the
-/// listener. The timer is `None` on systems that do not show it; [`tcp_sockets_probe_an_idle_peer`]
-/// then passes for every dialer.
+/// listener. The timer is `None` on systems that do not expose it; the check
+/// [`tcp_sockets_probe_an_idle_peer`] then passes for every dialer.
 pub(super) fn control() -> io::Result<(TcpListener, Option<Duration>)> {
     let listener = TcpListener::bind((LOOPBACK, 0))?;
     let address = listener.local_addr()?;
@@ -189,7 +189,7 @@ pub(super) fn control() -> io::Result<(TcpListener, Option<Duration>)> {
 }
 
 /// Returns the time until the next keep-alive probe of the TCP socket from `local` to `remote`, or
-/// `None` if the system does not show it.
+/// `None` if the system does not expose it.
 ///
 /// Sockets to other peers may have the same local port, in particular those in `TIME_WAIT`.
 fn keep_alive_timer(local: SocketAddr, remote: SocketAddr) -> Option<Duration> {
@@ -230,8 +230,8 @@ fn other_loopback(port: u16) -> Option<(TcpListener, SocketAddr)> {
     })
 }
 
-/// Returns a deadline for connecting. A blocking dialer spends half of the time until then on an
-/// address that does not answer.
+/// Returns a deadline for connecting. A blocking dialer waits for an address that does not answer
+/// until half of the time has passed.
 fn deadline(clock: &dyn Clock) -> Instant {
     clock.now() + Duration::from_secs(4)
 }

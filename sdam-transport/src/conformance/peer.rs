@@ -1,4 +1,4 @@
-//! The peers of the connections under test, which are threads with sockets.
+//! Peers for the connections under test. Each peer is a thread with a socket.
 
 use std::{
     io::{self, Read, Write},

@@ -50,7 +50,7 @@ use crate::pool::PoolFactory;
 #[cfg(doc)]
 use crate::pool::PoolHandle;
 
-/// The pool of a user's factory.
+/// The type of the pools that a user's factory creates.
 pub type PoolOf<U> = <<U as PoolUser>::Factory as PoolFactory>::Pool;
 
 /// Uses the pools under test like an application.
@@ -65,8 +65,9 @@ pub trait PoolUser: Send + Sync + 'static {
     /// [`Claim::ALL`] for a complete CMAP pool.
     fn claims(&self) -> &[Claim];
 
-    /// Creates a factory of pools with those of the following options that the pools support:
-    /// `maxPoolSize`, `minPoolSize`, `maxConnecting`, `waitQueueTimeoutMS`, `loadBalanced`.
+    /// Creates a factory whose pools follow `options`. The suite sets some of `maxPoolSize`,
+    /// `minPoolSize`, `maxConnecting`, `waitQueueTimeoutMS` and `loadBalanced`. Options that the
+    /// pools do not support may be ignored.
     fn factory(&self, options: &Options) -> Self::Factory;
 
     /// Checks out a connection. The suite may drop the future at any time.
@@ -146,7 +147,7 @@ pub fn check<U: PoolUser>(user: U) {
     assert!(failures.is_empty(), "contracts are broken:\n  {}", failures.join("\n  "));
 }
 
-/// Runs all checks, or only the check that is named, and returns a message for each broken rule.
+/// Runs all checks, or only the check called `name`, and returns a message for each broken rule.
 /// This is used to test pools that break rules. `patience` is the time after which a step counts as
 /// hanging.
 ///
@@ -185,7 +186,7 @@ pub fn failures_of<'n, U: PoolUser>(
     report.failures
 }
 
-/// Returns the names of all checks for a pool with these claims.
+/// Returns the names of all checks for a pool that makes the given `claims`.
 pub fn names<U: PoolUser>(claims: &[Claim]) -> Vec<&'static str> {
     let checks = checks::<U>().into_iter();
     let claimed = checks.filter(|check| check.is_claimed(claims));

@@ -32,7 +32,7 @@ pub(super) struct Rule {
 pub(super) struct Run {
     /// The number of the step and its description.
     step: Arc<Mutex<(u32, &'static str)>>,
-    /// True if no future of the check may be pending, so that waiting has to block the thread.
+    /// True if no future of the check may be pending, so waiting has to block the thread.
     blocks: bool,
 }
 
@@ -54,7 +54,8 @@ impl Run {
 
     /// Receives a value from another thread. Returns `None` if the sender is dropped.
     ///
-    /// This does not block the thread, which may be needed to drive the runtime.
+    /// Blocks the thread only in a [blocking](Self::blocking) run. In other runs, the thread may be
+    /// needed to drive the runtime.
     pub(super) async fn wait<T>(&self, sent: oneshot::Receiver<T>) -> Option<T> {
         let sent = if self.blocks { block_on(sent) } else { sent.await };
         sent.ok()

@@ -206,7 +206,7 @@ const BROKEN: &[(&str, Fault, &str)] = &[
     ),
 ];
 
-/// Runs only `check` on a runtime with this fault, and returns the failures.
+/// Runs only `check` on a runtime with the given fault, and returns the failures.
 fn complaints(check: &str, fault: Fault) -> Vec<String> {
     let mut report = Report::new(SHORT);
     let base = breaking(fault);

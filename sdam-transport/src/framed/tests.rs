@@ -15,8 +15,8 @@ use sdam_core::error::ErrorKind;
 use super::*;
 use crate::wire::OpMsg;
 
-/// The result of a stream's next read or write. After the last of these steps, the stream is
-/// pending forever.
+/// The result of a stream's next read or write. After the last step, reads and writes stay pending
+/// forever.
 #[derive(Debug)]
 enum Step {
     Bytes(Vec<u8>),

@@ -43,7 +43,7 @@ pub(super) fn encode(metadata: &ClientMetadata) -> Box<[u8]> {
     document.into()
 }
 
-/// The parts of the metadata to write.
+/// The parts of the metadata that are written.
 struct Plan {
     environment: Detail,
     os: Detail,

@@ -130,7 +130,8 @@ impl Environment {
 }
 
 names! {
-    /// A provider of functions as a service (FaaS). Each variant has its name in `client.env.name`.
+    /// A provider of functions as a service (FaaS). The name of a variant is the value that clients
+    /// report in `client.env.name`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     #[non_exhaustive]
     pub enum FaasProvider {
@@ -145,7 +146,7 @@ names! {
     }
 }
 
-/// An operating system, as client metadata describes it.
+/// An operating system, as described in client metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OperatingSystem {
     pub(super) kind: Box<str>,
@@ -158,7 +159,8 @@ impl OperatingSystem {
     /// The maximum length of a type, in bytes. Longer types are truncated.
     pub const MAX_TYPE_LENGTH: usize = 32;
 
-    /// Creates a system of this type, such as `Linux`; an empty type means unknown.
+    /// Creates an operating system of the type `kind`, such as `Linux`. An empty `kind` means that
+    /// the type is unknown.
     pub fn new(kind: &str) -> Self {
         Self {
             kind: set(cut(kind, Self::MAX_TYPE_LENGTH)).unwrap_or_else(|| "unknown".into()),

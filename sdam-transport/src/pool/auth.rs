@@ -11,8 +11,8 @@ use sdam_core::{address::ServerAddress, error::Error, hello::HelloAuth};
 ///
 /// # Contract
 ///
-/// Many connections call it at the same time, with no lock held. Errors, which are created with
-/// [`Error::auth`], and `Debug` output must not reveal secrets.
+/// Many connections call `begin` at the same time, with no lock held. Errors, which are created
+/// with [`Error::auth`], and `Debug` output must not reveal secrets.
 #[async_trait]
 pub trait Authenticator: Send + Sync + Debug + 'static {
     /// Begins the authentication of one connection to `server`, before its hello is sent.
@@ -34,7 +34,7 @@ pub trait Authenticator: Send + Sync + Debug + 'static {
 /// [`hello_auth`](Self::hello_auth) is called first and once, then [`start`](Self::start) once with
 /// the successful reply to hello, then [`next`](Self::next) with the successful reply to each
 /// command. An error reply ends the conversation, which is then dropped. After an error or
-/// [`AuthStep::Done`] it is not called again.
+/// [`AuthStep::Done`], no further method is called.
 #[async_trait]
 pub trait Conversation: Send {
     /// Returns the fields for authentication that are added to the hello of the connection.

@@ -88,9 +88,9 @@ impl Established {
     /// # Errors
     ///
     /// If the server answered with an error. The connection then stays [usable](Self::is_usable).
-    /// Also if the connection broke, if no reply came in time, or if the received message is not a
-    /// valid reply: it answers another request, has no `ok`, or is not BSON. Close the connection
-    /// in these cases.
+    /// Also fails if the connection broke, if no reply came in time, or if the received message is
+    /// not a valid reply: it answers another request, has no `ok`, or is not BSON. Close the
+    /// connection in these cases.
     ///
     /// # Cancel safety
     ///

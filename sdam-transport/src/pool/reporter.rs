@@ -191,7 +191,7 @@ impl Reporter {
     }
 
     /// Reports that a connection has been waiting for an answer from the server since `sent`, for
-    /// example for the answer to an operation. Call this each time another
+    /// example for the answer to an operation. Call this each time that a further period of
     /// [`patience`](Self::patience) has passed without an answer.
     ///
     /// This is a hint for the [detector](Detector) of the topology, which then asks the server
@@ -219,8 +219,8 @@ impl Reporter {
         }
     }
 
-    /// Waits for an answer from the server, and reports it as late each time that another
-    /// [`patience`](Self::patience) has passed without it.
+    /// Waits for an answer from the server, and reports it as late each time that a further period
+    /// of [`patience`](Self::patience) has passed without it.
     pub(super) async fn noticing<F: Future>(&self, clock: &dyn Clock, answer: F) -> F::Output {
         let Some(patience) = self.patience() else {
             return answer.await;

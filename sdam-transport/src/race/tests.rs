@@ -91,7 +91,7 @@ struct Network {
     outcomes: Rc<RefCell<BTreeMap<char, Result<char, i32>>>>,
 }
 
-/// Records that the attempt with this name was dropped.
+/// A guard that records the name of its attempt when it is dropped.
 struct Attempt(Network, char);
 
 impl Drop for Attempt {

@@ -12,8 +12,8 @@ use sdam_core::error::Error;
 
 use super::*;
 
-/// A proxy that expects certain bytes and answers with fixed bytes, of which each read returns one.
-/// Its polls are always ready, like those of a blocking socket.
+/// A proxy that expects certain bytes and answers with fixed bytes. Each read returns one byte. Its
+/// polls are always ready, like those of a blocking socket.
 #[derive(Debug, Default)]
 struct Proxy {
     script: VecDeque<(Vec<u8>, Vec<u8>)>,

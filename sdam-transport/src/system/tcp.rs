@@ -13,9 +13,9 @@ use socket2::{SockRef, TcpKeepalive};
 ///
 /// `TCP_NODELAY` makes the socket send immediately. With `SO_KEEPALIVE`, the socket probes the peer
 /// every 10 seconds after 2 minutes without traffic, and breaks after 9 unanswered probes. If the
-/// system's own values are smaller, they are kept. The probes also keep firewalls and load
-/// balancers from dropping an idle connection. No specification defines these values; they are
-/// those of MongoDB's other drivers.
+/// system's own values can be read and are smaller, they are kept. The probes also keep firewalls
+/// and load balancers from dropping an idle connection. No specification defines these values; they
+/// are those of MongoDB's other drivers.
 ///
 /// Probes are sent only while all sent bytes have been acknowledged. With `user_timeout`
 /// (`TCP_USER_TIMEOUT`), the socket also breaks if, for that long, the peer has not acknowledged
@@ -65,8 +65,8 @@ fn keep_alive(socket: &SockRef<'_>) -> TcpKeepalive {
         .with_retries(probes.map_or(PROBES, |own| own.min(PROBES)))
 }
 
-/// Sets those values that this system allows to be set. On these systems, either the current values
-/// cannot be read, or not all values can be set.
+/// Returns the options with only the values that can be set on this system. On the systems that
+/// this function is for, either the current values cannot be read, or not all values can be set.
 #[cfg(not(any(
     target_os = "android",
     target_os = "freebsd",

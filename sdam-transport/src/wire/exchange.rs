@@ -55,7 +55,7 @@ impl Exchange {
     /// # Errors
     ///
     /// [`WireError::ReplyOutstanding`] if the reply to an earlier request, or the end of a stream,
-    /// has not arrived; [`WireError::BrokenOff`] after a message out of order;
+    /// has not arrived; [`WireError::BrokenOff`] after a message that was out of order;
     /// [`WireError::NotInOpQuery`] if `hello` requires OP_QUERY but cannot be sent that way
     /// (Handshake: "`hello` is never sent by OP_QUERY").
     pub fn hello(&mut self, hello: &HelloRequest) -> Result<WireMessage, WireError> {

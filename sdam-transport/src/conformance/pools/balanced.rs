@@ -88,7 +88,7 @@ fn service(number: u8) -> ObjectId {
     ObjectId::from_bytes([number; 12])
 }
 
-/// Opens a connection to this service.
+/// Opens a connection that leads to `service`.
 fn open_to<U: PoolUser>(setup: &mut Setup<U>, service: ObjectId) -> Result<U::Connection, String> {
     setup.server.lead_to(service);
     setup.open()

@@ -43,8 +43,8 @@ pub(super) enum Report {
     End(ObjectId),
 }
 
-/// The lock of the topology. Records whether a thread is in a call from the topology to the pool,
-/// and which forbidden actions the pool performs during such calls.
+/// A stand-in for the lock of the topology. Records whether a thread is in a call from the topology
+/// to the pool, and which forbidden actions the pool performs during such calls.
 #[derive(Debug, Default)]
 pub(super) struct TopologyLock {
     holder: Mutex<Option<ThreadId>>,

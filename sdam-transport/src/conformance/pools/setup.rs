@@ -47,7 +47,7 @@ impl<U: PoolUser> Lab<U> {
         self.user.claims().contains(&Claim::LoadBalanced)
     }
 
-    /// Creates a paused pool with these connection string options.
+    /// Creates a paused pool that is configured by the connection string options `options`.
     pub(super) fn paused(&self, options: &str) -> Result<Setup<U>, String> {
         self.run.step("creating a pool");
         let text = format!("mongodb://a/?{options}");
@@ -89,7 +89,8 @@ impl<U: PoolUser> Lab<U> {
         Ok(setup)
     }
 
-    /// Creates a pool with these connection string options and makes it ready.
+    /// Creates a pool that is configured by the connection string options `options`, and makes it
+    /// ready.
     pub(super) fn ready(&self, options: &str) -> Result<Setup<U>, String> {
         let mut setup = self.paused(options)?;
         setup.ready();
@@ -122,7 +123,7 @@ pub(super) struct Setup<U: PoolUser> {
 /// The result of a check-out.
 pub(super) type CheckedOut<U> = Result<<U as PoolUser>::Connection, Error>;
 
-/// A connection with the result of a command on it.
+/// A connection, and the result of a command that ran on it.
 pub(super) type Ran<U> = (<U as PoolUser>::Connection, Result<(), Error>);
 
 impl<U: PoolUser> Setup<U> {
@@ -215,7 +216,7 @@ impl<U: PoolUser> Setup<U> {
         expect_retryable(&self.failure(attempt)?)
     }
 
-    /// Waits for a check-out to fail with an error of this kind.
+    /// Waits for a check-out to fail with an error of the given kind.
     pub(super) fn failure_of(
         &mut self,
         kind: ErrorKind,
@@ -318,7 +319,7 @@ impl<U: PoolUser> Setup<U> {
         self.wait_until(condition)
     }
 
-    /// Starts a step that waits until this socket is closed.
+    /// Starts a step that waits until `socket` is closed.
     pub(super) fn wait_for_close(&mut self, doing: &'static str, socket: usize) -> Outcome {
         self.until(doing, |setup| !setup.server.is_open(socket))
     }
@@ -381,7 +382,7 @@ impl<U: PoolUser> Setup<U> {
         outcome
     }
 
-    /// Checks the stages of the reported errors, and that each error has the current generation.
+    /// Checks that the reported errors have the given stages and the current generation.
     pub(super) fn expect_errors(&self, stages: &[Stage]) -> Outcome {
         let generation = self.host.generation_now();
         let expected: Vec<_> = stages.iter().map(|stage| (*stage, generation)).collect();

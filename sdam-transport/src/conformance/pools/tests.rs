@@ -54,7 +54,7 @@ fn every_check_needs_earlier_checks_only() {
     }
 }
 
-/// The way in which a test pool that is built on [`Established`] reacts to an invalid reply.
+/// The reaction of a test pool to an invalid reply. The pool is built on [`Established`].
 #[derive(Clone, Copy, Debug)]
 enum Habit {
     /// Closes unusable connections.
@@ -65,7 +65,7 @@ enum Habit {
     TakesAny,
 }
 
-/// Uses test pools with this habit. Such pools only open, keep and hand out connections.
+/// Uses test pools with the given habit. Such pools only open, keep and hand out connections.
 struct Keeping(Habit);
 
 #[derive(Debug)]

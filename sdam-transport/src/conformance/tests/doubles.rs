@@ -1,4 +1,4 @@
-//! Runtimes that break one rule each.
+//! Runtimes, each of which breaks one rule.
 
 use std::{
     future::{Future, poll_fn},
@@ -69,7 +69,7 @@ pub(super) enum Fault {
     SocketsAreUntuned,
 }
 
-/// Creates a runtime with this fault.
+/// Creates a runtime with the given fault.
 pub(super) fn breaking(fault: Fault) -> Base {
     let mut base = Base::start();
     let runtime = &mut base.runtime;

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Translates every member to this address.
+/// Translates every member to the same address.
 #[derive(Debug)]
 struct To(&'static str);
 
