@@ -54,7 +54,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// The way in which clients are told that the split horizon has changed (M-30).
+/// The way in which clients learn that the split horizon has changed (M-30).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HorizonPolicy {
@@ -80,7 +80,8 @@ pub enum Action {
     },
     /// The member runs for election immediately.
     StepUp(Target),
-    /// The member does not run for election for `period`. A period of zero ends an earlier one.
+    /// The member does not run for election for this period. A period of zero ends an earlier
+    /// freeze.
     ReplSetFreeze(Target, Duration),
     /// The process is killed without announcing its shutdown.
     Kill(Target),
@@ -120,8 +121,8 @@ pub enum Action {
     /// If true, the member streams replies to clients that allow it; if false, it answers each
     /// awaitable hello with one reply (M-20).
     Exhaust(Target, bool),
-    /// The member increments its topology version at this interval, although nothing has changed.
-    /// It stops when the interval is `None` or its process ends.
+    /// The member increments its topology version at this interval, even though nothing has
+    /// changed. It stops when the interval is `None` or its process ends.
     Flood(Target, Option<Duration>),
     /// The member's replication lag behind the primary is set.
     Lag(Target, Duration),

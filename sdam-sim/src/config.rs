@@ -24,7 +24,7 @@ pub struct SetConfig {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct MemberConfig {
-    /// The member's address for clients and other members.
+    /// The address at which clients and other members reach the member.
     pub address: ServerAddress,
     /// The election priority. Members with a higher priority are preferred as primary, and a member
     /// with priority 0 never becomes primary.

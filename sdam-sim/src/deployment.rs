@@ -262,7 +262,7 @@ impl Deployment {
         is_direct.then(|| "directConnection=true".to_owned())
     }
 
-    /// Returns the configuration of the first member that has a configuration.
+    /// Returns the configuration of the first member that has one.
     fn set_config(&self) -> Option<&SetConfig> {
         self.members.first()?.replica()?.config.as_deref()
     }
@@ -344,7 +344,7 @@ impl Deployment {
     }
 
     /// Schedules the next spontaneous topology change of `member` (`Action::Flood`), or cancels it
-    /// if the changes have been turned off.
+    /// if such changes have been turned off.
     fn schedule_flood(&mut self, member: MemberId) {
         match self.member(member).process.flood {
             Some(every) => self.timers.set(Timer::Flood(member), self.now + every),

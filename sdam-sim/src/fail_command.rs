@@ -26,7 +26,8 @@ pub struct FailCommand {
     pub close_connection: bool,
     /// The error code in the reply. If it is set, the command is not run.
     pub error_code: Option<i32>,
-    /// The labels of that error, which replace the labels that the server would otherwise add.
+    /// The labels of the error in the reply, which replace the labels that the server would
+    /// otherwise add.
     pub error_labels: Option<Vec<String>>,
     /// The code of the `writeConcernError` in the reply. The command is still run.
     pub write_concern_error: Option<i32>,

@@ -1,7 +1,7 @@
 //! A simulated MongoDB deployment: replica sets, sharded clusters and standalones that speak the
 //! wire protocol without I/O.
 //!
-//! A [`Deployment`] contains all its server processes. Time, randomness and bytes are passed as
+//! A [`Deployment`] contains all of its server processes. Time, randomness and bytes are passed as
 //! arguments, so that the same servers can run over a virtual network or, through [`serve`], over
 //! real TCP. Only [`serve`] reads a clock.
 //!
@@ -10,7 +10,7 @@
 //! | [`config`], [`version`], [`timing`] | the simulated configuration, release and durations |
 //! | [`deployment`] | the processes, their elections, and the actions of a test |
 //! | [`action`] | the actions of a test, as data and as text |
-//! | [`oracle`] | invariants of every topology, checked on its record |
+//! | [`oracle`] | invariants that every topology must satisfy, checked against its record |
 //! | [`runtime`] | a deterministic runtime around the deployment: virtual time, seeded scheduler, faulty network, DNS, TLS, proxies |
 //! | [`scenario`] | timed faults of a simulated world, as a value and as a text file |
 //! | [`serve`] | the same deployment on loopback TCP |

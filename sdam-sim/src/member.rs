@@ -14,7 +14,7 @@ use crate::{
     version::ServerVersion,
 };
 
-/// A server process, running or not.
+/// A server process, which may or may not be running.
 #[derive(Debug)]
 pub(crate) struct Member {
     pub(crate) address: ServerAddress,
@@ -65,9 +65,9 @@ pub(crate) struct Process {
     /// The interval between spontaneous changes of the topology version.
     pub(crate) flood: Option<Duration>,
     pub(crate) fail_command: Option<FailCommand>,
-    /// The fail point `onPrimaryTransactionalWrite`. If an error code is set, it closes the
-    /// connection before a statement with a transaction number, and otherwise after such a
-    /// statement.
+    /// The fail point `onPrimaryTransactionalWrite`. It closes the connection on which a statement
+    /// with a transaction number arrives: before the statement is run if an error code is set, and
+    /// afterwards if not.
     pub(crate) fail_write: Option<FailCommand>,
     /// The number of times that fail points were triggered in this process.
     pub(crate) fail_point_hits: i32,

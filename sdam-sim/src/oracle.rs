@@ -20,8 +20,8 @@ use sdam_core::{
 pub use self::audit::audit;
 
 names! {
-    /// An invariant, with the name that tables and files use for it. The design documents refer to
-    /// some of them by the numbers `P1` to `P10`.
+    /// An invariant, and its name in tables and files. The design documents refer to some
+    /// invariants by the numbers `P1` to `P10`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     #[non_exhaustive]
     pub enum Oracle {
@@ -57,7 +57,7 @@ names! {
         /// If TLS is enabled, no plain text is sent. If a proxy is configured, all connections use
         /// it.
         Wire = "wire",
-        /// Each error has the stage at which it occurred.
+        /// Each error names the stage at which it occurred.
         Stages = "stages",
         /// A command succeeds only if it gets its own reply. A connection that received any other
         /// message is not used again.

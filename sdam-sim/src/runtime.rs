@@ -88,7 +88,7 @@ pub(crate) struct Shared {
     tasks: executor::Tasks,
 }
 
-/// If tasks are polled this many times while no time passes, that counts as a busy loop.
+/// The number of polls that counts as a busy loop if no time passes in between.
 const MAX_POLLS_PER_INSTANT: u64 = 100_000;
 
 impl Sim {
@@ -270,7 +270,7 @@ impl Sim {
         Network(&self.shared)
     }
 
-    /// Returns the controls of the DNS with which the program looks up hosts and seed lists.
+    /// Returns the controls of the DNS that the program uses to look up hosts and seed lists.
     pub fn dns(&self) -> Dns<'_> {
         Dns(&self.shared)
     }

@@ -99,7 +99,7 @@ impl Store {
         Ok(updated)
     }
 
-    /// Drops the collections whose name starts with `prefix`.
+    /// Drops the collections whose names start with `prefix`.
     pub(crate) fn drop_prefix(&mut self, prefix: &str) {
         self.collections.retain(|name, _| !name.starts_with(prefix));
     }
@@ -118,7 +118,8 @@ impl Store {
 /// A filter that consists of equalities and comparisons. Any other condition is an error.
 struct Filter<'a>(&'a Document);
 
-/// The comparison operators. Each has a list of the orderings of value and operand that it accepts.
+/// The comparison operators, each with the results of comparing a value with the operand that it
+/// accepts.
 const COMPARISONS: [(&str, &[Ordering]); 4] = [
     ("$gt", &[Ordering::Greater]),
     ("$gte", &[Ordering::Greater, Ordering::Equal]),

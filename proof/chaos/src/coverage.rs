@@ -1,4 +1,5 @@
-//! The situations that runs reached: cells of the transition table, events, errors and reasons.
+//! Records the situations that runs reached: cells of the transition table, events, errors, and the
+//! reasons for departures, failures and closed connections.
 
 use std::fmt;
 

@@ -15,23 +15,23 @@
 //! | P5 | every heartbeat ends exactly once |
 //! | P6 | checks run one at a time, at least 500 ms apart except for one retry and streamed replies, and are never late; SRV records are looked up at most once a minute, or at each heartbeat after a failure |
 //! | P7 | no task, timer, connection or pool outlives its server |
-//! | P8 | after all faults are healed, the description soon matches the deployment and the SRV records; in every third set only a majority is healed, and the client soon knows its primary and can select it |
+//! | P8 | after all faults are healed, the description soon matches the deployment and the SRV records; in a third of the sets only a majority is healed, and the client soon knows its primary and can select it |
 //! | P9 | no selection waits while a suitable server exists, or past its timeout; no check-out waits while a connection is idle, without an attempt to connect, or past its timeout |
 //! | P10 | closing and dropping complete immediately |
 //! | wire | nothing is sent in plain text if TLS is enabled, and nothing bypasses a configured proxy |
-//! | stages | errors have the stage at which they occurred |
-//! | replay | a recording of the run is replayed to the same events, heartbeats included |
+//! | stages | errors name the stage at which they occurred |
+//! | replay | replaying a recording of the run yields the same events, including heartbeats |
 //! | continuity, freshness, errors, selection, memory, busy-loop, panic, determinism | see [`Oracle`](sdam_sim::oracle::Oracle) |
 //!
 //! A single-threaded client ([`plan::Kind::Scan`]) cannot be observed at every step, so it is
 //! checked by the same rules between the calls to it. Its checks of servers must respect the
 //! minimum interval and the cooldown.
 //!
-//! Every second seed leaves out some kinds of faults, because some states can only be reached if
-//! the faults that would end them do not occur. A run also records which situations it reached
+//! Half of the seeds leave out some kinds of faults, because some states can only be reached if the
+//! faults that would end them do not occur. A run also records which situations it reached
 //! ([`coverage::Coverage`]): the cells of the specification's table of topology and server types,
-//! every event, every kind of error, and every reason. Together, 10,000 seeds must reach all of
-//! them.
+//! every event, every kind of error, and every reason for a departure, a failure or a closed
+//! connection. Together, 10,000 seeds must reach all of them.
 //!
 //! `cargo xtask sim --seeds 0..2000` runs seeds. `cargo xtask mutants` shows that the oracles
 //! detect bugs.

@@ -251,8 +251,8 @@ fn report(arguments: &Arguments, plan: &Plan, failure: Box<Failure>) -> io::Resu
     Ok(())
 }
 
-/// Prints the totals. Returns false if enough seeds were run and they still did not reach some
-/// situation.
+/// Prints the totals. Returns false if some situation was not reached although enough seeds were
+/// run.
 fn print_totals(seeds: u64, sum: &Stats, took: Duration) -> bool {
     println!(
         "{seeds} seeds in {took:.1?}: {:.0} seeds per second, {:.1} virtual hours, {} steps, \

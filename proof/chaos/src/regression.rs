@@ -1,5 +1,5 @@
 //! Stored failures, each in a file of its own. If the file contains `access plain`, the run uses
-//! neither TLS nor a proxy, whatever the seed determines.
+//! neither TLS nor a proxy, regardless of its seed.
 //!
 //! ```text
 //! # P9-waiters at 12.5s: a selection of write operation is waiting, but ...

@@ -17,7 +17,8 @@ use crate::plan::pick;
 #[derive(Clone, Debug)]
 pub(crate) struct SelectionRequest {
     pub(crate) criteria: Criteria,
-    /// The criteria in terms of server types, or `None` if suitability depends on anything else.
+    /// The criteria in terms of server types, or `None` if suitability depends on more than the
+    /// type.
     by_type: Option<TypeCriteria>,
     /// True if the criteria are invalid for every replica set, regardless of the state of its
     /// servers.

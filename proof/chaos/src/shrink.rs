@@ -20,8 +20,8 @@ pub fn shrink(plan: &Plan, failure: Box<Failure>) -> (Plan, Box<Failure>) {
     let mut idle = plan.clone();
     idle.load = false;
     shrinker.accept(idle);
-    // SRV records are kept, because a client with them recovers from some faults from which a
-    // client without them does not.
+    // SRV records are kept, because some faults prevent only clients without SRV records from
+    // recovering.
     if !plan.access.srv {
         let mut direct = shrinker.plan.clone();
         direct.access = Access::PLAIN;

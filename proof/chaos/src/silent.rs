@@ -53,7 +53,7 @@ pub struct Outcome {
     /// The servers that were marked Unknown although they were not silent, each with the time at
     /// which that happened.
     pub wrong: Vec<String>,
-    /// The number of stalls, slow servers and lost segments.
+    /// The numbers of stalls, slow servers and lost segments, in this order.
     pub disturbances: [u64; 3],
 }
 

@@ -317,8 +317,8 @@ pub fn balanced(services: u8) -> Vec<Step> {
     steps
 }
 
-/// Returns the requests of a single-threaded client, the choices of a server for them, and the
-/// results of probes.
+/// Returns the requests of a single-threaded client, its choices of a server, and the results of
+/// its probes.
 fn requests() -> Vec<Step> {
     let chosen = |server, idle| Step::Chosen { server, idle };
     let requests = [Request::Select, Request::Scan, Request::Check, Request::Settle];

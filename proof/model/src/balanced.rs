@@ -21,7 +21,8 @@ use crate::{
 /// The maximum number of open connections to a service.
 const MAX_OPEN: usize = 2;
 
-/// Generations that are at least this far apart are not distinguished in the keys of states.
+/// The maximum distance between generations that the keys of states distinguish. Greater distances
+/// count as this one.
 const FARTHEST: u64 = 2;
 
 /// A `maxWireVersion` that supports load balancers.

@@ -19,7 +19,7 @@ use crate::{
     world::World,
 };
 
-/// A timer that fires at least this late counts as a stall of the host.
+/// The minimum delay of a timer that counts as a stall of the host.
 const STALL: Duration = Duration::from_millis(500);
 
 /// The number of replies that a server sends without a pause: one more than the client reads

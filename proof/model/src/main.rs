@@ -9,7 +9,7 @@ use sdam_model::{
     step::Step,
 };
 
-/// A search: its name, start and steps, and the maximum number of states by default.
+/// A search: its name, start and steps, and its default limit on the number of states.
 type Search = (&'static str, Start, Vec<Step>, usize);
 
 fn searches() -> Vec<Search> {

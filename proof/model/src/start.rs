@@ -92,7 +92,7 @@ impl Start {
         let options = self.options();
         let handshake = Arc::new(Handshake::default());
         let mut config = MonitorConfig::new(&options, handshake, false);
-        // With the usual delay, more steps would be needed until a measurement.
+        // With the usual delay, more steps would be needed to reach a measurement.
         config.ping_delay = Duration::ZERO;
         let mut deployment = Deployment::new(&options, Arc::new(config), Rng::new(1));
         if self.is_inline() {

@@ -15,7 +15,8 @@ use sdam_core::{
 /// The maximum number of members.
 pub const MEMBERS: u8 = 3;
 
-/// A step of a deployment or its environment. Numbers that are too large wrap around.
+/// Something that happens in a deployment or its environment. An index that is out of range wraps
+/// around.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
 pub enum Step {
@@ -234,7 +235,8 @@ pub enum Failure {
     Network,
     /// The check timed out.
     Timeout,
-    /// The reply was `ok: 0`, with this counter of `topologyVersion`, or with none if it is 0.
+    /// The reply was `ok: 0`. Its `topologyVersion` had this counter; 0 means that it had no
+    /// `topologyVersion`.
     Command(u8),
     /// The transport panicked.
     Panic,
@@ -254,9 +256,11 @@ pub enum OperationError {
     Untrusted,
     /// Authentication failed.
     Auth,
-    /// `NotWritablePrimary`, with this counter of `topologyVersion`, or with none if it is 0.
+    /// `NotWritablePrimary`. Its `topologyVersion` has this counter; 0 means that it has no
+    /// `topologyVersion`.
     NotPrimary(u8),
-    /// `ShutdownInProgress`, with this counter of `topologyVersion`, or with none if it is 0.
+    /// `ShutdownInProgress`. Its `topologyVersion` has this counter; 0 means that it has no
+    /// `topologyVersion`.
     ShuttingDown(u8),
     /// An error that does not affect the server.
     DuplicateKey,
@@ -402,7 +406,7 @@ pub const DOMAIN: &str = "db";
 /// The name of the set.
 pub const SET: &str = "rs";
 
-/// Returns the address of the member.
+/// Returns the address of `member`.
 pub fn address(member: u8) -> ServerAddress {
     static ADDRESSES: LazyLock<[ServerAddress; 3]> =
         LazyLock::new(|| ["a.db", "b.db", "c.db"].map(|name| ServerAddress::new(name, 27_017)));

@@ -15,7 +15,7 @@ use crate::{
 /// The maximum time between a probe and the check on a second connection that confirms the silence.
 const LATEST_CHECK: Duration = Duration::from_millis(600);
 
-/// The longest time between an unanswered ping and the probe.
+/// The maximum time between an unanswered ping and the probe.
 const HURRY: Duration = Duration::from_millis(100);
 
 /// Part of the error message of a server that the detector marked Unknown.

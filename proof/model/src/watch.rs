@@ -24,8 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// exceeded the limit.
 const REST: Duration = Duration::from_millis(2_550);
 
-/// The deadlines of each server: the first applies without waiting selections, the second with
-/// them.
+/// The two deadlines of each server: the first applies if no selection is waiting, the second if
+/// one is.
 pub(crate) type Timers = Vec<(ServerId, [Option<Instant>; 2])>;
 
 /// The state of a server after the outputs so far.
@@ -47,7 +47,7 @@ pub(crate) struct Watch {
     pub(crate) answered: Option<Instant>,
     /// The time at which the server was reported as silent (`ServerSuspected`).
     pub(crate) suspected: Option<Instant>,
-    /// The time since which an operation waits for an answer.
+    /// The time since which an operation has been waiting for an answer.
     pub(crate) late: Option<Instant>,
     /// The time at which the detector began to probe the server.
     pub(crate) asked: Option<Instant>,

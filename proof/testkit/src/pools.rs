@@ -12,8 +12,8 @@ use sdam_core::{
 use sdam_sim::oracle::{PoolCall, PoolCalls};
 use sdam_transport::pool::{PoolContext, PoolFactory, PoolHandle};
 
-/// Pools that record every call that the topology makes. They panic at one call, if the test
-/// chooses one. Clones share the record.
+/// Pools that record every call that the topology makes. A test can make one of the calls panic.
+/// Clones share the record.
 #[derive(Clone, Debug, Default)]
 pub struct RecordingPools(Arc<Mutex<Record>>);
 
@@ -22,7 +22,7 @@ struct Record {
     calls: Vec<RecordedCall>,
     /// The generations of the open pools.
     open: BTreeMap<ServerId, Generation>,
-    /// The method that will panic, and the number of successful calls before that.
+    /// The method that will panic, and the number of its successful calls before the panic.
     breaks: Option<(&'static str, usize)>,
 }
 
@@ -40,8 +40,8 @@ pub struct RecordedCall {
 }
 
 impl fmt::Display for RecordedCall {
-    /// Writes the method and the host, such as `ready a`; for a clear also the generation, such as
-    /// `clear 1 a`.
+    /// Writes the method and the host, such as `ready a`, and for `clear` also the generation, such
+    /// as `clear 1 a`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ", self.method)?;
         if let Some(clear) = &self.clear {
@@ -52,7 +52,7 @@ impl fmt::Display for RecordedCall {
 }
 
 impl RecordingPools {
-    /// The message of the chosen panic.
+    /// The message of the panic that a test requested.
     pub const PANIC: &'static str = "the pool is broken";
 
     /// Makes the next call to `method` panic, once.

@@ -34,7 +34,7 @@ pub struct Servers {
 
 #[derive(Debug)]
 struct State {
-    /// The behaviour of the servers for which the test has set none.
+    /// The behaviour of every server whose behaviour the test has not set.
     unknown: Server,
     ports: BTreeMap<ServerAddress, Port>,
     /// True if connections wait to be admitted.
@@ -44,11 +44,11 @@ struct State {
     open: usize,
     /// The number of connections opened so far.
     opened: i64,
-    /// The number of upcoming calls to receive that will be pending at their first poll.
+    /// The number of upcoming calls to `recv` that will be pending at their first poll.
     stalls: usize,
 }
 
-/// A server and its connections and requests.
+/// A server, its current process, and the times at which it answered.
 #[derive(Debug)]
 struct Port {
     server: Server,
@@ -143,7 +143,7 @@ impl Servers {
         self.lock().open
     }
 
-    /// Makes the next call to receive pending at its first poll. If the clock is a jumping one, the
+    /// Makes the next call to `recv` pending at its first poll. If the clock is a jumping one, the
     /// timer that limits the call is then pending as well.
     pub fn stall(&self) {
         self.lock().stalls += 1;

@@ -26,9 +26,9 @@ impl Deployment {
         }
     }
 
-    /// Returns the electable member with the highest priority, or the first of several such
-    /// members. If the primary `from` hands over, the member must be reachable from it and have all
-    /// its writes.
+    /// Returns the electable member with the highest priority. If several members have this
+    /// priority, returns the first of them. If the primary `from` hands over, the member must be
+    /// reachable from it and have all its writes.
     pub(crate) fn best_candidate(&self, from: Option<MemberId>) -> Option<MemberId> {
         let newest = |member| self.replica(member).map(|own| own.oplog.last().time);
         self.ids()
@@ -48,7 +48,7 @@ impl Deployment {
         self.member(member).config().map_or(0.0, |own| own.priority)
     }
 
-    /// Returns whether `member` may run for election at `now`.
+    /// Returns whether `member` may run for election now.
     pub(crate) fn can_run(&self, member: MemberId) -> bool {
         let own = self.member(member);
         own.state == ProcessState::Up

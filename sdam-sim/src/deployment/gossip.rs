@@ -44,8 +44,8 @@ impl Deployment {
         let config = |member| self.replica(member).and_then(|replica| replica.config.as_ref());
         let knows =
             |a, b| config(a).is_some_and(|config| config.member(&self.member(b).address).is_some());
-        // A member's role tells whether the member is in its own configuration, so no search is
-        // necessary.
+        // A member's role already tells whether its configuration contains it, so the entries need
+        // not be searched.
         let is_member = |role| !matches!(role, Role::Startup | Role::Removed);
         if let (Some(one), Some(other)) = (config(a), config(b))
             && Arc::ptr_eq(one, other)
@@ -202,7 +202,7 @@ impl Deployment {
             Some(delay.unwrap_or_default() + member.replica()?.lag)
         });
         let retain = lags.max().unwrap_or_default();
-        // A later last write date alone is not a significant topology change.
+        // A new last write date alone is not a significant topology change.
         let Some(own) = self.member_mut(member).replica_mut() else {
             return;
         };

@@ -171,7 +171,8 @@ impl Deployment {
             return;
         };
         if request.is_hello() {
-            // The fail point may require the application name, which the first hello contains.
+            // The fail point may be restricted to one application, whose name is in the first
+            // hello.
             connection.learn_app_name(&request.body);
         }
         let Member { version, process, .. } = &mut self.members[id.member.index()];

@@ -23,13 +23,13 @@ pub struct Status {
 pub struct MemberStatus {
     /// The member's id.
     pub id: MemberId,
-    /// The member's address for clients.
+    /// The address at which clients reach the member.
     pub address: ServerAddress,
     /// The member's role; `None` for a standalone server or a mongos.
     pub role: Option<Role>,
-    /// True if the process runs.
+    /// True if the process is running.
     pub running: bool,
-    /// True if the process runs and answers clients.
+    /// True if the process is running and answers clients.
     pub answers: bool,
     /// True if the process announces its shutdown in its replies (M-31).
     pub quiescing: bool,

@@ -41,8 +41,8 @@ struct Audit {
 }
 
 /// Checks the record of a closed topology: all events of the kinds `SDAM` and `POOL_STATES`, in
-/// order, and all calls to the pools. The record may contain further events. It must contain either
-/// all selection events or none of them.
+/// order, and all calls to the pools. The record may also contain events of other kinds. It must
+/// contain either all selection events or none of them.
 ///
 /// # Errors
 ///

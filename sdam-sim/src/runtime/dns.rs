@@ -27,7 +27,7 @@ pub enum DnsFault {
     ServerFailure,
     /// There is no answer.
     Silence,
-    /// The name server alternates between failing and answering. Each phase takes this long.
+    /// The name server alternates between failing and answering. Each phase lasts this long.
     Flapping(Duration),
 }
 

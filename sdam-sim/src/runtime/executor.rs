@@ -89,7 +89,7 @@ impl Wake for TaskWaker {
     }
 }
 
-/// All live tasks. The value of a task is `None` while the task is polled.
+/// All live tasks. The value of a task is `None` while the task is being polled.
 #[derive(Default)]
 pub(super) struct Tasks(Mutex<BTreeMap<u64, Option<Task>>>);
 

@@ -20,7 +20,7 @@ pub struct DialLimit {
     pub queue: u32,
 }
 
-/// The port of a server that has a limit.
+/// The state of a server's limit on new connections.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limiter {
     limit: DialLimit,

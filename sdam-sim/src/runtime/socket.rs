@@ -25,8 +25,8 @@ pub(super) struct Socket {
     pub(super) last_arrival: [Instant; 2],
     /// The directions in which bytes were lost.
     pub(super) cut: [bool; 2],
-    /// The number of bytes that the server may still send before the connection is reset, if it is
-    /// limited.
+    /// The number of bytes that the server may still send before the connection is reset; `None` if
+    /// there is no limit.
     pub(super) reset_after: Option<usize>,
 }
 

@@ -19,7 +19,7 @@ use crate::{Action, ConnectionId, Deployment, MemberId, Output, Outputs, action:
 
 #[derive(Debug)]
 pub(crate) struct SimState {
-    /// The time at which the stall of the program's host ends, if it has ever stalled.
+    /// The end of the latest stall of the program's host, if it has ever stalled.
     stalled: Option<Instant>,
     pub(super) deployment: Deployment,
     pub(super) network: NetworkState,

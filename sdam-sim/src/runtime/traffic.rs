@@ -1,11 +1,11 @@
-//! Classifies the bytes that the program has sent, as they are visible on the wire.
+//! Classifies the bytes that an observer of the wire sees the program send.
 
 use super::{
     proxy::{Message, Opening},
     tls::is_header,
 };
 
-/// Statistics about the program's traffic, as it is visible on the wire.
+/// Statistics about the program's traffic, as seen by an observer of the wire.
 ///
 /// ```
 /// use sdam_core::address::ServerAddress;
@@ -19,7 +19,7 @@ use super::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Traffic {
-    /// The number of connection attempts to servers without a proxy.
+    /// The number of attempts to connect to a server directly instead of through a proxy.
     pub direct: u64,
     /// The number of connections that a server closed because of its limit.
     pub refused: u64,

@@ -31,7 +31,8 @@ impl ParseStepError {
     }
 
     /// Creates the error for a step that begins with `words`. If `syntax` has a line for this step,
-    /// the error states the part of that line before two spaces. Otherwise it lists all `verbs`.
+    /// the error quotes the part of that line that precedes the first double space. Otherwise it
+    /// lists all `verbs`.
     pub(super) fn of_step(
         what: impl fmt::Display,
         words: &[&str],

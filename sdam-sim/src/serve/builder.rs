@@ -98,8 +98,7 @@ impl Builder {
         self
     }
 
-    /// Sets the first port, which the other consecutive ports follow. By default, free ports are
-    /// used.
+    /// Sets the first of the consecutive ports to listen on. By default, free ports are used.
     #[must_use]
     pub fn port(mut self, port: u16) -> Self {
         self.port = Some(port);
@@ -113,7 +112,7 @@ impl Builder {
         self
     }
 
-    /// Sets the seed for all random choices. The default is the wall clock time.
+    /// Sets the seed for all random choices. By default, it is derived from the wall clock time.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);

@@ -1,4 +1,5 @@
-//! Tests with many seeds that random actions do not violate the invariants of a replica set.
+//! Applies random actions with many seeds, and checks that none of them violates the invariants of
+//! a replica set.
 
 use std::collections::BTreeMap;
 

@@ -49,7 +49,7 @@ pub(crate) enum Observed {
 #[derive(Clone, Debug)]
 pub(crate) struct Reply {
     pub(crate) op_code: OpCode,
-    /// The flag `moreToCome` of this message.
+    /// The value of the reply's flag `moreToCome`.
     pub(crate) more_to_come: bool,
     /// True if `responseTo` is the id of the last message: the request or, in a stream, the
     /// previous reply.

@@ -1,4 +1,5 @@
-//! Reports by applications of errors and handshakes, and the effects that these reports must have.
+//! The errors and handshakes that applications report, and the effects that these reports must
+//! have.
 
 use std::sync::Arc;
 
@@ -152,7 +153,7 @@ impl Application {
         self.check_effect(server, outcome, before, current);
     }
 
-    /// Checks the effects that must be complete when the call returns.
+    /// Checks the effects that a reported error must have had when `handle_error` returned.
     fn check_effect(
         &self,
         server: ServerId,

@@ -20,8 +20,8 @@ const MIN_INTERVAL: Duration = Duration::from_millis(500);
 /// limit allows after the burst, and the checks that it allows again after a pause.
 const MAX_PER_SECOND: usize = 50 + 20 + 10;
 
-/// If a server had at least this many checks in the last second, a retry may be delayed. The number
-/// is roughly that of the checks that the rate limit allows again after the shortest pause.
+/// The number of checks of a server in the last second from which on a retry may be delayed. It is
+/// roughly the number of checks that the rate limit allows again after the shortest pause.
 const UNPAUSED: usize = 8;
 
 /// The state of a server's checks.

@@ -20,7 +20,7 @@ use sdam_sim::{
 use crate::plan::{Plan, SRV_NAME, Shape, first};
 use sdam_model::election::is_newest;
 
-/// The true state of the deployment, as far as clients can see it.
+/// The part of the deployment's true state that clients can see.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Truth {
     topology_type: TopologyType,

@@ -50,8 +50,8 @@ pub(crate) fn check_look_ups(plan: &Plan, sim: &Sim) -> Result<(), Violation> {
     Ok(())
 }
 
-/// Checks that the error of every failed check occurred at a stage at which the client's access and
-/// the faults so far allow it.
+/// Checks that every failed check failed at a stage at which an error is possible, given the
+/// client's route to the deployment and the faults so far.
 pub(crate) fn check_stages(plan: &Plan, events: &[Event]) -> Result<(), Violation> {
     let faults = Beginnings::of(plan);
     for event in events {

@@ -42,7 +42,7 @@ pub(super) fn check(events: &[Event]) -> Result<(), Violation> {
     })
 }
 
-/// A handle without pools and sinks that keeps failing to authenticate.
+/// A handle that has neither pools nor sinks, and keeps failing to authenticate.
 pub(super) struct Companion {
     handle: Topology,
     is_over: Arc<AtomicBool>,

@@ -12,7 +12,7 @@ use crate::{
     request::{flag, number},
 };
 
-/// The numbers of written documents. The fields have the same names as the keys in the reply.
+/// The counts that the reply contains, such as `nErrors` and `nInserted`.
 #[derive(Default)]
 struct Counts {
     errors: i32,

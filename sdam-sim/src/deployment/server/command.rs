@@ -88,9 +88,8 @@ impl Deployment {
         }
     }
 
-    /// Sets the only parameter that is simulated: `baseBackoffMS` in overload errors. Of the real
-    /// servers, only releases after 8.0 have this parameter, but in the simulation every release
-    /// has it.
+    /// Sets the value of `baseBackoffMS` in overload errors, which is the only simulated parameter.
+    /// Real servers have it only in releases after 8.0, but every simulated release has it.
     fn set_parameter(&mut self, member: MemberId, body: &Document) -> CommandResult {
         let name = "externalClientBaseBackoffMS";
         let Some(millis) = number(body, name) else {

@@ -165,7 +165,7 @@ impl Deployment {
         Ok(cursor(namespace, batch))
     }
 
-    /// Runs map-reduce with the only functions that are simulated. The map function emits `x + 1`
+    /// Runs map-reduce. Only one pair of functions is simulated: the map function emits `x + 1`
     /// under a single key, and the reduce function adds up the values.
     fn map_reduce(&self, namespace: &str, body: &Document) -> CommandResult {
         let is_known = |key: &str, code: &str| match body.get(key) {

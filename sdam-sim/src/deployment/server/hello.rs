@@ -113,8 +113,8 @@ impl Deployment {
         }
         let own = self.member(member);
         let version = own.version.supports_streaming().then(|| topology_version(own));
-        // If replies did not wait, a stream would never pause. A client that requests such a stream
-        // therefore gets only one reply.
+        // Without a time to wait, the server would send one reply after another without a pause. A
+        // client that requests such a stream therefore gets only one reply.
         let streams = version.is_some()
             && own.exhaust
             && request.exhaust_allowed()

@@ -1,4 +1,4 @@
-//! Validates `$readPreference`. Servers ignore unknown fields in it.
+//! Validates `$readPreference`. As in real servers, unknown fields in it are ignored.
 
 use bson::{Bson, Document};
 use sdam_core::{options::SMALLEST_MAX_STALENESS, read_preference::ReadMode};

@@ -23,7 +23,7 @@ pub(crate) struct Numbered(BTreeMap<String, Last>);
 #[derive(Debug, Default)]
 struct Last {
     number: i64,
-    /// The replies to executed statements, by their index.
+    /// The replies to executed statements, keyed by the index of the statement.
     done: BTreeMap<usize, Document>,
 }
 

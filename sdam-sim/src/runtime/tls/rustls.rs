@@ -132,8 +132,8 @@ impl TlsProvider for Clients {
     }
 }
 
-/// The program's wall clock, rounded up to full seconds because times in certificates have no
-/// fractions.
+/// The program's wall clock, rounded up to whole seconds because the times in certificates have no
+/// fractional part.
 #[derive(Clone, Debug)]
 struct WallClock(Arc<dyn Clock>);
 

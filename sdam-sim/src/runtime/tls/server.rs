@@ -41,7 +41,7 @@ pub(in super::super) struct Received {
     pub(in super::super) send: Vec<u8>,
     /// Plain text for the server's process.
     pub(in super::super) plain: Vec<u8>,
-    /// True to close the connection afterwards.
+    /// True if the connection must then be closed.
     pub(in super::super) close: bool,
 }
 
