@@ -50,10 +50,10 @@ pub const DEFAULT_SCAN_FREQUENCY: Duration = Duration::from_secs(60);
 
 /// The options of a topology.
 ///
-/// Options that can appear in a connection string have the same names here. A zero duration means
-/// what the specification says, as documented at each field. Options come from [`Options::parse`]
-/// or [`Options::new`], are changed field by field or with the `with_` methods, and are checked as
-/// a whole by [`Options::validate`] when a topology is started.
+/// Options that can appear in a connection string have the same names here. The meaning of a zero
+/// duration is the specification's, as documented at each field. Options come from
+/// [`Options::parse`] or [`Options::new`], are changed field by field or with the `with_` methods,
+/// and are checked as a whole by [`Options::validate`] when a topology is started.
 ///
 /// Values set in code take precedence over the connection string, which takes precedence over a TXT
 /// record; see [`uri`](crate::uri#precedence).
@@ -104,7 +104,7 @@ pub struct Options {
     pub read_preference: ReadPreference,
     /// The strategy for choosing among the servers in the latency window.
     pub selection_strategy: SelectionStrategy,
-    /// `appName`: at most 128 bytes; part of the client metadata.
+    /// `appName`: the application's name in the client metadata, at most 128 bytes long.
     pub app_name: Option<Arc<str>>,
     /// The stable API version that the client declares. If there is one, only `hello` is used,
     /// never the legacy hello.
@@ -138,7 +138,7 @@ pub struct Options {
     /// If this option is set, a topology starts only if its runtime can connect through proxies.
     pub proxy: Option<ProxyOptions>,
     /// `TCP_USER_TIMEOUT`: the time after which the system breaks a TCP connection whose peer has
-    /// not acknowledged the bytes sent to it, or has not had space for more; at least 1 ms. `None`,
+    /// not acknowledged the bytes sent to it, or has had no space for more; at least 1 ms. `None`,
     /// the default, keeps the system's own limit, which is about 15 minutes on Linux.
     ///
     /// The limit applies to all connections of monitors and pools as soon as they are open; before
@@ -147,10 +147,10 @@ pub struct Options {
     /// connection, this time limit replaces the limit on the number of unanswered keep-alive
     /// probes.
     ///
-    /// It has an effect on Linux and Android only. No connection string contains it.
+    /// This option has an effect on Linux and Android only. No connection string contains it.
     #[doc(alias = "TCP_USER_TIMEOUT")]
     pub tcp_user_timeout: Option<Duration>,
-    /// The maximum random delay of connections that are opened in the background: for the first
+    /// The maximum random delay before connections are opened in the background: for the first
     /// checks of the seeds, for the check after a failed one, for the first measurement of
     /// round-trip times on a second connection, and for `minPoolSize`. The delay keeps many clients
     /// that start together, or lose a server together, from connecting at the same instant. Zero,
@@ -194,7 +194,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Creates the default options with these seeds.
+    /// Creates options that have the given seeds and are otherwise the defaults.
     pub fn new(seeds: Vec<ServerAddress>) -> Self {
         Self {
             seeds,
@@ -277,7 +277,8 @@ names! {
     /// Selects whether monitors stream or poll (SDAM: "serverMonitoringMode").
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub enum ServerMonitoringMode {
-        /// Polls in a function of a FaaS provider, and streams everywhere else.
+        /// Polls if the program runs in a function-as-a-service (FaaS) environment, and streams
+        /// otherwise.
         #[default]
         Auto = "auto",
         /// Streams where the server supports it.

@@ -48,7 +48,7 @@ pub enum Output {
     /// Create the server's pool. If the server is monitored, pass `Due` for it after all outputs
     /// have run.
     OpenServer {
-        /// The new server id.
+        /// The id of the new server.
         server: ServerId,
         /// The server's address.
         address: ServerAddress,
@@ -114,7 +114,8 @@ pub enum ScanFailure {
 /// "Ready before publish" means that no reader sees a selectable server with a paused pool. "Clear
 /// after publish" means that no reader of the new description gets a connection of the old
 /// generation (SDAM: "Why synchronize clearing a server's pool with updating the topology?"). The
-/// end of a heartbeat precedes its consequences, and `TopologyClosed` comes last.
+/// event that ends a heartbeat precedes the consequences of the heartbeat, and `TopologyClosed`
+/// comes last.
 pub type Outputs = Actions<Output>;
 
 impl Outputs {

@@ -1,4 +1,4 @@
-//! The options and clears of connection pools (CMAP).
+//! The options of connection pools, and the parameters for clearing a pool (CMAP).
 
 mod options;
 

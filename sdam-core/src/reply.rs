@@ -15,7 +15,8 @@ use crate::{
 /// The maximum number of error labels to read from a reply.
 const MAX_LABELS: usize = 64;
 
-/// Checks the reply to a command, the BSON document `bytes`. `Ok` means that the command succeeded.
+/// Checks the reply to a command, which is the BSON document `bytes`. `Ok` means that the command
+/// succeeded.
 ///
 /// If `Ok` contains an error, the reply has `ok: 1`, so the command has run. The error is a
 /// `writeConcernError`, with its own `code` and `errmsg`, or comes from the `err` and `code` of a

@@ -94,8 +94,8 @@ impl ErrorReport {
         /// in the reply to its handshake.
         pub fn with_service(service: impl Into<Option<ObjectId>>) => service_id = service.into();
 
-        /// Sets the `maxWireVersion` of the connection's own handshake. It tells whether a server
-        /// that is no longer primary has closed its connections.
+        /// Sets the `maxWireVersion` of the connection's own handshake. This version tells whether
+        /// the server closes its connections when it stops being primary.
         pub fn with_max_wire_version(version: impl Into<Option<i32>>) =>
             max_wire_version = version.into();
     }

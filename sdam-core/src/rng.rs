@@ -53,8 +53,7 @@ impl Rng {
 
 /// Spreads the bits of `state` with the finaliser of SplitMix64.
 ///
-/// This function is public so that a lock-free generator can be built from it and an atomic
-/// counter.
+/// This function is public so that a lock-free generator can combine it with an atomic counter.
 pub const fn mix(state: u64) -> u64 {
     let mut z = state;
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -77,7 +77,7 @@ impl RttWindow {
         self.average
     }
 
-    /// Returns average, minimum and percentile, or `None` if there was never a sample.
+    /// Returns the average, the minimum and the percentile, or `None` if there was never a sample.
     pub fn rtt(&self) -> Option<Rtt> {
         let Some(average) = self.average else {
             // The values are the same as after a single sample.
@@ -88,8 +88,8 @@ impl RttWindow {
             });
         };
         let (sorted, count) = self.sorted();
-        // By the nearest-rank method, this is the second greatest of ten samples, or the greatest
-        // if there are fewer than ten.
+        // By the nearest-rank method, this is the second largest of ten samples, or the largest if
+        // there are fewer than ten.
         let p90 = sorted.get((count * 9).div_ceil(10).saturating_sub(1));
         Some(Rtt {
             average: Duration::try_from_secs_f64(average / 1e3).unwrap_or_default(),
@@ -108,9 +108,9 @@ impl RttWindow {
     }
 
     /// Returns the mean and the standard deviation of the last ten samples, omitting the three
-    /// greatest, which are due to TCP retransmissions, short load peaks and the end of a silence.
-    /// Fewer are omitted of two to nine samples, but always the greatest. Both values are zero if
-    /// there has never been a sample.
+    /// largest, which are due to TCP retransmissions, short load peaks and the end of a silence. If
+    /// there are only two to nine samples, fewer are omitted, but always the largest. Both values
+    /// are zero if there has never been a sample.
     pub(crate) fn distribution(&self) -> (Duration, Duration) {
         let (sorted, count) = self.sorted();
         if count == 0 {

@@ -136,7 +136,7 @@ impl Scans {
         }
     }
 
-    /// Continues after a complete or partial wait.
+    /// Continues after a wait, even if the wait ended early.
     pub(crate) fn awake(&mut self, view: View<'_>) -> Step {
         match self.state {
             State::Sleeping { .. } => self.advance(view),
@@ -202,8 +202,8 @@ impl Scans {
                 self.urgent = Some(server);
             }
             Some(StateChange::NotWritablePrimary | StateChange::ShuttingDown) => self.stale = true,
-            // A scan would hardly help: the server is alive, and other servers add no information
-            // (I-39).
+            // A scan would be of little use: the server is alive, and other servers add no
+            // information (I-39).
             Some(StateChange::NodeIsRecovering) | None => {}
         }
     }

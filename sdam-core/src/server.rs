@@ -13,7 +13,7 @@ use crate::{
 };
 pub use crate::{server_type::ServerType, silence::Silence, wire_versions::WireVersions};
 
-/// Round-trip times of a server's hello.
+/// The round-trip times of a server, measured with hello.
 #[doc(alias("roundTripTime", "minRoundTripTime"))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -25,8 +25,8 @@ pub struct Rtt {
     /// The minimum of the last ten samples; zero until there are two samples.
     #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
     pub minimum: Duration,
-    /// The 90th percentile of the last ten samples, for display: the second greatest, or the
-    /// greatest while there are fewer.
+    /// The 90th percentile of the last ten samples, for display: the second largest, or the largest
+    /// while there are fewer than ten samples.
     #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
     pub p90: Duration,
 }
@@ -101,7 +101,7 @@ impl ServerDescription {
 
     /// Returns the description of a server that failed with `error` at `now`.
     ///
-    /// The description takes over the error's topology version, if it has one.
+    /// If the error has a topology version, the description adopts it.
     pub fn failed(id: ServerId, address: ServerAddress, error: Error, now: Instant) -> Self {
         Self {
             topology_version: error.topology_version(),
@@ -112,7 +112,7 @@ impl ServerDescription {
     }
 
     /// Returns the description resulting from a successful check. `rtt` is dropped if the reply
-    /// says that the server is Unknown.
+    /// makes the server Unknown.
     pub fn from_hello(
         id: ServerId,
         address: ServerAddress,

@@ -11,7 +11,7 @@ use crate::{document::DocumentWriter, time::Instant};
 /// The maximum number of sessions in one `endSessions` (Driver Sessions: "endSessions").
 const END_BATCH: usize = 10_000;
 
-/// The client stops using a session this long before it expires on the server.
+/// The client stops using a session this long before the session expires on the server.
 const MARGIN: Duration = Duration::from_secs(60);
 
 /// The id of a session: a random UUID.
@@ -23,7 +23,7 @@ impl SessionId {
     ///
     /// The bytes must differ from those of every other client of the deployment, so use the
     /// system's entropy. A server treats two sessions with the same id as one, and would answer
-    /// writes of the second from its records of the first without running them.
+    /// writes of the second session from its records of the first, without running these writes.
     pub const fn new(random: [u8; 16]) -> Self {
         let mut bytes = random;
         bytes[6] = bytes[6] & 0x0F | 0x40;
@@ -53,7 +53,7 @@ pub struct ServerSession {
 }
 
 impl ServerSession {
-    /// Returns the id.
+    /// Returns the id of the session.
     pub fn id(&self) -> SessionId {
         self.id
     }
@@ -147,7 +147,7 @@ impl SessionPool {
     }
 
     /// Takes the most recently used session if the server will remember it for at least a minute,
-    /// or creates one with the id from [`random`](SessionId::new).
+    /// or creates one whose id is made from the bytes that [`random`](SessionId::new) returns.
     ///
     /// `timeout` is the server's `logicalSessionTimeoutMinutes`; `None` behind a load balancer,
     /// where sessions do not expire (Load Balancers: "Session Expiration"). Check out a connection

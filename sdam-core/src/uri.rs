@@ -4,7 +4,7 @@
 //! Options of discovery, monitoring and selection become [`Options`]; the others remain readable as
 //! [`DriverOptions`], for the pools, the authentication and the operations of a driver.
 //!
-//! Errors are tolerated if possible: an unknown option or an invalid value is ignored with a
+//! Errors are tolerated where possible: an unknown option or an invalid value is ignored with a
 //! [`Warning`]. Invalid syntax and contradictory options cause a [`ConfigError`].
 //!
 //! # Options that protect connections
@@ -179,8 +179,8 @@ impl ConnectionString {
         uri_options::rows().iter().map(|row| row.name)
     }
 
-    /// Returns the options that were given and are valid, under the specification's names and
-    /// sorted.
+    /// Returns the options that were given and are valid, with the specification's names, sorted by
+    /// name.
     ///
     /// An SRV string always has `tls`, because it is on by default.
     pub fn options(&self) -> impl ExactSizeIterator<Item = (&'static str, &Value)> {

@@ -77,8 +77,9 @@ pub enum Verdict {
 }
 
 impl View {
-    /// Opens a view, with these options, of a deployment in its current state. The outputs look
-    /// like those of a discovery in which each server has just answered for the first time.
+    /// Opens a view of a deployment in its current state, for a handle that has these options. The
+    /// outputs look like those of a discovery in which each server has just answered for the first
+    /// time.
     pub fn open(now: Instant, deployment: &Deployment, options: &Options) -> (Self, Outputs) {
         let base = Arc::clone(deployment.description());
         if !deployment.is_open() {
@@ -296,8 +297,8 @@ impl View {
         self.own = all.filter(|own| own.server != server).collect();
     }
 
-    /// Counts another clear, by this view, of the pool of the server `lost`. Returns the number of
-    /// these clears, and whether an earlier one had already paused the pool.
+    /// Records that this view has lost the server `lost` and clears its pool. Returns the number of
+    /// clears of that pool by this view, and whether an earlier one had already paused the pool.
     fn lose(&mut self, now: Instant, lost: Arc<ServerDescription>) -> (u64, bool) {
         let server = lost.id;
         let was_paused = self.own(server).is_some_and(|own| own.paused.is_some());
@@ -348,7 +349,7 @@ impl View {
         out.push(Output::Publish(Arc::clone(&self.description)));
     }
 
-    /// Emits the change of one server since `before`, unless it has left.
+    /// Emits the change of one server since `before`, unless the server has left.
     fn emit_change_of(
         &self,
         server: ServerId,

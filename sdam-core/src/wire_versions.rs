@@ -1,6 +1,6 @@
 //! Ranges of wire versions.
 
-/// The wire versions that a server supports.
+/// The range of wire versions that a server or the client supports.
 #[doc(alias("minWireVersion", "maxWireVersion"))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

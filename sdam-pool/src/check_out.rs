@@ -16,9 +16,9 @@ use crate::{
     member::Member,
 };
 
-/// The maximum time for which a check-out waits on its timer at once if the pool has no worker. In
-/// blocking mode, the timer blocks the thread, so the thread does not notice a connection from
-/// another thread until the wait ends.
+/// The maximum time for which a check-out waits without polling the pool again, if the pool has no
+/// worker. In blocking mode, waiting for the timer blocks the thread, so the thread does not notice
+/// a connection from another thread until the wait ends.
 const TIMER_SLICE: Duration = Duration::from_millis(1);
 
 /// Checks out a connection before `deadline` or, if there is none, within the time limits of the

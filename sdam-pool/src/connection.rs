@@ -1,4 +1,4 @@
-//! A checked out connection.
+//! A connection that is checked out.
 
 use std::{sync::Arc, time::Duration};
 
@@ -54,8 +54,8 @@ impl PooledConnection {
         &self.pool.context.address
     }
 
-    /// Runs a command, a BSON document with `$db`, and returns the reply if its `ok` is 1. All
-    /// errors, including those in the reply, are reported to the topology.
+    /// Runs a command, which is a BSON document that contains `$db`, and returns the reply if its
+    /// `ok` is 1. All errors, including those in the reply, are reported to the topology.
     ///
     /// `timeout` limits the wait for the reply; `None` means no limit.
     ///

@@ -238,7 +238,7 @@ impl Inner {
         self.change(|machine| machine.ready(fill_at));
     }
 
-    /// Makes all connections opened before the clear stale.
+    /// Makes stale all connections that were opened before the clear.
     pub(crate) fn clear(&self, clear: &PoolClear) {
         self.change(|machine| machine.clear(clear));
         self.work_under_lock();

@@ -186,7 +186,8 @@ pub(crate) fn latency_limit(fastest: u64, threshold: Duration) -> u64 {
     fastest.saturating_add(nanos(threshold)).min(UNSUITABLE - 1)
 }
 
-/// Converts to nanoseconds, but never reaches the placeholder for unsuitable servers.
+/// Converts `duration` to nanoseconds; the result is always below the placeholder for unsuitable
+/// servers.
 fn nanos(duration: Duration) -> u64 {
     // A century is longer than any window, and keeps the arithmetic within 64 bits.
     const CENTURY: u64 = 100 * 366 * 24 * 60 * 60;

@@ -163,8 +163,8 @@ impl<'p> ReadPreferenceDocument<'p> {
 
     /// Adds `$readPreference` as a modifier to the query of an OP_QUERY.
     ///
-    /// A query without modifiers is wrapped in `$query`. A query that already has modifiers, so
-    /// that its first field is `$query`, gets one more.
+    /// A query without modifiers is wrapped in `$query`. A query whose first field is `$query`
+    /// already has modifiers, and gets one more.
     ///
     /// # Errors
     ///

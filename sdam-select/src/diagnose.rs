@@ -242,7 +242,7 @@ impl<'t> Evidence<'t> {
         }
     }
 
-    /// Diagnoses connection failures, in the order of the steps of a connection.
+    /// Diagnoses connection failures, in the order of the steps in which a connection is opened.
     fn about_connections(&self, found: &mut Vec<Diagnosis>) {
         let addresses = self.addresses(|error| error.stage() == Stage::Dns);
         if !addresses.is_empty() {

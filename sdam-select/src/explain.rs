@@ -50,7 +50,7 @@ pub enum Refusal {
     Unidentified,
 }
 
-/// One server and its verdict.
+/// A server, and the verdict on it.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ExplainedServer {

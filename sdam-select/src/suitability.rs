@@ -40,7 +40,7 @@ pub(crate) enum TagFilter<'a> {
 }
 
 impl<'a> Suitability<'a> {
-    /// Determines the conditions on `topology` for `criteria`.
+    /// Determines the conditions that `criteria` impose on the servers of `topology`.
     pub(crate) fn new(
         topology: &TopologyDescription,
         settings: &Settings,
@@ -201,8 +201,8 @@ impl ServerTypes {
         }
     }
 
-    /// Returns the types of the servers for writes or, with a `preference`, for reads. On a replica
-    /// set, the preference itself decides among the members, so it is returned as `Err`.
+    /// Returns the types of the servers that can serve writes or, with a `preference`, reads. On a
+    /// replica set, the preference itself decides among the members, so it is returned as `Err`.
     fn of_topology(
         topology_type: TopologyType,
         preference: Option<&ReadPreference>,

@@ -12,10 +12,10 @@ const MAX_LOAD: f64 = 1.25;
 /// a zone is faster, and often free.
 ///
 /// A selection first determines the suitable servers: by type, staleness, tags, deprioritized
-/// addresses and selectors. If some of them are in the client's zone, it chooses only among these,
-/// otherwise among all suitable servers. The latency window is applied afterwards; without zone
-/// affinity, a window of 15 ms usually includes the other zones of a region. A write to a replica
-/// set still goes to the primary.
+/// addresses and selectors. If some of them are in the client's zone, it chooses only among those;
+/// otherwise, it chooses among all suitable servers. The latency window is applied afterwards;
+/// without zone affinity, a window of 15 ms usually includes the other zones of a region. A write
+/// to a replica set still goes to the primary.
 ///
 /// ```
 /// use sdam_select::{settings::Settings, zone::ZoneAffinity};

@@ -3,10 +3,10 @@
 use super::Options;
 
 impl Options {
-    /// Returns whether clients with these options and with `other` watch the same deployment in the
-    /// same way, so that they can share its monitors. All options must be equal, apart from those
-    /// that concern only selections, pools and operations, such as the application's name, the user
-    /// and the read preference. The order of seeds does not matter.
+    /// Returns whether a client with these options and a client with `other` watch the same
+    /// deployment in the same way, so that they can share its monitors. All options must be equal,
+    /// apart from those that concern only selections, pools and operations, such as the
+    /// application's name, the user and the read preference. The order of seeds does not matter.
     ///
     /// The comparison is strict: it is never enough that two replica sets have the same name, and
     /// two different lists of seeds count as different even if they lead to the same deployment.

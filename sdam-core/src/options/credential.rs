@@ -13,7 +13,7 @@ use crate::uri_options::{Properties, Secret};
 pub struct Credential {
     /// The name of the user; optional for some mechanisms.
     pub user: Option<Box<str>>,
-    /// The password; not all mechanisms have one.
+    /// The password; not all mechanisms need one.
     pub password: Option<Secret>,
     /// `authSource`: the database that defines the user; `None` for the mechanism's default.
     pub source: Option<Box<str>>,

@@ -8,8 +8,8 @@ use crate::uri_options::{HIDDEN, Secret, Settings, typed};
 /// The port of a proxy whose address does not contain one (URI Options: "proxyPort").
 const DEFAULT_PROXY_PORT: u16 = 1080;
 
-/// The encryption of connections, and the certificates to trust (URI Options: "tls" and its
-/// options).
+/// The options for encrypted connections, including the certificates to trust (URI Options: "tls"
+/// and its options).
 ///
 /// Unless configured otherwise, the platform's certificate authorities are trusted, and a
 /// certificate is rejected if it is invalid or was issued for another host.

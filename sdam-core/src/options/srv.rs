@@ -25,7 +25,7 @@ pub struct Srv {
 }
 
 impl Srv {
-    /// Creates a look-up of the hosts of the `mongodb` service of `host`, without limiting their
+    /// Creates a look-up of the hosts for the service `mongodb` at `host`, without limiting their
     /// number.
     pub fn new(host: &str) -> Self {
         Self {

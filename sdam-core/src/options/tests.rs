@@ -15,8 +15,8 @@ fn one() -> Options {
     Options::new(seeds(1))
 }
 
-/// Asserts that this option is rejected, and that the message contains its name, its value and a
-/// remedy.
+/// Asserts that `options` are rejected because of `option`, and that the message contains the name
+/// of this option, its value and a remedy.
 fn check_refused(options: &Options, option: &str, value: &str) {
     let error = options.validate().unwrap_err();
     assert_eq!((error.option(), error.value()), (option, value), "{error}");
@@ -50,7 +50,7 @@ fn defaults_are_those_of_the_specifications() {
 
 #[test]
 fn options_decide_the_initial_topology_type() {
-    // Without any of these options, the client discovers the deployment (B-6, B-7).
+    // Unless an option determines the initial type, the client discovers the deployment (B-6, B-7).
     let check = |options: Options, expected| {
         assert_eq!(options.topology_type(), expected, "{options:?}");
         check_accepted(&options);

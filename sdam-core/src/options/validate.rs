@@ -12,7 +12,7 @@ const MAX_APP_NAME_LEN: usize = 128;
 type Outcome = Result<(), ConfigError>;
 
 impl Options {
-    /// Checks the options as a whole; called when a topology is started.
+    /// Checks the options as a whole. This method is also called when a topology is started.
     ///
     /// # Errors
     ///
@@ -44,7 +44,9 @@ impl Options {
         warnings
     }
 
-    /// Returns the same kinds of warnings for a single-threaded client.
+    /// Returns the same kinds of warnings as
+    /// [`multi_threaded_warnings`](Self::multi_threaded_warnings), but for a single-threaded
+    /// client.
     pub fn single_threaded_warnings(&self) -> Vec<Warning> {
         let mut warnings = self.common_warnings();
         if self.server_monitoring_mode != super::ServerMonitoringMode::Auto {
@@ -213,7 +215,7 @@ impl Options {
         Ok(())
     }
 
-    /// Checks load-balanced mode (Load Balancers: "loadBalanced").
+    /// Checks the options of load-balanced mode (Load Balancers: "loadBalanced").
     fn check_load_balanced(&self) -> Outcome {
         if self.topology_type() != TopologyType::LoadBalanced {
             return Ok(());

@@ -74,8 +74,8 @@ impl Scans {
 
     fn not_found(&mut self, view: View<'_>) -> Step {
         if view.is_load_balanced() {
-            // The single server is always suitable, so the application's own selector has rejected
-            // it, and another scan would not change that.
+            // The single server is always suitable, so the application's own selector must have
+            // rejected it, and another scan would not change that.
             return self.finish(Err(ScanFailure::TriedOnce));
         }
         self.stale = true;
@@ -91,8 +91,8 @@ impl Scans {
     }
 
     /// Handles the end of a probe. If the probe failed, the topology already reflects the failure,
-    /// and exactly one more attempt to select follows, whose server is not probed (Server
-    /// Selection: "socketCheckIntervalMS").
+    /// and exactly one more selection attempt follows, which does not probe the server that it
+    /// chooses (Server Selection: "socketCheckIntervalMS").
     pub(crate) fn probed(&mut self, view: View<'_>, alive: bool) -> Step {
         let State::Probing { server, superseded } = self.state else {
             return Step::Wait;

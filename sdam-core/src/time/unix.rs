@@ -43,7 +43,7 @@ impl FromStr for UnixTime {
     /// Parses the format printed by `{}`.
     fn from_str(text: &str) -> Result<Self, MalformedTime> {
         let time = document::parse_rfc_3339(text).and_then(|millis| u64::try_from(millis).ok());
-        // Rejects every other format of RFC 3339.
+        // Every other format that RFC 3339 allows is rejected.
         let written = time.map(Self).filter(|time| time.to_string() == text);
         written.ok_or(MalformedTime)
     }

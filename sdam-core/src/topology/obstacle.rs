@@ -42,8 +42,8 @@ pub enum Obstacle {
 }
 
 impl Obstacle {
-    /// The remedy if the client cannot reach the names in a replica set's configuration. Addresses
-    /// are translated by `TopologyBuilder::translate`.
+    /// The remedy if the client cannot reach servers by the names in their replica set's
+    /// configuration. Addresses are translated by `TopologyBuilder::translate`.
     pub const NAMES: &'static str = "make the set's names usable here (DNS, hosts file, or run in \
         the servers' network), or connect to one member alone (directConnection=true), or say where \
         to dial for each name (address translation); if the set has \
@@ -68,7 +68,7 @@ impl Obstacle {
         }
     }
 
-    /// Returns the server's error.
+    /// Returns the error that revealed the obstacle.
     pub fn error(&self) -> &Error {
         match self {
             Self::NamesDiffer { error, .. }
@@ -103,9 +103,9 @@ impl TopologyDescription {
         }
     }
 
-    /// Returns whether `address` comes from the replica set's configuration. This is assumed in a
-    /// replica set if a primary has answered before, if an answering member names `address`, or if
-    /// a server has answered with a name other than the one that the client uses.
+    /// Returns whether `address` comes from the replica set's configuration. In a replica set, this
+    /// is assumed if a primary has answered before, if an answering member names `address`, or if a
+    /// server has answered with a name other than the one that the client uses.
     pub fn is_advertised(&self, address: &ServerAddress) -> bool {
         let named = || {
             let mut named = self.servers.iter().flat_map(|server| server.members());

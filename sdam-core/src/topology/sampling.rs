@@ -7,8 +7,8 @@ use crate::{address::ServerAddress, rng::Rng};
 
 impl TopologyDescription {
     /// Returns the hosts of an SRV record that the topology should contain, without duplicates. If
-    /// `max_hosts` is 0 or not less than the number of hosts, these are all of them. Otherwise,
-    /// they are the hosts that the topology already contains, and random others up to a total of
+    /// `max_hosts` is 0 or not less than the number of hosts, it returns all of them. Otherwise, it
+    /// returns the hosts that the topology already contains, and random others up to a total of
     /// `max_hosts` (Polling SRV Records for mongos Discovery: "srvMaxHosts").
     #[doc(alias = "srvMaxHosts")]
     pub fn sample_hosts(

@@ -27,7 +27,7 @@ fn replica_set() -> TopologyDescription {
 
 #[test]
 fn a_difference_in_any_field_is_a_change() {
-    // Two topologies are equal only if they have the same values in all these fields.
+    // Two topologies are equal only if they have the same value in each of these fields.
     type Change = fn(&mut TopologyDescription);
     let changes: [(&str, Change); 7] = [
         ("type", |it| {

@@ -1,4 +1,4 @@
-//! The parts of a connection string before its options.
+//! The parts of a connection string that precede its options.
 
 use alloc::{boxed::Box, collections::BTreeSet, format, vec::Vec};
 
@@ -142,7 +142,8 @@ impl<'a> Parts<'a> {
             return invalid("a path has no SRV record");
         }
         if !host.host().is_ascii() {
-            // The hosts in records are in ASCII form and must end in this name.
+            // The hosts in SRV records are in ASCII form, and must belong to the domain of this
+            // name.
             let reason = "it contains characters outside of ASCII";
             let remedy = "write the name in its ASCII form, whose labels begin with xn--";
             return Err(ConfigError::new("host", self.shown_hosts(self.hosts), reason, remedy));
@@ -175,7 +176,7 @@ impl<'a> Parts<'a> {
         }
         let mut decoded = decoded.into_owned();
         if decoded.ends_with(SOCKET) {
-            // Without a `/`, it is a host name; the port keeps it from being read as a path.
+            // A name without a `/` is a host name; the port keeps it from being read as a path.
             decoded.push_str(":27017");
         }
         ServerAddress::read(&decoded).map_err(invalid)

@@ -32,7 +32,7 @@ impl DriverOptions {
         self.0.get(row.name)
     }
 
-    /// Returns the names, in the specification's spelling, with their values, sorted by name.
+    /// Returns each option's name, in the specification's spelling, and its value; sorted by name.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&'static str, &Value)> {
         self.0.iter().map(|(name, value)| (*name, value))
     }

@@ -83,7 +83,7 @@ impl View {
     }
 }
 
-/// Emits the change of a server, if there is one.
+/// Emits an event if the server's description has changed.
 pub(super) fn emit_server_change(
     previous: &Arc<ServerDescription>,
     new: &Arc<ServerDescription>,
@@ -95,7 +95,7 @@ pub(super) fn emit_server_change(
     }
 }
 
-/// Emits the change of the topology, if there is one.
+/// Emits an event if the topology's description has changed.
 pub(super) fn emit_topology_change(
     previous: &Arc<TopologyDescription>,
     new: &Arc<TopologyDescription>,

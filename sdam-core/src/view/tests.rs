@@ -38,7 +38,7 @@ struct Handle {
     /// The description that results from the events.
     announced: Arc<TopologyDescription>,
     servers: BTreeMap<ServerId, ServerType>,
-    /// The pools, with their generation, and whether they are ready.
+    /// The generation of each pool, and whether the pool is ready.
     pools: BTreeMap<ServerId, (Generation, bool)>,
     is_over: bool,
 }

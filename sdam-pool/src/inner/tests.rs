@@ -29,7 +29,8 @@ impl Transport for Silence {
     }
 }
 
-/// Tests an interrupting clear between the start of an attempt and its first poll.
+/// Tests a clear that interrupts an attempt after the attempt has started but before its first
+/// poll.
 #[test]
 fn an_attempt_that_is_dropped_before_its_first_poll_ends() {
     let backend = Backend::new(Arc::new(ManualClock::default()), Arc::new(Silence), 1);

@@ -6,10 +6,11 @@ use sdam_core::{error::Error, time::Instant};
 
 use super::{Machine, Pooled, State, Ticket};
 
-/// The pause after an attempt for `minPoolSize` has failed, which doubles with each further
+/// The pause after the first failed attempt for `minPoolSize`. The pause doubles with each further
 /// failure.
 const FILL_PAUSE: Duration = Duration::from_millis(500);
-/// The maximum of that pause, equal to the default `heartbeatFrequencyMS`.
+/// The maximum pause after a failed attempt for `minPoolSize`, equal to the default
+/// `heartbeatFrequencyMS`.
 const MAX_FILL_PAUSE: Duration = Duration::from_secs(10);
 
 /// The attempts in progress.
@@ -226,7 +227,7 @@ impl<C: Pooled> Machine<C> {
         self.waiters.next()
     }
 
-    /// Returns the time at which an attempt for `minPoolSize` may begin again.
+    /// Returns the earliest time at which the next attempt for `minPoolSize` may begin.
     pub(super) fn fill_due(&self) -> Option<Instant> {
         let may_fill = self.may_attempt() && self.is_short();
         self.fill_at.filter(|_| may_fill)

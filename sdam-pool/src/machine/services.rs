@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, mem};
 
 use sdam_core::ids::{Generation, ObjectId};
 
-/// The current generation of each service, which identifies stale connections.
+/// The current generation of each service, by which stale connections are recognized.
 ///
 /// The topology assigns the generations. A service is kept while it has connections, and while any
 /// connection is being established, because that connection may turn out to lead to a service that

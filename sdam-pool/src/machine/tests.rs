@@ -1,4 +1,4 @@
-//! Checks the rules for a pool against random histories. A task is polled only once it was woken.
+//! Checks the rules for a pool against random histories. A task is polled only after it was woken.
 
 use std::{
     collections::BTreeMap,
@@ -152,9 +152,9 @@ struct History {
     in_use: Vec<Connection>,
     /// True if the worker has an early socket.
     has_early: bool,
-    /// The time at which that socket was opened.
+    /// The time at which the early socket was opened.
     opened: Option<Instant>,
-    /// True if the pool was ready, cleared or closed.
+    /// True once the pool has been made ready, cleared or closed.
     begun: bool,
     ended: bool,
 }

@@ -20,8 +20,8 @@ pub(super) struct Waiters<C> {
     queue: BTreeSet<Ticket>,
     /// The error of the last eviction, for check-outs whose tickets are no longer in the queue.
     eviction: Option<Error>,
-    /// The queues of evicted check-outs that are not yet woken. Some of these check-outs may have
-    /// ended.
+    /// The queues of evicted check-outs that have not been woken yet. Some of these check-outs may
+    /// have ended.
     evicted: Vec<BTreeSet<Ticket>>,
     tickets: u64,
 }

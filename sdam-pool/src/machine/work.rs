@@ -35,7 +35,7 @@ pub(crate) enum Work<C> {
     End,
 }
 
-/// Tasks that may run under the lock of the topology.
+/// Tasks that may run while the lock of the topology is held.
 #[derive(Debug)]
 pub(crate) enum Urgent {
     /// Interrupt commands on connections in use.
@@ -192,8 +192,8 @@ impl<C: Pooled> Machine<C> {
             return Ok(connection);
         }
         self.in_use -= 1;
-        // If the check-out had been polled, it would have given back a connection to a cleared
-        // service, so it must have timed out.
+        // A poll takes back a connection to a cleared service, so this check-out must have timed
+        // out instead of being polled.
         let is_late = self.has_lost_service(&connection);
         self.settle(connection, Instant::EPOCH);
         Err(if is_late { self.timed_out() } else { self.lost() })

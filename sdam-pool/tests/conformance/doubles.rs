@@ -41,7 +41,7 @@ pub(crate) enum Fault {
     /// whole pool.
     AlwaysInterrupts,
     NeverInterrupts,
-    /// A clear that interrupts also interrupts every later command.
+    /// A clear that interrupts connections in use also interrupts every later command.
     InterruptsNewer,
     /// A check-out never returns if its connection was being opened when a clear interrupted it.
     ForgetsInterruptedOpenings,

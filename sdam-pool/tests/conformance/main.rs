@@ -1,4 +1,4 @@
-//! Checks that the pool passes the conformance suite of pools, and that the suite detects each
+//! Checks that the pool passes the conformance suite for pools, and that the suite detects each
 //! faulty pool and names the broken rule.
 
 #![expect(clippy::unwrap_used, reason = "a panic fails the test")]
@@ -63,7 +63,7 @@ fn the_pool_passes() {
     pools::check(Own);
 }
 
-/// Each rule, a pool that breaks it, and the expected message.
+/// The rules, each with a pool that breaks it and the expected message.
 const BROKEN: &[(&str, Fault, &str)] = &[
     (
         "nothing_is_opened_before_the_pool_is_ready",

@@ -121,7 +121,7 @@ fn equal_loads_and_the_random_strategy_choose_evenly() {
 #[test]
 fn half_of_the_random_bits_draw_each_of_the_two_servers() {
     let topology = mongoses(&[5, 5, 5]);
-    // The first of the two servers has the greatest load.
+    // The first server drawn has the greatest load, so the second one is chosen.
     let chosen = |loads: [u32; 3], low: u32, high: u32| {
         let load = |candidate: Candidate<'_>| loads[candidate.index];
         let random = u64::from(high) << 32 | u64::from(low);

@@ -53,7 +53,7 @@ fn op_msg_sends_every_mode_but_primary_to_mongos_and_members() {
 
 #[test]
 fn op_msg_sends_primary_preferred_to_a_single_member_and_nothing_to_standalones() {
-    // A member that is connected directly can always be read (L-70, L-79).
+    // A member to which the client connects directly can always be read from (L-70, L-79).
     let primary = ReadPreference::default();
     let check = |topology_type, server_type, mode: Option<ReadMode>| {
         for preference in [None, Some(&primary)] {

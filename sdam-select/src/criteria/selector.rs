@@ -7,7 +7,8 @@ use sdam_core::{Joined, read_preference::ReadPreference};
 use super::{Criteria, Operation};
 use crate::settings::Settings;
 
-/// Displays all suitability criteria, as `selector` in logs (Server Selection: "Logging", K-7).
+/// Displays all suitability criteria, for the field `selector` in logs (Server Selection:
+/// "Logging", K-7).
 ///
 /// When [`Criteria`] itself is displayed, the parts that restrict nothing are omitted. This type
 /// displays every part of the read preference that is set, and the presence of application
@@ -49,7 +50,7 @@ impl fmt::Display for SelectorText<'_> {
     }
 }
 
-/// Formats the parts with the names and in the order of a command's `$readPreference`.
+/// Formats the parts with the same names and in the same order as in a command's `$readPreference`.
 fn fmt_preference(f: &mut fmt::Formatter<'_>, preference: &ReadPreference) -> fmt::Result {
     write!(f, "read preference {{ mode: {}", preference.mode)?;
     if !preference.tag_sets.is_empty() {

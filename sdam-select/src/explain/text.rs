@@ -96,7 +96,7 @@ impl fmt::Display for Rejection {
     }
 }
 
-/// A duration that is displayed in milliseconds, to the microsecond.
+/// A duration that is displayed in milliseconds, with microsecond precision.
 struct Millis(Duration);
 
 impl fmt::Display for Millis {

@@ -66,7 +66,7 @@ fn servers_of_the_zone_are_chosen_as_long_as_one_is_suitable() {
     check("b", ReadMode::Nearest, &[3, 4]);
     check("a", ReadMode::Secondary, &[2]);
     check("b", ReadMode::PrimaryPreferred, &[1]);
-    // If no server in the zone is suitable, all other servers are used.
+    // If no server in the zone is suitable, the suitable servers of all other zones are used.
     check("c", ReadMode::Secondary, &[2, 3, 4]);
     // Deprioritized servers are not suitable as long as there are others.
     let criteria = read(ReadMode::Secondary).with_deprioritized([address(2)]);

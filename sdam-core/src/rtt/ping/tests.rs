@@ -26,8 +26,8 @@ fn pings() -> Ping {
     ping
 }
 
-/// Runs the script. Each step passes an input at a time in milliseconds, and expects these outputs,
-/// followed by `|` and the deadline in milliseconds.
+/// Runs the script. Each step passes an input at a time in milliseconds, and expects the given
+/// outputs, followed by `|` and the deadline in milliseconds.
 #[track_caller]
 fn check(script: &[(u64, Say, &str)]) {
     let mut ping = pings();

@@ -3,7 +3,8 @@
 use super::{super::*, world::*};
 use crate::server::ServerType;
 
-/// Returns a `World` with one mongos, whose SRV record must be looked up after `due` milliseconds.
+/// Returns a `World` with one mongos and an SRV record, which must be looked up after `due`
+/// milliseconds.
 fn world(due: u64) -> World {
     let mut world = World::new("s", 1, |_| {});
     world.wanted = ServerType::Mongos;

@@ -73,15 +73,15 @@ fn h_11_l_65_l_66_try_once_scans_exactly_once_after_a_failure() {
     world.wanted = ServerType::RsSecondary;
     world.up();
     assert_eq!(world.selects(5_000, 30_000), "p, TriedOnce");
-    // The failure has made the topology stale, so the next selection begins with a scan, its only
-    // one.
+    // The failure has made the topology stale, so the next selection begins with a scan, and makes
+    // no other scan.
     assert!(world.scan.is_stale(world.now));
     assert_eq!(world.selects(9_000, 30_000), "p, TriedOnce");
 }
 
 #[test]
 fn h_2_l_65_scans_are_500_ms_apart_until_a_server_is_found() {
-    // `minHeartbeatFrequencyMS` is 500.
+    // `minHeartbeatFrequencyMS` is 500 ms.
     let mut world = world(patient);
     world.no_primary();
     let timeout = Duration::from_secs(30);

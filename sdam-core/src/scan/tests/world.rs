@@ -92,7 +92,8 @@ pub(super) fn mongos() -> Answer {
 }
 
 impl World {
-    /// Creates a topology with these seeds and options, opened at 0 ms.
+    /// Creates a topology with the given seeds and the options that `change` sets, and opens it at
+    /// 0 ms.
     pub(super) fn new(seeds: &str, seed: u64, change: impl FnOnce(&mut Options)) -> Self {
         let mut options = Options::new(addresses(seeds));
         change(&mut options);

@@ -3,7 +3,7 @@
 use super::*;
 use crate::uri_options::{HIDDEN, Kind, Repetition, Row, rows};
 
-/// Returns values that are invalid for an option.
+/// Returns values that are invalid for the option in `row`.
 fn malformed(row: &Row) -> &'static [&'static str] {
     if ["proxyUsername", "proxyPassword"].contains(&row.name) {
         // An empty value means the same as no value.
@@ -61,7 +61,7 @@ fn every_tls_and_proxy_option_is_marked_as_guarding() {
 
 #[test]
 fn a_malformed_guarding_option_fails_validation() {
-    // Ignoring the option would leave connections less protected (V-3).
+    // If an invalid option were ignored, connections would be less protected (V-3).
     let mut checked = 0;
     for row in rows().iter().filter(|row| row.guards) {
         for value in malformed(row) {
@@ -81,7 +81,8 @@ fn a_malformed_guarding_option_fails_validation() {
 
 #[test]
 fn an_unknown_option_with_a_guarding_prefix_fails_validation() {
-    // An unknown option with such a prefix was probably meant to protect connections (V-3).
+    // An unknown option whose name begins like these was probably meant to protect connections
+    // (V-3).
     for name in ["sslVerifyCertificate", "SSL_CA_CERTS", "tlsMode", "proxyhostname"] {
         check_unguarded(&format!("{name}=x"));
     }

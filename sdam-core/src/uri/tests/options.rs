@@ -58,7 +58,7 @@ fn deprecated_names_are_accepted_with_a_warning_and_override_nothing() {
 
 #[test]
 fn times_are_whole_milliseconds() {
-    // All options with a duration take the same values (B-14, B-16 to B-19, B-21, B-30, B-32).
+    // All options with a duration accept the same values (B-14, B-16 to B-19, B-21, B-30, B-32).
     let names = "connectTimeoutMS localThresholdMS serverSelectionTimeoutMS socketCheckIntervalMS socketTimeoutMS \
                  timeoutMS maxIdleTimeMS waitQueueTimeoutMS wTimeoutMS heartbeatFrequencyMS";
     for name in names.split(' ') {
@@ -153,7 +153,7 @@ fn max_staleness_is_whole_seconds_or_minus_one() {
 
 #[test]
 fn pool_and_retry_options_are_driver_options() {
-    // These options are returned as they were given (B-17, B-30, B-31, B-32).
+    // The options of pools and retries are returned as they were given (B-17, B-30, B-31, B-32).
     let options = accepted(
         "maxPoolSize=0&minPoolSize=3&maxIdleTimeMS=4&maxConnecting=5&waitQueueTimeoutMS=6\
          &socketTimeoutMS=7&timeoutMS=0&enableOverloadRetargeting=true&maxAdaptiveRetries=0",

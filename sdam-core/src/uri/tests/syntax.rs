@@ -81,7 +81,7 @@ fn no_message_shows_a_piece_of_a_password() {
         }
     }
     check("mongodb://u:Qx7?x=Zk9@h");
-    // The host is missing in these strings, so the password is in the place of a port.
+    // The host is missing in these strings, so the password is where a port would be.
     check("mongodb://u:Qx7");
     check("mongodb+srv://u:Qx7");
     // Some options are secret, even under a misspelled name.
@@ -96,7 +96,7 @@ fn no_message_shows_a_piece_of_a_password() {
 
 #[test]
 fn the_work_is_bounded_by_the_length_of_the_text() {
-    // With quadratic work, this test would take minutes.
+    // If the work were quadratic, this test would take minutes.
     let many = |piece: &dyn Fn(usize) -> String| -> String {
         (0..100_000).rev().map(piece).collect::<Vec<_>>().join(",")
     };
@@ -115,7 +115,7 @@ fn every_error_shows_the_given_value_and_a_remedy() {
     let check = |text: &str, expected: &str| {
         let error = Options::parse(text).unwrap_err();
         assert_eq!(error.to_string(), expected, "{text}");
-        // `fn main() -> Result<(), ConfigError>` prints this.
+        // `fn main() -> Result<(), ConfigError>` prints the error in this form.
         assert_eq!(format!("{error:?}"), expected);
     };
     check(
