@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Generates a random history.
+/// Generates random bytes, which a fuzz target interprets as a history.
 fn noise(seed: u64) -> Vec<u8> {
     let mut rng = Rng::new(seed);
     let words = std::iter::repeat_with(|| rng.next_u64().to_le_bytes());

@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: measures figures and compares them with limits.
+//! `cargo xtask bench`: runs the benchmarks and compares the measured figures with limits.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,8 +13,8 @@ use crate::cargo::{cargo, files_below, root};
 /// The crates that have benchmarks.
 const CRATES: &[&str] = &["sdam-core", "sdam-select", "sdam-events", "sdam", "sdam-cli"];
 
-/// The limits of figures. A ratio should not fall below its limit; any other figure should not
-/// exceed it.
+/// The limits for measured figures. A ratio should not fall below its limit; any other figure
+/// should not exceed it.
 const TARGETS: &[(&str, f64)] = &[
     ("hello/parse_into_description", 2_000.0),
     ("machine/unchanged/3_members", 1_000.0),

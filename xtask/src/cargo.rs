@@ -14,8 +14,8 @@ pub(crate) fn root() -> PathBuf {
     own.parent().unwrap_or(own).to_owned()
 }
 
-/// Returns the folders of the workspace's crates. They are top-level folders, and folders below
-/// `proof`, which contain crates that only check the others.
+/// Returns the folders of the workspace's crates: top-level folders, and folders below `proof`. The
+/// latter contain crates that only check the other crates.
 pub(crate) fn crates() -> Result<Vec<PathBuf>> {
     let mut folders = Vec::new();
     for parent in [root(), root().join("proof")] {

@@ -99,10 +99,10 @@ impl Catalogue {
     }
 }
 
-/// Lists all Rust files of the workspace and the fuzz targets.
+/// Lists the Rust files in which rules can be cited, which include the fuzz targets.
 fn sources() -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
-    // This program itself is left out, because its tests contain example rules.
+    // This program is left out, because its tests contain example rules.
     for folder in crates()?.iter().filter(|folder| !folder.ends_with("xtask")) {
         files.extend(rust_files(folder)?);
     }

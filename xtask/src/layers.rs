@@ -74,9 +74,10 @@ const TOOL: &[&str] = &[
 /// The crates that do no I/O. The compiler ensures this, because they are `no_std`.
 const PURE: &[&str] = &["sdam-core", "sdam-select"];
 
-/// The builds, each with the crates that must not be in its dependency tree. Single-threaded mode
-/// is for programs without a runtime. Only the program `sdam` may depend on OpenTelemetry, and only
-/// if its OpenTelemetry feature is enabled. An exporter in a container needs no terminal library.
+/// Builds of the workspace's packages, each with the crates that must not be in its dependency
+/// tree. Single-threaded mode is for programs without a runtime. Only the program `sdam` may depend
+/// on OpenTelemetry, and only if its OpenTelemetry feature is enabled. An exporter in a container
+/// needs no terminal library.
 const ABSENT: &[(&[&str], &[&str])] = &[
     (&["--package", "sdam"], &["async-std", "monoio"]),
     (&["--package", "sdam", "--all-features"], TOOL),

@@ -10,8 +10,8 @@ pub(crate) fn run(name: &str) -> Result<()> {
     run_command(models(&root(), &["sdam-events", "sdam-pool", "sdam"], name).arg("--show-output"))
 }
 
-/// Returns a command that builds the loom models of some crates in a workspace, and runs those
-/// whose names begin with `name`. Arguments added to the command are passed to the test program.
+/// Returns a command that builds the loom models of `crates` in a workspace, and runs those whose
+/// names begin with `name`. Arguments added to the command are passed to the test program.
 pub(crate) fn models(workspace: &Path, crates: &[&str], name: &str) -> Command {
     let mut command = cargo();
     command

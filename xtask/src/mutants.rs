@@ -40,7 +40,7 @@ enum Detector {
     Simulation,
     /// The loom models whose names begin with this string.
     Models(&'static str),
-    /// The search of `cargo xtask states` with this name.
+    /// The `cargo xtask states` search that has this name.
     States(&'static str),
 }
 
@@ -192,7 +192,7 @@ fn simulate(copy: &Path) -> Result<Outcome> {
     Ok(Outcome::Survived)
 }
 
-/// Builds the copy, and runs the search of states that has this name.
+/// Builds the copy, and runs the state search named `search`.
 fn search_states(copy: &Path, search: &str) -> Result<Outcome> {
     let found = Command::new(build(copy, "sdam-model")?).arg(search).output()?;
     if found.status.success() {

@@ -87,8 +87,8 @@ fn run_all(jobs: &[Job], columns: &[Column]) -> Report {
     report
 }
 
-/// Runs the files of a column. Returns the outcome of each suite; it is empty for suites that do
-/// not apply.
+/// Runs the files of a column. Returns the outcome of each suite, which is empty if the suite does
+/// not run in the column.
 fn run_column(jobs: &[Job], column: Column) -> (Column, Vec<(&'static Suite, Cell)>) {
     let (mut work, mut rest) = (Vec::new(), Vec::new());
     for job in jobs {

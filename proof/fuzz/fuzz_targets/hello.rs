@@ -1,5 +1,6 @@
-//! Parses arbitrary replies, and checks that the parsers for hello and for errors agree with a
-//! simple reading of the same document, and that the parsed values are ordered and bounded.
+//! Parses arbitrary replies, and checks that the parsers for hello and for errors agree with simple
+//! reference implementations on the same document, and that the parsed values are ordered and
+//! bounded.
 #![no_main]
 
 #[path = "../../../sdam-core/tests/hello/reference.rs"]

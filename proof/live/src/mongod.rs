@@ -25,8 +25,8 @@ use crate::tls::ServerTls;
 use crate::version::Version;
 use crate::wait::{COMMAND_TIMEOUT, poll};
 
-/// The settings that keep a test server's journal small. With the default settings, it takes 300 MB
-/// from the start.
+/// The settings that keep the journal of a test server small. With the default settings, a journal
+/// takes 300 MB from the start.
 const JOURNAL: &str =
     "log=(enabled=true,path=journal,compressor=snappy,file_max=1MB,prealloc=false)";
 
@@ -171,7 +171,7 @@ impl Mongod {
         self.relay.as_ref().ok_or_else(none)
     }
 
-    /// Returns a connection string that names only this server.
+    /// Returns a connection string for a direct connection to the server.
     pub fn uri(&self) -> String {
         format!("mongodb://{}/?directConnection=true", self.address())
     }
@@ -299,7 +299,7 @@ impl Mongod {
         })
     }
 
-    /// Returns whether the log says that the process is listening.
+    /// Returns whether the log shows that the process is listening.
     fn listens(&self) -> bool {
         let new = self.new_log().to_lowercase();
         new.contains("waiting for connections")

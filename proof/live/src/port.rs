@@ -18,7 +18,7 @@ const COUNT: u16 = 16_000;
 /// [`ADDRESS_IN_USE`].
 pub(crate) fn free() -> Result<SocketAddr, Error> {
     // Processes that start at the same time begin with different ports. The counter gives different
-    // ports to servers that one process starts at the same time.
+    // ports to servers that the same process starts concurrently.
     static NEXT: LazyLock<AtomicU32> =
         LazyLock::new(|| AtomicU32::new(RandomState::new().hash_one(()) as u32));
     (0..COUNT)

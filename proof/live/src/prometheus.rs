@@ -10,7 +10,7 @@ use crate::daemon::Daemon;
 use crate::debian::Package;
 use crate::error::Error;
 
-/// A Prometheus on a loopback port, with its data in a temporary directory.
+/// A Prometheus server on a loopback port, with its data in a temporary directory.
 ///
 /// Dropping it kills the process.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub struct Prometheus {
 }
 
 impl Prometheus {
-    /// Starts a server with this configuration, which is in YAML, and waits until the server
+    /// Starts a server with the given configuration, which is in YAML, and waits until the server
     /// answers.
     ///
     /// # Errors

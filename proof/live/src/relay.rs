@@ -19,7 +19,7 @@ pub(crate) struct Relay {
 }
 
 impl Relay {
-    /// Starts a relay to this address.
+    /// Starts a relay that forwards connections to the address `to`.
     pub(crate) fn start(to: SocketAddr) -> Result<Self, Error> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
         let listener = listener.map_err(Error::io("binding a relay"))?;

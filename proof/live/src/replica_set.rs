@@ -71,7 +71,7 @@ impl ReplicaSet {
         self.members.len()
     }
 
-    /// Returns the member with this index.
+    /// Returns the member that has the given index.
     ///
     /// # Panics
     /// If there is no such member.
@@ -176,7 +176,7 @@ impl ReplicaSet {
         self.step_up(first)
     }
 
-    /// Runs a command on the primary until the set is ready for it. Returns the primary's index.
+    /// Repeats a command on the primary until the set is ready for it. Returns the primary's index.
     fn on_primary(
         &self,
         awaited: &str,

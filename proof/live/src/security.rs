@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::error::Error;
 
-/// Name and password of the user in `admin` that a secured server initially has.
+/// The name and the password of the user that a secured server initially has in `admin`.
 pub const ROOT: (&str, &str) = ("root", "root");
 
 /// The error code of a command that requires authentication.
@@ -34,7 +34,8 @@ pub(crate) fn key_file(dir: &Path) -> Result<[String; 2], Error> {
     Ok(["--keyFile".to_owned(), path.display().to_string()])
 }
 
-/// Makes the file readable only for this user; the server refuses a key file that others can read.
+/// Makes the file readable only for the current user, because the server refuses a key file that
+/// others can read.
 #[cfg(unix)]
 fn make_private(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;

@@ -8,8 +8,8 @@ use crate::error::Error;
 /// The environment variable that turns a missing server into a failure.
 const REQUIRED: &str = "SDAM_LIVE_REQUIRED";
 
-/// Returns `None` instead of [`Error::Unavailable`], and reports on standard error that the test is
-/// skipped and why. The test harness does not capture this report.
+/// Turns [`Error::Unavailable`] into `None`, and reports on standard error that the test is skipped
+/// and why. The test harness does not capture this report.
 ///
 /// # Errors
 /// Returns every other error. If `SDAM_LIVE_REQUIRED=1` is in the environment, for machines on

@@ -28,7 +28,7 @@ impl Socks {
         Self::launch(None)
     }
 
-    /// Starts a proxy that requires this user name and password.
+    /// Starts a proxy that requires the given user name and password.
     pub fn start_secured(user: &str, password: &str) -> Result<Self, Error> {
         Self::launch(Some([user.to_owned(), password.to_owned()]))
     }

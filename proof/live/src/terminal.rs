@@ -20,7 +20,7 @@ pub struct Terminal {
 const PROMPT: &str = "ready$ ";
 
 impl Terminal {
-    /// Opens a terminal of this size, and waits for the shell's prompt.
+    /// Opens a terminal of the given size, and waits for the shell's prompt.
     ///
     /// # Errors
     /// [`Error::Unavailable`] if tmux is not installed and cannot be fetched; see
@@ -45,7 +45,7 @@ impl Terminal {
         self.key("Enter")
     }
 
-    /// Presses a key, named as in tmux: `q`, `Enter`, `C-c`, `Up`.
+    /// Presses a key. `name` is the name of the key in tmux, such as `q`, `Enter`, `C-c` or `Up`.
     pub fn key(&self, name: &str) -> Result<(), Error> {
         self.tmux(["send-keys", name]).map(drop)
     }
@@ -61,7 +61,7 @@ impl Terminal {
         self.tmux(["capture-pane", "-p"])
     }
 
-    /// Returns the contents of the terminal, with the escape sequences of colours.
+    /// Returns the contents of the terminal, including the escape sequences for colours.
     pub fn coloured(&self) -> Result<String, Error> {
         self.tmux(["capture-pane", "-p", "-e"])
     }

@@ -51,8 +51,8 @@ impl ServerTls {
         self
     }
 
-    /// Disables TLS 1.3. With this version, clients learn only after the handshake that the server
-    /// rejected them.
+    /// Disables TLS 1.3, with which clients learn only after the handshake that the server rejected
+    /// them.
     pub fn without_tls_1_3(mut self) -> Self {
         self.arguments = ["--tlsDisabledProtocols", "TLS1_3"].map(str::to_owned).to_vec();
         self

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use crate::fields::read;
 
-/// The mechanisms that need options which their test cases lack, with these options.
+/// The mechanisms whose test cases lack options that the mechanism needs, each with these options.
 const ADDITIONS: [(&str, &str); 2] =
     [("PLAIN", "&tls=true"), ("MONGODB-X509", "&tls=true&tlsCertificateKeyFile=/client.pem")];
 
@@ -98,8 +98,8 @@ impl Expected {
         };
         let mut properties: Option<BTreeMap<_, _>> = credential.properties.as_ref().map(pairs);
         if credential.mechanism.as_deref() == Some("GSSAPI") {
-            // The authenticator itself adds this default value, so the credential does not contain
-            // it.
+            // The authenticator itself adds this default value, so the value is missing from the
+            // credential.
             let properties = properties.get_or_insert_default();
             properties.entry("SERVICE_NAME".to_owned()).or_insert("mongodb".to_owned());
         }

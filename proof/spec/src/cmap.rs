@@ -1,8 +1,8 @@
 //! The test format for connection pools (CMAP: "cmap-format").
 //!
-//! Each file runs against suitable servers of the host. The pool under test belongs to an `Owner`.
-//! This is a topology whose monitors never connect, because each file decides for itself when the
-//! pool becomes ready and when it is cleared.
+//! Each file runs against every suitable server that the host provides. The pool under test belongs
+//! to an `Owner`, a topology whose monitors never connect, because each file decides for itself
+//! when the pool becomes ready and when it is cleared.
 
 mod event;
 mod format;
@@ -121,7 +121,8 @@ struct Test {
     connections: Arc<Mutex<Connections>>,
 }
 
-/// The connections that are checked out. Those that the file names are keyed by their labels.
+/// The connections that are checked out. Those that have a label in the file are keyed by this
+/// label.
 #[derive(Default)]
 struct Connections {
     labelled: BTreeMap<String, PooledConnection>,
@@ -233,7 +234,7 @@ fn compare_error(
     }
 }
 
-/// Compares the recorded events with the expected ones. Further recorded events are allowed.
+/// Compares the recorded events with the expected ones. Additional recorded events are allowed.
 fn compare_events(file: &File, recorder: &Recorder) -> Result<(), String> {
     let events = recorder.events().iter();
     let mut actual = events.filter(|event| !file.ignores(event.kind.name()));

@@ -1,4 +1,4 @@
-//! The locations of the test files, and the required number of files.
+//! The locations of the test files, and the number of files required in each location.
 
 use std::{
     fmt, fs,
@@ -10,9 +10,9 @@ use serde_json::Value;
 /// A folder of test files, with the required number of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Folder {
-    /// The place below `source/` in the specifications' repository.
+    /// The location, relative to `source/` in the specifications' repository.
     specifications: Place,
-    /// The place below `test/` in a source distribution of PyMongo.
+    /// The location, relative to `test/` in a source distribution of PyMongo.
     pymongo: Place,
     /// The names of the files to run, if the location also contains files that do not belong to
     /// this folder.
@@ -39,124 +39,124 @@ impl Folder {
     }
 }
 
-/// Suitable servers, the latency window and deprioritized servers.
+/// Tests of suitable servers, the latency window and deprioritized servers.
 pub const SERVER_SELECTION: Folder = Folder::new(
     ("server-selection/tests/server_selection", 88),
     ("server_selection/server_selection", 88),
 );
-/// The frequency with which each server in the latency window is selected.
+/// Tests of the frequency with which each server in the latency window is selected.
 pub const IN_WINDOW: Folder =
     Folder::new(("server-selection/tests/in_window", 8), ("server_selection/in_window", 8));
-/// Averages of round-trip times.
+/// Tests of average round-trip times.
 pub const RTT: Folder = Folder::new(("server-selection/tests/rtt", 7), ("server_selection/rtt", 7));
-/// Suitable servers for read preferences with a staleness limit.
+/// Tests of suitable servers for read preferences with a staleness limit.
 pub const MAX_STALENESS: Folder = Folder::new(("max-staleness/tests", 32), ("max_staleness", 32));
-/// Connection string options. PyMongo does not support proxies.
+/// Tests of connection string options. PyMongo does not support proxies.
 pub const URI_OPTIONS: Folder = Folder::new(("uri-options/tests", 12), ("uri_options", 11));
-/// The syntax of connection strings.
+/// Tests of the syntax of connection strings.
 pub const CONNECTION_STRING: Folder =
     Folder::new(("connection-string/tests", 8), ("connection_string/test", 8));
 
-/// SRV seed lists of replica sets. PyMongo has more of these files, because its copy is from a
-/// later version.
+/// Tests of SRV seed lists of replica sets. PyMongo has more of these files, because its copy is
+/// from a later version.
 pub const SRV_REPLICA_SET: Folder = Folder::new(
     ("initial-dns-seedlist-discovery/tests/replica-set", 40),
     ("srv_seedlist/replica-set", 42),
 );
-/// SRV seed lists of sharded clusters.
+/// Tests of SRV seed lists of sharded clusters.
 pub const SRV_SHARDED: Folder =
     Folder::new(("initial-dns-seedlist-discovery/tests/sharded", 4), ("srv_seedlist/sharded", 4));
-/// SRV seed lists of load balancers.
+/// Tests of SRV seed lists of load balancers.
 pub const SRV_LOAD_BALANCED: Folder = Folder::new(
     ("initial-dns-seedlist-discovery/tests/load-balanced", 9),
     ("srv_seedlist/load-balanced", 9),
 );
 
-/// Replica sets: topology descriptions after hello replies.
+/// Tests of replica sets: topology descriptions after hello replies.
 pub const SDAM_RS: Folder = Folder::new(
     ("server-discovery-and-monitoring/tests/rs", 77),
     ("discovery_and_monitoring/rs", 77),
 );
-/// Sharded clusters: topology descriptions after hello replies.
+/// Tests of sharded clusters: topology descriptions after hello replies.
 pub const SDAM_SHARDED: Folder = Folder::new(
     ("server-discovery-and-monitoring/tests/sharded", 9),
     ("discovery_and_monitoring/sharded", 9),
 );
-/// Single servers: topology descriptions after hello replies.
+/// Tests of single servers: topology descriptions after hello replies.
 pub const SDAM_SINGLE: Folder = Folder::new(
     ("server-discovery-and-monitoring/tests/single", 19),
     ("discovery_and_monitoring/single", 19),
 );
-/// Load balancers: topology descriptions.
+/// Tests of load balancers: topology descriptions.
 pub const SDAM_LOAD_BALANCED: Folder = Folder::new(
     ("server-discovery-and-monitoring/tests/load-balanced", 1),
     ("discovery_and_monitoring/load-balanced", 1),
 );
-/// Descriptions and pool generations after operation errors.
+/// Tests of descriptions and pool generations after operation errors.
 pub const SDAM_ERRORS: Folder = Folder::new(
     ("server-discovery-and-monitoring/tests/errors", 72),
     ("discovery_and_monitoring/errors", 72),
 );
-/// The events that monitoring publishes.
+/// Tests of the events that monitoring publishes.
 pub const SDAM_MONITORING: Folder =
     Folder::new(("server-discovery-and-monitoring/tests/monitoring", 8), ("sdam_monitoring", 8));
 
-/// Discovery and monitoring of complete deployments.
+/// Tests of discovery and monitoring in complete deployments.
 pub const SDAM_UNIFIED: Folder = Folder::new(
     ("server-discovery-and-monitoring/tests/unified", 36),
     ("discovery_and_monitoring/unified", 28),
 );
-/// Log messages about server selection.
+/// Tests of log messages about server selection.
 pub const SELECTION_LOGGING: Folder =
     Folder::new(("server-selection/tests/logging", 5), ("server_selection_logging", 5));
-/// Connection pools.
+/// Tests of connection pools.
 pub const POOLS: Folder = Folder::new(
     ("connection-monitoring-and-pooling/tests/cmap-format", 33),
     ("connection_monitoring", 31),
 );
-/// Log messages about connection pools.
+/// Tests of log messages about connection pools.
 pub const POOL_LOGGING: Folder =
     Folder::new(("connection-monitoring-and-pooling/tests/logging", 2), ("connection_logging", 1));
-/// The behaviour of clients behind load balancers.
+/// Tests of clients behind load balancers.
 pub const LOAD_BALANCERS: Folder = Folder::new(("load-balancers/tests", 8), ("load_balancer", 6));
-/// Retries after errors from overloaded servers.
+/// Tests of retries after errors from overloaded servers.
 pub const BACKPRESSURE: Folder =
     Folder::new(("client-backpressure/tests", 4), ("client-backpressure", 4));
-/// The metadata that clients send.
+/// Tests of the metadata that clients send.
 pub const HANDSHAKE: Folder =
     Folder::new(("mongodb-handshake/tests/unified", 1), ("handshake/unified", 1));
-/// The versioned API.
+/// Tests of the versioned API.
 pub const VERSIONED_API: Folder = Folder::new(("versioned-api/tests", 6), ("versioned-api", 6));
 
-/// Credentials in connection strings.
+/// Tests of credentials in connection strings.
 pub const CREDENTIALS: Folder = Folder::new(("auth/tests/legacy", 1), ("auth/legacy", 1));
-/// Sessions. The other files in the folder test causal consistency and snapshots, which are left to
-/// drivers.
+/// Tests of sessions. The other files in the folder test causal consistency and snapshots, which
+/// are left to drivers.
 pub const SESSIONS: Folder = Folder::new(("sessions/tests", 3), ("sessions", 3)).only(&[
     "driver-sessions-dirty-session-errors",
     "driver-sessions-server-support",
     "implicit-sessions-default-causal-consistency",
 ]);
-/// Retryable reads.
+/// Tests of retryable reads.
 pub const RETRYABLE_READS: Folder =
     Folder::new(("retryable-reads/tests/unified", 45), ("retryable_reads/unified", 45));
-/// Retryable writes.
+/// Tests of retryable writes.
 pub const RETRYABLE_WRITES: Folder =
     Folder::new(("retryable-writes/tests/unified", 35), ("retryable_writes/unified", 35));
-/// Log messages about commands.
+/// Tests of log messages about commands.
 pub const COMMAND_LOGGING: Folder =
     Folder::new(("command-logging-and-monitoring/tests/logging", 9), ("command_logging", 9));
-/// Command monitoring events.
+/// Tests of command monitoring events.
 pub const COMMAND_MONITORING: Folder = Folder::new(
     ("command-logging-and-monitoring/tests/monitoring", 14),
     ("command_monitoring", 14),
 );
-/// Commands that applications run themselves (`runCommand`).
+/// Tests of commands that applications run themselves (`runCommand`).
 pub const RUN_COMMAND: Folder = Folder::new(("run-command/tests/unified", 2), ("run_command", 2));
 
-/// Timeouts of operations. The other files test change streams, tailable cursors, GridFS, bulk
-/// writes with several commands and the transaction helper. PyMongo has no timeouts for databases
-/// and collections.
+/// Tests of operation timeouts. The other files in the folder test change streams, tailable
+/// cursors, GridFS, bulk writes with several commands and the transaction helper. PyMongo has no
+/// timeouts for databases and collections.
 pub const TIMEOUTS: Folder =
     Folder::new(("client-side-operations-timeout/tests", 18), ("csot", 16)).only(&[
         "close-cursors",
@@ -314,7 +314,7 @@ fn remove_refused_option(file: &mut Value) {
 }
 
 /// Restores the level of one log message. PyMongo logs everything at level debug, so its copies of
-/// the files have `debug` where the specification has `info`.
+/// the files contain `debug` where the specification has `info`.
 fn restore_level(value: &mut Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(restore_level),

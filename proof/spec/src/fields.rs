@@ -7,7 +7,7 @@ use sdam_core::read_preference::{ReadMode, ReadPreference, TagSet};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
-/// Deserializes a file or a part of it.
+/// Deserializes a file or a part of one.
 ///
 /// # Errors
 ///

@@ -38,7 +38,7 @@ pub type BlockOn = Box<dyn Fn(BoxFuture<'_, ()>)>;
 pub type Deploy = Box<dyn Fn(&Environment) -> Result<TestDeployment, String>>;
 
 impl Host {
-    /// Creates a host without deployments and look-ups.
+    /// Creates a host without deployments or look-ups.
     pub fn new(spawner: Arc<dyn Spawner>, block_on: impl Fn(BoxFuture<'_, ()>) + 'static) -> Self {
         Self {
             spawner,

@@ -27,7 +27,7 @@ impl Recorder {
         &self.events
     }
 
-    /// Waits until `count` recorded events match, but no longer than `limit`.
+    /// Waits until `matches` accepts `count` recorded events, but no longer than `limit`.
     pub(crate) async fn wait_for(
         &mut self,
         clock: &dyn Clock,
@@ -50,7 +50,7 @@ impl Recorder {
         }
     }
 
-    /// Returns the number of recorded events that match.
+    /// Returns the number of recorded events that `matches` accepts.
     pub(crate) fn count(&self, matches: impl Fn(&EventKind) -> bool) -> usize {
         let matching = self.events.iter().filter(|event| matches(&event.kind));
         matching.count()

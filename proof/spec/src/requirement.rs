@@ -60,7 +60,7 @@ enum Serverless {
     Forbid,
 }
 
-/// A server version. Numbers that a file omits are 0.
+/// A server version. Components that a file omits are 0.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct Version(pub(crate) [u32; 3]);
@@ -100,7 +100,7 @@ impl Environment {
         !lacks_it
     }
 
-    /// Returns whether at least one of `requirements` is met, or there are none.
+    /// Returns true if at least one of `requirements` is met, or if there are no requirements.
     pub(crate) fn meets(&self, requirements: Option<&[Requirement]>) -> bool {
         requirements.is_none_or(|alternatives| alternatives.iter().any(|it| it.is_met(self)))
     }

@@ -27,8 +27,8 @@ pub(crate) fn builder(options: Options, pools: &RecordingPools) -> Result<Topolo
     Ok(sdam::TopologyBuilder::new(judged(options)?).metadata(metadata).pools(pools.clone()))
 }
 
-/// Adds the detector of silent servers that the environment variable `SDAM_SPEC_DETECTOR` names, if
-/// it is set. The detector must not affect the result of any file.
+/// Adds a detector of silent servers if the environment variable `SDAM_SPEC_DETECTOR` names one.
+/// The detector must not affect the result of any file.
 ///
 /// # Errors
 ///

@@ -93,8 +93,7 @@ fn check_file(
     discover(options, &file)
 }
 
-/// Compares a set of addresses with the expected addresses, and their number with the expected
-/// number.
+/// Compares a set of addresses with `expected`, and its size with `count`, if they are given.
 fn compare(
     what: &str,
     found: &BTreeSet<String>,
@@ -112,7 +111,7 @@ fn compare(
 
 fn check_options(options: &Options, file: &File) -> Result<(), String> {
     let srv = options.srv.as_ref().ok_or("the look-up is not in the options")?;
-    // All records have this TTL, both directly from the zone and after a look-up.
+    // All records have this TTL, whether they come directly from the zone or from a look-up.
     if srv.ttl != zone::TTL {
         return Err(format!("the time to live is {:?}", srv.ttl));
     }

@@ -34,7 +34,7 @@ use crate::{
     unified, uri,
 };
 
-/// A check of one file; the error is the first difference.
+/// A check of one file. The error describes the first difference from the expected results.
 pub type Check = fn(&Value) -> Result<(), String>;
 
 /// A check of one file, run on a host.
@@ -137,8 +137,8 @@ impl Suite {
         Self { engine: Some(engine), scan: Some(scan), ..self }
     }
 
-    /// Returns the folder's path in the specifications' repository, but without `tests`. An example
-    /// is `server-selection/rtt`.
+    /// Returns the folder's path in the specifications' repository without the segment `tests`,
+    /// such as `server-selection/rtt`.
     pub fn name(&self) -> String {
         let parts = self.folder.name().split('/');
         let parts: Vec<_> = parts.filter(|part| *part != "tests").collect();

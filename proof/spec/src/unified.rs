@@ -89,7 +89,7 @@ pub fn run(host: &Host, file: &Value) -> Result<Vec<Environment>, String> {
     Ok(used)
 }
 
-/// Fails if clients support `option`, because only clients without the option may skip its tests.
+/// Fails if clients support `option`, because only clients without this option may skip its tests.
 fn check_unsupported(option: &str) -> Result<(), String> {
     let options = Options::parse(&format!("mongodb://a/?{option}=1"));
     let options = options.map_err(|error| error.to_string())?;
@@ -145,8 +145,9 @@ async fn set_up(target: &Target, data: &[CollectionData]) -> Result<(), String> 
     internally(target, true, commands, |_, _| Ok(())).await
 }
 
-/// Compares the contents of the collections with the expected ones. Does not use the load balancer
-/// of the clients.
+/// Compares the contents of the collections with the expected ones. Connects like a client that
+/// uses several mongoses if `several_mongoses` is true, and otherwise like one that uses a single
+/// mongos.
 async fn verify(
     target: &Target,
     several_mongoses: bool,

@@ -202,7 +202,7 @@ fn to_json(value: &Value) -> Json {
         Value::List(items) => json!(items),
         Value::Properties(properties) => pairs(properties.iter()),
         Value::TagSets(sets) => sets.iter().map(|set| pairs(set.iter())).collect(),
-        // The files contain no values of other kinds, so this value is equal to none of theirs.
+        // The files contain no values of other kinds, so this value never equals an expected one.
         other => json!({ "unknown": format!("{other:?}") }),
     }
 }

@@ -7,7 +7,7 @@ const PROOF: &str = "  Proof: ";
 /// The prefixes of lines that explain why a rule has no test.
 const EXEMPTIONS: &[&str] = &["  By construction: ", "  Caller's duty: ", "  Not offered: "];
 
-/// A rule that comes from the specifications or from this project.
+/// A page of the catalogue, without the lines that this program generates.
 #[derive(Debug)]
 pub(super) struct Page {
     lines: Vec<String>,
@@ -48,7 +48,7 @@ impl Page {
         for (index, line) in self.lines.iter().enumerate() {
             text.extend([line, "\n"]);
             rule = defined(line).or(rule);
-            // If there is an explanation, the proof follows it.
+            // If the next line is an explanation, the proof follows that line.
             if !self.is_excuse(index + 1)
                 && let Some(proof) = rule.take().and_then(|rule| citations.proof(rule))
             {
@@ -59,7 +59,7 @@ impl Page {
     }
 }
 
-/// Returns the rule that a line defines.
+/// Returns the id of the rule that a line defines.
 fn defined(line: &str) -> Option<&str> {
     line.strip_prefix("- **")?.split_once("** ").map(|(id, _)| id)
 }

@@ -6,13 +6,13 @@ use regex::{Captures, Regex};
 
 use crate::Result;
 
-/// A rule in a section of the catalogue (`L-43` or `F-68b`), or a range (`L-10` to `L-12`).
+/// A pattern for the id of a rule (`L-43` or `F-68b`), or for a range of ids (`L-10` to `L-12`).
 const RULES: &str = r"(?:^|[^\w-])([A-X])-(\d+)(b?)\b(?: to ([A-X])-(\d+)(b?)\b)?";
-/// The beginning of the definition of a function.
+/// A pattern for the beginning of a function definition.
 const FUNCTION: &str = r"^\s*(?:pub(?:\(\w+\))? )?(?:const )?(?:async )?fn (\w+)";
-/// Other files that contain only tests: conformance suites, and loom models.
+/// Parts of the paths of further files that contain only tests: conformance suites and loom models.
 const TESTS: &[&str] = &["/conformance/", "/models.rs", "/models/"];
-/// The code that checks every simulated run.
+/// The paths of the code that checks every simulated run.
 const ORACLES: &[&str] = &["proof/chaos/src/", "sdam-sim/src/oracle"];
 /// The file with the table of rules that the official files prove.
 const SUITES: &str = "proof/spec/src/suite.rs";
@@ -25,7 +25,7 @@ pub(super) struct Citations {
     /// The functions that prove each rule, keyed by rule and file. If the set of functions is
     /// empty, the file as a whole proves the rule.
     proofs: BTreeMap<String, BTreeMap<String, BTreeSet<String>>>,
-    /// One place in the code that cites the rule, for each cited rule.
+    /// One place that cites the rule, for each rule cited in the code.
     named: BTreeMap<String, String>,
 }
 

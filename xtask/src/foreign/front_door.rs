@@ -21,13 +21,13 @@ use crate::cargo::root;
 /// The client with which ours is compared, and the library that this client uses for proxies.
 const PACKAGES: [&str; 2] = ["pymongo==4.20.0", "PySocks==1.7.1"];
 
-/// The number of cases that a client runs concurrently. Most of them are waiting.
+/// The number of cases that a client runs concurrently. Most cases mainly wait.
 const AT_ONCE: usize = 12;
 
 /// The settings and faults with which both clients connect.
 const SECTIONS: &str = include_str!("front_door/cases.json");
 
-/// A table on the page.
+/// A table on the page that this command writes.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Section {
@@ -98,7 +98,7 @@ pub(super) fn run(write: bool) -> Result<()> {
     Ok(())
 }
 
-/// Prints the outcomes of a case that are unexpected, and returns the number of these outcomes.
+/// Prints the unexpected outcomes of a case, and returns their number.
 fn report((case, (ours, theirs)): &Row<'_>) -> usize {
     let clients = [("sdam", ours, &case.sdam), ("PyMongo", theirs, &case.pymongo)];
     let wrong = clients.into_iter().filter_map(|(client, outcome, expected)| {

@@ -74,7 +74,7 @@ fn code(text: &str) -> String {
     code
 }
 
-/// Returns the first names of those paths that begin at the root of the crate. The code belongs to
+/// Returns the first segment of each path that begins at the root of the crate. The code belongs to
 /// a module that is `depth` levels below the root.
 fn targets(code: &str, depth: usize) -> BTreeSet<String> {
     let from_root = ["crate::".to_owned(), "super::".repeat(depth)];
@@ -89,8 +89,8 @@ fn targets(code: &str, depth: usize) -> BTreeSet<String> {
     targets
 }
 
-/// Adds the first name of a path. If the path is a list in braces, adds the first name of each path
-/// in the list.
+/// Adds the first segment of a path. If the path is a list in braces, adds the first segment of
+/// each path in the list.
 fn first_names(path: &str, names: &mut BTreeSet<String>) {
     let mut depth = 0;
     let mut is_first = true;
@@ -120,8 +120,7 @@ fn is_of_name(letter: char) -> bool {
     letter.is_alphanumeric() || letter == '_'
 }
 
-/// Returns the modules of the first cycle that is found. The last element is equal to the first
-/// one.
+/// Returns the modules of the first cycle that is found. The first module is repeated at the end.
 fn find_cycle(imports: &Imports) -> Option<Vec<String>> {
     let mut finished = BTreeSet::new();
     let mut path = Vec::new();

@@ -129,7 +129,7 @@ pub(super) fn simulate(environment: &Environment, seed: u64) -> Result<TestDeplo
 }
 
 /// Returns the connection string for the clients of tests. If a server is standalone, clients must
-/// find this out by themselves.
+/// find out by themselves that it is.
 fn connection_string(uri: &str, environment: &Environment) -> String {
     let uri = uri.replace("?directConnection=true", "");
     if environment.authentication {

@@ -13,8 +13,8 @@ use crate::cargo::run as run_command;
 const REPOSITORY: &str = "https://github.com/mongodb/specifications";
 const COMMIT: &str = "92b3c0b9287bfba1b0ec4084300858d05c654f8c";
 
-/// A distribution that contains the same files under different names. The hash pins the reviewed
-/// version.
+/// A distribution that contains the official files under different names. The hash pins the
+/// reviewed version.
 const REQUIREMENT: &str = "pymongo==4.20.0 \
     --hash=sha256:f773b0aec28687587cdeda490463a82debc4566a4a3620dcc8dada9d2c0a1acd\n";
 

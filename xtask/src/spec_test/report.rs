@@ -12,14 +12,14 @@ use serde_json::json;
 
 use crate::Result;
 
-/// The outcome of one suite on one runtime.
+/// The outcome of one suite in one column of the table.
 #[derive(Debug, Default)]
 pub(crate) struct Cell {
     pub(crate) passed: usize,
     /// The files that passed. If the tests of a file need deployments, the file is listed with
     /// those on which they ran.
     pub(crate) ran: Vec<(String, Vec<Environment>)>,
-    /// The failed files, each with the first difference.
+    /// The failed files, each with its first difference from the expected results.
     pub(crate) failed: Vec<(String, String)>,
     /// Files that were not run.
     pub(crate) skipped: Vec<String>,
@@ -75,7 +75,7 @@ impl Report {
         self.cells.push((suite, runtime, cell));
     }
 
-    /// Returns the cells in which something ran.
+    /// Returns the cells that contain at least one file.
     fn cells(&self) -> impl Iterator<Item = &(String, &'static str, Cell)> {
         self.cells.iter().filter(|(.., cell)| cell.total() > 0)
     }

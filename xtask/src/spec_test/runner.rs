@@ -28,14 +28,14 @@ use crate::Result;
 /// A suite, and those of its files that are to be run.
 pub(crate) type Job = (&'static Suite, Vec<File>);
 
-/// The deployment of each test run, or the first difference.
+/// The deployment of each test run, or the first difference from the expected results.
 pub(super) type Verdict = Result<Vec<Environment>, String>;
 
 /// The time limit for a file. A file that exceeds it counts as stuck. The slowest files spend
 /// several seconds waiting for selections to fail.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// The seed of the task order in the simulated column.
+/// The seed that determines the order of tasks in the simulated column.
 const SEED: u64 = 1;
 
 /// A column of the report's table: the code that runs the files.

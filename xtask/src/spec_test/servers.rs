@@ -52,7 +52,8 @@ impl Servers {
         environments.collect()
     }
 
-    /// Returns the deployment for `environment`, with the fail points of earlier tests turned off.
+    /// Returns the deployment for `environment`, after turning off the fail points of earlier
+    /// tests.
     pub(super) fn deploy(
         &self,
         environment: &Environment,
@@ -90,7 +91,8 @@ impl Servers {
             return builder.start(&members);
         }
         let set = builder.secured().start(&members)?;
-        // Waits until every member knows the user. Until then, some members reject it.
+        // Waits until every member knows the user, because members that do not know it yet reject
+        // it.
         let all = doc! {
             "insert": "c", "documents": [{}], "writeConcern": { "w": members.len() as i32 },
         };

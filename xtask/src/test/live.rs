@@ -105,7 +105,7 @@ pub(super) fn run(combinations: &[Combination], required: bool) -> Result<()> {
     }
 }
 
-/// Runs the official files that need complete deployments on servers of these versions. If
+/// Runs the official files that need complete deployments, on servers of the given versions. If
 /// `required` is true, a missing server is a failure.
 ///
 /// # Errors

@@ -23,7 +23,7 @@ const BEGINNINGS: &[&str] =
 /// Imperatives that have the endings of other verb forms.
 const IMPERATIVES: &[&str] = &["Bring", "Embed", "Focus", "Ping", "Shed"];
 
-/// Adds violations for the doc comments in a file that begin with one of [`FIRST_WORDS`].
+/// Adds a violation for each doc comment in a file whose first word is one of [`FIRST_WORDS`].
 pub(super) fn check_summaries(name: &str, text: &str, violations: &mut Vec<String>) {
     let mut before = None;
     for (index, line) in text.lines().enumerate() {

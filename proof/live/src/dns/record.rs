@@ -50,7 +50,7 @@ impl Record {
         Self::new(name, RecordType::Srv, format!("0 0 {port} {}", absolute(target)))
     }
 
-    /// Creates a TXT record with these strings. A string of more than 255 bytes is split.
+    /// Creates a TXT record that consists of `strings`. A string of more than 255 bytes is split.
     pub fn txt<'a>(name: &str, strings: impl IntoIterator<Item = &'a str>) -> Self {
         let strings: Vec<_> = strings.into_iter().map(quoted).collect();
         Self::new(name, RecordType::Txt, strings.join(" "))
@@ -72,7 +72,7 @@ impl Record {
         &self.name
     }
 
-    /// Returns whether the record has this name and type.
+    /// Returns whether the record has the given name and type.
     pub(super) fn is_of_set(&self, name: &str, record_type: RecordType) -> bool {
         self.kind == record_type && self.name.eq_ignore_ascii_case(&absolute(name))
     }
@@ -95,8 +95,8 @@ fn quoted(string: &str) -> String {
     format!("\"{}\"", bytes.collect::<String>())
 }
 
-/// Returns the zone file of the root zone with these records. The time to live of negative answers
-/// is 0, so that clients do not cache that a name does not exist.
+/// Returns the zone file of the root zone with the given records. The time to live of negative
+/// answers is 0, so that clients do not cache the fact that a name does not exist.
 pub(super) fn zone_file(serial: u32, records: &[Record]) -> String {
     let mut text = format!(". 0 SOA . . {serial} 0 0 0 0\n. 0 NS localhost.\n");
     for Record { name, ttl, kind, data } in records {

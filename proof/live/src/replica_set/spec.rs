@@ -29,7 +29,7 @@ impl MemberSpec {
         self
     }
 
-    /// Adds a tag. The order of tags is kept.
+    /// Adds a tag. Tags keep the order in which they were added.
     pub fn tag(mut self, name: &str, value: &str) -> Self {
         self.tags.push((name.to_owned(), value.to_owned()));
         self

@@ -20,7 +20,7 @@ pub(super) struct ExpectedEvent {
 /// The values that are wildcards: they match any value.
 const ANY: [&str; 2] = ["42", "\"42\""];
 
-/// The fields whose names in serialized events differ from those in the format, with both names.
+/// The fields that have different names in serialized events and in the format, with both names.
 const RENAMED: [(&str, &str); 2] =
     [("driverConnectionId", "connectionId"), ("interruptInUse", "interruptInUseConnections")];
 

@@ -27,7 +27,7 @@ pub(super) struct File {
     ignore: Vec<PoolEventName>,
 }
 
-/// The style of a file: unit test or integration test. This crate runs both against a deployment.
+/// The style of a file: unit test or integration test. Here, both run against a deployment.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Style {
@@ -118,7 +118,7 @@ impl File {
         }
     }
 
-    /// Returns whether events with this name are excluded from the comparison.
+    /// Returns whether events named `name` are excluded from the comparison.
     pub(super) fn ignores(&self, name: EventName) -> bool {
         self.ignore.contains(&PoolEventName(name))
     }

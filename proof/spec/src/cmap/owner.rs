@@ -24,7 +24,7 @@ use sdam_transport::{
 
 use crate::running::{client_metadata, deployment};
 
-/// The wire version in replies to checks: that of MongoDB 7.0.
+/// The wire version in the replies to checks, which is that of MongoDB 7.0.
 const MAX_WIRE_VERSION: i32 = 21;
 
 /// A topology whose checks never end by themselves. The test decides when a check succeeds or

@@ -1,4 +1,4 @@
-//! Detection of the moment at which all tasks are idle.
+//! Detects when all tasks are idle.
 
 use std::{
     future::{Future, poll_fn},
@@ -51,7 +51,7 @@ impl Activity {
         WatchedSpawner { activity: self.clone(), inner }
     }
 
-    /// Changes the numbers of busy and live tasks.
+    /// Adds `busy` and `alive` to the numbers of busy and live tasks.
     fn count(&self, busy: isize, alive: isize) {
         let mut counts = lock(&self.counts);
         counts.busy += busy;

@@ -28,8 +28,9 @@ struct Step {
     reply: Option<Vec<u8>>,
 }
 
-/// Starts a topology on a slow `harness` and brings it to `target`. Types, round-trip times, tags,
-/// last writes and the intervals between updates become those of `target`.
+/// Starts a topology on `harness`, which must be [slow](Harness::slow), and brings it to `target`.
+/// Types, round-trip times, tags, last writes and the intervals between updates become those of
+/// `target`.
 ///
 /// # Errors
 ///
@@ -81,8 +82,8 @@ fn join_and_leave(
     harness.answer(address, Some(&standalone_hello(25)?))
 }
 
-/// Plans the steps. Every check begins one round trip before its update. The update times in
-/// `target` are relative to `zero`.
+/// Plans the first check of each server that is checked in `target`. Every check begins one round
+/// trip before its update. The update times in `target` are relative to `zero`.
 fn steps(target: &TopologyDescription, zero: Instant) -> Result<Vec<Step>, String> {
     let members = members(target);
     let mut steps = Vec::new();
@@ -98,7 +99,7 @@ fn steps(target: &TopologyDescription, zero: Instant) -> Result<Vec<Step>, Strin
     Ok(steps)
 }
 
-/// Compares update times. Those of `target` are relative to `zero`.
+/// Compares the update times with those in `target`, which are relative to `zero`.
 fn compare_updates(
     target: &TopologyDescription,
     actual: &TopologyDescription,

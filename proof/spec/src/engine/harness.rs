@@ -14,8 +14,8 @@ use crate::host::Host;
 use crate::running::{Topology, TopologyBuilder};
 use crate::running::{builder, check_nothing_left};
 
-/// The maximum number of times that the clock is advanced until a server is checked. Usually once
-/// is enough, but other servers may be checked first.
+/// The maximum number of times that the clock is advanced until a server is checked. Advancing it
+/// once is usually enough, but other servers may be checked first.
 const MAX_ADVANCES: usize = 16;
 
 /// The scripted environment of a topology.

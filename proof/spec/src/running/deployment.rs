@@ -54,7 +54,7 @@ pub(crate) fn is_checked(server: &ServerDescription) -> bool {
     server.server_type.is_available() && server.server_type != ServerType::LoadBalancer
 }
 
-/// Builds a hello reply that leads to the description of this server.
+/// Builds a hello reply that leads to the description `server`.
 pub(crate) fn hello(
     server: &ServerDescription,
     members: &[ServerAddress],

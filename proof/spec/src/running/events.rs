@@ -1,4 +1,4 @@
-//! The events of a topology. Their order is checked.
+//! Records the events of a topology, and checks their order.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Tests that a file with a wrong expectation fails, both in pure code and with both kinds of
+//! Tests that a file with a wrong expectation fails, both in pure code and with both modes of a
 //! topology.
 
 use serde_json::{Value, json};

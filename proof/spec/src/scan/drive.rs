@@ -87,8 +87,8 @@ fn scannable(target: &TopologyDescription) -> TopologyDescription {
     TopologyDescription::new(target.topology_type(), servers)
 }
 
-/// Returns the target server with the time of its `update`. If `moves` is true, the time of its
-/// last write is shifted by the same amount.
+/// Returns `server`, which is a server of the target, with `update` as the time of its update. If
+/// `moves` is true, its last write is shifted by the same amount as its update.
 fn updated(
     server: &ServerDescription,
     update: Instant,

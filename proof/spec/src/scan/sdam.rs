@@ -22,9 +22,9 @@ use crate::{running::events::EventLog, sdam::Subject};
 const DELAY: Duration = Duration::from_millis(1);
 
 /// Checks one file from `server-discovery-and-monitoring/tests`. Each reply in a phase answers one
-/// check. Also checks that servers are not checked more often than that, that events are numbered
-/// without gaps, that every heartbeat ends, and that no connection is left after the topology was
-/// closed.
+/// check; if it breaks the connection to a known server, it answers a second check, too. Also
+/// verifies the number of checks, that events are numbered without gaps, that every heartbeat ends,
+/// and that no connection is left after the topology was closed.
 pub fn check(file: &Value) -> Result<(), String> {
     crate::sdam::check(file, Scanned::start)
 }

@@ -61,7 +61,7 @@ pub fn select(file: &Value) -> Result<(), String> {
 }
 
 /// Checks that a server in the window is selected or, if there is none, that the selection fails in
-/// time and for the right reason. The last scan has just ended; `scan` is the duration of a scan.
+/// time and for the right reason. A scan must have just ended; `scan` is the duration of a scan.
 pub(super) fn check_timeout(
     topology: &mut ScanTopology,
     scan: Duration,

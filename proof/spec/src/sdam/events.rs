@@ -13,7 +13,7 @@ use super::{
     same,
 };
 
-/// The events for which a file specifies the order and the descriptions.
+/// The events whose order and descriptions are specified by a file.
 const COMPARED: [EventName; 6] = [
     EventName::TopologyOpening,
     EventName::TopologyDescriptionChanged,

@@ -1,4 +1,5 @@
-//! Expected descriptions. An absent key asserts nothing; `null` asserts that the field is absent.
+//! Expected descriptions. If a key is absent, its field is not checked; if its value is `null`, the
+//! field must be absent.
 
 use std::collections::{BTreeMap, BTreeSet};
 

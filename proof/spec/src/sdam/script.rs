@@ -43,7 +43,7 @@ pub(super) struct Phase {
 pub(super) enum Expectation {
     /// A description of the topology.
     Outcome(Fields),
-    /// These events, and no others.
+    /// Exactly the listed events.
     Events(Vec<ExpectedEvent>),
 }
 
@@ -147,7 +147,7 @@ impl TryFrom<ApplicationErrorFormat> for ApplicationError {
     }
 }
 
-/// The message that errors get if the file does not specify one.
+/// The error message used when the file does not specify one.
 const MESSAGE: &str = "simulated error";
 
 impl Script {

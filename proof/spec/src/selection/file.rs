@@ -94,7 +94,7 @@ impl SelectionFile {
     }
 }
 
-/// The frequency with which each server is expected to be selected.
+/// A topology, and the frequency with which each of its servers is expected to be selected.
 pub(crate) struct InWindowFile {
     pub(crate) topology: TopologyDescription,
     /// The number of operations in progress on each server.
@@ -189,7 +189,7 @@ impl InWindowFile {
     }
 }
 
-/// A moving average of round-trip times and its new sample, in milliseconds.
+/// A moving average of round-trip times and the sample added to it, in milliseconds.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RttFile {

@@ -78,14 +78,14 @@ pub(super) fn scan(kind: Kind, options: Options, file: &File) -> Result<(), Stri
     })
 }
 
-/// Compares the servers of the topology with those of the file.
+/// Compares the servers of the topology with those in the file.
 fn check(description: &TopologyDescription, file: &File) -> Result<(), String> {
     let servers = description.servers().iter();
     let hosts: BTreeSet<_> = servers.map(|server| server.address.to_string()).collect();
     compare("hosts", &hosts, file.hosts.as_deref(), file.num_hosts)
 }
 
-/// Starts a deployment of this kind, with TLS if the client uses it.
+/// Starts a deployment of the given kind, with TLS if the client uses it.
 fn start(kind: Kind, options: &Options) -> Sim {
     let hosts = |host: &'static str, ports: &'static [u16]| {
         ports.iter().map(move |port| ServerAddress::new(host, *port))

@@ -9,7 +9,7 @@ pub const TTL: Duration = Duration::from_secs(86_400);
 
 /// The host in most records.
 pub const HOST: &str = "localhost.test.build.10gen.cc";
-/// The host in the SRV record that names a deeper subdomain.
+/// The host in the SRV record whose target is in a deeper subdomain.
 pub const SUB_HOST: &str = "localhost.sub.test.build.10gen.cc";
 
 /// The SRV records: name, target and port.

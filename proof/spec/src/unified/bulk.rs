@@ -104,7 +104,8 @@ pub(super) fn of_client(mut arguments: Map<String, Value>) -> Result<Step, Strin
     Ok(Step { kind, body })
 }
 
-/// Returns how many documents the commands wrote, and the ids of these documents.
+/// Returns the numbers of documents that the commands inserted, matched, modified, upserted and
+/// deleted, and the ids of the inserted and upserted documents.
 pub(super) fn written(steps: &[Step], replies: &[Document]) -> Value {
     let count = |reply: &Document, key: &str| reply.get_i32(key).unwrap_or_default();
     let [mut inserted, mut matched, mut modified, mut deleted] = [0; 4];

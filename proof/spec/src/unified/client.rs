@@ -35,8 +35,8 @@ pub(super) struct Client {
     driver: Arc<Driver>,
     recorder: Recorder,
     sink: Arc<ChannelSink>,
-    /// The names of the events that the test observes. Other events are recorded only for log
-    /// messages.
+    /// The names of the events that the test observes. All other events are recorded only to
+    /// produce log messages.
     observed: Interest,
     unrecorded: Vec<String>,
     log: LogConfig,
@@ -49,7 +49,7 @@ pub(super) struct Published {
 }
 
 impl Client {
-    /// Starts a client of the deployment at `uri`. Its configuration is that of `client`.
+    /// Starts a client of the deployment at `uri`, configured as `client` specifies.
     pub(super) fn start(
         uri: &str,
         runtime: &Runtime,
@@ -150,7 +150,7 @@ impl Client {
         self.driver.close().await;
     }
 
-    /// Closes the client, and returns everything that the client published before that.
+    /// Closes the client, and returns everything that it published before it was closed.
     pub(super) async fn end(mut self) -> Published {
         self.flush().await;
         self.close().await;

@@ -82,7 +82,7 @@ impl Method {
                 && target.as_str() == Some("$")
             {
                 // On a database or a client, commands such as `aggregate` have the value 1 instead
-                // of the name of a collection.
+                // of a collection name.
                 *target = match scope {
                     Scope::Client | Scope::Database => Bson::Int32(1),
                     Scope::Collection(name) => name.into(),

@@ -13,7 +13,7 @@ pub(super) struct CollectionData {
 }
 
 impl CollectionData {
-    /// Returns the commands that replace the collection's contents with these documents.
+    /// Returns the commands that replace the collection's contents with `documents`.
     pub(super) fn setup(&self) -> Vec<Document> {
         let concern = doc! { "w": "majority" };
         let name = &self.collection_name;

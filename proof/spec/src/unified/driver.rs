@@ -23,14 +23,14 @@ use sdam_transport::{pool::CommandReply, runtime::Runtime};
 use super::{helper::Kind, outcome::Failure};
 use crate::running::judged;
 
-/// The session name for commands that specify no session.
+/// The session name used for commands that specify no session.
 const IMPLICIT_SESSION: &str = "";
 
 /// The client under test.
 pub(super) struct Driver {
     client: Client,
     runtime: Runtime,
-    /// True if any command has used the implicit session.
+    /// True if a command has used the implicit session.
     has_session: AtomicBool,
 }
 
@@ -175,7 +175,7 @@ impl From<&sdam::Error> for Failure {
     }
 }
 
-/// Returns the id of the session with this name.
+/// Returns the id of the session named `name`.
 pub(super) fn session_id(name: &str) -> Document {
     let mut bytes = [1; 16];
     for (byte, own) in bytes.iter_mut().zip(name.bytes()) {
@@ -186,8 +186,8 @@ pub(super) fn session_id(name: &str) -> Document {
 }
 
 impl Failure {
-    /// Returns the error of a single write or, if there is none, the write concern error, from the
-    /// reply to a command that was otherwise successful.
+    /// Returns the error in the reply to an otherwise successful command: the error of a single
+    /// write or, if there is none, the write concern error.
     fn of_write(reply: &CommandReply) -> Option<Self> {
         let concern = reply.write_concern_error();
         let labels = concern.map(|error| error.labels().map(str::to_owned));

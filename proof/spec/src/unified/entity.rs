@@ -116,7 +116,7 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// Returns these options. Options that are not set are taken from `other`.
+    /// Takes the options that are not set from `other`.
     pub(super) fn or(self, other: Self) -> Self {
         Self {
             read_concern: self.read_concern.or(other.read_concern),
@@ -126,7 +126,7 @@ impl Options {
         }
     }
 
-    /// Adds to a command those options that are valid for the kind of the command.
+    /// Adds to a command the options that are valid for its kind.
     pub(super) fn apply(&self, request: &mut Request) {
         let concern = match request.kind {
             Kind::Read => ("readConcern", &self.read_concern),
@@ -141,7 +141,7 @@ impl Options {
         }
         request.preference = match request.kind {
             Kind::Read => self.read_preference.clone().map(|preference| preference.0),
-            // Only the primary is sure to return a complete list.
+            // Only the primary is guaranteed to return a complete list.
             Kind::List => Some(ReadPreference::default()),
             _ => request.preference.take(),
         };

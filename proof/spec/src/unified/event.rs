@@ -78,7 +78,7 @@ impl TryFrom<BTreeMap<ObservedEvent, BTreeMap<String, Expected>>> for ExpectedEv
 }
 
 impl ExpectedEvent {
-    /// Returns whether `event` has this name and the specified fields.
+    /// Returns whether `event` has the expected name and the specified fields.
     pub(super) fn matches(&self, event: &EventKind) -> bool {
         self.compare(event).is_ok()
     }

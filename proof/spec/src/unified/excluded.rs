@@ -1,4 +1,4 @@
-//! Excluded tests. They need features that the client lacks, because it only runs single commands.
+//! Excluded tests. They need features that the client lacks, because it runs only single commands.
 
 use serde_json::Value;
 

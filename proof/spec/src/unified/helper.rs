@@ -89,7 +89,8 @@ pub(super) struct Step {
     pub(super) body: Document,
 }
 
-/// Returns the command for the helper `name` with these arguments, and the kind of its result.
+/// Returns the command that the helper `name` runs if it is called with `arguments`, and the kind
+/// of its result.
 pub(super) fn command(name: &str, arguments: Map<String, Value>) -> Result<(Step, Answer), String> {
     let mut rows = HELPERS.lines().map(|row| row.split(" | "));
     let row = rows.find_map(|mut row| (row.next() == Some(name)).then_some(row));

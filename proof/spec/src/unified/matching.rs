@@ -29,7 +29,7 @@ pub(super) enum Operator {
     MatchAsDocument(Expected),
     #[serde(rename = "$$matchAsRoot")]
     MatchAsRoot(Expected),
-    /// The id of the session with this name.
+    /// The id of the session that the string names.
     #[serde(rename = "$$sessionLsid")]
     SessionLsid(String),
     #[serde(rename = "$$type")]
@@ -45,7 +45,7 @@ pub(super) enum Types {
     Several(Vec<Type>),
 }
 
-/// A BSON type, as far as JSON can express it.
+/// A BSON type that can be expressed in JSON.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Type {

@@ -290,7 +290,7 @@ impl<'t> Runner<'t> {
         Ok((find(&self.clients, client)?.driver(), requests.collect()))
     }
 
-    /// Closes all clients, and returns everything that they published before.
+    /// Closes all clients, and returns everything that they published before they were closed.
     pub(super) async fn end(self) -> BTreeMap<String, Published> {
         let mut published = BTreeMap::new();
         for (id, client) in self.clients {

@@ -110,7 +110,7 @@ fn listen() -> Result<(TcpListener, SocketAddr), Error> {
     with_address.map_err(|error| Error::Io("listening on loopback".to_owned(), error))
 }
 
-/// Starts a server for each name. All start concurrently.
+/// Starts the servers concurrently, and returns the name and the outcome of each.
 fn start_servers(certificates: &Arc<Certificates>) -> Vec<(String, Result<Mongod, Error>)> {
     let tls = || ServerTls::new(certificates);
     let with = |certificate| Some(tls().certificate(certificate));

@@ -31,7 +31,7 @@ fn build(variant: Variant, profile: &str) -> Result<PathBuf> {
     Ok(kept)
 }
 
-/// Makes cargo build in the shared directory, without outputs that are not used.
+/// Makes cargo build in the shared directory, and disables outputs that are not used.
 pub(super) fn small(command: &mut Command) -> &mut Command {
     command
         .env("CARGO_TARGET_DIR", target_folder())

@@ -125,7 +125,7 @@ pub(super) fn overlaid(published: &Tree) -> Result<Overlaid> {
     })
 }
 
-/// Reads one of our edits files.
+/// Reads our edits file `name`.
 pub(super) fn edits(name: &str) -> Result<Edits> {
     let path = own_folder().join(name);
     let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;

@@ -129,7 +129,7 @@ fn left_out(page: &mut String, notes: &Notes) {
     }
 }
 
-/// Returns the module of a test, with a limited number of path segments.
+/// Returns the path of a test's module, with a limited number of segments.
 fn module(test: &str) -> String {
     let segments: Vec<_> = test.split("::").collect();
     let depth = DEPTH.min(segments.len() - 1);

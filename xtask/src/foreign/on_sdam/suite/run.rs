@@ -139,7 +139,7 @@ fn starts_with(line: &str, word: &str) -> bool {
     start.is_some_and(|start| start.eq_ignore_ascii_case(word))
 }
 
-/// Returns `KEPT_LINES` lines, beginning with the first line that matches.
+/// Returns up to `KEPT_LINES` lines, beginning with the first line that matches.
 fn first(text: &str, matches: impl Fn(&str) -> bool) -> String {
     let lines = text.lines().skip_while(|line| !matches(line));
     lines.take(KEPT_LINES).collect::<Vec<_>>().join("\n")
