@@ -162,7 +162,7 @@ impl<'a> Failure<'a> {
         self.ok == Some(true)
     }
 
-    /// Checks the reply that has these fields, as described at [`check`](self::check).
+    /// Checks a reply by its parsed fields; see [`check`](self::check).
     pub(crate) fn check(&self, stage: Stage) -> Result<Option<Error>, Error> {
         let error = |message: Option<Box<str>>, code, code_name: Option<&str>| {
             Error::new(ErrorKind::Command, stage, reason(message))

@@ -242,7 +242,7 @@ impl EventQueue {
         self.high_water.load(Ordering::Relaxed)
     }
 
-    /// Returns the panic of the sink that ended delivery, if there was one.
+    /// Returns the panic of a sink, if one has ended the delivery of events.
     pub fn sink_failed(&self) -> Option<&SinkPanicked> {
         self.failure.get()
     }

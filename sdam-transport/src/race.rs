@@ -60,7 +60,7 @@ pub async fn deadline<F: Future>(
     }
 }
 
-/// Like [`deadline`](self::deadline), but reports an expired deadline as an error with the given
+/// Like [`deadline`], but reports an expired deadline as an error with the given
 /// stage and message.
 ///
 /// # Errors

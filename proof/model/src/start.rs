@@ -19,7 +19,7 @@ use crate::step::{self, MEMBERS, members};
 #[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of a connection string")]
 pub struct Start {
-    /// The seeds, one bit each. If no bit is set, all are seeds.
+    /// A bit mask of the members that are seeds. If no bit is set, every member is a seed.
     pub seeds: u8,
     /// True for `directConnection=true`, which uses only the first seed.
     pub direct: bool,

@@ -151,8 +151,8 @@ fn reported(mongod: &Mongod, connection: &PooledConnection) -> (String, String) 
     (driver, application)
 }
 
-/// O-20, O-27, O-28; Handshake prose test "Test that the driver updates metadata": a library
-/// appended later appears in the metadata of new connections, and open ones keep theirs.
+/// O-20, O-27, O-28; Handshake prose test "Test that the driver updates metadata": after a library
+/// was appended, new connections send the extended metadata, and open connections are unchanged.
 #[test]
 fn the_server_reports_appended_metadata_of_new_connections_only() {
     let Some(mongod) = standalone() else { return };

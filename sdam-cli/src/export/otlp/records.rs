@@ -143,8 +143,8 @@ impl Records {
         Some(self.log(time, name, severity, fact, attributes))
     }
 
-    /// Creates the span of a failover. It begins at the earliest time at which the old primary can
-    /// have been lost, and ends when the deployment is writable again.
+    /// Creates the span of a failover. It begins at the earliest time at which the old primary
+    /// could have been lost, and ends when the deployment is writable again.
     fn span(&self, wall: &Origin, failover: &Failover, state: &mut State) -> Span {
         let outage = &failover.outage;
         let split = |name: &str, at, attributes: Vec<KeyValue>| Split {
