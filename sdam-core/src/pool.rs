@@ -24,8 +24,8 @@ pub struct PoolClear {
     /// True if connections that are in use or being established are interrupted, too.
     #[doc(alias = "interruptInUseConnections")]
     pub interrupt_in_use: bool,
-    /// True if the pool was already paused. Its generation still increases, but the pool publishes
-    /// no event (CMAP: "Clearing a Connection Pool").
+    /// True if the pool was already paused. Its generation still increases, but the specification
+    /// has no event for it (CMAP: "Clearing a Connection Pool"), so logs and metrics omit it.
     pub was_paused: bool,
     /// The error that caused the clear.
     #[cfg_attr(feature = "serde", serde(rename = "error"))]
