@@ -41,7 +41,8 @@ impl Lost {
         // core is the shortest prefix of this list that forms a majority and contains a candidate.
         let first = first();
         entries.sort_by_key(|own| (own.address != first, !own.is_electable(), !own.votes));
-        let all = entries.iter().filter(|own| own.votes).count();
+        // Some members may only know an earlier configuration, in which every process votes.
+        let all = status.members.len().max(entries.len());
         let (mut votes, mut has_candidate, mut core) = (0, false, BTreeSet::new());
         for entry in entries {
             if votes * 2 > all && has_candidate {
