@@ -1,7 +1,5 @@
 //! Servers that answer in place of a member, as if the member's address led to another deployment.
 
-use std::str::FromStr;
-
 use bson::{Document, doc};
 use sdam_core::names;
 
@@ -30,18 +28,6 @@ names! {
         OtherSet = "other-set",
         /// The primary of another set.
         OtherPrimary = "other-primary",
-    }
-}
-
-impl FromStr for Impostor {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        let known = Self::ALL.iter().copied().find(|own| own.as_str() == name);
-        known.ok_or_else(|| {
-            let names: Vec<_> = Self::ALL.iter().map(|own| own.as_str()).collect();
-            format!("`{name}` is none of {}", names.join(", "))
-        })
     }
 }
 

@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 use crate::client::Client;
 use crate::error::Error;
 
-/// The client's nonce. It can be constant, because nobody attacks test servers.
+/// The client's nonce. It is constant, which would be insecure outside of tests.
 const NONCE: &str = "sdam-live";
 
 impl Client {

@@ -2,7 +2,7 @@
 
 use std::{str::FromStr, time::Duration};
 
-use super::{Action, Edit, FailCommand, HorizonPolicy, Mode, Target};
+use super::{Action, Edit, FailCommand, HorizonPolicy, Impostor, Mode, Target};
 use crate::{
     MemberId,
     config::{MemberConfig, SetConfig},
@@ -115,7 +115,7 @@ impl<'a> Words<'a> {
                 let target = self.target()?;
                 let kind = match self.word("KIND")? {
                     "off" => None,
-                    kind => Some(value("KIND", kind)?),
+                    kind => Some(impostor(kind)?),
                 };
                 Action::Impostor(target, kind)
             }
@@ -203,6 +203,12 @@ impl<'a> Words<'a> {
             Err(ParseActionError("commands=NAME,... is missing".into()))
         }
     }
+}
+
+fn impostor(name: &str) -> Result<Impostor, ParseActionError> {
+    let found = Impostor::ALL.iter().copied().find(|kind| kind.as_str() == name);
+    let names = || Impostor::ALL.iter().map(|kind| kind.as_str()).collect::<Vec<_>>().join(", ");
+    found.ok_or_else(|| unexpected(&format!("{} or off", names()), name))
 }
 
 /// Parses a member of a set, such as `a:27017;priority=0;hidden=true`.

@@ -49,5 +49,6 @@ fn an_impostor_outlives_a_restart_of_the_member() {
     fixture.run("impostor 1 other-primary");
     fixture.run("restart 1");
     assert_eq!(seen(&mut fixture).server_type, ServerType::RsPrimary);
-    assert!("impostor 1 dragon".parse::<Action>().is_err());
+    let error = "impostor 1 dragon".parse::<Action>().unwrap_err().to_string();
+    assert!(error.contains("`dragon` is not standalone, mongos"), "{error}");
 }
