@@ -7,6 +7,7 @@ use std::{
 };
 
 use sdam_core::{event::ConnectionClosedReason, time::Instant};
+use sdam_transport::rare::{Point, rarely};
 use smallvec::SmallVec;
 
 use crate::{
@@ -34,8 +35,11 @@ impl<C: Pooled> Core<C> {
     pub(crate) fn change<T>(&self, change: impl FnOnce(&mut Machine<C>) -> T) -> (T, Closing<C>) {
         let mut machine = self.lock();
         let answer = change(&mut machine);
-        let After { wake, close } = mem::take(&mut machine.after);
+        let After { mut wake, close } = mem::take(&mut machine.after);
         drop(machine);
+        if rarely(Point::WakersReversed) {
+            wake.reverse();
+        }
         wake.into_iter().for_each(Waker::wake);
         (answer, close)
     }

@@ -9,7 +9,11 @@ use std::{
 };
 
 use futures::future::{BoxFuture, FutureExt};
-use sdam_transport::{clock::DeadlineTimer, connect::Connection};
+use sdam_transport::{
+    clock::DeadlineTimer,
+    connect::Connection,
+    rare::{Point, defers, rarely},
+};
 
 use crate::{inner::Inner, machine::Work};
 
@@ -51,7 +55,7 @@ impl Worker {
                 self.has_ended = true;
                 return Poll::Ready(());
             };
-            if pool.context.is_forked() {
+            if pool.context.is_forked() || defers(Point::PolledWorker, cx) {
                 return Poll::Pending;
             }
             let now = pool.clock().now();
@@ -76,7 +80,8 @@ impl Worker {
                 Work::Wait(deadline) => {
                     let clock = Arc::clone(&pool.context.backend.clock);
                     drop(pool);
-                    if !self.poll_attempts(cx) && !self.poll_early(cx) {
+                    if !self.poll_attempts(cx) && !self.poll_early(cx) && !rarely(Point::EarlyTimer)
+                    {
                         ready!(self.timer.poll(&*clock, deadline, cx));
                     }
                 }

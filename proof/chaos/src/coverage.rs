@@ -4,6 +4,7 @@
 use std::fmt;
 
 use sdam_core::{
+    deployment::Input,
     error::{Error, ErrorKind, Stage},
     event::{
         CheckOutFailure, ConnectionClosedReason, Event, EventKind, EventName, SelectionFailure,
@@ -12,6 +13,7 @@ use sdam_core::{
     server::ServerType,
     topology::{DepartureReason, TopologyType},
 };
+use sdam_transport::rare::Point;
 
 /// The reasons why a server leaves a topology, in the order of [`DepartureReason`].
 const DEPARTURES: [&str; 7] = [
@@ -22,6 +24,33 @@ const DEPARTURES: [&str; 7] = [
     "one of several seeds",
     "wrong set name",
     "wrong type",
+];
+
+/// The inputs of a deployment, in the order of [`Input`].
+const INPUTS: [&str; 23] = [
+    "open",
+    "close",
+    "due",
+    "connected",
+    "reply",
+    "failed",
+    "deserted",
+    "pause",
+    "resume",
+    "check requested",
+    "scan",
+    "chosen",
+    "probed",
+    "connection lost",
+    "authenticated",
+    "handshake",
+    "service connection closed",
+    "error",
+    "late",
+    "answered",
+    "looked up",
+    "hosts",
+    "played",
 ];
 
 /// Defines the groups of cells. Each has a name and the names of its cells.
@@ -65,10 +94,12 @@ groups! {
         |index| CheckOutFailure::ALL[index].to_string();
     Close: "reasons to close connections", ConnectionClosedReason::ALL.len(),
         |index| ConnectionClosedReason::ALL[index].to_string();
+    Input: "inputs", INPUTS.len(), |index| INPUTS[index].to_owned();
+    Rare: "rare points", Point::ALL.len(), |index| Point::ALL[index].as_str().to_owned();
 }
 
 /// The number of 64-bit words that hold one bit per cell.
-const WORDS: usize = 4;
+const WORDS: usize = 5;
 
 /// A set of cells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -101,6 +132,9 @@ impl Coverage {
                     reached.insert(Group::Departure, departure(reason));
                 }
                 EventKind::SrvLookupFailed { failure, .. } => reached.error(failure),
+                EventKind::Input(recorded) => {
+                    reached.insert(Group::Input, input(&recorded.input));
+                }
                 EventKind::ServerSelectionFailed { reason, .. } => {
                     reached.insert(Group::Selection, index(SelectionFailure::ALL, reason));
                 }
@@ -132,6 +166,11 @@ impl Coverage {
     pub(crate) fn error(&mut self, error: &Error) {
         self.insert(Group::Error, index(ErrorKind::ALL, &error.kind()));
         self.insert(Group::Stage, index(Stage::ALL, &error.stage()));
+    }
+
+    /// Adds a point whose rare path was taken.
+    pub(crate) fn rare(&mut self, point: Point) {
+        self.insert(Group::Rare, point as usize);
     }
 
     fn insert(&mut self, group: Group, index: usize) {
@@ -183,6 +222,35 @@ fn departure(reason: &DepartureReason) -> usize {
     }
 }
 
+/// Returns the index of an input's name.
+fn input(input: &Input) -> usize {
+    match input {
+        Input::Open => 0,
+        Input::Close => 1,
+        Input::Due { .. } => 2,
+        Input::Connected { .. } => 3,
+        Input::Reply { .. } => 4,
+        Input::Failed { .. } => 5,
+        Input::Deserted { .. } => 6,
+        Input::Pause => 7,
+        Input::Resume => 8,
+        Input::CheckRequested { .. } => 9,
+        Input::Scan(_) => 10,
+        Input::Chosen { .. } => 11,
+        Input::Probed { .. } => 12,
+        Input::ConnectionLost { .. } => 13,
+        Input::Authenticated { .. } => 14,
+        Input::Handshake { .. } => 15,
+        Input::ServiceConnectionClosed { .. } => 16,
+        Input::Error { .. } => 17,
+        Input::Late { .. } => 18,
+        Input::Answered { .. } => 19,
+        Input::LookedUp(_) => 20,
+        Input::Hosts(_) => 21,
+        Input::Played { .. } => 22,
+    }
+}
+
 /// Returns whether no run can reach the cell.
 fn is_excluded(name: &str) -> bool {
     if let Some((topology, server)) = name.split_once(" + ") {
@@ -213,6 +281,14 @@ const EXCLUDED: &[(&str, &str)] = &[
     ("time_limit", "an error of the client of `sdam`"),
     ("runtime_shut_down", "the simulated runtime ends after its topologies"),
     ("one of several seeds", "the servers of a set are never all standalone"),
+    ("deserted", "the simulated runtime drops no task that watches a server"),
+    ("scan", "an input of a single-threaded client, which `--scenario scan` runs"),
+    ("chosen", "as `scan`"),
+    ("probed", "as `scan`"),
+    ("connection lost", "operations that share the connection of a single-threaded client"),
+    ("authenticated", "as `connection lost`"),
+    ("hosts", "for drivers that look up SRV records themselves"),
+    ("played", "for other simulators, which check servers themselves"),
     ("too_many_waiters", "the limit is far above the number of applications"),
 ];
 

@@ -30,8 +30,12 @@
 //! Half of the seeds leave out some kinds of faults, because some states can only be reached if the
 //! faults that would end them do not occur. A run also records which situations it reached
 //! ([`coverage::Coverage`]): the cells of the specification's table of topology and server types,
-//! every event, every kind of error, and every reason for a departure, a failure or a closed
-//! connection. Together, 10,000 seeds must reach all of them.
+//! every event, every input, every kind of error, and every reason for a departure, a failure or a
+//! closed connection. Together, 10,000 seeds must reach all of them.
+//!
+//! Half of the seeds also take rare paths at random ([`sdam_transport::rare`]): at points of the
+//! engine, the pools, the framing and the simulated network, tasks pause or are woken without a
+//! reason, timers fire early, bytes arrive one by one, and work is done in the reverse order.
 //!
 //! `cargo xtask sim --seeds 0..2000` runs seeds. `cargo xtask mutants` shows that the oracles
 //! detect bugs.

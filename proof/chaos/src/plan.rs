@@ -105,6 +105,8 @@ pub struct Plan {
     pub is_shared: bool,
     /// True if the client pauses its monitors again and again.
     pub pauses: bool,
+    /// The seed of the [rare paths](sdam_transport::rare) to take; `None` to take none.
+    pub rare: Option<u64>,
     client: Client,
 }
 
@@ -160,6 +162,7 @@ impl Plan {
             pool,
             is_shared: is_shared(seed, kind, deployed.shape),
             pauses: kind != Kind::Scan && Rng::new(seed ^ 0x9A5E).fork().below(8) == 0,
+            rare: (Rng::new(seed ^ 0xBEEF).fork().below(2) == 0).then_some(seed),
             client,
         }
     }
@@ -279,7 +282,7 @@ impl fmt::Display for Plan {
         let client = &self.client;
         write!(
             f,
-            "{:?}, {}{}heartbeat {:?}, connect timeout {:?}, {:?}, {}{}{}load {}, {:?}",
+            "{:?}, {}{}heartbeat {:?}, connect timeout {:?}, {:?}, {}{}{}{}load {}, {:?}",
             self.shape,
             match (self.is_shared, self.pauses) {
                 (true, _) => "shared, ",
@@ -293,6 +296,7 @@ impl fmt::Display for Plan {
             if client.one_seed { "one seed, " } else { "" },
             if client.has_set_name { "" } else { "no set name, " },
             if self.heals_a_majority() { "a majority is healed, " } else { "" },
+            if self.rare.is_some() { "rare paths, " } else { "" },
             if self.load { "on" } else { "off" },
             self.ending,
         )

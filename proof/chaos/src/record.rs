@@ -265,6 +265,12 @@ impl PoolHandle for RecordingPool {
         }
     }
 
+    fn prepare(&self) {
+        if let Some(pool) = &self.connecting {
+            pool.prepare();
+        }
+    }
+
     fn clear(&self, clear: &PoolClear) {
         if clear.service_id.is_none() && self.is_published() == Some(true) {
             let message = format!(

@@ -1,5 +1,5 @@
 //! Stored failures, each in a file of its own. If the file contains `access plain`, the run uses
-//! neither TLS nor a proxy, regardless of its seed.
+//! neither TLS nor a proxy, regardless of its seed. With `rare on`, it takes rare paths.
 //!
 //! ```text
 //! # P9-waiters at 12.5s: a selection of write operation is waiting, but ...
@@ -41,6 +41,9 @@ impl fmt::Display for Regression {
         if !self.plan.load {
             writeln!(f, "load off")?;
         }
+        if self.plan.rare.is_some() {
+            writeln!(f, "rare on")?;
+        }
         if self.plan.access == Access::PLAIN {
             writeln!(f, "access plain")?;
         }
@@ -55,7 +58,7 @@ impl FromStr for Regression {
         let (head, steps) =
             text.split_once("---\n").ok_or("a line `---` is missing before the steps")?;
         let (mut seed, mut kind, mut load) = (None, None, true);
-        let mut access = None;
+        let (mut access, mut rare) = (None, false);
         let mut about = Vec::new();
         for line in head.lines() {
             match line.split_once(' ') {
@@ -65,11 +68,12 @@ impl FromStr for Regression {
                 }
                 Some(("scenario", name)) => kind = Some(name.parse()?),
                 Some(("load", "off")) => load = false,
+                Some(("rare", "on")) => rare = true,
                 Some(("access", "plain")) => access = Some(Access::PLAIN),
                 _ => {
                     return Err(format!(
-                        "`{line}` is not a comment, `seed NUMBER`, `scenario NAME`, `load off` or \
-                         `access plain`"
+                        "`{line}` is not a comment, `seed NUMBER`, `scenario NAME`, `load off`, \
+                         `rare on` or `access plain`"
                     ));
                 }
             }
@@ -82,6 +86,7 @@ impl FromStr for Regression {
             .map_err(|error: sdam_sim::scenario::ParseScenarioError| error.to_string())?;
         let mut plan = Plan::new(seed, kind).with_scenario(scenario);
         plan.load = load;
+        plan.rare = rare.then_some(seed);
         plan.access = access.unwrap_or(plan.access);
         Ok(Self { plan, about: about.join("\n") })
     }
@@ -137,6 +142,7 @@ mod tests {
         for seed in 0..200 {
             let mut plan = Plan::new(seed, Kind::ALL[seed as usize % Kind::ALL.len()]);
             plan.load = seed % 3 != 0;
+            plan.rare = (seed % 5 != 0).then_some(seed);
             let about = "P9: a selection waits\nwithout end".to_owned();
             let text = Regression { plan, about }.to_string();
             let read: Regression = text.parse().unwrap();

@@ -29,7 +29,10 @@ use sdam_sim::{
     oracle::{Oracle, Violation, audit},
     runtime::Sim,
 };
-use sdam_transport::handshake::{ClientMetadata, Environment};
+use sdam_transport::{
+    handshake::{ClientMetadata, Environment},
+    rare,
+};
 
 use self::{companion::Companion, core::Lost};
 use crate::record::{Topology, TopologyBuilder, lock};
@@ -145,6 +148,7 @@ fn panic_message(panic: &(dyn Any + Send)) -> String {
 }
 
 fn run_in_simulation(plan: &Plan, record: &Arc<RunRecord>) -> Result<Stats, Violation> {
+    let rare = plan.rare.map(rare::Scope::enter);
     let sim = Sim::new(plan.seed, &plan.blueprint);
     record.set_clock(sim.runtime().backend.clock);
     let uri = plan.access.prepare(&sim);
@@ -192,6 +196,7 @@ fn run_in_simulation(plan: &Plan, record: &Arc<RunRecord>) -> Result<Stats, Viol
     counts.look_ups = sim.dns().lookups(SRV_NAME);
     let mut coverage = Coverage::of(&events);
     coverage.unite(*lock(&record.errors));
+    rare.iter().flat_map(rare::Scope::taken).for_each(|point| coverage.rare(point));
     Ok(Stats {
         virtual_time: sim.now().since(Instant::EPOCH),
         trace: sim.trace(),

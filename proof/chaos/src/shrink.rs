@@ -17,7 +17,10 @@ const BUDGET: u32 = 400;
 pub fn shrink(plan: &Plan, failure: Box<Failure>) -> (Plan, Box<Failure>) {
     let mut shrinker =
         Shrinker { oracle: failure.violation.oracle, plan: plan.clone(), failure, budget: BUDGET };
-    let mut idle = plan.clone();
+    let mut usual = plan.clone();
+    usual.rare = None;
+    shrinker.accept(usual);
+    let mut idle = shrinker.plan.clone();
     idle.load = false;
     shrinker.accept(idle);
     // SRV records are kept, because some faults prevent only clients without SRV records from

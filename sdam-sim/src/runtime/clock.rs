@@ -9,7 +9,10 @@ use std::{
 
 use futures::future::BoxFuture;
 use sdam_core::time::{Instant, UnixTime};
-use sdam_transport::clock::Clock;
+use sdam_transport::{
+    clock::Clock,
+    rare::{Point, defers},
+};
 
 use super::Shared;
 
@@ -56,6 +59,8 @@ impl Future for Sleep {
             }
             return Poll::Ready(());
         }
+        // The waker stays the same, so the timer wakes the task again when it is due.
+        defers(Point::TimerForNothing, cx);
         this.timer = Some(state.set_timer(this.deadline, this.timer, cx.waker()));
         Poll::Pending
     }

@@ -7,6 +7,7 @@ use std::{
 };
 
 use sdam_core::{address::ServerAddress, rng::Rng, time::Instant};
+use sdam_transport::rare::{Point, rarely};
 
 use super::{
     dns::DnsState,
@@ -209,7 +210,7 @@ impl NetworkState {
 
     /// Splits `bytes` at random positions if the network splits messages.
     pub(super) fn chunks(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
-        if !self.latency.chunked {
+        if !self.latency.chunked && !rarely(Point::SplitBytes) {
             return vec![bytes.to_vec()];
         }
         let mut chunks = Vec::new();

@@ -8,7 +8,10 @@ use std::{
 };
 
 use futures::io::{AsyncRead, AsyncWrite};
-use sdam_transport::stream::ByteStream;
+use sdam_transport::{
+    rare::{Point, defers, rarely},
+    stream::ByteStream,
+};
 
 use super::{Shared, socket::End};
 
@@ -32,6 +35,9 @@ impl AsyncRead for SimStream {
         cx: &mut Context<'_>,
         buffer: &mut [u8],
     ) -> Poll<io::Result<usize>> {
+        if defers(Point::EmptyWake, cx) {
+            return Poll::Pending;
+        }
         let mut state = self.shared.state();
         let Some(socket) = state.network.sockets.get_mut(&self.socket) else {
             return Poll::Ready(Ok(0));
@@ -53,9 +59,16 @@ impl AsyncRead for SimStream {
 impl AsyncWrite for SimStream {
     fn poll_write(
         self: Pin<&mut Self>,
-        _: &mut Context<'_>,
+        cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
+        if defers(Point::LateWrite, cx) {
+            return Poll::Pending;
+        }
+        let bytes = match bytes.len().div_ceil(2) {
+            half if rarely(Point::PartialWrite) => bytes.split_at(half).0,
+            _ => bytes,
+        };
         let is_open = self.shared.change(|state| state.send(self.socket, bytes));
         Poll::Ready(if is_open { Ok(bytes.len()) } else { Err(io::ErrorKind::BrokenPipe.into()) })
     }

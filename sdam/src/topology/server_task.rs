@@ -6,7 +6,10 @@ use sdam_core::{
     deployment::{ConnId, Timer},
     time::Instant,
 };
-use sdam_transport::clock::DeadlineTimer;
+use sdam_transport::{
+    clock::DeadlineTimer,
+    rare::{Point, defers, pause, rarely},
+};
 
 use super::shared::Shared;
 use crate::{
@@ -51,6 +54,7 @@ impl ServerTask {
             deadline = match next.await {
                 Next::News(mut news) => {
                     for order in mem::take(&mut news.orders) {
+                        pause(Point::BeforeOrder).await;
                         self.execute(order, &mut links);
                     }
                     if news.end {
@@ -59,6 +63,7 @@ impl ServerTask {
                     self.read(&news, deadline)
                 }
                 Next::Answer(conn, answer) => {
+                    pause(Point::BeforeAnswer).await;
                     // The answer is parsed here, before the engine is locked.
                     self.shared.answered(conn.server, answer.parsed(conn))
                 }
@@ -86,11 +91,17 @@ impl ServerTask {
                 // threads may have held locks at the fork.
                 return Poll::Pending;
             }
+            if defers(Point::PolledTask, cx) {
+                return Poll::Pending;
+            }
             if let Poll::Ready(news) = self.server.watched.orders.poll(cx) {
                 return Poll::Ready(Next::News(news));
             }
             if let Poll::Ready((conn, answer)) = links.poll(|| clock.now(), cx) {
                 return Poll::Ready(Next::Answer(conn, answer));
+            }
+            if rarely(Point::EarlyDeadline) {
+                return Poll::Ready(Next::Due);
             }
             timer.poll(clock, deadline, cx).map(|()| Next::Due)
         })

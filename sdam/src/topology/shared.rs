@@ -18,6 +18,7 @@ use sdam_events::{history::History, queue::EventQueue, sink::Interest};
 use sdam_select::{criteria::Criteria, explain::Explanation, settings::Settings};
 use sdam_transport::pool::{PoolHost, ServiceConnection};
 use sdam_transport::{
+    rare::{Point, pause, rarely},
     runtime::Backend,
     spawn::{Spawner, Task},
 };
@@ -310,7 +311,7 @@ impl Shared {
     ) -> (T, DeferredPanic) {
         let mut engine = self.engine.lock();
         let now = self.now();
-        let (answer, after) = change(&mut engine, now);
+        let (answer, mut after) = change(&mut engine, now);
         // The tasks are counted under the lock, so that closing also waits for them.
         let servers: Vec<_> = match &self.background {
             Background::Tasks(_) => {
@@ -321,18 +322,24 @@ impl Shared {
         };
         let pools = self.count(after.tasks);
         drop(engine);
-        if !after.replaced.is_empty() {
+        let tasks = servers.into_iter().map(|server| Task::new("sdam-monitor", server.run()));
+        let mut tasks: Vec<_> = tasks.collect();
+        if rarely(Point::TasksBeforeReaders) {
+            self.spawn_all(std::mem::take(&mut tasks));
+        }
+        if !after.replaced.is_empty() || rarely(Point::ReadersForNothing) {
             self.wake_readers();
+        }
+        if rarely(Point::TasksReversed) {
+            after.woken.reverse();
         }
         for server in after.woken {
             if own != Some(server.id()) {
                 server.watched.orders.wake();
             }
         }
-        for server in servers {
-            self.spawn(Task::new("sdam-monitor", server.run()));
-        }
-        self.spawn_all(pools);
+        tasks.extend(pools);
+        self.spawn_all(tasks);
         if let Sharing::Watched(followers) = &self.sharing {
             followers.deliver(self);
         }
@@ -357,6 +364,7 @@ impl Shared {
         }
         let counted = Counted { shared: Arc::clone(self), of };
         Task::new(name, async move {
+            pause(Point::BeforeTask).await;
             work.await;
             drop(counted);
         })

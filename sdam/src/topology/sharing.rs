@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use sdam_transport::spawn::Task;
+use sdam_transport::{
+    rare::{Point, rarely},
+    spawn::Task,
+};
 
 use super::{lock::Lock, shared::Shared};
 use crate::engine::{follower::Batch, panic::DeferredPanic};
@@ -154,7 +157,11 @@ type Rest = Vec<(Arc<Shared>, Vec<Task>)>;
 fn follow(handles: &[Arc<Shared>], batches: &[Batch]) -> Rest {
     let mut rest = Rest::new();
     for batch in batches {
+        let first = rest.len();
         rest.extend(handles.iter().map(|handle| (Arc::clone(handle), handle.follow(batch))));
+        if rarely(Point::HandlesReversed) {
+            rest.get_mut(first..).unwrap_or_default().reverse();
+        }
     }
     rest
 }

@@ -109,8 +109,10 @@ impl<'w> StepOracle<'w> {
             pooled::check_numbers(self.record, pool);
             let stats = pool.stats();
             pooled.0 += usize::from(self.record.pool(pool.server()).is_some());
-            pooled.1 += stats.idle + stats.in_use + stats.pending;
-            pooled.2 += stats.pending;
+            // A pool may have opened a socket early until it begins its first attempt.
+            let early = usize::from(stats.opened == 0 && stats.pending == 0);
+            pooled.1 += stats.idle + stats.in_use + stats.pending + early;
+            pooled.2 += stats.pending + early;
         }
         self.check_check_outs(&pools);
         let (pools, opened, pending) = pooled;
