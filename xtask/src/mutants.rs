@@ -2,6 +2,7 @@
 //! of states and the fast tests detect deliberate bugs.
 
 mod sample;
+mod survivors;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,6 +11,7 @@ use std::process::Command;
 
 use regex::{NoExpand, Regex};
 
+use self::sample::Part;
 use crate::Result;
 use crate::cargo::{cargo, output, root};
 use crate::loom::models;
@@ -63,19 +65,28 @@ pub(crate) struct Options {
     /// cargo-mutants.
     ///
     /// Runs the crate's own tests first. If they detect too few changes, runs every test that needs
-    /// no real server, and the official files, for the undetected changes. Fails if more than 5 of
+    /// no real server, and the official files, for the undetected changes. Fails if more than 3 of
     /// 100 changes that compile are undetected. .cargo/mutants.toml lists exclusions with reasons;
     /// the results are in target/mutants-sample. On an idle machine, 0/8 takes more than an hour.
     #[arg(long, value_name = "K/N", conflicts_with = "names")]
     sample: Option<String>,
+    /// Change only lines that differ from this commit, such as `origin/main`.
+    ///
+    /// Fails if an undetected change is not explained in .cargo/survivors.txt.
+    #[arg(long, value_name = "COMMIT", conflicts_with_all = ["names", "sample"])]
+    changed: Option<String>,
     /// Change only this crate.
-    #[arg(long = "package", value_name = "NAME", requires = "sample")]
+    #[arg(long = "package", value_name = "NAME", conflicts_with = "names")]
     packages: Vec<String>,
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    if let Some(shard) = &options.sample {
-        return sample::run(shard, &options.packages);
+    let shard = options.sample.clone().map(Part::Shard);
+    if let Some(part) = shard.or_else(|| options.changed.clone().map(Part::Changed)) {
+        return sample::run(&part, &options.packages);
+    }
+    if !options.packages.is_empty() {
+        return Err("--package needs --sample or --changed".into());
     }
     let all = all()?;
     let find = |name: &String| {
