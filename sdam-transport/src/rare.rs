@@ -184,6 +184,8 @@ mod scope {
 
     struct Drawn {
         rng: Rng,
+        /// The rare path of an enabled point is taken once in this many times.
+        rarity: u64,
         /// The points whose rare paths can be taken, one bit each.
         enabled: u64,
         /// The points whose rare paths were taken.
@@ -195,12 +197,13 @@ mod scope {
     pub struct Scope(PhantomData<*const ()>);
 
     impl Scope {
-        /// Enables each point with a probability of one in four. At an enabled point, the rare path
-        /// is taken with a probability of one in eight.
+        /// Enables each point with a probability of one in four. At all enabled points, the rare
+        /// path is taken once in 4, 12 or 36 times on average.
         pub fn enter(seed: u64) -> Self {
             let mut rng = Rng::new(seed);
             let enabled = rng.next_u64() & rng.next_u64();
-            DRAWN.set(Some(Drawn { rng, enabled, taken: 0 }));
+            let rarity = [4, 12, 36][rng.below(3) as usize];
+            DRAWN.set(Some(Drawn { rng, rarity, enabled, taken: 0 }));
             Self(PhantomData)
         }
 
@@ -223,7 +226,7 @@ mod scope {
             let Some(drawn) = drawn.as_mut().filter(|drawn| drawn.enabled & bit(point) != 0) else {
                 return false;
             };
-            let is_taken = drawn.rng.below(8) == 0;
+            let is_taken = drawn.rng.below(drawn.rarity) == 0;
             drawn.taken |= if is_taken { bit(point) } else { 0 };
             is_taken
         })

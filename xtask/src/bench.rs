@@ -86,6 +86,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     for (name, figure) in &figures {
         println!("{}", row(name, figure));
     }
+    let judged = figures.iter().filter_map(|(name, own)| target(name).map(|at| own.meets(at)));
+    let judged: Vec<bool> = judged.collect();
+    let met = judged.iter().filter(|is_met| **is_met).count();
+    println!("bench: {met} of {} targets met", judged.len());
     if let Some(file) = file {
         let results: Vec<Value> = figures
             .iter()
@@ -158,6 +162,18 @@ fn collect(folder: &Path, figures: &mut BTreeMap<String, Figure>) -> Result<()> 
     Ok(())
 }
 
+impl Figure {
+    /// Returns whether the figure is good enough: a ratio must not be below its target, anything
+    /// else must not be above it.
+    fn meets(&self, target: f64) -> bool {
+        if self.is_ratio() { self.value >= target } else { self.value <= target }
+    }
+
+    fn is_ratio(&self) -> bool {
+        self.unit == "ratio"
+    }
+}
+
 fn target(name: &str) -> Option<f64> {
     TARGETS.iter().find(|(own, _)| *own == name).map(|(_, target)| *target)
 }
@@ -165,11 +181,8 @@ fn target(name: &str) -> Option<f64> {
 fn row(name: &str, figure: &Figure) -> String {
     let Figure { value, unit } = figure;
     let verdict = target(name).map_or_else(String::new, |target| {
-        let (bound, is_met) = match &**unit {
-            "ratio" => ("least", *value >= target),
-            _ => ("most", *value <= target),
-        };
-        format!("  at {bound} {target:.1}: {}", if is_met { "met" } else { "missed" })
+        let bound = if figure.is_ratio() { "least" } else { "most" };
+        format!("  at {bound} {target:.1}: {}", if figure.meets(target) { "met" } else { "missed" })
     });
     format!("{name:<60} {value:>12.2} {unit:<8}{verdict}").trim_end().to_owned()
 }

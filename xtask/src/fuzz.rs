@@ -50,6 +50,7 @@ pub(crate) fn run(options: Options) -> Result<()> {
     for target in &targets {
         println!("{target}: {}", fuzz(&folder, &binaries, target, &effort)?);
     }
+    println!("fuzz: no failure of {} targets", targets.len());
     Ok(())
 }
 

@@ -14,6 +14,7 @@ mod loom;
 mod mongod;
 mod mutants;
 mod package;
+mod proof;
 mod sim;
 mod spec_test;
 mod states;
@@ -137,6 +138,12 @@ enum Subcommand {
         #[arg(long)]
         semver: bool,
     },
+    /// Run the commands of docs/proof.md, and write their results to the page.
+    ///
+    /// The result of a command is the last line that it prints. The page also shows how long the
+    /// command took, and the commit. All commands together take many hours. A failed command is
+    /// shown as failed, and makes this one fail.
+    Proof(proof::Options),
     /// Run simulated deployments through random faults.
     ///
     /// Runs each seed twice, with oracles watching every step, and compares the runs. The stored
@@ -204,6 +211,7 @@ fn main() -> ExitCode {
         Subcommand::Mongod { version } => mongod::run(version),
         Subcommand::Mutants(options) => mutants::run(&options),
         Subcommand::Package { verify, semver } => package::run(verify, semver),
+        Subcommand::Proof(options) => proof::run(&options),
         Subcommand::Sim(options) => sim::run(&options),
         Subcommand::SpecTest(options) => spec_test::run(&options),
         Subcommand::States(options) => states::run(&options),

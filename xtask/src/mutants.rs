@@ -102,7 +102,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     let copy = root().join("target/mutants");
     copy_workspace(&copy)?;
-    let mut survivors = Vec::new();
+    let (mut survivors, count) = (Vec::new(), chosen.len());
     println!("| mutant | what is wrong | caught by | with |");
     println!("| --- | --- | --- | --- |");
     for mutant in chosen {
@@ -124,6 +124,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         };
         println!("| {} | {} | {by} | {with} |", mutant.name, mutant.about);
     }
+    println!("mutants: {} of {count} deliberate bugs caught", count - survivors.len());
     if survivors.is_empty() {
         Ok(())
     } else {

@@ -9,7 +9,7 @@ use std::fs;
 use crate::Result;
 use crate::cargo::{crates, relative, rust_files};
 use crate::conformance;
-use crate::mutants;
+use crate::{mutants, proof};
 
 /// The maximum number of lines in a file.
 const LIMIT: usize = 600;
@@ -35,6 +35,7 @@ pub(crate) fn run() -> Result<()> {
     }
     violations.extend(conformance::violations()?);
     violations.extend(mutants::violations()?);
+    violations.extend(proof::violations()?);
     guide::check(&mut violations)?;
     table::check(&mut violations)?;
     if let Some(reason) = prose::check_subjects(&mut violations)? {

@@ -163,8 +163,9 @@ fn run_seeds(arguments: &Arguments) -> io::Result<bool> {
         fs::write(path, digests)?;
     }
     if !arguments.probe {
-        println!("{} regressions", kept.len());
         passed &= print_totals(seeds, &sum, took) || arguments.kind != Kind::Random;
+        let outcome = if passed { "passed" } else { "FAILED" };
+        println!("sim: {seeds} seeds and {} regressions {outcome}, {}", kept.len(), sum.coverage);
     }
     Ok(passed)
 }
@@ -262,7 +263,7 @@ fn print_totals(seeds: u64, sum: &Stats, took: Duration) -> bool {
         sum.steps,
         sum.events,
     );
-    println!("{}\n{}", sum.counts, sum.coverage);
+    println!("{}", sum.counts);
     let missing = sum.coverage.missing();
     for cell in &missing {
         println!("    not reached: {cell}");

@@ -19,6 +19,8 @@ use crate::{
 
 /// The maximum number of polls per task in a second of virtual time.
 const POLLS_PER_TASK: u64 = 600;
+/// The same for runs with rare paths, which wake tasks without a reason.
+const RARE_POLLS_PER_TASK: u64 = 2400;
 /// The maximum number of timers that a task of the engine may have: its own timers and those for
 /// one operation.
 const TIMERS: usize = 4;
@@ -30,6 +32,8 @@ pub(crate) struct StepOracle<'w> {
     access: Access,
     /// The number of tasks that use other handles on the deployment.
     companions: usize,
+    /// The maximum number of polls per task in a second of virtual time.
+    polls_per_task: u64,
     /// The snapshot version and the number of pool calls at the last check.
     checked: Option<(u64, usize)>,
     /// The current second of virtual time. `polls` counts the polls during this second.
@@ -40,8 +44,17 @@ pub(crate) struct StepOracle<'w> {
 
 impl<'w> StepOracle<'w> {
     pub(crate) fn new(sim: &'w Sim, record: &'w RunRecord, plan: &Plan) -> Self {
-        let (access, companions) = (plan.access, usize::from(plan.is_shared));
-        Self { sim, record, access, companions, checked: None, second: 0, polls: 0, max_tasks: 0 }
+        Self {
+            sim,
+            record,
+            access: plan.access,
+            companions: usize::from(plan.is_shared),
+            polls_per_task: plan.rare.map_or(POLLS_PER_TASK, |_| RARE_POLLS_PER_TASK),
+            checked: None,
+            second: 0,
+            polls: 0,
+            max_tasks: 0,
+        }
     }
 
     pub(crate) fn observe(&mut self, step: SchedulerStep) {
@@ -85,7 +98,7 @@ impl<'w> StepOracle<'w> {
         if second == self.second {
             return;
         }
-        let max = POLLS_PER_TASK * self.max_tasks;
+        let max = self.polls_per_task * self.max_tasks;
         self.record.ensure(self.polls <= max, Oracle::BusyLoop, || {
             format!("{} polls of {} tasks in a second", self.polls, self.max_tasks)
         });

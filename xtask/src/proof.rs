@@ -1,0 +1,158 @@
+//! `cargo xtask proof`: runs the commands of docs/proof.md, and writes their results to the page.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use clap::Parser as _;
+
+use crate::cargo::{cargo, output, root};
+use crate::{Arguments, Result};
+
+/// The page, relative to the root of the workspace.
+const PAGE: &str = "docs/proof.md";
+
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Run only the commands that contain this text, such as `loom`.
+    #[arg(default_value = "")]
+    name: String,
+}
+
+/// A line of the page: a command and its last result.
+#[derive(Debug, PartialEq, Eq)]
+struct Row<'p> {
+    /// The arguments of cargo.
+    command: &'p str,
+    result: &'p str,
+}
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let path = root().join(PAGE);
+    let page = fs::read_to_string(&path)?;
+    let rows = page.lines().filter_map(Row::parse);
+    let rows: Vec<_> = rows.filter(|row| row.command.contains(&options.name)).collect();
+    if rows.is_empty() {
+        return Err(format!("no command of {PAGE} contains `{}`", options.name).into());
+    }
+    let commit = commit()?;
+    let mut failed = Vec::new();
+    for row in rows {
+        let started = Instant::now();
+        let (passed, last) = call(row.command)?;
+        let outcome = if passed { last } else { format!("FAILED: {last}") };
+        let result = format!("{outcome} ({}, {commit})", rounded(started.elapsed()));
+        // The page is read again, so that a person may edit it while the commands run.
+        let page = fs::read_to_string(&path)?;
+        fs::write(&path, with_result(&page, row.command, &result))?;
+        if !passed {
+            failed.push(row.command);
+        }
+    }
+    match &*failed {
+        [] => Ok(()),
+        failed => Err(format!("failed: cargo {}", failed.join(", cargo ")).into()),
+    }
+}
+
+/// Returns the lines of the page that name no command of this program, or have no result.
+pub(crate) fn violations() -> Result<Vec<String>> {
+    let page = fs::read_to_string(root().join(PAGE))?;
+    let rows = page.lines().filter_map(Row::parse);
+    Ok(rows.filter_map(|row| row.complaint()).collect())
+}
+
+impl<'p> Row<'p> {
+    fn parse(line: &'p str) -> Option<Self> {
+        let (command, result) = line.strip_prefix("- `cargo ")?.split_once('`')?;
+        Some(Self { command, result: result.trim_start_matches(':').trim() })
+    }
+
+    fn complaint(&self) -> Option<String> {
+        let words = ["cargo"].into_iter().chain(self.command.split_whitespace());
+        if let Some(own) = self.command.strip_prefix("xtask ") {
+            let words = ["cargo xtask"].into_iter().chain(own.split_whitespace());
+            if Arguments::try_parse_from(words).is_err() {
+                return Some(format!("{PAGE}: there is no command `cargo {}`", self.command));
+            }
+        }
+        let shown: Vec<_> = words.collect();
+        let is_measured = self.result.ends_with(')');
+        (!is_measured).then(|| format!("{PAGE}: `{}` has no result", shown.join(" ")))
+    }
+}
+
+/// Returns the current commit and its date.
+///
+/// # Errors
+/// If a file other than the page was changed since, because the results would belong to no commit.
+fn commit() -> Result<String> {
+    let git = |arguments: &[&str]| output(Command::new("git").args(arguments).current_dir(root()));
+    let changed = git(&["status", "--porcelain", "--", ".", &format!(":!{PAGE}")])?;
+    if let Some(first) = changed.lines().next() {
+        return Err(format!("commit first, so that the results belong to a commit: {first}").into());
+    }
+    Ok(git(&["log", "-1", "--format=%h of %cs"])?.trim().to_owned())
+}
+
+/// Runs cargo with the arguments, and prints its output. Returns whether it succeeded, and the last
+/// line that it wrote to its standard output.
+fn call(arguments: &str) -> Result<(bool, String)> {
+    eprintln!("$ cargo {arguments}");
+    let mut command = cargo();
+    let mut child = command.args(arguments.split_whitespace()).stdout(Stdio::piped()).spawn()?;
+    let mut last = String::new();
+    for line in child.stdout.take().map(BufReader::new).into_iter().flat_map(BufReader::lines) {
+        let line = line?;
+        println!("{line}");
+        if !line.trim().is_empty() {
+            last = line.trim().to_owned();
+        }
+    }
+    Ok((child.wait()?.success(), last))
+}
+
+/// Returns the page with another result of a command.
+fn with_result(page: &str, command: &str, result: &str) -> String {
+    let lines = page.lines().map(|line| match Row::parse(line) {
+        Some(row) if row.command == command => format!("- `cargo {command}`: {result}\n"),
+        _ => format!("{line}\n"),
+    });
+    lines.collect()
+}
+
+fn rounded(time: Duration) -> String {
+    match time.as_secs() {
+        seconds @ 0..100 => format!("{seconds} s"),
+        seconds => format!("{} min", (seconds + 30) / 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_replaces_the_earlier_one_of_the_same_command_only() {
+        let page = "# Proof\n- `cargo xtask loom`: old (1 s, a)\n- `cargo xtask loom lanes`:\n";
+        let expected = "# Proof\n- `cargo xtask loom`: new (2 s, b)\n- `cargo xtask loom lanes`:\n";
+        assert_eq!(with_result(page, "xtask loom", "new (2 s, b)"), expected);
+    }
+
+    #[test]
+    fn unknown_commands_and_missing_results_are_found() {
+        let complaint = |line| Row::parse(line).unwrap().complaint();
+        assert_eq!(complaint("- `cargo xtask loom`: 3 models (2 s, b)"), None);
+        assert_eq!(complaint("- `cargo test -p sdam`: ok (2 s, b)"), None);
+        assert!(complaint("- `cargo xtask loom`:").unwrap().contains("no result"));
+        assert!(complaint("- `cargo xtask lom`: ok (2 s, b)").unwrap().contains("no command"));
+        assert_eq!(Row::parse("- a `cargo xtask loom`"), None);
+    }
+
+    #[test]
+    fn times_are_rounded_to_what_a_reader_needs() {
+        let shown = [99, 100, 7230].map(|seconds| rounded(Duration::from_secs(seconds)));
+        assert_eq!(shown, ["99 s", "2 min", "121 min"]);
+    }
+}
