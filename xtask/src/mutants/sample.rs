@@ -39,7 +39,7 @@ const SUBJECTS: &[Subject] = &[
     Subject {
         package: "sdam-transport",
         own: &["--lib", "--package=sdam-pool", "--test=conformance"],
-        slow: &[],
+        slow: &["every_suite_panics"],
     },
     // Most rules for pools are tested in the crate of the engine.
     Subject {
