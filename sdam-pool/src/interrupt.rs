@@ -23,6 +23,8 @@ use crate::{
 pub(crate) struct Interrupt {
     generation: Generation,
     service: Option<ObjectId>,
+    /// Relaxed accesses suffice: the waker orders them with its registration, and no other data is
+    /// published through the flag.
     is_set: AtomicBool,
     waker: AtomicWaker,
 }
@@ -33,7 +35,7 @@ impl Interrupt {
     }
 
     pub(crate) fn is_set(&self) -> bool {
-        self.is_set.load(Ordering::SeqCst)
+        self.is_set.load(Ordering::Relaxed)
     }
 
     /// Runs `command` until it ends or the connection is interrupted. If the connection is
@@ -58,7 +60,7 @@ impl Interrupt {
     }
 
     fn set(&self) {
-        self.is_set.store(true, Ordering::SeqCst);
+        self.is_set.store(true, Ordering::Relaxed);
         self.waker.wake();
     }
 

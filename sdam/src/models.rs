@@ -6,4 +6,5 @@ mod lanes;
 mod orders;
 mod publication;
 mod shutdown;
+mod tasks;
 mod waiters;

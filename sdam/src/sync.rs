@@ -19,3 +19,13 @@ pub(crate) use loom::sync::{Arc as CountedArc, Mutex, MutexGuard, atomic};
 
 #[cfg(sdam_loom)]
 mod stand_in;
+
+/// Starts to listen for `event`. Either the listener is notified, or the caller then sees all that
+/// was written before the notification.
+pub(crate) fn listen(event: &Event) -> EventListener {
+    let listener = event.listen();
+    // `Event::listen` contains no fence: without this one, the caller's next read could come before
+    // its registration. The fence pairs with the one before each notification.
+    atomic::fence(atomic::Ordering::SeqCst);
+    listener
+}

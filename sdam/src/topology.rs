@@ -11,7 +11,7 @@ mod server_task;
 mod servers;
 pub(crate) mod shared;
 mod sharing;
-mod tasks;
+pub(crate) mod tasks;
 mod watch;
 
 use std::{

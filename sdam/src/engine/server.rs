@@ -26,7 +26,8 @@ pub(crate) struct Server {
     /// minus one for this field.
     lanes: [CountedArc<Lane>; LANES],
     failures: Mutex<ServerFailures>,
-    /// The pool's generation. It is written only under the topology lock.
+    /// The pool's generation. It is written only under the topology lock. Relaxed accesses suffice,
+    /// because no other data is published through it.
     generation: AtomicU64,
     pub(crate) watched: Arc<Watched>,
 }
@@ -41,6 +42,8 @@ pub(crate) struct Watched {
     /// True if connections have to report answers to operations, because a detector is asking
     /// whether the server still answers.
     asked: Arc<std::sync::atomic::AtomicBool>,
+    /// Relaxed accesses suffice: readers that are woken because of it see it, and no other data is
+    /// published through it.
     abandoned: AtomicBool,
 }
 
@@ -119,11 +122,11 @@ impl Server {
 
     /// Returns the generation of the server's pool.
     pub(crate) fn generation(&self) -> Generation {
-        Generation::from_u64(self.generation.load(Ordering::Acquire))
+        Generation::from_u64(self.generation.load(Ordering::Relaxed))
     }
 
     pub(crate) fn set_generation(&self, generation: Generation) {
-        self.generation.store(generation.as_u64(), Ordering::Release);
+        self.generation.store(generation.as_u64(), Ordering::Relaxed);
     }
 
     /// Locks the server's errors; hold the guard only briefly.
@@ -157,11 +160,11 @@ impl Watched {
 
     /// Marks the server as abandoned: its task was dropped before it left the topology.
     pub(crate) fn abandon(&self) {
-        self.abandoned.store(true, Ordering::Release);
+        self.abandoned.store(true, Ordering::Relaxed);
     }
 
     /// Returns whether the server's task was dropped before the server left the topology.
     pub(crate) fn is_abandoned(&self) -> bool {
-        self.abandoned.load(Ordering::Acquire)
+        self.abandoned.load(Ordering::Relaxed)
     }
 }

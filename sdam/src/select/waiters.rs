@@ -8,13 +8,16 @@ use crate::sync::atomic::{AtomicUsize, Ordering};
 /// `minHeartbeatFrequencyMS`, however many selections wait (SDAM: "minHeartbeatFrequencyMS", Server
 /// Selection: "request an immediate check"). A monitor reads the count whenever it is idle, so a
 /// busy monitor misses no request.
+///
+/// Relaxed accesses suffice: after the count has left zero, the first waiter gives each monitor an
+/// order, whose lock makes the count visible to it. Later waiters rely on the same order.
 #[derive(Debug, Default)]
 pub(crate) struct Waiters(AtomicUsize);
 
 impl Waiters {
     /// Returns whether any selection is waiting.
     pub(crate) fn any(&self) -> bool {
-        self.0.load(Ordering::SeqCst) > 0
+        self.0.load(Ordering::Relaxed) > 0
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -27,7 +30,7 @@ impl Waiters {
         // A refused waiter must not be counted even for a moment: the next waiter could then find a
         // count of one, not regard itself as the first, and fail to wake the monitors.
         let more = |waiters: usize| (waiters < limit).then_some(waiters + 1);
-        let taken = self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more);
+        let taken = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
         let before = taken.ok()?;
         Some((WaiterGuard(self), before == 0))
     }
@@ -39,6 +42,6 @@ pub(crate) struct WaiterGuard<'d>(&'d Waiters);
 
 impl Drop for WaiterGuard<'_> {
     fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Ordering::SeqCst);
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
     }
 }

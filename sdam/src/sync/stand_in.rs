@@ -70,17 +70,37 @@ impl<T> Deref for Guard<T> {
 
 /// Replaces `event_listener::Event`.
 ///
-/// Assumption about the original: `notify` and `listen` are full fences and are ordered with each
-/// other. Either the listener is notified, or it was created after the notification and sees all
-/// writes before it.
+/// Assumption about the original: a lock guards the listeners, but `notify` and `total_listeners`
+/// may skip it if they read that nobody listens. `notify` begins with a full fence. `listen` and
+/// `total_listeners` contain no fence, so [`listen`](super::listen) and the callers of
+/// `total_listeners` add one.
 #[derive(Debug, Default)]
-pub(crate) struct Event(Arc<Mutex<Listeners>>);
+pub(crate) struct Event(Arc<Listeners>);
 
 #[derive(Debug, Default)]
 struct Listeners {
+    /// The number of waiting listeners, which is read without the lock.
+    count: AtomicUsize,
+    list: Mutex<List>,
+}
+
+#[derive(Debug, Default)]
+struct List {
     next: usize,
     /// Listeners not notified yet, in order of creation.
     waiting: BTreeMap<usize, Option<Waker>>,
+}
+
+impl Listeners {
+    fn change<T>(&self, change: impl FnOnce(&mut List) -> T) -> T {
+        let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = list.waiting.len();
+        let result = change(&mut list);
+        if list.waiting.len() != before {
+            self.count.store(list.waiting.len(), Ordering::Release);
+        }
+        result
+    }
 }
 
 impl Event {
@@ -88,27 +108,29 @@ impl Event {
         Self::default()
     }
 
-    /// Ignores its argument and notifies all existing listeners, because that is what every caller
-    /// wants.
-    pub(crate) fn notify(&self, _: usize) {
+    /// Notifies the first `count` listeners.
+    pub(crate) fn notify(&self, count: usize) {
         fence(Ordering::SeqCst);
-        let mut listeners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let notified = mem::take(&mut listeners.waiting);
-        drop(listeners);
-        notified.into_values().flatten().for_each(Waker::wake);
+        if self.total_listeners() > 0 {
+            let notified = self.0.change(|list| {
+                let next = list.waiting.keys().nth(count).copied();
+                let later = next.map(|next| list.waiting.split_off(&next));
+                mem::replace(&mut list.waiting, later.unwrap_or_default())
+            });
+            notified.into_values().flatten().for_each(Waker::wake);
+        }
     }
 
     pub(crate) fn total_listeners(&self) -> usize {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).waiting.len()
+        self.0.count.load(Ordering::Acquire)
     }
 
     pub(crate) fn listen(&self) -> EventListener {
-        let mut listeners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = listeners.next;
-        listeners.next += 1;
-        listeners.waiting.insert(place, None);
-        drop(listeners);
-        fence(Ordering::SeqCst);
+        let place = self.0.change(|list| {
+            list.next += 1;
+            list.waiting.insert(list.next, None);
+            list.next
+        });
         EventListener { listeners: Arc::clone(&self.0), place }
     }
 }
@@ -116,7 +138,7 @@ impl Event {
 /// Replaces `event_listener::EventListener`.
 #[derive(Debug)]
 pub(crate) struct EventListener {
-    listeners: Arc<Mutex<Listeners>>,
+    listeners: Arc<Listeners>,
     place: usize,
 }
 
@@ -124,22 +146,16 @@ impl Future for EventListener {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(waker) = listeners.waiting.get_mut(&self.place) else {
-            return Poll::Ready(());
-        };
-        let before = waker.replace(cx.waker().clone());
-        drop(listeners);
-        drop(before);
-        Poll::Pending
+        let waker = cx.waker().clone();
+        let before = self
+            .listeners
+            .change(|list| list.waiting.get_mut(&self.place).map(|place| place.replace(waker)));
+        if before.is_some() { Poll::Pending } else { Poll::Ready(()) }
     }
 }
 
 impl Drop for EventListener {
     fn drop(&mut self) {
-        let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
-        let waker = listeners.waiting.remove(&self.place);
-        drop(listeners);
-        drop(waker);
+        drop(self.listeners.change(|list| list.waiting.remove(&self.place)));
     }
 }

@@ -14,7 +14,7 @@ use crate::{
     select::{
         Limit, error::SelectionError, events::SelectionEvents, select_from, selected::Selected,
     },
-    sync::EventListener,
+    sync::{EventListener, listen},
 };
 
 impl Shared {
@@ -91,7 +91,7 @@ impl Shared {
         let mut expiry = self.common.backend.clock.sleep_until(deadline);
         loop {
             // Starts to listen before reading the snapshot, so that no change in between is missed.
-            let changed = self.published.changed.listen();
+            let changed = listen(&self.published.changed);
             if let Some(selected) = self.try_select(criteria)? {
                 return Ok(selected);
             }
@@ -143,7 +143,7 @@ impl Shared {
             None => futures::future::pending().boxed(),
         };
         loop {
-            let changed = self.published.changed.listen();
+            let changed = listen(&self.published.changed);
             let (found, closed) = {
                 let snapshot = self.published.load();
                 (ready(&snapshot), snapshot.closed)

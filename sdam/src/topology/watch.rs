@@ -9,7 +9,10 @@ use std::{
 use futures::{future::Future, stream::Stream};
 
 use super::shared::Shared;
-use crate::{engine::snapshot::Snapshot, sync::EventListener};
+use crate::{
+    engine::snapshot::Snapshot,
+    sync::{EventListener, listen},
+};
 
 /// A stream of snapshots, beginning with the current one.
 ///
@@ -64,7 +67,7 @@ impl Stream for TopologyWatch {
                 return Poll::Ready(Some(snapshot));
             }
             // Starts to listen before reading the snapshot again, so that no change is missed.
-            this.listener = Some(this.shared.published.changed.listen());
+            this.listener = Some(listen(&this.shared.published.changed));
             if let Some(snapshot) = this.newer() {
                 return Poll::Ready(Some(snapshot));
             }
