@@ -20,10 +20,7 @@
 use std::{
     collections::BTreeSet,
     pin::Pin,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex},
     task::{Context, Poll},
 };
 
@@ -37,7 +34,10 @@ use sdam_core::{
     ids::{ObjectId, ServerId},
 };
 
-use crate::sink::{EventSink, Interest, lock};
+use crate::{
+    sink::{EventSink, Interest, lock},
+    sync::atomic::{AtomicU64, AtomicUsize, Ordering},
+};
 
 #[cfg(test)]
 mod tests;

@@ -59,6 +59,8 @@ pub mod framed;
 pub mod handshake;
 pub mod layers;
 pub mod local;
+#[cfg(all(test, sdam_loom))]
+mod models;
 pub mod net;
 mod panic;
 pub mod pipe;
@@ -71,6 +73,7 @@ pub mod runtime;
 mod socks;
 pub mod spawn;
 pub mod stream;
+mod sync;
 pub mod system;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

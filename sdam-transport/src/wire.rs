@@ -12,7 +12,7 @@ mod error;
 mod exchange;
 mod legacy;
 mod msg;
-#[cfg(test)]
+#[cfg(all(test, not(sdam_loom)))]
 mod tests;
 
 use std::ops::Range;

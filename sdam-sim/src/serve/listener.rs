@@ -18,6 +18,7 @@ use super::driver::{Event, ListenerId};
 #[derive(Debug)]
 pub(super) struct Listener {
     address: SocketAddr,
+    /// Relaxed accesses suffice, because no data is published through the flag.
     stop: Arc<AtomicBool>,
     thread: JoinHandle<()>,
 }
@@ -34,7 +35,7 @@ impl Listener {
         let thread =
             thread::Builder::new().name(format!("accept {}", address.port())).spawn(move || {
                 for stream in listener.incoming() {
-                    if stopped.load(Ordering::Acquire) {
+                    if stopped.load(Ordering::Relaxed) {
                         return;
                     }
                     // A connection that failed before it was accepted is ignored.
@@ -50,7 +51,7 @@ impl Listener {
 
     /// Stops accepting connections.
     pub(super) fn stop(self) {
-        self.stop.store(true, Ordering::Release);
+        self.stop.store(true, Ordering::Relaxed);
         // This connection unblocks the thread. If it cannot be opened, the listener is broken, and
         // joining the thread could block forever.
         if TcpStream::connect_timeout(&self.address, Duration::from_secs(1)).is_ok() {

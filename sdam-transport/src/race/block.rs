@@ -2,14 +2,17 @@
 
 use std::{
     pin::Pin,
-    sync::{Arc, Condvar, Mutex, PoisonError},
+    sync::{Arc, PoisonError},
     task::{Context, Poll, Wake, Waker},
 };
 
 use sdam_core::time::Instant;
 
 use super::Elapsed;
-use crate::clock::Clock;
+use crate::{
+    clock::Clock,
+    sync::{Condvar, Mutex},
+};
 
 /// Polls `future` whenever it is woken, and blocks the thread between polls.
 pub(super) fn until<F: Future>(
@@ -28,10 +31,12 @@ pub(super) fn until<F: Future>(
         if now >= deadline {
             return Err(Elapsed);
         }
-        let woken = signal.woken.lock().unwrap_or_else(PoisonError::into_inner);
-        let wait = |woken: &mut bool| !*woken;
-        let waited = signal.changed.wait_timeout_while(woken, deadline.since(now), wait);
-        let (mut woken, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let mut woken = signal.woken.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*woken {
+            // After a spurious wake-up, the future is only polled once more.
+            let waited = signal.changed.wait_timeout(woken, deadline.since(now));
+            woken = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
         *woken = false;
     }
 }

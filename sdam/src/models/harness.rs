@@ -27,7 +27,7 @@ use sdam_transport::{
     wire::{OpCode, OpMsg, OpReply, WireMessage},
 };
 
-use crate::{Topology, TopologyBuilder, testing::play_check};
+use crate::{Deployments, Topology, TopologyBuilder, testing::play_check};
 
 /// Timers longer than this never fire in a model: another event has to end the wait.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -64,25 +64,65 @@ impl Harness {
 
     fn start(replies: &[Document], setup: impl FnOnce(TopologyBuilder) -> TopologyBuilder) -> Self {
         let tasks = Tasks::default();
-        let replies = replies.iter().map(bytes).collect();
-        let servers = Replica { replies, asked: Arc::default(), request: None };
-        let backend = Backend::new(Arc::<ModelClock>::default(), Arc::new(servers), 1);
-        let uri = "mongodb://a:1/?replicaSet=rs&serverMonitoringMode=poll";
-        let builder = setup(Topology::builder(uri).unwrap());
-        let topology = builder.start(Runtime::new(backend, Arc::new(tasks.clone()))).unwrap();
+        let topology = setup(builder()).start(runtime(replies, &tasks)).unwrap();
         Self { topology, tasks }
     }
 
     /// Returns the server id of the seed.
     pub(super) fn seed(&self) -> ServerId {
-        self.topology.snapshot().description().servers()[0].id
+        seed(&self.topology)
     }
 
     /// Applies a reply from the seed.
     pub(super) fn checked(&self, reply: &Document) {
-        let (reply, rtt) = (bytes(reply), Duration::from_millis(1));
-        play_check(&self.topology, self.seed(), Ok(&reply), rtt);
+        checked(&self.topology, reply);
     }
+}
+
+/// Deployments whose handles have the seed `a:1`, and the tasks that have not started.
+pub(super) struct SharedHarness {
+    deployments: Deployments,
+    tasks: Tasks,
+}
+
+impl SharedHarness {
+    pub(super) fn new() -> Self {
+        let tasks = Tasks::default();
+        Self { deployments: Deployments::new(runtime(&[], &tasks)), tasks }
+    }
+
+    pub(super) fn open(&self) -> Topology {
+        self.deployments.open(builder()).unwrap()
+    }
+}
+
+impl Drop for SharedHarness {
+    /// Breaks the reference cycle of tasks that never started.
+    fn drop(&mut self) {
+        drop(self.tasks.take());
+    }
+}
+
+fn builder() -> TopologyBuilder {
+    Topology::builder("mongodb://a:1/?replicaSet=rs&serverMonitoringMode=poll").unwrap()
+}
+
+fn runtime(replies: &[Document], tasks: &Tasks) -> Runtime {
+    let replies = replies.iter().map(bytes).collect();
+    let servers = Replica { replies, asked: Arc::default(), request: None };
+    let backend = Backend::new(Arc::<ModelClock>::default(), Arc::new(servers), 1);
+    Runtime::new(backend, Arc::new(tasks.clone()))
+}
+
+/// Returns the server id of the seed.
+fn seed(topology: &Topology) -> ServerId {
+    topology.snapshot().description().servers()[0].id
+}
+
+/// Applies a reply from the seed of `topology`.
+pub(super) fn checked(topology: &Topology, reply: &Document) {
+    let (reply, rtt) = (bytes(reply), Duration::from_millis(1));
+    play_check(topology, seed(topology), Ok(&reply), rtt);
 }
 
 impl Drop for Harness {

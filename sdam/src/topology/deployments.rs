@@ -1,6 +1,6 @@
 //! Shared monitoring of deployments.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 
 use sdam_core::{
     ids::ObjectId,
@@ -22,7 +22,7 @@ use super::{
     shared::{Background, Shared, TaskSet},
     sharing::{Place, Sharing},
 };
-use crate::{engine::Machine, metadata::Metadata};
+use crate::{engine::Machine, metadata::Metadata, sync::Mutex};
 
 /// A collection of deployments, each of which is watched only once, however many handles use it.
 ///
