@@ -15,6 +15,7 @@ mod mongod;
 mod mutants;
 mod package;
 mod proof;
+mod shared_state;
 mod sim;
 mod spec_test;
 mod states;
@@ -90,9 +91,10 @@ enum Subcommand {
     Layers,
     /// Run models of shared state through every interleaving of threads.
     ///
-    /// Builds sdam, sdam-events and sdam-pool on the atomics and locks of loom, in target/loom, and
-    /// runs their models. A model fails if some interleaving breaks its assertions or deadlocks.
-    /// Prints the number of interleavings.
+    /// Builds sdam, sdam-events, sdam-pool and sdam-transport on the atomics and locks of loom, in
+    /// target/loom, and runs their models. A model fails if some interleaving breaks its assertions
+    /// or deadlocks. Prints the number of interleavings. The command also fails if a model did not
+    /// run that docs/shared-state.md lists.
     ///
     /// The assumptions about arc-swap, event-listener and futures' AtomicWaker, which loom cannot
     /// check, are documented in src/sync/stand_in.rs of sdam and sdam-events. `cargo xtask mutants`
@@ -193,7 +195,8 @@ enum Subcommand {
     ///
     /// Files have at most 600 lines, no trailing white space, and no unfinished work; every crate
     /// uses the lints of the workspace, which forbid unsafe code; docs/conformance defines every
-    /// rule that the code names, with its proof; every listing of docs/guide is compiled; the
+    /// rule that the code names, with its proof; docs/shared-state.md lists what threads share, with
+    /// its models or a reason; every listing of docs/guide is compiled; the
     /// tables of ARCHITECTURE.md name every file of their crates; doc comments begin with a verb or
     /// their subject, and the subjects of commits are short imperatives.
     Tidy,

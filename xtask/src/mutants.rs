@@ -238,8 +238,8 @@ fn build(copy: &Path, package: &str) -> Result<PathBuf> {
 fn interleave(copy: &Path, mutant: &Mutant, prefix: &str) -> Result<Outcome> {
     let (package, _) = mutant.file.split_once('/').unwrap_or_default();
     // The models are built first, because a compile error does not count as detection.
-    output(models(copy, &[package], prefix).arg("--list"))?;
-    let found = models(copy, &[package], prefix).output()?;
+    output(models(copy, package, prefix).arg("--list"))?;
+    let found = models(copy, package, prefix).output()?;
     if found.status.success() {
         return Ok(Outcome::Survived);
     }

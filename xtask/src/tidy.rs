@@ -9,7 +9,7 @@ use std::fs;
 use crate::Result;
 use crate::cargo::{crates, relative, rust_files};
 use crate::conformance;
-use crate::{mutants, proof};
+use crate::{mutants, proof, shared_state};
 
 /// The maximum number of lines in a file.
 const LIMIT: usize = 600;
@@ -36,6 +36,7 @@ pub(crate) fn run() -> Result<()> {
     violations.extend(conformance::violations()?);
     violations.extend(mutants::violations()?);
     violations.extend(proof::violations()?);
+    violations.extend(shared_state::violations()?);
     guide::check(&mut violations)?;
     table::check(&mut violations)?;
     if let Some(reason) = prose::check_subjects(&mut violations)? {
