@@ -88,7 +88,9 @@ pub(crate) fn models(workspace: &Path, package: &str, name: &str) -> Command {
         .args(["test", "--quiet", "--profile", "loom", "--lib", "--package", package])
         .arg("--no-default-features")
         .arg("--target-dir")
-        .arg(root().join("target/loom"))
+        // Not shared with the copy of `cargo xtask mutants`: cargo would take the newest build of
+        // either for both.
+        .arg(workspace.join("target/loom"))
         // Run only the models, because the unit tests in these files need ordinary atomics.
         .args(["--", &format!("models::{name}")]);
     command
