@@ -12,7 +12,7 @@ mod error;
 mod exchange;
 mod legacy;
 mod msg;
-#[cfg(all(test, not(sdam_loom)))]
+#[cfg(test)]
 mod tests;
 
 use std::ops::Range;

@@ -58,7 +58,7 @@ impl Page {
             } else if let [_, file, item, cover, _] = *line.split('|').collect::<Vec<_>>()
                 && file.contains('`')
             {
-                let [file, item, cover] = [file, item, cover].map(|cell| cell.trim());
+                let [file, item, cover] = [file, item, cover].map(str::trim);
                 let [file, item] = [file, item].map(|cell| cell.trim_matches('`'));
                 let item = format!("{section}/src/{file} {item}");
                 rows.push(Row { item, cover: cover.to_owned() });

@@ -1,3 +1,6 @@
+// Models are built without proptest.
+#![cfg(not(sdam_loom))]
+
 use proptest::prelude::*;
 
 use super::*;

@@ -10,22 +10,25 @@ use regex::Regex;
 use crate::Result;
 use crate::cargo::{relative, rust_files};
 
-/// Types through which threads share state. `Event` alone is the one of `event-listener`; others
-/// have a path or parameters, or stand in a file that does not import the former.
+/// Types through which threads share state.
 const TYPE: &str = r"\b(?:Atomic\w+|Condvar|Barrier|Notify|Semaphore|Thread)\b|\b(?:Mutex|RwLock|OnceLock|LazyLock|ArcSwap\w*|CountedArc)\s*<";
+
+/// The type of `event-listener`, in files that may use it.
+const EVENT: &str = r"^(?:(?:Arc|Box|Option)<)*Event>*,?$";
 
 /// Calls that create a channel.
 const CHANNEL: &str = r"\b(?:mpsc|oneshot|watch|broadcast|channel)::(?:\w*channel|(?:un)?bounded)(?:::<.*>)?\(|=\s*(?:un)?bounded\(";
 
 /// Calls that create another item in a local variable.
 const LOCAL: &str =
-    r"=\s*(?:Arc::new\()?(?:Mutex|RwLock|Condvar|Notify|Semaphore|Atomic\w+)::(?:new|default)\(";
+    r"=\s*(?:Arc::new\()?(?:\w+::)*(?:Mutex|RwLock|OnceLock)::(?:new|default|from)\(";
 
 /// Finds the items of files.
 pub(super) struct Finder {
     /// An ordering stronger than relaxed.
     strong: Regex,
     types: Regex,
+    event: Regex,
     channel: Regex,
     local: Regex,
     /// The beginning of a declaration: its kind, its name and the rest of the line.
@@ -48,6 +51,7 @@ impl Finder {
         Ok(Self {
             strong: Regex::new(r"\bOrdering::(Acquire|Release|AcqRel|SeqCst)\b")?,
             types: Regex::new(TYPE)?,
+            event: Regex::new(EVENT)?,
             channel: Regex::new(CHANNEL)?,
             local: Regex::new(LOCAL)?,
             heading: Regex::new(
@@ -96,7 +100,7 @@ impl Finder {
         let code = self.wrap.replace_all(&code.join("\n"), "$1 ").into_owned();
         let has_event = code.contains("event_listener::") || code.contains("crate::sync::");
         let is_shared = |declared: &str| {
-            self.types.is_match(declared) || has_event && declared.trim_end_matches(',') == "Event"
+            self.types.is_match(declared) || has_event && self.event.is_match(declared)
         };
         let mut found = BTreeSet::new();
         let (mut owner, mut in_type) = (String::new(), false);
@@ -115,7 +119,7 @@ impl Finder {
                     found.insert(format!("{owner}.{}", &declared[1]));
                 }
             } else if self.channel.is_match(line)
-                || line.starts_with("let ") && self.local.is_match(line)
+                || line.starts_with("let ") && (self.local.is_match(line) || is_shared(line))
             {
                 let variable = self.binding.captures(line);
                 let variable = variable.as_ref().map_or("", |variable| &variable[1]);
@@ -158,7 +162,7 @@ pub(crate) struct A<T> {
     holder:
         Mutex<Option<ThreadId>>,
     borrowed: &'static Mutex<T>,
-    changed: Event,
+    changed: Arc<Event>,
     events: Vec<Event>,
     plain: MutexGuard<'static, ()>,
 }
@@ -182,6 +186,7 @@ impl B {
         let (sender, mut receiver) = mpsc::unbounded();
         let flag = Arc::new(AtomicBool::new(true));
         let lock = Mutex::new(1);
+        let other = Arc::<sync::Mutex<u8>>::default();
         flag.swap(false, Ordering::Relaxed) || flag.swap(true, Ordering::AcqRel);
         fence(atomic::Ordering::SeqCst);
         Self {
@@ -206,6 +211,7 @@ mod tests {
             "D",
             "E",
             "new.flag",
+            "new.other",
             "new.saved",
             "new.sender",
             "new: AcqRel",

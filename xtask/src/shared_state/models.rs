@@ -16,7 +16,7 @@ pub(super) fn of_crate(folder: &Path) -> Result<Vec<String>> {
         let path = file.strip_prefix(&source)?.with_extension("");
         let mut parts: Vec<_> = path.iter().map(|part| part.to_string_lossy()).collect();
         if parts.first().is_some_and(|first| first == "models") {
-            parts[0] = name.clone();
+            parts[0].clone_from(&name);
             let path = parts.join("::");
             let text = fs::read_to_string(&file)?;
             models.extend(tests(&text).map(|test| format!("{path}::{test}")));
@@ -38,6 +38,6 @@ mod tests {
     #[test]
     fn tests_are_found_whatever_other_attributes_they_have() {
         let text = "fn a() {}\n#[test]\nfn b() {}\n#[cfg(x)]\n#[test]\n#[cfg(y)]\nfn c() {}\n";
-        assert_eq!(Vec::from_iter(super::tests(text)), ["b", "c"]);
+        assert_eq!(super::tests(text).collect::<Vec<_>>(), ["b", "c"]);
     }
 }
