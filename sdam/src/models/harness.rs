@@ -27,7 +27,9 @@ use sdam_transport::{
     wire::{OpCode, OpMsg, OpReply, WireMessage},
 };
 
-use crate::{Deployments, Topology, TopologyBuilder, testing::play_check};
+use crate::{
+    Deployments, Topology, TopologyBuilder, testing::play_check, topology::shared::Shared,
+};
 
 /// Timers longer than this never fire in a model: another event has to end the wait.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -49,6 +51,10 @@ struct Held {
     begun: bool,
     /// True if the test has to fail when another task is spawned.
     over: bool,
+    /// The topology whose waiters the next task looks for when it is spawned.
+    observed: Option<Arc<Shared>>,
+    /// True if that task has seen a waiter.
+    saw_waiter: bool,
 }
 
 impl Harness {
@@ -82,7 +88,7 @@ impl Harness {
 /// Deployments whose handles have the seed `a:1`, and the tasks that have not started.
 pub(super) struct SharedHarness {
     deployments: Deployments,
-    tasks: Tasks,
+    pub(super) tasks: Tasks,
 }
 
 impl SharedHarness {
@@ -153,6 +159,16 @@ impl Tasks {
         self.0.lock().unwrap().over = true;
     }
 
+    /// Makes the next task look for waiters of `topology` when it is spawned.
+    pub(super) fn observe(&self, topology: &Arc<Shared>) {
+        self.0.lock().unwrap().observed = Some(Arc::clone(topology));
+    }
+
+    /// Returns whether the task that was spawned after [`observe`](Self::observe) saw a waiter.
+    pub(super) fn saw_waiter(&self) -> bool {
+        self.0.lock().unwrap().saw_waiter
+    }
+
     fn run(task: Task) {
         thread::spawn(move || block_on(task));
     }
@@ -162,11 +178,17 @@ impl Spawner for Tasks {
     fn spawn(&self, task: Task) {
         let mut held = self.0.lock().unwrap();
         assert!(!held.over, "a task is spawned after the end");
+        let observed = held.observed.take();
         if held.begun {
             drop(held);
             Self::run(task);
         } else {
             held.tasks.push(task);
+            drop(held);
+        }
+        if let Some(topology) = observed {
+            let saw_waiter = topology.waiters.any();
+            self.0.lock().unwrap().saw_waiter = saw_waiter;
         }
     }
 }

@@ -10,7 +10,8 @@ use crate::sync::atomic::{AtomicUsize, Ordering};
 /// busy monitor misses no request.
 ///
 /// Relaxed accesses suffice: after the count has left zero, the first waiter gives each monitor an
-/// order, whose lock makes the count visible to it. Later waiters rely on the same order.
+/// order, whose lock makes the count visible to it, and a fence makes it visible to the monitors of
+/// servers that are just being added. Later waiters rely on the first one.
 #[derive(Debug, Default)]
 pub(crate) struct Waiters(AtomicUsize);
 

@@ -83,7 +83,8 @@ impl Shared {
         };
         events.waiting(Some(deadline.since(self.now())));
         if base.as_ref().map_or(first, |(_, first)| *first) {
-            self.announce_waiters();
+            // A handle may not know all servers yet.
+            self.watching().announce_waiters();
         }
         if first && self.common.options.early_dial {
             self.prepare_pools();

@@ -40,7 +40,10 @@ use crate::{
     metadata::MetadataHandshake,
     monitor::connection::MonitorConnection,
     select::{events::SelectionContext, explain_from, waiters::Waiters},
-    sync::{Mutex, MutexGuard},
+    sync::{
+        Mutex, MutexGuard,
+        atomic::{Ordering, fence},
+    },
 };
 
 /// The state of a topology, with or without background tasks.
@@ -265,6 +268,9 @@ impl Shared {
     /// Wakes every server's task to read its deadline again, because waiting selections may have
     /// brought it forward.
     pub(crate) fn announce_waiters(&self) {
+        // Pairs with the fence in `Published::announce`: the task of a server that is not in this
+        // snapshot yet sees the waiters.
+        fence(Ordering::SeqCst);
         for server in self.published.load().servers.iter() {
             server.watched.orders.look();
             server.watched.orders.wake();
