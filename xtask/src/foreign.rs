@@ -2,6 +2,7 @@
 
 mod first_answer;
 mod front_door;
+mod model_paths;
 mod on_sdam;
 mod silence;
 
@@ -52,6 +53,12 @@ pub(crate) enum Client {
     ///
     /// Needs a C compiler, `pkg-config` and libmongoc 1 with its headers.
     FirstAnswer,
+    /// `PyMongo` and the official Rust driver on tests that our topology machine writes.
+    ///
+    /// Writes the tests of `cargo xtask states --write-tests` to target/foreign, and replays them on
+    /// the drivers' topologies without sockets. Prints the known differences, each with the rule
+    /// that decides it. Any other difference is a failure.
+    ModelPaths,
     /// `PyMongo` and our client with the same settings for TLS, seed lists and proxies, both
     /// correct and wrong ones.
     ///
@@ -74,6 +81,7 @@ pub(crate) fn run(client: &Client) -> Result<()> {
         Client::RustFigures => rust("rust-driver-figures", &["--release"], &sdam()?),
         Client::RustDriverOnSdam(options) => on_sdam::run(options),
         Client::Silence { times } => silence::run(*times),
+        Client::ModelPaths => model_paths::run(),
         Client::FirstAnswer => first_answer::run(),
         Client::FrontDoor { write } => front_door::run(*write),
     }

@@ -1,9 +1,9 @@
 //! Searches the reachable states of small deployments for violated invariants.
 
-use std::{process::ExitCode, time::Instant};
+use std::{fs::File, io::BufWriter, process::ExitCode, time::Instant};
 
 use sdam_model::{
-    alphabet,
+    alphabet, paths,
     search::search,
     start::{Mode, Start},
     step::Step,
@@ -41,11 +41,32 @@ fn searches() -> Vec<Search> {
     ]
 }
 
+/// The argument before the name of the file for tests.
+const WRITE: &str = "--write-tests";
+
+/// Writes the tests that the topology machine generates, one in each line. Fails if they do not
+/// reach every cell of the SDAM table.
+fn write(file: &str) -> ExitCode {
+    match File::create(file).and_then(|file| paths::write(&mut BufWriter::new(file))) {
+        Ok(written) => {
+            println!("{written}");
+            ExitCode::from(u8::from(!written.is_complete()))
+        }
+        Err(error) => {
+            eprintln!("{file}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 /// Runs the search that the arguments name, with a maximum number of states if they contain one.
 /// Without arguments, runs all searches.
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let (only, states) = (arguments.next(), arguments.next());
+    if let (Some(WRITE), Some(file)) = (only.as_deref(), &states) {
+        return write(file);
+    }
     let states = states.and_then(|states| states.parse().ok());
     let mut chosen = searches();
     if let Some(only) = &only {

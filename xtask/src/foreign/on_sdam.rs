@@ -5,8 +5,11 @@ mod checks;
 mod driver;
 mod edits;
 mod lines;
+mod paths;
 mod suite;
 mod tree;
+
+use std::path::PathBuf;
 
 use self::driver::Variant;
 use self::edits::Edited;
@@ -33,6 +36,12 @@ pub(crate) struct Options {
     tests: bool,
     #[command(flatten)]
     plan: suite::Plan,
+}
+
+/// Builds a program that replays tests of the topology machine on the published driver. Returns the
+/// version of the driver and the executable.
+pub(super) fn replayer() -> Result<(&'static str, PathBuf)> {
+    Ok((driver::VERSION, paths::build()?))
 }
 
 /// Overlays our files on the published driver, and performs the requested steps.

@@ -62,7 +62,7 @@ pub(super) fn simulate(sdam: &Path) -> Result<()> {
 }
 
 /// Adds the project's existing `Cargo.lock`, so that cargo does not resolve versions again.
-fn keep_lock(folder: &Path, project: &mut Tree) {
+pub(super) fn keep_lock(folder: &Path, project: &mut Tree) {
     if let Ok(lock) = fs::read(folder.join("Cargo.lock")) {
         project.insert("Cargo.lock", lock);
     }

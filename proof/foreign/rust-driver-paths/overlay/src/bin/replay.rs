@@ -1,0 +1,3 @@
+fn main() {
+    mongodb::model_paths::main();
+}
