@@ -63,7 +63,7 @@ impl fmt::Display for Written {
 pub fn write(file: &mut impl Write) -> io::Result<Written> {
     let mut written = Written::default();
     for topic in topics::all() {
-        Search::new(&topic).run(file, &mut written)?;
+        Search::new(&topic)?.run(file, &mut written)?;
     }
     file.flush()?;
     Ok(written)
@@ -83,14 +83,13 @@ struct Search<'t> {
 }
 
 impl<'t> Search<'t> {
-    fn new(topic: &'t Topic) -> Self {
-        let options =
-            Options::parse(topic.uri).expect("the connection strings of topics are valid");
+    fn new(topic: &'t Topic) -> io::Result<Self> {
+        let options = Options::parse(topic.uri).map_err(io::Error::other)?;
         let mut machine = TopologyMachine::new(&options);
         drop(machine.handle(Instant::EPOCH, Input::Open));
         let known = HashSet::from([topic.key(&machine)]);
         let start = State { machine, parent: 0, phase: String::new() };
-        Self { topic, states: vec![start], known }
+        Ok(Self { topic, states: vec![start], known })
     }
 
     fn run(&mut self, file: &mut impl Write, written: &mut Written) -> io::Result<()> {
@@ -159,7 +158,7 @@ mod tests {
                 continue;
             }
             let (mut file, mut written) = (Vec::new(), Written::default());
-            Search::new(&topic).run(&mut file, &mut written).unwrap();
+            Search::new(&topic).unwrap().run(&mut file, &mut written).unwrap();
             let tests = String::from_utf8(file).unwrap();
             let tests: Vec<Value> =
                 tests.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

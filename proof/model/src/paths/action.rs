@@ -73,10 +73,8 @@ impl Action {
             }
             Event::Failed(failure) => {
                 let current = machine.generation(server, None)?;
-                let generation = match failure.late {
-                    false => current,
-                    true => Generation::from_u64(current.as_u64().checked_sub(1)?),
-                };
+                let earlier = current.as_u64().checked_sub(failure.late.into())?;
+                let generation = Generation::from_u64(earlier);
                 drop(machine.handle_error(now, server, &failure.report(generation)?));
                 ("applicationErrors", failure.value(self.on, generation))
             }

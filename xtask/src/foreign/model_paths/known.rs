@@ -47,6 +47,7 @@ const ELECTION_ID_FIRST: i64 = 17;
 
 const PRIMARY: &str = "RSPrimary";
 const MINUTES: &str = "logicalSessionTimeoutMinutes";
+const DATA_BEARING: [&str; 4] = ["Standalone", "Mongos", PRIMARY, "RSSecondary"];
 const OURS: &str = "ours is right";
 const BOTH: &[Driver] = &[Driver::PyMongo, Driver::Rust];
 
@@ -56,7 +57,13 @@ pub(super) const KNOWN: &[Known] = &[
         rule: "C-6",
         right: OURS,
         about: "the set name of a member without a configuration is stored",
-        mend: |_, outcome| {
+        mend: |own, outcome| {
+            if own.before["topologyType"] == "Single"
+                && servers(outcome).any(|own| own["type"] == "RSGhost" && !own["setName"].is_null())
+            {
+                // A direct connection compares the name with that of the connection string.
+                outcome.clone_from(&own.expected);
+            }
             for server in servers(outcome).filter(|own| own["type"] == "RSGhost") {
                 server["setName"] = Value::Null;
             }
@@ -66,10 +73,14 @@ pub(super) const KNOWN: &[Known] = &[
         drivers: &[Driver::PyMongo],
         rule: "D-31",
         right: OURS,
-        about: "a primary that is no longer accepted keeps its topology version",
+        about: "a former primary keeps its topology version",
         mend: |own, outcome| {
-            if own.reply().is_some_and(|(_, reply)| reply["ok"] == 1) {
-                for server in servers(outcome).filter(|server| server["type"] == "Unknown") {
+            for (address, old) in own.before["servers"].as_object().into_iter().flatten() {
+                if let Some(server) = outcome["servers"].get_mut(address)
+                    && own.reply().is_some_and(|(by, _)| by != address)
+                    && old["type"] == PRIMARY
+                    && server["type"] == "Unknown"
+                {
                     server["topologyVersion"] = Value::Null;
                 }
             }
@@ -84,7 +95,7 @@ pub(super) const KNOWN: &[Known] = &[
             let is_early = |error: &&Value| error["when"] == "beforeHandshakeCompletes";
             let error = own.error().filter(is_early);
             if let Some(error) = error.filter(|error| error["response"]["code"] == 10_107) {
-                clear(&mut outcome["servers"][text(&error["address"])]);
+                clear(outcome, text(&error["address"]));
             }
         },
     },
@@ -117,10 +128,9 @@ pub(super) const KNOWN: &[Known] = &[
             };
             for (address, old) in own.before["servers"].as_object().into_iter().flatten() {
                 let is_old = old["maxWireVersion"].as_i64() < Some(KEEPS_CONNECTIONS);
-                let server = &mut outcome["servers"][address];
-                if by != address && is_old && old["type"] == PRIMARY && server["type"] == "Unknown"
-                {
-                    clear(server);
+                let is_displaced = old["type"] == PRIMARY && by != address;
+                if is_old && is_displaced && outcome["servers"][address]["type"] == "Unknown" {
+                    clear(outcome, address);
                 }
             }
         },
@@ -131,12 +141,14 @@ pub(super) const KNOWN: &[Known] = &[
         right: OURS,
         about: "set versions are compared before election ids, also since 6.0",
         mend: |own, outcome| {
-            let is_new = |reply: &&Value| {
-                reply["isWritablePrimary"] == true
-                    && reply["maxWireVersion"].as_i64() >= Some(ELECTION_ID_FIRST)
+            let Some((address, reply)) = own.reply() else {
+                return;
             };
-            let reply = own.reply().map(|(_, reply)| reply).filter(is_new);
-            if reply.is_some_and(|reply| maxima_before_6_0(&own.before, reply) == maxima(outcome)) {
+            let is_new = reply["isWritablePrimary"] == true
+                && reply["maxWireVersion"].as_i64() >= Some(ELECTION_ID_FIRST);
+            let verdict = |all: &Value| (maxima(all), all["servers"][address]["type"].clone());
+            let (maxima, is_other) = (maxima(outcome), verdict(outcome) != verdict(&own.expected));
+            if is_new && is_other && maxima == maxima_before_6_0(&own.before, reply) {
                 outcome.clone_from(&own.expected);
             }
         },
@@ -164,11 +176,13 @@ pub(super) const KNOWN: &[Known] = &[
         about: "a member with `isreplicaset` and a set name is RSOther and not RSGhost",
         mend: |own, outcome| {
             let is_ghost =
-                |reply: &Value| reply["isreplicaset"] == true && reply["setName"] != Value::Null;
-            if let Some((address, _)) = own.reply().filter(|(_, reply)| is_ghost(reply))
-                && outcome["servers"][address]["type"] == "RSOther"
-            {
-                outcome.clone_from(&own.expected);
+                |reply: &Value| reply["isreplicaset"] == true && !reply["setName"].is_null();
+            if let Some((address, _)) = own.reply().filter(|(_, reply)| is_ghost(reply)) {
+                let server = &outcome["servers"][address];
+                // A member of another set is removed.
+                if server["type"] == "RSOther" || server.is_null() {
+                    outcome.clone_from(&own.expected);
+                }
             }
         },
     },
@@ -176,11 +190,9 @@ pub(super) const KNOWN: &[Known] = &[
         drivers: &[Driver::Rust],
         rule: "D-80",
         right: OURS,
-        about: "the session timeout results from the last reply, and not from all servers",
+        about: "the session timeout is lowered by each reply, and not the minimum of all servers",
         mend: |own, outcome| {
-            let reply = own.reply().map_or(&Value::Null, |(_, reply)| reply);
-            let own_minutes = &outcome[MINUTES];
-            if [&own.before[MINUTES], &reply[MINUTES], &Value::Null].contains(&own_minutes) {
+            if outcome[MINUTES] == minutes_by_reply(own) {
                 outcome[MINUTES].clone_from(&own.expected[MINUTES]);
             }
         },
@@ -194,8 +206,13 @@ pub(super) const KNOWN: &[Known] = &[
             let failed = own.reply().filter(|(_, reply)| reply["ok"] != 1);
             let reported = own.error().map(|error| text(&error["address"]));
             let address = failed.map(|(address, _)| address).or(reported);
-            if let Some(address) = address.filter(|_| *outcome == own.before) {
-                clear(&mut outcome["servers"][address]);
+            let Some(address) = address else {
+                return;
+            };
+            // The driver compares only the codes of errors, not their topology versions.
+            let [before, after] = [&own.before, &*outcome].map(|all| &all["servers"][address]);
+            if before["type"] == after["type"] && before["pool"] == after["pool"] {
+                clear(outcome, address);
             }
         },
     },
@@ -215,6 +232,29 @@ fn maxima_before_6_0(before: &Value, reply: &Value) -> (Option<i64>, Value) {
         return (version, id);
     }
     (version.max(own.0), if complete { own.1 } else { id })
+}
+
+/// Returns the session timeout after a reply, if it only falls while there is one.
+fn minutes_by_reply(own: &Difference) -> Value {
+    let before = &own.before[MINUTES];
+    let is_data_bearing = |reply: &Value| {
+        reply["ok"] == 1
+            && ["arbiterOnly", "hidden", "isreplicaset"].iter().all(|flag| reply[flag].is_null())
+    };
+    let Some((address, reply)) = own.reply().filter(|(_, reply)| is_data_bearing(reply)) else {
+        return before.clone();
+    };
+    let mut all = vec![&reply[MINUTES]];
+    if before.is_null() {
+        let servers = own.before["servers"].as_object().into_iter().flatten();
+        let others = servers.filter(|(other, server)| {
+            *other != address && DATA_BEARING.iter().any(|own| server["type"] == **own)
+        });
+        all.extend(others.map(|(_, server)| &server[MINUTES]));
+    } else {
+        all.push(before);
+    }
+    all.into_iter().min_by_key(|minutes| minutes.as_i64()).cloned().unwrap_or_default()
 }
 
 fn maxima(outcome: &Value) -> (Option<i64>, Value) {
@@ -281,7 +321,41 @@ fn servers(outcome: &mut Value) -> impl Iterator<Item = &mut Value> {
 }
 
 /// Counts a clear of the server's pool.
-fn clear(server: &mut Value) {
-    let generation = server["pool"]["generation"].as_u64().unwrap_or_default();
-    server["pool"]["generation"] = (generation + 1).into();
+fn clear(outcome: &mut Value, address: &str) {
+    if let Some(generation) =
+        outcome["servers"].get_mut(address).map(|own| &mut own["pool"]["generation"])
+    {
+        *generation = generation.as_u64().map(|number| number + 1).into();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{Difference, Driver, KNOWN};
+
+    #[test]
+    fn only_a_known_difference_is_explained_and_only_for_its_driver() {
+        let outcome = |topology: &str, role: &str| {
+            json!({
+                "topologyType": topology,
+                "servers": { "a:1": { "type": role, "pool": { "generation": 0 } } },
+            })
+        };
+        let explained = |driver, actual: &str| {
+            let difference = Difference {
+                path: 0,
+                before: outcome("ReplicaSetWithPrimary", "RSPrimary"),
+                step: json!({ "responses": [["a:1", { "ok": 1, "secondary": true }]] }),
+                expected: outcome("ReplicaSetNoPrimary", "RSSecondary"),
+                actual: outcome(actual, "RSSecondary"),
+            };
+            let reasons = difference.explain(driver)?;
+            Some(reasons.into_iter().map(|reason| KNOWN[reason].rule).collect::<Vec<_>>())
+        };
+        assert_eq!(explained(Driver::Rust, "ReplicaSetWithPrimary"), Some(vec!["D-28"]));
+        assert_eq!(explained(Driver::PyMongo, "ReplicaSetWithPrimary"), None);
+        assert_eq!(explained(Driver::Rust, "Sharded"), None);
+    }
 }
