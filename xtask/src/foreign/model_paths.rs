@@ -31,7 +31,7 @@ enum Line {
     },
 }
 
-/// What a driver's replay has shown.
+/// The result of a replay.
 #[derive(Default)]
 struct Report {
     replayed: usize,

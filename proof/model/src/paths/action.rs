@@ -1,4 +1,4 @@
-//! What happens to a server in one phase of a test.
+//! The events of tests: what a server answers, and errors on its pooled connections.
 
 use std::time::Duration;
 

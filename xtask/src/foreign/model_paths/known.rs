@@ -32,7 +32,7 @@ pub(super) struct Known {
     drivers: &'static [Driver],
     /// The rule in docs/conformance.
     pub(super) rule: &'static str,
-    /// Which side follows the specification.
+    /// The side that follows the specification.
     pub(super) right: &'static str,
     pub(super) about: &'static str,
     /// Changes the driver's outcome to what it would be without this kind of difference.
@@ -340,6 +340,7 @@ mod tests {
         let outcome = |topology: &str, role: &str| {
             json!({
                 "topologyType": topology,
+                "logicalSessionTimeoutMinutes": null,
                 "servers": { "a:1": { "type": role, "pool": { "generation": 0 } } },
             })
         };
