@@ -107,7 +107,7 @@ fn call(arguments: &str) -> Result<(bool, String)> {
         let line = line?;
         println!("{line}");
         if !line.trim().is_empty() {
-            last = line.trim().to_owned();
+            line.trim().clone_into(&mut last);
         }
     }
     Ok((child.wait()?.success(), last))

@@ -76,22 +76,31 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     }
+    let (count, mut ended, mut states_sum, mut steps) = (chosen.len(), 0, 0, 0);
     for (name, start, alphabet, max_states) in chosen {
         let begin = Instant::now();
         match search(start, &alphabet, states.unwrap_or(max_states)) {
-            Ok(visited) => println!(
-                "{name}: {} states{}, {} steps, depth {}, {:.1?}",
-                visited.states,
-                if visited.complete { "" } else { " (limit reached)" },
-                visited.steps,
-                visited.depth,
-                begin.elapsed(),
-            ),
+            Ok(visited) => {
+                println!(
+                    "{name}: {} states{}, {} steps, depth {}, {:.1?}",
+                    visited.states,
+                    if visited.complete { "" } else { " (limit reached)" },
+                    visited.steps,
+                    visited.depth,
+                    begin.elapsed(),
+                );
+                ended += usize::from(visited.complete);
+                states_sum += visited.states;
+                steps += visited.steps;
+            }
             Err(counterexample) => {
                 eprint!("broken {name}: {counterexample}");
                 return ExitCode::FAILURE;
             }
         }
     }
+    println!(
+        "states: {states_sum} states and {steps} steps in {count} searches, {ended} to their end"
+    );
     ExitCode::SUCCESS
 }

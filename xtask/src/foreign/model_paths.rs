@@ -48,18 +48,20 @@ pub(super) fn run() -> Result<()> {
     fs::create_dir_all(&folder)?;
     let file = folder.join("model-paths.jsonl");
     let summary = states::write_tests(&file)?;
-    print!("{summary}");
+    let mut summaries = vec![summary.trim().to_owned()];
     let written = summary.split(' ').next().unwrap_or_default().parse()?;
     let mut failed = false;
     for (driver, found) in [(Driver::PyMongo, pymongo()), (Driver::Rust, rust())] {
         match found {
             Ok((version, mut command)) => {
                 let report = replay(driver, command.arg(&file))?;
-                failed |= !report.print(driver, &version, written);
+                summaries.push(report.summary(driver, &version));
+                failed |= !report.print(written);
             }
             Err(error) => unavailable(driver.as_str(), &*error)?,
         }
     }
+    println!("{}", summaries.join("; "));
     if failed { Err("a driver differs from the tests".into()) } else { Ok(()) }
 }
 
@@ -110,17 +112,21 @@ impl Report {
         }
     }
 
-    /// Prints the report, and returns true if the driver has replayed all tests and every
+    fn summary(&self, driver: Driver, version: &str) -> String {
+        let unexplained = self.unexplained.len();
+        format!(
+            "{driver} {version}: {} replayed, {unexplained} unexplained differences, {} explained, \
+             {} equal up to their last step",
+            self.replayed,
+            self.seen.len() - unexplained,
+            self.judged,
+        )
+    }
+
+    /// Prints the differences, and returns true if the driver has replayed all tests and every
     /// difference is explained.
-    fn print(&self, driver: Driver, version: &str, written: usize) -> bool {
-        let Self { replayed, judged, seen, explained, unexplained } = self;
-        println!(
-            "{} {version}: {replayed} paths, {} unexplained differences, {} explained; {judged} \
-             paths are equal up to their last step",
-            driver.as_str(),
-            unexplained.len(),
-            seen.len() - unexplained.len(),
-        );
+    fn print(&self, written: usize) -> bool {
+        let Self { replayed, explained, unexplained, .. } = self;
         for (index, count) in explained {
             let known = &KNOWN[*index];
             println!("  {count:>6} {} ({}): {}", known.rule, known.right, known.about);
