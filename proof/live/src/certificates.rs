@@ -85,6 +85,7 @@ impl ServerCertificate {
 #[derive(Debug)]
 pub struct Certificates {
     dir: TempDir,
+    authority: Issuer,
 }
 
 impl Certificates {
@@ -98,25 +99,34 @@ impl Certificates {
     /// Creates all keys and certificates.
     pub fn create() -> Result<Self, Error> {
         let dir = work_dir("certificates").map_err(Error::io("creating a directory"))?;
-        let certificates = Self { dir };
-        let ours = certificates.issuer("authority", "sdam authority")?;
-        let other = certificates.issuer("other-authority", "another authority")?;
+        let authority = issuer("sdam authority")?;
+        let other = issuer("another authority")?;
+        let certificates = Self { dir, authority };
+        let ours = &certificates.authority;
+        certificates.write("authority", &ours.pem())?;
+        certificates.write("other-authority", &other.pem())?;
         for certificate in ServerCertificate::ALL {
             let issuer = match certificate {
                 ServerCertificate::UnknownIssuer => Some(&other),
                 ServerCertificate::SelfSigned => None,
-                _ => Some(&ours),
+                _ => Some(ours),
             };
-            let (pem, key) = issue(server(certificate)?, issuer)?;
-            certificates.write(&server_file(certificate), &(pem + &key.serialize_pem()))?;
+            certificates.write_server(certificate, issuer)?;
         }
-        let (pem, key) = issue(client()?, Some(&ours))?;
+        let (pem, key) = issue(client()?, Some(ours))?;
         certificates.write("client", &format!("{pem}{}", key.serialize_pem()))?;
         certificates.write("encrypted-client", &(pem + &encrypted(&key)?))?;
         let (pem, key) = issue(client()?, Some(&other))?;
         certificates.write("unknown-client", &(pem + &key.serialize_pem()))?;
-        certificates.write("revocations", &revocations(&ours)?)?;
+        certificates.write("revocations", &revocations(ours)?)?;
         Ok(certificates)
+    }
+
+    /// Replaces the file of the [valid](ServerCertificate::Valid) server certificate by another
+    /// one with a new key. Servers read it when they start or
+    /// [rotate their certificates](crate::Mongod::rotate_certificates).
+    pub fn renew(&self) -> Result<(), Error> {
+        self.write_server(ServerCertificate::Valid, Some(&self.authority))
     }
 
     /// Returns the path of the certificate of the authority that clients and servers trust.
@@ -174,19 +184,26 @@ impl Certificates {
         fs::write(self.file(name), text).map_err(Error::io("writing a certificate"))
     }
 
-    fn issuer(&self, file: &str, name: &str) -> Result<Issuer, Error> {
-        let mut params = params(&[], YEARS)?;
-        params.distinguished_name.push(DnType::CommonName, name);
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        let key = KeyPair::generate().map_err(failed)?;
-        let issuer = CertifiedIssuer::self_signed(params, key).map_err(failed)?;
-        self.write(file, &issuer.pem())?;
-        Ok(issuer)
+    fn write_server(
+        &self,
+        certificate: ServerCertificate,
+        issuer: Option<&Issuer>,
+    ) -> Result<(), Error> {
+        let (pem, key) = issue(server(certificate)?, issuer)?;
+        self.write(&server_file(certificate), &(pem + &key.serialize_pem()))
     }
 }
 
 type Issuer = CertifiedIssuer<'static, KeyPair>;
+
+fn issuer(name: &str) -> Result<Issuer, Error> {
+    let mut params = params(&[], YEARS)?;
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    let key = KeyPair::generate().map_err(failed)?;
+    CertifiedIssuer::self_signed(params, key).map_err(failed)
+}
 
 fn server_file(certificate: ServerCertificate) -> String {
     format!("server-{certificate:?}")

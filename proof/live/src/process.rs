@@ -48,6 +48,15 @@ impl Process {
         sent
     }
 
+    /// Returns the id of the child.
+    ///
+    /// # Errors
+    /// If the child is not running.
+    pub(crate) fn id(&self) -> io::Result<u32> {
+        let not_running = || io::Error::other("the process is not running");
+        self.child.as_ref().map(Child::id).ok_or_else(not_running)
+    }
+
     /// Returns whether the child runs and is not paused.
     pub(crate) fn is_responsive(&mut self) -> bool {
         !self.paused
@@ -67,11 +76,9 @@ impl Process {
     /// # Errors
     /// If the child is not running, or the signal cannot be sent.
     pub(crate) fn signal(&mut self, name: &str) -> io::Result<()> {
-        let child =
-            self.child.as_mut().ok_or_else(|| io::Error::other("the process is not running"))?;
+        let pid = self.id()?.to_string();
         // `kill` is called through a shell: it is built into every shell, but not every system has
         // it as a program.
-        let pid = child.id().to_string();
         let mut kill = Command::new("sh");
         kill.args(["-c", "kill -s \"$1\" \"$2\"", "sh", name, &pid]).stdin(Stdio::null());
         if !kill.status()?.success() {
