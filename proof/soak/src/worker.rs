@@ -1,0 +1,246 @@
+//! One client that writes and reads, and is opened again and again if it is a short-lived one.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use bson::{RawDocument, RawDocumentBuf, rawdoc};
+use futures::future;
+use sdam::client::{Client, Command};
+use sdam::discovery::options::Detector;
+use sdam::pool::Pool;
+use sdam::{Error, Runtime, ServerType};
+
+use crate::delivered::Delivered;
+use crate::deployment::{Deployment, MAX_POOL_SIZE};
+use crate::gate::{Gate, Phase};
+use crate::report::{Totals, add, get};
+
+/// The time between two operations of a client.
+const PERIOD: Duration = Duration::from_millis(500);
+
+/// The number of pairs of operations of a short-lived client, and the time between two.
+const LIFE: u32 = 3;
+const SHORT_PERIOD: Duration = Duration::from_millis(200);
+
+/// The maximum time that closing a client takes: its own limits, and the time of a busy machine.
+const CLOSING: Duration = Duration::from_secs(15);
+
+/// What all workers share.
+pub(crate) struct Shared {
+    pub(crate) gate: Gate,
+    pub(crate) totals: Totals,
+}
+
+/// A task with one client at a time.
+pub(crate) struct Worker {
+    pub(crate) id: usize,
+    pub(crate) deployment: Arc<Deployment>,
+    pub(crate) runtime: Runtime,
+    pub(crate) shared: Arc<Shared>,
+    /// The number of writes that have succeeded.
+    pub(crate) writes: AtomicU64,
+    /// The client, unless it is short-lived.
+    pub(crate) kept: Mutex<Option<(Client, Arc<Delivered>)>>,
+}
+
+impl Worker {
+    /// Returns whether the worker opens and closes clients all the time: one worker in four does.
+    fn is_short_lived(&self) -> bool {
+        self.id % 4 == 3
+    }
+
+    /// Works until the end, and closes its client.
+    pub(crate) async fn run(self: Arc<Self>) {
+        while !self.shared.gate.is(Phase::End) {
+            if let Some(_pass) = self.shared.gate.pass() {
+                if self.is_short_lived() { self.live().await } else { self.work().await }
+            }
+            self.sleep(PERIOD).await;
+        }
+        let kept = self.kept().take();
+        if let Some((client, delivered)) = kept {
+            self.close(client, &delivered).await;
+        }
+    }
+
+    /// Opens a client, uses it and closes it.
+    pub(crate) async fn live(&self) {
+        let Some((client, delivered)) = self.open().await else { return };
+        for _ in 0..LIFE {
+            self.operate(&client).await;
+            self.sleep(SHORT_PERIOD).await;
+        }
+        self.close(client, &delivered).await;
+    }
+
+    async fn work(&self) {
+        let kept = self.kept().as_ref().map(|(client, _)| client.clone());
+        if let Some(client) = kept {
+            self.operate(&client).await;
+        } else {
+            let opened = self.open().await;
+            *self.kept() = opened;
+        }
+    }
+
+    async fn open(&self) -> Option<(Client, Arc<Delivered>)> {
+        let begin = Instant::now();
+        let delivered = Arc::<Delivered>::default();
+        let (sink, table) = (delivered.sink(), self.deployment.table());
+        let started = Client::resolve(&self.deployment.uri(), &self.runtime.backend)
+            .await
+            .and_then(|builder| {
+                let detector = self.id.is_multiple_of(3).then_some(Detector::PROBING);
+                let builder = builder.topology(|topology| {
+                    let topology = topology.sink(sink).translate(table);
+                    topology.options(|options| options.detector = detector)
+                });
+                Ok(builder.start(self.runtime.clone())?)
+            });
+        match started {
+            Ok(client) => {
+                add(&self.shared.totals.opened, 1);
+                Some((client, delivered))
+            }
+            Err(error) => {
+                self.failed(begin, &format!("{error:#}"));
+                None
+            }
+        }
+    }
+
+    /// Writes and reads at the same time.
+    async fn operate(&self, client: &Client) {
+        let begin = Instant::now();
+        let id = i32::try_from(self.id).unwrap_or_default();
+        let update = rawdoc! { "q": { "_id": id }, "u": { "$inc": { "n": 1 } }, "upsert": true };
+        let update = rawdoc! { "update": "c", "updates": [update] };
+        let find = rawdoc! { "find": "c", "filter": { "_id": id } };
+        let (write, read) = (bytes(&update), bytes(&find));
+        let (write, read) = (Command::write("soak", write), Command::read("soak", read));
+        let (write, read) = future::join(client.run(&write), client.run(&read)).await;
+        let write = match write {
+            Ok(reply) => write_error(reply.body()).map_or(Ok(()), Err),
+            Err(error) => Err(text(&error)),
+        };
+        add(&self.writes, write.is_ok().into());
+        for outcome in [write, read.map(drop).map_err(|error| text(&error))] {
+            add(&self.shared.totals.operations, 1);
+            if let Err(error) = outcome {
+                self.failed(begin, &error);
+            }
+        }
+    }
+
+    /// Counts a failed operation, which a fault must excuse.
+    fn failed(&self, begin: Instant, error: &str) {
+        if self.deployment.is_calm_since(begin) {
+            let took = begin.elapsed();
+            self.found(&format!("without a fault, after {took:.1?}: {error}"));
+        } else {
+            add(&self.shared.totals.excused, 1);
+        }
+    }
+
+    async fn close(&self, client: Client, delivered: &Delivered) {
+        let pools = pools(&client);
+        let begin = Instant::now();
+        client.close().await;
+        let took = begin.elapsed();
+        if took > CLOSING {
+            self.found(&format!("closing the client took {took:.1?}"));
+        }
+        for pool in pools {
+            let stats = pool.stats();
+            if stats.idle + stats.in_use + stats.pending + stats.waiting > 0
+                || stats.opened != stats.closed
+            {
+                self.found(&format!("a closed pool has {stats:?}"));
+            }
+        }
+        if let Some(fault) = delivered.fault(&client) {
+            self.found(&fault);
+        }
+        for (total, own) in self.shared.totals.events.iter().zip(delivered.totals(&client)) {
+            add(total, own);
+        }
+    }
+
+    /// Returns the number of idle pooled connections.
+    ///
+    /// # Errors
+    /// If something is under way, or a server is not known yet: what it is.
+    pub(crate) fn idle_connections(&self) -> Result<usize, String> {
+        let kept = self.kept();
+        let Some((client, delivered)) = kept.as_ref() else {
+            return if self.is_short_lived() { Ok(0) } else { Err("no client".to_owned()) };
+        };
+        let topology = client.topology();
+        let servers = topology.servers();
+        let unknown =
+            servers.iter().find(|server| server.description().server_type == ServerType::Unknown);
+        if let Some(unknown) = unknown {
+            return Err(format!("{} is not known", unknown.address()));
+        }
+        let (known, all) = (servers.len(), self.deployment.members().len());
+        if known != all {
+            return Err(format!("{known} of {all} servers are known"));
+        }
+        let mut idle = 0;
+        for stats in pools(client).iter().map(Pool::stats) {
+            let is_open = (stats.opened - stats.closed) as usize == stats.idle;
+            if stats.in_use + stats.pending + stats.waiting > 0
+                || !is_open
+                || stats.idle > MAX_POOL_SIZE
+            {
+                return Err(format!("a pool has {stats:?}"));
+            }
+            idle += stats.idle;
+        }
+        match (topology.waiters(), delivered.fault(client)) {
+            (0, None) => Ok(idle),
+            (0, Some(fault)) => Err(fault),
+            (waiters, _) => Err(format!("{waiters} selections are waiting")),
+        }
+    }
+
+    /// Returns the number of writes that have succeeded.
+    pub(crate) fn writes(&self) -> u64 {
+        get(&self.writes)
+    }
+
+    pub(crate) fn found(&self, finding: &str) {
+        let (id, deployment) = (self.id, &self.deployment.name);
+        self.shared.totals.found(&format!("client {id} of {deployment}: {finding}"));
+    }
+
+    async fn sleep(&self, time: Duration) {
+        let clock = &self.runtime.backend.clock;
+        clock.sleep_until(clock.now() + time).await;
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Option<(Client, Arc<Delivered>)>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn pools(client: &Client) -> Vec<Pool> {
+    let servers = client.topology().servers();
+    servers.iter().filter_map(|server| server.pool().cloned()).collect()
+}
+
+fn bytes(document: &RawDocumentBuf) -> &[u8] {
+    document.as_bytes()
+}
+
+fn text(error: &Error) -> String {
+    format!("{error:#}")
+}
+
+/// Returns the error of the only write, if the reply has one.
+fn write_error(reply: &[u8]) -> Option<String> {
+    let reply = RawDocument::from_bytes(reply).ok()?;
+    let error = reply.get("writeErrors").ok()??;
+    Some(format!("{error:?}"))
+}
