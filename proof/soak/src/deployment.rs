@@ -14,6 +14,9 @@ use crate::schedule::Kind;
 /// Long enough that servers on a busy machine do not lose their primary without a fault.
 const ELECTION_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Servers log no connections, because there are many in 12 hours.
+const QUIET: &str = "--quiet";
+
 /// The domain of all names in SRV records. The servers' certificates are valid for it.
 const DOMAIN: &str = "sdam.example";
 
@@ -50,11 +53,12 @@ impl Deployment {
         let tls = certificates.as_ref().map(ServerTls::new);
         let servers = if members == 0 {
             Servers::Standalone(Box::new(match &tls {
-                Some(tls) => Mongod::start_tls(version, tls, &[])?,
-                None => Mongod::start(version)?,
+                Some(tls) => Mongod::start_tls(version, tls, &[QUIET])?,
+                None => Mongod::start_with(version, &[QUIET])?,
             }))
         } else {
-            let builder = ReplicaSet::builder(version).election_timeout(ELECTION_TIMEOUT);
+            let builder =
+                ReplicaSet::builder(version).argument(QUIET).election_timeout(ELECTION_TIMEOUT);
             let builder = if let Some(tls) = tls { builder.tls(tls) } else { builder };
             Servers::Set(builder.start(&vec![MemberSpec::new(); members])?)
         };

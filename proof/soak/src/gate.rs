@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
-/// What clients do.
+/// The phases of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Phase {

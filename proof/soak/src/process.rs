@@ -1,4 +1,4 @@
-//! What the system counts for this process, and the number of tasks.
+//! Counts the descriptors, threads, memory and tasks of this process.
 
 use std::fs;
 use std::io;

@@ -1,4 +1,4 @@
-//! What all clients have done, and what was wrong.
+//! Sums over all clients, and findings.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

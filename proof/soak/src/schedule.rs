@@ -1,4 +1,4 @@
-//! Which fault comes next: derived from a seed alone.
+//! The sequence of faults, which depends on a seed alone.
 
 use std::time::Duration;
 

@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use bson::{RawDocument, RawDocumentBuf, rawdoc};
+use bson::{RawDocument, rawdoc};
 use futures::future;
 use sdam::client::{Client, Command};
 use sdam::discovery::options::Detector;
@@ -26,7 +26,7 @@ const SHORT_PERIOD: Duration = Duration::from_millis(200);
 /// The maximum time that closing a client takes: its own limits, and the time of a busy machine.
 const CLOSING: Duration = Duration::from_secs(15);
 
-/// What all workers share.
+/// The state that all workers share.
 pub(crate) struct Shared {
     pub(crate) gate: Gate,
     pub(crate) totals: Totals,
@@ -117,8 +117,8 @@ impl Worker {
         let update = rawdoc! { "q": { "_id": id }, "u": { "$inc": { "n": 1 } }, "upsert": true };
         let update = rawdoc! { "update": "c", "updates": [update] };
         let find = rawdoc! { "find": "c", "filter": { "_id": id } };
-        let (write, read) = (bytes(&update), bytes(&find));
-        let (write, read) = (Command::write("soak", write), Command::read("soak", read));
+        let write = Command::write("soak", update.as_bytes());
+        let read = Command::read("soak", find.as_bytes());
         let (write, read) = future::join(client.run(&write), client.run(&read)).await;
         let write = match write {
             Ok(reply) => write_error(reply.body()).map_or(Ok(()), Err),
@@ -228,10 +228,6 @@ impl Worker {
 fn pools(client: &Client) -> Vec<Pool> {
     let servers = client.topology().servers();
     servers.iter().filter_map(|server| server.pool().cloned()).collect()
-}
-
-fn bytes(document: &RawDocumentBuf) -> &[u8] {
-    document.as_bytes()
 }
 
 fn text(error: &Error) -> String {
