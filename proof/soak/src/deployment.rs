@@ -80,11 +80,20 @@ impl Deployment {
         }
     }
 
+    /// Returns how clients find their way after a fault: only sets of several members elect.
+    pub(crate) fn kind(&self) -> &'static str {
+        if self.members().len() > 1 { "sets" } else { "single servers" }
+    }
+
     /// Returns the kinds of faults that the deployment can have.
     pub(crate) fn faults(&self) -> Vec<Kind> {
-        let has_several = self.members().len() > 1;
         let mut kinds = vec![Kind::Kill, Kind::Freeze, Kind::FullDisk];
-        kinds.extend(has_several.then_some([Kind::StepDown, Kind::Reconfigure]).iter().flatten());
+        kinds.extend(
+            (self.members().len() > 1)
+                .then_some([Kind::StepDown, Kind::Reconfigure])
+                .iter()
+                .flatten(),
+        );
         kinds.extend(self.certificates.as_ref().map(|_| Kind::Certificates));
         kinds.extend(self.dns.as_ref().map(|_| Kind::Dns));
         kinds

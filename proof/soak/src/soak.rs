@@ -220,7 +220,7 @@ impl Soak {
              descriptors, {} tasks, {} rest points, {} findings",
             self.faults().values().sum::<u32>(),
             get(&totals.operations),
-            get(&totals.excused),
+            totals.excused().values().sum::<u64>(),
             get(&totals.opened),
             self.counted.tasks.alive(),
             self.memory.len(),
@@ -234,6 +234,9 @@ impl Soak {
         let mebibytes = |kib: Option<&u64>| kib.copied().unwrap_or_default() as f64 / 1024.0;
         let [published, delivered] = totals.events.each_ref().map(get);
         let slowest = *self.slowest.lock().unwrap_or_else(PoisonError::into_inner);
+        for (kind, number) in totals.excused() {
+            println!("failed during faults of {kind}: {number}");
+        }
         println!("memory at the rest points, in KiB: {:?}", self.memory);
         println!(
             "the slowest recovery took {slowest:.1?}; {} clients were opened; at the first rest \
@@ -251,7 +254,7 @@ impl Soak {
             faults.values().sum::<u32>(),
             kinds.join(", "),
             get(&totals.operations),
-            get(&totals.excused),
+            totals.excused().values().sum::<u64>(),
             mebibytes(self.memory.first()),
             mebibytes(self.memory.last()),
             self.counted.tasks.alive(),

@@ -9,7 +9,7 @@ use futures::future;
 use sdam::client::{Client, Command};
 use sdam::discovery::options::Detector;
 use sdam::pool::Pool;
-use sdam::{Error, Runtime, ServerType};
+use sdam::{Error, ErrorKind, Runtime, ServerType, Stage};
 
 use crate::delivered::Delivered;
 use crate::deployment::{Deployment, MAX_POOL_SIZE};
@@ -104,7 +104,7 @@ impl Worker {
                 Some((client, delivered))
             }
             Err(error) => {
-                self.failed(begin, &format!("{error:#}"));
+                self.failed(begin, &error);
                 None
             }
         }
@@ -120,12 +120,14 @@ impl Worker {
         let write = Command::write("soak", update.as_bytes());
         let read = Command::read("soak", find.as_bytes());
         let (write, read) = future::join(client.run(&write), client.run(&read)).await;
-        let write = match write {
-            Ok(reply) => write_error(reply.body()).map_or(Ok(()), Err),
-            Err(error) => Err(text(&error)),
-        };
+        let write = write.and_then(|reply| write_error(reply.body()).map_or(Ok(()), Err));
         add(&self.writes, write.is_ok().into());
-        for outcome in [write, read.map(drop).map_err(|error| text(&error))] {
+        for stats in pools(client).iter().map(Pool::stats) {
+            if stats.idle + stats.in_use + stats.pending > MAX_POOL_SIZE {
+                self.found(&format!("a pool is too large: {stats:?}"));
+            }
+        }
+        for outcome in [write, read.map(drop)] {
             add(&self.shared.totals.operations, 1);
             if let Err(error) = outcome {
                 self.failed(begin, &error);
@@ -134,12 +136,13 @@ impl Worker {
     }
 
     /// Counts a failed operation, which a fault must excuse.
-    fn failed(&self, begin: Instant, error: &str) {
+    fn failed(&self, begin: Instant, error: &Error) {
         if self.deployment.is_calm_since(begin) {
             let took = begin.elapsed();
-            self.found(&format!("without a fault, after {took:.1?}: {error}"));
+            self.found(&format!("without a fault, after {took:.1?}: {error:#}"));
         } else {
-            add(&self.shared.totals.excused, 1);
+            let kind = self.deployment.kind();
+            self.shared.totals.excuse(format!("{kind}: {:?} at {}", error.kind(), error.stage()));
         }
     }
 
@@ -190,10 +193,7 @@ impl Worker {
         let mut idle = 0;
         for stats in pools(client).iter().map(Pool::stats) {
             let is_open = (stats.opened - stats.closed) as usize == stats.idle;
-            if stats.in_use + stats.pending + stats.waiting > 0
-                || !is_open
-                || stats.idle > MAX_POOL_SIZE
-            {
+            if stats.in_use + stats.pending + stats.waiting > 0 || !is_open {
                 return Err(format!("a pool has {stats:?}"));
             }
             idle += stats.idle;
@@ -230,13 +230,9 @@ fn pools(client: &Client) -> Vec<Pool> {
     servers.iter().filter_map(|server| server.pool().cloned()).collect()
 }
 
-fn text(error: &Error) -> String {
-    format!("{error:#}")
-}
-
 /// Returns the error of the only write, if the reply has one.
-fn write_error(reply: &[u8]) -> Option<String> {
+fn write_error(reply: &[u8]) -> Option<Error> {
     let reply = RawDocument::from_bytes(reply).ok()?;
     let error = reply.get("writeErrors").ok()??;
-    Some(format!("{error:?}"))
+    Some(Error::new(ErrorKind::Command, Stage::Operation, format!("{error:?}")))
 }
