@@ -32,11 +32,14 @@ impl Delivered {
         self.is_closed.fetch_or(is_closed, Ordering::SeqCst);
     }
 
-    /// Returns the numbers of events that were published and delivered. Dropped events count as
-    /// published.
-    pub(crate) fn totals(&self, client: &Client) -> [u64; 2] {
-        let published = self.last.load(Ordering::SeqCst) + client.topology().events().dropped();
-        [published, self.count.load(Ordering::SeqCst)]
+    /// Returns the numbers of events that were published and delivered, without dropped ones.
+    pub(crate) fn totals(&self) -> [u64; 2] {
+        [&self.last, &self.count].map(|number| number.load(Ordering::SeqCst))
+    }
+
+    /// Returns whether the last event was delivered.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::SeqCst)
     }
 
     /// Returns what is wrong with the events of a client that publishes none at present.
@@ -44,9 +47,9 @@ impl Delivered {
         let events = client.topology().events();
         let (dropped, depth) = (events.dropped(), events.depth());
         let has_gap = self.has_gap.load(Ordering::SeqCst);
-        let is_complete = self.is_closed.load(Ordering::SeqCst) == events.is_closed();
+        let is_complete = self.is_closed() == events.is_closed();
         (dropped > 0 || depth > 0 || has_gap || !is_complete).then(|| {
-            let [published, delivered] = self.totals(client);
+            let [published, delivered] = self.totals();
             format!(
                 "{delivered} of {published} events were delivered: {dropped} dropped, {depth} \
                  left, gap: {has_gap}, complete: {is_complete}"

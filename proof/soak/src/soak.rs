@@ -1,7 +1,7 @@
 //! The run: deployments and clients, rounds of faults with a rest point after each, and the end.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -44,6 +44,8 @@ struct Soak {
     deployments: Vec<Arc<Deployment>>,
     counted: Counted,
     begin: Instant,
+    /// The last minute for which a line was printed.
+    minute: AtomicU64,
     faults: Mutex<BTreeMap<Kind, u32>>,
     slowest: Mutex<Duration>,
     /// The memory at each rest point, in KiB.
@@ -69,7 +71,8 @@ pub(crate) fn run(plan: &Plan) -> Result<bool> {
             runtime: runtimes.of(id).clone(),
             shared: Arc::clone(&shared),
             writes: AtomicU64::new(0),
-            kept: Mutex::new(None),
+            kept: Mutex::default(),
+            dropped: Mutex::default(),
         })
     });
     let workers: Vec<_> = workers.collect();
@@ -92,6 +95,7 @@ pub(crate) fn run(plan: &Plan) -> Result<bool> {
         deployments,
         counted,
         begin: Instant::now(),
+        minute: AtomicU64::new(0),
         faults: Mutex::default(),
         slowest: Mutex::default(),
         memory: Vec::new(),
@@ -104,6 +108,10 @@ pub(crate) fn run(plan: &Plan) -> Result<bool> {
         soak.totals().found(&format!("at the end: {left}, {before} descriptors at first"));
     }
     let after = process::descriptors()?;
+    let [published, delivered] = soak.totals().events.each_ref().map(get);
+    if published != delivered {
+        soak.totals().found(&format!("{delivered} of {published} events were delivered"));
+    }
     soak.print_summary(plan, [before, after]);
     Ok(soak.totals().findings() == 0)
 }
@@ -199,15 +207,19 @@ impl Soak {
         Ok(())
     }
 
-    /// Prints a line at every full minute until `end`.
+    /// Prints a line for every full minute until `end`, and for one that has passed before.
     fn print_minutes(&self, end: Instant) {
-        while Instant::now() < end {
-            let minute = self.begin.elapsed().as_secs() / 60 + 1;
-            let next = self.begin + MINUTE * u32::try_from(minute).unwrap_or(u32::MAX);
-            thread::sleep(next.min(end).saturating_duration_since(Instant::now()));
-            if next <= Instant::now() {
+        loop {
+            let minute = self.begin.elapsed().as_secs() / 60;
+            if self.minute.swap(minute, Ordering::Relaxed) < minute {
                 println!("{minute} min: {}", self.progress());
             }
+            let next = self.begin + Duration::from_secs(60 * (minute + 1));
+            let left = next.min(end).saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            thread::sleep(left);
         }
     }
 

@@ -42,6 +42,8 @@ pub(crate) struct Worker {
     pub(crate) writes: AtomicU64,
     /// The client, unless it is short-lived.
     pub(crate) kept: Mutex<Option<(Client, Arc<Delivered>)>>,
+    /// The events of clients that were dropped instead of closed.
+    pub(crate) dropped: Mutex<Vec<Arc<Delivered>>>,
 }
 
 impl Worker {
@@ -58,29 +60,36 @@ impl Worker {
             }
             self.sleep(PERIOD).await;
         }
-        let kept = self.kept().take();
+        let kept = lock(&self.kept).take();
         if let Some((client, delivered)) = kept {
             self.close(client, &delivered).await;
         }
     }
 
-    /// Opens a client, uses it and closes it.
+    /// Opens a client, uses it, and closes it or, with one client in three, drops it.
     pub(crate) async fn live(&self) {
         let Some((client, delivered)) = self.open().await else { return };
         for _ in 0..LIFE {
-            self.operate(&client).await;
+            // A client that was opened during a fault of DNS may never work.
+            if !self.operate(&client).await {
+                break;
+            }
             self.sleep(SHORT_PERIOD).await;
         }
-        self.close(client, &delivered).await;
+        if get(&self.shared.totals.opened).is_multiple_of(3) {
+            lock(&self.dropped).push(delivered);
+        } else {
+            self.close(client, &delivered).await;
+        }
     }
 
     async fn work(&self) {
-        let kept = self.kept().as_ref().map(|(client, _)| client.clone());
+        let kept = lock(&self.kept).as_ref().map(|(client, _)| client.clone());
         if let Some(client) = kept {
             self.operate(&client).await;
         } else {
             let opened = self.open().await;
-            *self.kept() = opened;
+            *lock(&self.kept) = opened;
         }
     }
 
@@ -110,8 +119,8 @@ impl Worker {
         }
     }
 
-    /// Writes and reads at the same time.
-    async fn operate(&self, client: &Client) {
+    /// Writes and reads at the same time. Returns whether the write has succeeded.
+    async fn operate(&self, client: &Client) -> bool {
         let begin = Instant::now();
         let id = i32::try_from(self.id).unwrap_or_default();
         let update = rawdoc! { "q": { "_id": id }, "u": { "$inc": { "n": 1 } }, "upsert": true };
@@ -121,7 +130,8 @@ impl Worker {
         let read = Command::read("soak", find.as_bytes());
         let (write, read) = future::join(client.run(&write), client.run(&read)).await;
         let write = write.and_then(|reply| write_error(reply.body()).map_or(Ok(()), Err));
-        add(&self.writes, write.is_ok().into());
+        let is_written = write.is_ok();
+        add(&self.writes, is_written.into());
         for stats in pools(client).iter().map(Pool::stats) {
             if stats.idle + stats.in_use + stats.pending > MAX_POOL_SIZE {
                 self.found(&format!("a pool is too large: {stats:?}"));
@@ -133,6 +143,7 @@ impl Worker {
                 self.failed(begin, &error);
             }
         }
+        is_written
     }
 
     /// Counts a failed operation, which a fault must excuse.
@@ -165,9 +176,15 @@ impl Worker {
         if let Some(fault) = delivered.fault(&client) {
             self.found(&fault);
         }
-        for (total, own) in self.shared.totals.events.iter().zip(delivered.totals(&client)) {
-            add(total, own);
-        }
+        let dropped = client.topology().events().dropped();
+        self.count(delivered, dropped);
+    }
+
+    /// Adds the events of a client that has ended.
+    fn count(&self, delivered: &Delivered, dropped: u64) {
+        let [published, delivered] = delivered.totals();
+        add(&self.shared.totals.events[0], published + dropped);
+        add(&self.shared.totals.events[1], delivered);
     }
 
     /// Returns the number of idle pooled connections.
@@ -175,7 +192,17 @@ impl Worker {
     /// # Errors
     /// If something is under way, or a server is not known yet: what it is.
     pub(crate) fn idle_connections(&self) -> Result<usize, String> {
-        let kept = self.kept();
+        lock(&self.dropped).retain(|delivered| {
+            let has_ended = delivered.is_closed();
+            if has_ended {
+                self.count(delivered, 0);
+            }
+            !has_ended
+        });
+        if !lock(&self.dropped).is_empty() {
+            return Err("a client that was dropped has not ended".to_owned());
+        }
+        let kept = lock(&self.kept);
         let Some((client, delivered)) = kept.as_ref() else {
             return if self.is_short_lived() { Ok(0) } else { Err("no client".to_owned()) };
         };
@@ -219,10 +246,10 @@ impl Worker {
         let clock = &self.runtime.backend.clock;
         clock.sleep_until(clock.now() + time).await;
     }
+}
 
-    fn kept(&self) -> MutexGuard<'_, Option<(Client, Arc<Delivered>)>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn lock<T>(own: &Mutex<T>) -> MutexGuard<'_, T> {
+    own.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn pools(client: &Client) -> Vec<Pool> {
