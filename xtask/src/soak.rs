@@ -12,7 +12,7 @@ pub(crate) struct Options {
     /// are sets of three.
     #[arg(long, default_value_t = 20)]
     deployments: u32,
-    /// Start this many clients. One in four is opened and closed all the time.
+    /// Start this many clients. One in four is opened and ended all the time.
     #[arg(long, default_value_t = 50)]
     clients: u32,
     /// Derive the faults from this number.

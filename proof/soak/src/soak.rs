@@ -1,6 +1,7 @@
 //! The run: deployments and clients, rounds of faults with a rest point after each, and the end.
 
 use std::collections::BTreeMap;
+use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -59,7 +60,9 @@ struct Soak {
 /// If a server cannot be started, changed or healed.
 pub(crate) fn run(plan: &Plan) -> Result<bool> {
     let dns = Arc::new(Dns::start([])?);
-    let deployments = start_all(plan.deployments, &dns)?;
+    let deployments = (0..plan.deployments).map(|index| Deployment::start(index, &dns));
+    let deployments = deployments.map(|started| started.map(Arc::new));
+    let deployments = deployments.collect::<Result<Vec<_>, _>>()?;
     let tasks = Tasks::default();
     let runtimes = Runtimes::start(&dns, &tasks)?;
     let gate = Gate::new();
@@ -116,30 +119,6 @@ pub(crate) fn run(plan: &Plan) -> Result<bool> {
     Ok(soak.totals().findings() == 0)
 }
 
-/// Starts the deployments, several at a time.
-fn start_all(number: usize, dns: &Arc<Dns>) -> Result<Vec<Arc<Deployment>>, Error> {
-    let mut all = Vec::new();
-    let indexes: Vec<_> = (0..number).collect();
-    for indexes in indexes.chunks(INJECTORS) {
-        let started: Vec<_> = thread::scope(|scope| {
-            let start = |index: &usize| {
-                let index = *index;
-                scope.spawn(move || Deployment::start(index, dns))
-            };
-            let threads: Vec<_> = indexes.iter().map(start).collect();
-            threads.into_iter().map(joined).collect()
-        });
-        for deployment in started {
-            all.push(Arc::new(deployment?));
-        }
-    }
-    Ok(all)
-}
-
-fn joined<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
-    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-}
-
 impl Soak {
     fn rounds(&mut self, plan: &Plan) -> Result<()> {
         let kinds: Vec<_> = self.deployments.iter().map(|own| own.faults()).collect();
@@ -158,7 +137,9 @@ impl Soak {
                 let inject = |schedule| scope.spawn(|| self.inject(schedule, end));
                 let injectors: Vec<_> = schedules.iter_mut().map(inject).collect();
                 self.print_minutes(end);
-                injectors.into_iter().try_for_each(joined)
+                injectors.into_iter().try_for_each(|injector| {
+                    injector.join().unwrap_or_else(|panic| resume_unwind(panic))
+                })
             })?;
             self.counted.shared.gate.set(Phase::Pause);
             self.rest()?;
