@@ -51,31 +51,40 @@ pub(super) fn run() -> Result<()> {
     let mut summaries = vec![summary.trim().to_owned()];
     let written = summary.split(' ').next().unwrap_or_default().parse()?;
     let mut failed = false;
-    for (driver, found) in [(Driver::PyMongo, pymongo()), (Driver::Rust, rust())] {
-        match found {
-            Ok((version, mut command)) => {
-                let report = replay(driver, command.arg(&file))?;
-                summaries.push(report.summary(driver, &version));
-                failed |= !report.print(written);
-            }
-            Err(error) => unavailable(driver.as_str(), &*error)?,
+    for (driver, found) in [(Driver::PyMongo, pymongo()?), (Driver::Rust, rust()?)] {
+        if let Some((version, mut command)) = found {
+            let report = replay(driver, command.arg(&file))?;
+            summaries.push(report.summary(driver, version));
+            failed |= !report.print(written);
         }
     }
     println!("{}", summaries.join("; "));
-    if failed { Err("a driver differs from the tests".into()) } else { Ok(()) }
+    if failed {
+        return Err(format!("a driver differs from the tests in {}", file.display()).into());
+    }
+    Ok(fs::remove_file(file)?)
 }
 
-fn pymongo() -> Result<(String, Command)> {
+/// Returns the version of a driver and the command that replays tests on it, or `None` if the
+/// driver cannot be fetched.
+type Replayer = Option<(&'static str, Command)>;
+
+fn pymongo() -> Result<Replayer> {
     let version = PYMONGO[0];
-    let folder = install(&format!("pymongo-{version}"), &[&format!("pymongo=={version}")])?;
-    let mut command = Command::new("python3");
-    command.arg(root().join("proof/foreign/pymongo/model_paths.py")).env("PYTHONPATH", folder);
-    Ok((version.to_owned(), command))
+    match install(&format!("pymongo-{version}"), &[&format!("pymongo=={version}")]) {
+        Ok(folder) => {
+            let mut command = Command::new("python3");
+            command.arg(root().join("proof/foreign/pymongo/model_paths.py"));
+            command.env("PYTHONPATH", folder);
+            Ok(Some((version, command)))
+        }
+        Err(error) => unavailable(Driver::PyMongo.as_str(), &*error).map(|()| None),
+    }
 }
 
-fn rust() -> Result<(String, Command)> {
-    let (version, program) = on_sdam::replayer()?;
-    Ok((version.to_owned(), Command::new(program)))
+fn rust() -> Result<Replayer> {
+    let found = on_sdam::replayer()?;
+    Ok(found.map(|(version, program)| (version, Command::new(program))))
 }
 
 fn replay(driver: Driver, command: &mut Command) -> Result<Report> {

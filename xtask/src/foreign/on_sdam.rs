@@ -39,9 +39,12 @@ pub(crate) struct Options {
 }
 
 /// Builds a program that replays tests of the topology machine on the published driver. Returns the
-/// version of the driver and the executable.
-pub(super) fn replayer() -> Result<(&'static str, PathBuf)> {
-    Ok((driver::VERSION, paths::build()?))
+/// version of the driver and the executable, or `None` if the driver cannot be fetched.
+pub(super) fn replayer() -> Result<Option<(&'static str, PathBuf)>> {
+    match driver::fetch() {
+        Ok(published) => Ok(Some((driver::VERSION, paths::build(published)?))),
+        Err(error) => unavailable("the Rust driver", &*error).map(|()| None),
+    }
 }
 
 /// Overlays our files on the published driver, and performs the requested steps.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::checks::{keep_lock, small};
-use super::driver::{build_folder, detached, fetch, target_folder};
+use super::driver::{build_folder, detached, target_folder};
 use super::edits::Edits;
 use super::tree::Tree;
 use crate::Result;
@@ -15,10 +15,10 @@ const PROGRAM: &str = "replay";
 /// The features with which the driver is built.
 const FEATURES: &str = "bson-3,compat-3-3-0,rustls-tls";
 
-/// Fetches and builds the driver with the program, and returns the executable.
-pub(super) fn build() -> Result<PathBuf> {
+/// Builds the published driver with the program, and returns the executable.
+pub(super) fn build(published: Tree) -> Result<PathBuf> {
     let own = root().join("proof/foreign/rust-driver-paths");
-    let mut driver = detached(fetch()?)?;
+    let mut driver = detached(published)?;
     driver.lay_over(&Tree::read(&own.join("overlay"))?);
     let edits = std::fs::read_to_string(own.join("edits.txt"))?;
     Edits::parse("edits.txt", &edits)?.apply(&mut driver)?;
