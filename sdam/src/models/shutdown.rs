@@ -1,5 +1,6 @@
 use std::sync::{Arc, Mutex};
 
+use bson::doc;
 use loom::{future::block_on, thread};
 use sdam_core::{
     event::{Event, EventName},
@@ -48,6 +49,17 @@ fn closing_waits_for_the_last_event_and_for_every_heartbeat_to_end() {
         block_on(harness.topology.close());
         harness.tasks.end();
         names.check(EventName::ServerHeartbeatStarted, EventName::ServerHeartbeatFailed);
+    });
+}
+
+#[test]
+fn the_task_of_a_server_without_a_connection_ends_when_the_topology_is_closed() {
+    // No order to disconnect wakes this task.
+    explore(2, || {
+        let harness = Harness::new(&[doc! { "ok": 0 }]);
+        harness.tasks.begin();
+        block_on(harness.topology.close());
+        harness.tasks.end();
     });
 }
 
