@@ -105,12 +105,15 @@ fn call(arguments: &str) -> Result<(bool, String)> {
     eprintln!("$ cargo {arguments}");
     let mut command = cargo();
     let mut child = command.args(arguments.split_whitespace()).stdout(Stdio::piped()).spawn()?;
+    // Many results begin with the name of the command, which the page shows anyway.
+    let name = format!("{}: ", arguments.split_whitespace().nth(1).unwrap_or_default());
     let mut last = String::new();
     for line in child.stdout.take().map(BufReader::new).into_iter().flat_map(BufReader::lines) {
         let line = line?;
         println!("{line}");
         if !line.trim().is_empty() {
-            line.trim().clone_into(&mut last);
+            let line = line.trim();
+            line.strip_prefix(&name).unwrap_or(line).clone_into(&mut last);
         }
     }
     Ok((child.wait()?.success(), last))

@@ -190,6 +190,15 @@ impl Coverage {
         }
     }
 
+    /// Returns the numbers of cells that were reached, are missing and are excluded.
+    pub fn summary(self) -> String {
+        let all = cells().count();
+        let reached = (0..all).filter(|cell| self.contains(*cell)).count();
+        let missing = self.missing().len();
+        let excluded = all - reached - missing;
+        format!("{reached} situations reached, {missing} missing, {excluded} excluded")
+    }
+
     /// Returns the cells that were not reached, although runs of simulated deployments can reach
     /// them.
     pub fn missing(self) -> Vec<String> {

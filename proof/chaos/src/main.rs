@@ -165,7 +165,11 @@ fn run_seeds(arguments: &Arguments) -> io::Result<bool> {
     if !arguments.probe {
         passed &= print_totals(seeds, &sum, took) || arguments.kind != Kind::Random;
         let outcome = if passed { "passed" } else { "FAILED" };
-        println!("sim: {seeds} seeds and {} regressions {outcome}, {}", kept.len(), sum.coverage);
+        println!(
+            "sim: {seeds} seeds and {} regressions {outcome}; {}",
+            kept.len(),
+            sum.coverage.summary(),
+        );
     }
     Ok(passed)
 }
@@ -263,7 +267,7 @@ fn print_totals(seeds: u64, sum: &Stats, took: Duration) -> bool {
         sum.steps,
         sum.events,
     );
-    println!("{}", sum.counts);
+    println!("{}\n{}", sum.counts, sum.coverage);
     let missing = sum.coverage.missing();
     for cell in &missing {
         println!("    not reached: {cell}");
