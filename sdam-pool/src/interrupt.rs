@@ -24,7 +24,8 @@ pub(crate) struct Interrupt {
     generation: Generation,
     service: Option<ObjectId>,
     /// Relaxed accesses suffice: the waker orders them with its registration, and no other data is
-    /// published through the flag.
+    /// published through the flag. A check-in that reads an old value does no harm, because the
+    /// pool also compares the connection's generation.
     is_set: AtomicBool,
     waker: AtomicWaker,
 }

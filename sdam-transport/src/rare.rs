@@ -3,7 +3,7 @@
 //! At a point, the code asks [`rarely`] whether to take a path that is always correct but that real
 //! runs seldom take: a read of one byte, a task that lets all others run first, a wake-up without
 //! a reason. Only a thread inside a [`Scope`], which holds a seed, gets the answer true, so a seed
-//! reproduces a run. Builds without debug assertions contain neither the points nor the paths.
+//! reproduces a run. In builds without debug assertions, the answer is always false.
 
 use std::{
     pin::Pin,
@@ -70,8 +70,6 @@ points! {
     PingFirst = "a ping before a check",
     /// Servers' tasks are woken in the reverse order.
     TasksReversed = "tasks woken in reverse",
-    /// New tasks are spawned before the readers of a change are woken.
-    TasksBeforeReaders = "tasks before readers",
     /// Readers are woken without a change.
     ReadersForNothing = "readers woken for nothing",
     /// Servers' tasks are told to read their deadlines again without a reason.
@@ -135,6 +133,7 @@ pub fn rarely(point: Point) -> bool {
 }
 
 /// Wakes the task and returns true if it has to return `Pending` at `point`.
+#[inline]
 pub fn defers(point: Point, cx: &Context<'_>) -> bool {
     let defers = rarely(point);
     if defers {
@@ -144,6 +143,7 @@ pub fn defers(point: Point, cx: &Context<'_>) -> bool {
 }
 
 /// Lets the other tasks run first if the rare path of `point` has to be taken.
+#[inline]
 pub fn pause(point: Point) -> Pause {
     Pause { is_over: !rarely(point) }
 }

@@ -24,8 +24,9 @@ mod stand_in;
 /// was written before the notification.
 pub(crate) fn listen(event: &Event) -> EventListener {
     let listener = event.listen();
-    // `Event::listen` contains no fence: without this one, the caller's next read could come before
-    // its registration. The fence pairs with the one before each notification.
+    // The documentation of `Event::listen` promises a fence after the registration, but version
+    // 5.4.2 has none. Without this one, the caller's next read could come before the registration.
+    // It pairs with the fence before each notification.
     atomic::fence(atomic::Ordering::SeqCst);
     listener
 }

@@ -61,10 +61,11 @@ impl Ran {
     fn read(&mut self, package: &str, line: &str) {
         if let Some(rest) = line.strip_prefix("models::")
             && let Some((model, count)) = rest.split_once(": ")
-            && let Some(count) = count.split_once(" interleavings").map(|(count, _)| count.parse())
+            && let Some((count, _)) = count.split_once(" interleavings")
+            && let Ok(count @ 1..) = count.parse::<u64>()
         {
             self.models.insert(format!("{package}::{model}"));
-            self.interleavings += count.unwrap_or(0);
+            self.interleavings += count;
         }
     }
 

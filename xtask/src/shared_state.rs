@@ -87,8 +87,11 @@ impl Page {
         if rows.len() < self.rows.len() {
             violations.push(format!("{PAGE} lists an item twice"));
         }
-        let is_bug = |name: &&str| {
-            bugs.lines().filter_map(|line| line.strip_prefix(name)).any(|it| it.starts_with(": "))
+        // A bug has its name in the first line, its file and what detects it in the second.
+        let is_bug = |file: &str, name: &str| {
+            let (bug, place) = (format!("{name}: "), format!("  in {file} by models"));
+            let mut lines = bugs.lines().zip(bugs.lines().skip(1));
+            lines.any(|(first, second)| first.starts_with(&bug) && second.starts_with(&place))
         };
         let exists = |name: &&str| models.iter().any(|model| model.starts_with(name));
         for Row { item, cover } in &self.rows {
@@ -103,7 +106,8 @@ impl Page {
             for name in named().filter(|name| !exists(name)) {
                 violations.push(format!("{PAGE} names the model {name} for {item}: there is none"));
             }
-            if item.contains(": ") && !quoted.iter().any(is_bug) {
+            let file = item.split(' ').next().unwrap_or_default();
+            if item.contains(": ") && !quoted.iter().any(|name| is_bug(file, name)) {
                 violations.push(format!("{PAGE} names no deliberate bug for {item}"));
             }
         }
@@ -137,7 +141,7 @@ mod tests {
             let set = |all: &[&str]| all.iter().map(|&one| one.to_owned()).collect();
             Page::parse(text).compare(&set(items), &set(models), bugs)
         };
-        let (model, bugs) = ("sdam::a::one", "weak: a weaker ordering\n");
+        let (model, bugs) = ("sdam::a::one", "weak: less\n  in sdam/src/a.rs by models a::\n");
         let [lock, other, set] =
             ["A.lock", "B", "set: Release"].map(|it| format!("sdam/src/a.rs {it}"));
         let all: &[&str] = &[&lock, &other, &set];
@@ -149,7 +153,7 @@ mod tests {
         let found = check(TEXT, all, &["sdam::b::one"], bugs);
         assert_eq!(found.len(), 4, "{found:?}");
         assert!(found[2].contains("sdam::a:: for sdam/src/a.rs A.lock"), "{found:?}");
-        let found = check(TEXT, all, &[model], "weaker: another bug\n");
+        let found = check(TEXT, all, &[model], "weak: of the simulation\n  in sdam/src/a.rs\n");
         assert_eq!(found, [format!("docs/shared-state.md names no deliberate bug for {set}")]);
         let found = check(&TEXT.replace("none: one", "one"), all, &[model], bugs);
         assert!(found[0].contains("neither a model nor a reason"), "{found:?}");

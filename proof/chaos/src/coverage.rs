@@ -190,6 +190,13 @@ impl Coverage {
         }
     }
 
+    /// Returns the cells that were reached although they are excluded.
+    pub fn wrongly_excluded(self) -> Vec<String> {
+        let cells = cells().enumerate();
+        let wrong = cells.filter(|(cell, (_, name))| self.contains(*cell) && is_excluded(name));
+        wrong.map(|(_, (group, name))| format!("{}: {name}", group.title())).collect()
+    }
+
     /// Returns the numbers of cells that were reached, are missing and are excluded.
     pub fn summary(self) -> String {
         let all = cells().count();
@@ -289,7 +296,6 @@ const EXCLUDED: &[(&str, &str)] = &[
     ("selection_timeout", "an error of the client of `sdam`"),
     ("time_limit", "an error of the client of `sdam`"),
     ("runtime_shut_down", "the simulated runtime ends after its topologies"),
-    ("one of several seeds", "the servers of a set are never all standalone"),
     ("deserted", "the simulated runtime drops no task that watches a server"),
     ("scan", "an input of a single-threaded client, which `--scenario scan` runs"),
     ("chosen", "as `scan`"),

@@ -257,7 +257,7 @@ fn report(arguments: &Arguments, plan: &Plan, failure: Box<Failure>) -> io::Resu
 }
 
 /// Prints the totals. Returns false if some situation was not reached although enough seeds were
-/// run.
+/// run, or was reached although it is excluded.
 fn print_totals(seeds: u64, sum: &Stats, took: Duration) -> bool {
     println!(
         "{seeds} seeds in {took:.1?}: {:.0} seeds per second, {:.1} virtual hours, {} steps, \
@@ -272,5 +272,9 @@ fn print_totals(seeds: u64, sum: &Stats, took: Duration) -> bool {
     for cell in &missing {
         println!("    not reached: {cell}");
     }
-    missing.is_empty() || seeds < ENOUGH
+    let wrong = sum.coverage.wrongly_excluded();
+    for cell in &wrong {
+        println!("    reached, but excluded: {cell}");
+    }
+    wrong.is_empty() && (missing.is_empty() || seeds < ENOUGH)
 }

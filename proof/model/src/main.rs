@@ -49,8 +49,12 @@ const WRITE: &str = "--write-tests";
 fn write(file: &str) -> ExitCode {
     match File::create(file).and_then(|file| paths::write(&mut BufWriter::new(file))) {
         Ok(written) => {
-            println!("{written}");
-            ExitCode::from(u8::from(!written.is_complete()))
+            if written.is_complete() {
+                println!("{written}");
+                return ExitCode::SUCCESS;
+            }
+            eprintln!("not every cell of the SDAM table is reached: {written}");
+            ExitCode::FAILURE
         }
         Err(error) => {
             eprintln!("{file}: {error}");

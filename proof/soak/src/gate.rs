@@ -31,13 +31,15 @@ impl Gate {
         self.phase.load(Ordering::SeqCst) == phase as u8
     }
 
-    /// Returns whether no pass is held. After the traffic was paused, this does not change.
+    /// Returns whether no pass is held. Once it has returned true while the traffic is paused, no
+    /// operation begins before [`Phase::Traffic`].
     pub(crate) fn is_empty(&self) -> bool {
         self.inside.load(Ordering::SeqCst) == 0
     }
 
     /// Returns a pass for the time of some operations, unless the traffic is paused. The pass is
-    /// counted before the phase is read, so a pause that finds no pass is one.
+    /// counted before the phase is read. Therefore, a thread that pauses the traffic and then finds
+    /// the gate empty knows that no operation is under way.
     pub(crate) fn pass(&self) -> Option<Pass<'_>> {
         self.inside.fetch_add(1, Ordering::SeqCst);
         let pass = Pass(self);

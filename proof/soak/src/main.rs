@@ -50,8 +50,8 @@ fn plan(mut arguments: impl Iterator<Item = String>) -> Result<Plan> {
     };
     let (minutes, deployments, clients) =
         (number("minutes")?, number("deployments")?, number("clients")?);
-    if deployments == 0 {
-        return Err("at least one deployment is needed".into());
+    if minutes == 0 || deployments == 0 || clients < deployments {
+        return Err("a run needs a minute, a deployment, and a client for each deployment".into());
     }
     Ok(Plan {
         minutes,

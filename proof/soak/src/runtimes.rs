@@ -31,8 +31,9 @@ impl Runtimes {
         Ok(Self { all, _tokio: tokio })
     }
 
-    /// Returns the runtime of a client. Clients of the same deployment have different ones.
-    pub(crate) fn of(&self, client: usize) -> &Runtime {
-        &self.all[client / 5 % self.all.len()]
+    /// Returns the runtime of a client of the deployment with the number `deployment`, which is the
+    /// `nth` client there. Three clients of a deployment have three runtimes.
+    pub(crate) fn of(&self, deployment: usize, nth: usize) -> &Runtime {
+        &self.all[(deployment + nth) % self.all.len()]
     }
 }

@@ -68,10 +68,14 @@ pub(crate) fn run(plan: &Plan) -> Result<bool> {
     let gate = Gate::new();
     let shared = Arc::new(Shared { gate, totals: Totals::default() });
     let workers = (0..plan.clients).map(|id| {
+        let (deployment, nth) = (id % deployments.len(), id / deployments.len());
         Arc::new(Worker {
             id,
-            deployment: Arc::clone(&deployments[id % deployments.len()]),
-            runtime: runtimes.of(id).clone(),
+            // The first worker of a deployment keeps its client, every second of the others does
+            // not.
+            is_short_lived: nth > 0 && (deployment + nth) % 2 == 1,
+            deployment: Arc::clone(&deployments[deployment]),
+            runtime: runtimes.of(deployment, nth).clone(),
             shared: Arc::clone(&shared),
             writes: AtomicU64::new(0),
             kept: Mutex::default(),
@@ -81,13 +85,13 @@ pub(crate) fn run(plan: &Plan) -> Result<bool> {
     let workers: Vec<_> = workers.collect();
     // The runtimes open some descriptors at their first use, and keep them.
     workers.iter().step_by(5).take(3).for_each(|worker| block_on(worker.live()));
-    let nothing = |before: usize| {
+    let nothing_left = |before: usize| {
         let (alive, now) =
             (tasks.alive(), process::descriptors().map_err(|error| error.to_string())?);
         let is_over = alive == 0 && now <= before;
         if is_over { Ok(now) } else { Err(format!("{alive} tasks and {now} descriptors are left")) }
     };
-    let before = until(PATIENCE, || nothing(usize::MAX))?;
+    let before = until(PATIENCE, || nothing_left(usize::MAX))?;
     println!("{} deployments, {before} descriptors before clients", deployments.len());
     for worker in &workers {
         let task = Task::new("soak", Arc::clone(worker).run());
@@ -106,7 +110,7 @@ pub(crate) fn run(plan: &Plan) -> Result<bool> {
     };
     soak.rounds(plan)?;
     soak.counted.shared.gate.set(Phase::End);
-    let after = until(PATIENCE, || nothing(before));
+    let after = until(PATIENCE, || nothing_left(before));
     if let Err(left) = &after {
         soak.totals().found(&format!("at the end: {left}, {before} descriptors at first"));
     }

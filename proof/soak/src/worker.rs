@@ -38,6 +38,8 @@ pub(crate) struct Worker {
     pub(crate) deployment: Arc<Deployment>,
     pub(crate) runtime: Runtime,
     pub(crate) shared: Arc<Shared>,
+    /// True if the worker opens and ends clients all the time.
+    pub(crate) is_short_lived: bool,
     /// The number of writes that have succeeded.
     pub(crate) writes: AtomicU64,
     /// The client, unless it is short-lived.
@@ -47,17 +49,11 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Returns whether the worker opens and ends clients all the time. One worker in four does; of
-    /// the workers with the same deployment, not all do.
-    fn is_short_lived(&self) -> bool {
-        (self.id + self.id / 20) % 4 == 3
-    }
-
     /// Works until the end, and closes its client.
     pub(crate) async fn run(self: Arc<Self>) {
         while !self.shared.gate.is(Phase::End) {
             if let Some(_pass) = self.shared.gate.pass() {
-                if self.is_short_lived() { self.live().await } else { self.work().await }
+                if self.is_short_lived { self.live().await } else { self.work().await }
             }
             self.sleep(PERIOD).await;
         }
@@ -205,7 +201,7 @@ impl Worker {
         }
         let kept = lock(&self.kept);
         let Some((client, delivered)) = kept.as_ref() else {
-            return if self.is_short_lived() { Ok(0) } else { Err("no client".to_owned()) };
+            return if self.is_short_lived { Ok(0) } else { Err("no client".to_owned()) };
         };
         let topology = client.topology();
         let servers = topology.servers();

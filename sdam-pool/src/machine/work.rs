@@ -15,7 +15,7 @@ use super::{Interruption, Machine, Pooled, State, Ticket, early::Early};
 const BATCH: usize = 64;
 
 /// Returns the number of connections or wakers to take.
-fn batch() -> usize {
+fn batch_size() -> usize {
     if rarely(Point::SmallBatch) { 1 } else { BATCH }
 }
 
@@ -94,7 +94,7 @@ impl<C: Pooled> Machine<C> {
         if let Some(interruption) = self.interrupt.take() {
             return Some(Urgent::Interrupt(interruption));
         }
-        self.waiters.take_evicted(batch()).map(Urgent::Wake)
+        self.waiters.take_evicted(batch_size()).map(Urgent::Wake)
     }
 
     /// Returns whether the attempt with number `id` was cancelled and must therefore be dropped.
@@ -254,7 +254,7 @@ impl<C: Pooled> Machine<C> {
 
     pub(crate) fn take_to_close(&mut self) -> Option<(Vec<C>, Option<ConnectionClosedReason>)> {
         let batch = self.to_close.last_mut()?;
-        let count = batch.connections.len().min(self::batch());
+        let count = batch.connections.len().min(batch_size());
         let connections: Vec<_> = batch.connections.drain(..count).collect();
         let reason = batch.reason;
         if batch.connections.is_empty() {

@@ -328,11 +328,6 @@ impl Shared {
         };
         let pools = self.count(after.tasks);
         drop(engine);
-        let tasks = servers.into_iter().map(|server| Task::new("sdam-monitor", server.run()));
-        let mut tasks: Vec<_> = tasks.collect();
-        if rarely(Point::TasksBeforeReaders) {
-            self.spawn_all(std::mem::take(&mut tasks));
-        }
         if !after.replaced.is_empty() || rarely(Point::ReadersForNothing) {
             self.wake_readers();
         }
@@ -344,8 +339,10 @@ impl Shared {
                 server.watched.orders.wake();
             }
         }
-        tasks.extend(pools);
-        self.spawn_all(tasks);
+        for server in servers {
+            self.spawn(Task::new("sdam-monitor", server.run()));
+        }
+        self.spawn_all(pools);
         if let Sharing::Watched(followers) = &self.sharing {
             followers.deliver(self);
         }

@@ -26,7 +26,7 @@ enum Line {
     Difference(Box<Difference>),
     Summary {
         replayed: usize,
-        /// The number of tests without a difference before their last phase.
+        /// The number of tests whose last phase was judged, because the one before it is equal.
         judged: usize,
     },
 }
@@ -58,6 +58,9 @@ pub(super) fn run() -> Result<()> {
             failed |= !report.print(written);
         }
     }
+    if summaries.len() == 1 {
+        return Err("no driver could be fetched, so nothing was compared".into());
+    }
     println!("{}", summaries.join("; "));
     if failed {
         return Err(format!("a driver differs from the tests in {}", file.display()).into());
@@ -65,8 +68,8 @@ pub(super) fn run() -> Result<()> {
     Ok(fs::remove_file(file)?)
 }
 
-/// Returns the version of a driver and the command that replays tests on it, or `None` if the
-/// driver cannot be fetched.
+/// The version of a driver, and the command that replays tests on it; `None` if the driver cannot be
+/// fetched.
 type Replayer = Option<(&'static str, Command)>;
 
 fn pymongo() -> Result<Replayer> {
@@ -125,7 +128,7 @@ impl Report {
         let unexplained = self.unexplained.len();
         format!(
             "{driver} {version}: {} replayed, {unexplained} unexplained differences, {} explained, \
-             {} equal up to their last step",
+             {} with a judged last step",
             self.replayed,
             self.seen.len() - unexplained,
             self.judged,

@@ -97,6 +97,8 @@ pub(super) fn run(part: &Part, packages: &[String]) -> Result<()> {
     let copy = root().join("target/mutants");
     super::copy_workspace(&copy)?;
     let survivors = Survivors::read()?;
+    let mutated: Vec<_> = SUBJECTS.iter().map(|subject| subject.package).collect();
+    survivors.check_packages(&mutated)?;
     let part_arguments = part.arguments()?;
     let mut sum = Counts::default();
     let mut table = vec![
@@ -146,6 +148,11 @@ impl Part {
         match self {
             Self::Shard(shard) => Ok(vec!["--shard".to_owned(), shard.clone()]),
             Self::Changed(commit) => {
+                let mut new = Command::new("git");
+                new.args(["ls-files", "--others", "--exclude-standard", "--", "*.rs"]);
+                if let Some(file) = output(new.current_dir(root()))?.lines().next() {
+                    return Err(format!("run `git add --intent-to-add {file}` first").into());
+                }
                 let mut diff = Command::new("git");
                 diff.args(["diff", "--no-ext-diff", commit, "--", "*.rs"]).current_dir(root());
                 let path = root().join("target/mutants-changed.diff");
@@ -159,7 +166,7 @@ impl Part {
     fn is_satisfied_by(&self, counts: &Counts, survivors: &Survivors) -> bool {
         match self {
             Self::Shard(_) => counts.meets_target(),
-            Self::Changed(_) => counts.missed.iter().all(|name| survivors.explains(name)),
+            Self::Changed(_) => survivors.unexplained(&counts.missed).is_empty(),
         }
     }
 }
@@ -332,8 +339,9 @@ impl Counts {
     /// Prints the result. Fails if too few mutants of a shard, or if not all mutants of changed
     /// lines, are detected or explained.
     fn verdict(&self, part: &Part, survivors: &Survivors) -> Result<()> {
+        let unexplained = survivors.unexplained(&self.missed);
         for mutant in &self.missed {
-            let explained = if survivors.explains(mutant) { "explained" } else { "missed" };
+            let explained = if unexplained.contains(&mutant) { "missed" } else { "explained" };
             println!("{explained}: {mutant}");
         }
         println!("mutants: {} of {} caught, {} run", self.detected(), self.viable, self.run);

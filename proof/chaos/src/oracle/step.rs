@@ -123,7 +123,8 @@ impl<'w> StepOracle<'w> {
             let stats = pool.stats();
             pooled.0 += usize::from(self.record.pool(pool.server()).is_some());
             // A pool may have opened a socket early until it begins its first attempt.
-            let early = usize::from(stats.opened == 0 && stats.pending == 0);
+            let dials = topology.options().early_dial;
+            let early = usize::from(dials && stats.opened == 0 && stats.pending == 0);
             pooled.1 += stats.idle + stats.in_use + stats.pending + early;
             pooled.2 += stats.pending + early;
         }
