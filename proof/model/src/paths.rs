@@ -1,10 +1,9 @@
 //! Tests that the topology machine writes, for any implementation of SDAM.
 //!
-//! A search takes every [`Action`](action::Action) of a [`Topic`](topics::Topic) in every reachable
-//! state. A test is a shortest history of a state and one more action, in the format of the
-//! official SDAM tests: each phase is one action, with the complete resulting description as its
-//! outcome. Tests that are the beginning of another one are left out, so all tests together contain
-//! every transition.
+//! A search takes every action of a topic, such as elections, in every reachable state. A test is a
+//! shortest history of a state and one more action, in the format of the official SDAM tests: each
+//! phase is one action, with the complete resulting description as its outcome. Tests that are the
+//! beginning of another one are left out, so all tests together contain every transition.
 
 mod action;
 mod outcome;
