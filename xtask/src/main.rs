@@ -209,9 +209,10 @@ enum Subcommand {
     /// Files have at most 600 lines, no trailing white space, and no unfinished work; every crate
     /// uses the lints of the workspace, which forbid unsafe code; docs/conformance defines every
     /// rule that the code names, with its proof; docs/shared-state.md lists what threads share, with
-    /// its models or a reason; every listing of docs/guide is compiled; the tables of
-    /// ARCHITECTURE.md name every file of their crates; doc comments begin with a verb or their
-    /// subject, and the subjects of commits are short imperatives.
+    /// its models or a reason; docs/proof.md names only commands that exist and did not fail; every
+    /// listing of docs/guide is compiled; the tables of ARCHITECTURE.md name every file of their
+    /// crates; doc comments begin with a verb or their subject, and the subjects of commits are
+    /// short imperatives.
     Tidy,
 }
 

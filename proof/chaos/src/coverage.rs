@@ -192,9 +192,16 @@ impl Coverage {
 
     /// Returns the cells that were reached although they are excluded.
     pub fn wrongly_excluded(self) -> Vec<String> {
+        self.names(|is_reached, is_excluded| is_reached && is_excluded)
+    }
+
+    /// Returns the names of the cells that `selects` chooses, by whether they are reached and
+    /// excluded.
+    fn names(self, selects: impl Fn(bool, bool) -> bool) -> Vec<String> {
         let cells = cells().enumerate();
-        let wrong = cells.filter(|(cell, (_, name))| self.contains(*cell) && is_excluded(name));
-        wrong.map(|(_, (group, name))| format!("{}: {name}", group.title())).collect()
+        let chosen =
+            cells.filter(|(cell, (_, name))| selects(self.contains(*cell), is_excluded(name)));
+        chosen.map(|(_, (group, name))| format!("{}: {name}", group.title())).collect()
     }
 
     /// Returns the numbers of cells that were reached, are missing and are excluded.
@@ -209,9 +216,7 @@ impl Coverage {
     /// Returns the cells that were not reached, although runs of simulated deployments can reach
     /// them.
     pub fn missing(self) -> Vec<String> {
-        let cells = cells().enumerate();
-        let missing = cells.filter(|(cell, (_, name))| !self.contains(*cell) && !is_excluded(name));
-        missing.map(|(_, (group, name))| format!("{}: {name}", group.title())).collect()
+        self.names(|is_reached, is_excluded| !is_reached && !is_excluded)
     }
 }
 

@@ -29,7 +29,7 @@ impl Counted {
     /// until the counters are steady.
     ///
     /// # Errors
-    /// What is not quiet, or the counters that exceed the limits.
+    /// If the run does not become quiet, or if counters stay above the limits. The error names them.
     pub(crate) fn rest(&self, first: Option<&Counters>) -> Result<Counters, String> {
         let Some(first) = first else {
             return self.steady();

@@ -70,10 +70,10 @@ impl<T> Deref for Guard<T> {
 
 /// Replaces `event_listener::Event`.
 ///
-/// Assumption about the original: a lock guards the listeners, but `notify` and `total_listeners`
-/// may skip it if they read that nobody listens. `notify` begins with a full fence. `listen` and
-/// `total_listeners` contain no fence, so [`listen`](super::listen) and the callers of
-/// `total_listeners` add one.
+/// Assumptions about the original: a lock protects the list of listeners. `notify` and
+/// `total_listeners` do not take this lock if the count of listeners is zero. `notify` begins with a
+/// sequentially consistent fence. `listen` and `total_listeners` contain no fence, so
+/// [`listen`](super::listen) and the callers of `total_listeners` add one.
 #[derive(Debug, Default)]
 pub(crate) struct Event(Arc<Listeners>);
 
