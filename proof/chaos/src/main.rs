@@ -16,7 +16,7 @@ use std::{
 use sdam_chaos::{
     plan::{Kind, Plan},
     regression,
-    run::{Failure, Stats, run, run_twice},
+    run::{Failure, Stats, run, run_and_hash, run_twice},
     shrink::shrink,
     silent,
     timeline::timeline,
@@ -31,6 +31,8 @@ const ENOUGH: u64 = 10_000;
 
 /// The number of runs in progress at the same time.
 const THREADS: usize = 2;
+/// The number of seeds between two lines about the progress.
+const PROGRESS: u64 = 10_000;
 
 /// The command line.
 struct Arguments {
@@ -134,8 +136,14 @@ fn run_seeds(arguments: &Arguments) -> io::Result<bool> {
     let (stop, failures) = (AtomicBool::new(false), AtomicUsize::new(0));
     let plan = |seed| Plan::new(seed, arguments.kind);
     let outcomes = in_parallel(arguments.seeds.clone(), &stop, |seed| {
-        let outcome = if arguments.once { run(&plan(seed)) } else { run_twice(&plan(seed)) };
-        outcome.inspect_err(|_| {
+        let run = match (arguments.once, &arguments.digest) {
+            (false, _) => run_twice,
+            (true, Some(_)) => run_and_hash,
+            (true, None) => run,
+        };
+        let outcome = run(&plan(seed));
+        outcome.inspect_err(|failure| {
+            eprintln!("seed {seed}: {failure}");
             let earlier = failures.fetch_add(1, Ordering::Relaxed);
             stop.fetch_or(arguments.probe || earlier >= 4, Ordering::Relaxed);
         })
@@ -145,7 +153,9 @@ fn run_seeds(arguments: &Arguments) -> io::Result<bool> {
     for (seed, outcome) in outcomes {
         match outcome {
             Ok(stats) => {
-                writeln!(digests, "{seed} {:016x} {:016x}", stats.log, stats.trace)?;
+                if let Some(log) = stats.log {
+                    writeln!(digests, "{seed} {log:016x} {:016x}", stats.trace)?;
+                }
                 seeds += 1;
                 sum.virtual_time += stats.virtual_time;
                 sum.steps += stats.steps;
@@ -190,6 +200,9 @@ fn in_parallel<T: Send>(
                 break;
             }
             results.push((seed, work(seed)));
+            if (seed - seeds.start) % PROGRESS == PROGRESS - 1 {
+                eprintln!("seed {seed} ran");
+            }
         }
         results
     };
