@@ -20,7 +20,8 @@ const FAILED: &str = "FAILED";
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Run only the commands that contain this text, such as `loom`.
+    /// Run only the commands that contain this text, such as `loom`, or only the one that is this
+    /// text, such as `xtask mutants`.
     #[arg(default_value = "")]
     name: String,
 }
@@ -36,8 +37,7 @@ struct Row<'p> {
 pub(crate) fn run(options: &Options) -> Result<()> {
     let path = root().join(PAGE);
     let page = fs::read_to_string(&path)?;
-    let rows = page.lines().filter_map(Row::parse);
-    let rows: Vec<_> = rows.filter(|row| row.command.contains(&options.name)).collect();
+    let rows = chosen(page.lines().filter_map(Row::parse).collect(), &options.name);
     if rows.is_empty() {
         return Err(format!("no command of {PAGE} contains `{}`", options.name).into());
     }
@@ -65,6 +65,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         [] => Ok(()),
         failed => Err(format!("failed: cargo {}", failed.join(", cargo ")).into()),
     }
+}
+
+/// Returns the row whose command is `name`, or if there is none, those whose command contains it.
+fn chosen<'p>(mut rows: Vec<Row<'p>>, name: &str) -> Vec<Row<'p>> {
+    let is_exact = rows.iter().any(|row| row.command == name);
+    rows.retain(|row| if is_exact { row.command == name } else { row.command.contains(name) });
+    rows
 }
 
 /// Returns the lines of the page that name no command of this program, or have no result.
@@ -154,6 +161,19 @@ mod tests {
         let page = "# Proof\n- `cargo xtask loom`: old (1 s, a)\n- `cargo xtask loom lanes`:\n";
         let expected = "# Proof\n- `cargo xtask loom`: new (2 s, b)\n- `cargo xtask loom lanes`:\n";
         assert_eq!(with_result(page, "xtask loom", "new (2 s, b)"), expected);
+    }
+
+    #[test]
+    fn a_whole_command_chooses_one_row() {
+        let commands = |name| -> Vec<_> {
+            let rows = ["xtask mutants", "xtask mutants --sample 0/8", "xtask loom"];
+            let rows = rows.map(|command| Row { command, result: NOT_RUN });
+            chosen(rows.into(), name).into_iter().map(|row| row.command).collect()
+        };
+        assert_eq!(commands("xtask mutants"), ["xtask mutants"]);
+        assert_eq!(commands("mutants"), ["xtask mutants", "xtask mutants --sample 0/8"]);
+        assert_eq!(commands("").len(), 3);
+        assert!(commands("fuzz").is_empty());
     }
 
     #[test]
