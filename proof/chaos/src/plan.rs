@@ -19,7 +19,7 @@ use sdam_sim::{Blueprint, scenario::Scenario};
 /// has the field `version`.
 pub(crate) const COMMANDS: [&str; 2] = ["ping", "buildInfo"];
 
-/// The time over which clients spread their first checks, if they spread them at all.
+/// The time over which clients spread their background connections, if they spread them at all.
 const SPREAD: Duration = Duration::from_secs(2);
 
 pub(crate) use self::access::SRV_NAME;
@@ -182,9 +182,7 @@ impl Plan {
         // The detector is chosen independently, so that the seed's faults do not depend on it.
         options.detector = [None, None, Some(Detector::PROBING), Some(Detector::PHI_ACCRUAL)]
             [(self.seed % 4) as usize];
-        if Rng::new(self.seed ^ 0x59EA).fork().below(8) == 0 {
-            options.spread = SPREAD;
-        }
+        options.spread = self.spread();
         // In clients that are not single-threaded, this option only causes a warning.
         options.server_selection_try_once = (self.seed % 8 == 3).then_some(true);
         options.early_dial = Rng::new(self.seed ^ 0xD1A1).fork().below(8) != 0;
@@ -222,7 +220,14 @@ impl Plan {
     pub fn convergence_limit(&self) -> Duration {
         let failed = self.client.heartbeat + self.client.connect_timeout;
         let found = if self.access.srv { access::MAX_TTL + failed } else { Duration::ZERO };
-        found + 2 * failed + Duration::from_secs(1)
+        found + 2 * failed + self.spread() + Duration::from_secs(1)
+    }
+
+    /// Returns the time over which the client spreads its background connections. This is chosen
+    /// independently, so that the seed's faults do not depend on it.
+    fn spread(&self) -> Duration {
+        let is_drawn = Rng::new(self.seed ^ 0x59EA).fork().below(8) == 0;
+        if is_drawn { SPREAD } else { Duration::ZERO }
     }
 
     /// Returns the heartbeat interval. It is also the interval until the next SRV look-up after a

@@ -103,6 +103,8 @@ impl Companion {
     pub(super) async fn close(self, sim: &Sim) {
         self.recover();
         self.handle.close().await;
-        sim.runtime().backend.clock.sleep_until(sim.now() + INTERVAL).await;
+        // The task ends at the end of its interval, which may be a whole interval from now.
+        let end = sim.now() + INTERVAL + Duration::from_millis(1);
+        sim.runtime().backend.clock.sleep_until(end).await;
     }
 }

@@ -52,6 +52,10 @@ impl Lost {
             has_candidate |= entry.is_electable();
             core.insert(entry.address.clone());
         }
+        if votes * 2 <= all {
+            // The others cannot elect a primary if only removed members know that they were removed.
+            return Self::default();
+        }
         let others = status.members.iter().filter(|member| !core.contains(&member.address));
         let lost = others.map(|member| {
             let target = member.id.into();
