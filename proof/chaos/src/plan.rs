@@ -142,7 +142,7 @@ impl Plan {
             &mut rng,
             &mut access_rng,
         );
-        let pool = pool_options(seed, deployed.shape);
+        let pool = pool_options(seed);
         if pool.is_some() {
             faults::add_bad_replies(seed, &deployed, &mut scenario);
         }
@@ -239,10 +239,9 @@ impl Plan {
 
 /// Draws the options of connection pools. They are drawn independently, so that the seed's faults
 /// do not depend on them.
-fn pool_options(seed: u64, shape: Shape) -> Option<PoolOptions> {
+fn pool_options(seed: u64) -> Option<PoolOptions> {
     let mut rng = Rng::new(seed ^ 0x9001).fork();
-    // The pool of a load balancer is a separate model (`BalancedPool`).
-    if shape == Shape::LoadBalanced || rng.below(2) == 0 {
+    if rng.below(2) == 0 {
         return None;
     }
     let mut options = PoolOptions::default();

@@ -281,8 +281,9 @@ impl PoolHandle for RecordingPool {
         }
         self.record_call(PoolCall::Clear(clear.clone()));
         if let Some(service) = clear.service_id {
-            let cleared = lock(&self.record.balanced).clear(service, clear.generation);
-            if let Err(complaint) = cleared {
+            if self.connecting.is_none()
+                && let Err(complaint) = lock(&self.record.balanced).clear(service, clear.generation)
+            {
                 self.record.violated(Oracle::Pools, complaint);
             }
         } else if let Some(state) = lock(&self.record.pools).open.get_mut(&self.server) {

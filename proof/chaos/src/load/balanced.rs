@@ -1,4 +1,5 @@
-//! Applications behind a load balancer, with a pool that counts generations as CMAP requires.
+//! Applications behind a load balancer, with a model of a pool that counts generations as CMAP
+//! requires.
 
 use bson::{doc, oid};
 use sdam_core::{
@@ -15,8 +16,12 @@ use crate::{plan::pick, record::lock};
 const SERVICES: u64 = 3;
 
 impl Application {
-    /// Opens, closes or uses a connection to one of the services.
+    /// Opens, closes or uses a connection to one of the services. If there are pooled connections,
+    /// they are used instead, so this only reports an error that concerns no connection.
     pub(super) fn use_balancer(&mut self, server: &ServerDescription) {
+        if !lock(&self.record.connecting).is_empty() {
+            return self.report_of(server, None, true);
+        }
         match self.rng.below(8) {
             0..3 => self.open_connection(server.id),
             3 => self.close_connection(),

@@ -64,8 +64,11 @@ impl Application {
             let Some(mut connection) = self.check_out(&pool, limit).await else {
                 continue;
             };
-            let current = self.record.pool(server);
-            if current.is_some_and(|pool| connection.generation() < pool.generation) {
+            let current = match connection.service_id() {
+                Some(service) => self.topology.generation(server, Some(service)),
+                None => self.record.pool(server).map(|pool| pool.generation),
+            };
+            if current.is_some_and(|current| connection.generation() < current) {
                 let message = format!("{connection:?} of an old generation was handed out");
                 self.record.violated(Oracle::Pools, message);
             }
