@@ -12,7 +12,7 @@ use sdam_core::{
     document::DocumentWriter, error::ErrorKind, ids::ServerId, options::Options, pool::PoolOptions,
     reply,
 };
-use sdam_pool::{Pool, PooledConnection};
+use sdam_pool::{Pin, Pool, PooledConnection};
 use sdam_sim::oracle::Oracle;
 
 use super::Application;
@@ -77,11 +77,23 @@ impl Application {
                 let message = format!("{connection:?} is out of step, and was handed out");
                 self.record.violated(Oracle::Replies, message);
             }
+            match self.rng.below(8) {
+                0 => connection.pin(Pin::Cursor),
+                1 => connection.pin(Pin::Transaction),
+                _ => {}
+            }
             for _ in 0..self.rng.below(4) {
                 self.run_command(server, &mut connection).await;
                 self.pause(200).await;
             }
-            drop(connection);
+            match self.rng.below(16) {
+                0 => connection.discard(),
+                1 => {
+                    connection.unpin();
+                    drop(connection);
+                }
+                _ => drop(connection),
+            }
             // The error is reported at the instant at which the connection is returned, so the pool
             // may be cleared just after it handed this connection to another check-out.
             if self.rng.below(8) == 0 {
@@ -99,9 +111,12 @@ impl Application {
         }
     }
 
-    /// Checks out a connection, or gives up before the pool's timeout.
+    /// Checks out a connection, perhaps for an operation with a deadline, or gives up before the
+    /// pool's timeout.
     async fn check_out(&mut self, pool: &Pool, limit: Duration) -> Option<PooledConnection> {
         let began = self.clock.now();
+        let deadline = (self.rng.below(4) == 0).then(|| began + self.millis(500));
+        let latest = deadline.unwrap_or(began + limit);
         let give_up = match self.rng.below(4) {
             0 => self.millis(300),
             _ => Duration::MAX,
@@ -110,7 +125,20 @@ impl Application {
         let give_up = self.clock.sleep_until(give_up);
         let record = Arc::clone(&self.record);
         let _counted = Counted::new(&record);
-        match select(pin!(pool.check_out()), give_up).await {
+        let checking_out = match deadline {
+            Some(deadline) => Either::Left(pool.check_out_within(deadline)),
+            None => Either::Right(pool.check_out()),
+        };
+        let mut checking_out = pin!(checking_out);
+        let outcome = select(checking_out.as_mut(), give_up).await;
+        let now = self.clock.now();
+        if now > latest {
+            let took = now.since(began);
+            let message =
+                format!("a check-out of {pool:?} by {latest:?} was not served in {took:?}");
+            self.record.violated(Oracle::Waiters, message);
+        }
+        match outcome {
             Either::Left((Ok(connection), _)) => Some(connection),
             Either::Left((Err(error), _)) => {
                 lock(&self.record.counts).refused += 1;
@@ -121,14 +149,7 @@ impl Application {
                 }
                 None
             }
-            Either::Right(_) => {
-                let took = self.clock.now().since(began);
-                if took > limit {
-                    let message = format!("a check-out of {pool:?} was not served in {took:?}");
-                    self.record.violated(Oracle::Waiters, message);
-                }
-                None
-            }
+            Either::Right(_) => None,
         }
     }
 
