@@ -55,5 +55,6 @@ mod load;
 mod oracle;
 mod record;
 mod request;
+mod stalls;
 
 pub use crate::record::Counts;

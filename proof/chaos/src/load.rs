@@ -230,8 +230,9 @@ pub(crate) async fn wait_for(
         Err(SelectionError::Timeout(_)) => {
             lock(&record.counts).timed_out += 1;
             let now = clock.now();
-            if now != deadline {
-                let message = format!("a selection timed out at {now:?} instead of {deadline:?}");
+            let due = record.stalls.fires(deadline);
+            if now != due {
+                let message = format!("a selection timed out at {now:?} instead of {due:?}");
                 record.violated(Oracle::Waiters, message);
             }
         }

@@ -105,6 +105,8 @@ pub struct Plan {
     pub is_shared: bool,
     /// True if the client pauses its monitors again and again.
     pub pauses: bool,
+    /// True if the client's host stalls again and again.
+    pub stalls: bool,
     /// The seed of the [rare paths](sdam_transport::rare) to take; `None` to take none.
     pub rare: Option<u64>,
     client: Client,
@@ -162,6 +164,7 @@ impl Plan {
             pool,
             is_shared: is_shared(seed, kind, deployed.shape),
             pauses: kind != Kind::Scan && Rng::new(seed ^ 0x9A5E).fork().below(8) == 0,
+            stalls: kind != Kind::Scan && Rng::new(seed ^ 0x57A1).fork().below(8) == 0,
             rare: (Rng::new(seed ^ 0xBEEF).fork().below(2) == 0).then_some(seed),
             client,
         }
@@ -286,13 +289,14 @@ impl fmt::Display for Plan {
         let client = &self.client;
         write!(
             f,
-            "{:?}, {}{}heartbeat {:?}, connect timeout {:?}, {:?}, {}{}{}{}load {}, {:?}",
+            "{:?}, {}{}{}heartbeat {:?}, connect timeout {:?}, {:?}, {}{}{}{}load {}, {:?}",
             self.shape,
             match (self.is_shared, self.pauses) {
                 (true, _) => "shared, ",
                 (false, true) => "with pauses, ",
                 (false, false) => "",
             },
+            if self.stalls { "with stalls, " } else { "" },
             self.access,
             client.heartbeat,
             client.connect_timeout,

@@ -23,7 +23,9 @@ use sdam_sim::oracle::{Oracle, PoolCall, PoolCalls, Violation};
 use sdam_transport::pool::{PoolContext, PoolFactory, PoolHandle};
 use sdam_transport::{clock::Clock, spawn::Task};
 
-use crate::{balanced::BalancedPool, coverage::Coverage, request::SelectionRequest};
+use crate::{
+    balanced::BalancedPool, coverage::Coverage, request::SelectionRequest, stalls::Stalls,
+};
 
 /// A topology with recording pools.
 pub(crate) type Topology = sdam::Topology<RecordingPool>;
@@ -51,6 +53,7 @@ pub(crate) struct RunRecord {
     pub(crate) watched: Mutex<Option<u64>>,
     violation: Mutex<Option<Violation>>,
     pub(crate) notes: Mutex<Vec<(Instant, String)>>,
+    pub(crate) stalls: Stalls,
     /// The number of live load tasks.
     pub(crate) load: AtomicUsize,
     /// The number of check-outs in progress.
@@ -99,6 +102,7 @@ counts! {
     proxied: "connections to a proxy",
     look_ups: "look-ups of SRV records",
     suspicions: "suspicions of silent servers",
+    stalls: "stalls of the client's host",
     // An example is a primary that counts as stale by the election rules for servers before 6.0.
     excused: "servers whose role need not be known at the end",
     unended: "connections that outlived their topology",

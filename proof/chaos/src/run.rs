@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use futures::future::{Either, join, select};
+use futures::future::{Either, join, join3, select};
 use sdam::{Deployments, SelectionError};
 use sdam_core::{
     event::Event,
@@ -43,6 +43,7 @@ use crate::{
     plan::{Ending, Kind, Plan, SRV_NAME, Shape},
     record::{Counts, EventRecorder, RecordingPools, RunRecord},
     request::SelectionRequest,
+    stalls::stall,
 };
 
 /// The time for which the deployment is observed after it was healed. It is longer than an election
@@ -197,10 +198,10 @@ fn run_in_simulation(
     pooled::check_end(record, sim.now())?;
     elections::check(&events)?;
     companion::check(&events)?;
-    if !plan.is_shared && !plan.pauses {
-        // The cadence of other clients is not checked: a client that pauses does not check its
-        // servers until the pause is over, and a client that shares its monitors does not check a
-        // server sooner if only this client has lost it.
+    if !plan.is_shared && !plan.pauses && !plan.stalls {
+        // The cadence of other clients is not checked: a client that pauses or stalls does not check
+        // its servers until the pause or stall is over, and a client that shares its monitors does
+        // not check a server sooner if only this client has lost it.
         cadence::check(&events, &options, plan.kind == Kind::Scan)?;
     }
     if !plan.is_shared {
@@ -256,13 +257,15 @@ async fn run_client(
         load::start(plan, &topology, record, &sim.runtime(), until, rng);
     }
     let clock = sim.runtime().backend.clock;
-    let faults = join(plan.scenario.play(sim), pause(plan, &topology, sim));
+    let faults =
+        join3(plan.scenario.play(sim), pause(plan, &topology, sim), stall(plan, sim, record));
     let refused = if let Ending::Abrupt(after) = plan.ending {
         let moment = clock.sleep_until((sim.now() + after).min(until));
         match select(pin!(faults), moment).await {
             Either::Left((_, moment)) => moment.await,
             Either::Right(_) => {}
         }
+        clock.sleep_until(record.stalls.end()).await;
         return end(plan, sim, record, (topology, companion)).await;
     } else {
         faults.await.0

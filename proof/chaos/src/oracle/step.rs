@@ -67,6 +67,9 @@ impl<'w> StepOracle<'w> {
             SchedulerStep::Idle => {
                 let now = self.sim.now();
                 self.check_polls(now);
+                if now < self.record.stalls.end() {
+                    return;
+                }
                 self.check_leaks(&topology);
                 self.check_waiters(&topology, now);
                 if let Err(violation) = wire::check(self.access, self.sim) {
