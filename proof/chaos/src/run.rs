@@ -210,7 +210,7 @@ fn run_in_simulation(
     let traffic = sim.network().traffic();
     let mut counts = *lock(&record.counts);
     (counts.encrypted, counts.proxied) = (traffic.encrypted, traffic.proxied);
-    counts.suspicions = silence::check(&options, &events)?;
+    counts.suspicions = silence::check(&options, &events, &record.stalls)?;
     counts.look_ups = sim.dns().lookups(SRV_NAME);
     let mut coverage = Coverage::of(&events);
     coverage.unite(*lock(&record.errors));

@@ -28,9 +28,9 @@ impl Stalls {
         during.map_or(due, |stall| stall.end)
     }
 
-    /// Returns for how long the host has stalled since `from`.
-    pub(crate) fn since(&self, from: Instant) -> Duration {
-        lock(&self.0).iter().map(|stall| stall.end.since(stall.start.max(from))).sum()
+    /// Returns for how long the host stalled between `from` and `to`.
+    pub(crate) fn between(&self, from: Instant, to: Instant) -> Duration {
+        lock(&self.0).iter().map(|stall| stall.end.min(to).since(stall.start.max(from))).sum()
     }
 
     /// Returns the end of the last stall.

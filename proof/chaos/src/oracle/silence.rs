@@ -14,12 +14,18 @@ use sdam_core::{
 };
 use sdam_sim::oracle::{Oracle, Violation};
 
+use crate::stalls::Stalls;
+
 /// The time for which a server must leave a request unanswered before a client without a detector
 /// reports it as silent.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Checks every report of a silent server, and returns the number of reports.
-pub(crate) fn check(options: &Options, events: &[Event]) -> Result<u64, Violation> {
+pub(crate) fn check(
+    options: &Options,
+    events: &[Event],
+    stalls: &Stalls,
+) -> Result<u64, Violation> {
     let patience = options.detector.map_or(PATIENCE, Detector::floor);
     let mut answered = BTreeMap::<ServerId, Instant>::new();
     let mut known = BTreeSet::new();
@@ -43,7 +49,9 @@ pub(crate) fn check(options: &Options, events: &[Event]) -> Result<u64, Violatio
             }
             EventKind::ServerSuspected { server, silence, .. } => {
                 let last = answered.get(server).copied().unwrap_or_default();
-                let quiet = at.since(last).min(*silence);
+                let silence = at.since(last).min(*silence);
+                let since = *at - silence;
+                let quiet = silence.saturating_sub(stalls.between(since, *at));
                 ensure(quiet >= patience, *server, &format!("is suspected after {quiet:?}"))?;
                 ensure(known.contains(server), *server, "is suspected and Unknown")?;
                 ensure(suspected.insert(*server), *server, "is suspected twice")?;
