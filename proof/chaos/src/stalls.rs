@@ -41,10 +41,13 @@ impl Stalls {
 
 /// Stalls the host again and again while there are faults, if the plan requires it.
 pub(crate) async fn stall(plan: &Plan, sim: &Sim, record: &RunRecord) {
+    if !plan.stalls {
+        return;
+    }
     let clock = sim.runtime().backend.clock;
     let until = clock.now() + plan.scenario.duration();
     let mut rng = Rng::new(plan.seed ^ 0x57A1_57A1).fork();
-    while plan.stalls {
+    loop {
         let pause = Duration::from_millis(1 + rng.below(BETWEEN));
         clock.sleep_until(clock.now().max(record.stalls.end()) + pause).await;
         let begin = clock.now();
