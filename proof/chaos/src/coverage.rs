@@ -1,15 +1,16 @@
-//! Records the situations that runs reached: cells of the transition table, events, errors, and the
-//! reasons for departures, failures and closed connections.
+//! Records the situations that runs reached: cells of the transition table, events, errors, inputs
+//! and outputs of the machine, and the reasons for departures, failures and closed connections.
 
 use std::fmt;
 
 use sdam_core::{
-    deployment::Input,
+    deployment::{Deployment, Input, Output},
     error::{Error, ErrorKind, Stage},
     event::{
         CheckOutFailure, ConnectionClosedReason, Event, EventKind, EventName, SelectionFailure,
     },
     hello::Hello,
+    options::Options,
     server::ServerType,
     topology::{DepartureReason, TopologyType},
 };
@@ -51,6 +52,25 @@ const INPUTS: [&str; 23] = [
     "looked up",
     "hosts",
     "played",
+];
+
+/// The outputs of a deployment, in the order of [`Output`].
+const OUTPUTS: [&str; 15] = [
+    "connect",
+    "send",
+    "read",
+    "disconnect",
+    "wake",
+    "open server",
+    "close server",
+    "pool ready",
+    "pool clear",
+    "publish",
+    "emit",
+    "look up",
+    "choose",
+    "probe",
+    "finish",
 ];
 
 /// Defines the groups of cells. Each has a name and the names of its cells.
@@ -95,6 +115,7 @@ groups! {
     Close: "reasons to close connections", ConnectionClosedReason::ALL.len(),
         |index| ConnectionClosedReason::ALL[index].to_string();
     Input: "inputs", INPUTS.len(), |index| INPUTS[index].to_owned();
+    Output: "outputs", OUTPUTS.len(), |index| OUTPUTS[index].to_owned();
     Rare: "rare points", Point::ALL.len(), |index| Point::ALL[index].as_str().to_owned();
 }
 
@@ -166,6 +187,25 @@ impl Coverage {
     pub(crate) fn error(&mut self, error: &Error) {
         self.insert(Group::Error, index(ErrorKind::ALL, &error.kind()));
         self.insert(Group::Stage, index(Stage::ALL, &error.stage()));
+    }
+
+    /// Adds the outputs of a deployment that processes the recorded inputs.
+    pub(crate) fn outputs(&mut self, options: &Options, events: &[Event]) {
+        let mut deployment = None;
+        for event in events {
+            let EventKind::Input(recorded) = &event.kind else {
+                continue;
+            };
+            if let Some(setup) = &recorded.setup {
+                deployment = Some(Deployment::restored(options.clone(), setup));
+            }
+            let outputs = deployment
+                .as_mut()
+                .map(|deployment| deployment.handle(recorded.now, recorded.input.clone()));
+            for output in outputs.into_iter().flatten() {
+                self.insert(Group::Output, output_index(&output));
+            }
+        }
     }
 
     /// Adds a point whose rare path was taken.
@@ -272,6 +312,27 @@ fn input(input: &Input) -> usize {
     }
 }
 
+/// Returns the index of an output's name.
+fn output_index(output: &Output) -> usize {
+    match output {
+        Output::Connect { .. } => 0,
+        Output::Send { .. } => 1,
+        Output::Read { .. } => 2,
+        Output::Disconnect { .. } => 3,
+        Output::Wake { .. } => 4,
+        Output::OpenServer { .. } => 5,
+        Output::CloseServer { .. } => 6,
+        Output::PoolReady { .. } => 7,
+        Output::PoolClear { .. } => 8,
+        Output::Publish(_) => 9,
+        Output::Emit(_) => 10,
+        Output::LookUp { .. } => 11,
+        Output::Choose => 12,
+        Output::Probe { .. } => 13,
+        Output::Finish(_) => 14,
+    }
+}
+
 /// Returns whether no run can reach the cell.
 fn is_excluded(name: &str) -> bool {
     if let Some((topology, server)) = name.split_once(" + ") {
@@ -305,6 +366,9 @@ const EXCLUDED: &[(&str, &str)] = &[
     ("scan", "an input of a single-threaded client, which `--scenario scan` runs"),
     ("chosen", "as `scan`"),
     ("probed", "as `scan`"),
+    ("choose", "as `scan`"),
+    ("probe", "as `scan`"),
+    ("finish", "as `scan`"),
     ("connection lost", "operations that share the connection of a single-threaded client"),
     ("authenticated", "as `connection lost`"),
     ("hosts", "for drivers that look up SRV records themselves"),

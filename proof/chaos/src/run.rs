@@ -214,6 +214,9 @@ fn run_in_simulation(
     counts.look_ups = sim.dns().lookups(SRV_NAME);
     let mut coverage = Coverage::of(&events);
     coverage.unite(*lock(&record.errors));
+    if !plan.is_shared {
+        coverage.outputs(&options, &events);
+    }
     rare.iter().flat_map(rare::Scope::taken).for_each(|point| coverage.rare(point));
     let stats = Stats {
         virtual_time: sim.now().since(Instant::EPOCH),
