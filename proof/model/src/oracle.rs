@@ -195,6 +195,9 @@ pub(crate) fn events(
                 ensure(previous == reported, || {
                     format!("the topology was {reported}, but the event changes it from {previous}")
                 })?;
+                ensure(previous != new, || {
+                    format!("J-18: an event changes the topology {new} to the same value")
+                })?;
                 if let Some(reason) =
                     election::violation(previous, new).filter(|_| !new.servers().is_empty())
                 {

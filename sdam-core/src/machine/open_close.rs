@@ -116,10 +116,11 @@ pub(crate) fn closing(
             reason: DepartureReason::Closed,
         }));
     }
-    effects.push(Effect::Emit(EventKind::TopologyDescriptionChanged {
-        previous: Arc::clone(previous),
-        new: Arc::clone(new),
-    }));
+    // A topology without servers may already be what a closed one is (J-18).
+    if previous != new {
+        let (previous, new) = (Arc::clone(previous), Arc::clone(new));
+        effects.push(Effect::Emit(EventKind::TopologyDescriptionChanged { previous, new }));
+    }
     // Closing pools also publish events, and TopologyClosed must be the last event (J-13).
     for server in &previous.servers {
         effects.push(Effect::CloseServer { server: server.id });

@@ -384,6 +384,17 @@ fn a_standalone_among_several_hosts_of_an_srv_record_is_removed() {
 }
 
 #[test]
+fn closing_an_emptied_topology_publishes_no_change() {
+    // Its description is already that of a closed topology (J-18, J-20).
+    let mut machine = opened(&options(&["a", "b"]));
+    let _ = check(&mut machine, "a", hello(ServerType::Standalone));
+    let _ = check(&mut machine, "b", hello(ServerType::Standalone));
+    assert_eq!(machine.description().servers().len(), 0);
+    let effects = machine.handle(NOW, Input::Close);
+    assert_eq!(brief(&machine, &effects), "publish, TopologyClosed");
+}
+
+#[test]
 fn members_above_max_servers_are_ignored_and_reported_when_their_number_changes() {
     let mut options = options(&["a"]);
     options.max_servers = 3;
