@@ -146,6 +146,11 @@ impl Coverage {
                     reached.error(failure);
                 }
                 EventKind::ServerDescriptionChanged { new, .. } => {
+                    // A hint follows the loss of the primary, but is published before it.
+                    let topology = match new.server_type {
+                        ServerType::PossiblePrimary => TopologyType::ReplicaSetNoPrimary,
+                        _ => topology,
+                    };
                     reached.transition(topology, new.server_type);
                     reached.optional(new.error.as_ref());
                 }

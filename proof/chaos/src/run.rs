@@ -281,9 +281,10 @@ async fn run_client(
     if let Some(companion) = &companion {
         companion.recover();
     }
+    let limit = sim.now() + plan.convergence_limit();
     converge(plan, sim, record, &topology).await?;
     if let Some(companion) = &companion {
-        companion.verify(sim, topology.snapshot().description())?;
+        companion.verify(sim, &topology, limit).await?;
     }
     end(plan, sim, record, (topology, companion)).await
 }
@@ -376,7 +377,7 @@ async fn converge(
             break;
         }
     }
-    core::check_service(plan, sim, record, topology).await
+    core::check_service(plan, sim, record, topology, convergence.is_excused).await
 }
 
 /// The last phase of a run, in which the client must discover the true state within a time limit.
@@ -391,6 +392,8 @@ struct Convergence<'c> {
     lost: Lost,
     /// The time at which the deployment last changed.
     since: Instant,
+    /// True if the specification requires the client's description to differ from the true state.
+    is_excused: bool,
 }
 
 impl<'c> Convergence<'c> {
@@ -399,8 +402,9 @@ impl<'c> Convergence<'c> {
         record.note("all faults are healed");
         heal(plan, sim);
         let lost = Lost::choose(plan, sim);
-        let healed = sim.now();
-        Self { plan, sim, record, limit, healed, truth: Truth::of(plan, sim), lost, since: healed }
+        let (healed, truth) = (sim.now(), Truth::of(plan, sim));
+        let (since, is_excused) = (healed, false);
+        Self { plan, sim, record, limit, healed, truth, lost, since, is_excused }
     }
 
     /// Restarts members that have stopped, and updates the true state.
@@ -416,8 +420,9 @@ impl<'c> Convergence<'c> {
 
     /// Returns whether the run may end, either because the client's description has been right for
     /// long enough, or because the specification requires it to differ from the true state.
-    fn is_over(&self, believed: &TopologyDescription) -> Result<bool, Violation> {
+    fn is_over(&mut self, believed: &TopologyDescription) -> Result<bool, Violation> {
         let now = self.sim.now();
+        self.is_excused = false;
         let Some(difference) = self.truth.differs_from(believed) else {
             let is_served =
                 core::check_primary(self.plan, self.sim, believed.topology_type(), self.healed)?;
@@ -426,8 +431,9 @@ impl<'c> Convergence<'c> {
         if now.since(self.since) <= self.limit {
             return Ok(false);
         }
-        let is_excused = self.truth.is_excused(believed, &lock(&self.record.events));
-        if is_excused || self.is_misled(believed.topology_type()) {
+        self.is_excused = self.truth.is_excused(believed, &lock(&self.record.events))
+            || self.is_misled(believed.topology_type());
+        if self.is_excused {
             // Applications end within this time.
             let is_over = now.since(self.healed) >= OBSERVATION;
             lock(&self.record.counts).excused += u64::from(is_over);

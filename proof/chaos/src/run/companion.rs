@@ -13,7 +13,7 @@ use sdam_core::{
     error::Error,
     event::{Event, EventKind},
     options::Options,
-    topology::TopologyDescription,
+    time::Instant,
 };
 use sdam_sim::{
     oracle::{Oracle, Violation},
@@ -22,6 +22,7 @@ use sdam_sim::{
 use sdam_transport::spawn::Task;
 
 use super::setup_failure;
+use crate::record;
 
 /// The interval between two failed authentications of the companion.
 const INTERVAL: Duration = Duration::from_millis(700);
@@ -88,15 +89,28 @@ impl Companion {
         self.is_over.store(true, Ordering::Relaxed);
     }
 
-    /// Checks that the failures have left no trace once every server has been checked again.
-    pub(super) fn verify(&self, sim: &Sim, client: &TopologyDescription) -> Result<(), Violation> {
-        let snapshot = self.handle.snapshot();
-        let own = snapshot.description();
-        if **own == *client {
-            return Ok(());
+    /// Checks that the failures leave no trace once every server has been checked again, which may
+    /// take until `limit`.
+    pub(super) async fn verify(
+        &self,
+        sim: &Sim,
+        client: &record::Topology,
+        limit: Instant,
+    ) -> Result<(), Violation> {
+        let clock = sim.runtime().backend.clock;
+        loop {
+            let own = Arc::clone(self.handle.snapshot().description());
+            let client = Arc::clone(client.snapshot().description());
+            if own == client {
+                return Ok(());
+            }
+            if clock.now() >= limit {
+                let message =
+                    format!("a handle believes {own}, another one of its deployment {client}");
+                return Err(Oracle::Convergence.violated(clock.now(), message));
+            }
+            clock.sleep_until(clock.now() + Duration::from_millis(250)).await;
         }
-        let message = format!("a handle believes {own}, another one of its deployment {client}");
-        Err(Oracle::Convergence.violated(sim.now(), message))
     }
 
     /// Closes the handle, and waits until its task has ended.

@@ -99,15 +99,17 @@ pub(super) fn check_primary(
     Err(Oracle::Convergence.violated(now, message))
 }
 
-/// Checks that a healed deployment is usable: selections succeed, and pools fill up.
+/// Checks that a healed deployment is usable: selections succeed, unless the client `is_excused`
+/// from knowing the primary, and pools fill up.
 pub(super) async fn check_service(
     plan: &Plan,
     sim: &Sim,
     record: &RunRecord,
     topology: &Topology,
+    is_excused: bool,
 ) -> Result<(), Violation> {
     let clock = sim.runtime().backend.clock;
-    if plan.heals_a_majority() {
+    if plan.heals_a_majority() && !is_excused {
         let limit = Duration::from_secs(1);
         let request = SelectionRequest::write();
         if let Err(error) = load::wait_for(topology, record, &*clock, &request, limit).await {
