@@ -33,6 +33,11 @@ impl Stalls {
         lock(&self.0).iter().map(|stall| stall.end.min(to).since(stall.start.max(from))).sum()
     }
 
+    /// Returns whether a stall ended at this time.
+    pub(crate) fn end_at(&self, at: Instant) -> bool {
+        lock(&self.0).iter().any(|stall| stall.end == at)
+    }
+
     /// Returns the end of the last stall.
     pub(crate) fn end(&self) -> Instant {
         lock(&self.0).last().map_or(Instant::EPOCH, |stall| stall.end)

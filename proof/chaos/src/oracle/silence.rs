@@ -20,6 +20,10 @@ use crate::stalls::Stalls;
 /// reports it as silent.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// If a stall makes the timer of a silence this late, the client must know that its host stalled.
+/// It is longer than any delay that depends on round-trip times.
+const STALL: Duration = Duration::from_secs(3);
+
 /// Checks every report of a silent server, and returns the number of reports.
 pub(crate) fn check(
     options: &Options,
@@ -49,10 +53,11 @@ pub(crate) fn check(
             }
             EventKind::ServerSuspected { server, silence, .. } => {
                 let last = answered.get(server).copied().unwrap_or_default();
-                let silence = at.since(last).min(*silence);
-                let since = *at - silence;
-                let quiet = silence.saturating_sub(stalls.between(since, *at));
+                let quiet = at.since(last).min(*silence);
                 ensure(quiet >= patience, *server, &format!("is suspected after {quiet:?}"))?;
+                let late = quiet.saturating_sub(patience);
+                let is_stall = late >= STALL && stalls.end_at(*at);
+                ensure(!is_stall, *server, "is suspected because this host stalled")?;
                 ensure(known.contains(server), *server, "is suspected and Unknown")?;
                 ensure(suspected.insert(*server), *server, "is suspected twice")?;
                 count += 1;
