@@ -136,6 +136,14 @@ impl Coverage {
             match &event.kind {
                 EventKind::TopologyDescriptionChanged { new, .. } => {
                     topology = new.topology_type();
+                    // No event of its own reports that a server becomes a PossiblePrimary (J-19), and it
+                    // may stay one when another server turns out to be the primary.
+                    let hinted = ServerType::PossiblePrimary;
+                    if topology == TopologyType::ReplicaSetNoPrimary
+                        && new.servers().iter().any(|server| server.server_type == hinted)
+                    {
+                        reached.transition(topology, hinted);
+                    }
                 }
                 EventKind::ServerHeartbeatSucceeded { reply, .. } => {
                     let answered = Hello::parse(reply).map(|hello| hello.server_type);
@@ -146,11 +154,6 @@ impl Coverage {
                     reached.error(failure);
                 }
                 EventKind::ServerDescriptionChanged { new, .. } => {
-                    // A hint follows the loss of the primary, but is published before it.
-                    let topology = match new.server_type {
-                        ServerType::PossiblePrimary => TopologyType::ReplicaSetNoPrimary,
-                        _ => topology,
-                    };
                     reached.transition(topology, new.server_type);
                     reached.optional(new.error.as_ref());
                 }

@@ -230,7 +230,7 @@ pub(crate) async fn wait_for(
         Err(SelectionError::Timeout(_)) => {
             lock(&record.counts).timed_out += 1;
             let now = clock.now();
-            let due = record.stalls.fires(deadline);
+            let due = lock(&record.stalls).fires(deadline);
             if now != due {
                 let message = format!("a selection timed out at {now:?} instead of {due:?}");
                 record.violated(Oracle::Waiters, message);

@@ -220,7 +220,7 @@ impl Plan {
 
     /// Returns the maximum time that the client needs to discover the deployment after it has
     /// settled: the sum of the times for a failed SRV look-up, a check that times out, the wait
-    /// after this check, and a check that succeeds.
+    /// after this check with its random delay, and a check that succeeds.
     pub fn convergence_limit(&self) -> Duration {
         let failed = self.client.heartbeat + self.client.connect_timeout;
         let found = if self.access.srv { access::MAX_TTL + failed } else { Duration::ZERO };

@@ -53,7 +53,7 @@ pub(crate) struct RunRecord {
     pub(crate) watched: Mutex<Option<u64>>,
     violation: Mutex<Option<Violation>>,
     pub(crate) notes: Mutex<Vec<(Instant, String)>>,
-    pub(crate) stalls: Stalls,
+    pub(crate) stalls: Mutex<Stalls>,
     /// The number of live load tasks.
     pub(crate) load: AtomicUsize,
     /// The number of check-outs in progress.

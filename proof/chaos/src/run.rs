@@ -3,6 +3,7 @@
 mod companion;
 mod core;
 mod scan;
+mod stall;
 
 use std::{
     any::Any,
@@ -34,7 +35,7 @@ use sdam_transport::{
     rare,
 };
 
-use self::{companion::Companion, core::Lost};
+use self::{companion::Companion, core::Lost, stall::stall};
 use crate::record::{Topology, TopologyBuilder, lock};
 use crate::{
     coverage::Coverage,
@@ -43,7 +44,6 @@ use crate::{
     plan::{Ending, Kind, Plan, SRV_NAME, Shape},
     record::{Counts, EventRecorder, RecordingPools, RunRecord},
     request::SelectionRequest,
-    stalls::stall,
 };
 
 /// The time for which the deployment is observed after it was healed. It is longer than an election
@@ -210,7 +210,7 @@ fn run_in_simulation(
     let traffic = sim.network().traffic();
     let mut counts = *lock(&record.counts);
     (counts.encrypted, counts.proxied) = (traffic.encrypted, traffic.proxied);
-    counts.suspicions = silence::check(&options, &events, &record.stalls)?;
+    counts.suspicions = silence::check(&options, &events, &lock(&record.stalls))?;
     counts.look_ups = sim.dns().lookups(SRV_NAME);
     let mut coverage = Coverage::of(&events);
     coverage.unite(*lock(&record.errors));
@@ -268,7 +268,8 @@ async fn run_client(
             Either::Left((_, moment)) => moment.await,
             Either::Right(_) => {}
         }
-        clock.sleep_until(record.stalls.end()).await;
+        let stalled = lock(&record.stalls).end();
+        clock.sleep_until(stalled).await;
         return end(plan, sim, record, (topology, companion)).await;
     } else {
         faults.await.0

@@ -5,7 +5,11 @@ use alloc::sync::Arc;
 
 use super::View;
 use crate::{
-    event::EventKind, ids::ServerId, output::Outputs, server::ServerDescription, time::Instant,
+    event::EventKind,
+    ids::ServerId,
+    output::Outputs,
+    server::{ServerDescription, ServerType},
+    time::Instant,
     topology::TopologyDescription,
 };
 
@@ -89,7 +93,8 @@ pub(super) fn emit_server_change(
     new: &Arc<ServerDescription>,
     out: &mut Outputs,
 ) {
-    if previous != new {
+    // Only the change of the topology shows a possible primary (J-19).
+    if previous != new && new.server_type != ServerType::PossiblePrimary {
         let (previous, new) = (Arc::clone(previous), Arc::clone(new));
         out.emit(EventKind::ServerDescriptionChanged { previous, new });
     }

@@ -208,6 +208,9 @@ impl Audit {
         self.ensure(previous != new, Oracle::Continuity, || {
             format!("J-18: an event changes server {id} from {previous} to the same value")
         })?;
+        self.ensure(new.server_type != ServerType::PossiblePrimary, Oracle::Continuity, || {
+            format!("J-19: an event makes server {id} a PossiblePrimary")
+        })?;
         // The type PossiblePrimary appears in topology descriptions, but not in server events
         // (J-19).
         if let Some(reported) = reported

@@ -132,7 +132,7 @@ impl Application {
         let mut checking_out = pin!(checking_out);
         let outcome = select(checking_out.as_mut(), give_up).await;
         let now = self.clock.now();
-        if now > latest + self.record.stalls.between(began, now) {
+        if now > latest + lock(&self.record.stalls).between(began, now) {
             let took = now.since(began);
             let message =
                 format!("a check-out of {pool:?} by {latest:?} was not served in {took:?}");

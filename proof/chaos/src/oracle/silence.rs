@@ -20,9 +20,8 @@ use crate::stalls::Stalls;
 /// reports it as silent.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// If a stall makes the timer of a silence this late, the client must know that its host stalled.
-/// It is longer than any delay that depends on round-trip times.
-const STALL: Duration = Duration::from_secs(3);
+/// A timer that is this late tells the client that its host has stalled.
+const LATE: Duration = Duration::from_millis(500);
 
 /// Checks every report of a silent server, and returns the number of reports.
 pub(crate) fn check(
@@ -31,6 +30,11 @@ pub(crate) fn check(
     stalls: &Stalls,
 ) -> Result<u64, Violation> {
     let patience = options.detector.map_or(PATIENCE, Detector::floor);
+    // In a stall of this length, the timer of a server that was not overdue before is due, and late.
+    let noticed = options.monitor_frequency()
+        + options.connect_timeout.unwrap_or_default()
+        + options.spread
+        + LATE;
     let mut answered = BTreeMap::<ServerId, Instant>::new();
     let mut known = BTreeSet::new();
     let mut suspected = BTreeSet::new();
@@ -55,8 +59,10 @@ pub(crate) fn check(
                 let last = answered.get(server).copied().unwrap_or_default();
                 let quiet = at.since(last).min(*silence);
                 ensure(quiet >= patience, *server, &format!("is suspected after {quiet:?}"))?;
-                let late = quiet.saturating_sub(patience);
-                let is_stall = late >= STALL && stalls.end_at(*at);
+                let last = *at - quiet;
+                let is_stall = stalls.ended(*at).is_some_and(|stall| {
+                    stall.end.since(stall.start) >= noticed && stall.start.since(last) < patience
+                });
                 ensure(!is_stall, *server, "is suspected because this host stalled")?;
                 ensure(known.contains(server), *server, "is suspected and Unknown")?;
                 ensure(suspected.insert(*server), *server, "is suspected twice")?;

@@ -67,7 +67,7 @@ impl<'w> StepOracle<'w> {
             SchedulerStep::Idle => {
                 let now = self.sim.now();
                 self.check_polls(now);
-                if now < self.record.stalls.end() {
+                if now < lock(&self.record.stalls).end() {
                     return;
                 }
                 self.check_leaks(&topology);
