@@ -25,8 +25,17 @@ fn hello(server_type: ServerType) -> Hello {
         server_type,
         wire_versions: WireVersions { min: 0, max: 21 },
         set_name: Some("rs".into()),
+        primary: (server_type == ServerType::RsSecondary).then(|| address("a")),
         hosts: MEMBERS.map(address).into(),
         ..Hello::default()
+    }
+}
+
+/// Returns the type that the events about a server of this type show (J-19).
+fn announced(server_type: ServerType) -> ServerType {
+    match server_type {
+        ServerType::PossiblePrimary => ServerType::Unknown,
+        other => other,
     }
 }
 
@@ -87,7 +96,8 @@ impl Handle {
             EventKind::ServerDescriptionChanged { previous, new } => {
                 assert_ne!(previous, new);
                 let own = self.servers.get_mut(&new.id).unwrap();
-                assert_eq!(*own, previous.server_type);
+                assert_ne!(new.server_type, ServerType::PossiblePrimary, "J-19");
+                assert_eq!(*own, announced(previous.server_type));
                 *own = new.server_type;
             }
             EventKind::TopologyClosed => self.is_over = true,
@@ -265,7 +275,8 @@ impl World {
         let description = handle.view.description();
         assert!(Arc::ptr_eq(&handle.published, description));
         assert_eq!(handle.announced, *description);
-        let known = description.servers().iter().map(|server| (server.id, server.server_type));
+        let servers = description.servers().iter();
+        let known = servers.map(|server| (server.id, announced(server.server_type)));
         assert_eq!(handle.servers, known.collect());
         assert_eq!(handle.is_over, handle.view.is_closed());
         for (server, (generation, ready)) in &handle.pools {
