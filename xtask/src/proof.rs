@@ -20,8 +20,8 @@ const FAILED: &str = "FAILED";
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Run only the commands that contain this text, such as `loom`, or only the one that is this
-    /// text, such as `xtask mutants`.
+    /// Run only the commands that contain this text, such as `loom`. If the text is a whole
+    /// command, such as `xtask mutants`, run only that one.
     #[arg(default_value = "")]
     name: String,
 }
@@ -69,6 +69,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 /// Returns the row whose command is `name`, or if there is none, those whose command contains it.
 fn chosen<'p>(mut rows: Vec<Row<'p>>, name: &str) -> Vec<Row<'p>> {
+    let name = name.strip_prefix("cargo ").unwrap_or(name);
     let is_exact = rows.iter().any(|row| row.command == name);
     rows.retain(|row| if is_exact { row.command == name } else { row.command.contains(name) });
     rows
@@ -171,6 +172,7 @@ mod tests {
             chosen(rows.into(), name).into_iter().map(|row| row.command).collect()
         };
         assert_eq!(commands("xtask mutants"), ["xtask mutants"]);
+        assert_eq!(commands("cargo xtask mutants"), ["xtask mutants"]);
         assert_eq!(commands("mutants"), ["xtask mutants", "xtask mutants --sample 0/8"]);
         assert_eq!(commands("").len(), 3);
         assert!(commands("fuzz").is_empty());

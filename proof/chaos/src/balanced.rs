@@ -1,4 +1,4 @@
-//! The pool of a load balancer.
+//! A model of the pool of a load balancer.
 
 use std::collections::BTreeMap;
 

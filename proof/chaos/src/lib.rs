@@ -16,7 +16,7 @@
 //! | P6 | checks run one at a time, at least 500 ms apart except for one retry and streamed replies, and are never late; SRV records are looked up at most once a minute, or at each heartbeat after a failure |
 //! | P7 | no task, timer, connection or pool outlives its server |
 //! | P8 | after all faults are healed, the description soon matches the deployment and the SRV records; in a third of the sets only a majority is healed, and the client soon knows its primary and can select it |
-//! | P9 | no selection waits while a suitable server exists, or past its timeout; no check-out waits while a connection is idle, without an attempt to connect, or past its timeout |
+//! | P9 | no selection waits while a suitable server exists, or past its timeout; no check-out waits while a connection is idle, without an attempt to connect, or past its timeout or the deadline of its operation |
 //! | P10 | closing and dropping complete immediately |
 //! | wire | nothing is sent in plain text if TLS is enabled, and nothing bypasses a configured proxy |
 //! | stages | errors name the stage at which they occurred |
@@ -30,12 +30,13 @@
 //! Half of the seeds leave out some kinds of faults, because some states can only be reached if the
 //! faults that would end them do not occur. A run also records which situations it reached
 //! ([`coverage::Coverage`]): the cells of the specification's table of topology and server types,
-//! every event, every input, every kind of error, and every reason for a departure, a failure or a
+//! every event, every input and output, every kind of error, and every reason for a departure, a failure or a
 //! closed connection. Together, 10,000 seeds must reach all of them.
 //!
 //! Half of the seeds also take rare paths at random ([`sdam_transport::rare`]): at points of the
 //! engine, the pools, the framing and the simulated network, tasks pause or are woken without a
-//! reason, timers fire early, bytes arrive one by one, and work is done in the reverse order.
+//! reason, timers fire early, bytes arrive one by one, and work is done in the reverse order. An
+//! eighth of the seeds pause the client again and again, and an eighth suspend its host.
 //!
 //! `cargo xtask sim --seeds 0..2000` runs seeds. `cargo xtask mutants` shows that the oracles
 //! detect bugs.

@@ -31,6 +31,7 @@ const ENOUGH: u64 = 10_000;
 
 /// The number of runs in progress at the same time.
 const THREADS: usize = 2;
+
 /// The number of seeds between two lines about the progress.
 const PROGRESS: u64 = 10_000;
 
@@ -143,7 +144,9 @@ fn run_seeds(arguments: &Arguments) -> io::Result<bool> {
         };
         let outcome = run(&plan(seed));
         outcome.inspect_err(|failure| {
-            eprintln!("seed {seed}: {failure}");
+            if !arguments.probe {
+                eprintln!("seed {seed}: {failure}");
+            }
             let earlier = failures.fetch_add(1, Ordering::Relaxed);
             stop.fetch_or(arguments.probe || earlier >= 4, Ordering::Relaxed);
         })
@@ -201,7 +204,7 @@ fn in_parallel<T: Send>(
             }
             results.push((seed, work(seed)));
             if (seed - seeds.start) % PROGRESS == PROGRESS - 1 {
-                eprintln!("seed {seed} ran");
+                eprintln!("seed {seed} has run");
             }
         }
         results

@@ -46,7 +46,7 @@ pub(crate) struct RunRecord {
     /// The pools that open connections, including closed ones.
     pub(crate) connecting: Mutex<Vec<Pool>>,
     pub(crate) balanced: Mutex<BalancedPool>,
-    /// The pooled connections that received an invalid reply.
+    /// The pooled connections that received an invalid reply or were discarded.
     pub(crate) out_of_step: Mutex<BTreeSet<(ServerId, u64)>>,
     pub(crate) waiting: Mutex<BTreeMap<u64, Waiting>>,
     /// The version of the newest snapshot that the watcher has received.

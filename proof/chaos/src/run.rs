@@ -64,8 +64,8 @@ pub struct Stats {
     pub virtual_time: Duration,
     /// A hash of all events in the simulation.
     pub trace: u64,
-    /// A hash of all published events, if the run was told to hash them. That takes a fifth of the
-    /// time of a run.
+    /// A hash of all published events, if the run was told to hash them, which takes a fifth of a
+    /// run's time.
     pub log: Option<u64>,
     /// The number of events in the simulation.
     pub steps: u64,
@@ -198,11 +198,11 @@ fn run_in_simulation(
     pooled::check_end(record, sim.now())?;
     elections::check(&events)?;
     companion::check(&events)?;
-    if !plan.is_shared && !plan.pauses && !plan.stalls {
-        // The cadence of other clients is not checked: a client that pauses or stalls does not check
-        // its servers until the pause or stall is over, and a client that shares its monitors does
-        // not check a server sooner if only this client has lost it.
-        cadence::check(&events, &options, plan.kind == Kind::Scan)?;
+    if !plan.is_shared && !plan.pauses {
+        // The cadence of other clients is not checked: a client that pauses does not check its
+        // servers until the pause is over, and a client that shares its monitors does not check a
+        // server sooner if only this client has lost it.
+        cadence::check(&events, &options, (plan.kind == Kind::Scan, plan.stalls))?;
     }
     if !plan.is_shared {
         replayed::check(&options, &events)?;

@@ -87,7 +87,10 @@ impl Application {
                 self.pause(200).await;
             }
             match self.rng.below(16) {
-                0 => connection.discard(),
+                0 => {
+                    lock(&self.record.out_of_step).insert(number);
+                    connection.discard();
+                }
                 1 => {
                     connection.unpin();
                     drop(connection);
@@ -111,8 +114,8 @@ impl Application {
         }
     }
 
-    /// Checks out a connection, perhaps for an operation with a deadline, or gives up before the
-    /// pool's timeout.
+    /// Checks out a connection, sometimes for an operation with a deadline. Sometimes gives up
+    /// early.
     async fn check_out(&mut self, pool: &Pool, limit: Duration) -> Option<PooledConnection> {
         let began = self.clock.now();
         let deadline = (self.rng.below(4) == 0).then(|| began + self.millis(500));
@@ -135,7 +138,7 @@ impl Application {
         if now > latest + lock(&self.record.stalls).between(began, now) {
             let took = now.since(began);
             let message =
-                format!("a check-out of {pool:?} by {latest:?} was not served in {took:?}");
+                format!("a check-out of {pool:?} had to end by {latest:?}, but took {took:?}");
             self.record.violated(Oracle::Waiters, message);
         }
         match outcome {

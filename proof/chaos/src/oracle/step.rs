@@ -67,6 +67,7 @@ impl<'w> StepOracle<'w> {
             SchedulerStep::Idle => {
                 let now = self.sim.now();
                 self.check_polls(now);
+                // During a stall, tasks that are ready do not run.
                 if now < lock(&self.record.stalls).end() {
                     return;
                 }

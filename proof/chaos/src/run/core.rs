@@ -12,7 +12,7 @@ use sdam_transport::clock::Clock;
 
 use crate::{
     load,
-    plan::{Plan, Shape, first, pick},
+    plan::{Plan, first, pick},
     record::{RunRecord, Topology, lock},
     request::SelectionRequest,
 };
@@ -29,7 +29,8 @@ pub(super) struct Lost(BTreeSet<MemberId>);
 impl Lost {
     /// Breaks all members except the core. The core is a majority of the voting members, can elect
     /// a primary, and includes the first member, through which every client finds the set. Does
-    /// nothing if the plan heals all members.
+    /// nothing if the plan heals all members, or if the voters of the newest configuration are no
+    /// majority of all processes.
     pub(super) fn choose(plan: &Plan, sim: &Sim) -> Self {
         let Some(config) = sim.config().filter(|_| plan.heals_a_majority()) else {
             return Self::default();
@@ -53,7 +54,8 @@ impl Lost {
             core.insert(entry.address.clone());
         }
         if votes * 2 <= all {
-            // The others cannot elect a primary if only removed members know that they were removed.
+            // Only removed members may know that they were removed. Without their votes, the others
+            // could then elect no primary.
             return Self::default();
         }
         let others = status.members.iter().filter(|member| !core.contains(&member.address));
@@ -117,17 +119,12 @@ pub(super) async fn check_service(
             return Err(Oracle::Waiters.violated(sim.now(), message));
         }
     }
-    filled(sim, record, &*clock, plan.shape).await
+    filled(sim, record, &*clock).await
 }
 
 /// Waits until every pool has its minimum number of connections, except the pools of servers that
 /// do not answer.
-async fn filled(
-    sim: &Sim,
-    record: &RunRecord,
-    clock: &dyn Clock,
-    shape: Shape,
-) -> Result<(), Violation> {
+async fn filled(sim: &Sim, record: &RunRecord, clock: &dyn Clock) -> Result<(), Violation> {
     let until = sim.now() + FILLING;
     loop {
         let pools = lock(&record.connecting).clone();
@@ -136,7 +133,7 @@ async fn filled(
             let there = stats.idle + stats.in_use + stats.pending;
             stats.is_ready && there < pool.options().min_pool_size as usize
         });
-        let Some(short) = short.filter(|_| shape != Shape::LoadBalanced) else {
+        let Some(short) = short else {
             return Ok(());
         };
         if sim.now() >= until {
