@@ -2,6 +2,7 @@
 
 mod catalogue;
 mod citations;
+mod reached;
 #[cfg(test)]
 mod tests;
 
@@ -17,9 +18,27 @@ use self::{catalogue::Page, citations::Citations};
 /// The folder with the catalogue's pages.
 const PAGES: &str = "docs/conformance";
 
-pub(crate) fn run(check_only: bool) -> Result<()> {
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Change nothing, and fail if a page is out of date.
+    #[arg(long)]
+    check: bool,
+    /// Instead, run simulated seeds and count the rules whose code they execute.
+    ///
+    /// A rule is executed if the line after a comment that cites it is. A rule that is not, and
+    /// that xtask/src/conformance/unreached.txt does not list with a reason, makes the command
+    /// fail. Needs rustup's component `llvm-tools`.
+    #[arg(long, conflicts_with = "check")]
+    reached: bool,
+}
+
+pub(crate) fn run(options: &Options) -> Result<()> {
     let catalogue = Catalogue::read()?;
-    if !check_only {
+    if options.reached {
+        println!("{}", reached::run(catalogue.citations.code())?);
+        return Ok(());
+    }
+    if !options.check {
         for (path, page, before) in &catalogue.pages {
             let after = page.render(&catalogue.citations);
             if after != *before {

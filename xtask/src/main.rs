@@ -54,11 +54,7 @@ enum Subcommand {
     /// command finds those names and writes the `Proof:` lines. `cargo xtask tidy` checks that they
     /// are up to date, that the catalogue contains every rule named in the code, and that every
     /// MUST has a proof or a line that explains why it has none.
-    Conformance {
-        /// Change nothing, and fail if a page is out of date.
-        #[arg(long)]
-        check: bool,
-    },
+    Conformance(conformance::Options),
     /// Check that the facade and the program compile with every choice of features.
     ///
     /// Checks `sdam` and `sdam-cli` without features, with each one, with every pair and with all.
@@ -219,7 +215,7 @@ enum Subcommand {
 fn main() -> ExitCode {
     let result = match Arguments::parse().subcommand {
         Subcommand::Bench(options) => bench::run(&options),
-        Subcommand::Conformance { check } => conformance::run(check),
+        Subcommand::Conformance(options) => conformance::run(&options),
         Subcommand::Features => features::run(),
         Subcommand::Foreign { client } => foreign::run(&client),
         Subcommand::Fuzz(options) => fuzz::run(options),
