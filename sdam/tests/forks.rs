@@ -58,14 +58,15 @@ fn relay(server: SocketAddr, sent: &Sent) -> SocketAddr {
     address
 }
 
-/// Copies bytes until either end closes its side, and counts them.
+/// Copies bytes until either end closes its side, and counts them before it sends them. When a
+/// client has a reply, all bytes of its request are therefore counted.
 fn copy(mut from: TcpStream, mut to: TcpStream, count: &Sent) {
     let mut bytes = [0; 4096];
-    while let Ok(length) = from.read(&mut bytes)
-        && length > 0
-        && to.write_all(&bytes[..length]).is_ok()
-    {
+    while let Ok(length @ 1..) = from.read(&mut bytes) {
         count.fetch_add(length as u64, Ordering::SeqCst);
+        if to.write_all(&bytes[..length]).is_err() {
+            break;
+        }
     }
     let _ = to.shutdown(Shutdown::Write);
 }
