@@ -206,6 +206,7 @@ impl Cadence<'_> {
         let unpaused = checks.recent.len() >= UNPAUSED;
         if let State::Lost { known: true } = checks.state
             && !self.scans
+            && !self.stalls
             && !(gap.is_zero() || unpaused && gap == MIN_INTERVAL)
         {
             return Err(format!("the retry started only after {gap:?}"));

@@ -24,6 +24,9 @@ const RARE_POLLS_PER_TASK: u64 = 2400;
 /// The maximum number of timers that a task of the engine may have: its own timers and those for
 /// one operation.
 const TIMERS: usize = 4;
+/// The maximum number of timers that a run itself may have: for its faults, pauses and stalls, and
+/// for its end.
+const RUN_TIMERS: usize = 4;
 
 /// Checks the client and the deployment after every step.
 pub(crate) struct StepOracle<'w> {
@@ -146,7 +149,8 @@ impl<'w> StepOracle<'w> {
             ((2 + judged) * TIMERS - 1) * servers
                 + pools
                 + TIMERS * (pending + polling)
-                + TASK_TIMERS * (load + 1 + self.companions)
+                + TASK_TIMERS * (load + self.companions)
+                + RUN_TIMERS
                 + judged * (pending + load),
         );
         for (what, oracle, (there, max)) in [

@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use sdam_core::{rng::Rng, time::Instant, topology::TopologyType};
 use sdam_sim::{
     Action, MemberId,
+    deployment::MemberStatus,
     oracle::{Oracle, Violation},
     runtime::Sim,
 };
@@ -29,8 +30,8 @@ pub(super) struct Lost(BTreeSet<MemberId>);
 impl Lost {
     /// Breaks all members except the core. The core is a majority of the voting members, can elect
     /// a primary, and includes the first member, through which every client finds the set. Does
-    /// nothing if the plan heals all members, or if the voters of the newest configuration are no
-    /// majority of all processes.
+    /// nothing if the plan heals all members, if the voters of the newest configuration are no
+    /// majority of all processes, or if none of them knows that configuration.
     pub(super) fn choose(plan: &Plan, sim: &Sim) -> Self {
         let Some(config) = sim.config().filter(|_| plan.heals_a_majority()) else {
             return Self::default();
@@ -53,9 +54,12 @@ impl Lost {
             has_candidate |= entry.is_electable();
             core.insert(entry.address.clone());
         }
-        if votes * 2 <= all {
+        let in_core = |member: &&MemberStatus| core.contains(&member.address);
+        let newest = status.members.iter().map(|member| member.set_version).max();
+        let known = status.members.iter().filter(in_core).map(|member| member.set_version).max();
+        if votes * 2 <= all || known < newest {
             // Only removed members may know that they were removed. Without their votes, the others
-            // could then elect no primary.
+            // could then elect no primary, or would still count them as members.
             return Self::default();
         }
         let others = status.members.iter().filter(|member| !core.contains(&member.address));
