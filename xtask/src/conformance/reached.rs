@@ -120,12 +120,13 @@ fn report(
     ))
 }
 
-/// Returns the number of executions of the code that a comment in this line is about: the code in that
-/// line, or the next code before an empty line. `None` if there is none.
+/// Returns the number of executions of the code that a comment in this line is about: the code in
+/// that line, or the next code before an empty line. `None` if there is none.
 fn executed(source: &str, counts: &BTreeMap<usize, u64>, line: usize) -> Option<u64> {
     let lines = source.lines().map(str::trim).enumerate().skip(line - 1);
+    let is_code = |text: &str| !text.starts_with("//") && !text.starts_with("#[");
     let mut block =
-        lines.take_while(|(_, text)| !text.is_empty()).filter(|(_, text)| !text.starts_with("//"));
+        lines.take_while(|(_, text)| !text.is_empty()).filter(|(_, text)| is_code(text));
     block.clone().next().filter(|(_, text)| !is_declaration(text))?;
     block.find_map(|(index, _)| counts.get(&(index + 1)).copied())
 }
@@ -160,6 +161,7 @@ fn four() {
 }
 
 ///
+#[expect(dead_code)]
 pub(crate) trait Five {
     fn five() {}
 }
@@ -170,7 +172,8 @@ DA:2,7
 DA:3,0
 DA:9,1
 DA:11,0
-DA:16,0
+DA:15,1
+DA:17,0
 end_of_record
 SF:/elsewhere/b.rs
 DA:1,1
