@@ -3,12 +3,11 @@
 use std::{fs::File, io::Read as _};
 
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
-use sdam_core::{options::ConfigError, uri_options::Secret};
+use sdam_core::options::ConfigError;
 use zeroize::Zeroizing;
 
-use crate::encrypted::{self, KEY_FILE};
-
 const CA_FILE: &str = "tlsCAFile";
+pub(crate) const KEY_FILE: &str = "tlsCertificateKeyFile";
 
 /// The maximum length of a file. It is sufficient for many thousands of certificates.
 const MAX_LENGTH: u64 = 16 << 20;
@@ -22,20 +21,19 @@ pub(crate) fn authorities(path: &str) -> Result<Vec<CertificateDer<'static>>, Co
 /// Reads the client's key, and the client's certificate with its chain.
 pub(crate) fn identity(
     path: &str,
-    password: Option<&Secret>,
 ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), ConfigError> {
     let pem = read(KEY_FILE, path)?;
-    if encrypted::is_legacy(&pem) {
-        let reason = "the key is encrypted in the old format of OpenSSL, which is not supported";
-        return Err(encrypted::convert(path, reason));
+    if is_encrypted(&pem) {
+        let reason = "the private key is encrypted, which is not supported";
+        let remedy = format!(
+            "decrypt the key by `openssl pkey -in {path} -out key.pem`, and put it into the file \
+             in place of the encrypted one"
+        );
+        return Err(ConfigError::new(KEY_FILE, path, reason, remedy));
     }
     let remedy = "name a PEM file with the client's certificate and its private key";
     let certificates = certificates(KEY_FILE, path, &pem, remedy)?;
-    let key = match encrypted::section(&pem) {
-        Some(section) => encrypted::decrypt(path, &section, password)?,
-        None => key(path, &pem)?,
-    };
-    Ok((certificates, key))
+    Ok((certificates, key(path, &pem)?))
 }
 
 fn read(option: &str, path: &str) -> Result<Zeroizing<Vec<u8>>, ConfigError> {
@@ -62,6 +60,13 @@ fn certificates(
         Ok(found) => Ok(found),
         Err(error) => Err(invalid(format!("the file is no valid PEM: {error}"))),
     }
+}
+
+/// Returns whether `pem` contains an encrypted private key, in PKCS#8 or with the headers of
+/// RFC 1421.
+fn is_encrypted(pem: &[u8]) -> bool {
+    let marks: [&[u8]; 2] = [b"-----BEGIN ENCRYPTED PRIVATE KEY-----", b"Proc-Type: 4,ENCRYPTED"];
+    marks.iter().any(|mark| pem.windows(mark.len()).any(|window| window == *mark))
 }
 
 fn key(path: &str, pem: &[u8]) -> Result<PrivateKeyDer<'static>, ConfigError> {

@@ -32,8 +32,8 @@
 //! | option | meaning here |
 //! | --- | --- |
 //! | `tlsCAFile` | PEM; replaces all other authorities. A server may also present a self-signed certificate from this file as its own if the certificate's key usages, if any, permit it |
-//! | `tlsCertificateKeyFile` | PEM with the certificate, its chain, and a key in PKCS#8, PKCS#1 or SEC1 |
-//! | `tlsCertificateKeyFilePassword` | for encrypted PKCS#8 keys (PBES2 with AES; feature `encrypted-keys`, on by default) |
+//! | `tlsCertificateKeyFile` | PEM with the certificate, its chain, and a key in PKCS#8, PKCS#1 or SEC1 that is not encrypted |
+//! | `tlsCertificateKeyFilePassword` | refused, because encrypted keys are not supported; `openssl pkey` decrypts them |
 //! | `tlsAllowInvalidCertificates` | accepts every certificate, even for another host |
 //! | `tlsAllowInvalidHostnames` | accepts a valid certificate for another host |
 //! | `tlsDisableCertificateRevocationCheck` | ignores the revocation lists; `false` causes a warning, because OCSP is not supported |
@@ -93,7 +93,6 @@
 
 mod client;
 mod der;
-mod encrypted;
 mod error;
 mod files;
 mod observer;

@@ -14,7 +14,12 @@ use sdam_core::{
 };
 use sdam_transport::tls::{Tls, TlsProvider};
 
-use crate::{client::Client, encrypted::KEY_FILE, files, observer::Observer, verifier::Verifier};
+use crate::{
+    client::Client,
+    files::{self, KEY_FILE},
+    observer::Observer,
+    verifier::Verifier,
+};
 
 /// Creates TLS from the options of a topology, using rustls.
 ///
@@ -144,8 +149,7 @@ impl TlsProvider for Rustls {
         let config = match &options.certificate_key_file {
             None => config.with_no_client_auth(),
             Some(path) => {
-                let password = options.certificate_key_file_password.as_ref();
-                let (chain, key) = files::identity(path, password)?;
+                let (chain, key) = files::identity(path)?;
                 config.with_client_auth_cert(chain, key).map_err(|error| {
                     let reason = format!("the certificate and its key cannot be used: {error}");
                     let remedy = "give the certificate first, then those of its authorities, and \
@@ -178,7 +182,6 @@ impl TlsProvider for FixedConfig {
         let set = [
             ("tlsCAFile", options.ca_file.is_some()),
             (KEY_FILE, options.certificate_key_file.is_some()),
-            ("tlsCertificateKeyFilePassword", options.certificate_key_file_password.is_some()),
             ("tlsAllowInvalidCertificates", options.allow_invalid_certificates),
             ("tlsAllowInvalidHostnames", options.allow_invalid_hostnames),
             ("tlsDisableCertificateRevocationCheck", options.disable_certificate_revocation_check),

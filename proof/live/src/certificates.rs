@@ -5,9 +5,6 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use pkcs8::PrivateKeyInfoRef;
-use pkcs8::der::pem::LineEnding;
-use pkcs8::pkcs5::pbes2::Parameters;
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType,
     ExtendedKeyUsagePurpose, IsCa, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams,
@@ -93,9 +90,6 @@ impl Certificates {
     /// of RFC 2253.
     pub const CLIENT: &str = "CN=client,OU=clients,O=sdam";
 
-    /// The password of the [encrypted client's](Self::encrypted_client) key.
-    pub const PASSWORD: &str = "pencil";
-
     /// Creates all keys and certificates.
     pub fn create() -> Result<Self, Error> {
         let dir = work_dir("certificates").map_err(Error::io("creating a directory"))?;
@@ -114,8 +108,7 @@ impl Certificates {
             certificates.write_server(certificate, issuer)?;
         }
         let (pem, key) = issue(client()?, Some(ours))?;
-        certificates.write("client", &format!("{pem}{}", key.serialize_pem()))?;
-        certificates.write("encrypted-client", &(pem + &encrypted(&key)?))?;
+        certificates.write("client", &(pem + &key.serialize_pem()))?;
         let (pem, key) = issue(client()?, Some(&other))?;
         certificates.write("unknown-client", &(pem + &key.serialize_pem()))?;
         certificates.write("revocations", &revocations(ours)?)?;
@@ -148,12 +141,6 @@ impl Certificates {
     /// Returns the file of a client whose certificate has the name [`Certificates::CLIENT`].
     pub fn client(&self) -> PathBuf {
         self.file("client")
-    }
-
-    /// Returns the file of the same client with a key that is encrypted with
-    /// [`Certificates::PASSWORD`] (PKCS #8).
-    pub fn encrypted_client(&self) -> PathBuf {
-        self.file("encrypted-client")
     }
 
     /// Returns the file of a client with a certificate from another authority.
@@ -261,16 +248,6 @@ fn issue(
         None => params.self_signed(&key),
     };
     Ok((certificate.map_err(failed)?.pem(), key))
-}
-
-/// Returns the key, encrypted with the default algorithm of OpenSSL.
-fn encrypted(key: &KeyPair) -> Result<String, Error> {
-    let parameters = Parameters::generate_pbkdf2_sha256_aes256cbc(2048, b"a test's salt", [7; 16]);
-    let parameters = parameters.map_err(failed)?;
-    let key = PrivateKeyInfoRef::try_from(key.serialized_der()).map_err(failed)?;
-    let encrypted = key.encrypt_with_params(parameters, Certificates::PASSWORD);
-    let pem = encrypted.map_err(failed)?.to_pem("ENCRYPTED PRIVATE KEY", LineEnding::LF);
-    Ok(pem.map_err(failed)?.to_string())
 }
 
 fn revocations(issuer: &Issuer) -> Result<String, Error> {

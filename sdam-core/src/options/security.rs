@@ -8,6 +8,8 @@ use crate::uri_options::{HIDDEN, Secret, Settings, typed};
 /// The port of a proxy whose address does not contain one (URI Options: "proxyPort").
 const DEFAULT_PROXY_PORT: u16 = 1080;
 
+const KEY_PASSWORD: &str = "tlsCertificateKeyFilePassword";
+
 /// The options for encrypted connections, including the certificates to trust (URI Options: "tls"
 /// and its options).
 ///
@@ -19,10 +21,9 @@ const DEFAULT_PROXY_PORT: u16 = 1080;
 pub struct TlsOptions {
     /// `tlsCAFile`: the PEM file with the authorities to trust instead of the platform's.
     pub ca_file: Option<Box<str>>,
-    /// `tlsCertificateKeyFile`: the PEM file with the client's certificate and key.
+    /// `tlsCertificateKeyFile`: the PEM file with the client's certificate and key, which must not
+    /// be encrypted.
     pub certificate_key_file: Option<Box<str>>,
-    /// `tlsCertificateKeyFilePassword`: the password of the client's key.
-    pub certificate_key_file_password: Option<Secret>,
     /// `tlsAllowInvalidCertificates`, `tlsInsecure`: true to accept any certificate. Anyone on the
     /// route to a server can then read and change the data.
     pub allow_invalid_certificates: bool,
@@ -42,7 +43,8 @@ impl TlsOptions {
     ///
     /// # Errors
     ///
-    /// If `tls=false` is combined with another TLS option, because that option would be ignored.
+    /// If `tls=false` is combined with another TLS option, because that option would be ignored,
+    /// or if there is a `tlsCertificateKeyFilePassword`.
     pub(crate) fn of(settings: &Settings) -> Result<Option<Self>, ConfigError> {
         let other = |name: &&'static str| name.starts_with("tls") && *name != "tls";
         let other = settings.keys().copied().find(other);
@@ -57,15 +59,20 @@ impl TlsOptions {
         }
         let flag = |name| typed(settings, name) == Some(true);
         let text = |name| typed::<&str>(settings, name).map(Box::from);
+        if settings.contains_key(KEY_PASSWORD) {
+            let file = text("tlsCertificateKeyFile");
+            let reason = "encrypted keys are not supported";
+            let remedy = alloc::format!(
+                "decrypt the key by `openssl pkey -in {} -out key.pem`, put it into \
+                 `tlsCertificateKeyFile` in place of the encrypted one, and leave the password out",
+                file.as_deref().unwrap_or("FILE"),
+            );
+            return Err(ConfigError::new(KEY_PASSWORD, HIDDEN, reason, remedy));
+        }
         let insecure = flag("tlsInsecure");
         Ok(Some(Self {
             ca_file: text("tlsCAFile"),
             certificate_key_file: text("tlsCertificateKeyFile"),
-            certificate_key_file_password: typed::<&Secret>(
-                settings,
-                "tlsCertificateKeyFilePassword",
-            )
-            .cloned(),
             allow_invalid_certificates: insecure || flag("tlsAllowInvalidCertificates"),
             allow_invalid_hostnames: insecure || flag("tlsAllowInvalidHostnames"),
             disable_certificate_revocation_check: insecure
@@ -92,18 +99,8 @@ impl TlsOptions {
         })
     }
 
-    /// Returns a warning for each option that leaves connections open to attack, and for each
-    /// option that has no effect.
+    /// Returns a warning for each option that leaves connections open to attack.
     pub(super) fn warnings(&self) -> impl Iterator<Item = Warning> + use<> {
-        let password = self.certificate_key_file_password.is_some();
-        let unused = (password && self.certificate_key_file.is_none()).then(|| {
-            Warning::new(
-                "tlsCertificateKeyFilePassword",
-                HIDDEN,
-                "there is no `tlsCertificateKeyFile`",
-                "the password is not used",
-            )
-        });
         let lax = [
             (
                 self.allow_invalid_certificates,
@@ -119,10 +116,9 @@ impl TlsOptions {
             ),
         ];
         let lax = lax.into_iter().filter(|(on, ..)| *on);
-        let lax = lax.map(|(_, option, reason, consequence)| {
+        lax.map(|(_, option, reason, consequence)| {
             Warning::new(option, "true", reason, consequence)
-        });
-        lax.chain(unused)
+        })
     }
 }
 

@@ -53,13 +53,13 @@ fn the_ca_file_replaces_all_other_authorities() {
 
 /// Presents the key's certificate to a server that requires it.
 #[track_caller]
-fn presented(key: &str, file_key: &str, password: &str) {
+fn presented(key: &str, file_key: &str) {
     let (authority, clients) = (Authority::new("one"), Authority::new("clients"));
     let certificate = clients.certify(&KeyPair::from_pem(key).unwrap());
     // Files contain the certificate and the key in either order.
     for content in [format!("{certificate}{file_key}"), format!("{file_key}{certificate}")] {
         let file = File::new(content);
-        let query = format!("&tlsCertificateKeyFile={}{password}", file.path());
+        let query = format!("&tlsCertificateKeyFile={}", file.path());
         let tls = authority.provider().tls(&options(&query)).unwrap();
         let config = serve_clients_of(&authority.issue(&["a"]), &clients, &TLS13);
         exchange(&mut negotiate(&tls, Wire::tls(&config), "a").unwrap(), b"hello");
@@ -69,67 +69,24 @@ fn presented(key: &str, file_key: &str, password: &str) {
 #[test]
 fn keys_are_read_in_each_format() {
     // The file contains the client's certificate and its key (V-6).
-    presented(RSA_PKCS8, RSA_PKCS8, "");
-    presented(RSA_PKCS8, RSA_PKCS1, "");
-    presented(EC_PKCS8, EC_PKCS8, "");
-    presented(EC_PKCS8, include_str!("keys/ec.sec1.pem"), "");
+    presented(RSA_PKCS8, RSA_PKCS8);
+    presented(RSA_PKCS8, RSA_PKCS1);
+    presented(EC_PKCS8, EC_PKCS8);
+    presented(EC_PKCS8, include_str!("keys/ec.sec1.pem"));
 }
 
-#[cfg(feature = "encrypted-keys")]
 #[test]
-fn encrypted_keys_are_read_with_their_password() {
-    // Keys that are encrypted in any of the following ways can be read (V-6).
-    let password = "&tlsCertificateKeyFilePassword=pencil";
-    for key in [
-        include_str!("keys/ec.encrypted.pem"),
-        include_str!("keys/ec.scrypt.pem"),
-        include_str!("keys/ec.des3.pem"),
-        include_str!("keys/ec.sha1.pem"),
-    ] {
-        presented(EC_PKCS8, key, password);
+fn an_encrypted_key_is_refused_with_the_command_that_decrypts_it() {
+    // Encrypted keys are not supported (V-7). The file may also contain a plain key.
+    let certificate = Authority::new("one").certify(&KeyPair::from_pem(EC_PKCS8).unwrap());
+    let remedy = "decrypt the key by `openssl pkey -in FILE -out key.pem`, and put it into the \
+                  file in place of the encrypted one";
+    for key in [include_str!("keys/ec.encrypted.pem"), include_str!("keys/ec.legacy.pem")] {
+        for content in [format!("{certificate}{key}"), format!("{key}{certificate}{EC_PKCS8}")] {
+            let reason = "the private key is encrypted, which is not supported";
+            invalid("tlsCertificateKeyFile", &content, reason, remedy);
+        }
     }
-}
-
-#[test]
-fn the_password_of_a_key_that_is_not_encrypted_is_ignored() {
-    presented(EC_PKCS8, EC_PKCS8, "&tlsCertificateKeyFilePassword=pencil");
-}
-
-#[cfg(feature = "encrypted-keys")]
-#[test]
-fn a_missing_or_wrong_password_is_named_without_the_password() {
-    let certificate = Authority::new("one").certify(&KeyPair::from_pem(EC_PKCS8).unwrap());
-    let file = File::new(format!("{certificate}{}", include_str!("keys/ec.encrypted.pem")));
-    let path = file.path();
-    let check = |query: &str, reason: &str| {
-        let error = refused(&format!("&tlsCertificateKeyFile={path}{query}"));
-        let expected = format!("`tlsCertificateKeyFilePassword`: {reason}");
-        assert_eq!(error.to_string(), expected.replace("FILE", path));
-    };
-    check("", "the private key in `FILE` is encrypted; give its password");
-    check(
-        "&tlsCertificateKeyFilePassword=Qx7",
-        "it does not decrypt the private key in `FILE`; give the password of this key",
-    );
-}
-
-#[cfg(feature = "encrypted-keys")]
-#[test]
-fn a_key_in_another_encryption_is_refused_with_the_command_that_converts_it() {
-    let certificate = Authority::new("one").certify(&KeyPair::from_pem(EC_PKCS8).unwrap());
-    let remedy = "convert the key by `openssl pkcs8 -topk8 -v2 aes-256-cbc -v2prf hmacWithSHA256 \
-                  -in FILE -out key.pem`, and put it into the file in place of the old one";
-    let content = format!("{certificate}{}", include_str!("keys/ec.legacy.pem"));
-    let reason = "the key is encrypted in the old format of OpenSSL, which is not supported";
-    invalid("tlsCertificateKeyFile", &content, reason, remedy);
-    let file = File::new(format!("{certificate}{}", include_str!("keys/ec.pbes1.pem")));
-    let path = file.path();
-    let query = format!("&tlsCertificateKeyFile={path}&tlsCertificateKeyFilePassword=pencil");
-    let error = refused(&query);
-    assert_eq!(error.value(), path);
-    assert_eq!(error.remedy(), remedy.replace("FILE", path));
-    let start = "the key is encrypted in a way that is not supported: ";
-    assert!(error.reason().starts_with(start), "{error}");
 }
 
 #[test]

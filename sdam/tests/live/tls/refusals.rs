@@ -3,7 +3,7 @@
 use std::{path::Path, thread};
 
 use sdam::Stage;
-use sdam_live::{Certificates, Mongod, ServerCertificate, ServerTls};
+use sdam_live::{Mongod, ServerCertificate, ServerTls};
 use sdam_tls::{
     Rustls,
     rustls::pki_types::{CertificateRevocationListDer, pem::PemObject},
@@ -74,9 +74,6 @@ fn a_server_that_demands_a_certificate_accepts_that_of_its_authority_alone() {
         let Some(mongod) = start(&tls) else { return };
         let trusting = certificates.options();
         check_accepted(&mongod, &with_client(&certificates));
-        let encrypted = option("tlsCertificateKeyFile", &certificates.encrypted_client());
-        let password = format!("&tlsCertificateKeyFilePassword={}", Certificates::PASSWORD);
-        check_accepted(&mongod, &format!("{trusting}{encrypted}{password}"));
         check(&mongod, &trusting, Rustls::ring(), &["client certificate"]);
         let unknown = option("tlsCertificateKeyFile", &certificates.unknown_client());
         let options = format!("{trusting}{unknown}");

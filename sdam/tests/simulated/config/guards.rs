@@ -96,6 +96,7 @@ fn unsupported_tls_and_proxy_options_are_refused() {
     check_refused("sslVerifyCertificate=true", "sslVerifyCertificate");
     check_refused("tlsCAFile=ca.pem", "tls");
     check_refused("tls=false&tlsCertificateKeyFile=a", "tls");
+    check_refused("tlsCertificateKeyFilePassword=a", "tlsCertificateKeyFilePassword");
     check_refused("proxyHost=b", "proxyHost");
     check_refused("proxyHost=b&proxyPort=1080", "proxyHost");
     check_refused("proxyHost=b&proxyUsername=c&proxyPassword=d", "proxyHost");

@@ -85,7 +85,7 @@ impl Parts {
 }
 
 /// Returns the names and paths of the PEM files.
-fn files(certificates: &Certificates) -> Result<[(String, String); 6], Error> {
+fn files(certificates: &Certificates) -> Result<[(String, String); 5], Error> {
     let empty = certificates.dir().join("empty.pem");
     let failed = |error| Error::Io("writing a file".to_owned(), error);
     fs::write(&empty, "no certificate\n").map_err(failed)?;
@@ -93,7 +93,6 @@ fn files(certificates: &Certificates) -> Result<[(String, String); 6], Error> {
         ("authority", certificates.authority()),
         ("other-authority", certificates.other_authority()),
         ("client", certificates.client()),
-        ("encrypted-client", certificates.encrypted_client()),
         ("unknown-client", certificates.unknown_client()),
         ("empty", empty),
     ];
