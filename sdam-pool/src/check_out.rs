@@ -3,10 +3,7 @@
 use std::{future::poll_fn, sync::Arc, task::Poll, time::Duration};
 
 use futures::future::{Either, select};
-use sdam_core::{
-    error::{Error, Stage},
-    time::Instant,
-};
+use sdam_core::{error::Error, time::Instant};
 use sdam_transport::{
     race,
     rare::{Point, defers, pause},
@@ -30,9 +27,6 @@ pub(crate) async fn run(
     pool: &Arc<Inner>,
     deadline: Option<Instant>,
 ) -> Result<PooledConnection, Error> {
-    if pool.context.is_forked() {
-        return Err(Error::forked(Stage::CheckOut).with_address(&pool.context.address));
-    }
     let events = pool.events.check_out_started();
     if pool.by_caller {
         pool.work_by_caller();

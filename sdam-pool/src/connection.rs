@@ -131,14 +131,7 @@ impl PooledConnection {
 
 impl Drop for PooledConnection {
     fn drop(&mut self) {
-        let Some(member) = self.member.take() else {
-            return;
-        };
-        if self.pool.context.is_forked() {
-            // The connection belongs to the parent process, whose threads may have held the pool's
-            // lock during the fork.
-            std::mem::forget(member);
-        } else {
+        if let Some(member) = self.member.take() {
             self.pool.check_in(member, self.pin);
         }
     }

@@ -55,7 +55,7 @@ impl Worker {
                 self.has_ended = true;
                 return Poll::Ready(());
             };
-            if pool.context.is_forked() || defers(Point::PolledWorker, cx) {
+            if defers(Point::PolledWorker, cx) {
                 return Poll::Pending;
             }
             let now = pool.clock().now();

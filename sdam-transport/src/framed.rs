@@ -21,7 +21,6 @@ use sdam_core::{
 use crate::{
     connect::Connection,
     error,
-    fork::Guarded,
     rare::{Point, pause, rarely},
     stream::ByteStream,
     wire::{Header, WireError, WireMessage},
@@ -32,8 +31,6 @@ mod tests;
 
 /// A [`Connection`] over a [`ByteStream`].
 ///
-/// A forked child of the process that created the connection neither uses nor closes the stream.
-///
 /// The connection is marked as unusable while it sends or receives, and only success removes the
 /// mark. After a future has failed, or has been dropped before it was ready, every later call
 /// therefore fails, and cancellation can never make the middle of a message look like the start of
@@ -42,7 +39,7 @@ mod tests;
 /// Errors have [`Stage::Hello`], which is correct for monitoring connections. Users of other
 /// connections set the stage with [`Error::at`].
 pub struct Framed<S> {
-    stream: Guarded<S>,
+    stream: S,
     /// The reason why no operation may begin: another one is in progress, was dropped or has
     /// failed.
     unusable: Option<Cow<'static, str>>,
@@ -57,7 +54,7 @@ impl<S: ByteStream> Framed<S> {
     /// Creates a connection over `stream`, on which nothing has been read or written yet.
     pub fn new(stream: S) -> Self {
         Self {
-            stream: Guarded::new(stream),
+            stream,
             unusable: None,
             max_message_size: Hello::DEFAULT_MAX_MESSAGE_SIZE,
             target: None,
@@ -75,9 +72,6 @@ impl<S: ByteStream> Framed<S> {
     /// Begins an operation. Until the operation ends, the connection is unusable, and any other
     /// call fails with `dropped` as the reason.
     fn begin(&mut self, dropped: &'static str) -> Result<(), Error> {
-        if self.stream.is_forked() {
-            return Err(self.named(Error::forked(STAGE)));
-        }
         if let Some(reason) = &self.unusable {
             let message = format!("the connection is unusable, because {reason}");
             return Err(self.named(Error::network(STAGE, message)));
@@ -110,10 +104,10 @@ impl<S: ByteStream> Framed<S> {
             half if rarely(Point::WriteInParts) => bytes.split_at(half),
             _ => (bytes, &[][..]),
         };
-        self.stream.get().write_all(first).await.map_err(failed)?;
-        self.stream.get().write_all(rest).await.map_err(failed)?;
+        self.stream.write_all(first).await.map_err(failed)?;
+        self.stream.write_all(rest).await.map_err(failed)?;
         pause(Point::BeforeFlush).await;
-        self.stream.get().flush().await.map_err(failed)
+        self.stream.flush().await.map_err(failed)
     }
 
     async fn read(&mut self) -> Result<WireMessage, Error> {
@@ -167,7 +161,7 @@ impl<S: ByteStream> Framed<S> {
     /// Waits for the first bytes of a message. Allocates no buffer, because streaming connections
     /// spend most of their time in this wait.
     async fn read_first(&mut self) -> io::Result<usize> {
-        let (stream, received) = (self.stream.get(), &mut self.received);
+        let (stream, received) = (&mut self.stream, &mut self.received);
         poll_fn(|cx| {
             let mut space = [0; READ_AHEAD];
             let room = if rarely(Point::ReadOneByte) { 1 } else { READ_AHEAD };
@@ -188,7 +182,7 @@ impl<S: ByteStream> Framed<S> {
         };
         self.received.resize(filled + room, 0);
         let space = self.received.get_mut(filled..).unwrap_or_default();
-        let result = self.stream.get().read(space).await;
+        let result = self.stream.read(space).await;
         let read = result.as_ref().copied().unwrap_or_default();
         self.received.truncate(filled + read);
         result
@@ -214,7 +208,7 @@ impl<S: ByteStream> Connection for Framed<S> {
     }
 
     fn set_deadline(&mut self, deadline: Option<Instant>) {
-        self.stream.get().set_deadline(deadline);
+        self.stream.set_deadline(deadline);
     }
 }
 

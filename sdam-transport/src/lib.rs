@@ -54,7 +54,6 @@ pub mod connect;
 pub mod dial;
 pub mod entropy;
 pub mod error;
-pub mod fork;
 pub mod framed;
 pub mod handshake;
 pub mod layers;

@@ -11,7 +11,7 @@ use sdam_core::{
     rng::mix,
 };
 use sdam_select::settings::Settings;
-use sdam_transport::{fork::ForkGuard, runtime::Backend, spawn::Spawner};
+use sdam_transport::{runtime::Backend, spawn::Spawner};
 
 use crate::{lane::lane_of_thread, metadata::MetadataHandshake};
 
@@ -30,8 +30,6 @@ pub(crate) struct Common {
     pub(crate) config: Arc<MonitorConfig>,
     pub(crate) metadata: MetadataHandshake,
     pub(crate) counters: Counters,
-    /// Tells whether this process was forked from the one that started the topology.
-    pub(crate) fork: ForkGuard,
 }
 
 /// The counters from which random numbers are derived.

@@ -366,7 +366,7 @@ impl Scanner {
     }
 
     fn close(&mut self) {
-        if !self.is_closed() && !self.shared.common.fork.is_forked() {
+        if !self.is_closed() {
             self.tell(Input::Close);
             self.shared.events.close();
             self.deliver();

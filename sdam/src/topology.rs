@@ -55,6 +55,9 @@ use crate::{
 /// Cloning only increments a reference count. Monitoring ends when the last clone is dropped or
 /// [`close`](Self::close) is called.
 ///
+/// A process created by `fork` inherits the sockets but not the threads: start the topology after
+/// the fork.
+///
 /// ```no_run
 /// use sdam::{Criteria, Topology};
 ///
@@ -445,9 +448,6 @@ impl<P: PoolHandle> Topology<P> {
         let Background::Tasks(tasks) = &shared.background else {
             return;
         };
-        if shared.common.fork.is_forked() {
-            return;
-        }
         tasks.monitors.finished().await;
         pause(Point::BeforeClosed).await;
         let patience = || {

@@ -363,7 +363,6 @@ const EXCLUDED: &[(&str, &str)] = &[
     ("CommandStarted", "published by drivers and by the client of `sdam`, which no run uses"),
     ("CommandSucceeded", "as `CommandStarted`"),
     ("CommandFailed", "as `CommandStarted`"),
-    ("forked", "a simulation is one process"),
     ("internal", "a panic ends the run"),
     ("invalid", "nothing invalid is configured or sent"),
     ("selection", "an error of the client of `sdam`"),

@@ -17,8 +17,6 @@ names! {
         /// [`Stage::Auth`](super::Stage::Auth), this kind also means that the client cannot
         /// authenticate, or rejects the server's reply.
         Command = "command",
-        /// This process was forked from the one that opened the connection or pool.
-        Forked = "forked",
         /// The server's monitor, or an attempt to connect, ended unexpectedly.
         Internal = "internal",
         /// A clear of the pool interrupted the connection while it was in use or being established

@@ -68,13 +68,6 @@ impl Error {
         Self::of_pool(ErrorKind::RuntimeShutDown, address, text)
     }
 
-    /// Creates the error for the use of a connection or pool in a child of the process that opened
-    /// it.
-    pub fn forked(stage: Stage) -> Self {
-        let text = "this process was forked from the one that the connections belong to";
-        Self::new(ErrorKind::Forked, stage, text)
-    }
-
     /// Returns whether this is a temporary error from a pool, after which a retryable operation is
     /// retried.
     pub fn is_retryable_pool(&self) -> bool {

@@ -19,7 +19,6 @@ impl Error {
                 Some("run the operation again, if it may run twice")
             }
             ErrorKind::PoolClosed => Some("keep the client open until its operations have ended"),
-            ErrorKind::Forked => Some("start a client of its own in each process"),
             ErrorKind::RuntimeShutDown => Some("keep the runtime until the client is closed"),
             ErrorKind::WaitQueueTimeout => {
                 Some("run fewer operations at once, or raise `maxPoolSize` or `waitQueueTimeoutMS`")

@@ -204,12 +204,12 @@ fn a_partial_receive_that_is_dropped_makes_the_connection_unusable_i_12() {
     let (head, tail) = (bytes(1)[..20].to_vec(), bytes(1)[20..].to_vec());
     for before in [vec![], vec![Step::Bytes(head)]] {
         let mut framed = framed(before);
-        framed.stream.get().steps.extend([Step::Pending, Step::Bytes(tail.clone())]);
+        framed.stream.steps.extend([Step::Pending, Step::Bytes(tail.clone())]);
         assert!(framed.recv().now_or_never().is_none());
         refused(&mut framed, ErrorKind::Network, "a receive was dropped before it was complete");
         let sent = framed.send(message(2, 0)).now_or_never().unwrap();
         assert!(sent.unwrap_err().to_string().contains("a receive was dropped"));
-        assert!(framed.stream.get().written.lock().unwrap().is_empty());
+        assert!(framed.stream.written.lock().unwrap().is_empty());
     }
 }
 
@@ -218,7 +218,7 @@ fn a_partial_send_that_is_dropped_makes_the_connection_unusable_i_12() {
     let mut framed = framed([Step::Take(10), Step::Pending, Step::Take(100)]);
     assert!(framed.send(message(1, 0)).now_or_never().is_none());
     refused(&mut framed, ErrorKind::Network, "a send was dropped before it was complete");
-    assert_eq!(*framed.stream.get().written.lock().unwrap(), bytes(1)[..10]);
+    assert_eq!(*framed.stream.written.lock().unwrap(), bytes(1)[..10]);
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn a_future_that_was_never_polled_does_not_affect_the_connection() {
 fn messages_are_sent_whole_and_a_zero_length_write_is_an_error() {
     let mut whole = framed([Step::Take(3), Step::Take(20), Step::Take(100)]);
     whole.send(message(1, 0)).now_or_never().unwrap().unwrap();
-    assert_eq!(*whole.stream.get().written.lock().unwrap(), bytes(1));
+    assert_eq!(*whole.stream.written.lock().unwrap(), bytes(1));
     let mut full = framed([Step::Take(0)]);
     let error = full.send(message(1, 0)).now_or_never().unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Network);
@@ -242,5 +242,5 @@ fn messages_are_sent_whole_and_a_zero_length_write_is_an_error() {
 fn the_deadline_reaches_the_stream() {
     let mut framed = framed([]);
     framed.set_deadline(Some(Instant::from_millis(7)));
-    assert_eq!(framed.stream.get().deadline, Some(Instant::from_millis(7)));
+    assert_eq!(framed.stream.deadline, Some(Instant::from_millis(7)));
 }

@@ -18,7 +18,7 @@ use sdam_core::{
     time::Instant,
 };
 
-use crate::{clock::Clock, fork::ForkGuard, race, runtime::Backend, spawn::Spawner};
+use crate::{clock::Clock, race, runtime::Backend, spawn::Spawner};
 
 /// The context of a new pool: its server, the runtime, and a handle to report errors to the
 /// topology.
@@ -57,7 +57,7 @@ impl PoolContext {
             server,
             address,
             generation: Generation::FIRST,
-            reporter: Reporter { server, host: None, trial: None, fork: ForkGuard::current() },
+            reporter: Reporter { server, host: None, trial: None },
             backend,
             spawner: None,
             events: Arc::new(NoEvents),
@@ -96,13 +96,6 @@ impl PoolContext {
         pub fn with_events(events: Arc<dyn Publish>) => events = events;
     }
 
-    /// Returns whether this process is a fork of the process that created the pool and that owns
-    /// all its connections. In a forked process, a pool refuses check-outs with [`Error::forked`]
-    /// and leaves its connections alone.
-    pub fn is_forked(&self) -> bool {
-        self.reporter.fork.is_forked()
-    }
-
     /// Sets the detector of the topology. `asked` is true while the detector is asking whether the
     /// server answers.
     #[must_use]
@@ -131,7 +124,6 @@ pub struct Reporter {
     /// The time after which an answer is late, and a flag that is true while the detector waits for
     /// an answer.
     trial: Option<(Duration, Arc<AtomicBool>)>,
-    fork: ForkGuard,
 }
 
 impl Reporter {
@@ -243,10 +235,7 @@ impl Reporter {
     }
 
     fn host(&self) -> Option<Arc<dyn PoolHost>> {
-        // In a forked child, the topology's lock may never be released, because a thread of the
-        // parent may have held it during the fork.
-        let host = self.host.as_ref().filter(|_| !self.fork.is_forked());
-        host?.upgrade()
+        self.host.as_ref()?.upgrade()
     }
 }
 

@@ -30,9 +30,6 @@ pub enum SelectionError {
     },
     /// The topology was closed.
     Closed,
-    /// This process was forked from the process that started the topology, and that still owns its
-    /// connections. Each process has to start its own topology, on its own runtime.
-    Forked,
     /// The runtime has dropped the monitoring tasks although the topology was not closed, so no
     /// server can be found.
     RuntimeShutDown,
@@ -56,19 +53,13 @@ impl SelectionError {
         matches!(self, Self::RuntimeShutDown)
     }
 
-    /// Returns whether this process was forked from the one that started the topology.
-    pub fn is_forked(&self) -> bool {
-        matches!(self, Self::Forked)
-    }
-
     pub(crate) fn failure(&self) -> SelectionFailure {
         match self {
             Self::Timeout(_) => SelectionFailure::Timeout,
             Self::Incompatible { .. } => SelectionFailure::Incompatible,
             Self::InvalidCriteria(_) => SelectionFailure::InvalidCriteria,
             Self::TooManyWaiters { .. } => SelectionFailure::TooManyWaiters,
-            // A forked child publishes no events, so its reason is never seen.
-            Self::Closed | Self::Forked => SelectionFailure::Closed,
+            Self::Closed => SelectionFailure::Closed,
             Self::RuntimeShutDown => SelectionFailure::RuntimeShutDown,
         }
     }
@@ -98,10 +89,6 @@ impl fmt::Display for SelectionError {
                  raise `Options::max_waiters`, or run fewer operations at once"
             ),
             Self::Closed => f.write_str(CLOSED),
-            Self::Forked => f.write_str(
-                "this process was forked from the one that started the topology: start a topology of \
-                 its own in each process, on a runtime of its own",
-            ),
             Self::RuntimeShutDown => f.write_str(
                 "the runtime has shut down, and no server is monitored any more: keep the runtime \
                  until the topology is closed, or start a new topology on a running one",

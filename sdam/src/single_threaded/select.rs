@@ -42,9 +42,6 @@ impl Scanner {
         criteria: &Criteria,
         limit: Limit,
     ) -> Result<Selected, SelectionError> {
-        if self.shared.common.fork.is_forked() {
-            return Err(SelectionError::Forked);
-        }
         self.prepare();
         // Cloned because the events outlive the mutable borrows of `self` below.
         let shared = Arc::clone(&self.shared);

@@ -22,7 +22,6 @@ use sdam_events::{
 use sdam_select::{candidate::Selector, settings::Settings, zone::ZoneAffinity};
 use sdam_transport::pool::{Authenticator, NoPools, PoolFactory, PoolHandle};
 use sdam_transport::{
-    fork::ForkGuard,
     handshake::{ClientMetadata, Environment},
     layers::Translate,
     runtime::{Backend, Runtime},
@@ -311,7 +310,6 @@ impl Prepared {
             config: Arc::new(self.config),
             metadata: self.metadata,
             counters: Counters::new(seed),
-            fork: ForkGuard::current(),
         }
     }
 

@@ -9,7 +9,6 @@ use sdam_core::{
 };
 use sdam_select::settings::Settings;
 use sdam_transport::{
-    fork::ForkGuard,
     layers::Translate,
     pool::PoolHandle,
     runtime::{Backend, Runtime},
@@ -66,7 +65,6 @@ use crate::{engine::Machine, metadata::Metadata, sync::Mutex};
 pub struct Deployments {
     runtime: Runtime,
     watched: Arc<Mutex<Vec<Watched>>>,
-    fork: ForkGuard,
 }
 
 /// A deployment that is watched.
@@ -99,7 +97,7 @@ impl Watched {
 impl Deployments {
     /// Creates an empty collection, whose handles all use `runtime`.
     pub fn new(runtime: Runtime) -> Self {
-        Self { runtime, watched: Arc::default(), fork: ForkGuard::current() }
+        Self { runtime, watched: Arc::default() }
     }
 
     /// Opens a handle on the deployment that the builder's options describe, and begins to watch
@@ -107,19 +105,11 @@ impl Deployments {
     ///
     /// # Errors
     ///
-    /// As [`TopologyBuilder::start`]; also in a process that was forked since [`new`](Self::new).
+    /// As [`TopologyBuilder::start`].
     pub fn open<P: PoolHandle>(
         &self,
         builder: TopologyBuilder<P>,
     ) -> Result<Topology<P>, ConfigError> {
-        if self.fork.is_forked() {
-            return Err(ConfigError::new(
-                "Deployments",
-                "inherited by `fork`",
-                "its sockets and tasks belong to another process",
-                "create `Deployments` and a runtime in each process",
-            ));
-        }
         if builder.options.load_balanced {
             return builder.start(self.runtime.clone());
         }

@@ -25,9 +25,6 @@ impl Shared {
         &self,
         criteria: &Criteria,
     ) -> Result<Option<Selected>, SelectionError> {
-        if self.common.fork.is_forked() {
-            return Err(SelectionError::Forked);
-        }
         let snapshot = self.published.load();
         select_from(&snapshot, &self.common.settings, criteria, self.common.random())
     }
@@ -42,9 +39,6 @@ impl Shared {
         // If the sinks want only waiting events, a selection that does not wait has nothing to
         // publish.
         const WAITING: Interest = Interest::of(&[EventName::ServerSelectionWaiting]);
-        if self.common.fork.is_forked() {
-            return Err(SelectionError::Forked);
-        }
         if !self.events.wants_any(Interest::SELECTION.without(WAITING))
             && let Some(selected) = self.try_select(criteria)?
         {
@@ -136,9 +130,6 @@ impl Shared {
         mut ready: impl FnMut(&Snapshot) -> Option<T>,
         deadline: Option<Instant>,
     ) -> Option<T> {
-        if self.common.fork.is_forked() {
-            return ready(&self.published.load());
-        }
         let mut expiry = match deadline {
             Some(deadline) => self.common.backend.clock.sleep_until(deadline),
             None => futures::future::pending().boxed(),

@@ -86,11 +86,6 @@ impl ServerTask {
     ) -> Next {
         let clock = &*self.shared.common.backend.clock;
         poll_fn(|cx| {
-            if self.shared.common.fork.is_forked() {
-                // A forked child does nothing: the sockets belong to the parent process, whose
-                // threads may have held locks at the fork.
-                return Poll::Pending;
-            }
             if defers(Point::PolledTask, cx) {
                 return Poll::Pending;
             }

@@ -211,12 +211,7 @@ impl Shared {
 
     /// Closes the topology; tasks end soon after. If this is the last handle on a deployment,
     /// closes the deployment, too.
-    ///
-    /// Does nothing in a forked child process, because the tasks and sockets belong to the parent.
     pub(crate) fn shut_down(self: &Arc<Self>) {
-        if self.common.fork.is_forked() {
-            return;
-        }
         let mut panic = DeferredPanic::default();
         let is_last = match &self.sharing {
             Sharing::Handle(base) => {
