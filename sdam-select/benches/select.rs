@@ -13,7 +13,7 @@ use sdam_core::{
     time::Instant,
     topology::{TopologyDescription, TopologyType},
 };
-use sdam_select::{choose, criteria::Criteria, settings::Settings, zone::ZoneAffinity};
+use sdam_select::{choose, criteria::Criteria, settings::Settings};
 
 fn server(number: u64, server_type: ServerType) -> ServerDescription {
     let address = ServerAddress::new(&format!("shard-{number:04}.db.example.com"), 27017);
@@ -65,15 +65,10 @@ fn benches(criterion: &mut Criterion) {
         ("50 members, tags and staleness", replica_set(50), read(picky)),
         ("50 members, one deprioritized", fifty, nearest().with_deprioritized(deprioritized)),
         ("1000 mongos", sharded(1000), Criteria::write()),
-        ("3 members, nearest, in a zone", replica_set(3), nearest()),
-        ("50 members, nearest, in a zone", replica_set(50), nearest()),
     ];
+    let settings = Settings::default();
     let mut rng = Rng::new(1);
     for (name, topology, criteria) in cases {
-        let mut settings = Settings::default();
-        if name.ends_with("in a zone") {
-            settings.zone_affinity = Some(ZoneAffinity::by_tag("zone", "odd"));
-        }
         criterion.bench_function(&format!("select/{name}"), |bencher| {
             bencher.iter(|| {
                 let load =

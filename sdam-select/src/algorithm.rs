@@ -14,7 +14,6 @@ use crate::{
     criteria::Criteria,
     settings::Settings,
     suitability::{ServerTypes, Suitability},
-    zone::ZoneAffinity,
 };
 
 /// The number of servers that a selection handles without allocating, which is the default maximum
@@ -50,10 +49,7 @@ pub fn choose<'t>(
         return Ok(choose_where(topology, is_suitable, settings, load, random));
     }
     if has_selector {
-        let mut suitable = suitable(topology, settings, criteria)?;
-        if let Some(affinity) = &settings.zone_affinity {
-            suitable = zone_part(&suitable, affinity, random);
-        }
+        let suitable = suitable(topology, settings, criteria)?;
         let latencies = suitable.iter().map(|candidate| latency(candidate.server));
         let at = |index: usize| suitable.get(index).copied();
         return Ok(pick_in_window(latencies, at, settings, load, random));
@@ -63,25 +59,8 @@ pub fn choose<'t>(
     Ok(choose_where(topology, is_suitable, settings, load, random))
 }
 
-/// Chooses one of the servers that satisfy `is_suitable`, taking zones into account.
+/// Chooses one of the servers that satisfy `is_suitable`.
 fn choose_where<'t>(
-    topology: &'t TopologyDescription,
-    is_suitable: impl Fn(&ServerDescription) -> bool,
-    settings: &Settings,
-    load: impl Fn(Candidate<'t>) -> u32,
-    random: u64,
-) -> Option<Candidate<'t>> {
-    let Some(affinity) = &settings.zone_affinity else {
-        return choose_by_latency(topology, is_suitable, settings, load, random);
-    };
-    let servers = topology.servers().iter().map(|server| &**server);
-    let part = affinity.divide(servers.filter(|server| is_suitable(server))).draw(random);
-    let is_in_part = |server: &ServerDescription| is_suitable(server) && part.contains(server);
-    choose_by_latency(topology, is_in_part, settings, load, random)
-}
-
-/// Chooses one of the servers that satisfy `is_suitable`, considering only latency.
-fn choose_by_latency<'t>(
     topology: &'t TopologyDescription,
     is_suitable: impl Fn(&ServerDescription) -> bool,
     settings: &Settings,
@@ -112,21 +91,6 @@ pub fn suitable<'t>(
 ) -> Result<Candidates<'t>, ConfigError> {
     let suitability = Suitability::new(topology, settings, criteria)?;
     Ok(selected(topology, &suitability, settings, criteria))
-}
-
-/// Returns the servers of `suitable` that are in the client's zone, or all servers if none is. With
-/// a [client share](ZoneAffinity::with_client_share), the random bits decide between the servers in
-/// the zone and those of other zones.
-pub fn zone_part<'t>(
-    suitable: &Candidates<'t>,
-    affinity: &ZoneAffinity,
-    random: u64,
-) -> Candidates<'t> {
-    let servers = suitable.iter().map(|candidate| &**candidate.server);
-    let part = affinity.divide(servers).draw(random);
-    let mut chosen = suitable.clone();
-    chosen.retain(|candidate| part.contains(candidate.server));
-    chosen
 }
 
 /// Returns the servers of `suitable` whose average round-trip time exceeds the fastest one's by at

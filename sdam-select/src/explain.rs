@@ -17,7 +17,6 @@ use crate::{
     criteria::{Criteria, Operation},
     settings::Settings,
     suitability::{ServerTypes, Suitability, TagFilter},
-    zone::Part,
 };
 
 /// The result of selection for each server of a topology.
@@ -119,8 +118,6 @@ pub enum Rejection {
     Deprioritized,
     /// A selector dropped the server.
     Selector,
-    /// The server is not in the client's zone, and suitable servers in that zone are preferred.
-    Zone,
     /// The server is outside the latency window.
     Latency {
         /// The server's average round-trip time; `None` if it is not known.
@@ -202,16 +199,15 @@ struct Explainer<'a> {
     preference: Option<&'a ReadPreference>,
     /// The indexes of the servers that the selectors kept.
     suitable: Vec<usize>,
-    /// The parts of the suitable servers from which a selection may choose, each with the latency
-    /// of its fastest server.
-    parts: Vec<(Option<Part<'a>>, u64)>,
+    /// The latency of the fastest of these servers.
+    fastest: u64,
     threshold: Duration,
 }
 
 impl<'a> Explainer<'a> {
     fn new(
         topology: &TopologyDescription,
-        settings: &'a Settings,
+        settings: &Settings,
         criteria: &'a Criteria,
         suitability: Suitability<'a>,
     ) -> Self {
@@ -232,23 +228,12 @@ impl<'a> Explainer<'a> {
                 )
             });
         let suitable = selected(topology, &suitability, settings, criteria);
-        let division = settings
-            .zone_affinity
-            .as_ref()
-            .map(|affinity| affinity.divide(suitable.iter().map(|candidate| &**candidate.server)));
-        let fastest = |part: &Option<Part<'_>>| {
-            let within = suitable.iter().filter(|server| part.is_none_or(|it| it.contains(server)));
-            within.map(|candidate| latency(candidate.server)).min().unwrap_or_default()
-        };
-        let parts: Vec<_> = match &division {
-            Some(division) => division.parts().map(Some).collect(),
-            None => [None].into(),
-        };
+        let fastest = suitable.iter().map(|candidate| latency(candidate.server)).min();
         Self {
             suitability,
             secondaries,
             preference,
-            parts: parts.into_iter().map(|part| (part, fastest(&part))).collect(),
+            fastest: fastest.unwrap_or_default(),
             suitable: suitable.iter().map(|candidate| candidate.index).collect(),
             threshold: settings.local_threshold,
         }
@@ -256,23 +241,18 @@ impl<'a> Explainer<'a> {
 
     fn verdict(&self, index: usize, server: &ServerDescription) -> Verdict {
         let average = server.rtt.map(|rtt| rtt.average);
-        let is_within =
-            |part: &Option<Part<'_>>| part.as_ref().is_none_or(|it| it.contains(server));
         Verdict::Rejected(if !self.suitability.is_suitable(server) {
             self.unsuitable(server)
         } else if !self.suitable.contains(&index) {
             Rejection::Selector
-        } else if let Some((_, fastest)) = self.parts.iter().find(|(part, _)| is_within(part)) {
-            if latency(server) <= latency_limit(*fastest, self.threshold) {
-                return Verdict::Eligible { average };
-            }
+        } else if latency(server) > latency_limit(self.fastest, self.threshold) {
             Rejection::Latency {
                 average,
-                fastest: Duration::from_nanos(*fastest),
+                fastest: Duration::from_nanos(self.fastest),
                 threshold: self.threshold,
             }
         } else {
-            Rejection::Zone
+            return Verdict::Eligible { average };
         })
     }
 

@@ -41,8 +41,7 @@
 //! | [`criteria`] | the operation's criteria |
 //! | [`settings`] | the client's settings |
 //! | [`choose`] | selection in one call |
-//! | [`suitable`], [`zone_part`], [`latency_window`], [`pick`] | its steps |
-//! | [`zone`] | the preference for servers in the client's own zone |
+//! | [`suitable`], [`latency_window`], [`pick`] | its steps |
 //! | [`candidate`] | candidate servers, and application-provided selectors |
 //! | [`readable`] | whether a topology is readable or writable |
 //! | [`mod@explain`], [`mod@diagnose`], [`error_text()`] | explanations, diagnoses and errors |
@@ -68,7 +67,6 @@ pub mod staleness;
 mod suitability;
 #[cfg(test)]
 mod testing;
-pub mod zone;
 
-pub use algorithm::{choose, latency_window, pick, suitable, zone_part};
+pub use algorithm::{choose, latency_window, pick, suitable};
 pub use error_text::error_text;

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use sdam_core::options::{Options, SelectionStrategy};
 
-use crate::{candidate::Selector, zone::ZoneAffinity};
+use crate::candidate::Selector;
 
 /// The client's settings for selection.
 ///
@@ -30,8 +30,6 @@ pub struct Settings {
     /// others are eligible. [`choose`](crate::choose) does not know which servers are suspected, so
     /// its caller must [deprioritize](crate::criteria::Criteria::with_deprioritized) them.
     pub avoids_suspected: bool,
-    /// The preference for servers in the client's own zone, if any.
-    pub zone_affinity: Option<ZoneAffinity>,
     /// The application's selector for every operation of the client.
     pub selector: Option<Arc<dyn Selector>>,
 }
@@ -46,7 +44,6 @@ impl Settings {
             min_wire_version: options.wire_versions.min,
             retargets_overload: options.driver.enable_overload_retargeting() == Some(true),
             avoids_suspected: options.avoid_suspected,
-            zone_affinity: None,
             selector: None,
         }
     }
@@ -62,9 +59,6 @@ impl Settings {
     }
 
     sdam_core::setters! {
-        /// Sets the preference for servers in the client's own zone.
-        pub fn with_zone_affinity(affinity: ZoneAffinity) => zone_affinity = Some(affinity);
-
         /// Sets the application's selector.
         pub fn with_selector(selector: Arc<dyn Selector>) => selector = Some(selector);
     }

@@ -12,7 +12,6 @@ use crate::{
     criteria::{Criteria, Operation, check_staleness},
     settings::Settings,
     staleness::StalenessLimit,
-    zone::ZoneAffinity,
 };
 
 /// The conditions for a suitable server (Server Selection: "suitable").
@@ -83,18 +82,7 @@ impl<'a> Suitability<'a> {
             ReadMode::Secondary => return eligible(ServerTypes::SECONDARY),
             ReadMode::Nearest => return eligible(ServerTypes::PRIMARY_AND_SECONDARY),
             ReadMode::PrimaryPreferred => of_types(ServerTypes::PRIMARY),
-            ReadMode::SecondaryPreferred => {
-                let secondaries = eligible(ServerTypes::SECONDARY);
-                if let Some(affinity) = &settings.zone_affinity
-                    && affinity.uses_local_primary
-                    && !secondaries.any_local(topology, affinity)
-                {
-                    let all = eligible(ServerTypes::PRIMARY_AND_SECONDARY);
-                    if all.any_local(topology, affinity) { all } else { secondaries }
-                } else {
-                    secondaries
-                }
-            }
+            ReadMode::SecondaryPreferred => eligible(ServerTypes::SECONDARY),
         };
         if preferred.any_suitable(topology) {
             preferred
@@ -140,11 +128,6 @@ impl<'a> Suitability<'a> {
 
     pub(crate) fn any_suitable(&self, topology: &TopologyDescription) -> bool {
         topology.servers().iter().any(|server| self.is_suitable(server))
-    }
-
-    fn any_local(&self, topology: &TopologyDescription, affinity: &ZoneAffinity) -> bool {
-        let mut servers = topology.servers().iter();
-        servers.any(|server| affinity.is_local(server) && self.is_suitable(server))
     }
 
     pub(crate) fn is_fresh(&self, server: &ServerDescription) -> bool {

@@ -156,7 +156,6 @@ pub use sdam_select::{
     criteria::{Attempted, Criteria},
     diagnose::Diagnosis,
     explain::Explanation,
-    zone::ZoneAffinity,
 };
 pub use sdam_transport::{BoxFuture, async_trait};
 #[doc(inline)]

@@ -81,9 +81,6 @@ impl fmt::Display for Rejection {
             }
             Self::Deprioritized => f.write_str("is deprioritized, and other servers are suitable"),
             Self::Selector => f.write_str("was dropped by a server selector"),
-            Self::Zone => {
-                f.write_str("is in another zone, and there are suitable servers in this one")
-            }
             Self::Latency { average: Some(average), fastest, threshold } => write!(
                 f,
                 "answers in {}, more than {} slower than the fastest ({})",

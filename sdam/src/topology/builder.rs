@@ -19,7 +19,7 @@ use sdam_events::{
     queue::EventQueue,
     sink::{EventSink, Fanout, Interest},
 };
-use sdam_select::{candidate::Selector, settings::Settings, zone::ZoneAffinity};
+use sdam_select::{candidate::Selector, settings::Settings};
 use sdam_transport::pool::{Authenticator, NoPools, PoolFactory, PoolHandle};
 use sdam_transport::{
     handshake::{ClientMetadata, Environment},
@@ -46,7 +46,6 @@ pub struct TopologyBuilder<P = NoPools> {
     pub(super) pools: Arc<dyn CreatePool>,
     pool: PhantomData<fn() -> P>,
     sinks: Vec<Arc<dyn EventSink>>,
-    pub(super) zone_affinity: Option<ZoneAffinity>,
     pub(super) selector: Option<Arc<dyn Selector>>,
     pub(super) metadata: Option<Metadata>,
     pub(super) history: Option<Arc<History>>,
@@ -63,7 +62,6 @@ impl TopologyBuilder {
             pools: Arc::new(NoPools),
             pool: PhantomData,
             sinks: Vec::new(),
-            zone_affinity: None,
             selector: None,
             metadata: None,
             history: None,
@@ -83,7 +81,6 @@ impl<P: PoolHandle> TopologyBuilder<P> {
             pools: Arc::new(pools),
             pool: PhantomData,
             sinks: self.sinks,
-            zone_affinity: self.zone_affinity,
             selector: self.selector,
             metadata: self.metadata,
             history: self.history,
@@ -100,9 +97,6 @@ impl<P: PoolHandle> TopologyBuilder<P> {
     }
 
     sdam_core::setters! {
-        /// Sets the preference for servers in the client's own zone; none by default.
-        pub fn zone_affinity(affinity: ZoneAffinity) => zone_affinity = Some(affinity);
-
         /// Sets the custom server selector, which takes part in every selection (Server Selection:
         /// "Application-Provided Server Selector").
         pub fn selector(selector: impl Selector + 'static) => selector = Some(Arc::new(selector));
@@ -236,7 +230,6 @@ impl<P: PoolHandle> TopologyBuilder<P> {
             events: queue(id, sink.as_ref(), backend),
             sink,
             history: self.history,
-            zone_affinity: self.zone_affinity,
             selector: self.selector,
         })
     }
@@ -287,7 +280,6 @@ pub(crate) struct Prepared {
     pub(crate) events: Arc<EventQueue>,
     pub(crate) sink: Option<Arc<dyn EventSink>>,
     pub(crate) history: Option<Arc<History>>,
-    pub(crate) zone_affinity: Option<ZoneAffinity>,
     pub(crate) selector: Option<Arc<dyn Selector>>,
     pub(crate) warnings: Vec<Warning>,
 }
@@ -313,11 +305,10 @@ impl Prepared {
         }
     }
 
-    /// Returns the settings of selections, which `new` creates from the options. Moves the zone
-    /// affinity and the selector into them.
+    /// Returns the settings of selections, which `new` creates from the options. Moves the
+    /// selector into them.
     pub(crate) fn settings(&mut self, new: fn(&Options) -> Settings) -> Settings {
         let mut settings = new(&self.options);
-        settings.zone_affinity = self.zone_affinity.take();
         settings.selector = self.selector.take();
         settings
     }

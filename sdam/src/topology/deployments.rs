@@ -185,7 +185,6 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         let own = (pools, events, self.history.clone());
         let is_plain = self.metadata.is_none()
             && !has_metadata
-            && self.zone_affinity.is_none()
             && self.selector.is_none()
             && self.options == base.common.options;
         let common = if is_plain {

@@ -7,9 +7,7 @@ use std::{
     time::Duration,
 };
 
-use sdam::{
-    Candidates, Clock, Criteria, ReadMode, ReadPreference, ServerAddress, Topology, ZoneAffinity,
-};
+use sdam::{Candidates, Clock, Criteria, ReadMode, ReadPreference, ServerAddress, Topology};
 use sdam_testkit::Server;
 
 use super::harness::{Harness, hosts};
@@ -35,22 +33,6 @@ fn the_selector_of_the_application_chooses_among_suitable_servers() {
         let selected = topology.try_select(&criteria).unwrap().unwrap();
         assert_eq!(selected.address(), &hosts[2]);
     }
-}
-
-#[test]
-fn reads_stay_in_the_zone_of_the_client() {
-    let hosts = hosts(3);
-    let last = hosts[2].clone();
-    let affinity = ZoneAffinity::by(move |server| server.address == last);
-    let mut harness = Harness::with_replica_set(&hosts);
-    let topology = harness.start(&hosts, |builder| builder.zone_affinity(affinity));
-    let criteria = Criteria::read(nearest()).unwrap();
-    for _ in 0..10 {
-        let selected = topology.try_select(&criteria).unwrap().unwrap();
-        assert_eq!(selected.address(), &hosts[2]);
-    }
-    let explanation = topology.explain(&criteria);
-    assert_eq!(explanation.eligible().count(), 1, "{explanation}");
 }
 
 /// Counts the operations per server when ten concurrent workers run ten finds each. Each find takes
