@@ -58,8 +58,6 @@ pub mod framed;
 pub mod handshake;
 pub mod layers;
 pub mod local;
-#[cfg(all(test, sdam_loom))]
-mod models;
 pub mod net;
 mod panic;
 pub mod pipe;
@@ -72,7 +70,6 @@ pub mod runtime;
 mod socks;
 pub mod spawn;
 pub mod stream;
-mod sync;
 pub mod system;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

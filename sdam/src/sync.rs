@@ -6,7 +6,7 @@
 //! multiply the interleavings without influencing the outcome.
 
 #[cfg(not(sdam_loom))]
-pub(crate) use std::sync::{Arc as CountedArc, Mutex, MutexGuard, atomic};
+pub(crate) use std::sync::{Mutex, MutexGuard, atomic};
 
 #[cfg(sdam_loom)]
 pub(crate) use self::stand_in::{ArcSwap, Event, EventListener, Guard};
@@ -15,7 +15,7 @@ pub(crate) use arc_swap::{ArcSwap, Guard};
 #[cfg(not(sdam_loom))]
 pub(crate) use event_listener::{Event, EventListener};
 #[cfg(sdam_loom)]
-pub(crate) use loom::sync::{Arc as CountedArc, Mutex, MutexGuard, atomic};
+pub(crate) use loom::sync::{Mutex, MutexGuard, atomic};
 
 #[cfg(sdam_loom)]
 mod stand_in;

@@ -2,17 +2,14 @@
 
 use std::{
     pin::Pin,
-    sync::{Arc, PoisonError},
+    sync::{Arc, Condvar, Mutex, PoisonError},
     task::{Context, Poll, Wake, Waker},
 };
 
 use sdam_core::time::Instant;
 
 use super::Elapsed;
-use crate::{
-    clock::Clock,
-    sync::{Condvar, Mutex},
-};
+use crate::clock::Clock;
 
 /// Polls `future` whenever it is woken, and blocks the thread between polls.
 pub(super) fn until<F: Future>(

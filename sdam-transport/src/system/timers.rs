@@ -4,8 +4,9 @@ use std::{
     collections::BTreeMap,
     future::Future,
     pin::Pin,
-    sync::{Arc, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker},
+    thread,
     time::Duration,
 };
 
@@ -13,10 +14,7 @@ use futures::future::BoxFuture;
 use sdam_core::time::{Instant, UnixTime};
 
 use super::Epoch;
-use crate::{
-    clock::Clock,
-    sync::{Condvar, Mutex, MutexGuard, thread},
-};
+use crate::clock::Clock;
 
 /// The system's clock with timers on a background thread. It is meant for runtimes that have no
 /// timers, or whose timers work only on their own thread or only while the runtime runs.
@@ -32,12 +30,6 @@ impl ThreadClock {
     /// Creates a clock that counts from `epoch`.
     pub fn new(epoch: Epoch) -> Self {
         Self { epoch, timers: Arc::default() }
-    }
-
-    /// Returns whether a thread waits for timers.
-    #[cfg(test)]
-    pub(crate) fn is_watched(&self) -> bool {
-        self.timers.state().watched
     }
 }
 
@@ -174,7 +166,7 @@ mod tests {
         let mut other = clock.sleep_until(Instant::MAX);
         assert!((&mut other).now_or_never().is_none());
         assert_eq!(clock.timers.state().waiting.len(), 2, "of the same deadline");
-        assert!(clock.is_watched());
+        assert!(clock.timers.state().watched);
         drop((far, other));
         // The thread ends because no timer is pending. The clock is then the only owner of the
         // timers.

@@ -1,6 +1,3 @@
-// Models are built without proptest.
-#![cfg(not(sdam_loom))]
-
 use proptest::prelude::*;
 
 use super::*;

@@ -11,7 +11,7 @@ use sdam_transport::pool::PoolHandle;
 
 use super::{failures::ServerFailures, orders::Orders};
 use crate::sync::{
-    CountedArc, Mutex, MutexGuard,
+    Mutex, MutexGuard,
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
@@ -24,7 +24,7 @@ pub(crate) struct Server {
     pub(crate) core: Arc<ServerCore>,
     /// The operation counters. Each lane counts operations in progress by its reference count,
     /// minus one for this field.
-    lanes: [CountedArc<Lane>; LANES],
+    lanes: [Arc<Lane>; LANES],
     failures: Mutex<ServerFailures>,
     /// The pool's generation. It is written only under the topology lock. Relaxed accesses suffice,
     /// because no other data is published through it.
@@ -87,7 +87,7 @@ impl Server {
     fn of(id: ServerId, address: ServerAddress, watched: Arc<Watched>) -> Self {
         let core = Arc::new(ServerCore { id, address, pool: OnceLock::new() });
         Self {
-            lanes: std::array::from_fn(|_| CountedArc::new(Lane { server: Arc::clone(&core) })),
+            lanes: std::array::from_fn(|_| Arc::new(Lane { server: Arc::clone(&core) })),
             core,
             failures: Mutex::default(),
             generation: AtomicU64::new(Generation::FIRST.as_u64()),
@@ -110,14 +110,14 @@ impl Server {
     /// Returns the number of operations in progress (Server Selection: "operationCount").
     #[inline]
     pub(crate) fn operation_count(&self) -> u32 {
-        let strong: usize = self.lanes.iter().map(CountedArc::strong_count).sum();
+        let strong: usize = self.lanes.iter().map(Arc::strong_count).sum();
         u32::try_from(strong - LANES).unwrap_or(u32::MAX)
     }
 
     /// Counts an operation until the returned value is dropped.
-    pub(crate) fn start_operation(&self, lane: usize) -> CountedArc<Lane> {
+    pub(crate) fn start_operation(&self, lane: usize) -> Arc<Lane> {
         let [first, ..] = &self.lanes;
-        CountedArc::clone(self.lanes.get(lane % LANES).unwrap_or(first))
+        Arc::clone(self.lanes.get(lane % LANES).unwrap_or(first))
     }
 
     /// Returns the generation of the server's pool.

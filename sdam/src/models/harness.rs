@@ -27,9 +27,7 @@ use sdam_transport::{
     wire::{OpCode, OpMsg, OpReply, WireMessage},
 };
 
-use crate::{
-    Deployments, Topology, TopologyBuilder, testing::play_check, topology::shared::Shared,
-};
+use crate::{Topology, TopologyBuilder, testing::play_check};
 
 /// Timers longer than this never fire in a model: another event has to end the wait.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -51,10 +49,6 @@ struct Held {
     begun: bool,
     /// True if the test has to fail when another task is spawned.
     over: bool,
-    /// The topology whose waiters the next task looks for when it is spawned.
-    observed: Option<Arc<Shared>>,
-    /// True if that task has seen a waiter.
-    saw_waiter: bool,
 }
 
 impl Harness {
@@ -70,65 +64,25 @@ impl Harness {
 
     fn start(replies: &[Document], setup: impl FnOnce(TopologyBuilder) -> TopologyBuilder) -> Self {
         let tasks = Tasks::default();
-        let topology = setup(builder()).start(runtime(replies, &tasks)).unwrap();
+        let replies = replies.iter().map(bytes).collect();
+        let servers = Replica { replies, asked: Arc::default(), request: None };
+        let backend = Backend::new(Arc::<ModelClock>::default(), Arc::new(servers), 1);
+        let runtime = Runtime::new(backend, Arc::new(tasks.clone()));
+        let uri = "mongodb://a:1/?replicaSet=rs&serverMonitoringMode=poll";
+        let topology = setup(Topology::builder(uri).unwrap()).start(runtime).unwrap();
         Self { topology, tasks }
     }
 
     /// Returns the server id of the seed.
     pub(super) fn seed(&self) -> ServerId {
-        seed(&self.topology)
+        self.topology.snapshot().description().servers()[0].id
     }
 
     /// Applies a reply from the seed.
     pub(super) fn checked(&self, reply: &Document) {
-        checked(&self.topology, reply);
+        let (reply, rtt) = (bytes(reply), Duration::from_millis(1));
+        play_check(&self.topology, self.seed(), Ok(&reply), rtt);
     }
-}
-
-/// Deployments whose handles have the seed `a:1`, and the tasks that have not started.
-pub(super) struct SharedHarness {
-    deployments: Deployments,
-    pub(super) tasks: Tasks,
-}
-
-impl SharedHarness {
-    pub(super) fn new() -> Self {
-        let tasks = Tasks::default();
-        Self { deployments: Deployments::new(runtime(&[], &tasks)), tasks }
-    }
-
-    pub(super) fn open(&self) -> Topology {
-        self.deployments.open(builder()).unwrap()
-    }
-}
-
-impl Drop for SharedHarness {
-    /// Breaks the reference cycle of tasks that never started.
-    fn drop(&mut self) {
-        drop(self.tasks.take());
-    }
-}
-
-fn builder() -> TopologyBuilder {
-    Topology::builder("mongodb://a:1/?replicaSet=rs&serverMonitoringMode=poll").unwrap()
-}
-
-fn runtime(replies: &[Document], tasks: &Tasks) -> Runtime {
-    let replies = replies.iter().map(bytes).collect();
-    let servers = Replica { replies, asked: Arc::default(), request: None };
-    let backend = Backend::new(Arc::<ModelClock>::default(), Arc::new(servers), 1);
-    Runtime::new(backend, Arc::new(tasks.clone()))
-}
-
-/// Returns the server id of the seed.
-fn seed(topology: &Topology) -> ServerId {
-    topology.snapshot().description().servers()[0].id
-}
-
-/// Applies a reply from the seed of `topology`.
-pub(super) fn checked(topology: &Topology, reply: &Document) {
-    let (reply, rtt) = (bytes(reply), Duration::from_millis(1));
-    play_check(topology, seed(topology), Ok(&reply), rtt);
 }
 
 impl Drop for Harness {
@@ -159,16 +113,6 @@ impl Tasks {
         self.0.lock().unwrap().over = true;
     }
 
-    /// Makes the next task look for waiters of `topology` when it is spawned.
-    pub(super) fn observe(&self, topology: &Arc<Shared>) {
-        self.0.lock().unwrap().observed = Some(Arc::clone(topology));
-    }
-
-    /// Returns whether the task that was spawned after [`observe`](Self::observe) saw a waiter.
-    pub(super) fn saw_waiter(&self) -> bool {
-        self.0.lock().unwrap().saw_waiter
-    }
-
     fn run(task: Task) {
         thread::spawn(move || block_on(task));
     }
@@ -178,17 +122,11 @@ impl Spawner for Tasks {
     fn spawn(&self, task: Task) {
         let mut held = self.0.lock().unwrap();
         assert!(!held.over, "a task is spawned after the end");
-        let observed = held.observed.take();
         if held.begun {
             drop(held);
             Self::run(task);
         } else {
             held.tasks.push(task);
-            drop(held);
-        }
-        if let Some(topology) = observed {
-            let saw_waiter = topology.waiters.any();
-            self.0.lock().unwrap().saw_waiter = saw_waiter;
         }
     }
 }

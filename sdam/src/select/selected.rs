@@ -14,12 +14,9 @@ use sdam_select::{
 };
 use sdam_transport::pool::{NoPools, PoolHandle};
 
-use crate::{
-    engine::{
-        pools,
-        server::{Lane, Server},
-    },
-    sync::CountedArc,
+use crate::engine::{
+    pools,
+    server::{Lane, Server},
 };
 
 /// A selected server, with its pool. It is counted as one operation in progress until it is
@@ -34,7 +31,7 @@ pub struct SelectedServer<P = NoPools> {
 
 /// A [`SelectedServer`] without its pool type.
 pub(crate) struct Selected {
-    lane: CountedArc<Lane>,
+    lane: Arc<Lane>,
     server_type: ServerType,
     topology_type: TopologyType,
     wire_versions: WireVersions,
