@@ -102,19 +102,12 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
 /// # Errors
 /// If the program cannot be built or does not exist.
 pub(crate) fn built(package: &str, target: [&str; 2], name: &str) -> Result<PathBuf> {
+    let folder = root().join(package);
     let mut build = cargo();
-    program(build.arg("build").args(EVERYTHING).args(target), &root().join(package), name)
-}
-
-/// Runs `build`, and returns the path of the program `name` of the package in `folder`.
-///
-/// # Errors
-/// The same as those of [`built`].
-pub(crate) fn program(build: &mut Command, folder: &Path, name: &str) -> Result<PathBuf> {
-    run(build)?;
+    run(build.arg("build").args(EVERYTHING).args(target))?;
     // The programs are already built, so this only prints their paths.
     let messages = output(build.args(["--quiet", "--message-format", "json"]))?;
-    executable(&messages, folder, name)
+    executable(&messages, &folder, name)
         .ok_or_else(|| format!("cargo has not built {name} of {}", folder.display()).into())
 }
 

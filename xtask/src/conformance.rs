@@ -2,7 +2,6 @@
 
 mod catalogue;
 mod citations;
-mod reached;
 #[cfg(test)]
 mod tests;
 
@@ -23,22 +22,11 @@ pub(crate) struct Options {
     /// Change nothing, and fail if a page is out of date.
     #[arg(long)]
     check: bool,
-    /// Instead, run simulated seeds and count the rules whose code they execute.
-    ///
-    /// A rule is executed if the line after a comment that cites it is. A rule that is not, and
-    /// that xtask/src/conformance/unreached.txt does not list with a reason, makes the command
-    /// fail. Needs rustup's component `llvm-tools`.
-    #[arg(long, conflicts_with = "check")]
-    reached: bool,
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let catalogue = Catalogue::read()?;
-    if options.reached {
-        println!("{}", reached::run(catalogue.citations.code())?);
-        return Ok(());
-    }
     if !options.check {
+        let catalogue = Catalogue::read()?;
         for (path, page, before) in &catalogue.pages {
             let after = page.render(&catalogue.citations);
             if after != *before {

@@ -2,14 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::PathBuf;
 
 use serde_json::Value;
 
 use crate::Result;
 use crate::cargo::{cargo, output, relative, root, rust_files};
-
-mod modules;
 
 /// The crates of the workspace, each with the workspace crates on which it may depend.
 const ARROWS: &[(&str, &[&str])] = &[
@@ -96,17 +93,10 @@ const SANS_IO: &[&str] = &["sdam-core", "sdam-select", "sdam-examples-sans-io"];
 pub(crate) fn run() -> Result<()> {
     let packages = packages()?;
     let mut violations = Vec::new();
-    for (name, Package { folder, is_published, dependencies }) in &packages {
+    for (name, Package { is_published, dependencies }) in &packages {
         if *is_published {
             check_arrows(name, dependencies, &mut violations);
             check_runtimes(name, dependencies, &mut violations);
-        }
-        let sources = folder.join("src");
-        if sources.is_dir()
-            && let Some(cycle) = modules::cycle(&sources)?
-        {
-            let cycle = cycle.join(" -> ");
-            violations.push(format!("the modules of {name} import in a circle: {cycle}"));
         }
     }
     for name in PURE {
@@ -133,7 +123,6 @@ pub(crate) fn run() -> Result<()> {
 
 /// A crate of the workspace.
 struct Package {
-    folder: PathBuf,
     is_published: bool,
     /// The dependencies of the crate, except dev-dependencies.
     dependencies: BTreeSet<String>,
@@ -153,11 +142,9 @@ fn packages() -> Result<BTreeMap<String, Package>> {
                 .filter(|dependency| dependency["kind"].as_str() != Some("dev"))
                 .map(|dependency| text(dependency, "name"))
                 .collect();
-            let manifest = PathBuf::from(text(package, "manifest_path"));
-            let folder = manifest.parent().unwrap_or(&manifest).to_owned();
             // `publish = false` becomes an empty list of registries.
             let is_published = package["publish"].is_null();
-            (text(package, "name"), Package { folder, is_published, dependencies })
+            (text(package, "name"), Package { is_published, dependencies })
         })
         .collect())
 }

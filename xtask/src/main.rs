@@ -12,10 +12,7 @@ mod fuzz;
 mod layers;
 mod loom;
 mod mongod;
-mod mutants;
 mod package;
-mod proof;
-mod shared_state;
 mod sim;
 mod soak;
 mod spec_test;
@@ -82,22 +79,19 @@ enum Subcommand {
     ///
     /// Checks the dependencies between the crates of the workspace; that only the runtime adapters,
     /// sdam-dns and sdam-cli name a runtime; that the pure crates are no_std and expose no type of
-    /// the bson crate; that the modules of a crate do not import each other in cycles; that
-    /// async-std and OpenTelemetry are opt-in; and that single-threaded mode depends on no runtime.
-    /// Prints the number of crates in the default tree.
+    /// the bson crate; that async-std and OpenTelemetry are opt-in; and that single-threaded mode
+    /// depends on no runtime. Prints the number of crates in the default tree.
     Layers,
     /// Run models of shared state through every interleaving of threads.
     ///
-    /// Builds sdam, sdam-events, sdam-pool and sdam-transport on the atomics and locks of loom, in
-    /// target/loom, and runs their models. A model fails if some interleaving breaks its assertions
-    /// or deadlocks. Prints the number of interleavings. The command also fails if a model did not
-    /// run that docs/shared-state.md lists.
+    /// Builds sdam, sdam-events and sdam-pool on the atomics and locks of loom, in target/loom, and
+    /// runs their models. A model fails if some interleaving breaks its assertions or deadlocks.
+    /// Prints the number of interleavings. The command also fails if no model ran.
     ///
     /// The assumptions about arc-swap, event-listener and futures' AtomicWaker, which loom cannot
-    /// check, are documented in src/sync/stand_in.rs of sdam and sdam-events. `cargo xtask mutants`
-    /// shows what each model detects.
+    /// check, are documented in src/sync/stand_in.rs of sdam and sdam-events.
     Loom {
-        /// Run only models whose names begin with this text, such as `control`.
+        /// Run only models whose names begin with this text, such as `shutdown`.
         #[arg(default_value = "")]
         name: String,
     },
@@ -111,20 +105,6 @@ enum Subcommand {
         #[arg(long)]
         version: Option<Version>,
     },
-    /// Insert deliberate bugs and show which oracle, model or test detects them.
-    ///
-    /// Copies the workspace to target/mutants, inserts the bugs there one at a time (all, or the
-    /// named ones), and runs simulated seeds until an oracle detects the bug. Prints each mutant
-    /// with the oracle and the seed. Fails if a total of 10,000 seeds of several scenarios do not
-    /// detect a mutant.
-    ///
-    /// The simulation has one thread. Bugs that occur only between threads must be detected by
-    /// their model of `cargo xtask loom`. Bugs that the simulation may fail to notice must be
-    /// detected by their search of `cargo xtask states`.
-    ///
-    /// cargo-mutants shows whether any test detects a small change. The deliberate bugs show which
-    /// oracle or model detects a broken rule; a failing unit test does not show that.
-    Mutants(mutants::Options),
     /// Rehearse the release of every published crate.
     ///
     /// Packages the crates in the order required by crates.io, and uploads nothing. The packages
@@ -137,12 +117,6 @@ enum Subcommand {
         #[arg(long)]
         semver: bool,
     },
-    /// Run the commands of docs/proof.md, and write their results to the page.
-    ///
-    /// The result of a command is the last line that it prints. The page also shows how long the
-    /// command took, and the commit. All commands together take many hours. A failed command is
-    /// shown as failed, and makes this one fail.
-    Proof(proof::Options),
     /// Run simulated deployments through random faults.
     ///
     /// Runs each seed twice, with oracles watching every step, and compares the runs. The stored
@@ -204,11 +178,7 @@ enum Subcommand {
     ///
     /// Files have at most 600 lines, no trailing white space, and no unfinished work; every crate
     /// uses the lints of the workspace, which forbid unsafe code; docs/conformance defines every
-    /// rule that the code names, with its proof; docs/shared-state.md lists what threads share, with
-    /// its models or a reason; docs/proof.md names only commands that exist and did not fail; every
-    /// listing of docs/guide is compiled; the tables of ARCHITECTURE.md name every file of their
-    /// crates; doc comments begin with a verb or their subject, and the subjects of commits are
-    /// short imperatives.
+    /// rule that the code names, with its proof; every listing of docs/guide is compiled.
     Tidy,
 }
 
@@ -222,9 +192,7 @@ fn main() -> ExitCode {
         Subcommand::Layers => layers::run(),
         Subcommand::Loom { name } => loom::run(&name),
         Subcommand::Mongod { version } => mongod::run(version),
-        Subcommand::Mutants(options) => mutants::run(&options),
         Subcommand::Package { verify, semver } => package::run(verify, semver),
-        Subcommand::Proof(options) => proof::run(&options),
         Subcommand::Sim(options) => sim::run(&options),
         Subcommand::Soak(options) => soak::run(&options),
         Subcommand::SpecTest(options) => spec_test::run(&options),

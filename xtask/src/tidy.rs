@@ -1,15 +1,12 @@
 //! `cargo xtask tidy`: checks those rules of the project that no compiler checks.
 
 mod guide;
-mod prose;
-mod table;
 
 use std::fs;
 
 use crate::Result;
 use crate::cargo::{crates, relative, rust_files};
 use crate::conformance;
-use crate::{mutants, proof, shared_state};
 
 /// The maximum number of lines in a file.
 const LIMIT: usize = 600;
@@ -31,17 +28,9 @@ pub(crate) fn run() -> Result<()> {
     for file in &files {
         let (name, text) = (relative(file), fs::read_to_string(file)?);
         check(&name, &text, &mut violations);
-        prose::check_summaries(&name, &text, &mut violations);
     }
     violations.extend(conformance::violations()?);
-    violations.extend(mutants::violations()?);
-    violations.extend(proof::violations()?);
-    violations.extend(shared_state::violations()?);
     guide::check(&mut violations)?;
-    table::check(&mut violations)?;
-    if let Some(reason) = prose::check_subjects(&mut violations)? {
-        println!("tidy: the subjects of commits are not checked: {reason}");
-    }
     if violations.is_empty() {
         println!("tidy: {} files in {count} crates", files.len());
         return Ok(());

@@ -14,8 +14,6 @@ const FUNCTION: &str = r"^\s*(?:pub(?:\(\w+\))? )?(?:const )?(?:async )?fn (\w+)
 const TESTS: &[&str] = &["/conformance/", "/models.rs", "/models/"];
 /// The paths of the code that checks every simulated run.
 const ORACLES: &[&str] = &["proof/chaos/src/", "sdam-sim/src/oracle"];
-/// The folders with code that only checks the client.
-const CHECKERS: &[&str] = &["proof/", "sdam-sim/"];
 /// The file with the table of rules that the official files prove.
 const SUITES: &str = "proof/spec/src/suite.rs";
 
@@ -29,8 +27,6 @@ pub(super) struct Citations {
     proofs: BTreeMap<String, BTreeMap<String, BTreeSet<String>>>,
     /// One place that cites the rule, for each rule cited in the code.
     named: BTreeMap<String, String>,
-    /// The files and line numbers of the client that cite each rule, outside of tests.
-    code: BTreeMap<String, Vec<(String, usize)>>,
 }
 
 impl Citations {
@@ -41,7 +37,6 @@ impl Citations {
             function: Regex::new(FUNCTION)?,
             proofs: BTreeMap::new(),
             named: BTreeMap::new(),
-            code: BTreeMap::new(),
         })
     }
 
@@ -74,8 +69,6 @@ impl Citations {
                 } else if index >= tests_begin {
                     let function = self.function(&lines, index);
                     self.prove(rule, format!("`{path}`"), function);
-                } else if !CHECKERS.iter().any(|folder| path.starts_with(folder)) {
-                    self.code.entry(rule).or_default().push((path.to_owned(), index + 1));
                 }
             }
         }
@@ -105,11 +98,6 @@ impl Citations {
     /// Returns every rule cited in the code, with one place for each.
     pub(super) fn named(&self) -> impl Iterator<Item = (&str, &str)> {
         self.named.iter().map(|(rule, place)| (&**rule, &**place))
-    }
-
-    /// Returns the rules that the code of the client cites, with the files and line numbers.
-    pub(super) const fn code(&self) -> &BTreeMap<String, Vec<(String, usize)>> {
-        &self.code
     }
 
     /// Returns the function that a line belongs to. The line may be in the function's doc comment
