@@ -9,7 +9,6 @@
 pub mod alphabet;
 pub mod election;
 pub mod oracle;
-pub mod paths;
 pub mod search;
 pub mod start;
 pub mod step;

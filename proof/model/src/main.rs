@@ -1,9 +1,9 @@
 //! Searches the reachable states of small deployments for violated invariants.
 
-use std::{fs::File, io::BufWriter, process::ExitCode, time::Instant};
+use std::{process::ExitCode, time::Instant};
 
 use sdam_model::{
-    alphabet, paths,
+    alphabet,
     search::search,
     start::{Mode, Start},
     step::Step,
@@ -41,37 +41,12 @@ fn searches() -> Vec<Search> {
     ]
 }
 
-/// The argument before the name of the file for tests.
-const WRITE: &str = "--write-tests";
-
-/// Writes the tests that the topology machine generates, one in each line. Fails if they do not
-/// reach every cell of the SDAM table.
-fn write(file: &str) -> ExitCode {
-    match File::create(file).and_then(|file| paths::write(&mut BufWriter::new(file))) {
-        Ok(written) => {
-            if written.is_complete() {
-                println!("{written}");
-                return ExitCode::SUCCESS;
-            }
-            eprintln!("not every cell of the SDAM table is reached: {written}");
-            ExitCode::FAILURE
-        }
-        Err(error) => {
-            eprintln!("{file}: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
 /// Runs the search that the arguments name, with a maximum number of states if they contain one.
 /// Without arguments, runs all searches.
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
-    let (only, states) = (arguments.next(), arguments.next());
-    if let (Some(WRITE), Some(file)) = (only.as_deref(), &states) {
-        return write(file);
-    }
-    let states = states.and_then(|states| states.parse().ok());
+    let only = arguments.next();
+    let states = arguments.next().and_then(|states| states.parse().ok());
     let mut chosen = searches();
     if let Some(only) = &only {
         chosen.retain(|(name, ..)| name == only);
