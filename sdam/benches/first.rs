@@ -1,8 +1,7 @@
 //! Measures the time from the start of a client until it has found the primary, and until its first
 //! ping is answered, on a real replica set whose primary is the seed.
 //!
-//! Each client is a process of its own. `cargo xtask foreign first-answer` adds a program to
-//! compare with.
+//! Each client is a process of its own.
 
 #![expect(clippy::unwrap_used, reason = "a panic fails the benchmark")]
 
@@ -14,10 +13,6 @@ use sdam_live::{MemberSpec, ReplicaSet, or_skip};
 
 /// The number of clients of each kind.
 const CLIENTS: usize = 60;
-
-/// The environment variable that names another program to compare with. That program takes the
-/// connection string as its argument, and prints both times of one client in microseconds.
-const OTHER: &str = "SDAM_FIRST_ANSWER_OTHER";
 
 fn main() {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -48,8 +43,7 @@ fn measure(uri: &str) {
         command.args(["client", early]);
         command
     };
-    let mut kinds = vec![("early", own("early"), Vec::new()), ("late", own("late"), Vec::new())];
-    kinds.extend(env::var_os(OTHER).map(|other| ("other", Command::new(other), Vec::new())));
+    let mut kinds = ["early", "late"].map(|early| (early, own(early), Vec::new()));
     for (_, command, _) in &mut kinds {
         command.arg(uri);
     }
@@ -63,20 +57,14 @@ fn measure(uri: &str) {
             times.push(pair);
         }
     }
-    let medians: Vec<_> = kinds
-        .iter()
-        .map(|(name, _, times)| {
-            let medians = (median(times, |pair| pair.0), median(times, |pair| pair.1));
-            print(name, "primary", medians.0, "us");
-            print(name, "ping", medians.1, "us");
-            medians
-        })
-        .collect();
-    for ((name, ..), other) in kinds.iter().zip(&medians).skip(1) {
-        let ours = medians[0];
-        print(&format!("early_over_{name}"), "primary", ours.0 / other.0, "ratio");
-        print(&format!("early_over_{name}"), "ping", ours.1 / other.1, "ratio");
-    }
+    let [early, late] = kinds.map(|(name, _, times)| {
+        let medians = (median(&times, |pair| pair.0), median(&times, |pair| pair.1));
+        print(name, "primary", medians.0, "us");
+        print(name, "ping", medians.1, "us");
+        medians
+    });
+    print("early_over_late", "primary", early.0 / late.0, "ratio");
+    print("early_over_late", "ping", early.1 / late.1, "ratio");
 }
 
 fn median(times: &[(f64, f64)], of: impl Fn(&(f64, f64)) -> f64) -> f64 {

@@ -1,11 +1,5 @@
 //! `cargo xtask foreign`: tests third-party clients with the simulated deployment.
 
-mod first_answer;
-mod front_door;
-mod model_paths;
-mod on_sdam;
-mod silence;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -34,40 +28,6 @@ pub(crate) enum Client {
     Rust,
     /// Measure our client and the official Rust driver side by side, in one program.
     RustFigures,
-    /// The official Rust driver as published, and with its sdam module replaced by ours.
-    ///
-    /// Builds both and runs the short checks on a real replica set. Runs the checks of `rust` with
-    /// the modified driver.
-    RustDriverOnSdam(on_sdam::Options),
-    /// Our client with and without a detector, `PyMongo` and the official Rust driver on a real
-    /// replica set whose primary is frozen, and on one whose primary is cut off.
-    ///
-    /// Prints when each client left the primary, and how long the client's longest insert took.
-    Silence {
-        /// The number of times to freeze the primary, and to cut it off.
-        #[arg(long, default_value_t = 1)]
-        times: usize,
-    },
-    /// The time to the first answer of our client and of a single-threaded client of libmongoc, on
-    /// a real replica set.
-    ///
-    /// Needs a C compiler, `pkg-config` and libmongoc 1 with its headers.
-    FirstAnswer,
-    /// `PyMongo` and the official Rust driver on tests that our topology machine writes.
-    ///
-    /// Writes the tests of `cargo xtask states --write-tests` to target/foreign, and replays them on
-    /// the drivers' topologies without sockets. Prints the known differences, each with the rule
-    /// that decides it. Any other difference is a failure.
-    ModelPaths,
-    /// `PyMongo` and our client with the same settings for TLS, seed lists and proxies, both
-    /// correct and wrong ones.
-    ///
-    /// Both must agree on whether they can connect to real servers.
-    FrontDoor {
-        /// Write the cases and our errors to docs/front-door.md.
-        #[arg(long)]
-        write: bool,
-    },
 }
 
 pub(crate) fn run(client: &Client) -> Result<()> {
@@ -79,11 +39,6 @@ pub(crate) fn run(client: &Client) -> Result<()> {
         Client::Node => node(&sdam()?),
         Client::Rust => rust("rust-driver", &[], &sdam()?),
         Client::RustFigures => rust("rust-driver-figures", &["--release"], &sdam()?),
-        Client::RustDriverOnSdam(options) => on_sdam::run(options),
-        Client::Silence { times } => silence::run(*times),
-        Client::ModelPaths => model_paths::run(),
-        Client::FirstAnswer => first_answer::run(),
-        Client::FrontDoor { write } => front_door::run(*write),
     }
 }
 
@@ -94,24 +49,16 @@ fn sdam() -> Result<PathBuf> {
     built("sdam-cli", ["--test", "commands"], "sdam")
 }
 
-/// Installs Python packages into a folder of their own, unless it already exists. Returns the
-/// folder.
-fn install(name: &str, packages: &[&str]) -> Result<PathBuf> {
-    let folder = root().join("target/foreign").join(name);
+fn pymongo(version: &str, sdam: &Path) -> Result<()> {
+    let folder = root().join(format!("target/foreign/pymongo-{version}"));
     if !folder.join("pymongo").is_dir() {
         let mut fetch = Command::new("python3");
         fetch.args(["-m", "pip", "install", "--quiet", "--target"]);
-        run_command(fetch.arg(&folder).args(packages))?;
+        fetch.arg(&folder).arg(format!("pymongo=={version}"));
+        if let Err(error) = run_command(&mut fetch) {
+            return unavailable("PyMongo", &*error);
+        }
     }
-    Ok(folder)
-}
-
-fn pymongo(version: &str, sdam: &Path) -> Result<()> {
-    let package = format!("pymongo=={version}");
-    let folder = match install(&format!("pymongo-{version}"), &[&package]) {
-        Ok(folder) => folder,
-        Err(error) => return unavailable("PyMongo", &*error),
-    };
     let mut check = Command::new("python3");
     check.arg(root().join("proof/foreign/pymongo/check.py"));
     run_command(check.arg(sdam).env("PYTHONPATH", folder))

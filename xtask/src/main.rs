@@ -14,7 +14,6 @@ mod loom;
 mod mongod;
 mod package;
 mod sim;
-mod soak;
 mod spec_test;
 mod states;
 mod test;
@@ -123,18 +122,6 @@ enum Subcommand {
     /// failures in sdam-sim/regressions run first. The faults of a failing seed are minimized,
     /// printed with a timeline of events, and stored as a regression.
     Sim(sim::Options),
-    /// Run clients of real servers through random faults for hours, to find leaks.
-    ///
-    /// Starts standalones and replica sets of every version, with and without TLS and SRV records,
-    /// and clients on three runtimes, some of which are opened and closed all the time. Servers are
-    /// killed, frozen, out of space, stepped down and reconfigured; certificates and SRV records
-    /// change. At rest points between the faults, the process must have no more descriptors,
-    /// threads and tasks than at the first one, and its memory must not grow steadily. Every client
-    /// must write again within a minute after each fault, and no event may be lost.
-    ///
-    /// Prints a line each minute and a summary. Needs the program prlimit, and about 100 MB of
-    /// memory for each server. The default run takes 12 hours; half an hour shows most leaks.
-    Soak(soak::Options),
     /// Run the official specification tests.
     ///
     /// Without --corpus, the files are searched for in the folder named by SDAM_SPEC_CORPUS and in
@@ -162,8 +149,7 @@ enum Subcommand {
     /// Runs the tests and doc tests of the workspace with all features; the live tests again on
     /// every other runtime and with the oldest server; the official files on every runtime, in
     /// single-threaded mode, and with the oldest and the newest server; the search of states; 2,000
-    /// simulated seeds; the models of shared state; and PyMongo, with the simulated deployment and,
-    /// side by side with sdam, with real servers and TLS.
+    /// simulated seeds; the models of shared state; and PyMongo with the simulated deployment.
     ///
     /// Live tests use a real mongod, and report if they are skipped because none is available;
     /// SDAM_LIVE_REQUIRED=1 makes that a failure.
@@ -194,7 +180,6 @@ fn main() -> ExitCode {
         Subcommand::Mongod { version } => mongod::run(version),
         Subcommand::Package { verify, semver } => package::run(verify, semver),
         Subcommand::Sim(options) => sim::run(&options),
-        Subcommand::Soak(options) => soak::run(&options),
         Subcommand::SpecTest(options) => spec_test::run(&options),
         Subcommand::States(options) => states::run(&options),
         Subcommand::Test { live_matrix } => test::run(live_matrix),

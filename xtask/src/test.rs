@@ -27,8 +27,7 @@ pub(crate) fn run(live_matrix: bool) -> Result<()> {
     let detectors = ["--detector", "probing", "--detector", "phi-accrual"];
     run_command(cargo().args(["xtask", "sim", "--seeds", "0..1000"]).args(detectors))?;
     run_command(cargo().args(["xtask", "loom"]))?;
-    run_command(cargo().args(["xtask", "foreign", "pymongo"]))?;
-    run_command(cargo().args(["xtask", "foreign", "front-door"]))
+    run_command(cargo().args(["xtask", "foreign", "pymongo"]))
 }
 
 /// Makes a program run six tests at the same time, unless the environment sets another number. The

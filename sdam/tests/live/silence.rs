@@ -1,6 +1,5 @@
 //! Measures how a silent primary affects the operations of clients with and without a detector.
 
-mod others;
 mod writer;
 
 use std::{
@@ -12,7 +11,7 @@ use std::{
 use sdam::Detector;
 use sdam_live::{MemberSpec, Mongod, ReplicaSet, ReplicaSetBuilder, or_skip};
 
-use self::{others::Other, writer::Writer};
+use self::writer::Writer;
 use crate::runtime::{Host, version};
 
 /// The names of the clients, and their detectors.
@@ -35,11 +34,9 @@ struct Recovery {
     failed: usize,
 }
 
-/// Returns the number of rounds in which the primary becomes silent: `SDAM_FREEZES`, by default 1.
-fn freezes() -> usize {
-    let text = std::env::var("SDAM_FREEZES").ok();
-    text.map_or(1, |text| text.parse().unwrap())
-}
+/// The maximum number of rounds in which the primary becomes silent. If this host stalls, detectors
+/// wait longer, so more than one round may be needed.
+const ROUNDS: usize = 3;
 
 #[test]
 fn a_detector_frees_the_operations_that_wait_for_a_frozen_primary() {
@@ -71,23 +68,19 @@ fn compare(set: &ReplicaSet, silence: &str, cut: impl Fn(&Mongod), heal: impl Fn
     // replicates from the silent member.
     let uri = format!("{}&w=1", set.uri());
     let writers = CLIENTS.map(|client| Writer::start(&host, &uri, client));
-    let others = Other::start_all(&uri);
-    let mut recoveries: Vec<Vec<Recovery>> = Vec::new();
-    recoveries.resize_with(writers.len() + others.len(), Vec::new);
+    let mut recoveries = CLIENTS.map(|_| Vec::<Recovery>::new());
     // The threads are not scoped, because a scope would wait for a stuck thread before the test
     // could fail.
     let threads = writers.each_ref().map(|writer| {
         let writer = Arc::clone(writer);
         thread::spawn(move || writer.work())
     });
-    others.iter().for_each(Other::begin);
     let is_shorter = |recoveries: &[Vec<Recovery>]| {
         let [without, probing, phi_accrual] = [0, 1, 2].map(|client| median(&recoveries[client]));
         probing < without && phi_accrual < without
     };
     let mut rounds = 0;
-    // If this host stalls, detectors wait longer, so up to two more rounds may be needed.
-    while rounds < freezes() || rounds < freezes() + 2 && !is_shorter(&recoveries) {
+    while rounds == 0 || rounds < ROUNDS && !is_shorter(&recoveries) {
         rounds += 1;
         // The member that was silent in the previous round has to roll back first; until then,
         // there is no majority.
@@ -100,28 +93,18 @@ fn compare(set: &ReplicaSet, silence: &str, cut: impl Fn(&Mongod), heal: impl Fn
         let primary = set.member(set.primary().unwrap());
         let since = Instant::now();
         cut(primary);
-        let (ours, theirs) = recoveries.split_at_mut(writers.len());
-        for (writer, recoveries) in writers.iter().zip(ours) {
+        for (writer, recoveries) in writers.iter().zip(&mut recoveries) {
             let recovery = writer.recover(since);
             assert_eq!(recovery.failed, 0, "inserts are retried at the next primary");
             recoveries.push(recovery);
         }
-        let stuck: Vec<_> = others.iter().map(|other| !other.recovers(since)).collect();
         heal(primary);
-        for ((other, is_stuck), recoveries) in others.iter().zip(stuck).zip(theirs) {
-            if is_stuck {
-                println!("{} waits until the primary answers again", other.name);
-            }
-            recoveries.push(other.recovery(since));
-        }
     }
     for (writer, thread) in writers.iter().zip(threads) {
         writer.is_over.store(true, Ordering::SeqCst);
         thread.join().unwrap();
     }
-    let names =
-        CLIENTS.iter().map(|(name, _)| *name).chain(others.iter().map(|other| &*other.name));
-    for (name, recoveries) in names.zip(&recoveries) {
+    for ((name, _), recoveries) in CLIENTS.iter().zip(&recoveries) {
         let lefts = recoveries.iter().filter_map(|recovery| recovery.left_after).collect();
         let waits = recoveries.iter().map(|recovery| recovery.longest).collect();
         let failed: usize = recoveries.iter().map(|recovery| recovery.failed).sum();

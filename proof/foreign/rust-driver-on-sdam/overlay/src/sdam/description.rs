@@ -1,2 +1,0 @@
-pub(crate) mod server;
-pub(crate) mod topology;

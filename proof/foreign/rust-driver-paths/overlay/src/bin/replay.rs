@@ -1,3 +1,0 @@
-fn main() {
-    mongodb::model_paths::main();
-}
