@@ -22,8 +22,6 @@ use futures::future::select;
 
 #[cfg(feature = "export")]
 use crate::export;
-#[cfg(feature = "proxy")]
-use crate::proxy;
 use crate::{
     compare,
     console::console,
@@ -82,8 +80,6 @@ enum Command {
     Explain(explain::Arguments),
     #[cfg(feature = "export")]
     Export(export::Arguments),
-    #[cfg(feature = "proxy")]
-    Proxy(proxy::Arguments),
     Serve(serve::Arguments),
     Sim(sim::Arguments),
     Replay(replay::Arguments),
@@ -143,8 +139,6 @@ impl Cli {
             Command::Export(export) if export.targets.is_none() => {
                 export.target.or_variable(variable)?;
             }
-            #[cfg(feature = "proxy")]
-            Command::Proxy(proxy) => proxy.target.or_variable(variable)?,
             _ => {}
         }
         Ok(command)
@@ -183,10 +177,6 @@ impl Cli {
                     export::run(&arguments, output, remarks, exit::stopped()).await
                 })
             }
-            #[cfg(feature = "proxy")]
-            Command::Proxy(arguments) => exit::serve(|console| async move {
-                proxy::run(&arguments, console, proxy::signals()).await
-            }),
             Command::Serve(arguments) => exit::run(|console| async move {
                 serve::run(&arguments, console, input::lines()?, stopped_or_abandoned()).await
             }),
@@ -222,9 +212,10 @@ fn report(mut error: clap::Error) -> Exit {
         _ => "",
     };
     let tip = match unknown {
-        "export" | "proxy" => Some(format!(
-            "this program was built without it; use 'cargo install sdam-cli --features {unknown}'"
-        )),
+        "export" => Some(
+            "this program was built without it; use 'cargo install sdam-cli --features export'"
+                .to_owned(),
+        ),
         uri if uri.contains("://") => {
             Some(format!("to show this deployment, use 'sdam watch {uri}'"))
         }

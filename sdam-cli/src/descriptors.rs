@@ -1,7 +1,7 @@
 //! The limit on open files, including sockets.
 
 /// Raises the limit on open files as far as the system permits.
-#[cfg(all(unix, any(feature = "export", feature = "proxy")))]
+#[cfg(all(unix, feature = "export"))]
 pub(crate) fn raise_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
 
@@ -10,12 +10,6 @@ pub(crate) fn raise_limit() {
     // On some systems this fails, because they permit less than the maximum that they report. The
     // limit then stays unchanged.
     let _ = setrlimit(Resource::Nofile, limit);
-}
-
-/// Returns the limit on open files; `None` means unlimited.
-#[cfg(all(unix, feature = "proxy"))]
-pub(crate) fn limit() -> Option<u64> {
-    rustix::process::getrlimit(rustix::process::Resource::Nofile).current
 }
 
 /// Returns whether `error` means that the process or the system has too many open files.
@@ -31,10 +25,5 @@ pub(crate) fn are_exhausted(error: &std::io::Error) -> bool {
     error.raw_os_error().is_some_and(|code| codes.contains(&code))
 }
 
-#[cfg(all(not(unix), any(feature = "export", feature = "proxy")))]
+#[cfg(all(not(unix), feature = "export"))]
 pub(crate) fn raise_limit() {}
-
-#[cfg(all(not(unix), feature = "proxy"))]
-pub(crate) fn limit() -> Option<u64> {
-    None
-}

@@ -95,7 +95,7 @@ where
 
 /// Like [`run`], but for a `program` that serves clients until it is stopped. The exit code does
 /// not depend on whether anyone reads the output.
-#[cfg(any(feature = "export", feature = "proxy"))]
+#[cfg(feature = "export")]
 pub(crate) fn serve<F>(program: impl FnOnce(Console<Output, Output>) -> F) -> io::Result<Exit>
 where
     F: Future<Output = io::Result<Exit>>,

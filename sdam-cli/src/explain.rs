@@ -21,8 +21,6 @@ use sdam_select::{criteria::Criteria, diagnose::diagnose, settings::Settings};
 use sdam_sim::serve::{Builder, ReplicaSet, ServeError};
 
 pub use self::arguments::Arguments;
-#[cfg(feature = "proxy")]
-pub(crate) use self::arguments::{mode, tags};
 use self::table::Share;
 use crate::{
     console::Console,

@@ -31,7 +31,7 @@ impl Failure {
 
     /// Creates the error for a program that cannot listen on `address`, which was given by
     /// `option`.
-    #[cfg(any(feature = "export", feature = "proxy"))]
+    #[cfg(feature = "export")]
     pub(crate) fn listen(option: &str, address: std::net::SocketAddr, error: &io::Error) -> Self {
         use io::ErrorKind;
 

@@ -1,9 +1,8 @@
 //! The program `sdam`: shows what a client sees of a MongoDB deployment, and why.
 //!
 //! Each subcommand is a module with its arguments and a function that runs it. The function takes
-//! the outputs as parameters, so tests can call it without starting a process. The features
-//! `export` and `proxy` add the subcommands of the same names, and `tui` adds the full screen of
-//! `watch`.
+//! the outputs as parameters, so tests can call it without starting a process. The feature
+//! `export` adds the subcommand of the same name, and `tui` adds the full screen of `watch`.
 //!
 //! | module | subcommand |
 //! | --- | --- |
@@ -11,7 +10,6 @@
 //! | [`doctor`] | `doctor`: problems of a deployment, seen from here, and their remedies |
 //! | [`explain`] | `explain`: the server that an operation would go to, and why |
 //! | [`export`] | `export`: metrics and health over HTTP |
-//! | [`proxy`] | `proxy`: one address for the primary, and one for reads |
 //! | [`serve`] | `serve`: a simulated deployment on loopback |
 //! | [`sim`] | `sim`: a client of a simulated deployment, in virtual time |
 //! | [`report`] | `report`: a recording as one page of HTML |
@@ -35,7 +33,7 @@ pub mod export;
 mod failover;
 mod failure;
 mod file_error;
-#[cfg(any(feature = "export", feature = "proxy"))]
+#[cfg(feature = "export")]
 pub mod http;
 mod input;
 pub mod json;
@@ -43,11 +41,9 @@ mod lock;
 pub mod log;
 mod never;
 pub mod output;
-#[cfg(any(feature = "export", feature = "proxy"))]
+#[cfg(feature = "export")]
 mod page;
 mod progress;
-#[cfg(feature = "proxy")]
-pub mod proxy;
 pub mod recording;
 pub mod replay;
 pub mod report;
@@ -56,7 +52,7 @@ pub mod serve;
 pub mod sim;
 mod similar;
 mod simulated;
-#[cfg(any(feature = "export", feature = "proxy"))]
+#[cfg(feature = "export")]
 mod supervisor;
 pub mod target;
 pub mod terminal;

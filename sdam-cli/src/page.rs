@@ -60,7 +60,6 @@ pub(crate) struct Distribution {
 
 impl Page {
     /// Adds the series of another page.
-    #[cfg(feature = "export")]
     pub(crate) fn add(&mut self, other: Self) {
         for (name, metric) in other.0 {
             match self.0.get_mut(&name) {
@@ -137,7 +136,6 @@ mod tests {
         Page([("a".to_owned(), metric)].into())
     }
 
-    #[cfg(feature = "export")]
     #[test]
     fn series_of_several_pages_follow_one_description() {
         let mut both = page(Kind::Gauge, "x", Value::Number(1.0));

@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use crate::{failure::Failure, secret, values::name_server};
 
 /// The label for a simulated deployment in the first line of the output.
-#[cfg(any(feature = "export", feature = "proxy"))]
+#[cfg(feature = "export")]
 pub(crate) const SIMULATED: &str = "(simulated)";
 
 /// The deployment to connect to.

@@ -76,7 +76,7 @@ pub(crate) fn sanitize(text: &str) -> String {
 }
 
 /// Replaces the same characters as [`sanitize`] in each line, but keeps line breaks.
-#[cfg(any(feature = "export", feature = "proxy"))]
+#[cfg(feature = "export")]
 pub(crate) fn sanitize_lines(text: &str) -> String {
     text.chars().map(|c| if is_harmful(c) && c != '\n' { '\u{fffd}' } else { c }).collect()
 }
@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(text, "a\u{fffd}[2Jb\u{fffd}c");
         let text = Palette::Ansi.paint(Tone::Bad, "a");
         assert_eq!(text, "\x1b[31ma\x1b[0m");
-        #[cfg(any(feature = "export", feature = "proxy"))]
+        #[cfg(feature = "export")]
         assert_eq!(sanitize_lines("a\0\u{202e}\nb\u{9b}"), "a\u{fffd}\u{fffd}\nb\u{fffd}");
         let value = serde_json::json!({ "a": "\u{9b}\u{202e}\n\u{7f}é" });
         let line = json_line(&value);

@@ -48,7 +48,7 @@ pub(crate) fn whole<T: TryFrom<u64>>(
 }
 
 /// Parses an address to listen on.
-#[cfg(any(feature = "export", feature = "proxy"))]
+#[cfg(feature = "export")]
 pub(crate) fn listen_address(text: &str) -> Result<SocketAddr, String> {
     let port = text.strip_prefix("localhost:");
     let local = port.map(|port| format!("127.0.0.1:{port}"));
@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(some_seconds(".5"), Ok(Duration::from_millis(500)));
     }
 
-    #[cfg(any(feature = "export", feature = "proxy"))]
+    #[cfg(feature = "export")]
     #[test]
     fn addresses_may_leave_out_what_is_usual() {
         let check = |parsed: Result<SocketAddr, String>, expected: &str| {

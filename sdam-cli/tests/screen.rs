@@ -340,7 +340,6 @@ fn programs_without_a_screen_leave_the_terminal_as_it_was() {
     check(&format!("doctor --timeout 60 'mongodb://{doctor}'"), &|| connects(0), 130);
     check(&format!("explain 'mongodb://{explain}'"), &|| connects(1), 130);
     check(&format!("export --listen localhost:0 '{uri}'"), &shows("http://127"), 0);
-    check(&format!("proxy --listen localhost:0 '{uri}'"), &shows("primary: "), 0);
     check("serve", &shows("`help` explains"), 0);
     check("sim --seeds 0..1000000", &shows("seed 0: "), 130);
 }

@@ -43,7 +43,6 @@ const TARGETS: &[(&str, f64)] = &[
     ("idle/memory_per_further_client", 40.0),
     ("idle/memory_per_further_server", 10.0),
     ("idle/wakeups_per_client", 0.7),
-    ("proxy/50_connections/proxy_over_bare", 0.8),
     ("export/1000_deployments/page", 1_000.0),
 ];
 

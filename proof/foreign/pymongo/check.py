@@ -123,16 +123,6 @@ def write_and_read(client, text):
     assert secondary.find_one({"_id": key})["text"] == text
 
 
-def write_and_read_soon(client, text):
-    deadline = time.monotonic() + DEADLINE
-    while True:
-        try:
-            return write_and_read(client, text)
-        except AutoReconnect:
-            if time.monotonic() > deadline:
-                raise
-
-
 def replica_set(version):
     watch = Watch()
     with Serve("--replica-set", "3", "--version", version) as serve, connect(serve, watch) as client:
@@ -334,29 +324,6 @@ def direct_connection():
                 assert error.details["code"] == 10107
 
 
-def through_a_proxy():
-    with Serve("--replica-set", "3") as serve:
-        proxy = subprocess.Popen(
-            [SDAM, "proxy", "--listen", "127.0.0.1:0", serve.uri], stdout=subprocess.PIPE, text=True
-        )
-        try:
-            uri = proxy.stdout.readline().strip()
-            assert "directConnection=true" in uri, uri
-            with MongoClient(uri, serverSelectionTimeoutMS=int(DEADLINE * 1000)) as client:
-                write_and_read(client, "before the step-down")
-                before = client.admin.command("hello")["me"]
-                serve.do("stepdown 60")
-                # The old connection is closed, and the write is retried on a new one, unless the client's
-                # monitor has already seen the old primary become a secondary.
-                write_and_read_soon(client, "after the step-down")
-                assert client.admin.command("hello")["me"] != before
-            proxy.terminate()
-            assert proxy.wait(DEADLINE) == 0
-        finally:
-            proxy.kill()
-            proxy.wait()
-
-
 def api_version():
     watch = Watch()
     with Serve("--replica-set", "1") as serve:
@@ -382,7 +349,6 @@ CHECKS = [
         standalone,
         load_balanced,
         direct_connection,
-        through_a_proxy,
         api_version,
     )
 ]

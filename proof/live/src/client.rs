@@ -34,16 +34,11 @@ pub struct Client {
 impl Client {
     /// Connects with a timeout of 30 s for every command.
     pub fn connect(address: SocketAddr) -> Result<Self, Error> {
-        Self::connect_with_timeout(address, COMMAND_TIMEOUT)
+        Self::open(address, COMMAND_TIMEOUT, None)
     }
 
-    /// Connects to a server. The `timeout` applies to the connection attempt and to every single
-    /// read and write.
-    pub fn connect_with_timeout(address: SocketAddr, timeout: Duration) -> Result<Self, Error> {
-        Self::open(address, timeout, None)
-    }
-
-    /// Connects, using TLS if there are certificates.
+    /// Connects, using TLS if there are certificates. The `timeout` applies to the connection
+    /// attempt and to every single read and write.
     pub(crate) fn open(
         address: SocketAddr,
         timeout: Duration,

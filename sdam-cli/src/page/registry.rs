@@ -50,7 +50,6 @@ impl Registry {
     }
 
     /// Removes the series that `keep` rejects.
-    #[cfg(feature = "export")]
     pub(crate) fn retain(&self, keep: impl Fn(&Key) -> bool) {
         lock(&self.cells).retain(|key, _| keep(key));
     }

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Command lines that request a simulated deployment.
-const DEMOS: [&str; 10] = [
+const DEMOS: [&str; 8] = [
     "",
     "watch --demo",
     "watch --demo --json",
@@ -25,8 +25,6 @@ const DEMOS: [&str; 10] = [
     "doctor --demo --json",
     "explain --demo",
     "export --demo --listen 127.0.0.1:0",
-    "proxy --demo --listen 127.0.0.1:0",
-    "proxy --demo --listen 127.0.0.1:0 --json",
 ];
 
 #[test]
@@ -60,7 +58,7 @@ fn an_option_comes_before_the_variable_and_an_empty_variable_is_unset() {
         let words: Vec<_> = words.split_whitespace().collect();
         Running::start(room.sdam(&words).env("SDAM_URI", variable)).end()
     };
-    for name in ["watch --once", "doctor", "export", "proxy"] {
+    for name in ["watch --once", "doctor", "export"] {
         let file = run(&format!("{name} --uri-file missing"), "mongodb://");
         assert_eq!(file.code, 3, "{file:?}");
         is_helpful(&file, "--uri-file missing");

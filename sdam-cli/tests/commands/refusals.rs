@@ -4,7 +4,6 @@
 use std::{any::TypeId, path::PathBuf};
 
 use clap::Arg;
-use sdam_cli::proxy::Advertised;
 
 use crate::{
     definition, each,
@@ -99,7 +98,7 @@ fn misspelled_subcommands_and_options_are_named_with_the_right_ones() {
 fn wrong_values_are_named_with_what_the_option_needs() {
     let room = Room::new();
     // Options of these types accept any text, so they are not tested.
-    let free = [TypeId::of::<String>(), TypeId::of::<PathBuf>(), TypeId::of::<Advertised>()];
+    let free = [TypeId::of::<String>(), TypeId::of::<PathBuf>()];
     each(|case| {
         let definition = definition(case.name);
         let is_typed = |argument: &Arg| {

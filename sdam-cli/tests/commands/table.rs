@@ -143,24 +143,6 @@ pub(crate) const CASES: &[Case] = &[
         ],
     },
     Case {
-        name: "proxy",
-        example: &[End::After("mongodb://127.0.0.1:")],
-        output: Output::Endless,
-        printing: ("--listen 127.0.0.1:0 --json URI", "-"),
-        interrupted: &[("--listen 127.0.0.1:0 URI", Moment::Printed, [0, 0])],
-        paths: &[URI_FILE, PASSWORD_FILE],
-        refused: &[
-            ("mongodb://a/?directConnection=true", ["directConnection=true", "remove"]),
-            (
-                "mongodb://a/?tls=true&tlsCertificateKeyFile=client.pem",
-                ["tlsCertificateKeyFile", "--lend-certificate"],
-            ),
-            ("--read primary --tags dc:ny URI", ["mode primary", "choose"]),
-            ("--advertise a --tls-passthrough URI", ["--advertise", "leave out --tls-passthrough"]),
-            ("--advertise a:b:c URI", ["a:b:c", "write host"]),
-        ],
-    },
-    Case {
         name: "serve",
         example: &[End::After("mongodb://127.0.0.1:"), End::Code(0)],
         output: Output::Long,
