@@ -171,7 +171,6 @@ impl Cli {
             #[cfg(feature = "export")]
             Command::Export(mut arguments) => {
                 arguments.log = log::config();
-                arguments.otel = export::otel_variables();
                 exit::serve(|console| async move {
                     let crate::console::Console { output, remarks, .. } = console;
                     export::run(&arguments, output, remarks, exit::stopped()).await

@@ -7,8 +7,6 @@ mod fetch;
 mod fleet;
 mod list;
 mod numbers;
-#[cfg_attr(not(feature = "otlp"), path = "export/without_otlp.rs")]
-mod otlp;
 mod pages;
 mod reload;
 mod targets;
@@ -38,11 +36,10 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
-pub use self::arguments::{Arguments, otel_variables};
+pub use self::arguments::Arguments;
 use self::{
     deployment::Deployment,
     fleet::Fleet,
-    otlp::Push,
     reload::{Outcomes, Source},
     targets::Named,
 };
@@ -111,8 +108,6 @@ impl Exporter {
     /// Checks the arguments and binds the port. No connection to a deployment is opened before
     /// [`serve`](Self::serve).
     async fn bind(arguments: &Arguments) -> Result<Self, Failure> {
-        let push = Push::new(arguments.otlp.as_deref(), &arguments.otel);
-        let push = push.map_err(Failure::config)?;
         let runtime = arguments.target.runtime()?;
         let clock = Arc::clone(&runtime.backend.clock);
         let (targets, source, simulated) = if let Some(path) = &arguments.targets {
@@ -132,7 +127,6 @@ impl Exporter {
             target: arguments.target.clone(),
             runtime,
             log,
-            push,
             outcomes,
             forget: arguments.forget,
             members: RefCell::default(),
@@ -154,23 +148,15 @@ impl Exporter {
         stop: impl Future<Output = ()>,
     ) {
         let Self { fleet, started, source, listener, simulated } = self;
-        let push = &fleet.push;
         let answer = async |request: &_| pages::answer(&fleet, request);
         let served = http::serve(listener, answer, stop);
         // Stepping down fails while the set has no primary. Ignore that error.
         let show =
             simulated.map(|set| every(arguments.failover_period, move || drop(set.step_down())));
-        let pushed = push.as_ref().map(|push| push.run(|| fleet.metrics(), &remark));
         select_biased! {
             () = pin!(fleet.run(started, source, &remark).fuse()) => {}
             () = pin!(served.fuse()) => {}
             () = pin!(or_never(show).fuse()) => {}
-            () = pin!(or_never(pushed).fuse()) => {}
-        }
-        // Flush before closing the topologies, because a closed topology would be reported as an
-        // outage.
-        if let Some(push) = push {
-            push.flush(arguments.flush, &fleet.metrics(), &remark).await;
         }
         fleet.close().await;
     }

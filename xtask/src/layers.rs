@@ -72,14 +72,11 @@ const TOOL: &[&str] = &[
 const PURE: &[&str] = &["sdam-core", "sdam-select"];
 
 /// Builds of the workspace's packages, each with the crates that must not be in its dependency
-/// tree. Single-threaded mode is for programs without a runtime. Only the program `sdam` may depend
-/// on OpenTelemetry, and only if its OpenTelemetry feature is enabled. An exporter in a container
-/// needs no terminal library.
+/// tree. Single-threaded mode is for programs without a runtime. An exporter in a container needs no
+/// terminal library.
 const ABSENT: &[(&[&str], &[&str])] = &[
     (&["--package", "sdam"], &["async-std", "monoio"]),
     (&["--package", "sdam", "--all-features"], TOOL),
-    (&["--package", "sdam", "--all-features"], &["opentelemetry-proto"]),
-    (&["--package", "sdam-cli"], &["opentelemetry-proto"]),
     (
         &["--package", "sdam-cli", "--no-default-features", "--features", "export"],
         &["console", "crossterm", "indicatif", "ratatui", "ratatui-core", "ratatui-crossterm"],

@@ -78,8 +78,8 @@ enum Subcommand {
     ///
     /// Checks the dependencies between the crates of the workspace; that only the runtime adapters,
     /// sdam-dns and sdam-cli name a runtime; that the pure crates are no_std and expose no type of
-    /// the bson crate; that async-std and OpenTelemetry are opt-in; and that single-threaded mode
-    /// depends on no runtime. Prints the number of crates in the default tree.
+    /// the bson crate; that async-std is opt-in; and that single-threaded mode depends on no
+    /// runtime. Prints the number of crates in the default tree.
     Layers,
     /// Run models of shared state through every interleaving of threads.
     ///

@@ -1,6 +1,6 @@
 //! The command line of `export`.
 
-use std::{collections::BTreeMap, env, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::Args;
 use sdam_events::log::LogConfig;
@@ -93,40 +93,12 @@ pub struct Arguments {
     // The Prometheus project has assigned this port to MongoDB exporters.
     #[arg(long, value_name = "IP:PORT", value_parser = listen_address, default_value = "127.0.0.1:9216")]
     pub listen: SocketAddr,
-    /// Also push the metrics, changes and failovers to an OpenTelemetry collector, by OTLP over HTTP.
-    ///
-    /// Metrics have the same names as on /metrics, changes of the topology are log records, and
-    /// each failover is a span whose events are its phases. Without this option, the variables
-    /// OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_METRICS_ENDPOINT (or LOGS, TRACES) name
-    /// the collector. OTEL_EXPORTER_OTLP_HEADERS, COMPRESSION, TIMEOUT, CERTIFICATE,
-    /// CLIENT_CERTIFICATE and CLIENT_KEY (also for one kind: OTEL_EXPORTER_OTLP_LOGS_HEADERS),
-    /// OTEL_METRIC_EXPORT_INTERVAL, OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES, and none in
-    /// OTEL_METRICS_EXPORTER (or LOGS, TRACES) have their usual meaning. A collector that is down
-    /// is reported on standard error, and has no other effect.
-    #[arg(long, value_name = "URL")]
-    #[cfg_attr(not(feature = "otlp"), arg(hide = true))]
-    pub otlp: Option<String>,
-    /// The OpenTelemetry variables, which are not part of the command line; used with the feature
-    /// `otlp`.
-    #[arg(skip)]
-    pub otel: BTreeMap<String, String>,
-    /// The time that the program waits for the collector when it ends.
-    #[arg(skip = Duration::from_secs(2))]
-    pub flush: Duration,
     /// The interval between step-downs of a simulated deployment's primary.
     #[arg(skip = Duration::from_secs(30))]
     pub failover_period: Duration,
     /// The log configuration, which is not part of the command line.
     #[arg(skip)]
     pub log: LogConfig,
-}
-
-/// Returns the OTEL_* variables of the process, except empty ones, which count as missing.
-pub fn otel_variables() -> BTreeMap<String, String> {
-    let pairs = env::vars_os();
-    let pairs = pairs
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    pairs.filter(|(name, value)| name.starts_with("OTEL_") && !value.is_empty()).collect()
 }
 
 impl Default for Arguments {

@@ -27,7 +27,7 @@ pub(super) struct Deployment {
     /// The name and the connection string.
     pub(super) named: Named,
     numbers: Arc<Numbers>,
-    sinks: Vec<Arc<dyn EventSink>>,
+    log: Option<Arc<dyn EventSink>>,
     topology: OnceCell<Topology>,
     /// The reason why there is no topology yet; set when a look-up has failed.
     reason: RefCell<Option<String>>,
@@ -37,12 +37,16 @@ pub(super) struct Deployment {
 
 impl Deployment {
     /// Creates a deployment that is not watched yet. Once it is, its events go to `numbers` and
-    /// `sinks`.
-    pub(super) fn new(named: Named, numbers: Arc<Numbers>, sinks: Vec<Arc<dyn EventSink>>) -> Self {
+    /// `log`.
+    pub(super) fn new(
+        named: Named,
+        numbers: Arc<Numbers>,
+        log: Option<Arc<dyn EventSink>>,
+    ) -> Self {
         Self {
             named,
             numbers,
-            sinks,
+            log,
             topology: OnceCell::new(),
             reason: RefCell::new(None),
             removed: Notify::new(),
@@ -114,11 +118,11 @@ impl Deployment {
     async fn try_start(&self, target: &Target, runtime: &Runtime) -> Result<Topology, String> {
         let options = sdam::resolve(&self.named.uri, &runtime.backend).await;
         let mut builder = target.builder(options.map_err(|error| format!("{error:#}"))?);
-        for sink in &self.sinks {
-            builder = builder.sink(Arc::clone(sink));
+        if let Some(log) = &self.log {
+            builder = builder.sink(Arc::clone(log));
         }
         // Add the metrics last, so that every event that shows up on their page has already been
-        // handled by the other sinks.
+        // logged.
         builder
             .sink(Arc::clone(&self.numbers))
             .start(runtime.clone())

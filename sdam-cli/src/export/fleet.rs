@@ -15,7 +15,6 @@ use sdam_events::sink::EventSink;
 use super::{
     deployment::Deployment,
     numbers::Numbers,
-    otlp::Push,
     reload::{Outcomes, Source},
     targets::Named,
 };
@@ -26,7 +25,6 @@ pub(super) struct Fleet {
     pub(super) target: Target,
     pub(super) runtime: Runtime,
     pub(super) log: Option<Arc<dyn EventSink>>,
-    pub(super) push: Option<Push>,
     /// The metrics about reading `--targets`; `None` if the targets are not read repeatedly.
     pub(super) outcomes: Option<Outcomes>,
     /// The time for which a deployment is watched after a request has named it. If this is `None`,
@@ -211,12 +209,8 @@ impl Fleet {
 
     /// Creates a deployment with its sinks, and passes it to [`run`](Self::run), which watches it.
     fn watch(&self, named: Named) -> Rc<Deployment> {
-        let backend = &self.runtime.backend;
-        let labels = named.labels();
-        let numbers = Numbers::new(&labels, &backend.clock);
-        let records = self.push.iter().map(|push| push.sink(&labels, backend));
-        let sinks = self.log.iter().cloned().chain(records).collect();
-        let deployment = Rc::new(Deployment::new(named, numbers, sinks));
+        let numbers = Numbers::new(&named.labels(), &self.runtime.backend.clock);
+        let deployment = Rc::new(Deployment::new(named, numbers, self.log.clone()));
         // Sending fails only if the receiver was dropped because the program is ending.
         let _ = self.start.unbounded_send(Rc::clone(&deployment));
         deployment

@@ -22,8 +22,8 @@ const BUCKETS: &[f64] = &[0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 15
 
 /// The metrics of one subject, such as a deployment.
 ///
-/// `metrics-exporter-prometheus` is not used because it can neither return the metrics as values,
-/// which OpenTelemetry needs, nor remove the series of a server that has left.
+/// `metrics-exporter-prometheus` is not used because it can neither combine the metrics of several
+/// deployments on one page, nor remove the series of a server that has left.
 #[derive(Debug)]
 pub(crate) struct Registry {
     /// The labels that every series of this registry has.

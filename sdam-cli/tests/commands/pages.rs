@@ -10,11 +10,9 @@ use crate::{
     table::CASES,
 };
 
-/// Returns the names of a subcommand's options, except the options that are hidden because this
-/// build lacks them.
+/// Returns the names of a subcommand's options.
 fn options(definition: &Command) -> Vec<&str> {
-    let shown = definition.get_arguments().filter(|argument| !argument.is_hide_set());
-    shown.filter_map(|argument| argument.get_long()).collect()
+    definition.get_arguments().filter_map(|argument| argument.get_long()).collect()
 }
 
 #[test]
