@@ -160,10 +160,7 @@ fn the_commands_of_the_guide_work_as_printed() {
         ("explain", End::Code(0)),
         ("watch", End::After("RSPrimary")),
         ("report", End::Code(0)),
-        ("watch", End::Code(0)),
-        ("compare", End::Code(0)),
         ("export", End::After("http://127.0.0.1:")),
-        ("sim", End::Code(0)),
     ];
     assert_eq!(commands.len(), ends.len(), "{commands:?}");
     let room = room();
