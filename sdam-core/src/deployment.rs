@@ -28,7 +28,6 @@ use crate::{
     machine::{self, TopologyMachine},
     monitor::{Check, MonitorConfig, Reply, Trip, Waiting},
     options::{Detector, HandshakeOpcode, Options, Srv},
-    pool::PoolState,
     report::ErrorReport,
     rng::Rng,
     scan::Scans,
@@ -297,12 +296,6 @@ impl Deployment {
     /// `None` if the server has left the topology.
     pub fn generation(&self, server: ServerId, service: Option<ObjectId>) -> Option<Generation> {
         self.topology.generation(server, service)
-    }
-
-    /// Returns the state of the server's pool according to the outputs returned so far. `None` if
-    /// the server has left the topology.
-    pub fn pool_state(&self, server: ServerId) -> Option<PoolState> {
-        self.topology.pool_state(server)
     }
 
     /// Returns the failure detector; `None` in inline mode, or if none is configured.

@@ -109,13 +109,7 @@ impl Generation {
     /// Returns the generation after one more clear.
     #[must_use]
     pub const fn next(self) -> Self {
-        self.after(1)
-    }
-
-    /// Returns the generation after `clears` further clears.
-    #[must_use]
-    pub const fn after(self, clears: u64) -> Self {
-        Self(self.0.saturating_add(clears))
+        Self(self.0.saturating_add(1))
     }
 }
 

@@ -15,7 +15,6 @@
 //! | [`error`] | errors from servers, connections and operations, as plain data |
 //! | [`server`], [`topology`] | immutable descriptions and their equality |
 //! | [`deployment`] | [`deployment::Deployment`]: a client's view, with all the parts below |
-//! | [`view`] | [`view::View`]: one handle's view of a deployment that several handles share |
 //! | [`machine`] | [`machine::TopologyMachine`]: takes inputs, returns effects |
 //! | [`actions`] | the lists of actions that the state machines return |
 //! | [`monitor`], [`rtt`] | one server's check loop and its round-trip times |
@@ -77,7 +76,6 @@ pub mod topology;
 mod topology_type;
 pub mod uri;
 pub mod uri_options;
-pub mod view;
 mod wire_versions;
 
 #[doc(hidden)]

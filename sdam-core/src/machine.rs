@@ -16,7 +16,6 @@ mod tests;
 
 use alloc::{sync::Arc, vec::Vec};
 
-pub(crate) use self::open_close::closing;
 use self::services::Services;
 pub use self::{
     effects::{Effect, Effects},
@@ -28,7 +27,6 @@ use crate::{
     hello::Hello,
     ids::{Generation, ObjectId, ServerId},
     options::Options,
-    pool::PoolState,
     server::{Rtt, ServerDescription},
     time::Instant,
     topology::{TopologyDescription, TopologyType},
@@ -148,13 +146,6 @@ impl TopologyMachine {
             None => pool.generation,
             Some(service) => pool.services.generation(service),
         })
-    }
-
-    /// Returns the state of the server's pool according to the effects returned so far. `None` if
-    /// the server has left the topology.
-    pub fn pool_state(&self, server: ServerId) -> Option<PoolState> {
-        let pool = self.pool(server)?;
-        Some(PoolState { generation: pool.generation, is_ready: pool.ready })
     }
 
     /// Returns whether the server's type is known, regardless of the source.

@@ -8,7 +8,6 @@ use crate::{
     topology_type::TopologyType, uri_options::DriverOptions, wire_versions::WireVersions,
 };
 
-mod alike;
 mod credential;
 mod deviations;
 mod security;
@@ -170,8 +169,7 @@ pub struct Options {
     /// selections or operations. The pause may begin up to a heartbeat late, and the next selection
     /// ends it. An operation that begins just as the pause begins may get a
     /// [retryable](crate::error::Error::is_retryable_pool) error from its pool. With `None`, the
-    /// default, the client never pauses. No connection string contains this option, and it has no
-    /// effect on handles that share a deployment.
+    /// default, the client never pauses. No connection string contains this option.
     pub pause_after: Option<Duration>,
     /// The strategy for giving up on a silent server before the time limit of its checks. With
     /// `None`, the default, the client waits for that limit. No connection string contains this

@@ -32,16 +32,6 @@ pub struct PoolClear {
     pub cause: Error,
 }
 
-/// The state of a server's pool, as tracked by a state machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct PoolState {
-    /// The generation of new connections.
-    pub generation: Generation,
-    /// True if the pool is ready, false if it is paused.
-    pub is_ready: bool,
-}
-
 impl PoolClear {
     /// Creates a clear of the whole pool that does not interrupt connections in use.
     pub fn new(generation: Generation, cause: Error) -> Self {

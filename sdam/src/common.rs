@@ -18,7 +18,7 @@ use crate::{lane::lane_of_thread, metadata::MetadataHandshake};
 /// The number of counters from which random numbers are derived.
 const LANES: usize = 4;
 
-/// The unchanging part of a topology. Handles with equal options share it.
+/// The unchanging part of a topology.
 #[derive(Debug)]
 pub(crate) struct Common {
     pub(crate) backend: Backend,

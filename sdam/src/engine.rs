@@ -1,12 +1,9 @@
 //! The engine of one topology: passes inputs to the state machine and carries out its outputs.
 //!
-//! The engine of a handle on a shared deployment follows the outputs of the deployment's engine.
-//!
 //! The engine has no lock of its own: topologies with and without background tasks keep it in
 //! [`Shared`](crate::topology::shared::Shared), which locks it.
 
 pub(crate) mod failures;
-pub(crate) mod follower;
 pub(crate) mod orders;
 pub(crate) mod panic;
 pub(crate) mod pending;
@@ -19,7 +16,6 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use sdam_core::view::View;
 use sdam_core::{
     address::ServerAddress,
     deployment::{ConnId, Deployment, Input, Output, Outputs, Timer},
@@ -40,7 +36,6 @@ use sdam_transport::{
 use smallvec::SmallVec;
 
 use self::{
-    follower::Batch,
     orders::{Action, Order},
     panic::DeferredPanic,
     pools::CreatePool,
@@ -52,7 +47,7 @@ use crate::common::Common;
 /// The mutable state of a topology: the state machine, the servers and their pools.
 #[derive(Debug)]
 pub(crate) struct Engine {
-    machine: Machine,
+    deployment: Box<Deployment>,
     servers: BTreeMap<ServerId, Arc<Server>>,
     pools: Arc<dyn CreatePool>,
     /// The topology to which pools report.
@@ -60,28 +55,6 @@ pub(crate) struct Engine {
     common: Arc<Common>,
     events: Arc<EventQueue>,
     version: u64,
-    feed: Feed,
-    /// True if this handle has given a server its own state, separate from the deployment's, and
-    /// has not published it yet.
-    separated: bool,
-}
-
-/// The state machine of a topology.
-#[derive(Debug)]
-pub(crate) enum Machine {
-    Deployment(Box<Deployment>),
-    /// The view through which a handle sees a shared deployment.
-    View(View),
-}
-
-/// The connection between the engine of a shared deployment and the engines of its handles.
-#[derive(Debug)]
-enum Feed {
-    None,
-    /// The outputs that handles have not followed yet.
-    Source(Vec<Batch>),
-    /// The last snapshot of the deployment that this handle has followed.
-    Follower(Arc<Snapshot>),
 }
 
 /// The work that has to be done after the engine is unlocked.
@@ -103,73 +76,36 @@ pub(crate) struct AfterUnlock {
 
 impl Engine {
     pub(crate) fn new(
-        machine: Machine,
+        deployment: Deployment,
         pools: Arc<dyn CreatePool>,
         host: Weak<dyn PoolHost>,
         events: Arc<EventQueue>,
         common: Arc<Common>,
     ) -> Self {
         Self {
-            machine,
+            deployment: Box::new(deployment),
             servers: BTreeMap::new(),
             pools,
             host,
             common,
             events,
             version: 0,
-            feed: Feed::None,
-            separated: false,
         }
-    }
-
-    pub(crate) fn pools(&self) -> Arc<dyn CreatePool> {
-        Arc::clone(&self.pools)
-    }
-
-    /// Makes the engine collect its outputs for the handles of a shared deployment.
-    pub(crate) fn feed_followers(&mut self) {
-        self.feed = Feed::Source(Vec::new());
     }
 
     /// Returns the initial snapshot, which contains no servers.
     pub(crate) fn snapshot(&self) -> Snapshot {
         Snapshot {
             version: 0,
-            description: Arc::clone(self.description()),
+            description: Arc::clone(self.deployment.description()),
             servers: Arc::default(),
             closed: false,
             paused: false,
         }
     }
 
-    /// Returns the deployment; `None` for a handle on a shared one.
-    pub(crate) fn deployment(&self) -> Option<&Deployment> {
-        match &self.machine {
-            Machine::Deployment(deployment) => Some(deployment),
-            Machine::View(_) => None,
-        }
-    }
-
-    fn description(&self) -> &Arc<TopologyDescription> {
-        match &self.machine {
-            Machine::Deployment(deployment) => deployment.description(),
-            Machine::View(view) => view.description(),
-        }
-    }
-
-    fn is_closed(&self) -> bool {
-        match &self.machine {
-            Machine::Deployment(deployment) => deployment.is_closed(),
-            Machine::View(view) => view.is_closed(),
-        }
-    }
-
-    fn is_paused(&self) -> bool {
-        match (&self.machine, &self.feed) {
-            (Machine::Deployment(deployment), _) => deployment.is_paused(),
-            (Machine::View(_), Feed::Follower(theirs)) => theirs.paused,
-            (Machine::View(_), Feed::None | Feed::Source(_)) => false,
-        }
+    pub(crate) fn deployment(&self) -> &Deployment {
+        &self.deployment
     }
 
     /// Passes an input to the deployment and carries out its outputs. All outputs are carried out,
@@ -180,15 +116,12 @@ impl Engine {
         input: Input,
         published: &Published,
     ) -> AfterUnlock {
-        let Machine::Deployment(deployment) = &mut self.machine else {
-            return AfterUnlock::default();
-        };
         let played = match input {
             Input::Played { server, .. } => Some(server),
             _ => None,
         };
         let subject = subject(&input);
-        let outputs = deployment.handle(now, input);
+        let outputs = self.deployment.handle(now, input);
         let failed = failed_check(&outputs);
         let after = self.run(now, outputs, published);
         if let Some(server) = failed.or(played) {
@@ -209,10 +142,7 @@ impl Engine {
         error: &ErrorReport,
         published: &Published,
     ) -> (ErrorOutcome, AfterUnlock) {
-        let Machine::Deployment(deployment) = &mut self.machine else {
-            return (ErrorOutcome::UnknownServer, AfterUnlock::default());
-        };
-        let (outcome, outputs) = deployment.handle_error(now, server, error);
+        let (outcome, outputs) = self.deployment.handle_error(now, server, error);
         let after = self.run(now, outputs, published);
         self.note_silence(server);
         (outcome, after)
@@ -221,13 +151,9 @@ impl Engine {
     /// Carries out outputs in order.
     fn run(&mut self, now: Instant, outputs: Outputs, published: &Published) -> AfterUnlock {
         let mut after = AfterUnlock::default();
-        let batch = match self.feed {
-            Feed::Source(_) => Batch::of(now, &outputs),
-            Feed::None | Feed::Follower(_) => None,
-        };
         let moves =
             |output| matches!(output, &Output::OpenServer { .. } | &Output::CloseServer { .. });
-        let relisted = std::mem::take(&mut self.separated) || outputs.iter().any(moves);
+        let relisted = outputs.iter().any(moves);
         for output in outputs {
             match output {
                 Output::Connect { conn, deadline } => {
@@ -242,13 +168,13 @@ impl Engine {
                 Output::Disconnect { conn } => self.order(conn, Action::Disconnect, &mut after),
                 Output::Wake { server } => {
                     if let Some(server) = self.servers.get(&server) {
-                        server.watched.orders.look();
+                        server.orders.look();
                         after.wake(server);
                     }
                 }
                 Output::OpenServer { server, address, monitored } => {
                     let server = self.open(server, address, &mut after);
-                    after.opened.extend(server.filter(|_| monitored));
+                    after.opened.extend(monitored.then_some(server));
                 }
                 Output::CloseServer { server } => self.close(server, &mut after),
                 Output::PoolReady { server } => self.ready(now, server, &mut after),
@@ -266,15 +192,12 @@ impl Engine {
                 | Output::Finish(_) => after.asked = Some(output),
             }
         }
-        if let (Some(batch), Feed::Source(batches)) = (batch, &mut self.feed) {
-            batches.push(batch.with_snapshot(published.load_full()));
-        }
         after
     }
 
     fn order(&self, conn: ConnId, action: Action, after: &mut AfterUnlock) {
         if let Some(server) = self.servers.get(&conn.server) {
-            server.watched.orders.push(Order { conn, action });
+            server.orders.push(Order { conn, action });
             after.wake(server);
         }
     }
@@ -285,7 +208,7 @@ impl Engine {
         self.with(server, |server| {
             let mut failures = server.failures();
             if failures.first.is_some()
-                && let Some(own) = self.description().server_by_id(server.id())
+                && let Some(own) = self.deployment.description().server_by_id(server.id())
                 && own.error.is_some()
                 && own.last_update_time == Some(now)
                 && let Some(last) = &mut failures.last
@@ -297,8 +220,8 @@ impl Engine {
 
     /// Updates the evidence that a server no longer answers.
     fn note_silence(&self, server: ServerId) {
-        if let Some(silence) = self.deployment().and_then(|deployment| deployment.silence(server)) {
-            self.with(server, |server| server.watched.set_silence(silence));
+        if let Some(silence) = self.deployment.silence(server) {
+            self.with(server, |server| server.set_silence(silence));
         }
     }
 
@@ -313,10 +236,8 @@ impl Engine {
             if let Some(pool) = server.core.pool() {
                 after.panic.catch(|| pool.close());
             }
-            if let Machine::Deployment(_) = self.machine {
-                server.watched.orders.end();
-                after.wake(&server);
-            }
+            server.orders.end();
+            after.wake(&server);
         }
     }
 
@@ -325,12 +246,12 @@ impl Engine {
         id: ServerId,
         address: ServerAddress,
         after: &mut AfterUnlock,
-    ) -> Option<Arc<Server>> {
-        let server = Arc::new(self.new_server(id, address)?);
+    ) -> Arc<Server> {
+        let server = Arc::new(Server::new(id, address));
         // The server is checked even if the pool factory panics.
         after.panic.catch(|| self.pool(&server, &mut after.tasks));
         self.servers.insert(id, Arc::clone(&server));
-        Some(server)
+        server
     }
 
     /// Returns the pool of `server`. If there is none, creates it and adds its task to `tasks`.
@@ -347,10 +268,8 @@ impl Engine {
             let (seed, _) = self.common.random();
             let context = context.with_events(events).with_seed(seed);
             let context = context.with_spawner(self.common.spawner.clone());
-            let detector =
-                self.deployment().map_or(self.common.config.detector, Deployment::detector);
-            let context = match detector {
-                Some(detector) => context.with_detector(detector, server.watched.asked()),
+            let context = match self.deployment.detector() {
+                Some(detector) => context.with_detector(detector, server.asked()),
                 None => context,
             };
             let pool = self.pools.create_pool(context);
@@ -362,11 +281,10 @@ impl Engine {
     }
 
     fn ready(&self, now: Instant, id: ServerId, after: &mut AfterUnlock) {
-        let own = self.servers.get(&id);
-        let pool = own.and_then(|own| after.panic.catch(|| self.pool(own, &mut after.tasks)));
-        let Some(server) = own.or_else(|| self.shared(id)) else {
+        let Some(server) = self.servers.get(&id) else {
             return;
         };
+        let pool = after.panic.catch(|| self.pool(server, &mut after.tasks));
         // CMAP: "PoolReady" comes before the events of the connections that the pool then opens.
         self.events.push_with(now, EventName::PoolReady, || {
             let address = server.core.address.clone();
@@ -380,7 +298,8 @@ impl Engine {
     /// Prepares the pools of the servers whose first check is not finished.
     pub(crate) fn prepare(&mut self) -> AfterUnlock {
         let mut after = AfterUnlock::default();
-        for server in self.description().servers().iter().filter(|server| is_unchecked(server)) {
+        for server in self.deployment.description().servers().iter().filter(|own| is_unchecked(own))
+        {
             let pool = self.servers.get(&server.id).and_then(|own| own.core.pool());
             if let Some(pool) = pool {
                 after.panic.catch(|| pool.prepare());
@@ -390,12 +309,11 @@ impl Engine {
     }
 
     fn clear(&self, now: Instant, id: ServerId, clear: &PoolClear, panic: &mut DeferredPanic) {
-        let own = self.servers.get(&id);
-        let Some(server) = own.or_else(|| self.shared(id)) else {
+        let Some(server) = self.servers.get(&id) else {
             return;
         };
-        if let Some(own) = own.filter(|_| clear.service_id.is_none()) {
-            own.set_generation(clear.generation);
+        if clear.service_id.is_none() {
+            server.set_generation(clear.generation);
         }
         // F-66: `PoolCleared` precedes the events of the connections that are closed when the pool
         // is cleared.
@@ -403,7 +321,7 @@ impl Engine {
             let address = server.core.address.clone();
             EventKind::PoolCleared { server: id, address, clear: clear.clone() }
         });
-        if let Some(pool) = own.and_then(|own| own.core.pool()) {
+        if let Some(pool) = server.core.pool() {
             panic.catch(|| pool.clear(clear));
         }
     }
@@ -434,18 +352,14 @@ impl Engine {
         relisted: bool,
         published: &Published,
     ) -> Arc<Snapshot> {
-        if let Some(theirs) = self.snapshot_of(&description) {
-            self.version = theirs.version;
-            return theirs;
-        }
         self.version += 1;
         let servers = if relisted {
-            let of = |id| self.servers.get(&id).or_else(|| self.shared(id)).cloned();
-            description.servers().iter().filter_map(|server| of(server.id)).collect()
+            let servers = description.servers().iter();
+            servers.filter_map(|server| self.servers.get(&server.id).cloned()).collect()
         } else {
             Arc::clone(&published.load().servers)
         };
-        let (closed, paused) = (self.is_closed(), self.is_paused());
+        let (closed, paused) = (self.deployment.is_closed(), self.deployment.is_paused());
         Arc::new(Snapshot { version: self.version, description, servers, closed, paused })
     }
 }

@@ -189,7 +189,7 @@ pub use self::{
     },
     single_threaded::{ScanConnection, ScanTopology},
     srv::resolve,
-    topology::{Deployments, KnownServer, Topology, TopologyBuilder, TopologyWatch, WeakTopology},
+    topology::{KnownServer, Topology, TopologyBuilder, TopologyWatch, WeakTopology},
 };
 
 /// Types and state machines of server discovery and monitoring.

@@ -17,15 +17,6 @@ pub(crate) enum Metadata {
     Driver(DriverDocument),
 }
 
-impl Metadata {
-    pub(crate) fn copied(&self) -> Self {
-        match self {
-            Self::Own(metadata) => Self::Own(Mutex::new(lock(metadata).clone())),
-            Self::Driver(document) => Self::Driver(document.clone()),
-        }
-    }
-}
-
 /// The `client` document of a driver, which may change at run time.
 #[derive(Clone)]
 pub(crate) struct DriverDocument {
@@ -53,11 +44,6 @@ impl MetadataHandshake {
             (Metadata::Driver(document), _) => ClientMetadata::check_encoded(&(document.encode)())?,
         }
         Ok(Self { metadata, load_balanced: options.load_balanced })
-    }
-
-    /// Returns a copy that can be changed independently.
-    pub(crate) fn copied(&self) -> Self {
-        Self { metadata: self.metadata.copied(), load_balanced: self.load_balanced }
     }
 
     /// Returns whether the program runs on a FaaS platform.

@@ -37,7 +37,6 @@ use crate::{
     sync::Mutex,
     topology::{
         TopologyBuilder,
-        builder::Layering,
         shared::{Background, Shared},
     },
 };
@@ -100,15 +99,14 @@ impl<P: PoolHandle> TopologyBuilder<P> {
     /// If the options contradict each other.
     pub fn scan(mut self, mut backend: Backend) -> Result<ScanTopology<P>, ConfigError> {
         let authenticator = self.authenticator.take();
-        let mut prepared =
-            self.prepare(&mut backend, Layering::Needed, Options::single_threaded_warnings)?;
+        let mut prepared = self.prepare(&mut backend, Options::single_threaded_warnings)?;
         // H-16: servers must not stream, because nothing would read streamed replies between calls.
         prepared.config.streaming = false;
         prepared.config.heartbeat_frequency = prepared.options.scan_frequency();
         let settings = prepared.settings(Settings::single_threaded);
         let sink = prepared.sink.take();
         let background = Background::Caller(Mutex::new(DeferredPanic::default()));
-        let shared = Shared::new(prepared, settings, (backend, None), background, false);
+        let shared = Shared::new(prepared, settings, (backend, None), background);
         let mut scanner = Scanner { shared, members: BTreeMap::new(), sink, authenticator };
         scanner.shared.handle(Input::Open);
         scanner.shared.publish_warnings();
@@ -222,7 +220,7 @@ impl<P: PoolHandle> ScanTopology<P> {
     /// balancer.
     pub fn is_stale(&self) -> bool {
         let shared = &self.scanner.shared;
-        shared.read(|deployment| deployment.is_stale(shared.now())).is_some_and(|stale| stale)
+        shared.read(|deployment| deployment.is_stale(shared.now()))
     }
 
     /// Returns the time at which the last scan ended, as measured by the clock of the `Backend`.
@@ -341,7 +339,7 @@ impl Scanner {
     fn follow(&mut self) {
         for server in self.shared.published.load().servers.iter() {
             let new = || Member::new(Arc::clone(server));
-            if !server.watched.orders.is_ended() {
+            if !server.orders.is_ended() {
                 self.members.entry(server.id()).or_insert_with(new);
             }
         }
@@ -354,7 +352,7 @@ impl Scanner {
     }
 
     fn last_scan(&self) -> Option<Instant> {
-        self.shared.read(Deployment::last_scan).flatten()
+        self.shared.read(Deployment::last_scan)
     }
 
     fn is_closed(&self) -> bool {

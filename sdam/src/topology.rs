@@ -1,7 +1,6 @@
 //! The topology handle for applications.
 
 pub(crate) mod builder;
-mod deployments;
 mod idle;
 mod layers;
 mod lock;
@@ -10,7 +9,6 @@ mod select;
 mod server_task;
 mod servers;
 pub(crate) mod shared;
-mod sharing;
 pub(crate) mod tasks;
 mod watch;
 
@@ -39,9 +37,7 @@ use sdam_transport::rare::{Point, pause};
 use sdam_transport::runtime::Backend;
 
 use self::shared::{Background, Shared};
-pub use self::{
-    builder::TopologyBuilder, deployments::Deployments, servers::KnownServer, watch::TopologyWatch,
-};
+pub use self::{builder::TopologyBuilder, servers::KnownServer, watch::TopologyWatch};
 use crate::{
     engine::snapshot::{Snapshot, SnapshotGuard},
     select::{Limit, error::SelectionError, selected::SelectedServer},
@@ -274,7 +270,7 @@ impl<P: PoolHandle> Topology<P> {
 
     /// Returns the topology's id, which all its events carry.
     pub fn id(&self) -> ObjectId {
-        self.shared().id
+        self.shared().events.topology()
     }
 
     /// Returns the options that the topology was started with.
@@ -388,7 +384,7 @@ impl<P: PoolHandle> Topology<P> {
     /// If one of the library's strings contains a `|`, or the metadata is a [driver's
     /// document](TopologyBuilder::client_document); the metadata is then unchanged.
     pub fn append_metadata(&self, library: DriverInfo) -> Result<bool, ConfigError> {
-        self.shared().append_metadata(library)
+        self.shared().common.metadata.append(library)
     }
 }
 
@@ -397,8 +393,7 @@ impl<P: PoolHandle> Topology<P> {
 impl<P: PoolHandle> Topology<P> {
     /// Pauses monitoring: closes the monitors' connections and the pools' idle connections, and
     /// sets no more timers. Returns true if the topology is paused afterwards. It cannot be paused
-    /// if it was closed, if it shares its monitors with other handles of [`Deployments`], or if it
-    /// is behind a load balancer, where nothing is monitored.
+    /// if it was closed, or if it is behind a load balancer, where nothing is monitored.
     ///
     /// Readers keep the last snapshot, which [is marked](Snapshot::is_paused). Check-outs fail, and
     /// [`try_select`](Self::try_select) finds no server. Any call to [`select`](Self::select) ends
@@ -460,7 +455,6 @@ impl<P: PoolHandle> Topology<P> {
         if is_late && shared.events.close() {
             future::select(pin!(tasks.dispatchers.finished()), patience()).await;
         }
-        shared.monitors_finished().await;
     }
 }
 

@@ -30,9 +30,9 @@ pub(crate) struct Options {
     /// Run only these suites, such as `rs` or `server-selection`.
     #[arg(long = "suite", value_name = "NAME")]
     suites: Vec<String>,
-    /// Run only these columns: `pure` (no runtime), the name of a runtime, `shared` (a handle on a
-    /// shared deployment), `scan` (single-threaded mode), or `mongod-4.2`, `-4.4`, `-5.0`, `-6.0`
-    /// (real servers, which run only if they are named).
+    /// Run only these columns: `pure` (no runtime), the name of a runtime, `scan` (single-threaded
+    /// mode), or `mongod-4.2`, `-4.4`, `-5.0`, `-6.0` (real servers, which run only if they are
+    /// named).
     #[arg(long = "runtime", value_name = "NAME")]
     columns: Vec<String>,
     /// Write the figures to this file, too.

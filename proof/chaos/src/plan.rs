@@ -102,8 +102,6 @@ pub struct Plan {
     pub ending: Ending,
     /// The options of the client's connection pools; `None` if its pools open no connections.
     pub pool: Option<PoolOptions>,
-    /// True if the client shares its monitors with another handle, which keeps failing.
-    pub is_shared: bool,
     /// True if the client pauses its monitors again and again.
     pub pauses: bool,
     /// True if the client's host stalls again and again.
@@ -163,7 +161,6 @@ impl Plan {
                 _ => Ending::Close,
             },
             pool,
-            is_shared: is_shared(seed, kind, deployed.shape),
             pauses: kind != Kind::Scan && Rng::new(seed ^ 0x9A5E).fork().below(8) == 0,
             stalls: kind != Kind::Scan && Rng::new(seed ^ 0x57A1).fork().below(8) == 0,
             rare: (Rng::new(seed ^ 0xBEEF).fork().below(2) == 0).then_some(seed),
@@ -258,13 +255,6 @@ fn pool_options(seed: u64) -> Option<PoolOptions> {
     Some(options)
 }
 
-/// Draws whether the client shares its monitors. This is drawn independently, so that the seed's
-/// faults do not depend on it.
-fn is_shared(seed: u64, kind: Kind, shape: Shape) -> bool {
-    let mut rng = Rng::new(seed ^ 0x5A2E).fork();
-    kind != Kind::Scan && shape != Shape::LoadBalanced && rng.below(4) == 0
-}
-
 impl Client {
     fn draw(rng: &mut Rng) -> Self {
         let millis = |rng: &mut Rng, of: &[u64]| Duration::from_millis(pick(rng, of));
@@ -292,11 +282,7 @@ impl fmt::Display for Plan {
             f,
             "{:?}, {}{}{}heartbeat {:?}, connect timeout {:?}, {:?}, {}{}{}{}load {}, {:?}",
             self.shape,
-            match (self.is_shared, self.pauses) {
-                (true, _) => "shared, ",
-                (false, true) => "with pauses, ",
-                (false, false) => "",
-            },
+            if self.pauses { "with pauses, " } else { "" },
             if self.stalls { "with stalls, " } else { "" },
             self.access,
             client.heartbeat,

@@ -1,6 +1,5 @@
 //! One run of a client in a simulated deployment, checked by the oracles.
 
-mod companion;
 mod core;
 mod scan;
 mod stall;
@@ -16,7 +15,7 @@ use std::{
 };
 
 use futures::future::{Either, join, join3, select};
-use sdam::{Deployments, SelectionError};
+use sdam::SelectionError;
 use sdam_core::{
     event::Event,
     options::Options,
@@ -35,7 +34,7 @@ use sdam_transport::{
     rare,
 };
 
-use self::{companion::Companion, core::Lost, stall::stall};
+use self::{core::Lost, stall::stall};
 use crate::record::{Topology, TopologyBuilder, lock};
 use crate::{
     coverage::Coverage,
@@ -197,16 +196,11 @@ fn run_in_simulation(
     pooled::check_events(&events, lock(&record.counts).unended)?;
     pooled::check_end(record, sim.now())?;
     elections::check(&events)?;
-    companion::check(&events)?;
-    if !plan.is_shared && !plan.pauses {
-        // The cadence of other clients is not checked: a client that pauses does not check its
-        // servers until the pause is over, and a client that shares its monitors does not check a
-        // server sooner if only this client has lost it.
+    if !plan.pauses {
+        // A client that pauses does not check its servers until the pause is over.
         cadence::check(&events, &options, (plan.kind == Kind::Scan, plan.stalls))?;
     }
-    if !plan.is_shared {
-        replayed::check(&options, &events)?;
-    }
+    replayed::check(&options, &events)?;
     let traffic = sim.network().traffic();
     let mut counts = *lock(&record.counts);
     (counts.encrypted, counts.proxied) = (traffic.encrypted, traffic.proxied);
@@ -214,9 +208,7 @@ fn run_in_simulation(
     counts.look_ups = sim.dns().lookups(SRV_NAME);
     let mut coverage = Coverage::of(&events);
     coverage.unite(*lock(&record.errors));
-    if !plan.is_shared {
-        coverage.outputs(&options, &events);
-    }
+    coverage.outputs(&options, &events);
     rare.iter().flat_map(rare::Scope::taken).for_each(|point| coverage.rare(point));
     let stats = Stats {
         virtual_time: sim.now().since(Instant::EPOCH),
@@ -246,13 +238,12 @@ async fn run_client(
     record: &Arc<RunRecord>,
     options: Options,
 ) -> Result<(), Violation> {
-    let deployments = plan.is_shared.then(|| Deployments::new(sim.runtime()));
-    let open = |deployments| Companion::open(deployments, options.clone());
-    let companion = deployments.as_ref().map(open).transpose()?;
-    let topology = start(plan, sim, record, options, deployments.as_ref())?;
-    if let Some(companion) = &companion {
-        companion.fail(sim);
-    }
+    let pools = plan.pool.clone().map(|own| Pools::new(&options)?.with_options(own));
+    let pools = pools.transpose().map_err(|error| setup_failure(&error))?;
+    let topology = builder(record, options, pools)?
+        .start(sim.runtime())
+        .map_err(|error| setup_failure(&error))?;
+    record.attach(topology.clone());
     let span = plan.scenario.duration() + Duration::from_secs(2);
     let until = sim.now() + span;
     if plan.load {
@@ -270,7 +261,7 @@ async fn run_client(
         }
         let stalled = lock(&record.stalls).end();
         clock.sleep_until(stalled).await;
-        return end(plan, sim, record, (topology, companion)).await;
+        return finish(plan, sim, record, topology).await;
     } else {
         faults.await.0
     };
@@ -279,15 +270,8 @@ async fn run_client(
         record.note(format!("step was not possible: {refused}"));
     }
     clock.sleep_until(until).await;
-    if let Some(companion) = &companion {
-        companion.recover();
-    }
-    let limit = sim.now() + plan.convergence_limit();
     converge(plan, sim, record, &topology).await?;
-    if let Some(companion) = &companion {
-        companion.verify(sim, &topology, limit).await?;
-    }
-    end(plan, sim, record, (topology, companion)).await
+    finish(plan, sim, record, topology).await
 }
 
 /// Repeatedly pauses and resumes the topology while there are faults, if the plan requires it.
@@ -301,47 +285,6 @@ async fn pause(plan: &Plan, topology: &Topology, sim: &Sim) {
             topology.resume();
         }
     }
-}
-
-/// Ends the client, and ends its companion before or after the client.
-async fn end(
-    plan: &Plan,
-    sim: &Sim,
-    record: &Arc<RunRecord>,
-    (topology, companion): (Topology, Option<Companion>),
-) -> Result<(), Violation> {
-    match companion {
-        // Dropping the client must end all tasks, so a companion is closed before that.
-        Some(companion) if plan.ending == Ending::Drop || plan.seed.is_multiple_of(2) => {
-            companion.close(sim).await;
-            finish(plan, sim, record, topology).await
-        }
-        Some(companion) => {
-            let finished = finish(plan, sim, record, topology).await;
-            companion.close(sim).await;
-            finished
-        }
-        None => finish(plan, sim, record, topology).await,
-    }
-}
-
-fn start(
-    plan: &Plan,
-    sim: &Sim,
-    record: &Arc<RunRecord>,
-    options: Options,
-    deployments: Option<&Deployments>,
-) -> Result<Topology, Violation> {
-    let pools = plan.pool.clone().map(|own| Pools::new(&options)?.with_options(own));
-    let pools = pools.transpose().map_err(|error| setup_failure(&error))?;
-    let builder = builder(record, options, pools)?;
-    let topology = match deployments {
-        Some(deployments) => deployments.open(builder),
-        None => builder.start(sim.runtime()),
-    };
-    let topology = topology.map_err(|error| setup_failure(&error))?;
-    record.attach(topology.clone());
-    Ok(topology)
 }
 
 fn builder(

@@ -27,8 +27,6 @@ pub struct Host {
     pub look_up: Box<dyn Fn() -> Result<Backend, String>>,
     /// True if tests that no environment supports may be skipped, because other hosts run them.
     pub is_partial: bool,
-    /// True if topologies are opened as handles on shared deployments.
-    pub is_shared: bool,
 }
 
 /// Runs a future to completion.
@@ -47,7 +45,6 @@ impl Host {
             deploy: Box::new(|_| Err("the host has no deployments".to_owned())),
             look_up: Box::new(|| Err("the host looks nothing up".to_owned())),
             is_partial: false,
-            is_shared: false,
         }
     }
 

@@ -152,19 +152,11 @@ impl Server {
             return;
         }
         self.answers.standing = Standing::Suspected(now);
-        out.extend(self.suspicion(now).map(Output::Emit));
-    }
-
-    /// Returns the event that announces the suspicion, with the length of the silence until `now`.
-    fn suspicion(&self, now: Instant) -> Option<EventKind> {
-        let Standing::Suspected(_) = self.answers.standing else {
-            return None;
-        };
-        Some(EventKind::ServerSuspected {
+        out.emit(EventKind::ServerSuspected {
             server: self.id,
             address: self.check.address.clone(),
             silence: self.answers.last.map_or(Duration::ZERO, |last| now.since(last)),
-        })
+        });
     }
 
     /// Ends any suspicion and any trial of the server. The end of a suspicion is emitted as an
@@ -184,27 +176,6 @@ impl Server {
 }
 
 impl Deployment {
-    /// Returns the events that announce all current suspicions, for a [view](crate::view::View)
-    /// that is opened now.
-    pub(crate) fn suspicions(&self, now: Instant) -> impl Iterator<Item = EventKind> + '_ {
-        self.servers.iter().filter_map(move |server| server.suspicion(now))
-    }
-
-    /// Returns the events that end all running heartbeats and suspicions, for a
-    /// [view](crate::view::View) that is closed now.
-    pub fn interrupted(&self, now: Instant) -> Vec<EventKind> {
-        let mut out = Outputs::default();
-        for mut server in self.servers.iter().cloned() {
-            server.clear_suspicion(now, false, &mut out);
-            server.stop(now, &mut out);
-        }
-        let event = |output| match output {
-            Output::Emit(event) => Some(event),
-            _ => None,
-        };
-        out.into_iter().filter_map(event).collect()
-    }
-
     /// Returns the evidence that the server no longer answers; `None` if it is not monitored.
     pub fn silence(&self, server: ServerId) -> Option<Silence> {
         let own = self.server(server)?;

@@ -76,12 +76,32 @@ impl TopologyMachine {
         });
     }
 
-    /// Closes the topology.
+    /// Closes the topology (J-20).
     pub(super) fn close(&mut self) -> Effects {
         self.phase = LifePhase::Closed;
         let previous = core::mem::take(&mut self.description);
         self.pools.clear();
-        closing(&previous, &self.description)
+        let mut effects = Effects::default();
+        effects.push(Effect::Publish(Arc::clone(&self.description)));
+        for server in &previous.servers {
+            let address = server.address.clone();
+            effects.push(Effect::Emit(EventKind::ServerClosed {
+                server: server.id,
+                address,
+                reason: DepartureReason::Closed,
+            }));
+        }
+        // A topology without servers may already be what a closed one is (J-18).
+        if previous != self.description {
+            let (previous, new) = (Arc::clone(&previous), Arc::clone(&self.description));
+            effects.push(Effect::Emit(EventKind::TopologyDescriptionChanged { previous, new }));
+        }
+        // Closing pools also publish events, and TopologyClosed must be the last event (J-13).
+        for server in &previous.servers {
+            effects.push(Effect::CloseServer { server: server.id });
+        }
+        effects.push(Effect::Emit(EventKind::TopologyClosed));
+        effects
     }
 
     /// Applies new hosts (Polling SRV Records for mongos Discovery): removes servers that are no
@@ -98,33 +118,4 @@ impl TopologyMachine {
         }
         self.commit(transition, None, Consequences::default())
     }
-}
-
-/// Returns the effects of closing a topology (J-20), whose description changes from `previous` to
-/// the empty `new`.
-pub(crate) fn closing(
-    previous: &Arc<TopologyDescription>,
-    new: &Arc<TopologyDescription>,
-) -> Effects {
-    let mut effects = Effects::default();
-    effects.push(Effect::Publish(Arc::clone(new)));
-    for server in &previous.servers {
-        let address = server.address.clone();
-        effects.push(Effect::Emit(EventKind::ServerClosed {
-            server: server.id,
-            address,
-            reason: DepartureReason::Closed,
-        }));
-    }
-    // A topology without servers may already be what a closed one is (J-18).
-    if previous != new {
-        let (previous, new) = (Arc::clone(previous), Arc::clone(new));
-        effects.push(Effect::Emit(EventKind::TopologyDescriptionChanged { previous, new }));
-    }
-    // Closing pools also publish events, and TopologyClosed must be the last event (J-13).
-    for server in &previous.servers {
-        effects.push(Effect::CloseServer { server: server.id });
-    }
-    effects.push(Effect::Emit(EventKind::TopologyClosed));
-    effects
 }

@@ -13,7 +13,7 @@ use std::{
 };
 
 use futures::executor::block_on;
-use sdam::{Deployments, Spawner, Task, Topology};
+use sdam::{Spawner, Task, Topology};
 
 use crate::process::{cpu, memory, sockets, switches};
 
@@ -110,27 +110,8 @@ impl Work {
     }
 }
 
-/// Tells whether clients share the monitors of their deployment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sharing {
-    No,
-    Yes,
-}
-
-impl Sharing {
-    /// Parses the number of further clients, which has the suffix `-shared` if the clients share
-    /// monitors.
-    pub(crate) fn parse(further: &str) -> (Self, usize) {
-        match further.strip_suffix("-shared") {
-            Some(number) => (Self::Yes, number.parse().unwrap()),
-            None => (Self::No, further.parse().unwrap()),
-        }
-    }
-}
-
 /// The clients to measure: a first client and further ones.
 pub(crate) struct Clients {
-    pub(crate) sharing: Sharing,
     pub(crate) further: usize,
     /// The number of members that each client monitors.
     pub(crate) members: usize,
@@ -148,20 +129,15 @@ impl Clients {
         let counts = Arc::<Counts>::default();
         runtime.spawner = Arc::new(CountingSpawner(runtime.spawner, Arc::clone(&counts)));
         let per_server = if uri.contains("serverMonitoringMode=poll") { 1 } else { 2 };
-        let deployments = Deployments::new(runtime.clone());
         let others = sockets();
         let empty = memory();
         let mut clients = Vec::with_capacity(self.further + 1);
         let mut add = |more: usize| {
             for _ in 0..more {
                 let builder = Topology::builder(uri).unwrap();
-                clients.push(match self.sharing {
-                    Sharing::Yes => deployments.open(builder).unwrap(),
-                    Sharing::No => builder.start(runtime.clone()).unwrap(),
-                });
+                clients.push(builder.start(runtime.clone()).unwrap());
             }
-            let watching = if self.sharing == Sharing::Yes { 1 } else { clients.len() };
-            settle(&clients, self.members, others + self.members * per_server * watching);
+            settle(&clients, self.members, others + self.members * per_server * clients.len());
         };
         add(1);
         let (one_memory, one_sockets) = (memory(), sockets());

@@ -23,8 +23,8 @@ fn main() {
     match words[..] {
         ["serve", members] => process::serve(members.parse().unwrap()),
         ["measure", uri, members, further, seconds] => {
-            let (sharing, further) = clients::Sharing::parse(further);
-            let clients = clients::Clients { sharing, further, members: members.parse().unwrap() };
+            let (further, members) = (further.parse().unwrap(), members.parse().unwrap());
+            let clients = clients::Clients { further, members };
             clients.measure(uri, seconds.parse().unwrap());
         }
         _ => report::all(&words),
@@ -53,9 +53,9 @@ mod report {
         }
         let window = if quick { QUICK_WINDOW } else { WINDOW };
         let (three, seven) = (Deployment::start(3), Deployment::start(7));
-        let streaming = three.measure("", 3, "100", window);
-        let polling = three.measure("&serverMonitoringMode=poll", 3, "100", window);
-        let wide = seven.measure("", 7, "100", QUICK_WINDOW);
+        let streaming = three.measure("", 3, 100, window);
+        let polling = three.measure("&serverMonitoringMode=poll", 3, 100, window);
+        let wide = seven.measure("", 7, 100, QUICK_WINDOW);
         print("first_client_memory", streaming.first_memory, "KiB");
         for (mode, figures) in [("streaming", &streaming), ("polling", &polling)] {
             let Figures { sockets, tasks, memory, wakeups, switches, cpu, .. } = figures;
@@ -70,13 +70,7 @@ mod report {
         print("wakeups_per_client", streaming.wakeups, "per_s");
         let per_server = (wide.memory - streaming.memory) / 4.0;
         print("memory_per_further_server", per_server, "KiB");
-        let shared = three.measure("", 3, "1000-shared", window);
-        print("shared/sockets_per_further_client", shared.sockets, "sockets");
-        print("shared/tasks_per_further_client", shared.tasks, "tasks");
-        print("shared/memory_per_further_client", shared.memory, "KiB");
-        print("shared/wakeups_of_1001_clients", shared.wakeups * 1001.0, "per_s");
-        print("shared/cpu_of_1001_clients", shared.cpu * 1001.0, "us_per_s");
-        let fleet = three.measure("", 3, "1000", window);
+        let fleet = three.measure("", 3, 1000, window);
         print("fleet/memory_of_1000_deployments", fleet.memory * 1000.0 / 1024.0, "MiB");
         print("fleet/tasks_of_1000_deployments", fleet.tasks * 1000.0, "tasks");
         print("fleet/wakeups_of_1000_deployments", fleet.wakeups * 1000.0, "per_s");

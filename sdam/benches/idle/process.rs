@@ -31,18 +31,18 @@ impl Deployment {
     }
 
     /// Measures the clients that monitor this deployment, which has `members` members, for
-    /// `seconds` seconds. `further` is the number of clients besides the first, with the suffix
-    /// `-shared` if all clients share its monitors.
+    /// `seconds` seconds. `further` is the number of clients besides the first.
     pub(crate) fn measure(
         &self,
         options: &str,
         members: usize,
-        further: &str,
+        further: usize,
         seconds: u64,
     ) -> Figures {
         let uri = format!("{}{options}", self.uri);
-        let (members, seconds) = (members.to_string(), seconds.to_string());
-        let output = this_program(&["measure", &uri, &members, further, &seconds])
+        let [members, further, seconds] =
+            [members.to_string(), further.to_string(), seconds.to_string()];
+        let output = this_program(&["measure", &uri, &members, &further, &seconds])
             .stderr(Stdio::inherit())
             .output()
             .unwrap();

@@ -4,12 +4,12 @@ use std::sync::{
 };
 
 use sdam_core::{options::ConfigError, session::SessionPool};
-use sdam_pool::{Pool, Pools};
+use sdam_pool::Pools;
 use sdam_select::criteria::Criteria;
 use sdam_transport::{pool::Authenticator, runtime::Runtime};
 
 use super::{Client, Inner, concerns};
-use crate::topology::{Deployments, Topology, TopologyBuilder};
+use crate::topology::TopologyBuilder;
 
 /// Builds a [`Client`] from the builder of its topology.
 #[must_use = "no server is monitored until the client is started"]
@@ -44,23 +44,6 @@ impl ClientBuilder {
     /// no [authenticator](Self::authenticator) is set; or if `w` is 0, because a client waits for
     /// the reply to every write. Compression options are ignored, with a warning.
     pub fn start(self, runtime: Runtime) -> Result<Client, ConfigError> {
-        self.start_by(|topology| topology.start(runtime))
-    }
-
-    /// Starts the pools of a client that shares the monitors of its deployment with the other
-    /// handles of `deployments`.
-    ///
-    /// # Errors
-    ///
-    /// As [`start`](Self::start).
-    pub fn open(self, deployments: &Deployments) -> Result<Client, ConfigError> {
-        self.start_by(|topology| deployments.open(topology))
-    }
-
-    fn start_by(
-        self,
-        start: impl FnOnce(TopologyBuilder<Pool>) -> Result<Topology<Pool>, ConfigError>,
-    ) -> Result<Client, ConfigError> {
         let options = &self.topology.options;
         options.validate()?;
         let authenticator = match self.authenticator {
@@ -84,7 +67,7 @@ impl ClientBuilder {
             }
         });
         Ok(Client(Arc::new(Inner {
-            topology: start(topology.pools(pools))?,
+            topology: topology.pools(pools).start(runtime)?,
             read,
             sessions: Mutex::new(SessionPool::new()),
             operations: AtomicI64::new(1),

@@ -1,27 +1,17 @@
 //! Erases the types of pools, so that the engine is compiled only once for all of them.
 
-use std::{
-    any::{Any, TypeId},
-    fmt::Debug,
-};
+use std::{any::Any, fmt::Debug};
 
-use sdam_transport::pool::{NoPools, PoolContext, PoolFactory, PoolHandle};
+use sdam_transport::pool::{PoolContext, PoolFactory, PoolHandle};
 
 /// A [`PoolFactory`] for pools of any type.
 pub(crate) trait CreatePool: Send + Sync + Debug {
     fn create_pool(&self, context: PoolContext) -> Box<dyn PoolHandle>;
-
-    /// Returns whether the factory is [`NoPools`].
-    fn is_none(&self) -> bool;
 }
 
 impl<F: PoolFactory> CreatePool for F {
     fn create_pool(&self, context: PoolContext) -> Box<dyn PoolHandle> {
         Box::new(self.create(context))
-    }
-
-    fn is_none(&self) -> bool {
-        TypeId::of::<F>() == TypeId::of::<NoPools>()
     }
 }
 

@@ -29,12 +29,6 @@ pub(crate) struct Server {
     /// The pool's generation. It is written only under the topology lock. Relaxed accesses suffice,
     /// because no other data is published through it.
     generation: AtomicU64,
-    pub(crate) watched: Arc<Watched>,
-}
-
-/// The part of a server that belongs to its monitor and is shared by all handles of a deployment.
-#[derive(Debug, Default)]
-pub(crate) struct Watched {
     pub(crate) orders: Orders,
     silence: Mutex<Silence>,
     /// True if `silence` suggests that the server has failed. This flag can be read without a lock.
@@ -73,25 +67,17 @@ pub(crate) struct Lane {
 
 impl Server {
     pub(crate) fn new(id: ServerId, address: ServerAddress) -> Self {
-        Self::of(id, address, Arc::default())
-    }
-
-    /// Returns the state of the same server for a handle that shares its monitor.
-    pub(crate) fn following(&self) -> Self {
-        let core = &self.core;
-        let server = Self::of(core.id, core.address.clone(), Arc::clone(&self.watched));
-        server.set_generation(self.generation());
-        server
-    }
-
-    fn of(id: ServerId, address: ServerAddress, watched: Arc<Watched>) -> Self {
         let core = Arc::new(ServerCore { id, address, pool: OnceLock::new() });
         Self {
             lanes: std::array::from_fn(|_| Arc::new(Lane { server: Arc::clone(&core) })),
             core,
             failures: Mutex::default(),
             generation: AtomicU64::new(Generation::FIRST.as_u64()),
-            watched,
+            orders: Orders::default(),
+            silence: Mutex::default(),
+            suspected: AtomicBool::new(false),
+            asked: Arc::default(),
+            abandoned: AtomicBool::new(false),
         }
     }
 
@@ -133,9 +119,7 @@ impl Server {
     pub(crate) fn failures(&self) -> MutexGuard<'_, ServerFailures> {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-impl Watched {
     /// Returns the evidence that the server no longer answers.
     pub(crate) fn silence(&self) -> Silence {
         *self.silence.lock().unwrap_or_else(PoisonError::into_inner)

@@ -53,7 +53,7 @@ impl Snapshot {
     /// not closed, in which case every server stays Unknown. Returns false behind a load balancer,
     /// which has no task.
     pub(crate) fn is_abandoned(&self) -> bool {
-        !self.servers.is_empty() && self.servers.iter().all(|server| server.watched.is_abandoned())
+        !self.servers.is_empty() && self.servers.iter().all(|server| server.is_abandoned())
     }
 
     /// Returns the servers, in the same order as in the description.
@@ -77,7 +77,7 @@ impl Snapshot {
 
     /// Returns whether the server at this index is suspected to have failed.
     pub(crate) fn is_suspected(&self, index: usize) -> bool {
-        self.servers.get(index).is_some_and(|server| server.watched.is_suspected())
+        self.servers.get(index).is_some_and(|server| server.is_suspected())
     }
 
     /// Returns the number of operations in progress on the server at this index.
@@ -113,7 +113,7 @@ impl<'s> ServerState<'s> {
     /// Returns the current evidence that the server no longer answers. There is none behind a load
     /// balancer, which is not checked.
     pub fn silence(&self) -> Silence {
-        self.server.map(|server| server.watched.silence()).unwrap_or_default()
+        self.server.map(|server| server.silence()).unwrap_or_default()
     }
 }
 
@@ -152,8 +152,7 @@ impl Published {
 
     /// Wakes the readers that wait for the next publication.
     pub(crate) fn announce(&self) {
-        // Notifies only if there are readers: the first notification allocates, and most handles
-        // never have a reader. The fence pairs with the one in `listen`: a reader that is not
+        // Notifies only if there are readers, because the first notification allocates. The fence pairs with the one in `listen`: a reader that is not
         // counted here yet will see the new snapshot.
         fence(Ordering::SeqCst);
         if self.changed.total_listeners() > 0 {

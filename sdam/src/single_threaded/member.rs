@@ -60,7 +60,7 @@ impl Member {
     /// Carries out the orders for the connection, and closes it if its service was cleared. Returns
     /// whether the server is still in the topology.
     pub(super) fn follow(&mut self, shared: &Shared) -> bool {
-        let news = self.server.watched.orders.take();
+        let news = self.server.orders.take();
         for Order { conn, action } in news.orders {
             if let Action::Connect { .. } = action {
                 self.conn = Some(conn);

@@ -25,7 +25,7 @@ use sdam_transport::{
     handshake::{ClientMetadata, Environment},
     layers::Translate,
     runtime::{Backend, Runtime},
-    spawn::{Spawner, Task},
+    spawn::Task,
 };
 
 use super::{
@@ -34,7 +34,6 @@ use super::{
     shared::{Background, Shared, TaskSet},
 };
 use crate::{
-    common::{Common, Counters},
     engine::pools::CreatePool,
     metadata::{DriverDocument, Metadata, MetadataHandshake},
 };
@@ -43,14 +42,14 @@ use crate::{
 #[must_use = "no server is monitored until the topology is started"]
 pub struct TopologyBuilder<P = NoPools> {
     pub(crate) options: Options,
-    pub(super) pools: Arc<dyn CreatePool>,
+    pools: Arc<dyn CreatePool>,
     pool: PhantomData<fn() -> P>,
     sinks: Vec<Arc<dyn EventSink>>,
-    pub(super) selector: Option<Arc<dyn Selector>>,
-    pub(super) metadata: Option<Metadata>,
-    pub(super) history: Option<Arc<History>>,
-    pub(super) id: Option<ObjectId>,
-    pub(super) translate: Option<Arc<dyn Translate>>,
+    selector: Option<Arc<dyn Selector>>,
+    metadata: Option<Metadata>,
+    history: Option<Arc<History>>,
+    id: Option<ObjectId>,
+    translate: Option<Arc<dyn Translate>>,
     pub(crate) authenticator: Option<Arc<dyn Authenticator>>,
 }
 
@@ -166,31 +165,24 @@ impl<P: PoolHandle> TopologyBuilder<P> {
     /// If the options contradict each other or require TLS or a proxy that `runtime` does not
     /// support, or if the client metadata is invalid.
     pub fn start(self, runtime: Runtime) -> Result<Topology<P>, ConfigError> {
-        let (shared, sink) = self.assemble(runtime, false)?;
-        if let Some(sink) = sink {
-            dispatch(&shared, sink);
-        }
-        // If a pool panics below, dropping this handle closes the topology.
-        let topology = Topology::new(Arc::clone(&shared));
-        shared.open();
-        Ok(topology)
-    }
-
-    /// Assembles a topology that watches its deployment. If `is_shared`, it watches the deployment
-    /// on behalf of other handles.
-    pub(super) fn assemble(
-        self,
-        runtime: Runtime,
-        is_shared: bool,
-    ) -> Result<Assembled, ConfigError> {
         let Runtime { mut backend, spawner, .. } = runtime;
-        let warnings = Options::multi_threaded_warnings;
-        let mut prepared = self.prepare(&mut backend, Layering::Needed, warnings)?;
+        let mut prepared = self.prepare(&mut backend, Options::multi_threaded_warnings)?;
         let sink = prepared.sink.take();
         let settings = prepared.settings(Settings::new);
         let background = Background::Tasks(TaskSet::default());
-        let runtime = (backend, Some(spawner));
-        Ok((Shared::new(prepared, settings, runtime, background, is_shared), sink))
+        let shared = Shared::new(prepared, settings, (backend, Some(spawner)), background);
+        if let Some(sink) = sink {
+            let dispatcher = Dispatcher::new(Arc::clone(&shared.events), sink);
+            shared.spawn(shared.counted(|tasks| &tasks.dispatchers, "sdam-events", dispatcher));
+        }
+        // If a pool panics below, dropping this handle closes the topology.
+        let topology = Topology::new(Arc::clone(&shared));
+        shared.handle(Input::Open);
+        shared.publish_warnings();
+        if let Some(task) = SrvTask::new(&shared) {
+            shared.spawn(Task::new("sdam-srv", task.run()));
+        }
+        Ok(topology)
     }
 
     /// Validates the options, prepares the parts that topologies with and without background tasks
@@ -199,16 +191,13 @@ impl<P: PoolHandle> TopologyBuilder<P> {
     pub(crate) fn prepare(
         mut self,
         backend: &mut Backend,
-        layering: Layering,
         warnings: fn(&Options) -> Vec<Warning>,
     ) -> Result<Prepared, ConfigError> {
         let sink = self.take_sink();
         let options = self.options;
         options.validate()?;
-        if let Layering::Needed = layering {
-            layers::require_certificate(backend, &options)?;
-            backend.transport = layers::transport(backend, &options, self.translate.as_ref())?;
-        }
+        layers::require_certificate(backend, &options)?;
+        backend.transport = layers::transport(backend, &options, self.translate.as_ref())?;
         let metadata = if let Some(metadata) = self.metadata {
             metadata
         } else {
@@ -220,6 +209,9 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         let config = MonitorConfig::new(&options, metadata.handshake(), metadata.is_faas());
         let rng = Rng::new(backend.next_seed());
         let id = self.id.unwrap_or_else(|| ObjectId::from_bytes(backend.unique_bytes()));
+        let interest = sink.as_ref().map_or(Interest::NONE, EventSink::interest);
+        let clock = Arc::clone(&backend.clock);
+        let events = EventQueue::new(id, interest).with_wall(move || clock.wall());
         Ok(Prepared {
             warnings: warnings(&options),
             options,
@@ -227,7 +219,7 @@ impl<P: PoolHandle> TopologyBuilder<P> {
             config,
             metadata,
             pools: self.pools,
-            events: queue(id, sink.as_ref(), backend),
+            events: Arc::new(events),
             sink,
             history: self.history,
             selector: self.selector,
@@ -235,7 +227,7 @@ impl<P: PoolHandle> TopologyBuilder<P> {
     }
 
     /// Takes the sinks and the history, and combines them into one sink.
-    pub(super) fn take_sink(&mut self) -> Option<Arc<dyn EventSink>> {
+    fn take_sink(&mut self) -> Option<Arc<dyn EventSink>> {
         let mut sinks = std::mem::take(&mut self.sinks);
         if let Some(history) = &self.history {
             sinks.push(history.clone());
@@ -245,29 +237,6 @@ impl<P: PoolHandle> TopologyBuilder<P> {
             _ => Some(Arc::new(Fanout::from_iter(sinks))),
         }
     }
-}
-
-/// A topology that is not open yet, and its sinks.
-pub(super) type Assembled = (Arc<Shared>, Option<Arc<dyn EventSink>>);
-
-/// Creates the event queue of the topology with this id.
-pub(super) fn queue(
-    id: ObjectId,
-    sink: Option<&Arc<dyn EventSink>>,
-    backend: &Backend,
-) -> Arc<EventQueue> {
-    let interest = sink.map_or(Interest::NONE, EventSink::interest);
-    let clock = Arc::clone(&backend.clock);
-    Arc::new(EventQueue::new(id, interest).with_wall(move || clock.wall()))
-}
-
-/// Tells whether layers still have to be added to a transport.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Layering {
-    /// The layers that the options require have to be added.
-    Needed,
-    /// The transport already has them, because it comes from a topology with the same requirements.
-    Done,
 }
 
 /// The validated parts that a topology starts with.
@@ -285,26 +254,6 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    /// Converts these parts into the unchanging part of a topology. Random numbers of selections
-    /// are derived from `seed`.
-    pub(super) fn common(
-        self,
-        settings: Settings,
-        (backend, spawner): (Backend, Option<Arc<dyn Spawner>>),
-        seed: u64,
-    ) -> Common {
-        Common {
-            backend,
-            spawner,
-            settings,
-            options: self.options,
-            warnings: self.warnings,
-            config: Arc::new(self.config),
-            metadata: self.metadata,
-            counters: Counters::new(seed),
-        }
-    }
-
     /// Returns the settings of selections, which `new` creates from the options. Moves the
     /// selector into them.
     pub(crate) fn settings(&mut self, new: fn(&Options) -> Settings) -> Settings {
@@ -315,15 +264,6 @@ impl Prepared {
 }
 
 impl Shared {
-    /// Opens a topology that watches its deployment.
-    pub(super) fn open(self: &Arc<Self>) {
-        self.handle(Input::Open);
-        self.publish_warnings();
-        if let Some(task) = SrvTask::new(self) {
-            self.spawn(Task::new("sdam-srv", task.run()));
-        }
-    }
-
     /// Publishes the configuration warnings of a topology that has just opened.
     pub(crate) fn publish_warnings(&self) {
         let now = self.now();
@@ -333,12 +273,6 @@ impl Shared {
             });
         }
     }
-}
-
-/// Starts the task that delivers events.
-pub(super) fn dispatch(shared: &Arc<Shared>, sink: Arc<dyn EventSink>) {
-    let dispatcher = Dispatcher::new(Arc::clone(&shared.events), sink);
-    shared.spawn(shared.counted(|tasks| &tasks.dispatchers, "sdam-events", dispatcher));
 }
 
 sdam_core::opaque!(TopologyBuilder<P>, |this|

@@ -13,7 +13,7 @@ use crate::sync::{Mutex, MutexGuard};
 ///
 /// In debug builds, locking it again on the same thread, which happens if a pool calls back into
 /// the topology, panics with an explanation instead of deadlocking.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Lock<T> {
     value: Mutex<T>,
     holder: Holder,

@@ -8,7 +8,7 @@ use sdam_events::sink::Interest;
 use sdam_select::criteria::Criteria;
 use sdam_transport::rare::{Point, pause, rarely};
 
-use super::{shared::Shared, sharing::Sharing};
+use super::shared::Shared;
 use crate::{
     engine::snapshot::Snapshot,
     select::{
@@ -71,17 +71,12 @@ impl Shared {
             return Err(SelectionError::TooManyWaiters { limit: max_waiters });
         };
         let deadline = events.started + limit.timeout;
-        let base = match &self.sharing {
-            Sharing::Handle(base) => base.waiters.enter(usize::MAX),
-            Sharing::Alone | Sharing::Watched(_) => None,
-        };
         events.waiting(Some(deadline.since(self.now())));
-        if base.as_ref().map_or(first, |(_, first)| *first) {
-            // A handle may not know all servers yet.
-            self.watching().announce_waiters();
-        }
-        if first && self.common.options.early_dial {
-            self.prepare_pools();
+        if first {
+            self.announce_waiters();
+            if self.common.options.early_dial {
+                self.prepare_pools();
+            }
         }
         let mut expiry = self.common.backend.clock.sleep_until(deadline);
         loop {

@@ -89,7 +89,7 @@ impl ServerTask {
             if defers(Point::PolledTask, cx) {
                 return Poll::Pending;
             }
-            if let Poll::Ready(news) = self.server.watched.orders.poll(cx) {
+            if let Poll::Ready(news) = self.server.orders.poll(cx) {
                 return Poll::Ready(Next::News(news));
             }
             if let Poll::Ready((conn, answer)) = links.poll(|| clock.now(), cx) {
@@ -131,7 +131,7 @@ impl Drop for ServerTask {
     fn drop(&mut self) {
         if !self.is_finished {
             // Must come first, so that readers woken below see that the task is gone.
-            self.server.watched.abandon();
+            self.server.abandon();
             self.shared.deserted(self.server.id());
             self.shared.wake_readers();
         }

@@ -1,9 +1,7 @@
 //! The state shared by handles, tasks and pools. Writers lock the engine; readers load the
 //! published snapshot.
 
-mod handle;
-
-use std::sync::{Arc, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 
 use sdam_core::{
     deployment::{Deployment, Input, Output, Timer},
@@ -12,7 +10,6 @@ use sdam_core::{
     ids::{Generation, ObjectId, ServerId},
     report::ErrorReport,
     time::Instant,
-    view::Verdict,
 };
 use sdam_events::{history::History, queue::EventQueue, sink::Interest};
 use sdam_select::{criteria::Criteria, explain::Explanation, settings::Settings};
@@ -24,20 +21,14 @@ use sdam_transport::{
 };
 
 use super::{
-    builder::Prepared,
-    idle::IdlePause,
-    lock::Lock,
-    server_task::ServerTask,
-    sharing::{Sharing, leave},
-    tasks::Tasks,
+    builder::Prepared, idle::IdlePause, lock::Lock, server_task::ServerTask, tasks::Tasks,
 };
 use crate::{
-    common::Common,
+    common::{Common, Counters},
     engine::{
-        AfterUnlock, Engine, Machine, is_unchecked, orders::Action, panic::DeferredPanic,
-        pools::CreatePool, server::Server, snapshot::Published,
+        AfterUnlock, Engine, is_unchecked, orders::Action, panic::DeferredPanic, server::Server,
+        snapshot::Published,
     },
-    metadata::MetadataHandshake,
     monitor::connection::MonitorConnection,
     select::{events::SelectionContext, explain_from, waiters::Waiters},
     sync::{
@@ -58,11 +49,6 @@ pub(crate) struct Shared {
     /// enabled.
     pub(crate) history: Option<Arc<History>>,
     pub(crate) common: Arc<Common>,
-    pub(crate) id: ObjectId,
-    pub(crate) sharing: Sharing,
-    /// The metadata of this handle, if it has been changed since the handle was opened. It replaces
-    /// the metadata in `common`, which other handles share.
-    metadata: OnceLock<Box<MetadataHandshake>>,
     /// Decides when the topology pauses automatically; `None` if it never does.
     idle: Option<IdlePause>,
 }
@@ -97,22 +83,28 @@ impl Background {
 }
 
 impl Shared {
-    /// Creates the state of a topology that watches a deployment. If `is_shared`, it watches the
-    /// deployment on behalf of other handles.
+    /// Creates the state of a topology, which is not open yet.
     pub(crate) fn new(
         mut prepared: Prepared,
         settings: Settings,
-        runtime: (Backend, Option<Arc<dyn Spawner>>),
+        (backend, spawner): (Backend, Option<Arc<dyn Spawner>>),
         background: Background,
-        is_shared: bool,
     ) -> Arc<Self> {
-        let own =
-            (Arc::clone(&prepared.pools), Arc::clone(&prepared.events), prepared.history.clone());
-        let seed = prepared.rng.next_u64();
+        let counters = Counters::new(prepared.rng.next_u64());
         let rng = prepared.rng.fork();
-        let common = prepared.common(settings, runtime, seed);
+        let Prepared { pools, events, history, .. } = prepared;
+        let common = Arc::new(Common {
+            backend,
+            spawner,
+            settings,
+            options: prepared.options,
+            warnings: prepared.warnings,
+            config: Arc::new(prepared.config),
+            metadata: prepared.metadata,
+            counters,
+        });
         let mut deployment = Deployment::new(&common.options, Arc::clone(&common.config), rng);
-        if own.1.wants_any(Interest::INPUTS) {
+        if events.wants_any(Interest::INPUTS) {
             deployment = deployment.with_recorded_inputs();
         }
         if let Background::Caller(_) = background {
@@ -122,27 +114,12 @@ impl Shared {
         if common.backend.resolver.is_some() {
             deployment = deployment.with_srv_polling(&common.options);
         }
-        let sharing = if is_shared { Sharing::Watched(Box::default()) } else { Sharing::Alone };
-        let machine = Machine::Deployment(Box::new(deployment));
-        let id = own.1.topology();
-        Self::assemble(machine, own, background, (Arc::new(common), id, sharing))
-    }
-
-    pub(super) fn assemble(
-        machine: Machine,
-        (pools, events, history): (Arc<dyn CreatePool>, Arc<EventQueue>, Option<Arc<History>>),
-        background: Background,
-        (common, id, sharing): (Arc<Common>, ObjectId, Sharing),
-    ) -> Arc<Self> {
-        let after = common.options.pause_after.filter(|_| matches!(sharing, Sharing::Alone));
+        let after = common.options.pause_after;
         let idle = after.map(|after| IdlePause::new(after, common.backend.clock.now()));
         Arc::new_cyclic(|host: &Weak<Self>| {
             let host = Weak::clone(host) as Weak<dyn PoolHost>;
-            let mut engine =
-                Engine::new(machine, pools, host, Arc::clone(&events), Arc::clone(&common));
-            if let Sharing::Watched(_) = sharing {
-                engine.feed_followers();
-            }
+            let engine =
+                Engine::new(deployment, pools, host, Arc::clone(&events), Arc::clone(&common));
             Self {
                 published: Published::new(engine.snapshot()),
                 engine: Lock::new(engine),
@@ -151,9 +128,6 @@ impl Shared {
                 background,
                 history,
                 common,
-                id,
-                sharing,
-                metadata: OnceLock::new(),
                 idle,
             }
         })
@@ -179,20 +153,10 @@ impl Shared {
         explain_from(&snapshot, &self.common.settings, criteria, self.now())
     }
 
-    /// Returns the topology that watches the deployment: this one, unless this topology is a
-    /// handle.
-    pub(crate) fn watching(self: &Arc<Self>) -> &Arc<Self> {
-        match &self.sharing {
-            Sharing::Handle(base) => base,
-            Sharing::Alone | Sharing::Watched(_) => self,
-        }
-    }
-
     /// Passes an input to the deployment. All outputs have been carried out on return, even if a
     /// pool panics.
     pub(crate) fn handle(self: &Arc<Self>, input: Input) {
-        let base = self.watching();
-        base.change(|engine, now| ((), engine.handle(now, input, &base.published)));
+        self.change(|engine, now| ((), engine.handle(now, input, &self.published)));
     }
 
     /// Passes an input to the engine, and returns the output that the caller has to carry out.
@@ -203,45 +167,24 @@ impl Shared {
         })
     }
 
-    /// Reads the state of the deployment; returns `None` for a handle on a shared one. Locks the
-    /// engine.
-    pub(crate) fn read<T>(&self, read: impl FnOnce(&Deployment) -> T) -> Option<T> {
-        self.engine.lock().deployment().map(read)
+    /// Reads the state of the deployment. Locks the engine.
+    pub(crate) fn read<T>(&self, read: impl FnOnce(&Deployment) -> T) -> T {
+        read(self.engine.lock().deployment())
     }
 
-    /// Closes the topology; tasks end soon after. If this is the last handle on a deployment,
-    /// closes the deployment, too.
+    /// Closes the topology; tasks end soon after.
     pub(crate) fn shut_down(self: &Arc<Self>) {
         let mut panic = DeferredPanic::default();
-        let is_last = match &self.sharing {
-            Sharing::Handle(base) => {
-                let (is_last, own) = leave(base, self);
-                panic.merge(own);
-                is_last
-            }
-            Sharing::Alone | Sharing::Watched(_) => {
-                panic.catch(|| self.handle(Input::Close));
-                false
-            }
-        };
+        panic.catch(|| self.handle(Input::Close));
         if self.background.tasks().is_some_and(|tasks| tasks.monitors.close()) {
             self.events.monitors_ended();
-        }
-        if is_last {
-            panic.catch(|| self.watching().shut_down());
         }
         panic.resume();
     }
 
-    /// Pauses monitoring, unless other handles use the deployment. Returns whether it is paused.
+    /// Pauses monitoring. Returns whether it is paused.
     pub(crate) fn pause(self: &Arc<Self>) -> bool {
-        let base = self.watching();
-        if let Sharing::Watched(followers) = &base.sharing
-            && !followers.is_only(self)
-        {
-            return false;
-        }
-        base.handle(Input::Pause);
+        self.handle(Input::Pause);
         self.published.load().paused
     }
 
@@ -255,8 +198,8 @@ impl Shared {
     /// Requests a check of every server.
     pub(crate) fn request_checks(&self) {
         for server in self.published.load().servers.iter() {
-            server.watched.orders.check();
-            server.watched.orders.wake();
+            server.orders.check();
+            server.orders.wake();
         }
     }
 
@@ -267,8 +210,8 @@ impl Shared {
         // snapshot yet sees the waiters.
         fence(Ordering::SeqCst);
         for server in self.published.load().servers.iter() {
-            server.watched.orders.look();
-            server.watched.orders.wake();
+            server.orders.look();
+            server.orders.wake();
         }
     }
 
@@ -321,7 +264,11 @@ impl Shared {
             }
             Background::Caller(_) => Vec::new(),
         };
-        let pools = self.count(after.tasks);
+        let pools: Vec<_> = after
+            .tasks
+            .into_iter()
+            .map(|task| self.counted(|tasks| &tasks.pools, task.name(), task))
+            .collect();
         drop(engine);
         if !after.replaced.is_empty() || rarely(Point::ReadersForNothing) {
             self.wake_readers();
@@ -331,23 +278,16 @@ impl Shared {
         }
         for server in after.woken {
             if own != Some(server.id()) {
-                server.watched.orders.wake();
+                server.orders.wake();
             }
         }
         for server in servers {
             self.spawn(Task::new("sdam-monitor", server.run()));
         }
-        self.spawn_all(pools);
-        if let Sharing::Watched(followers) = &self.sharing {
-            followers.deliver(self);
+        for task in pools {
+            self.spawn(task);
         }
         (answer, after.panic)
-    }
-
-    /// Counts the tasks of new pools, each until it ends or is dropped.
-    fn count(self: &Arc<Self>, tasks: Vec<Task>) -> Vec<Task> {
-        let counted = |task: Task| self.counted(|tasks| &tasks.pools, task.name(), task);
-        tasks.into_iter().map(counted).collect()
     }
 
     /// Returns a task that is counted until it ends or is dropped.
@@ -366,12 +306,6 @@ impl Shared {
             work.await;
             drop(counted);
         })
-    }
-
-    pub(super) fn spawn_all(&self, tasks: Vec<Task>) {
-        for task in tasks {
-            self.spawn(task);
-        }
     }
 
     pub(super) fn spawn(&self, task: Task) {
@@ -418,7 +352,7 @@ impl Shared {
 
     /// Returns the time at which the timer is due, or `None` if it is not set.
     pub(crate) fn deadline(&self, timer: Timer) -> Option<Instant> {
-        self.read(|deployment| deployment.deadline_of(timer, self.waiters.any())).flatten()
+        self.read(|deployment| deployment.deadline_of(timer, self.waiters.any()))
     }
 
     /// Ends the checks of a server whose task was dropped.
@@ -433,10 +367,8 @@ impl Shared {
     fn act(self: &Arc<Self>, server: ServerId, input: impl FnOnce() -> Input) -> Option<Instant> {
         let (deadline, _) = self.change_for(Some(server), |engine, now| {
             let after = engine.handle(now, input(), &self.published);
-            let timer = Timer::Server(server);
-            let wanted = self.waiters.any();
-            let deadline = engine.deployment().and_then(|own| own.deadline_of(timer, wanted));
-            (deadline, after)
+            let (timer, wanted) = (Timer::Server(server), self.waiters.any());
+            (engine.deployment().deadline_of(timer, wanted), after)
         });
         if self.is_unused() && self.pause() {
             return self.deadline(Timer::Server(server));
@@ -507,21 +439,7 @@ impl Shared {
 
 impl PoolHost for Shared {
     fn handle_error(self: Arc<Self>, server: ServerId, error: &ErrorReport) -> ErrorOutcome {
-        let Sharing::Handle(base) = &self.sharing else {
-            return self
-                .change(|engine, now| engine.handle_error(now, server, error, &self.published));
-        };
-        let pool = base.read(|deployment| deployment.pool_state(server)).flatten();
-        let verdict =
-            self.change(|engine, now| engine.judge(now, server, (error, pool), &self.published));
-        match verdict {
-            Verdict::Own(outcome) => outcome,
-            Verdict::Shared(generation) => {
-                let mut error = error.clone();
-                error.generation = generation;
-                Arc::clone(base).handle_error(server, &error)
-            }
-        }
+        self.change(|engine, now| engine.handle_error(now, server, error, &self.published))
     }
 
     fn handle_handshake(
@@ -530,12 +448,6 @@ impl PoolHost for Shared {
         generation: Generation,
         reply: &[u8],
     ) -> Result<Option<ServiceConnection>, Error> {
-        if let Sharing::Handle(base) = &self.sharing {
-            let Some(generation) = self.to_base(server, generation) else {
-                return HelloReply::parse(reply).hello.map(|_| None);
-            };
-            return Arc::clone(base).handle_handshake(server, generation, reply);
-        }
         let reply = HelloReply::parse(reply);
         let hello = reply.hello.as_ref().map_err(Error::clone)?;
         let balanced = self.common.options.load_balanced;
@@ -543,8 +455,7 @@ impl PoolHost for Shared {
         let current = self.change(|engine, now| {
             let input = Input::Handshake { server, generation, reply };
             let after = engine.handle(now, input, &self.published);
-            let current = engine.deployment().and_then(|own| own.generation(server, service));
-            (current, after)
+            (engine.deployment().generation(server, service), after)
         });
         Ok(service
             .zip(current)
@@ -568,23 +479,13 @@ impl PoolHost for Shared {
     }
 
     fn generation(&self, server: ServerId, service: Option<ObjectId>) -> Option<Generation> {
-        match &self.sharing {
-            Sharing::Handle(base) => {
-                let generation = base.generation(server, service)?;
-                let engine = self.engine.lock();
-                engine.view().map(|view| view.generation(server, generation))
-            }
-            Sharing::Alone | Sharing::Watched(_) => {
-                self.read(|deployment| deployment.generation(server, service)).flatten()
-            }
-        }
+        self.read(|deployment| deployment.generation(server, service))
     }
 
     fn hello(&self) -> HelloRequest {
         let config = &self.common.config;
-        let metadata = self.metadata.get().map_or(&self.common.metadata, |own| own);
         HelloRequest::handshake(
-            metadata.handshake(),
+            self.common.metadata.handshake(),
             config.server_api.clone(),
             config.handshake_opcode,
         )

@@ -14,7 +14,6 @@ mod own_pool;
 mod pauses;
 mod recordings;
 mod selection;
-mod shared;
 mod single_threaded;
 mod srv;
 mod starts;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sdam::{Criteria, Deployments, EventName, Interest, Options, Topology, TopologyBuilder};
+use sdam::{Criteria, EventName, Interest, Options, Topology, TopologyBuilder};
 use sdam_events::channel::unbounded;
 use sdam_pool::{Pool, Pools};
 use sdam_sim::runtime::Sim;
@@ -136,30 +136,5 @@ fn heartbeats_end_and_events_are_continuous_across_a_pause() {
                 last = Some(new.clone());
             }
         }
-    });
-}
-
-#[test]
-fn only_the_last_handle_on_a_deployment_pauses_it() {
-    let sim = simulation(4);
-    let deployments = Deployments::new(sim.runtime());
-    sim.block_on(async {
-        let open = || deployments.open(Topology::builder(&sim.uri()).unwrap()).unwrap();
-        let (one, other) = (open(), open());
-        one.wait_for(complete, PATIENCE).await.unwrap();
-        assert!(!one.pause());
-        assert!(one.try_select(&Criteria::write()).unwrap().is_some());
-        other.close().await;
-        assert!(one.pause());
-        sim.run_for(Duration::from_secs(1));
-        assert_eq!((sim.connections(), sim.timers()), (0, 0));
-        assert!(one.try_select(&Criteria::write()).unwrap().is_none());
-        let late = open();
-        late.select(&Criteria::write()).await.unwrap();
-        one.select(&Criteria::write()).await.unwrap();
-        one.close().await;
-        late.close().await;
-        assert_eq!((sim.connections(), sim.tasks()), (0, 0));
-        assert!(!one.pause(), "a closed topology is not paused");
     });
 }

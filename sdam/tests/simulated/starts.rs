@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sdam::{Criteria, Deployments, Topology};
+use sdam::{Criteria, Topology};
 use sdam_sim::{
     MemberId,
     runtime::{DnsFault, Sim},
@@ -49,9 +49,8 @@ fn look_ups_and_servers_that_do_not_answer_delay_no_other_deployment_and_no_end(
     sim.dns().set_fault("unknown", Some(DnsFault::Silence));
     sim.dns().set_fault("slow", Some(DnsFault::Slow(Duration::from_secs(5))));
     sim.network().blackhole(MemberId(2), true);
-    let deployments = Deployments::new(sim.runtime());
     sim.block_on(async {
-        let open = |uri: &str| deployments.open(Topology::builder(uri).unwrap()).unwrap();
+        let open = |uri: &str| Topology::builder(uri).unwrap().start(sim.runtime()).unwrap();
         let dead = ["mongodb://unknown", "mongodb://slow", "mongodb://nowhere", "mongodb://c"];
         let dead: Vec<_> = dead.iter().map(|uri| open(uri)).collect();
         let alive = open(&sim.uri());

@@ -51,8 +51,6 @@ pub(crate) enum Column {
     AsyncStd,
     /// The engine in the simulation, where a seed decides the order of tasks.
     Sim,
-    /// The engine on tokio's threads, opened as a handle on a shared deployment.
-    Shared,
     /// Single-threaded mode.
     Scan,
     /// The engine on tokio's threads, with real servers of this series.
@@ -61,7 +59,7 @@ pub(crate) enum Column {
 
 impl Column {
     pub(crate) const ALL: &[Self] =
-        &[Self::Pure, Self::Tokio, Self::Smol, Self::AsyncStd, Self::Sim, Self::Shared, Self::Scan];
+        &[Self::Pure, Self::Tokio, Self::Smol, Self::AsyncStd, Self::Sim, Self::Scan];
 
     /// The columns with real servers, which run only if they are named.
     pub(crate) const SERVERS: &[Self] = &[
@@ -78,7 +76,6 @@ impl Column {
             Self::Smol => "smol",
             Self::AsyncStd => "async-std",
             Self::Sim => "sim",
-            Self::Shared => "shared",
             Self::Scan => "scan",
             Self::Server(Version::V4_2) => "mongod-4.2",
             Self::Server(Version::V4_4) => "mongod-4.4",
@@ -92,7 +89,7 @@ impl Column {
     /// runs at a time, because files would share fail points.
     const fn workers(self) -> usize {
         match self {
-            Self::Tokio | Self::Smol | Self::AsyncStd | Self::Shared => 24,
+            Self::Tokio | Self::Smol | Self::AsyncStd => 24,
             // Each worker has simulations of its own.
             Self::Sim => 2,
             Self::Pure | Self::Scan | Self::Server(_) => 1,
@@ -106,7 +103,6 @@ impl Column {
             Self::Pure => suite.pure.is_some(),
             Self::Scan => suite.scan.is_some(),
             Self::Server(_) => suite.deployed.is_some(),
-            Self::Shared => suite.engine.is_some(),
             _ => suite.deployed.is_some() || suite.engine.is_some(),
         };
         let covers = |file: &&File| self != Self::Scan || (suite.scan_covers)(&file.json);
@@ -127,11 +123,6 @@ impl Column {
             Self::Smol => host(sdam_runtime_smol::runtime(), alone),
             Self::AsyncStd => host(sdam_runtime_async_std::runtime(), alone),
             Self::Sim => sim(),
-            Self::Shared => {
-                let (runtime, parts) = start_tokio()?;
-                let host = host(parts, move |future: BoxFuture<'_, ()>| runtime.block_on(future));
-                Host { is_shared: true, ..host }
-            }
         }))
     }
 }

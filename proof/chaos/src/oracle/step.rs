@@ -33,8 +33,6 @@ pub(crate) struct StepOracle<'w> {
     sim: &'w Sim,
     record: &'w RunRecord,
     access: Access,
-    /// The number of tasks that use other handles on the deployment.
-    companions: usize,
     /// The maximum number of polls per task in a second of virtual time.
     polls_per_task: u64,
     /// The snapshot version and the number of pool calls at the last check.
@@ -51,7 +49,6 @@ impl<'w> StepOracle<'w> {
             sim,
             record,
             access: plan.access,
-            companions: usize::from(plan.is_shared),
             polls_per_task: plan.rare.map_or(POLLS_PER_TASK, |_| RARE_POLLS_PER_TASK),
             checked: None,
             second: 0,
@@ -118,10 +115,6 @@ impl<'w> StepOracle<'w> {
     /// so no task is about to end.
     fn check_leaks(&self, topology: &Topology) {
         let servers = topology.snapshot().description().servers().len();
-        if self.companions > 0 && servers == 0 {
-            // This handle is closed, but another handle still monitors the deployment.
-            return;
-        }
         let load = self.record.load_alive();
         let pools = lock(&self.record.connecting).clone();
         let mut pooled = (0, 0, 0);
@@ -142,14 +135,14 @@ impl<'w> StepOracle<'w> {
         // detector also adds a timer to each command on a pooled connection.
         let judged = usize::from(topology.options().detector.is_some());
         let polling = usize::from(self.access.srv);
-        let tasks = (self.sim.tasks(), servers + pools + 1 + polling + load + self.companions);
+        let tasks = (self.sim.tasks(), servers + pools + 1 + polling + load);
         let connections = (self.sim.connections(), (2 + judged) * servers + opened);
         let timers = (
             self.sim.timers(),
             ((2 + judged) * TIMERS - 1) * servers
                 + pools
                 + TIMERS * (pending + polling)
-                + TASK_TIMERS * (load + self.companions)
+                + TASK_TIMERS * load
                 + RUN_TIMERS
                 + judged * (pending + load),
         );

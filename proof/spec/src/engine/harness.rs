@@ -59,12 +59,7 @@ impl<'h> Harness<'h> {
         let spawner = self.activity.watch(Arc::clone(&self.host.spawner));
         let builder = builder(options, &self.pools)?;
         let runtime = Runtime::new(backend, Arc::new(spawner));
-        let topology = if self.host.is_shared {
-            ::sdam::Deployments::new(runtime).open(build(builder))
-        } else {
-            build(builder).start(runtime)
-        };
-        let topology = topology.map_err(|error| error.to_string())?;
+        let topology = build(builder).start(runtime).map_err(|error| error.to_string())?;
         self.settle();
         Ok(topology)
     }
