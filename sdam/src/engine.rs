@@ -47,7 +47,7 @@ use crate::common::Common;
 /// The mutable state of a topology: the state machine, the servers and their pools.
 #[derive(Debug)]
 pub(crate) struct Engine {
-    deployment: Box<Deployment>,
+    deployment: Deployment,
     servers: BTreeMap<ServerId, Arc<Server>>,
     pools: Arc<dyn CreatePool>,
     /// The topology to which pools report.
@@ -82,15 +82,7 @@ impl Engine {
         events: Arc<EventQueue>,
         common: Arc<Common>,
     ) -> Self {
-        Self {
-            deployment: Box::new(deployment),
-            servers: BTreeMap::new(),
-            pools,
-            host,
-            common,
-            events,
-            version: 0,
-        }
+        Self { deployment, servers: BTreeMap::new(), pools, host, common, events, version: 0 }
     }
 
     /// Returns the initial snapshot, which contains no servers.
@@ -298,8 +290,8 @@ impl Engine {
     /// Prepares the pools of the servers whose first check is not finished.
     pub(crate) fn prepare(&mut self) -> AfterUnlock {
         let mut after = AfterUnlock::default();
-        for server in self.deployment.description().servers().iter().filter(|own| is_unchecked(own))
-        {
+        let servers = self.deployment.description().servers().iter();
+        for server in servers.filter(|server| is_unchecked(server)) {
             let pool = self.servers.get(&server.id).and_then(|own| own.core.pool());
             if let Some(pool) = pool {
                 after.panic.catch(|| pool.prepare());

@@ -18,7 +18,6 @@ pub(crate) enum Metadata {
 }
 
 /// The `client` document of a driver, which may change at run time.
-#[derive(Clone)]
 pub(crate) struct DriverDocument {
     pub(crate) is_faas: bool,
     pub(crate) encode: Arc<dyn Fn() -> Vec<u8> + Send + Sync>,
