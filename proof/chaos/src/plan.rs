@@ -82,7 +82,6 @@ pub enum Ending {
 
 /// Everything that a seed determines. Two plans with the same seed are equal.
 #[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is drawn independently")]
 pub struct Plan {
     /// The seed that determines this plan.
     pub seed: u64,
