@@ -3,9 +3,7 @@
 
 mod arguments;
 mod deployment;
-mod fetch;
 mod fleet;
-mod list;
 mod numbers;
 mod pages;
 mod reload;
@@ -97,7 +95,7 @@ struct Exporter {
     fleet: Fleet,
     /// Receives the deployments to watch.
     started: UnboundedReceiver<Rc<Deployment>>,
-    /// The file or URL of `--targets`; `None` if it can be read only once.
+    /// The file of `--targets`; `None` if it can be read only once.
     source: Option<Source>,
     listener: TcpListener,
     /// The simulated deployment, if one was requested.
@@ -111,15 +109,14 @@ impl Exporter {
         let runtime = arguments.target.runtime()?;
         let clock = Arc::clone(&runtime.backend.clock);
         let (targets, source, simulated) = if let Some(path) = &arguments.targets {
-            let opened = Source::open(path, arguments.refresh, &clock);
-            let (targets, source) = opened.map_err(Failure::config)?;
+            let (targets, source) = Source::open(path, &clock).map_err(Failure::config)?;
             (targets, source, None)
         } else {
             let (uri, simulated) = arguments.target.deployment(|| ReplicaSet::start(3))?;
             let only = Named::only(arguments.name.clone(), uri, simulated.is_some());
             (vec![only], None, simulated)
         };
-        let outcomes = source.as_ref().map(|source| Outcomes::new(source.is_read(), &*clock));
+        let outcomes = source.as_ref().map(|_| Outcomes::new(&*clock));
         let log = LogSink::open(arguments.log.clone()).map_err(Failure::other)?;
         let log = log.map(|log| Arc::new(log) as Arc<dyn EventSink>);
         let (start, started) = unbounded();
@@ -128,7 +125,6 @@ impl Exporter {
             runtime,
             log,
             outcomes,
-            forget: arguments.forget,
             members: RefCell::default(),
             start,
         };

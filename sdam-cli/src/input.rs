@@ -17,7 +17,7 @@ use futures::{
 /// The maximum length of a line, in bytes. Lines of recordings have the same limit.
 const MAX_LINE: u64 = 128 << 20;
 /// The maximum length of a text file, in bytes.
-pub(crate) const MAX_TEXT: u64 = 4 << 20;
+const MAX_TEXT: u64 = 4 << 20;
 
 /// The interval at which a program in the background checks whether it is in the foreground again,
 /// and so may read from its terminal.

@@ -194,16 +194,6 @@ pub(crate) fn redact(text: &str) -> String {
     text.split_inclusive('\n').map(redact_line).collect()
 }
 
-/// Hides the possibly secret parts of a URL: user, password and query.
-#[cfg(feature = "export")]
-pub(crate) fn shown_url(url: &str) -> String {
-    let shown = redact(url);
-    match shown.split_once('?') {
-        Some((before, _)) => format!("{before}?***"),
-        None => shown,
-    }
-}
-
 fn redact_line(line: &str) -> String {
     let parts: Vec<_> = line.split("://").collect();
     let secret = parts.iter().rposition(|part| part.contains('@'));

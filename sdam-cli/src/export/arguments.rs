@@ -8,7 +8,7 @@ use sdam_events::log::LogConfig;
 use super::targets::check_name;
 use crate::{
     target::Target,
-    values::{defaults, listen_address, some_seconds},
+    values::{defaults, listen_address},
 };
 
 /// The text that the help shows after the options.
@@ -28,7 +28,7 @@ Pages are answered from what is known, and connect to no server. Until the first
 deployment have ended, sdam_known is 0 and its other metrics are missing.
 
 With --targets, all metrics have the label deployment, as with --name NAME, and /probe, /topology,
-/healthz and /primary need ?target=NAME. A file is TOML, with a name and a connection string in each
+/healthz and /primary need ?target=NAME. The file is TOML, with a name and a connection string in each
 line:
 
   # Names consist of letters, digits, '-', '_' and '.'; one with dots needs quotes.
@@ -38,18 +38,10 @@ line:
   stock = { uri = \"mongodb://sdam@127.0.0.1/\", passwordFile = \"stock-password\" }
   # or, with the whole connection string: stock = { uriFile = \"stock-uri\" }
 
-If its name ends with .json, it is a list as for file_sd_configs of Prometheus. A URL has a list as
-for http_sd_configs, of at most 4 MiB, and has 10 seconds to answer. Targets are connection strings,
-with or without mongodb://. The label deployment names the only target of its group; without it, the
-hosts of a target are its name. Other labels are for Prometheus.
-
 A changed file, also one that it names, is in use after two seconds, or at once at SIGHUP:
-deployments start and stop, and those that are the same go on. A file or list that is invalid, or
-cannot be read, changes nothing, is reported on standard error, and sets the metric
+deployments start and stop, and those that are the same go on. A file that is invalid, or cannot be
+read, changes nothing, is reported on standard error, and sets the metric
 sdam_config_last_reload_successful to 0. Standard input (-) and pipes are read once.
-
-With --forget, several programs share the deployments of one list: each watches those that a
-Prometheus asks it for, by /probe?target=NAME, as in deploy/prometheus/shards.yml.
 
 With --demo, the first line of the output ends with (simulated), all metrics have the label
 simulated=\"true\", and so has /topology.
@@ -75,17 +67,9 @@ pub struct Arguments {
     #[command(flatten)]
     /// The deployment.
     pub target: Target,
-    /// Watch the deployments of FILE, in TOML or as a list in JSON, or of the list at the URL
-    /// http://…
-    #[arg(long, value_name = "FILE|URL", conflicts_with_all = ["uri", "uri_file", "password_file", "demo"])]
+    /// Watch the deployments of FILE, which is read again when it changes.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["uri", "uri_file", "password_file", "demo"])]
     pub targets: Option<PathBuf>,
-    /// Interval at which the list of a URL is fetched again.
-    #[arg(long, value_name = "SECONDS", value_parser = some_seconds, default_value = "60", requires = "targets", conflicts_with_all = ["uri", "uri_file", "demo"])]
-    pub refresh: Duration,
-    /// Watch a deployment of --targets from the first request that names it until SECONDS after the
-    /// last one, by default 300.
-    #[arg(long, value_name = "SECONDS", value_parser = some_seconds, num_args = 0..=1, default_missing_value = "300", requires = "targets", conflicts_with_all = ["uri", "uri_file", "demo"])]
-    pub forget: Option<Duration>,
     /// Name of the only deployment, for the label deployment of its metrics.
     #[arg(long, value_name = "NAME", value_parser = name, conflicts_with = "targets")]
     pub name: Option<String>,

@@ -1,15 +1,14 @@
 //! Manages the deployments that are watched: those of `--targets`, or the single deployment given
 //! on the command line.
 
-use std::{cell::RefCell, collections::BTreeMap, fmt::Display, rc::Rc, sync::Arc, time::Duration};
+use std::{cell::RefCell, collections::BTreeMap, fmt::Display, rc::Rc, sync::Arc};
 
 use futures::{
     StreamExt,
     channel::mpsc::{UnboundedReceiver, UnboundedSender},
-    future::{join_all, join3},
+    future::{join, join_all},
 };
 use sdam::Runtime;
-use sdam_core::time::Instant;
 use sdam_events::sink::EventSink;
 
 use super::{
@@ -20,30 +19,20 @@ use super::{
 };
 use crate::{page::Page, target::Target};
 
-/// All deployments, whether or not they are currently watched, and the state that they share.
+/// The watched deployments, and the state that they share.
 pub(super) struct Fleet {
     pub(super) target: Target,
     pub(super) runtime: Runtime,
     pub(super) log: Option<Arc<dyn EventSink>>,
     /// The metrics about reading `--targets`; `None` if the targets are not read repeatedly.
     pub(super) outcomes: Option<Outcomes>,
-    /// The time for which a deployment is watched after a request has named it. If this is `None`,
-    /// all deployments are watched all the time.
-    pub(super) forget: Option<Duration>,
     /// The deployments by name.
-    pub(super) members: RefCell<BTreeMap<Option<String>, Member>>,
+    pub(super) members: RefCell<Members>,
     /// Sends new deployments to [`run`](Self::run).
     pub(super) start: UnboundedSender<Rc<Deployment>>,
 }
 
-/// A deployment, whether or not it is currently watched.
-pub(super) struct Member {
-    named: Named,
-    /// The watched deployment; `None` while it is not watched.
-    deployment: Option<Rc<Deployment>>,
-    /// The time of the last request that named the deployment.
-    asked: Instant,
-}
+type Members = BTreeMap<Option<String>, Rc<Deployment>>;
 
 /// The numbers of deployments that a change of the targets has added, removed and left unchanged.
 pub(super) struct Change {
@@ -53,26 +42,20 @@ pub(super) struct Change {
 }
 
 impl Fleet {
-    /// Returns the deployment called `name`, and starts watching it if necessary. Its connections
-    /// are opened by [`run`](Self::run).
+    /// Returns the deployment called `name`.
     pub(super) fn find(&self, name: &str) -> Option<Rc<Deployment>> {
-        let mut members = self.members.borrow_mut();
-        let member = members.get_mut(&Some(name.to_owned()))?;
-        member.asked = self.runtime.backend.clock.now();
-        let watch = || self.watch(member.named.clone());
-        Some(Rc::clone(member.deployment.get_or_insert_with(watch)))
+        self.members.borrow().get(&Some(name.to_owned())).cloned()
     }
 
     /// Returns the single deployment, if the command line names one instead of `--targets`.
     pub(super) fn only(&self) -> Option<Rc<Deployment>> {
-        let members = self.members.borrow();
-        members.values().find(|it| it.named.is_only())?.deployment.clone()
+        self.members.borrow().values().find(|it| it.named.is_only()).cloned()
     }
 
-    /// Returns the metrics of the watched deployments.
+    /// Returns the metrics of all deployments.
     pub(super) fn metrics(&self) -> Page {
         let mut page = self.outcomes.as_ref().map(Outcomes::page).unwrap_or_default();
-        for deployment in self.members.borrow().values().filter_map(|it| it.deployment.as_ref()) {
+        for deployment in self.members.borrow().values() {
             page.add(deployment.metrics());
         }
         page
@@ -96,7 +79,7 @@ impl Fleet {
                 self.follow(source, outcomes, remark).await;
             }
         };
-        join3(watched, followed, self.forget()).await;
+        join(watched, followed).await;
     }
 
     /// Waits for changes of the targets, and applies each of them.
@@ -106,10 +89,8 @@ impl Fleet {
         outcomes: &Outcomes,
         remark: &impl Fn(&dyn Display),
     ) {
-        // The last error, kept because each error is reported only once. It is initially empty if a
-        // URL has not been read yet, so that the first successful reading is reported like a
-        // recovery.
-        let mut trouble = (!source.is_read()).then(String::new);
+        // The last error, kept because each error is reported only once.
+        let mut trouble = None;
         loop {
             let (targets, is_asked) = source.next().await;
             let is_same = targets.as_ref().is_ok_and(|targets| self.has(targets));
@@ -138,35 +119,10 @@ impl Fleet {
         }
     }
 
-    /// Stops watching each deployment that no request has named for the duration `self.forget`.
-    async fn forget(&self) {
-        let Some(limit) = self.forget else {
-            return;
-        };
-        let clock = &self.runtime.backend.clock;
-        loop {
-            let oldest = {
-                let members = self.members.borrow();
-                members.values().filter(|it| it.deployment.is_some()).map(|it| it.asked).min()
-            };
-            clock.sleep_until(oldest.unwrap_or_else(|| clock.now()) + limit).await;
-            let now = clock.now();
-            for member in self.members.borrow_mut().values_mut() {
-                if member.asked + limit <= now
-                    && let Some(deployment) = member.deployment.take()
-                {
-                    deployment.remove();
-                }
-            }
-        }
-    }
-
     /// Returns whether `targets` contains exactly the current deployments.
     fn has(&self, targets: &[Named]) -> bool {
         let members = self.members.borrow();
-        let is_same =
-            |named: &Named| members.get(&named.name).is_some_and(|old| old.named.is(named));
-        members.len() == targets.len() && targets.iter().all(is_same)
+        members.len() == targets.len() && targets.iter().all(|named| is_in(&members, named))
     }
 
     /// Replaces the current deployments with those of `targets`. Unchanged deployments continue to
@@ -178,28 +134,20 @@ impl Fleet {
     /// as they were.
     pub(super) fn change_to(&self, targets: Vec<Named>) -> Result<Change, String> {
         for named in &targets {
-            let members = self.members.borrow();
-            if members.get(&named.name).is_none_or(|old| !old.named.is(named)) {
+            if !is_in(&self.members.borrow(), named) {
                 named.check(&self.target, &self.runtime)?;
             }
         }
-        let now = self.runtime.backend.clock.now();
         let (mut old, mut members, mut added) = (self.members.take(), BTreeMap::new(), 0);
         for named in targets {
-            let name = named.name.clone();
-            let former = old.get(&name);
-            if former.is_some_and(|it| it.named.is(&named)) {
-                members.extend(old.remove_entry(&name));
+            if is_in(&old, &named) {
+                members.extend(old.remove_entry(&named.name));
                 continue;
             }
             added += 1;
-            let is_watched =
-                self.forget.is_none() || former.is_some_and(|it| it.deployment.is_some());
-            let asked = former.map_or(now, |it| it.asked);
-            let deployment = is_watched.then(|| self.watch(named.clone()));
-            members.insert(name, Member { named, deployment, asked });
+            members.insert(named.name.clone(), self.watch(named));
         }
-        for deployment in old.values().filter_map(|it| it.deployment.as_ref()) {
+        for deployment in old.values() {
             deployment.remove();
         }
         let change = Change { added, removed: old.len(), unchanged: members.len() - added };
@@ -207,7 +155,7 @@ impl Fleet {
         Ok(change)
     }
 
-    /// Creates a deployment with its sinks, and passes it to [`run`](Self::run), which watches it.
+    /// Creates a deployment, and passes it to [`run`](Self::run), which watches it.
     fn watch(&self, named: Named) -> Rc<Deployment> {
         let numbers = Numbers::new(&named.labels(), &self.runtime.backend.clock);
         let deployment = Rc::new(Deployment::new(named, numbers, self.log.clone()));
@@ -219,7 +167,11 @@ impl Fleet {
     /// Closes all deployments.
     pub(super) async fn close(&self) {
         let all = self.members.take();
-        let watched = all.values().filter_map(|it| it.deployment.as_ref());
-        join_all(watched.map(|it| it.close())).await;
+        join_all(all.values().map(|it| it.close())).await;
     }
+}
+
+/// Returns whether `members` contains a deployment with the name and connection string of `named`.
+fn is_in(members: &Members, named: &Named) -> bool {
+    members.get(&named.name).is_some_and(|own| own.named.is(named))
 }

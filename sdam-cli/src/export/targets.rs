@@ -30,7 +30,7 @@ pub(super) struct Named {
     pub(super) uri: String,
     /// True if the deployment is simulated.
     pub(super) is_simulated: bool,
-    /// The origin of the connection string: the targets file or URL, and the position in it. `None`
+    /// The origin of the connection string: the targets file, and the position in it. `None`
     /// if the string was given on the command line.
     origin: Option<String>,
 }
@@ -41,7 +41,7 @@ impl Named {
         Self { name, uri, is_simulated, origin: None }
     }
 
-    /// Creates a deployment that was found at `origin`, in a targets file or list.
+    /// Creates a deployment that was found at `origin`, in a targets file.
     pub(super) fn new(name: &str, uri: String, origin: String) -> Self {
         Self { name: Some(name.to_owned()), uri, is_simulated: false, origin: Some(origin) }
     }
@@ -72,12 +72,10 @@ impl Named {
             let scanned = target.builder(options).scan(runtime.backend.clone());
             scanned.map(drop).map_err(|error| error.to_string())
         });
-        scanned.map_err(|error| self.with_origin(&error))
-    }
-
-    /// Returns `error`, preceded by the origin of the connection string.
-    pub(super) fn with_origin(&self, error: &str) -> String {
-        self.origin.as_ref().map_or(error.to_owned(), |origin| format!("{origin}: {error}"))
+        scanned.map_err(|error| match &self.origin {
+            Some(origin) => format!("{origin}: {error}"),
+            None => error,
+        })
     }
 }
 

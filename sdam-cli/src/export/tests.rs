@@ -1,6 +1,5 @@
 //! Tests complete runs of the program over real sockets, with simulated deployments.
 
-mod lists;
 mod manifests;
 mod prometheus;
 mod reload;

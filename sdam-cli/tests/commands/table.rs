@@ -137,9 +137,6 @@ pub(crate) const CASES: &[Case] = &[
             ("--targets bad.toml", ["--targets bad.toml: line 2", "orders = "]),
             ("--targets wrong.toml", ["wrong.toml: line 1: orders", "write mongodb://localhost:1"]),
             ("--targets empty URI", ["--targets", "cannot be used with"]),
-            ("--targets https://u:p@a/b?c", ["--targets https://***@a/b?***:", "http://127.0.0.1"]),
-            ("--forget 10 URI", ["--forget", "cannot be used with"]),
-            ("--refresh 10", ["--targets", "required"]),
         ],
     },
     Case {

@@ -8,7 +8,6 @@ use std::{
 };
 
 use sdam_live::{Dns, Record};
-use serde_json::json;
 
 use super::*;
 
@@ -119,7 +118,6 @@ fn prometheus_follows_a_failover() {
     let directory = deploy().join("prometheus");
     for arguments in [
         ["check", "config", "prometheus.yml"],
-        ["check", "config", "shards.yml"],
         ["check", "rules", "sdam.rules.yml"],
         ["test", "rules", "sdam.rules.test.yml"],
     ] {
@@ -127,88 +125,6 @@ fn prometheus_follows_a_failover() {
         assert!(output.status.success(), "{arguments:?}: {output:?}");
     }
     program.finish();
-}
-
-/// Returns the names of the deployments on the page of an exporter.
-fn watched(program: &Running) -> BTreeSet<String> {
-    let (_, page) = program.get("/metrics");
-    let series = page.lines().filter_map(|line| line.strip_prefix("sdam_known{deployment=\""));
-    series.map(|series| series.split('"').next().unwrap().to_owned()).collect()
-}
-
-/// Waits until each deployment is watched by exactly one of the two exporters, and Prometheus has
-/// scraped all of them.
-fn wait_until_covered(prometheus: &Prometheus, exporters: &[Running; 2], all: &BTreeSet<String>) {
-    let start = Instant::now();
-    loop {
-        let [one, other] = exporters.each_ref().map(watched);
-        let is_shared = !one.is_empty() && !other.is_empty() && one.is_disjoint(&other);
-        if is_shared && one.union(&other).eq(all) {
-            break;
-        }
-        assert!(start.elapsed() < TIMEOUT, "{one:?} {other:?} {all:?}");
-        thread::yield_now();
-    }
-    let number = all.len();
-    let scraped = r#"count by (deployment) (sdam_up{job="sdam"} == 1) == 1"#;
-    wait_for(prometheus, &format!("count({scraped}) == {number}"));
-    wait_for(prometheus, &format!("count(sdam_up{{job=\"sdam\"}}) == {number}"));
-}
-
-#[test]
-fn two_exporters_share_a_list_and_cover_each_target_exactly_once() {
-    let server = Builder::standalone().start().unwrap();
-    let options = Options::parse(server.uri()).unwrap();
-    let seed = options.seeds[0].as_str();
-    let folder = tempfile::tempdir().unwrap();
-    let [file, new] = ["targets.json", "new"].map(|name| folder.path().join(name));
-    // Writes the list and returns the names of its targets. One target has no label, so its host is
-    // its name.
-    let list = |names: &[&str]| {
-        let group =
-            |name| json!({ "targets": [seed], "labels": { "deployment": name, "team": "shop" } });
-        let mut groups: Vec<_> = names.iter().map(group).collect();
-        groups.push(json!({ "targets": [format!("mongodb://u:secret@{seed}/?appName=a")] }));
-        // Write another file and rename it, so that Prometheus never reads an incomplete file.
-        fs::write(&new, Value::from(groups).to_string()).unwrap();
-        fs::rename(&new, &file).unwrap();
-        names.iter().copied().chain([seed]).map(str::to_owned).collect()
-    };
-    // Prometheus assigns each of these deployments to one of the exporters, by a hash of its name.
-    let all = list(&["orders", "users", "stock", "billing", "offers"]);
-    let exporters = [(); 2].map(|()| {
-        Running::start_with(Arguments {
-            targets: Some(file.clone()),
-            forget: Some(Duration::from_secs(2)),
-            ..Arguments::default()
-        })
-    });
-    let rules = deploy().join("prometheus/sdam.rules.yml");
-    let configuration = read("prometheus/shards.yml")
-        .replace("127.0.0.1:9216", &exporters[0].address.to_string())
-        .replace("127.0.0.1:9217", &exporters[1].address.to_string())
-        .replace("15s", "200ms")
-        .replace("/etc/sdam/targets.json", file.to_str().unwrap())
-        .replace("sdam.rules.yml", rules.to_str().unwrap());
-    let Some(prometheus) = or_skip(Prometheus::start(&configuration)).unwrap() else {
-        return;
-    };
-    wait_until_covered(&prometheus, &exporters, &all);
-    for (query, number) in [
-        (r#"sdam_up{instance="users",deployment="users",team="shop"} == 1"#, 1),
-        (r#"sdam_config_last_reload_successful{job="sdam-exporter"} == 1"#, 2),
-        ("count(up == 1) == 8", 1),
-    ] {
-        assert_eq!(wait_for(&prometheus, query), number, "{query}");
-    }
-    // One deployment leaves and another one joins.
-    let all = list(&["orders", "users", "returns", "billing", "offers"]);
-    wait_until_covered(&prometheus, &exporters, &all);
-    for program in exporters {
-        let said = program.remarks.recv().unwrap();
-        assert!(said.ends_with(" was read: 1 added, 1 removed, 5 unchanged"), "{said}");
-        program.finish();
-    }
 }
 
 /// Returns the configuration with its second job enabled, which is commented out in the file.
