@@ -1,5 +1,5 @@
-//! Serves pages about deployments over HTTP: metrics for Prometheus, the health, the primary, and
-//! the topology as JSON.
+//! Serves pages about deployments over HTTP: metrics for Prometheus, the health, the primary, the
+//! roles of members for load balancers, and the topology as JSON.
 
 mod arguments;
 mod deployment;
@@ -41,10 +41,7 @@ use self::{
     reload::{Outcomes, Source},
     targets::Named,
 };
-use crate::{
-    exit::Exit, failure::Failure, http, log::LogSink, never::or_never, supervisor,
-    target::SIMULATED,
-};
+use crate::{exit::Exit, failure::Failure, http, log::LogSink, never::or_never, target::SIMULATED};
 
 /// Serves pages about the deployments of `arguments` until `interrupt` is ready. The first line of
 /// `output` is the address of the pages; errors and remarks go to `remarks`.
@@ -79,8 +76,8 @@ pub async fn run(
         Some(_) => writeln!(output, "http://{address} {SIMULATED}"),
     }?;
     output.flush()?;
-    supervisor::ready();
-    let interrupt = interrupt.inspect(|()| supervisor::stopping());
+    ready();
+    let interrupt = interrupt.inspect(|()| stopping());
     let remarks = RefCell::new(remarks);
     let remark = |words: &dyn Display| {
         // Ignore the error, because monitoring must continue even if remarks cannot be written.
@@ -156,6 +153,25 @@ impl Exporter {
         }
         fleet.close().await;
     }
+}
+
+/// Tells the supervisor of this process, such as systemd (`Type=notify`), that clients are served. A
+/// supervisor sets the variable `NOTIFY_SOCKET`; without it, this does nothing.
+fn ready() {
+    #[cfg(target_os = "linux")]
+    notify(sd_notify::NotifyState::Ready);
+}
+
+/// Tells the supervisor that the program will end once it has served its current clients.
+fn stopping() {
+    #[cfg(target_os = "linux")]
+    notify(sd_notify::NotifyState::Stopping);
+}
+
+#[cfg(target_os = "linux")]
+fn notify(state: sd_notify::NotifyState<'_>) {
+    // Errors are ignored, because the supervisor notices that the notification is missing.
+    let _ = sd_notify::notify(&[state]);
 }
 
 /// Calls `act` at the end of each `period`, forever.

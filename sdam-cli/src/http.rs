@@ -1,4 +1,5 @@
-//! An HTTP/1 server for pages. It supports `GET` and `HEAD`, handles one request per connection,
+//! An HTTP/1 server for pages. It supports `GET` and `HEAD`, and answers `OPTIONS` like `GET`,
+//! because that is what HAProxy sends unless told otherwise. It handles one request per connection,
 //! and limits everything that a client sends.
 
 mod crowd;
@@ -39,7 +40,7 @@ use tokio::{
 };
 
 use self::crowd::{Crowd, Visit};
-use crate::{page::Page, terminal::sanitize_lines};
+use crate::terminal::sanitize_lines;
 
 /// The maximum length of the request line with all headers, in bytes.
 pub const MAX_HEAD_LENGTH: usize = 8 * 1024;
@@ -147,11 +148,6 @@ pub fn typed(
     response
 }
 
-pub(crate) fn metrics(page: &Page) -> Response<String> {
-    let content_type = "text/plain; version=0.0.4; charset=utf-8";
-    typed(StatusCode::OK, content_type, page.to_string())
-}
-
 /// Creates a page whose text is only the status.
 pub fn status(status: StatusCode) -> Response<String> {
     text(status, format!("{status}\n"))
@@ -171,12 +167,12 @@ where
     if !has_room && head.uri.path() != HEALTHY {
         return text(StatusCode::SERVICE_UNAVAILABLE, "too many requests at a time\n");
     }
-    if matches!(head.method, Method::GET | Method::HEAD) {
+    if matches!(head.method, Method::GET | Method::HEAD | Method::OPTIONS) {
         return answer(&head).await;
     }
     discard(body).await;
     let mut refusal = status(StatusCode::METHOD_NOT_ALLOWED);
-    let allowed = HeaderValue::from_static("GET, HEAD");
+    let allowed = HeaderValue::from_static("GET, HEAD, OPTIONS");
     refusal.headers_mut().insert(ALLOW, allowed);
     refusal
 }

@@ -52,8 +52,6 @@ pub mod serve;
 pub mod sim;
 mod similar;
 mod simulated;
-#[cfg(feature = "export")]
-mod supervisor;
 pub mod target;
 pub mod terminal;
 #[cfg(test)]

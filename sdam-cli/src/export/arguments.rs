@@ -21,15 +21,21 @@ The first line of the output is the address. The pages:
   /healthz?read=MODE  200 if it can be read with this read preference; also
                       &tags=NAME:VALUE,... and &maxLag=SECONDS
   /primary            the address of the primary, or 503
+  /member?server=HOST:PORT&is=ROLE
+                      200 if this member has the role, else 503 and why
   /probe              the metrics of one deployment
   /-/healthy          200 while this program runs
+
+The role is primary, secondary, or readable: any server with data, also a mongos or a server outside
+any set. HOST:PORT is the member's name in the replica set. HAProxy asks for this page in its health
+checks, as in deploy/haproxy: clients then always reach the primary, or a member to read from.
 
 Pages are answered from what is known, and connect to no server. Until the first checks of a
 deployment have ended, sdam_known is 0 and its other metrics are missing.
 
 With --targets, all metrics have the label deployment, as with --name NAME, and /probe, /topology,
-/healthz and /primary need ?target=NAME. The file is TOML, with a name and a connection string in each
-line:
+/healthz, /primary and /member need the parameter target=NAME. The file is TOML, with a name and a
+connection string in each line:
 
   # Names consist of letters, digits, '-', '_' and '.'; one with dots needs quotes.
   orders = \"mongodb://127.0.0.1:27017/?replicaSet=rs0\"

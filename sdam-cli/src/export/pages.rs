@@ -5,7 +5,9 @@ use std::{borrow::Cow, fmt::Display, rc::Rc, time::Duration};
 use hyper::{Response, StatusCode, http::request::Parts};
 use sdam::Topology;
 use sdam_core::{
+    address::ServerAddress,
     read_preference::{ReadMode, ReadPreference, TagSet},
+    server::ServerType,
     topology::TopologyDescription,
 };
 use sdam_select::{criteria::Criteria, explain::explain, settings::Settings, staleness::lag};
@@ -14,6 +16,7 @@ use super::{deployment::Deployment, fleet::Fleet};
 use crate::{
     http,
     json::{self, RoundTrips},
+    page::Page,
     terminal::json_line,
     values::seconds,
 };
@@ -28,6 +31,9 @@ const INDEX: &str = "\
                primaryPreferred, secondary, secondaryPreferred or nearest;
                from a server with these tags, which lags no more than this
 /primary       the address of the primary, or 503
+/member?server=HOST:PORT&is=ROLE
+               200 if this member is primary, secondary or readable, else 503
+               and the reason; for the health checks of HAProxy
 /-/healthy     200 while this program runs
 ";
 
@@ -39,8 +45,8 @@ pub(super) fn answer(fleet: &Fleet, request: &Parts) -> Response<String> {
     let page = match request.uri.path() {
         "/" => others(request, &[]).map(|()| http::text(StatusCode::OK, INDEX)),
         http::HEALTHY => others(request, &[]).map(|()| http::text(StatusCode::OK, "ok\n")),
-        "/metrics" => others(request, &[]).map(|()| http::metrics(&fleet.metrics())),
-        "/probe" => requested(fleet, request, &["target"]).map(|it| http::metrics(&it.metrics())),
+        "/metrics" => others(request, &[]).map(|()| metrics(&fleet.metrics())),
+        "/probe" => requested(fleet, request, &["target"]).map(|it| metrics(&it.metrics())),
         "/topology" => requested(fleet, request, &["target"]).map(|it| topology(&it)),
         "/healthz" => Wanted::of(request).and_then(|wanted| {
             let known = ["target", "read", "tags", "maxLag"];
@@ -49,6 +55,11 @@ pub(super) fn answer(fleet: &Fleet, request: &Parts) -> Response<String> {
             })
         }),
         "/primary" => described(fleet, request, &["target"], |_, description| primary(description)),
+        "/member" => Asked::of(request).and_then(|asked| {
+            described(fleet, request, &["target", "server", "is"], |_, description| {
+                asked.answer(description)
+            })
+        }),
         _ => Ok(http::status(StatusCode::NOT_FOUND)),
     };
     page.unwrap_or_else(|Refusal(status, said)| http::text(status, format!("{said}\n")))
@@ -96,6 +107,11 @@ fn others(request: &Parts, known: &[&str]) -> Result<(), Refusal> {
 
 fn bad(said: impl Display) -> Refusal {
     Refusal(StatusCode::BAD_REQUEST, said.to_string())
+}
+
+fn metrics(page: &Page) -> Response<String> {
+    let content_type = "text/plain; version=0.0.4; charset=utf-8";
+    http::typed(StatusCode::OK, content_type, page.to_string())
 }
 
 /// Returns the topology as JSON. If there is no topology yet, returns an empty one with the reason.
@@ -183,14 +199,98 @@ fn primary(topology: &TopologyDescription) -> Response<String> {
     http::text(status, said + "\n")
 }
 
+/// The question whether a member has a role.
+struct Asked {
+    server: ServerAddress,
+    role: Role,
+}
+
+#[derive(Clone, Copy)]
+enum Role {
+    Primary,
+    Secondary,
+    /// Any server with data that clients can read: also a mongos, and a server outside any set.
+    Readable,
+}
+
+impl Asked {
+    fn of(request: &Parts) -> Result<Self, Refusal> {
+        let server = parameter(request, "server").ok_or_else(|| {
+            bad("the parameter server is missing: HOST:PORT of a member, as the replica set names it")
+        })?;
+        let roles = "primary, secondary or readable";
+        let role = match parameter(request, "is").as_deref() {
+            Some("primary") => Role::Primary,
+            Some("secondary") => Role::Secondary,
+            Some("readable") => Role::Readable,
+            Some(other) => {
+                return Err(bad(format!("is={other}: there is no such role; use {roles}")));
+            }
+            None => return Err(bad(format!("the parameter is is missing: {roles}"))),
+        };
+        let server =
+            ServerAddress::parse(&server).map_err(|error| bad(format!("server: {error}")))?;
+        Ok(Self { server, role })
+    }
+
+    fn answer(&self, topology: &TopologyDescription) -> Response<String> {
+        let Some(server) = topology.server(&self.server) else {
+            return self.unknown(topology);
+        };
+        let (found, name) = (server.server_type, self.role.as_str());
+        let (status, said) = match (self.role.is(found), &server.error) {
+            (true, _) => (StatusCode::OK, format!("{} is {name}", self.server)),
+            (false, Some(error)) if !found.is_available() => {
+                let said = format!("{} is not known to be {name}: {error:#}", self.server);
+                (StatusCode::SERVICE_UNAVAILABLE, said)
+            }
+            (false, _) => {
+                let said = format!("{} is not {name}, its type is {found}", self.server);
+                (StatusCode::SERVICE_UNAVAILABLE, said)
+            }
+        };
+        http::text(status, said + "\n")
+    }
+
+    /// Returns the answer about a server that is not in the topology. Until a server has replied,
+    /// the topology consists of the seeds, so the server may still turn out to be a member.
+    fn unknown(&self, topology: &TopologyDescription) -> Response<String> {
+        let mut servers = topology.servers().iter();
+        let status = if servers.any(|own| own.server_type.is_available()) {
+            StatusCode::NOT_FOUND
+        } else {
+            StatusCode::SERVICE_UNAVAILABLE
+        };
+        let known: Vec<_> = topology.servers().iter().map(|own| own.address.as_str()).collect();
+        let known = known.join(", ");
+        let said =
+            format!("{} is no member; name it as the replica set does: {known}\n", self.server);
+        http::text(status, said)
+    }
+}
+
+impl Role {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Primary => "primary",
+            Self::Secondary => "secondary",
+            Self::Readable => "readable",
+        }
+    }
+
+    fn is(self, found: ServerType) -> bool {
+        match self {
+            Self::Primary => found == ServerType::RsPrimary,
+            Self::Secondary => found == ServerType::RsSecondary,
+            Self::Readable => found.is_data_bearing(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use sdam_core::{
-        address::ServerAddress,
-        ids::ServerId,
-        options::Options,
-        server::{ServerDescription, ServerType},
-        time::Instant,
+        ids::ServerId, options::Options, server::ServerDescription, time::Instant,
         topology::TopologyType,
     };
 

@@ -75,14 +75,19 @@ impl Running {
 
     /// Sends a request, and returns the status and the body of the answer.
     fn ask(&self, method: &str, target: &str) -> (u16, String) {
+        let reply = self.send(&format!("{method} {target} HTTP/1.1\r\nHost: h\r\n\r\n"));
+        let (head, body) = reply.split_once("\r\n\r\n").unwrap();
+        (head[9..12].parse().unwrap(), body.to_owned())
+    }
+
+    /// Sends the head of a request, and returns the whole answer.
+    fn send(&self, head: &str) -> String {
         let mut stream = TcpStream::connect(self.address).unwrap();
-        let head = format!("{method} {target} HTTP/1.1\r\nHost: h\r\n\r\n");
         stream.write_all(head.as_bytes()).unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
         let mut reply = String::new();
         stream.read_to_string(&mut reply).unwrap();
-        let (head, body) = reply.split_once("\r\n\r\n").unwrap();
-        (head[9..12].parse().unwrap(), body.to_owned())
+        reply
     }
 
     pub(super) fn get(&self, target: &str) -> (u16, String) {
@@ -136,6 +141,7 @@ fn pages_describe_a_replica_set() {
 
     let (status, index) = program.get("/");
     assert_eq!(status, 200);
+    assert!(index.contains("/member?server="), "{index}");
     for path in ["/metrics", "/topology", "/healthz", "/primary"] {
         assert!(index.contains(path), "{index}");
         assert_eq!(program.ask("HEAD", path), (200, String::new()), "{path}");
@@ -155,6 +161,107 @@ fn unknown_pages_and_invalid_parameters_are_refused() {
     check("/metrics?name=x", 400, "there is no parameter name");
     check("/healthz?write", 400, "there is no parameter write");
     check("/healthz?read=all", 400, "all is not a read preference mode");
+    program.finish();
+}
+
+/// Returns the status and the line of the page `/member` for a member and a role.
+fn member(program: &Running, server: &str, role: &str) -> (u16, String) {
+    let (status, line) = program.get(&format!("/member?server={server}&is={role}"));
+    assert_eq!(line.matches('\n').count(), 1, "{line}");
+    (status, line)
+}
+
+/// Waits until exactly one member is primary, and returns it.
+fn primary_member<'m>(program: &Running, members: &'m [String]) -> &'m str {
+    loop {
+        let mut found = members.iter().filter(|it| member(program, it, "primary").0 == 200);
+        if let (Some(primary), None) = (found.next(), found.next()) {
+            return primary;
+        }
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn each_role_has_the_members_that_a_load_balancer_may_use() {
+    let set = ReplicaSet::start(3).unwrap();
+    let program = Running::start(set.uri());
+    let options = Options::parse(set.uri()).unwrap();
+    let members: Vec<_> = options.seeds.iter().map(ToString::to_string).collect();
+    let check = |primary: &str| {
+        for own in &members {
+            let (secondary, is_primary) = (own != primary, own == primary);
+            while member(&program, own, "secondary").0 != if secondary { 200 } else { 503 } {
+                thread::yield_now();
+            }
+            assert_eq!(member(&program, own, "primary").0 == 200, is_primary, "{own}");
+            assert_eq!(member(&program, own, "readable"), (200, format!("{own} is readable\n")));
+        }
+    };
+    let first = primary_member(&program, &members);
+    check(first);
+    let other = members.iter().find(|own| *own != first).unwrap();
+    let said = format!("{other} is not primary, its type is RSSecondary\n");
+    assert_eq!(member(&program, other, "primary"), (503, said));
+
+    set.step_down().unwrap();
+    while member(&program, first, "primary").0 == 200 {
+        thread::yield_now();
+    }
+    let second = primary_member(&program, &members);
+    assert_ne!(first, second);
+    check(second);
+
+    set.kill(set.primary().unwrap().unwrap()).unwrap();
+    let page = format!("/member?server={second}&is=readable");
+    let said = program.get_until(&page, 503);
+    assert!(said.starts_with(&format!("{second} is not known to be readable: ")), "{said}");
+    program.finish();
+}
+
+#[test]
+fn a_server_outside_a_set_is_readable_and_nothing_else() {
+    let server = Builder::standalone().start().unwrap();
+    let mongos = Builder::sharded(1).start().unwrap();
+    for (uri, found) in [(server.uri(), "Standalone"), (mongos.uri(), "Mongos")] {
+        let program = Running::start(uri);
+        let own = Options::parse(uri).unwrap().seeds[0].to_string();
+        program.get_until(&format!("/member?server={own}&is=readable"), 200);
+        let said = |role: &str| (503, format!("{own} is not {role}, its type is {found}\n"));
+        for role in ["primary", "secondary"] {
+            assert_eq!(member(&program, &own, role), said(role));
+        }
+        program.finish();
+    }
+}
+
+#[test]
+fn health_checks_ask_with_any_method_and_version_and_wrong_ones_learn_the_remedy() {
+    let set = ReplicaSet::start(3).unwrap();
+    let program = Running::start(set.uri());
+    program.get_until("/healthz", 200);
+    let (_, primary) = program.get("/primary");
+    let page = format!("/member?server={}&is=primary", primary.trim_end());
+    for method in ["GET", "HEAD", "OPTIONS"] {
+        assert_eq!(program.ask(method, &page).0, 200, "{method}");
+        // This is what HAProxy sends, unless told otherwise: without the header Host.
+        let reply = program.send(&format!("{method} {page} HTTP/1.0\r\n\r\n"));
+        assert!(reply.starts_with("HTTP/1.0 200 OK\r\n"), "{reply}");
+    }
+    for (query, status, said) in [
+        ("is=primary", 400, "the parameter server is missing: HOST:PORT"),
+        ("server=a:b:c&is=primary", 400, "write host, host:port or [IPv6]:port"),
+        ("server=a:1", 400, "the parameter is is missing: primary, secondary or readable"),
+        ("server=a:1&is=leader", 400, "is=leader: there is no such role; use primary, "),
+        ("server=a:1&role=primary", 400, "the parameter is is missing"),
+        ("server=a:1&is=primary&if=x", 400, "there is no parameter if"),
+        ("server=a:1&is=primary&target=x", 404, "no deployment of --targets has this name"),
+        ("server=a:1&is=primary", 404, "a:1 is no member; name it as the replica set does: 127."),
+    ] {
+        let (found, line) = program.get(&format!("/member?{query}"));
+        assert_eq!(found, status, "{query}: {line}");
+        assert!(line.contains(said) && line.ends_with('\n'), "{query}: {line}");
+    }
     program.finish();
 }
 
@@ -308,6 +415,11 @@ fn each_of_several_deployments_has_its_own_pages() {
     assert_eq!(program.get("/primary?target=alone").0, 503);
     let (_, json) = program.get("/topology?target=live");
     assert!(json.contains("\"setName\":\"rs0\""), "{json}");
+    let member = format!("/member?is=readable&server={dead}&target=");
+    assert_eq!(program.get(&(member.clone() + "live")).0, 404);
+    assert_eq!(program.get(&(member.clone() + "dead")).0, 503);
+    let unnamed = program.get(member.strip_suffix("&target=").unwrap());
+    assert_eq!(unnamed.0, 400, "{unnamed:?}");
     for path in ["/probe", "/topology", "/healthz", "/primary"] {
         assert_eq!(program.get(path).0, 400, "{path}");
         let unknown = format!("{path}?target={dead}");

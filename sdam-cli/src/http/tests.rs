@@ -83,6 +83,7 @@ fn requests_are_read_in_both_forms() {
     };
     check("GET / HTTP/1.1", "/ []");
     check("HEAD /a/b? HTTP/1.1", "");
+    check("OPTIONS /a HTTP/1.1", "/a []");
     let query = r#"/a [("b", "c"), ("d", ""), ("e", "=")]"#;
     check("GET /a?b=c&&d&e== HTTP/1.1", query);
     check("GET http://h:1/a?b=c HTTP/1.1", r#"/a [("b", "c")]"#);
@@ -102,7 +103,7 @@ fn a_post_is_refused_after_its_body_was_read() {
     let post = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4096\r\n\r\n";
     let status = "405 Method Not Allowed";
     check(&[post, &body], status, &format!("{status}\n"));
-    assert!(talk(&[post, &body]).contains("\r\nallow: GET, HEAD\r\n"));
+    assert!(talk(&[post, &body]).contains("\r\nallow: GET, HEAD, OPTIONS\r\n"));
 }
 
 #[test]
