@@ -1,6 +1,11 @@
 //! Runs the code listings of the README and of the guide as doc tests.
 //!
-//! Each example is a single file that does not use this library.
+//! The examples do not use this library.
+
+/// The pool of the listing in the README.
+#[allow(dead_code, reason = "the functions of the program are used by the example")]
+#[path = "../custom_pool.rs"]
+pub mod custom_pool;
 
 #[cfg(doctest)]
 mod guide;

@@ -81,11 +81,8 @@ const ABSENT: &[(&[&str], &[&str])] = &[
         &["--package", "sdam-cli", "--no-default-features", "--features", "export"],
         &["console", "crossterm", "indicatif", "ratatui", "ratatui-core", "ratatui-crossterm"],
     ),
-    (&["--package", "sdam-examples-scan"], RUNTIMES),
+    (&["--package", "sdam", "--no-default-features", "--features", "blocking"], RUNTIMES),
 ];
-
-/// The only workspace crates on which a binding for another language may depend.
-const SANS_IO: &[&str] = &["sdam-core", "sdam-select", "sdam-examples-sans-io"];
 
 pub(crate) fn run() -> Result<()> {
     let packages = packages()?;
@@ -103,11 +100,6 @@ pub(crate) fn run() -> Result<()> {
         let tree = tree(arguments)?;
         for name in absent.iter().filter(|name| tree.contains(**name)) {
             violations.push(format!("{name} is in the tree of {}", arguments.join(" ")));
-        }
-    }
-    for name in tree(&["--package", "sdam-examples-sans-io"])? {
-        if name.starts_with("sdam") && !SANS_IO.contains(&&*name) {
-            violations.push(format!("{name} is in the tree of sdam-examples-sans-io"));
         }
     }
     let tree = tree(&["--package", "sdam"])?;

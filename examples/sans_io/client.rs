@@ -1,8 +1,6 @@
 //! Drives [`Deployment`] with plain sockets and `poll(2)`, as a binding for another language would:
 //! one thread, no runtime, no engine.
 
-mod link;
-
 use std::{io, sync::Arc, time};
 
 use mio::{Events, Poll, Token};
@@ -11,11 +9,11 @@ use sdam_core::{hello::Handshake, monitor::MonitorConfig, options::Options};
 use sdam_core::{rng::Rng, server::ServerDescription, time::Instant};
 use sdam_select::{choose, criteria::Criteria, error_text, settings::Settings};
 
-use self::link::Link;
+use crate::link::Link;
 
 /// A client's view of a deployment. It makes progress while [`select`](Self::select) runs.
 #[derive(Debug)]
-pub struct Client {
+pub(crate) struct Client {
     deployment: Deployment,
     settings: Settings,
     rng: Rng,
@@ -28,7 +26,7 @@ pub struct Client {
 impl Client {
     /// Creates a client and begins to connect. Fails if the system lacks the resources for
     /// `poll(2)`.
-    pub fn new(options: &Options, seed: u64) -> io::Result<Self> {
+    pub(crate) fn new(options: &Options, seed: u64) -> io::Result<Self> {
         let mut rng = Rng::new(seed);
         let config = MonitorConfig::new(options, Handshake::new([]).into(), false);
         let mut client = Self {
@@ -45,7 +43,7 @@ impl Client {
     }
 
     /// Waits up to `limit` for a server that meets `criteria`, and returns it.
-    pub fn select(
+    pub(crate) fn select(
         &mut self,
         criteria: &Criteria,
         limit: time::Duration,

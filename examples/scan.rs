@@ -1,28 +1,27 @@
-//! The example `scan`: selects a server in single-threaded mode and prints the result.
+//! Selects a server in single-threaded mode and prints the result. It uses no async runtime: all work
+//! happens on the calling thread, during the calls.
 //!
-//! The example uses no async runtime: all work happens on the calling thread, during the calls.
+//! `cargo run -p sdam-examples --example scan -- --help` shows the usage.
 
 use std::{
+    env,
     error::Error,
     fmt::{self, Display},
-    io::Write,
+    io::{self, Write},
+    process::ExitCode,
     time::Instant,
 };
 
-use sdam::{BlockingTopology, TopologyBuilder};
-use sdam_core::{
-    options::Options,
-    read_preference::{ReadMode, ReadPreference},
+use sdam::{
+    BlockingTopology, Criteria, Options, ReadMode, ReadPreference, TopologyBuilder, sim::ReplicaSet,
 };
-use sdam_select::criteria::Criteria;
-use sdam_sim::serve::ReplicaSet;
 
 /// The result of a step of the example. Any error ends the example.
-pub type Result<T> = std::result::Result<T, Box<dyn Error>>;
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// The usage text.
-pub const USAGE: &str = "\
-usage: cargo run --package sdam-examples-scan --example scan -- [URI] [MODE]
+const USAGE: &str = "\
+usage: cargo run -p sdam-examples --example scan -- [URI] [MODE]
 
 Scans the deployment at URI, selects a server, and shows what was found. Without URI a simulated
 replica set is scanned, whose primary then steps down. MODE is `write`, or a read preference:
@@ -30,9 +29,27 @@ primary, primaryPreferred, secondary, secondaryPreferred or nearest. Without MOD
 preference of the connection string is used.
 ";
 
+fn main() -> ExitCode {
+    let outcome = match Command::parse(env::args().skip(1)) {
+        Ok(Command::Help) => {
+            print!("{USAGE}");
+            Ok(())
+        }
+        Ok(Command::Select(request)) => run(&request, &mut io::stdout().lock()),
+        Err(error) => Err(error),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 /// The parsed command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Command {
+enum Command {
     /// A request for the usage text.
     Help,
     /// A request to select a server.
@@ -41,17 +58,17 @@ pub enum Command {
 
 /// The requested selection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Request {
+struct Request {
     /// The connection string; `None` for a simulated deployment.
-    pub uri: Option<String>,
+    uri: Option<String>,
     /// The purpose of the selection; `None` for reading with the connection string's read
     /// preference.
-    pub purpose: Option<Purpose>,
+    purpose: Option<Purpose>,
 }
 
 /// The purpose of a selection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
+enum Purpose {
     /// A read in this mode.
     Read(ReadMode),
     /// A write.
@@ -64,7 +81,7 @@ impl Command {
     /// # Errors
     ///
     /// If an argument is neither a connection string nor a mode.
-    pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Self> {
+    fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Self> {
         let mut request = Request::default();
         for argument in arguments {
             match &*argument {
@@ -88,7 +105,7 @@ impl Command {
 /// # Errors
 ///
 /// If no server was selected, or another error occurred.
-pub fn run(request: &Request, output: &mut impl Write) -> Result<()> {
+fn run(request: &Request, output: &mut impl Write) -> Result<()> {
     if let Some(uri) = &request.uri {
         let mut topology = TopologyBuilder::new(Options::parse(uri)?).blocking()?;
         return show(&mut topology, request, output);
@@ -147,5 +164,73 @@ impl Display for Deployment<'_> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sdam::{SelectionError, sim::serve::Builder};
+
+    use super::*;
+
+    fn parse(line: &str) -> Result<Command> {
+        Command::parse(line.split_whitespace().map(str::to_owned))
+    }
+
+    fn output(request: &Request) -> Result<String> {
+        let mut output = Vec::new();
+        run(request, &mut output)?;
+        Ok(String::from_utf8(output).unwrap())
+    }
+
+    #[test]
+    fn a_connection_string_and_a_mode_are_accepted_in_any_order() {
+        let check = |line, uri: Option<&str>, purpose| {
+            let uri = uri.map(str::to_owned);
+            let request = Request { uri, purpose };
+            assert_eq!(parse(line).unwrap(), Command::Select(request), "{line}");
+        };
+        let nearest = Some(Purpose::Read(ReadMode::Nearest));
+        check("", None, None);
+        check("nearest", None, nearest);
+        check("mongodb://a write", Some("mongodb://a"), Some(Purpose::Write));
+        check("nearest mongodb://a", Some("mongodb://a"), nearest);
+        assert_eq!(parse("write --help").unwrap(), Command::Help);
+        assert!(parse("farthest").is_err());
+    }
+
+    #[test]
+    fn without_a_connection_string_a_step_down_is_demonstrated() {
+        let request = Request { uri: None, purpose: Some(Purpose::Write) };
+        let output = output(&request).unwrap();
+        let selected: Vec<&str> = output
+            .lines()
+            .filter(|line| line.starts_with("selected "))
+            .map(|line| line.split(' ').nth(1).unwrap())
+            .collect();
+        assert_eq!(selected.len(), 2, "{output}");
+        assert_ne!(selected[0], selected[1], "{output}");
+        assert_eq!(output.matches("RSSecondary").count(), 4, "{output}");
+    }
+
+    #[test]
+    fn the_read_preference_of_the_connection_string_is_the_default() {
+        let set = Builder::replica_set(2).start().unwrap();
+        let separator = if set.uri().contains('?') { '&' } else { '?' };
+        let uri = format!("{}{separator}readPreference=secondary", set.uri());
+        let request = Request { uri: Some(uri), purpose: None };
+        let output = output(&request).unwrap();
+        assert!(output.contains("(RSSecondary) for query"), "{output}");
+    }
+
+    #[test]
+    fn an_unreachable_deployment_is_an_error_with_the_reason() {
+        let server = Builder::standalone().start().unwrap();
+        let uri = Some(server.uri().to_owned());
+        drop(server);
+        let request = Request { uri, purpose: None };
+        let error = output(&request).unwrap_err();
+        assert!(error.is::<SelectionError>(), "{error}");
+        assert!(error.to_string().contains("after one scan"), "{error}");
     }
 }

@@ -1,5 +1,8 @@
 //! A connection pool over the generic pool [`deadpool`].
 //!
+//! `cargo run -p sdam-examples --example custom_pool [URI]`. Without a connection string, it
+//! simulates a replica set whose primary is killed.
+//!
 //! deadpool provides a first-come, first-served wait queue, a maximum size, and the reuse of idle
 //! connections. This file adds pausing, generations, and a task that closes idle connections after
 //! a clear and when the pool is closed.
@@ -16,10 +19,11 @@
 //!   they are closed,
 //! - no `minPoolSize`, `maxIdleTimeMS`, `waitQueueTimeoutMS`, unlimited size or events.
 //!
-//! The pool of the feature `pool` has none of these limitations. The test `conformance` verifies
-//! the statements above.
+//! The pool of the feature `pool` has none of these limitations. The test at the end of this file
+//! verifies the statements above.
 
 use std::{
+    env,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -28,10 +32,15 @@ use deadpool::managed::{
     Manager, Metrics, Object, Pool as Deadpool, PoolError as DeadpoolError, RecycleResult,
 };
 use event_listener::Event;
+use futures::future::join_all;
 use sdam::{
-    Error, ErrorKind, Established, Generation, PoolClear, PoolContext, PoolFactory, PoolHandle,
-    Task,
+    Criteria, Error, ErrorKind, Established, Generation, PoolClear, PoolContext, PoolFactory,
+    PoolHandle, Task, Topology, runtime,
+    sim::{ReplicaSet, action::Target},
 };
+
+/// The result of the program. Any error ends it.
+type Result<T, E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
 
 /// Creates a pool for each server.
 #[derive(Clone, Debug)]
@@ -186,5 +195,98 @@ impl Connector {
             return Ok(());
         }
         Err(Error::interrupted(&self.context.address))
+    }
+}
+
+fn main() -> Result<()> {
+    let host = tokio::runtime::Runtime::new()?;
+    if let Some(uri) = env::args().nth(1) {
+        host.block_on(run(&uri, || Ok(())))?;
+    } else {
+        let set = ReplicaSet::start(3)?;
+        host.block_on(run(set.uri(), || Ok(set.kill(Target::Primary)?)))?;
+    }
+    println!("100 pings shared 4 connections, and one more went to the primary of now");
+    Ok(())
+}
+
+/// Runs 100 pings at the same time, calls `disturb`, and pings until the pool of the current primary
+/// answers.
+async fn run(uri: &str, disturb: impl Fn() -> Result<()>) -> Result<()> {
+    let pools = Pools { max_size: 4, connect_timeout: Some(Duration::from_secs(30)) };
+    let topology = Topology::builder(uri)?.pools(pools).start(runtime::tokio()?)?;
+    for outcome in join_all((0..100).map(|_| ping(&topology))).await {
+        if !outcome? {
+            return Err("a ping has failed before any fault".into());
+        }
+    }
+    disturb()?;
+    while !ping(&topology).await? {}
+    topology.close().await;
+    Ok(())
+}
+
+/// Runs a ping; returns whether it succeeded.
+async fn ping(topology: &Topology<Pool>) -> Result<bool> {
+    let server = topology.select(&Criteria::write()).await?;
+    let Ok(mut connection) = server.pool().check_out().await else {
+        return Ok(false);
+    };
+    let command = bson::rawdoc! { "ping": 1, "$db": "admin" };
+    let timeout = Some(Duration::from_secs(30));
+    Ok(connection.run_command(command.as_bytes(), timeout).await.is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use sdam::{
+        Options, PoolOptions, async_trait,
+        transport::conformance::pools::{self, Claim, PoolUser},
+    };
+
+    use super::*;
+
+    struct User;
+
+    #[async_trait]
+    impl PoolUser for User {
+        type Factory = Pools;
+        type Connection = Connection;
+
+        fn claims(&self) -> &[Claim] {
+            &[Claim::Reuses, Claim::Pauses, Claim::MaxPoolSize, Claim::Fair]
+        }
+
+        fn factory(&self, options: &Options) -> Pools {
+            let options = PoolOptions::of(&options.driver).unwrap_or_default();
+            Pools {
+                max_size: options.max_pool_size as usize,
+                connect_timeout: Some(Duration::from_secs(10)),
+            }
+        }
+
+        async fn check_out(&self, pool: &Pool) -> Result<Connection, Error> {
+            pool.check_out().await
+        }
+
+        async fn run_command(&self, own: &mut Connection, command: &[u8]) -> Result<(), Error> {
+            own.run_command(command, None).await.map(drop)
+        }
+
+        fn check_in(&self, _: &Pool, connection: Connection) {
+            drop(connection);
+        }
+    }
+
+    #[test]
+    fn the_pool_keeps_the_contract_of_pools_and_what_it_claims() {
+        pools::check(User);
+    }
+
+    #[test]
+    fn operations_share_few_connections_and_go_on_after_a_failover() -> Result<()> {
+        let set = ReplicaSet::start(3)?;
+        let host = tokio::runtime::Runtime::new()?;
+        host.block_on(run(set.uri(), || Ok(set.kill(Target::Primary)?)))
     }
 }

@@ -2,10 +2,8 @@
 //! application would write it.
 //!
 //! Tasks and all socket operations run on one thread; the engine and the application communicate
-//! with it over channels. `sdam-transport` provides the timers and DNS look-ups, as it does for
+//! with it over channels. `sdam::transport` provides the timers and DNS look-ups, as it does for
 //! every runtime that lacks its own.
-
-#![cfg(target_os = "linux")]
 
 use std::{
     io,
@@ -22,7 +20,7 @@ use monoio::{
     io::{AsyncReadRent as _, AsyncWriteRentExt as _, Splitable as _},
     net::TcpStream,
 };
-use sdam_transport::{
+use sdam::transport::{
     async_trait,
     dial::{Dial, DialOptions, DialTarget},
     local::{self, Remote},
@@ -33,16 +31,16 @@ use sdam_transport::{
 
 /// A monoio runtime on a separate thread.
 #[derive(Debug)]
-pub struct Monoio {
+pub(crate) struct Monoio {
     /// The runtime on which to start topologies.
-    pub runtime: Runtime,
+    pub(crate) runtime: Runtime,
     stop: oneshot::Sender<()>,
     thread: JoinHandle<io::Result<()>>,
 }
 
 impl Monoio {
     /// Starts monoio on a new thread.
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let (remote, jobs) = local::remote();
         let (stop, stopped) = oneshot::channel();
         let thread = thread::spawn(|| {
@@ -62,7 +60,7 @@ impl Monoio {
     /// # Errors
     ///
     /// If monoio could not be started.
-    pub fn end(self) -> io::Result<()> {
+    pub(crate) fn end(self) -> io::Result<()> {
         drop(self.stop);
         let ended = self.thread.join();
         ended.unwrap_or_else(|_| Err(io::Error::other("the monoio thread has panicked")))
