@@ -82,7 +82,6 @@ impl ServerCertificate {
 #[derive(Debug)]
 pub struct Certificates {
     dir: TempDir,
-    authority: Issuer,
 }
 
 impl Certificates {
@@ -93,10 +92,9 @@ impl Certificates {
     /// Creates all keys and certificates.
     pub fn create() -> Result<Self, Error> {
         let dir = work_dir("certificates").map_err(Error::io("creating a directory"))?;
-        let authority = issuer("sdam authority")?;
+        let certificates = Self { dir };
+        let ours = &issuer("sdam authority")?;
         let other = issuer("another authority")?;
-        let certificates = Self { dir, authority };
-        let ours = &certificates.authority;
         certificates.write("authority", &ours.pem())?;
         certificates.write("other-authority", &other.pem())?;
         for certificate in ServerCertificate::ALL {
@@ -105,7 +103,8 @@ impl Certificates {
                 ServerCertificate::SelfSigned => None,
                 _ => Some(ours),
             };
-            certificates.write_server(certificate, issuer)?;
+            let (pem, key) = issue(server(certificate)?, issuer)?;
+            certificates.write(&server_file(certificate), &(pem + &key.serialize_pem()))?;
         }
         let (pem, key) = issue(client()?, Some(ours))?;
         certificates.write("client", &(pem + &key.serialize_pem()))?;
@@ -113,13 +112,6 @@ impl Certificates {
         certificates.write("unknown-client", &(pem + &key.serialize_pem()))?;
         certificates.write("revocations", &revocations(ours)?)?;
         Ok(certificates)
-    }
-
-    /// Replaces the file of the [valid](ServerCertificate::Valid) server certificate by another
-    /// one with a new key. Servers read it when they start or
-    /// [rotate their certificates](crate::Mongod::rotate_certificates).
-    pub fn renew(&self) -> Result<(), Error> {
-        self.write_server(ServerCertificate::Valid, Some(&self.authority))
     }
 
     /// Returns the path of the certificate of the authority that clients and servers trust.
@@ -169,15 +161,6 @@ impl Certificates {
 
     fn write(&self, name: &str, text: &str) -> Result<(), Error> {
         fs::write(self.file(name), text).map_err(Error::io("writing a certificate"))
-    }
-
-    fn write_server(
-        &self,
-        certificate: ServerCertificate,
-        issuer: Option<&Issuer>,
-    ) -> Result<(), Error> {
-        let (pem, key) = issue(server(certificate)?, issuer)?;
-        self.write(&server_file(certificate), &(pem + &key.serialize_pem()))
     }
 }
 

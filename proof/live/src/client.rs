@@ -18,7 +18,7 @@ const CHECKSUM_PRESENT: u32 = 1;
 /// The maximum size of a reply, `maxMessageSizeBytes`.
 const MAX_MESSAGE: usize = 48_000_000;
 /// The error code of an unknown command.
-pub(crate) const COMMAND_NOT_FOUND: i32 = 59;
+const COMMAND_NOT_FOUND: i32 = 59;
 
 trait Stream: Read + Write + Send {}
 

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::fs;
-use std::hash::{BuildHasher, RandomState};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command, Stdio};
@@ -11,11 +10,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use bson::spec::BinarySubtype;
-use bson::{Binary, Document, doc};
+use bson::{Document, doc};
 
 use crate::certificates::Certificates;
-use crate::client::{COMMAND_NOT_FOUND, Client};
+use crate::client::Client;
 use crate::daemon::Daemon;
 use crate::debian;
 use crate::error::Error;
@@ -31,20 +29,6 @@ use crate::wait::{COMMAND_TIMEOUT, poll};
 /// takes 300 MB from the start.
 const JOURNAL: &str =
     "log=(enabled=true,path=journal,compressor=snappy,file_max=1MB,prealloc=false)";
-
-/// A script that runs a program for which a write beyond the limit of file sizes is an error, as it
-/// is on a full disk. By default, the signal SIGXFSZ would end the program.
-const WITH_LIMIT: &str = "trap '' XFSZ; exec \"$@\"";
-
-/// The limit of file sizes that stands for a full disk, in bytes. A new log is smaller, and the
-/// journal is larger.
-const FULL: &str = "--fsize=262144";
-
-/// The size of a document, in bytes, of which a few fill the journal up to the limit.
-const FILLING: usize = 65536;
-
-/// The timeout of a command to a server whose disk is full.
-const FULL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The number of log lines that are quoted if a server exits.
 const QUOTED_LINES: usize = 12;
@@ -248,49 +232,6 @@ impl Mongod {
         self.daemon.kill()
     }
 
-    /// Makes the server read its certificates again, which files may have replaced. The server is
-    /// restarted if it cannot do so while it runs (before 5.0).
-    pub fn rotate_certificates(&self) -> Result<(), Error> {
-        match self.run_command("admin", doc! { "rotateCertificates": 1 }) {
-            Err(error) if error.code() == Some(COMMAND_NOT_FOUND) => self.restart(),
-            rotated => rotated.map(drop),
-        }
-    }
-
-    /// Lets writes to the journal and to larger files fail, as on a full disk, and waits until the
-    /// server has aborted because of that. After [`restart`](Self::restart), there is space again.
-    ///
-    /// # Errors
-    /// If the server is not running, or the program `prlimit` of util-linux is missing.
-    pub fn fill_disk(&self) -> Result<(), Error> {
-        // A log that reached the limit would make the server hang instead.
-        self.run_command("admin", doc! { "logRotate": 1 })?;
-        let doing = || format!("filling the disk of {}", self.host());
-        let pid = self.process().id().map_err(Error::io(doing()))?.to_string();
-        let mut prlimit = Command::new("prlimit");
-        prlimit.args(["--pid", &pid, FULL]).stdin(Stdio::null());
-        let status = prlimit.status().map_err(Error::io(doing()))?;
-        if !status.success() {
-            return Err(Error::State(format!("{}: {status}", doing())));
-        }
-        poll("a server with a full disk to abort", || {
-            let _ = self.fill_journal();
-            Ok(self.process().ended().map(drop))
-        })
-    }
-
-    /// Writes a document that the journal cannot compress. The database `local` accepts writes on
-    /// secondaries, too.
-    fn fill_journal(&self) -> Result<Document, Error> {
-        let random = RandomState::new();
-        let words = (0..FILLING / 8).flat_map(|word| random.hash_one(word).to_le_bytes());
-        let bytes = Binary { subtype: BinarySubtype::Generic, bytes: words.collect() };
-        let insert = doc! {
-            "insert": "full", "documents": [{ "bytes": bytes }], "writeConcern": { "j": true },
-        };
-        self.connect(FULL_TIMEOUT)?.run_command("local", insert)
-    }
-
     /// Restarts the server on the same port and data, and waits until it answers. A running server
     /// is killed first. Members of a set may need longer to be primary or secondary again.
     pub fn restart(&self) -> Result<(), Error> {
@@ -309,10 +250,8 @@ impl Mongod {
             .append(true)
             .open(self.dir().join("output"))
             .map_err(Error::io("creating a file"))?;
-        let mut command = Command::new("sh");
+        let mut command = Command::new(&self.executable);
         command
-            .args(["-c", WITH_LIMIT, "sh"])
-            .arg(&self.executable)
             .args(["--bind_ip", "127.0.0.1", "--nounixsocket", "--logappend"])
             .args(["--port", &self.address().port().to_string()])
             .arg("--dbpath")
@@ -446,49 +385,9 @@ enum Start {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use bson::doc;
-
     use super::Mongod;
-    use crate::certificates::Certificates;
     use crate::or_skip;
-    use crate::tls::{self, ServerTls};
     use crate::version::Version;
-
-    #[test]
-    fn a_server_whose_disk_is_full_aborts_and_keeps_its_data_for_the_restart() {
-        for version in Version::FETCHABLE {
-            let Some(mongod) = or_skip(Mongod::start(version)).unwrap() else {
-                return;
-            };
-            let insert = doc! { "insert": "c", "documents": [{ "_id": 1 }] };
-            mongod.run_command("test", insert).unwrap();
-            mongod.run_command("admin", doc! { "fsync": 1 }).unwrap();
-            mongod.fill_disk().unwrap();
-            assert!(!mongod.is_responsive(), "{version}");
-            mongod.restart().unwrap();
-            let count = mongod.run_command("test", doc! { "count": "c" }).unwrap();
-            assert_eq!(count.get_i32("n").unwrap(), 1, "{version}");
-        }
-    }
-
-    #[test]
-    fn a_server_presents_a_renewed_certificate_after_the_rotation() {
-        let certificates = Arc::new(Certificates::create().unwrap());
-        for version in Version::FETCHABLE {
-            let tls = ServerTls::new(&certificates);
-            let Some(mongod) = or_skip(Mongod::start_tls(version, &tls, &[])).unwrap() else {
-                return;
-            };
-            let presented = || tls::presented(mongod.address(), &certificates).unwrap();
-            let before = presented();
-            certificates.renew().unwrap();
-            assert_eq!(presented(), before, "{version}");
-            mongod.rotate_certificates().unwrap();
-            assert_ne!(presented(), before, "{version}");
-        }
-    }
 
     #[test]
     fn a_server_whose_port_is_taken_uses_another_one() {

@@ -90,17 +90,6 @@ pub(crate) fn negotiate(
     Ok(stream)
 }
 
-/// Returns the certificate that the server presents.
-#[cfg(test)]
-pub(crate) fn presented(
-    address: std::net::SocketAddr,
-    certificates: &Certificates,
-) -> io::Result<CertificateDer<'static>> {
-    let stream = negotiate(TcpStream::connect(address)?, certificates)?;
-    let chain = stream.conn.peer_certificates().unwrap_or_default();
-    chain.first().cloned().ok_or_else(|| io::Error::other("no certificate"))
-}
-
 fn config(certificates: &Certificates) -> Result<ClientConfig, Box<dyn Error + Send + Sync>> {
     let provider = Arc::new(ring::default_provider());
     let file = certificates.client();
