@@ -47,12 +47,6 @@ impl FailCommand {
         self.with("errorCode", code)
     }
 
-    /// Adds the given labels to the error (4.4 and newer).
-    pub fn error_labels<'a>(self, labels: impl IntoIterator<Item = &'a str>) -> Self {
-        let labels: Vec<_> = labels.into_iter().map(Bson::from).collect();
-        self.with("errorLabels", labels)
-    }
-
     /// Makes the server close the connection instead of answering.
     pub fn close_connection(self) -> Self {
         self.with("closeConnection", true)

@@ -24,8 +24,6 @@ pub enum RecordType {
     A,
     /// An IPv6 address.
     Aaaa,
-    /// Another name of the same host.
-    Cname,
     /// The host and port of a service.
     Srv,
     /// One or more strings.
@@ -38,11 +36,6 @@ impl Record {
         let address = address.into();
         let kind = if address.is_ipv4() { RecordType::A } else { RecordType::Aaaa };
         Self::new(name, kind, address.to_string())
-    }
-
-    /// Creates a CNAME record.
-    pub fn alias(name: &str, target: &str) -> Self {
-        Self::new(name, RecordType::Cname, absolute(target))
     }
 
     /// Creates an SRV record with priority and weight 0.

@@ -17,8 +17,6 @@ pub struct ReplicaSetBuilder {
     version: Option<Version>,
     name: String,
     election_timeout: Duration,
-    heartbeat_interval: Duration,
-    arguments: Vec<String>,
     is_secured: bool,
     is_relayed: bool,
     oplog_megabytes: u32,
@@ -31,8 +29,6 @@ impl ReplicaSetBuilder {
             version,
             name: "rs0".to_owned(),
             election_timeout: Duration::from_secs(2),
-            heartbeat_interval: Duration::from_millis(500),
-            arguments: Vec::new(),
             is_secured: false,
             is_relayed: false,
             oplog_megabytes: 16,
@@ -50,18 +46,6 @@ impl ReplicaSetBuilder {
     /// one.
     pub const fn election_timeout(mut self, timeout: Duration) -> Self {
         self.election_timeout = timeout;
-        self
-    }
-
-    /// Sets the interval of heartbeats between members.
-    pub const fn heartbeat_interval(mut self, interval: Duration) -> Self {
-        self.heartbeat_interval = interval;
-        self
-    }
-
-    /// Adds a command line argument for every member.
-    pub fn argument(mut self, argument: &str) -> Self {
-        self.arguments.push(argument.to_owned());
         self
     }
 
@@ -100,8 +84,7 @@ impl ReplicaSetBuilder {
             .ok_or_else(|| Error::State("no member can be elected".to_owned()))?;
 
         let oplog = self.oplog_megabytes.to_string();
-        let mut arguments = vec!["--replSet", &self.name, "--oplogSize", &oplog];
-        arguments.extend(self.arguments.iter().map(String::as_str));
+        let arguments = ["--replSet", &self.name, "--oplogSize", &oplog];
         let tls = self.tls.as_ref();
         let launch = || Mongod::launch(self.version, &arguments, self.is_secured, tls);
         let mut members = specs.iter().map(|_| launch()).collect::<Result<Vec<_>, _>>()?;
@@ -117,7 +100,7 @@ impl ReplicaSetBuilder {
             "members": (0..set.size()).map(|index| set.member_config(index)).collect::<Vec<_>>(),
             "settings": {
                 "electionTimeoutMillis": self.election_timeout.as_millis() as i64,
-                "heartbeatIntervalMillis": self.heartbeat_interval.as_millis() as i64,
+                "heartbeatIntervalMillis": 500,
                 "catchUpTimeoutMillis": self.election_timeout.as_millis() as i64,
             },
         };
