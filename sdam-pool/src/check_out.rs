@@ -1,13 +1,10 @@
 //! Checks connections out, by taking an idle one, opening one or waiting.
 
-use std::{future::poll_fn, sync::Arc, task::Poll, time::Duration};
+use std::{future::poll_fn, sync::Arc, time::Duration};
 
 use futures::future::{Either, select};
 use sdam_core::{error::Error, time::Instant};
-use sdam_transport::{
-    race,
-    rare::{Point, defers, pause},
-};
+use sdam_transport::race;
 
 use crate::{
     connection::PooledConnection,
@@ -31,7 +28,6 @@ pub(crate) async fn run(
     if pool.by_caller {
         pool.work_by_caller();
     }
-    pause(Point::BeforeCheckOut).await;
     let now = pool.expiry_time();
     let result = match pool.change(|machine| machine.check_out(now)) {
         Ok(CheckOut::Connection(member)) => Ok(member),
@@ -119,9 +115,6 @@ impl Waiting<'_> {
 
 async fn poll(pool: &Inner, ticket: Ticket) -> Step<Box<Member>> {
     poll_fn(|cx| {
-        if defers(Point::PolledCheckOut, cx) {
-            return Poll::Pending;
-        }
         let (polled, closing) = pool.core.poll(ticket, pool.expiry_time(), cx);
         pool.close_all(closing);
         polled

@@ -7,7 +7,6 @@ use std::{
 };
 
 use sdam_core::{event::ConnectionClosedReason, time::Instant};
-use sdam_transport::rare::{Point, rarely};
 use smallvec::SmallVec;
 
 use crate::{
@@ -35,11 +34,8 @@ impl<C: Pooled> Core<C> {
     pub(crate) fn change<T>(&self, change: impl FnOnce(&mut Machine<C>) -> T) -> (T, Closing<C>) {
         let mut machine = self.lock();
         let answer = change(&mut machine);
-        let After { mut wake, close } = mem::take(&mut machine.after);
+        let After { wake, close } = mem::take(&mut machine.after);
         drop(machine);
-        if rarely(Point::WakersReversed) {
-            wake.reverse();
-        }
         wake.into_iter().for_each(Waker::wake);
         (answer, close)
     }

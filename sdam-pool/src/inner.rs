@@ -18,7 +18,6 @@ use sdam_transport::{
     clock::Clock,
     connect::Connection,
     pool::{Authenticator, Established, PoolContext},
-    rare::{Point, pause, rarely},
 };
 
 use crate::{
@@ -28,9 +27,6 @@ use crate::{
     machine::{Config, Failure, Machine, Pin, Urgent, Work},
     member::Member,
 };
-
-/// The minimum spread of a [late fill](Point::LateFill).
-const LATE_FILL: Duration = Duration::from_millis(100);
 
 /// Settings that all pools of a topology share.
 #[derive(Clone, Debug)]
@@ -104,10 +100,8 @@ impl Inner {
             (self.context.clone(), self.settings.connect_timeout, self.clock().now());
         let authenticator = self.settings.authenticator.clone();
         async move {
-            pause(Point::BeforeAttempt).await;
             let authenticator = authenticator.as_deref();
             let result = context.establish_over(dialed, authenticator, timeout).await;
-            pause(Point::BeforeResult).await;
             match (result, attempt.pool.upgrade()) {
                 (Ok(established), Some(pool)) => {
                     attempt.end();
@@ -130,11 +124,7 @@ impl Inner {
     /// attempt to open a connection will report its own.
     pub(crate) fn dial_early(&self) -> BoxFuture<'static, Option<Box<dyn Connection>>> {
         let (context, timeout) = (self.context.clone(), self.settings.connect_timeout);
-        async move {
-            let dialed = context.dial(timeout).await.ok();
-            dialed.filter(|_| !rarely(Point::EarlySocketLost))
-        }
-        .boxed()
+        async move { context.dial(timeout).await.ok() }.boxed()
     }
 
     fn add(&self, id: u64, established: Established, started: Instant) {
@@ -239,8 +229,7 @@ impl Inner {
 
     /// Makes the pool ready. Connections for `minPoolSize` are opened after a random delay.
     pub(crate) fn ready(&self) {
-        let late = if rarely(Point::LateFill) { LATE_FILL } else { Duration::ZERO };
-        let spread = self.settings.spread.max(late).as_nanos().try_into().unwrap_or(u64::MAX);
+        let spread = self.settings.spread.as_nanos().try_into().unwrap_or(u64::MAX);
         let fill_at = (spread > 0).then(|| {
             let now = self.clock().now();
             let seed = self.context.seed ^ now.as_nanos();

@@ -9,11 +9,7 @@ use std::{
 };
 
 use futures::future::{BoxFuture, FutureExt};
-use sdam_transport::{
-    clock::DeadlineTimer,
-    connect::Connection,
-    rare::{Point, defers, rarely},
-};
+use sdam_transport::{clock::DeadlineTimer, connect::Connection};
 
 use crate::{inner::Inner, machine::Work};
 
@@ -55,9 +51,6 @@ impl Worker {
                 self.has_ended = true;
                 return Poll::Ready(());
             };
-            if defers(Point::PolledWorker, cx) {
-                return Poll::Pending;
-            }
             let now = pool.clock().now();
             let mut waker = Some(cx.waker().clone());
             let work = pool.core.with(|machine| machine.work(now, &mut waker));
@@ -80,8 +73,7 @@ impl Worker {
                 Work::Wait(deadline) => {
                     let clock = Arc::clone(&pool.context.backend.clock);
                     drop(pool);
-                    if !self.poll_attempts(cx) && !self.poll_early(cx) && !rarely(Point::EarlyTimer)
-                    {
+                    if !self.poll_attempts(cx) && !self.poll_early(cx) {
                         ready!(self.timer.poll(&*clock, deadline, cx));
                     }
                 }

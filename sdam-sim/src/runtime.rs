@@ -3,13 +3,15 @@
 //!
 //! [`Sim`] implements the runtime traits of `sdam-transport`, so the program under test runs the
 //! production code, framing included. One seed decides everything: the order in which ready tasks
-//! are polled, latencies, how bytes are split, and elections.
+//! are polled, latencies, how bytes are split, and elections. [`Sim::disturb`] adds what the traits
+//! allow and runs seldom show.
 //!
 //! Time stands still as long as any task is ready. It then jumps to the next timer or delivery.
 
 mod arrival;
 mod clock;
 mod dial;
+mod disturbance;
 mod dns;
 mod entropy;
 mod executor;
@@ -34,17 +36,22 @@ use std::{
 };
 
 use sdam_core::{address::ServerAddress, rng::Rng, time::Instant};
-use sdam_transport::runtime::{Backend, Runtime};
+use sdam_transport::{
+    clock::Clock,
+    runtime::{Backend, Runtime},
+};
 
 use self::{
     clock::SimClock,
     dial::SimDial,
+    disturbance::Disturbances,
     dns::SimResolver,
     entropy::SimEntropy,
     executor::{Queue, SimSpawner},
     state::SimState,
 };
 pub use self::{
+    disturbance::Disturbance,
     dns::{Dns, DnsFault},
     limit::DialLimit,
     network::{Direction, Frame, Latency, Verdict},
@@ -104,7 +111,7 @@ impl Sim {
             queue,
             tasks: executor::Tasks::default(),
         });
-        let clock = Arc::new(SimClock(Arc::clone(&shared)));
+        let clock = Arc::new(SimClock { shared: Arc::clone(&shared), may_be_late: true });
         let dial = SimDial(Arc::clone(&shared));
         let resolver = SimResolver(Arc::clone(&shared));
         let backend = Backend::of_sockets(dial, clock, io_seed)
@@ -135,6 +142,38 @@ impl Sim {
             uri.push_str("tls=true");
         }
         uri
+    }
+
+    /// Disturbs the simulation from now on: everything in [`Disturbance`] happens at random. Correct
+    /// programs work nevertheless.
+    ///
+    /// `seed` decides when, independently of the simulation's own seed, so a run is as reproducible
+    /// as before. Each seed chooses about half of the disturbances, and makes them rare or frequent;
+    /// a test should therefore run with many seeds.
+    ///
+    /// ```
+    /// use sdam_core::address::ServerAddress;
+    /// use sdam_sim::{Blueprint, runtime::Sim};
+    ///
+    /// for seed in 0..100 {
+    ///     let sim = Sim::new(42, &Blueprint::standalone(ServerAddress::new("a", 27017)));
+    ///     sim.disturb(seed);
+    ///     // The program runs.
+    /// }
+    /// ```
+    pub fn disturb(&self, seed: u64) {
+        self.shared.state().disturbances = Disturbances::new(seed);
+    }
+
+    /// Returns the disturbances that have happened, in declaration order.
+    pub fn disturbances(&self) -> Vec<Disturbance> {
+        self.shared.state().disturbances.occurred.iter().copied().collect()
+    }
+
+    /// Returns a clock for the test itself. In contrast to those of the program, its timers are
+    /// never late.
+    pub fn clock(&self) -> Arc<dyn Clock> {
+        Arc::new(SimClock { shared: Arc::clone(&self.shared), may_be_late: false })
     }
 
     /// Returns the virtual time.
@@ -169,10 +208,7 @@ impl Sim {
         self.shared.queue.wake(main);
         let mut steps = 0;
         loop {
-            while !self.shared.state().is_stalled()
-                && let Some(task) = self.shared.queue.next()
-            {
-                self.shared.state().trace.task(task);
+            while let Some(task) = self.shared.next_task(main) {
                 if task == main {
                     if let std::task::Poll::Ready(output) = future.as_mut().poll(&mut cx) {
                         return output;
@@ -204,7 +240,7 @@ impl Sim {
     /// Advances virtual time by `duration`.
     pub fn run_for(&self, duration: Duration) {
         let deadline = self.now() + duration;
-        self.block_on(self.runtime.backend.clock.sleep_until(deadline));
+        self.block_on(self.clock().sleep_until(deadline));
     }
 
     /// Stops all tasks of the program for `duration`, as if its host were suspended. Time passes

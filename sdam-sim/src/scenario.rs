@@ -85,7 +85,7 @@ impl Scenario {
     ///
     /// Dropping the future skips the remaining steps.
     pub async fn play(&self, sim: &Sim) -> Vec<FailedStep> {
-        let clock = sim.runtime().backend.clock;
+        let clock = sim.clock();
         let start = clock.now();
         let mut steps: Vec<_> = self.steps.iter().collect();
         steps.sort_by_key(|(at, _)| *at);

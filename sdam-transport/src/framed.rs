@@ -21,7 +21,6 @@ use sdam_core::{
 use crate::{
     connect::Connection,
     error,
-    rare::{Point, pause, rarely},
     stream::ByteStream,
     wire::{Header, WireError, WireMessage},
 };
@@ -100,13 +99,7 @@ impl<S: ByteStream> Framed<S> {
             let message = format!("sending a message of {} bytes", bytes.len());
             error::from_io(STAGE, message, error)
         };
-        let (first, rest) = match bytes.len() / 2 {
-            half if rarely(Point::WriteInParts) => bytes.split_at(half),
-            _ => (bytes, &[][..]),
-        };
-        self.stream.write_all(first).await.map_err(failed)?;
-        self.stream.write_all(rest).await.map_err(failed)?;
-        pause(Point::BeforeFlush).await;
+        self.stream.write_all(bytes).await.map_err(failed)?;
         self.stream.flush().await.map_err(failed)
     }
 
@@ -124,7 +117,6 @@ impl<S: ByteStream> Framed<S> {
             let declared = length;
             return Err(invalid(WireError::LengthAboveLimit { declared, limit }));
         }
-        pause(Point::AfterHeader).await;
         while self.received.len() < length {
             self.fill(length, "message").await?;
         }
@@ -164,9 +156,7 @@ impl<S: ByteStream> Framed<S> {
         let (stream, received) = (&mut self.stream, &mut self.received);
         poll_fn(|cx| {
             let mut space = [0; READ_AHEAD];
-            let room = if rarely(Point::ReadOneByte) { 1 } else { READ_AHEAD };
-            let space = space.get_mut(..room).unwrap_or_default();
-            let read = ready!(Pin::new(&mut *stream).poll_read(cx, space))?;
+            let read = ready!(Pin::new(&mut *stream).poll_read(cx, &mut space))?;
             received.extend_from_slice(space.get(..read).unwrap_or_default());
             Poll::Ready(Ok(read))
         })
@@ -176,11 +166,7 @@ impl<S: ByteStream> Framed<S> {
     /// Reads once after part of a message has arrived.
     async fn read_more(&mut self, missing: usize) -> io::Result<usize> {
         let filled = self.received.len();
-        let room = match missing.clamp(READ_AHEAD, MAX_READ) {
-            _ if rarely(Point::ReadOneMore) => 1,
-            room => room,
-        };
-        self.received.resize(filled + room, 0);
+        self.received.resize(filled + missing.clamp(READ_AHEAD, MAX_READ), 0);
         let space = self.received.get_mut(filled..).unwrap_or_default();
         let result = self.stream.read(space).await;
         let read = result.as_ref().copied().unwrap_or_default();

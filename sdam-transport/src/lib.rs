@@ -63,8 +63,6 @@ mod panic;
 pub mod pipe;
 pub mod pool;
 pub mod race;
-#[doc(hidden)]
-pub mod rare;
 pub mod resolve;
 pub mod runtime;
 mod socks;

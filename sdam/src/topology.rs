@@ -33,7 +33,6 @@ use sdam_events::queue::PendingEvents;
 use sdam_select::{criteria::Criteria, explain::Explanation};
 use sdam_transport::handshake::DriverInfo;
 use sdam_transport::pool::{NoPools, PoolHandle, PoolHost as _, ServiceConnection};
-use sdam_transport::rare::{Point, pause};
 use sdam_transport::runtime::Backend;
 
 use self::shared::{Background, Shared};
@@ -444,7 +443,6 @@ impl<P: PoolHandle> Topology<P> {
             return;
         };
         tasks.monitors.finished().await;
-        pause(Point::BeforeClosed).await;
         let patience = || {
             let end = shared.now() + Topology::<NoPools>::DELIVERY_PATIENCE;
             shared.common.backend.clock.sleep_until(end)

@@ -14,7 +14,7 @@ use sdam_core::{
     server::ServerType,
     topology::{DepartureReason, TopologyType},
 };
-use sdam_transport::rare::Point;
+use sdam_sim::runtime::Disturbance;
 
 /// The reasons why a server leaves a topology, in the order of [`DepartureReason`].
 const DEPARTURES: [&str; 7] = [
@@ -116,11 +116,12 @@ groups! {
         |index| ConnectionClosedReason::ALL[index].to_string();
     Input: "inputs", INPUTS.len(), |index| INPUTS[index].to_owned();
     Output: "outputs", OUTPUTS.len(), |index| OUTPUTS[index].to_owned();
-    Rare: "rare points", Point::ALL.len(), |index| Point::ALL[index].as_str().to_owned();
+    Disturbance: "disturbances", Disturbance::ALL.len(),
+        |index| Disturbance::ALL[index].to_string();
 }
 
 /// The number of 64-bit words that hold one bit per cell.
-const WORDS: usize = 5;
+const WORDS: usize = 3;
 
 /// A set of cells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -216,9 +217,9 @@ impl Coverage {
         }
     }
 
-    /// Adds a point whose rare path was taken.
-    pub(crate) fn rare(&mut self, point: Point) {
-        self.insert(Group::Rare, point as usize);
+    /// Adds a disturbance of the simulation.
+    pub(crate) fn disturbance(&mut self, disturbance: Disturbance) {
+        self.insert(Group::Disturbance, disturbance as usize);
     }
 
     fn insert(&mut self, group: Group, index: usize) {

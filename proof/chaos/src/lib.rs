@@ -33,10 +33,9 @@
 //! every event, every input and output, every kind of error, and every reason for a departure, a failure or a
 //! closed connection. Together, 10,000 seeds must reach all of them.
 //!
-//! Half of the seeds also take rare paths at random ([`sdam_transport::rare`]): at points of the
-//! engine, the pools, the framing and the simulated network, tasks pause or are woken without a
-//! reason, timers fire early, bytes arrive one by one, and work is done in the reverse order. An
-//! eighth of the seeds pause the client again and again, and an eighth suspend its host.
+//! Half of the seeds also disturb the simulation ([`Sim::disturb`](sdam_sim::runtime::Sim::disturb)):
+//! reads and writes are partial, timers are late, tasks are polled without a reason, and ready tasks
+//! wait. An eighth of the seeds pause the client again and again, and an eighth suspend its host.
 //!
 //! `cargo xtask sim --seeds 0..2000` runs seeds.
 

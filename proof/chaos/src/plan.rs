@@ -13,7 +13,7 @@ use sdam_core::{
     pool::PoolOptions,
     rng::Rng,
 };
-use sdam_sim::{Blueprint, scenario::Scenario};
+use sdam_sim::{Blueprint, runtime::Disturbance, scenario::Scenario};
 
 /// The commands that applications run in turn on pooled connections. Only the reply to `buildInfo`
 /// has the field `version`.
@@ -105,8 +105,8 @@ pub struct Plan {
     pub pauses: bool,
     /// True if the client's host stalls again and again.
     pub stalls: bool,
-    /// The seed of the [rare paths](sdam_transport::rare) to take; `None` to take none.
-    pub rare: Option<u64>,
+    /// The seed by which the simulation is [disturbed](sdam_sim::runtime::Sim::disturb), if it is.
+    pub disturbance: Option<u64>,
     client: Client,
 }
 
@@ -162,7 +162,7 @@ impl Plan {
             pool,
             pauses: kind != Kind::Scan && Rng::new(seed ^ 0x9A5E).fork().below(8) == 0,
             stalls: kind != Kind::Scan && Rng::new(seed ^ 0x57A1).fork().below(8) == 0,
-            rare: (Rng::new(seed ^ 0xBEEF).fork().below(2) == 0).then_some(seed),
+            disturbance: (Rng::new(seed ^ 0xBEEF).fork().below(2) == 0).then_some(seed),
             client,
         }
     }
@@ -221,6 +221,11 @@ impl Plan {
         let failed = self.client.heartbeat + self.client.connect_timeout;
         let found = if self.access.srv { access::MAX_TTL + failed } else { Duration::ZERO };
         found + 2 * failed + self.spread() + Duration::from_secs(1)
+    }
+
+    /// Returns the maximum time by which a timer is late.
+    pub(crate) fn lateness(&self) -> Duration {
+        self.disturbance.map_or(Duration::ZERO, |_| Disturbance::MAX_LATENESS)
     }
 
     /// Returns the time over which the client spreads its background connections. This is chosen
@@ -290,7 +295,7 @@ impl fmt::Display for Plan {
             if client.one_seed { "one seed, " } else { "" },
             if client.has_set_name { "" } else { "no set name, " },
             if self.heals_a_majority() { "a majority is healed, " } else { "" },
-            if self.rare.is_some() { "rare paths, " } else { "" },
+            if self.disturbance.is_some() { "disturbed, " } else { "" },
             if self.load { "on" } else { "off" },
             self.ending,
         )

@@ -8,6 +8,7 @@ use std::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use sdam_core::{
@@ -54,6 +55,8 @@ pub(crate) struct RunRecord {
     violation: Mutex<Option<Violation>>,
     pub(crate) notes: Mutex<Vec<(Instant, String)>>,
     pub(crate) stalls: Mutex<Stalls>,
+    /// The maximum time by which a timer is late.
+    pub(crate) lateness: Duration,
     /// The number of live load tasks.
     pub(crate) load: AtomicUsize,
     /// The number of check-outs in progress.
@@ -130,6 +133,10 @@ pub(crate) struct PoolState {
 }
 
 impl RunRecord {
+    pub(crate) fn new(lateness: Duration) -> Self {
+        Self { lateness, ..Self::default() }
+    }
+
     pub(crate) fn set_clock(&self, clock: Arc<dyn Clock>) {
         // A record serves one run, so the clock is set only once.
         let _ = self.clock.set(clock);

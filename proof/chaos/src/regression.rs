@@ -1,5 +1,6 @@
 //! Stored failures, each in a file of its own. If the file contains `access plain`, the run uses
-//! neither TLS nor a proxy, regardless of its seed. With `rare on`, it takes rare paths.
+//! neither TLS nor a proxy, regardless of its seed. With `disturbed on`, the
+//! simulation is disturbed.
 //!
 //! ```text
 //! # P9-waiters at 12.5s: a selection of write operation is waiting, but ...
@@ -41,8 +42,8 @@ impl fmt::Display for Regression {
         if !self.plan.load {
             writeln!(f, "load off")?;
         }
-        if self.plan.rare.is_some() {
-            writeln!(f, "rare on")?;
+        if self.plan.disturbance.is_some() {
+            writeln!(f, "disturbed on")?;
         }
         if self.plan.access == Access::PLAIN {
             writeln!(f, "access plain")?;
@@ -58,7 +59,7 @@ impl FromStr for Regression {
         let (head, steps) =
             text.split_once("---\n").ok_or("a line `---` is missing before the steps")?;
         let (mut seed, mut kind, mut load) = (None, None, true);
-        let (mut access, mut rare) = (None, false);
+        let (mut access, mut disturbed) = (None, false);
         let mut about = Vec::new();
         for line in head.lines() {
             match line.split_once(' ') {
@@ -68,12 +69,12 @@ impl FromStr for Regression {
                 }
                 Some(("scenario", name)) => kind = Some(name.parse()?),
                 Some(("load", "off")) => load = false,
-                Some(("rare", "on")) => rare = true,
+                Some(("disturbed", "on")) => disturbed = true,
                 Some(("access", "plain")) => access = Some(Access::PLAIN),
                 _ => {
                     return Err(format!(
                         "`{line}` is not a comment, `seed NUMBER`, `scenario NAME`, `load off`, \
-                         `rare on` or `access plain`"
+                         `disturbed on` or `access plain`"
                     ));
                 }
             }
@@ -86,7 +87,7 @@ impl FromStr for Regression {
             .map_err(|error: sdam_sim::scenario::ParseScenarioError| error.to_string())?;
         let mut plan = Plan::new(seed, kind).with_scenario(scenario);
         plan.load = load;
-        plan.rare = rare.then_some(seed);
+        plan.disturbance = disturbed.then_some(seed);
         plan.access = access.unwrap_or(plan.access);
         Ok(Self { plan, about: about.join("\n") })
     }
@@ -142,7 +143,7 @@ mod tests {
         for seed in 0..200 {
             let mut plan = Plan::new(seed, Kind::ALL[seed as usize % Kind::ALL.len()]);
             plan.load = seed % 3 != 0;
-            plan.rare = (seed % 5 != 0).then_some(seed);
+            plan.disturbance = (seed % 5 != 0).then_some(seed);
             let about = "P9: a selection waits\nwithout end".to_owned();
             let text = Regression { plan, about }.to_string();
             let read: Regression = text.parse().unwrap();

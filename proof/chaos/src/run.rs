@@ -29,10 +29,7 @@ use sdam_sim::{
     oracle::{Oracle, Violation, audit},
     runtime::Sim,
 };
-use sdam_transport::{
-    handshake::{ClientMetadata, Environment},
-    rare,
-};
+use sdam_transport::handshake::{ClientMetadata, Environment};
 
 use self::{core::Lost, stall::stall};
 use crate::record::{Topology, TopologyBuilder, lock};
@@ -113,7 +110,7 @@ pub fn run_and_hash(plan: &Plan) -> Result<Stats, Box<Failure>> {
 }
 
 fn run_checked(plan: &Plan) -> Result<(Stats, Vec<Event>), Box<Failure>> {
-    let record = Arc::new(RunRecord::default());
+    let record = Arc::new(RunRecord::new(plan.lateness()));
     // A panic may leave state inconsistent, but that state is discarded with the simulation.
     let outcome = catch_unwind(AssertUnwindSafe(|| run_in_simulation(plan, &record)));
     let failed = |violation| {
@@ -165,9 +162,11 @@ fn run_in_simulation(
     plan: &Plan,
     record: &Arc<RunRecord>,
 ) -> Result<(Stats, Vec<Event>), Violation> {
-    let rare = plan.rare.map(rare::Scope::enter);
     let sim = Sim::new(plan.seed, &plan.blueprint);
-    record.set_clock(sim.runtime().backend.clock);
+    if let Some(seed) = plan.disturbance {
+        sim.disturb(seed);
+    }
+    record.set_clock(sim.clock());
     let uri = plan.access.prepare(&sim);
     let resolved = sim.block_on(sdam::resolve(&uri, &sim.runtime().backend));
     let mut options = resolved.map_err(|error| setup_failure(&error))?;
@@ -198,7 +197,7 @@ fn run_in_simulation(
     elections::check(&events)?;
     if !plan.pauses {
         // A client that pauses does not check its servers until the pause is over.
-        cadence::check(&events, &options, (plan.kind == Kind::Scan, plan.stalls))?;
+        cadence::check(plan, &options, &events)?;
     }
     replayed::check(&options, &events)?;
     let traffic = sim.network().traffic();
@@ -209,7 +208,7 @@ fn run_in_simulation(
     let mut coverage = Coverage::of(&events);
     coverage.unite(*lock(&record.errors));
     coverage.outputs(&options, &events);
-    rare.iter().flat_map(rare::Scope::taken).for_each(|point| coverage.rare(point));
+    sim.disturbances().into_iter().for_each(|own| coverage.disturbance(own));
     let stats = Stats {
         virtual_time: sim.now().since(Instant::EPOCH),
         trace: sim.trace(),
@@ -250,7 +249,7 @@ async fn run_client(
         let rng = Rng::new(plan.seed ^ 0x10AD).fork();
         load::start(plan, &topology, record, &sim.runtime(), until, rng);
     }
-    let clock = sim.runtime().backend.clock;
+    let clock = sim.clock();
     let faults =
         join3(plan.scenario.play(sim), pause(plan, &topology, sim), stall(plan, sim, record));
     let refused = if let Ending::Abrupt(after) = plan.ending {
@@ -276,7 +275,7 @@ async fn run_client(
 
 /// Repeatedly pauses and resumes the topology while there are faults, if the plan requires it.
 async fn pause(plan: &Plan, topology: &Topology, sim: &Sim) {
-    let clock = sim.runtime().backend.clock;
+    let clock = sim.clock();
     let until = clock.now() + plan.scenario.duration();
     while plan.pauses && clock.now() < until {
         clock.sleep_until(clock.now() + BETWEEN_PAUSES).await;
@@ -312,7 +311,7 @@ async fn converge(
     record: &RunRecord,
     topology: &Topology,
 ) -> Result<(), Violation> {
-    let clock = sim.runtime().backend.clock;
+    let clock = sim.clock();
     let mut convergence = Convergence::begin(plan, sim, record, plan.convergence_limit());
     loop {
         clock.sleep_until(sim.now() + Duration::from_millis(250)).await;
@@ -438,14 +437,15 @@ async fn finish(
     topology: Topology,
 ) -> Result<(), Violation> {
     let runtime = sim.runtime();
-    let clock = &runtime.backend.clock;
+    let clock = sim.clock();
     let began = sim.now();
     let patience = sdam::Topology::DELIVERY_PATIENCE;
     if plan.ending != Ending::Drop {
         load::hold_connection(record, &runtime, (patience * 3 / 4) * (plan.seed % 4) as u32);
     }
     let in_use = lock(&record.connecting).iter().any(|pool| pool.stats().in_use > 0);
-    let limit = CLOSE_LIMIT + if in_use { patience } else { Duration::ZERO };
+    // The patience has two timers.
+    let limit = CLOSE_LIMIT + if in_use { patience + 2 * plan.lateness() } else { Duration::ZERO };
     let expiry = clock.sleep_until(began + limit);
     let closing = async {
         match plan.ending {
@@ -453,7 +453,7 @@ async fn finish(
             Ending::Close => {
                 let request = SelectionRequest::tagged("nowhere");
                 let timeout = Duration::from_secs(5);
-                let waiting = load::wait_for(&topology, record, &**clock, &request, timeout);
+                let waiting = load::wait_for(&topology, record, &*clock, &request, timeout);
                 if plan.shape == Shape::ReplicaSet {
                     let (outcome, ()) = join(waiting, topology.close()).await;
                     if !matches!(outcome, Err(SelectionError::Closed)) {

@@ -17,9 +17,9 @@ const BUDGET: u32 = 400;
 pub fn shrink(plan: &Plan, failure: Box<Failure>) -> (Plan, Box<Failure>) {
     let mut shrinker =
         Shrinker { oracle: failure.violation.oracle, plan: plan.clone(), failure, budget: BUDGET };
-    let mut usual = plan.clone();
-    usual.rare = None;
-    shrinker.accept(usual);
+    let mut calm = plan.clone();
+    calm.disturbance = None;
+    shrinker.accept(calm);
     let mut idle = shrinker.plan.clone();
     idle.load = false;
     shrinker.accept(idle);

@@ -7,17 +7,10 @@ use std::{
 
 use sdam_core::{error::Error, event::ConnectionClosedReason, time::Instant};
 
-use sdam_transport::rare::{Point, rarely};
-
 use super::{Interruption, Machine, Pooled, State, Ticket, early::Early};
 
 /// The maximum number of connections or wakers that are taken each time the lock is held.
 const BATCH: usize = 64;
-
-/// Returns the number of connections or wakers to take.
-fn batch_size() -> usize {
-    if rarely(Point::SmallBatch) { 1 } else { BATCH }
-}
 
 /// The worker's next task.
 #[derive(Debug)]
@@ -94,7 +87,7 @@ impl<C: Pooled> Machine<C> {
         if let Some(interruption) = self.interrupt.take() {
             return Some(Urgent::Interrupt(interruption));
         }
-        self.waiters.take_evicted(batch_size()).map(Urgent::Wake)
+        self.waiters.take_evicted(BATCH).map(Urgent::Wake)
     }
 
     /// Returns whether the attempt with number `id` was cancelled and must therefore be dropped.
@@ -254,7 +247,7 @@ impl<C: Pooled> Machine<C> {
 
     pub(crate) fn take_to_close(&mut self) -> Option<(Vec<C>, Option<ConnectionClosedReason>)> {
         let batch = self.to_close.last_mut()?;
-        let count = batch.connections.len().min(batch_size());
+        let count = batch.connections.len().min(BATCH);
         let connections: Vec<_> = batch.connections.drain(..count).collect();
         let reason = batch.reason;
         if batch.connections.is_empty() {

@@ -9,41 +9,48 @@ use std::{
 
 use futures::future::BoxFuture;
 use sdam_core::time::{Instant, UnixTime};
-use sdam_transport::{
-    clock::Clock,
-    rare::{Point, defers},
-};
+use sdam_transport::clock::Clock;
 
 use super::Shared;
 
 /// A clock whose time advances only while no task is ready.
 #[derive(Debug)]
-pub(super) struct SimClock(pub(super) Arc<Shared>);
+pub(super) struct SimClock {
+    pub(super) shared: Arc<Shared>,
+    /// True if timers may be late in a disturbed simulation.
+    pub(super) may_be_late: bool,
+}
 
 impl Clock for SimClock {
     fn now(&self) -> Instant {
-        self.0.state().now()
+        self.shared.state().now()
     }
 
     fn wall(&self) -> UnixTime {
-        self.0.state().wall()
+        self.shared.state().wall()
     }
 
     fn sleep_until(&self, deadline: Instant) -> BoxFuture<'static, ()> {
-        Box::pin(Sleep::new(Arc::clone(&self.0), deadline))
+        let mut sleep = Sleep::new(Arc::clone(&self.shared), deadline);
+        sleep.may_be_late = self.may_be_late;
+        Box::pin(sleep)
     }
 }
 
 /// A timer. Dropping it cancels it.
 pub(super) struct Sleep {
     shared: Arc<Shared>,
-    deadline: Instant,
+    /// The time at which the timer is ready.
+    due: Instant,
+    /// The id of the timer after the first poll.
     timer: Option<u64>,
+    may_be_late: bool,
 }
 
 impl Sleep {
+    /// Creates a timer that is never late.
     pub(super) fn new(shared: Arc<Shared>, deadline: Instant) -> Self {
-        Self { shared, deadline, timer: None }
+        Self { shared, due: deadline, timer: None, may_be_late: false }
     }
 }
 
@@ -53,15 +60,16 @@ impl Future for Sleep {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = &mut *self;
         let mut state = this.shared.state();
-        if state.now() >= this.deadline {
+        if state.now() >= this.due {
             if let Some(timer) = this.timer.take() {
-                state.timers.remove(&(this.deadline, timer));
+                state.timers.remove(&(this.due, timer));
             }
             return Poll::Ready(());
         }
-        // The waker stays the same, so the timer wakes the task again when it is due.
-        defers(Point::TimerForNothing, cx);
-        this.timer = Some(state.set_timer(this.deadline, this.timer, cx.waker()));
+        if this.timer.is_none() && this.may_be_late {
+            this.due = this.due + state.disturbances.lateness();
+        }
+        this.timer = Some(state.set_timer(this.due, this.timer, cx.waker()));
         Poll::Pending
     }
 }
@@ -69,7 +77,7 @@ impl Future for Sleep {
 impl Drop for Sleep {
     fn drop(&mut self) {
         if let Some(timer) = self.timer {
-            self.shared.state().timers.remove(&(self.deadline, timer));
+            self.shared.state().timers.remove(&(self.due, timer));
         }
     }
 }

@@ -6,7 +6,6 @@ use sdam_core::address::ServerAddress;
 use sdam_transport::{
     async_trait,
     dial::{Dial, DialOptions, DialTarget},
-    rare::{Point, pause},
 };
 
 use super::{Shared, clock::Sleep, dns, state::Unreached, stream::SimStream};
@@ -40,7 +39,6 @@ impl Dial for SimDial {
             let host = state.network.host_at(target.ip()).ok_or_else(refused)?;
             ServerAddress::new(host, target.port())
         };
-        pause(Point::BeforeDial).await;
         self.one_way().await;
         let attempt = self.0.state().accept(&address);
         match attempt {

@@ -11,7 +11,10 @@ use std::{
 use sdam_core::rng::Rng;
 use sdam_transport::spawn::{Spawner, Task};
 
-use super::Shared;
+use super::{
+    Shared,
+    disturbance::{Disturbance, Disturbances},
+};
 
 /// The tasks that are ready to be polled.
 #[derive(Debug)]
@@ -45,16 +48,21 @@ impl Queue {
         }
     }
 
-    /// Removes one of the ready tasks at random and returns it. The seed determines the choice.
-    pub(super) fn next(&self) -> Option<u64> {
+    /// Removes one of the ready tasks at random and returns it. The seed determines the choice,
+    /// unless the task is held back.
+    fn next(&self, disturbances: &mut Disturbances) -> Option<u64> {
         let mut ready = self.lock();
-        let count = ready.order.len() as u64;
+        let count = ready.order.len();
         if count == 0 {
             return None;
         }
-        let index = ready.rng.below(count) as usize;
+        let mut index = ready.rng.below(count as u64) as usize;
+        if count > 1 && disturbances.holds_back(ready.order[index]) {
+            index = (index + 1 + disturbances.below(count - 1)) % count;
+        }
         let task = ready.order.remove(index);
         ready.present.remove(&task);
+        disturbances.polls(task);
         Some(task)
     }
 
@@ -127,6 +135,24 @@ impl Tasks {
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Option<Task>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Shared {
+    /// Chooses the next task to poll. In a disturbed simulation, this sometimes wakes any task,
+    /// which may be the main future, `main`.
+    pub(super) fn next_task(&self, main: u64) -> Option<u64> {
+        let mut state = self.state();
+        if state.is_stalled() {
+            return None;
+        }
+        let task = self.queue.next(&mut state.disturbances)?;
+        state.trace.task(task);
+        if state.disturbances.occurs(Disturbance::SpuriousPoll) {
+            let place = state.disturbances.below(self.tasks.len() + 1);
+            self.queue.wake(self.tasks.lock().keys().nth(place).copied().unwrap_or(main));
+        }
+        Some(task)
     }
 }
 

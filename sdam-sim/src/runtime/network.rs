@@ -7,7 +7,6 @@ use std::{
 };
 
 use sdam_core::{address::ServerAddress, rng::Rng, time::Instant};
-use sdam_transport::rare::{Point, rarely};
 
 use super::{
     dns::DnsState,
@@ -208,11 +207,8 @@ impl NetworkState {
         Some(removed)
     }
 
-    /// Splits `bytes` at random positions if the network splits messages.
+    /// Splits `bytes` at random positions.
     pub(super) fn chunks(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
-        if !self.latency.chunked && !rarely(Point::SplitBytes) {
-            return vec![bytes.to_vec()];
-        }
         let mut chunks = Vec::new();
         let mut rest = bytes;
         while !rest.is_empty() {

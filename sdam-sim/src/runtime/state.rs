@@ -10,6 +10,7 @@ use sdam_core::{
 };
 
 use super::{
+    disturbance::{Disturbance, Disturbances},
     network::{Direction, NetworkState, Transmission},
     proxy::ProxyFault,
     socket::{End, Socket},
@@ -23,6 +24,7 @@ pub(crate) struct SimState {
     stalled: Option<Instant>,
     pub(super) deployment: Deployment,
     pub(super) network: NetworkState,
+    pub(super) disturbances: Disturbances,
     pub(super) trace: Trace,
     pub(super) timers: BTreeMap<(Instant, u64), Waker>,
     deliveries: BTreeMap<(Instant, u64), Delivery>,
@@ -58,6 +60,7 @@ impl SimState {
             stalled: None,
             deployment,
             network: NetworkState::new(rng),
+            disturbances: Disturbances::default(),
             trace: Trace::default(),
             timers: BTreeMap::new(),
             deliveries: BTreeMap::new(),
@@ -216,7 +219,10 @@ impl SimState {
 
     /// Sends bytes over the network, in one or more pieces.
     pub(super) fn transmit(&mut self, id: u64, direction: Direction, bytes: &[u8]) {
-        for bytes in self.network.chunks(bytes) {
+        let splits =
+            self.network.latency.chunked || self.disturbances.occurs(Disturbance::SplitMessage);
+        let pieces = if splits { self.network.chunks(bytes) } else { vec![bytes.to_vec()] };
+        for bytes in pieces {
             match self.network.transmit(self.now(), id, direction, &bytes) {
                 Transmission::Lost => {}
                 Transmission::Reset => self.reset_socket(id),

@@ -8,12 +8,9 @@ use std::{
 };
 
 use futures::io::{AsyncRead, AsyncWrite};
-use sdam_transport::{
-    rare::{Point, defers, rarely},
-    stream::ByteStream,
-};
+use sdam_transport::stream::ByteStream;
 
-use super::{Shared, socket::End};
+use super::{Shared, disturbance::Disturbance, socket::End};
 
 /// A byte stream. Dropping it closes the connection.
 pub(super) struct SimStream {
@@ -25,6 +22,15 @@ impl SimStream {
     pub(super) fn new(shared: Arc<Shared>, socket: u64) -> Self {
         Self { shared, socket }
     }
+
+    /// Returns whether the socket is not ready for once. If so, wakes the task.
+    fn is_busy(&self, cx: &Context<'_>) -> bool {
+        let is_busy = self.shared.state().disturbances.occurs(Disturbance::BusySocket);
+        if is_busy {
+            cx.waker().wake_by_ref();
+        }
+        is_busy
+    }
 }
 
 impl ByteStream for SimStream {}
@@ -35,10 +41,10 @@ impl AsyncRead for SimStream {
         cx: &mut Context<'_>,
         buffer: &mut [u8],
     ) -> Poll<io::Result<usize>> {
-        if defers(Point::EmptyWake, cx) {
+        if self.is_busy(cx) {
             return Poll::Pending;
         }
-        let mut state = self.shared.state();
+        let state = &mut *self.shared.state();
         let Some(socket) = state.network.sockets.get_mut(&self.socket) else {
             return Poll::Ready(Ok(0));
         };
@@ -46,7 +52,8 @@ impl AsyncRead for SimStream {
             return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
         }
         if !socket.inbox.is_empty() {
-            return Poll::Ready(io::Read::read(&mut socket.inbox, buffer));
+            let length = state.disturbances.read(buffer.len().min(socket.inbox.len()));
+            return Poll::Ready(io::Read::read(&mut socket.inbox, &mut buffer[..length]));
         }
         if socket.end == Some(End::Closed) {
             return Poll::Ready(Ok(0));
@@ -62,18 +69,20 @@ impl AsyncWrite for SimStream {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        if defers(Point::LateWrite, cx) {
+        if self.is_busy(cx) {
             return Poll::Pending;
         }
-        let bytes = match bytes.len().div_ceil(2) {
-            half if rarely(Point::PartialWrite) => bytes.split_at(half).0,
-            _ => bytes,
-        };
-        let is_open = self.shared.change(|state| state.send(self.socket, bytes));
-        Poll::Ready(if is_open { Ok(bytes.len()) } else { Err(io::ErrorKind::BrokenPipe.into()) })
+        let written = self.shared.change(|state| {
+            let length = state.disturbances.write(bytes.len());
+            state.send(self.socket, &bytes[..length]).then_some(length)
+        });
+        Poll::Ready(written.ok_or(io::ErrorKind::BrokenPipe.into()))
     }
 
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.is_busy(cx) {
+            return Poll::Pending;
+        }
         Poll::Ready(Ok(()))
     }
 

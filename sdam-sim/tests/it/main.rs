@@ -3,6 +3,7 @@
 #![cfg(test)]
 
 mod data;
+mod disturbances;
 mod elections;
 mod exhaust;
 mod fail_points;

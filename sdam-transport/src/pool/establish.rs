@@ -17,12 +17,7 @@ use super::{
     authenticate::finish,
     connection::{NO_ANSWER, converse},
 };
-use crate::{
-    connect::Connection,
-    panic, race,
-    rare::{Point, pause},
-    wire::Exchange,
-};
+use crate::{connect::Connection, panic, race, wire::Exchange};
 
 impl PoolContext {
     /// Opens a connection without authentication; see [`establish_with`](Self::establish_with).
@@ -122,7 +117,6 @@ impl PoolContext {
             let connecting = self.backend.transport.connect(&self.address, attempt.deadline);
             attempt.step(Stage::Connect, connecting).await?
         };
-        pause(Point::BeforeHello).await;
         connection.set_deadline(attempt.deadline);
         let mut exchange = Exchange::new();
         let mut conversation = None;
@@ -139,7 +133,6 @@ impl PoolContext {
         let request = exchange.hello(&hello);
         let greeting = converse(&mut *connection, &mut exchange, request, Stage::Hello);
         let reply = attempt.step(Stage::Hello, greeting).await?;
-        pause(Point::BeforeHandshake).await;
         let hello = attempt.introduce(reply.body(), conversation.is_some())?;
         connection.set_max_message_size(hello.max_message_size());
         // Authentication: "If the server is of type RSArbiter, no authentication is possible".
@@ -150,7 +143,6 @@ impl PoolContext {
                 finish(&mut *connection, &mut exchange, &mut *conversation, reply.body());
             attempt.step(Stage::Auth, finishing).await?;
         }
-        pause(Point::BeforeEstablished).await;
         Ok(Established {
             generation: attempt.generation,
             connection,

@@ -19,7 +19,6 @@ use sdam_transport::{
     clock::Clock,
     connect::Connection,
     race,
-    rare::{Point, pause},
     runtime::Backend,
     wire::{Exchange, WireError, WireMessage},
 };
@@ -100,7 +99,6 @@ impl MonitorConnection {
         self.begin(async move {
             match transport.connect(&address, deadline).await {
                 Ok(connection) => {
-                    pause(Point::BeforeConnected).await;
                     let wire = Wire {
                         clock,
                         connection,
@@ -203,14 +201,12 @@ impl Wire {
         let sent = self.clock.now();
         if let Some(message) = request {
             let message = message.map_err(|error| protocol(&error))?;
-            pause(Point::BeforeRequest).await;
             self.connection.send(message).await?;
         }
         // The limit is set again for each request, because operations of a single-threaded client
         // change it.
         self.connection.set_max_message_size(self.max_hello_size);
         let message = self.connection.recv().await?;
-        pause(Point::BeforeReply).await;
         let at = self.clock.now();
         let more_to_come =
             self.exchange.accept(&message).map_err(|error| protocol(&error))?.more_to_come;

@@ -10,7 +10,6 @@ use sdam_core::{
     error::{Error, ErrorKind, Stage},
     time::Instant,
 };
-use sdam_transport::rare::{Point, rarely};
 
 use super::connection::{Answer, MonitorConnection};
 
@@ -59,11 +58,7 @@ impl Links {
         cx: &mut Context<'_>,
     ) -> Poll<(ConnId, Answer)> {
         let probe = self.probe.as_deref_mut();
-        let mut links = [&mut self.check, &mut self.ping];
-        if rarely(Point::PingFirst) {
-            links.reverse();
-        }
-        for link in links.into_iter().chain(probe) {
+        for link in [&mut self.check, &mut self.ping].into_iter().chain(probe) {
             if let (Some(conn), Poll::Ready(answer)) = (link.conn, link.poll(&now, cx)) {
                 return Poll::Ready((conn, answer));
             }

@@ -8,7 +8,6 @@ use std::{
 
 use futures::future;
 use sdam_core::deployment::{Input, Output, Timer};
-use sdam_transport::rare::{Point, pause};
 
 use super::shared::Shared;
 use crate::{engine::snapshot::Snapshot, srv::Lookup};
@@ -65,9 +64,7 @@ impl SrvTask {
             self.0.common.backend.clock.sleep_until(next).await;
             let (timer, wanted) = (Timer::Srv, false);
             let output = self.0.ask(Input::Due { timer, wanted });
-            pause(Point::BeforeLookUp).await;
             if let Some(input) = self.0.look_up(output).await {
-                pause(Point::BeforeRecords).await;
                 // New hosts are applied even if a pool panics because of them, and the panic hook
                 // has reported the panic.
                 let _ = catch_unwind(AssertUnwindSafe(|| self.0.handle(input)));

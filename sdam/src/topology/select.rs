@@ -6,7 +6,6 @@ use futures::future::{BoxFuture, Either, FutureExt, select};
 use sdam_core::{event::EventName, time::Instant};
 use sdam_events::sink::Interest;
 use sdam_select::criteria::Criteria;
-use sdam_transport::rare::{Point, pause, rarely};
 
 use super::shared::Shared;
 use crate::{
@@ -86,16 +85,9 @@ impl Shared {
                 return Ok(selected);
             }
             self.resume_if_paused();
-            if rarely(Point::LookForNothing) {
-                self.announce_waiters();
-            }
-            if rarely(Point::SelectAgain) {
-                continue;
-            }
             if either(changed, &mut expiry).await {
                 continue;
             }
-            pause(Point::BeforeLastLook).await;
             // A change at the time of the deadline is still considered (L-63).
             return match self.try_select(criteria)? {
                 Some(selected) => Ok(selected),
@@ -135,7 +127,6 @@ impl Shared {
                 let snapshot = self.published.load();
                 (ready(&snapshot), snapshot.closed)
             };
-            pause(Point::BeforeWait).await;
             if found.is_some() || closed || !either(changed, &mut expiry).await {
                 return found.or_else(|| ready(&self.published.load()));
             }

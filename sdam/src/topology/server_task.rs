@@ -6,10 +6,7 @@ use sdam_core::{
     deployment::{ConnId, Timer},
     time::Instant,
 };
-use sdam_transport::{
-    clock::DeadlineTimer,
-    rare::{Point, defers, pause, rarely},
-};
+use sdam_transport::clock::DeadlineTimer;
 
 use super::shared::Shared;
 use crate::{
@@ -54,7 +51,6 @@ impl ServerTask {
             deadline = match next.await {
                 Next::News(mut news) => {
                     for order in mem::take(&mut news.orders) {
-                        pause(Point::BeforeOrder).await;
                         self.execute(order, &mut links);
                     }
                     if news.end {
@@ -63,7 +59,6 @@ impl ServerTask {
                     self.read(&news, deadline)
                 }
                 Next::Answer(conn, answer) => {
-                    pause(Point::BeforeAnswer).await;
                     // The answer is parsed here, before the engine is locked.
                     self.shared.answered(conn.server, answer.parsed(conn))
                 }
@@ -86,17 +81,11 @@ impl ServerTask {
     ) -> Next {
         let clock = &*self.shared.common.backend.clock;
         poll_fn(|cx| {
-            if defers(Point::PolledTask, cx) {
-                return Poll::Pending;
-            }
             if let Poll::Ready(news) = self.server.orders.poll(cx) {
                 return Poll::Ready(Next::News(news));
             }
             if let Poll::Ready((conn, answer)) = links.poll(|| clock.now(), cx) {
                 return Poll::Ready(Next::Answer(conn, answer));
-            }
-            if rarely(Point::EarlyDeadline) {
-                return Poll::Ready(Next::Due);
             }
             timer.poll(clock, deadline, cx).map(|()| Next::Due)
         })

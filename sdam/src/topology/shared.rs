@@ -15,7 +15,6 @@ use sdam_events::{history::History, queue::EventQueue, sink::Interest};
 use sdam_select::{criteria::Criteria, explain::Explanation, settings::Settings};
 use sdam_transport::pool::{PoolHost, ServiceConnection};
 use sdam_transport::{
-    rare::{Point, pause, rarely},
     runtime::Backend,
     spawn::{Spawner, Task},
 };
@@ -255,7 +254,7 @@ impl Shared {
     ) -> (T, DeferredPanic) {
         let mut engine = self.engine.lock();
         let now = self.now();
-        let (answer, mut after) = change(&mut engine, now);
+        let (answer, after) = change(&mut engine, now);
         // The tasks are counted under the lock, so that closing also waits for them.
         let servers: Vec<_> = match &self.background {
             Background::Tasks(_) => {
@@ -270,11 +269,8 @@ impl Shared {
             .map(|task| self.counted(|tasks| &tasks.pools, task.name(), task))
             .collect();
         drop(engine);
-        if !after.replaced.is_empty() || rarely(Point::ReadersForNothing) {
+        if !after.replaced.is_empty() {
             self.wake_readers();
-        }
-        if rarely(Point::TasksReversed) {
-            after.woken.reverse();
         }
         for server in after.woken {
             if own != Some(server.id()) {
@@ -302,7 +298,6 @@ impl Shared {
         }
         let counted = Counted { shared: Arc::clone(self), of };
         Task::new(name, async move {
-            pause(Point::BeforeTask).await;
             work.await;
             drop(counted);
         })

@@ -22,10 +22,11 @@ use crate::{
 };
 
 /// Returns the maximum duration of a check-out: the queue timeout, plus the time for one connection
-/// attempt by this check-out and one by each check-out that may overtake it.
-pub(super) fn limit(pool: &PoolOptions, options: &Options) -> Duration {
-    let queue = pool.wait_queue_timeout.unwrap_or_default();
-    let connect = options.connect_timeout.unwrap_or_default();
+/// attempt by this check-out and one by each check-out that may overtake it. The timer of each may
+/// be late.
+pub(super) fn limit(pool: &PoolOptions, options: &Options, lateness: Duration) -> Duration {
+    let queue = pool.wait_queue_timeout.unwrap_or_default() + lateness;
+    let connect = options.connect_timeout.unwrap_or_default() + lateness;
     queue + (pool.max_connecting + 1) * connect
 }
 
@@ -119,7 +120,7 @@ impl Application {
     async fn check_out(&mut self, pool: &Pool, limit: Duration) -> Option<PooledConnection> {
         let began = self.clock.now();
         let deadline = (self.rng.below(4) == 0).then(|| began + self.millis(500));
-        let latest = deadline.unwrap_or(began + limit);
+        let latest = deadline.map_or(began + limit, |own| own + self.record.lateness);
         let give_up = match self.rng.below(4) {
             0 => self.millis(300),
             _ => Duration::MAX,
@@ -166,7 +167,8 @@ impl Application {
         let command = command.finish();
         let timeout = self.millis(3000);
         let is_dropped = self.rng.below(8) == 0;
-        let give_up = self.clock.now() + if is_dropped { self.millis(5) } else { 2 * timeout };
+        let limit = 2 * timeout + self.record.lateness;
+        let give_up = self.clock.now() + if is_dropped { self.millis(5) } else { limit };
         let give_up = self.clock.sleep_until(give_up);
         let running = connection.run_command(&command, Some(timeout));
         let outcome = match select(pin!(running), give_up).await {

@@ -12,6 +12,8 @@ use sdam_core::{
 };
 use sdam_sim::oracle::{Oracle, Violation};
 
+use crate::plan::{Kind, Plan};
+
 /// The minimum interval between checks (SDAM: "minHeartbeatFrequencyMS").
 const MIN_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -58,6 +60,8 @@ struct Cadence<'o> {
     scans: bool,
     /// True if the host stalls, so that checks may be late.
     stalls: bool,
+    /// The maximum time by which a timer is late.
+    lateness: Duration,
     servers: BTreeMap<ServerId, Checks>,
     /// The waiting selections. `waiting_since` is the time at which the list became non-empty.
     waiters: Vec<Arc<Selection>>,
@@ -67,18 +71,15 @@ struct Cadence<'o> {
     cancelling_error_on: Option<ServerId>,
 }
 
-/// Checks the times at which servers were checked. For a client that `scans`, only two rules apply:
+/// Checks the times at which servers were checked. For a client that scans, only two rules apply:
 /// the minimum interval, and the cooldown after a network error (SDAM: "cooldownMS"). If the host
-/// `stalls`, no check counts as late.
-pub(crate) fn check(
-    events: &[Event],
-    options: &Options,
-    (scans, stalls): (bool, bool),
-) -> Result<(), Violation> {
+/// stalls, no check counts as late.
+pub(crate) fn check(plan: &Plan, options: &Options, events: &[Event]) -> Result<(), Violation> {
     let mut cadence = Cadence {
         options,
-        scans,
-        stalls,
+        scans: plan.kind == Kind::Scan,
+        stalls: plan.stalls,
+        lateness: plan.lateness(),
         servers: BTreeMap::new(),
         waiters: Vec::new(),
         waiting_since: Instant::EPOCH,
@@ -207,7 +208,7 @@ impl Cadence<'_> {
         if let State::Lost { known: true } = checks.state
             && !self.scans
             && !self.stalls
-            && !(gap.is_zero() || unpaused && gap == MIN_INTERVAL)
+            && !(gap.is_zero() || unpaused && gap <= MIN_INTERVAL + self.lateness)
         {
             return Err(format!("the retry started only after {gap:?}"));
         }
@@ -256,6 +257,8 @@ impl Cadence<'_> {
             State::Succeeded | State::Lost { known: true } => Some(heartbeat),
             State::Lost { known: false } | State::Failed => Some(heartbeat + self.options.spread),
         };
+        // A check has at most two timers: to connect, and for the reply.
+        let max = max.map(|max| max + 2 * self.lateness);
         if max.is_some_and(|max| took > max) {
             return Err(format!("{:?} for {took:?}, allowed are {max:?}", checks.state));
         }
@@ -268,7 +271,7 @@ impl Cadence<'_> {
         }
         let idle = matches!(checks.state, State::Succeeded | State::Lost { .. } | State::Failed);
         // A waiting selection requests checks (F-44).
-        let due = (checks.since + MIN_INTERVAL).max(self.waiting_since);
+        let due = (checks.since + MIN_INTERVAL + self.lateness).max(self.waiting_since);
         if idle && !self.waiters.is_empty() && at > due {
             return Err(format!(
                 "no check since {:?}, although a selection is waiting",

@@ -19,8 +19,8 @@ use crate::{
 
 /// The maximum number of polls per task in a second of virtual time.
 const POLLS_PER_TASK: u64 = 600;
-/// The same for runs with rare paths, which wake tasks without a reason.
-const RARE_POLLS_PER_TASK: u64 = 2400;
+/// The same in a disturbed simulation, which wakes tasks without a reason.
+const DISTURBED_POLLS_PER_TASK: u64 = 2400;
 /// The maximum number of timers that a task of the engine may have: its own timers and those for
 /// one operation.
 const TIMERS: usize = 4;
@@ -49,7 +49,7 @@ impl<'w> StepOracle<'w> {
             sim,
             record,
             access: plan.access,
-            polls_per_task: plan.rare.map_or(POLLS_PER_TASK, |_| RARE_POLLS_PER_TASK),
+            polls_per_task: plan.disturbance.map_or(POLLS_PER_TASK, |_| DISTURBED_POLLS_PER_TASK),
             checked: None,
             second: 0,
             polls: 0,
@@ -188,7 +188,7 @@ impl<'w> StepOracle<'w> {
             self.record.ensure(!ends, Oracle::Waiters, || {
                 format!("a selection of {criteria} is waiting, but could end with {description}")
             });
-            self.record.ensure(deadline >= now, Oracle::Waiters, || {
+            self.record.ensure(deadline + self.record.lateness >= now, Oracle::Waiters, || {
                 format!("a selection of {criteria} is waiting after its deadline {deadline:?}")
             });
         }

@@ -68,8 +68,9 @@ pub(crate) fn check_stages(plan: &Plan, events: &[Event]) -> Result<(), Violatio
 
 /// The times at which the first fault of each kind begins.
 struct Beginnings {
-    /// True if the host stalls, so that even an attempt to reach the proxy may take too long.
-    stalls: bool,
+    /// True if timers are late. The time limit of a check may then end before that of the stage,
+    /// whose error would be more exact.
+    timers_are_late: bool,
     look_ups: Option<Instant>,
     certificates: Option<Instant>,
 }
@@ -82,7 +83,7 @@ impl Beginnings {
             found.map(|(at, _)| Instant::EPOCH + *at).min()
         };
         Self {
-            stalls: plan.stalls,
+            timers_are_late: plan.stalls || plan.disturbance.is_some(),
             look_ups: first(|fault| matches!(fault, NetFault::Dns(..))),
             certificates: first(|fault| {
                 matches!(fault, NetFault::Tls(..) | NetFault::Certificate(..))
@@ -104,7 +105,7 @@ fn complaint(
     }
     let is_allowed = match error.stage() {
         Stage::Dns => !access.is_proxied() && begun(faults.look_ups),
-        Stage::Connect => !access.is_proxied() || faults.stalls && error.is_timeout(),
+        Stage::Connect => !access.is_proxied() || faults.timers_are_late && error.is_timeout(),
         Stage::Proxy => access.is_proxied(),
         Stage::Tls => {
             access.tls && (error.kind() != ErrorKind::Protocol || begun(faults.certificates))

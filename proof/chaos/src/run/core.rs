@@ -114,7 +114,7 @@ pub(super) async fn check_service(
     topology: &Topology,
     is_excused: bool,
 ) -> Result<(), Violation> {
-    let clock = sim.runtime().backend.clock;
+    let clock = sim.clock();
     if plan.heals_a_majority() && !is_excused {
         let limit = Duration::from_secs(1);
         let request = SelectionRequest::write();

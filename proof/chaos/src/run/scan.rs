@@ -59,8 +59,7 @@ impl Client<'_> {
     async fn work(&mut self) {
         let max = pick(&mut self.rng, &[100, 2000, 8000]);
         let pause = Duration::from_millis(1 + self.rng.below(max));
-        let clock = self.sim.runtime().backend.clock;
-        clock.sleep_until(self.sim.now() + pause).await;
+        self.sim.clock().sleep_until(self.sim.now() + pause).await;
         match self.rng.below(8) {
             0 => self.topology.scan().await,
             1 => self.report(),
@@ -86,7 +85,7 @@ impl Client<'_> {
                 let description = self.topology.description();
                 // If the timeout is too short for a scan that is due, the selection fails even if a
                 // suitable server is known (Server Selection: "Single-threaded server selection").
-                let too_short = timeout < MIN_HEARTBEAT_FREQUENCY;
+                let too_short = timeout < MIN_HEARTBEAT_FREQUENCY + self.record.lateness;
                 if !too_short && request.has_suitable_server(&description) == Some(true) {
                     let message = format!(
                         "a selection of {} timed out, although {description} has a suitable server",
@@ -135,7 +134,7 @@ impl Client<'_> {
     async fn converge(&mut self, plan: &Plan) -> Result<(), Violation> {
         let limit = plan.convergence_limit() + COOLDOWN;
         let mut convergence = Convergence::begin(plan, self.sim, self.record, limit);
-        let clock = self.sim.runtime().backend.clock;
+        let clock = self.sim.clock();
         loop {
             clock.sleep_until(self.sim.now() + Duration::from_secs(1)).await;
             convergence.observe();

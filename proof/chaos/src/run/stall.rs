@@ -21,7 +21,7 @@ pub(super) async fn stall(plan: &Plan, sim: &Sim, record: &RunRecord) {
     if !plan.stalls {
         return;
     }
-    let clock = sim.runtime().backend.clock;
+    let clock = sim.clock();
     let until = clock.now() + plan.scenario.duration();
     let mut rng = Rng::new(plan.seed ^ 0x57A1_57A1).fork();
     loop {
