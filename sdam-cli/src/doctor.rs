@@ -3,7 +3,6 @@
 
 mod arguments;
 mod check;
-mod explanation;
 mod finding;
 mod findings;
 mod observation;
@@ -17,7 +16,7 @@ use std::io::{self, Write};
 use sdam::Runtime;
 use sdam_sim::serve::ReplicaSet;
 
-pub use self::arguments::{Arguments, CheckId, Collection, FailOn, Suppression};
+pub use self::arguments::{Arguments, Collection, FailOn, Suppression};
 use self::observation::Observation;
 use crate::{
     console::Console,
@@ -38,14 +37,6 @@ pub async fn run<O: Write, R: Write>(
     arguments: &Arguments,
     mut console: Console<O, R>,
 ) -> io::Result<Exit> {
-    let offline = match arguments.explain {
-        Some(CheckId(check)) => Some(report::explanation(check)),
-        None => arguments.list.then(report::list),
-    };
-    if let Some(text) = offline {
-        write!(console.output, "{text}")?;
-        return Ok(Exit::SUCCESS);
-    }
     match prepare(arguments) {
         Ok((uri, runtime, simulated)) => {
             if simulated.is_some() && !arguments.json {
@@ -88,11 +79,8 @@ fn conclude(
 ) -> (String, Exit) {
     let mut findings = findings::of(seen);
     finding::suppress(&mut findings, &arguments.suppress);
-    finding::select(&mut findings, &arguments.only);
     let text = if arguments.json {
         report::json(&redact(uri), arguments.target.demo, &findings)
-    } else if arguments.short {
-        report::short(palette, &findings, seen)
     } else {
         report::text(palette, &findings, seen, arguments.verbose)
     };

@@ -7,21 +7,17 @@ mod table;
 mod tests;
 
 use std::{
-    cell::{Cell, RefCell},
-    collections::BTreeMap,
     io::{self, Write},
     sync::Arc,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use futures::future::join_all;
 use sdam::{SelectionError, Topology};
 use sdam_core::address::ServerAddress;
 use sdam_select::{criteria::Criteria, diagnose::diagnose, settings::Settings};
 use sdam_sim::serve::{Builder, ReplicaSet, ServeError};
 
 pub use self::arguments::Arguments;
-use self::table::Share;
 use crate::{
     console::Console,
     exit::Exit,
@@ -33,10 +29,6 @@ use crate::{
 
 /// The additional time to wait for answers from the other servers once a suitable server is known.
 const EXTRA_TIME: Duration = Duration::from_secs(1);
-/// The number of tasks that select servers concurrently.
-const TASKS: u32 = 20;
-/// The time for which a selected server is held, as if an operation used it.
-const OPERATION: Duration = Duration::from_millis(5);
 
 /// The tags of the simulated members.
 const TAGS: [(&str, &str); 3] = [("ny", "1"), ("ny", "2"), ("la", "1")];
@@ -62,7 +54,7 @@ pub async fn run<O: Write, R: Write>(
             return Ok(exit);
         }
     };
-    let result = session.run(arguments, &mut console).await;
+    let result = session.run(&mut console).await;
     // Close the topology even after a write error, so that no command in progress is cut off.
     session.topology.close().await;
     result
@@ -92,11 +84,7 @@ impl Session {
         Ok(Self { topology, criteria, simulated })
     }
 
-    async fn run<O: Write, R: Write>(
-        &self,
-        arguments: &Arguments,
-        console: &mut Console<O, R>,
-    ) -> io::Result<Exit> {
+    async fn run<O: Write, R: Write>(&self, console: &mut Console<O, R>) -> io::Result<Exit> {
         if let Some(set) = &self.simulated {
             let words = Target::simulation(set.uri());
             writeln!(console.output, "{}\n", console.palette.paint(Tone::Faint, words))?;
@@ -110,10 +98,7 @@ impl Session {
             }
         };
         self.show(&chosen, console)?;
-        match arguments.load {
-            Some(rounds) => self.load(rounds, console).await,
-            None => Ok(Exit::SUCCESS),
-        }
+        Ok(Exit::SUCCESS)
     }
 
     /// Selects a server once the deployment is known.
@@ -148,61 +133,6 @@ impl Session {
         let settings = Settings::new(self.topology.options());
         let changes = changes::changes(&description, &settings, &self.criteria);
         table::changes(palette, &changes)
-    }
-
-    /// Selects repeatedly, holds each server for the duration of an operation, and prints the
-    /// distribution of the load.
-    async fn load<O: Write, R: Write>(
-        &self,
-        rounds: u32,
-        console: &mut Console<O, R>,
-    ) -> io::Result<Exit> {
-        let servers = self.topology.snapshot().description().servers().to_vec();
-        let idle = servers.iter().map(|server| (server.address.clone(), Share::default()));
-        let load = Load { left: Cell::new(rounds), shares: RefCell::new(idle.collect()) };
-        let began = Instant::now();
-        let tasks = (0..TASKS).map(|_| load.task(&self.topology, &self.criteria));
-        let outcomes = join_all(tasks).await;
-        if let Some(error) = outcomes.iter().find_map(|outcome| outcome.as_ref().err()) {
-            return fail(error, console);
-        }
-        let took = began.elapsed();
-        let operation = table::millis(OPERATION);
-        let headline = format!(
-            "{rounds} selections by {TASKS} tasks, each of which keeps a server for {operation}"
-        );
-        writeln!(console.output, "\n{}", console.palette.paint(Tone::Strong, headline))?;
-        let table = table::distribution(console.palette, &load.shares.into_inner(), rounds);
-        write!(console.output, "{table}")?;
-        writeln!(console.output, "  in {}", table::millis(took))?;
-        Ok(Exit::SUCCESS)
-    }
-}
-
-/// The number of selections that remain, and the results so far. All tasks share both.
-struct Load {
-    left: Cell<u32>,
-    shares: RefCell<BTreeMap<ServerAddress, Share>>,
-}
-
-impl Load {
-    async fn task(&self, topology: &Topology, criteria: &Criteria) -> Result<(), SelectionError> {
-        while let Some(left) = self.left.get().checked_sub(1) {
-            self.left.set(left);
-            let selected = topology.select(criteria).await?;
-            self.change(selected.address(), |share| {
-                share.selections += 1;
-                share.at_once += 1;
-                share.most_at_once = share.most_at_once.max(share.at_once);
-            });
-            tokio::time::sleep(OPERATION).await;
-            self.change(selected.address(), |share| share.at_once -= 1);
-        }
-        Ok(())
-    }
-
-    fn change(&self, server: &ServerAddress, change: impl FnOnce(&mut Share)) {
-        change(self.shares.borrow_mut().entry(server.clone()).or_default());
     }
 }
 

@@ -13,7 +13,8 @@ Every host is checked at the same time, and a failed check ends those of its hos
 written, except with --write: the servers receive hello and, if the connection string has \
 credentials, a login and ping at one of them.
 
-The check-up ends within four times --timeout, or --deadline, whatever the servers do.
+The check-up ends within four times --timeout, or twice as much with --write, whatever the servers \
+do.
 
 Exit codes, the same for text and JSON: 0 nothing worse than info, 1 the worst finding is a warning, \
 2 a failure, 3 the command line or the connection string is wrong, 4 a check could not be made. \
@@ -25,7 +26,6 @@ Example:
 /// Checks a deployment from here, step by step, and says what to do about each problem.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 #[command(after_help = AFTER)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a command line flag")]
 #[non_exhaustive]
 pub struct Arguments {
     #[command(flatten)]
@@ -37,12 +37,6 @@ pub struct Arguments {
     /// Also show passed checks.
     #[arg(long, short)]
     pub verbose: bool,
-    /// Show one line for each problem, and the summary.
-    #[arg(long, conflicts_with_all = ["json", "verbose"])]
-    pub short: bool,
-    /// Show only this check, and the failures that prevent it; may be repeated.
-    #[arg(long, value_name = "ID", value_parser = CheckId::parse)]
-    pub only: Vec<CheckId>,
     /// Accept findings of this check, at this host or everywhere; may be repeated. JSON keeps them,
     /// with "suppressed": true.
     #[arg(long, value_name = "ID[@HOST]", value_parser = Suppression::parse)]
@@ -50,19 +44,9 @@ pub struct Arguments {
     /// Minimum severity for a non-zero exit.
     #[arg(long, value_name = "SEVERITY", value_enum, default_value_t)]
     pub fail_on: FailOn,
-    /// List the checks, without connecting to anything.
-    #[arg(long)]
-    pub list: bool,
-    /// Explain this check and its possible findings, without connecting to anything.
-    #[arg(long, value_name = "ID", value_parser = CheckId::parse)]
-    pub explain: Option<CheckId>,
     /// Also insert a document into this collection, wait for a majority, and delete it again.
     #[arg(long, value_name = "DB.COLLECTION", value_parser = Collection::parse)]
     pub write: Option<Collection>,
-    /// Time limit of the whole check-up [default: four times --timeout; --write may take as long
-    /// again].
-    #[arg(long, value_name = "SECONDS", value_parser = some_seconds)]
-    pub deadline: Option<Duration>,
     /// Time limit of one step of a connection [default: 0.5].
     #[arg(long, value_name = "SECONDS", value_parser = some_seconds)]
     pub timeout: Option<Duration>,
@@ -93,16 +77,6 @@ impl Collection {
 impl fmt::Display for Collection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.database, self.name)
-    }
-}
-
-/// The id of a check, as given on the command line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CheckId(pub(super) Check);
-
-impl CheckId {
-    fn parse(id: &str) -> Result<Self, String> {
-        Check::of(id).map(Self)
     }
 }
 

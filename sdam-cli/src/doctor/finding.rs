@@ -6,7 +6,7 @@ use sdam_core::names;
 use serde_json::Value;
 
 use super::{
-    arguments::{CheckId, FailOn, Suppression},
+    arguments::{FailOn, Suppression},
     check::Check,
 };
 use crate::exit::Exit;
@@ -141,24 +141,6 @@ pub(super) fn suppress(findings: &mut [Finding], suppressions: &[Suppression]) {
             && !finding.is_configuration()
             && accepted.any(|own| own.covers(finding.check, subject));
     }
-}
-
-/// Keeps only the findings of the checks in `only` and the failures that prevented these checks.
-pub(super) fn select(findings: &mut Vec<Finding>, only: &[CheckId]) {
-    if only.is_empty() {
-        return;
-    }
-    let is_of = |own: &Finding, id: &CheckId| own.check == id.0 || own.step == Some(id.0);
-    let wanted = |own: &Finding| only.iter().any(|id| is_of(own, id));
-    let skipped = findings.iter().filter(|own| wanted(own));
-    let blockers: Vec<_> = skipped.filter_map(|own| own.blocked_by.clone()).collect();
-    let missing = only.iter().filter(|id| !findings.iter().any(|own| is_of(own, id)));
-    let last_missing = missing.map(|id| id.0).max();
-    findings.retain(|own| {
-        let prevents = blockers.contains(&own.name()) || last_missing > Some(own.check);
-        let has_failed = matches!(own.status, Status::Fail | Status::Error);
-        wanted(own) || (has_failed && prevents)
-    });
 }
 
 /// Returns the worst status.

@@ -207,7 +207,7 @@ fn written(canary: &Canary, blocked_by: Option<String>) -> Finding {
                 .cause("an arbiter votes, but acknowledges no write")
                 .remedy(
                     "look at the lag of the secondaries and at rs.status(); or give it more time \
-                     (--deadline 10)",
+                     (--timeout 3)",
                 )
         }
         Some(UNAUTHORIZED) => finding(Status::Fail, "the user may not write to the collection")

@@ -27,12 +27,12 @@ const STEP: Duration = Duration::from_millis(500);
 
 /// Observes the deployment that the connection string `uri` names.
 ///
-/// Stops at the deadline in `arguments`. Without a deadline, takes at most about four times the
-/// limit of a single step, plus the same time again for the write test.
+/// Takes at most about four times the limit of a single step, plus the same time again for the write
+/// test.
 pub(super) async fn observe(arguments: &Arguments, uri: &str, runtime: &Runtime) -> Observation {
     let target = &arguments.target;
     let step = arguments.timeout.unwrap_or(STEP);
-    let limits = Limits::new(&runtime.backend, step, arguments.deadline);
+    let limits = Limits::new(&runtime.backend, step);
     let mut seen = Observation::default();
     let Some(options) = configured(uri, runtime, &limits, &mut seen).await else {
         return seen;
@@ -49,13 +49,15 @@ pub(super) async fn observe(arguments: &Arguments, uri: &str, runtime: &Runtime)
             seen.deployment = Some(deployment::look(&topology, &options, &limits).await);
             topology.close().await;
             if let Some(collection) = &arguments.write {
-                let again = arguments.deadline.map_or(Limits::all(step), |_| limits.left());
                 // If a login has failed, do not log in again, because repeated failures may lock
                 // the account.
                 let refused = seen.login.as_ref().and_then(|login| login.error.clone());
                 let written = match refused {
                     Some(error) => Canary::refused(collection, error),
-                    None => canary::write(target, &options, runtime, collection, again).await,
+                    None => {
+                        canary::write(target, &options, runtime, collection, Limits::all(step))
+                            .await
+                    }
                 };
                 seen.canary = Some(written);
             }

@@ -20,24 +20,6 @@ const COLUMNS: [(&str, &[Check]); 4] = [
     ("hello", &[Check::Hello]),
 ];
 
-/// Returns the output of `--list`.
-pub(super) fn list() -> String {
-    let mut text = String::new();
-    for check in Check::ALL {
-        let _ = writeln!(text, "{check:14} {}", check.question());
-    }
-    text
-}
-
-/// Returns the output of `--explain`.
-pub(super) fn explanation(check: Check) -> String {
-    let mut text = format!("{check}: {}\n", check.question());
-    for paragraph in check.explanation() {
-        let _ = write!(text, "\n{}\n", wrap(paragraph, 0).join("\n"));
-    }
-    text
-}
-
 /// Formats a matrix of the servers, the findings (without passed checks unless `verbose`), and a
 /// summary.
 pub(super) fn text(
@@ -57,24 +39,6 @@ pub(super) fn text(
     for line in lines {
         let _ = writeln!(text, "{}", palette.paint(tone, line));
     }
-    if let Some(first) = first_problem(findings) {
-        let hint = format!("`sdam doctor --explain {}` says more.", first.check);
-        let _ = writeln!(text, "{}", palette.paint(Tone::Faint, hint));
-    }
-    text
-}
-
-/// Formats one line for each problem, and the summary as the last line.
-pub(super) fn short(palette: Palette, findings: &[Finding], seen: &Observation) -> String {
-    let mut text = String::new();
-    for finding in findings.iter().filter(|own| own.is_problem()) {
-        let (tone, word) = mark(finding.status);
-        let rest = format!("{}  {}", finding.name(), finding.title);
-        let (word, rest) = (palette.paint(tone, word), palette.paint(Tone::Normal, rest));
-        let _ = writeln!(text, "{word}{rest}");
-    }
-    let (tone, lines) = summary(findings, seen);
-    let _ = writeln!(text, "{}", palette.paint(tone, lines.join(" ")));
     text
 }
 

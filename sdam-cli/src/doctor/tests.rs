@@ -7,7 +7,6 @@ mod servers;
 
 use std::{sync::Arc, time::Duration};
 
-use futures::executor::block_on;
 use sdam::{Error, Resolver, Runtime, SrvRecords};
 use sdam_core::{address::ServerAddress, error::Stage, uri::ConnectionString};
 use sdam_sim::serve::{Builder, ReplicaSet};
@@ -16,10 +15,7 @@ use tokio::runtime::Builder as Tokio;
 
 use self::servers::{Server, listener, standalone};
 use super::*;
-use crate::{
-    terminal::{Palette, WIDTH, columns},
-    testing::capture,
-};
+use crate::terminal::{Palette, WIDTH, columns};
 
 /// A resolver that returns the same SRV records for every name.
 #[derive(Debug)]
@@ -103,35 +99,32 @@ fn check_with(arguments: &Arguments, uri: &str, expected: &str, exit: Exit, word
     assert!(finding.to_string().contains(words), "{words:?} in {finding:#}");
 }
 
-/// Checks that the text, short and JSON outputs have the same exit code and report the same first
-/// problem, and that the remedy or the finding names a host or an option. Returns the JSON
-/// document.
+/// Checks that the text and JSON outputs have the same exit code and report the same first problem,
+/// and that the remedy or the finding names a host or an option. Returns the JSON document.
 fn check_formats(arguments: &Arguments, uri: &str, seen: &Observation, exit: Exit) -> Value {
-    let conclude = |json, short| {
+    let conclude = |json| {
         let mut arguments = arguments.clone();
-        (arguments.json, arguments.short) = (json, short);
+        arguments.json = json;
         let (text, code) = conclude(&arguments, uri, seen, Palette::Plain);
         assert_eq!(code, exit, "{text}");
         text
     };
-    let json = conclude(true, false);
+    let (json, text) = (conclude(true), conclude(false));
     // The output is a single document, followed by a line break.
     assert_eq!(json.find('\n'), Some(json.len() - 1));
     let document: Value = serde_json::from_str(&json).unwrap();
     let (problem, finding) = first(&document);
-    for text in [conclude(false, false), conclude(false, true)] {
-        let name = match (problem.as_str(), finding["subject"].as_str()) {
-            ("none", _) => "No problem was found".to_owned(),
-            (_, Some(subject)) => format!("First problem: {} {subject}", id(&finding)),
-            (_, None) => format!("First problem: {}", id(&finding)),
-        };
-        assert_eq!(text.matches(&name).count(), 1, "{name:?} in {text}");
-        assert_eq!(text.matches("First problem:").count(), usize::from(problem != "none"));
-    }
+    let name = match (problem.as_str(), finding["subject"].as_str()) {
+        ("none", _) => "No problem was found".to_owned(),
+        (_, Some(subject)) => format!("First problem: {} {subject}", id(&finding)),
+        (_, None) => format!("First problem: {}", id(&finding)),
+    };
+    assert_eq!(text.matches(&name).count(), 1, "{name:?} in {text}");
+    assert_eq!(text.matches("First problem:").count(), usize::from(problem != "none"));
     if problem != "none" {
         let remedies = strings(&finding["remedies"]);
         assert!(!remedies.is_empty(), "{finding:#}");
-        let text = words(&conclude(false, false));
+        let text = words(&text);
         assert!(remedies.iter().all(|own| text.contains(&words(own))), "{text}");
         let said = format!("{} {}", finding["subject"], remedies.join(" "));
         let mut hosts = seen.hosts.iter();
@@ -222,27 +215,6 @@ fn parse(words: &[&str]) -> Arguments {
 }
 
 #[test]
-fn one_check_is_shown_alone_with_the_failures_that_prevent_it() {
-    let set = ReplicaSet::start(1).unwrap();
-    let port = listener().local_addr().unwrap().port();
-    let refused = format!("mongodb://127.0.0.1:{port}/");
-    let check = |uri: &str, only: &str, expected: &[&str], exit| {
-        let arguments = parse(&["--only", only]);
-        let (code, document) = run_json(&arguments, uri);
-        let checks = document["checks"].as_array().unwrap().iter();
-        let ids: Vec<_> = checks.map(id).collect();
-        assert_eq!((&*ids, code), (expected, exit), "{only}: {document:#}");
-    };
-    check(set.uri(), "hello", &["hello"], Exit::SUCCESS);
-    check(set.uri(), "tls.verify", &[], Exit::SUCCESS);
-    check(&refused, "uri", &["uri"], Exit::SUCCESS);
-    // In these cases, an earlier failure prevents the check that `--only` names.
-    check(&refused, "hello", &["tcp", "hello"], Exit::FAILURES);
-    check(&refused, "lag", &["tcp"], Exit::FAILURES);
-    check("mongodb:/a", "lag", &["uri"], Exit::CONFIGURATION);
-}
-
-#[test]
 fn suppressed_findings_do_not_count_but_stay_in_json() {
     let set = ReplicaSet::start(1).unwrap();
     let port = listener().local_addr().unwrap().port();
@@ -310,26 +282,5 @@ fn text_shows_the_matrix_the_problem_and_the_remedy_in_80_columns() {
         format!("First problem: tcp 127.0.0.1:{port}"),
     ] {
         assert!(text.contains(words.trim()), "{words:?} in {text}");
-    }
-}
-
-/// Runs the doctor without a runtime, so that it cannot connect to anything.
-fn offline(arguments: &Arguments) -> String {
-    let (output, _, exit) = capture(|console| block_on(run(arguments, console)));
-    assert_eq!(exit.unwrap(), Exit::SUCCESS);
-    output
-}
-
-#[test]
-fn every_check_is_listed_and_explained_without_a_connection() {
-    let list = offline(&parse(&["--list", "mongodb://127.0.0.1:1/"]));
-    assert_eq!(list.lines().count(), check::Check::ALL.len());
-    for line in list.lines() {
-        let (id, question) = line.split_once(' ').unwrap();
-        let text = offline(&parse(&["--explain", id]));
-        assert!(text.lines().all(|line| columns(line) <= WIDTH), "{text}");
-        let title = format!("{id}: {}\n\n", question.trim());
-        assert!(text.starts_with(&title), "{text}");
-        assert!(words(&text).len() > 150, "{text}");
     }
 }

@@ -10,7 +10,7 @@ use sdam_core::read_preference::{ReadMode, ReadPreference, TagSet};
 
 use crate::{
     target::Target,
-    values::{seconds, some_seconds, whole},
+    values::{seconds, some_seconds},
 };
 
 /// The text that the help shows after the options.
@@ -50,12 +50,6 @@ pub struct Arguments {
     /// Time limit [default: serverSelectionTimeoutMS].
     #[arg(long, value_name = "SECONDS", value_parser = some_seconds)]
     pub timeout: Option<Duration>,
-    /// Select N times from 20 concurrent tasks, and show the load on the servers.
-    #[arg(
-        long, value_name = "N", num_args = 0..=1, default_missing_value = "1000",
-        value_parser = whole::<u32>(1..=1_000_000)
-    )]
-    pub load: Option<u32>,
 }
 
 impl Arguments {

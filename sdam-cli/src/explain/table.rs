@@ -1,6 +1,6 @@
-//! Tables of 80 columns: the verdict on each server, and the load on the servers.
+//! The table of the servers and their verdicts, in 80 columns.
 
-use std::{collections::BTreeMap, fmt::Write, time::Duration};
+use std::fmt::Write;
 
 use sdam_core::{address::ServerAddress, topology::TopologyDescription};
 use sdam_select::{
@@ -17,8 +17,8 @@ const MARK: usize = 2;
 const TYPE: usize = 11;
 /// The width of the round-trip time column, enough for `999.99 ms`.
 const RTT: usize = 9;
-/// The width of a bar that represents 100 %, in columns.
-const BAR: usize = 25;
+/// The minimum width of a verdict beside the other columns.
+const VERDICT: usize = 25;
 
 /// Formats the criteria, the selected server, and the others with the reasons for their rejection.
 pub(super) fn explanation(
@@ -33,8 +33,8 @@ pub(super) fn explanation(
     if let Some(refusal) = &explanation.refusal {
         paragraph(&mut text, palette, Tone::Bad, &refusal.to_string(), MARK);
     }
-    let addresses = explanation.servers.iter().map(|server| &server.address);
-    let width = widest(addresses);
+    let lengths = explanation.servers.iter().map(|server| columns(server.address.as_str()));
+    let width = lengths.max().unwrap_or_default();
     for server in &explanation.servers {
         let is_chosen = Some(&server.address) == chosen;
         let rtt = topology.server(&server.address).and_then(|known| known.rtt);
@@ -43,12 +43,12 @@ pub(super) fn explanation(
             if is_chosen { ">" } else { "" },
             server.address.as_str(),
             server.server_type,
-            rtt.map(|rtt| millis(rtt.average)).unwrap_or_default(),
+            rtt.map(|rtt| format!("{:.2} ms", rtt.average.as_secs_f64() * 1e3)).unwrap_or_default(),
         );
         let (tone, verdict) = verdict(server, is_chosen);
         let indent = columns(&row);
         // Put a long address on its own line.
-        let (indent, mut row) = if indent + BAR <= WIDTH {
+        let (indent, mut row) = if indent + VERDICT <= WIDTH {
             (indent, row)
         } else {
             (MARK + 2, format!("{row}\n{:1$}", "", MARK + 2))
@@ -109,38 +109,6 @@ pub(super) fn lines(lines: &str) -> String {
     text
 }
 
-/// Formats the number of selections and the maximum number of concurrent operations of each server.
-pub(super) fn distribution(
-    palette: Palette,
-    servers: &BTreeMap<ServerAddress, Share>,
-    total: u32,
-) -> String {
-    let width = widest(servers.keys());
-    let mut text = String::new();
-    for (address, share) in servers {
-        let part = f64::from(share.selections) / f64::from(total.max(1));
-        let bar = "#".repeat((part * BAR as f64).round() as usize);
-        let row = format!(
-            "{:MARK$}{:width$}  {:>7}  {:>5.1} %  {bar:BAR$}",
-            "",
-            address.as_str(),
-            share.selections,
-            part * 100.0,
-        );
-        let most = format!("{} at once", share.most_at_once);
-        let _ = writeln!(text, "{} {most}", palette.paint(Tone::Normal, row));
-    }
-    text
-}
-
-/// The load of one server.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Share {
-    pub(super) selections: u32,
-    pub(super) at_once: u32,
-    pub(super) most_at_once: u32,
-}
-
 fn paragraph(text: &mut String, palette: Palette, tone: Tone, words: &str, indent: usize) {
     // Continuation lines are indented further.
     for (index, line) in wrap(words, indent + 2).into_iter().enumerate() {
@@ -148,14 +116,4 @@ fn paragraph(text: &mut String, palette: Palette, tone: Tone, words: &str, inden
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{:indent$}{}", "", palette.paint(tone, line));
     }
-}
-
-fn widest<'a>(addresses: impl Iterator<Item = &'a ServerAddress>) -> usize {
-    let lengths = addresses.map(|address| columns(address.as_str()));
-    lengths.max().unwrap_or_default()
-}
-
-/// Formats a duration in milliseconds.
-pub(super) fn millis(time: Duration) -> String {
-    format!("{:.2} ms", time.as_secs_f64() * 1e3)
 }

@@ -104,19 +104,6 @@ fn a_selection_without_matching_servers_is_explained_and_fails() {
 }
 
 #[test]
-fn a_loop_counts_every_selection() {
-    let looping = Arguments { read: Some(ReadMode::Nearest), load: Some(60), ..demo() };
-    let (exit, output, _) = select(&looping);
-    assert_eq!(exit, Exit::SUCCESS);
-    let (_, loop_table) = output.split_once("60 selections by 20 tasks").unwrap();
-    let rows = loop_table.lines().filter(|line| line.ends_with(" at once"));
-    let counts: Vec<u32> =
-        rows.map(|row| row.split_whitespace().nth(1).unwrap().parse().unwrap()).collect();
-    assert_eq!(counts.len(), 3, "{output}");
-    assert_eq!(counts.iter().sum::<u32>(), 60, "{output}");
-}
-
-#[test]
 fn the_change_that_each_rejected_server_needs_is_shown() {
     let changes = |arguments: &Arguments| -> Vec<String> {
         let (_, output, remarks) = select(arguments);

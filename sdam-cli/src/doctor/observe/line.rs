@@ -43,12 +43,12 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    pub(super) fn new(backend: &Backend, step: Duration, deadline: Option<Duration>) -> Self {
-        let end = backend.clock.now() + deadline.unwrap_or(Self::all(step));
+    pub(super) fn new(backend: &Backend, step: Duration) -> Self {
+        let end = backend.clock.now() + Self::all(step);
         Self { clock: Arc::clone(&backend.clock), end, step }
     }
 
-    /// Returns the default limit for all steps together.
+    /// Returns the limit for all steps together.
     pub(super) fn all(step: Duration) -> Duration {
         step * 18 / 5
     }

@@ -90,12 +90,6 @@ fn a_silent_host_is_not_waited_for() {
     check_with(&arguments, &uri, "hello fail", Exit::FAILURES, "does not answer");
     // The check-up should take at most 1.08 s; the longer limit allows for a machine under load.
     assert!(begun.elapsed() < Duration::from_secs(5));
-    // The deadline ends the check-up even if a single step has a longer time limit.
-    arguments.timeout = Some(Duration::from_secs(60));
-    arguments.deadline = Some(Duration::from_millis(300));
-    let begun = Instant::now();
-    check_with(&arguments, &uri, "hello fail", Exit::FAILURES, "does not answer");
-    assert!(begun.elapsed() < Duration::from_secs(15));
 }
 
 #[test]
