@@ -1,9 +1,7 @@
 //! Renders a recording as one page of HTML.
 
-mod columns;
-mod data;
+mod events;
 mod html;
-mod levels;
 mod overview;
 mod page;
 mod row;
@@ -25,7 +23,7 @@ use crate::{exit::Exit, failure::Failure, file_error::cannot_write, recording::R
 
 /// The text that the help shows after the options.
 const AFTER: &str = "\
-The page needs no network: mail it, or attach it to the record of the incident. It contains host \
+The page needs no network and no scripts: mail it, or attach it to the record of the incident. It contains host \
 names and error texts, but no credentials.
 
 Exit codes: 0 done, 3 the command line is wrong or RECORDING is no recording, 4 another failure.
@@ -36,7 +34,7 @@ Example, with the recording of a simulated failover:
 
 /// Shows a recording as one page of HTML.
 ///
-/// The page has the servers' states over time, failovers, round-trip times and every event.
+/// The page has the servers' states over time, the failovers, and the events.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 #[command(after_help = AFTER)]
 #[non_exhaustive]

@@ -61,7 +61,6 @@ const TOOL: &[&str] = &[
     "clap",
     "crossterm",
     "hyper",
-    "indicatif",
     "metrics-exporter-prometheus",
     "ratatui",
     "toml",

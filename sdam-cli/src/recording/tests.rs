@@ -11,8 +11,6 @@ use sdam_core::{address::ServerAddress, event::EventName, options::Options};
 use sdam_events::record::{Origin, RecordSink};
 
 use super::Recording;
-#[cfg(feature = "tui")]
-use super::{LONG, ProgressBar, progress};
 
 /// The wall-clock time at which simulations begin: 2023-11-14T22:13:20Z.
 pub(crate) const WALL: Duration = Duration::from_secs(1_700_000_000);
@@ -24,16 +22,16 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Starts a client at the vantage point `vantage`. Its wall clock is ahead by `skew`.
-    pub(crate) fn start(sim: &Sim, vantage: &str, skew: Duration) -> Self {
-        let wall = UNIX_EPOCH + WALL + skew + Duration::from_nanos(sim.now().as_nanos());
-        Self::of(&sim.uri(), sim.runtime(), wall, vantage)
+    /// Starts a client of the simulated set.
+    pub(crate) fn start(sim: &Sim) -> Self {
+        let wall = UNIX_EPOCH + WALL + Duration::from_nanos(sim.now().as_nanos());
+        Self::of(&sim.uri(), sim.runtime(), wall)
     }
 
     /// Starts a client of the deployment `uri`.
-    pub(crate) fn of(uri: &str, runtime: Runtime, wall: SystemTime, vantage: &str) -> Self {
+    pub(crate) fn of(uri: &str, runtime: Runtime, wall: SystemTime) -> Self {
         let options = Options::parse(uri).unwrap();
-        let origin = Origin::at(runtime.backend.clock.now(), wall).with_vantage(vantage);
+        let origin = Origin::at(runtime.backend.clock.now(), wall);
         let sink = RecordSink::with_origin(Vec::new(), &options, &origin).unwrap();
         let sink = Arc::new(sink.with_selections());
         let builder = Topology::builder(uri).unwrap();
@@ -75,7 +73,7 @@ pub(crate) async fn pass(sim: &Sim, time: Duration) {
 pub(crate) fn failover() -> Vec<u8> {
     let sim = simulation();
     sim.block_on(async {
-        let client = Client::start(&sim, "web-1", Duration::ZERO);
+        let client = Client::start(&sim);
         client.wait_for_primary(true).await;
         pass(&sim, Duration::from_secs(15)).await;
         sim.kill(Target::Primary).unwrap();
@@ -94,7 +92,6 @@ pub(crate) fn failover() -> Vec<u8> {
 fn a_recording_has_the_events_with_their_wall_clock_times() {
     let bytes = failover();
     let recording = Recording::parse("in.jsonl", &bytes).unwrap();
-    assert_eq!(recording.vantage(), Some("web-1"));
     assert_eq!(recording.options.replica_set.as_deref(), Some("rs"));
     assert_eq!(recording.defect, None);
     let count = bytes.split_inclusive(|byte| *byte == b'\n').count() as u64;
@@ -152,19 +149,6 @@ fn a_refusal_names_the_file_the_line_and_the_remedy() {
     let header = failover().iter().position(|byte| *byte == b'\n').unwrap();
     let bytes = [&failover()[..=header], b"{\"seq\":1}\n"].concat();
     check(&bytes, "in.jsonl: line 2 of the recording: column 9: missing");
-}
-
-#[cfg(feature = "tui")]
-#[test]
-fn the_progress_of_reading_a_long_recording_is_shown_up_to_its_length() {
-    assert_eq!(progress("in.jsonl", LONG - 1).length(), None);
-    assert_eq!(progress("in.jsonl", LONG).length(), Some(LONG as u64));
-    let bytes = failover();
-    let bar = ProgressBar::hidden();
-    let recording = Recording::read("in.jsonl".to_owned(), &bytes, bar.wrap_read(&*bytes));
-    let whole = Recording::parse("in.jsonl", &bytes).unwrap();
-    assert_eq!(recording.unwrap().events.len(), whole.events.len());
-    assert_eq!(bar.position(), bytes.len() as u64);
 }
 
 #[cfg(unix)]

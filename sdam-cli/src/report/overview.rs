@@ -1,72 +1,151 @@
-//! The picture of the whole span, which needs no script and can be printed.
+//! The picture of the states of all servers over time.
 
 use std::fmt::Write as _;
 
 use super::{
-    data::order,
     html::text,
-    timeline::{Band, State, Timeline},
+    timeline::{Band, Change, Lane, State, Timeline},
 };
+use crate::{duration::short, failover::range};
+
+/// The maximum number of lanes on a page, where each lane shows one server.
+pub(super) const MAX_LANES: usize = 64;
 
 /// The width of the picture. Its height depends on the number of lanes.
 const WIDTH: u64 = 1000;
-const HEIGHT: u64 = 22;
+/// The height of a lane, with the gap below it.
+const LANE: u64 = 24;
+/// The height of a band in its lane.
+const BAND: u64 = 18;
 /// The width of the column of names.
 const LEFT: u64 = 190;
+/// The height of the line with the lengths of the outages.
+const TOP: u64 = 20;
+/// The height of the line with the times.
+const AXIS: u64 = 22;
+/// The approximate width of a character.
+const LETTER: u64 = 7;
+/// The maximum number of times on the axis.
+const TICKS: u64 = 7;
 
 /// The fill pattern for lost servers, which works without colours.
 const HATCH: &str = "<defs><pattern id=\"hatch\" width=\"6\" height=\"6\" \
                      patternUnits=\"userSpaceOnUse\"><path class=\"hatch\" d=\"M0 6L6 0\"/>\
                      </pattern></defs>";
 
-/// Returns an `svg` element with a lane for the set and one for each server.
-pub(super) fn svg(timeline: &Timeline, clock: &impl Fn(u64) -> String) -> String {
+/// Returns an `svg` element with a lane for the set and one for each server. `day` is the time of
+/// day at the start, in nanoseconds.
+pub(super) fn svg(timeline: &Timeline, clock: &impl Fn(u64) -> String, day: u64) -> String {
     let order = order(timeline);
-    let height = (order.len() as u64 + 2) * HEIGHT;
+    let bottom = TOP + (order.len() as u64 + 1) * LANE;
+    let height = bottom + AXIS;
     let mut svg = format!(
         "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" \
          aria-label=\"state of each server over time\">{HATCH}"
     );
-    lane(&mut svg, timeline, &timeline.set, "set", 0);
+    axis(&mut svg, timeline, clock, day, bottom);
+    let set = if timeline.is_replica_set { "primary" } else { "deployment" };
+    lane(&mut svg, timeline, &timeline.set, set, TOP);
     for (index, row) in order.iter().zip(1..) {
         let server = &timeline.lanes[*index];
-        lane(&mut svg, timeline, &server.bands, &server.address, row);
+        lane(&mut svg, timeline, &server.bands, &server.address, TOP + row * LANE);
     }
-    let bottom = height - HEIGHT;
-    for change in timeline.changes.iter().filter(|change| change.is_gap()).take(50) {
-        let from = x(timeline, timeline.offset(change.outage.earliest()));
-        let to = x(timeline, change.over(timeline)).max(from + 1);
-        let width = to - from;
+    for (from, to) in &timeline.gaps {
+        let (from, to) = (x(timeline, *from), x(timeline, *to));
+        let (width, height) = (to - from, bottom - TOP);
+        let _ = write!(
+            svg,
+            "<rect class=\"gap\" x=\"{from}\" y=\"{TOP}\" width=\"{width}\" height=\"{height}\"/>"
+        );
+    }
+    outages(&mut svg, timeline, bottom);
+    svg + "</svg>"
+}
+
+/// Returns the lanes to show, sorted by name. If there are too many, lanes with problems come
+/// before the others, so that they are not left out.
+pub(super) fn order(timeline: &Timeline) -> Vec<usize> {
+    let lanes = &timeline.lanes;
+    let mut order: Vec<usize> = (0..lanes.len()).collect();
+    let is_calm = |lane: &Lane| lane.losses == 0 && lane.failed == 0 && lane.bands.len() < 3;
+    let many = lanes.len() > MAX_LANES;
+    order.sort_by_key(|index| (many && is_calm(&lanes[*index]), &lanes[*index].address));
+    order.truncate(MAX_LANES);
+    order
+}
+
+/// Adds lines at round times of day, with the times below the lanes.
+fn axis(
+    svg: &mut String,
+    timeline: &Timeline,
+    clock: &impl Fn(u64) -> String,
+    day: u64,
+    bottom: u64,
+) {
+    let (step, base) = (step(timeline.span), bottom + AXIS - 6);
+    let first = day.next_multiple_of(step) - day;
+    let ticks = (0..=TICKS).map(|tick| first + tick * step);
+    for at in ticks.take_while(|at| *at <= timeline.span) {
+        let x = x(timeline, at);
+        let time = clock(at);
+        // Times in whole seconds do not need their milliseconds.
+        let time = match time.split_once('.') {
+            Some((seconds, _)) if step >= SECOND => seconds,
+            _ => time.trim_end_matches(" UTC"),
+        };
+        let anchor = if x + 80 > WIDTH { " text-anchor=\"end\"" } else { "" };
         // Writing to a string cannot fail, here and below.
         let _ = write!(
             svg,
-            "<rect class=\"outage\" x=\"{from}\" y=\"0\" width=\"{width}\" height=\"{bottom}\"/>"
+            "<path class=\"grid\" d=\"M{x} {TOP}V{bottom}\"/>\
+             <text class=\"time\" x=\"{x}\" y=\"{base}\"{anchor}>{}</text>",
+            text(time)
         );
     }
-    let (start, end, base) = (clock(0), clock(timeline.span), height - 6);
-    let _ = write!(
-        svg,
-        "<text x=\"{LEFT}\" y=\"{base}\">{start}</text>\
-         <text x=\"{WIDTH}\" y=\"{base}\" text-anchor=\"end\">{end}</text></svg>"
-    );
-    svg
 }
 
-/// Adds a lane with one path for each state.
-fn lane(svg: &mut String, timeline: &Timeline, bands: &[Band], name: &str, row: u64) {
-    let top = row * HEIGHT;
-    let _ = write!(svg, "<text x=\"0\" y=\"{}\">{}</text>", top + 15, text(&shorten(name)));
+const SECOND: u64 = 1_000_000_000;
+
+/// Returns the distance between the times on the axis, in nanoseconds.
+fn step(span: u64) -> u64 {
+    const MINUTE: u64 = 60 * SECOND;
+    const HOUR: u64 = 60 * MINUTE;
+    let decimal = (0..=4).flat_map(|power| [1, 2, 5].map(|digit| digit * 10_u64.pow(power)));
+    let decimal =
+        decimal.map(|millis| millis * (SECOND / 1000)).filter(|step| *step <= 10 * SECOND);
+    let seconds = [15, 30].map(|seconds| seconds * SECOND);
+    let minutes = [1, 2, 5, 10, 15, 30].map(|minutes| minutes * MINUTE);
+    let hours = [1, 2, 3, 6, 12].map(|hours| hours * HOUR);
+    let mut steps = decimal.chain(seconds).chain(minutes).chain(hours);
+    let days = 24 * HOUR * (span / (24 * HOUR * TICKS) + 1);
+    steps.find(|step| span / step < TICKS).unwrap_or(days)
+}
+
+/// Adds a lane with one path for each state, and the names of wide bands.
+fn lane(svg: &mut String, timeline: &Timeline, bands: &[Band], name: &str, top: u64) {
+    let (y, base) = (top + (LANE - BAND) / 2, top + 16);
+    let name = shorten(name, (LEFT - LETTER) / LETTER);
+    let _ = write!(svg, "<text x=\"0\" y=\"{base}\">{}</text>", text(&name));
     let mut paths: [String; State::ALL.len()] = Default::default();
-    let (y, height) = (top + 3, HEIGHT - 6);
+    let mut names = String::new();
     for (index, band) in bands.iter().enumerate() {
         let from = x(timeline, band.from);
         // Widen the band if necessary, so that even the shortest loss is visible.
         let to = x(timeline, timeline.end_of(bands, index)).max(from + 1);
         let width = to - from;
         let path = &mut paths[band.state as usize];
-        let piece = format!("M{from} {y}h{width}v{height}h-{width}z");
+        let piece = format!("M{from} {y}h{width}v{BAND}h-{width}z");
         if !path.ends_with(&piece) {
             path.push_str(&piece);
+        }
+        if band.state != State::Absent && width > 8 * LETTER {
+            let _ = write!(
+                names,
+                "<text class=\"on{}\" x=\"{}\" y=\"{base}\">{}</text>",
+                band.state as u8,
+                from + LETTER,
+                text(&shorten(&band.name, width / LETTER - 2))
+            );
         }
     }
     // Worse states are drawn over better ones.
@@ -78,6 +157,46 @@ fn lane(svg: &mut String, timeline: &Timeline, bands: &[Band], name: &str, row: 
             }
         }
     }
+    svg.push_str(&names);
+}
+
+/// Marks the periods without a writable server across all lanes, with their lengths above.
+fn outages(svg: &mut String, timeline: &Timeline, bottom: u64) {
+    let gaps = timeline.changes.iter().filter(|change| change.is_gap());
+    let (mut last, mut free) = ((0, 0), 0);
+    for change in gaps {
+        let from = x(timeline, timeline.offset(change.outage.earliest()));
+        let to = x(timeline, change.over(timeline)).max(from + 1);
+        // Many outages in a long recording may cover the same place.
+        if last == (from, to) {
+            continue;
+        }
+        last = (from, to);
+        let (width, height) = (to - from, bottom - TOP + 2);
+        let _ = write!(
+            svg,
+            "<rect class=\"outage\" x=\"{from}\" y=\"{}\" width=\"{width}\" height=\"{height}\"/>\
+             <rect class=\"s{}\" x=\"{from}\" y=\"{}\" width=\"{width}\" height=\"3\"/>",
+            TOP - 2,
+            State::Lost as u8,
+            TOP - 4
+        );
+        let length = label(change, timeline);
+        let taken = (length.chars().count() as u64 + 1) * LETTER;
+        let start = from.min(WIDTH.saturating_sub(taken));
+        if start >= free {
+            let _ = write!(
+                svg,
+                "<text class=\"length\" x=\"{start}\" y=\"12\">{}</text>",
+                text(&length)
+            );
+            free = start + taken;
+        }
+    }
+}
+
+fn label(change: &Change, timeline: &Timeline) -> String {
+    range(change.without(timeline), short)
 }
 
 fn x(timeline: &Timeline, at: u64) -> u64 {
@@ -86,10 +205,11 @@ fn x(timeline: &Timeline, at: u64) -> u64 {
     LEFT + u64::try_from(x).unwrap_or(0)
 }
 
-fn shorten(name: &str) -> String {
-    const MAX: usize = 26;
-    match name.char_indices().nth(MAX) {
-        None => name.to_owned(),
-        Some((end, _)) => format!("{}\u{2026}", &name[..end]),
+/// Shortens `name` to at most `most` characters.
+fn shorten(name: &str, most: u64) -> String {
+    let most = usize::try_from(most).unwrap_or(usize::MAX);
+    match name.char_indices().nth(most.saturating_sub(1)) {
+        Some((end, _)) if name.chars().count() > most => format!("{}\u{2026}", &name[..end]),
+        _ => name.to_owned(),
     }
 }

@@ -16,7 +16,7 @@ use sdam_core::{
 use crate::watch::changed_fields;
 
 names! {
-    /// The kind of an event, for the page's filter.
+    /// The kind of an event.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     pub(super) enum Kind {
         /// The topology's type, primary or members changed.
@@ -30,8 +30,6 @@ names! {
         Selection = "selection",
         /// A server selection failed, or an operation reported an error.
         Operation = "operation failed",
-        /// The user set a mark.
-        Mark = "mark",
     }
 }
 

@@ -84,7 +84,7 @@ pub(super) struct Lane {
     pub(super) rtts: Vec<u64>,
 }
 
-/// An event with its description.
+/// An event that the page lists.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     pub(super) at: u64,
@@ -96,8 +96,6 @@ pub(super) struct Row {
     pub(super) text: String,
     /// The duration of the heartbeat or the selection.
     pub(super) time: Option<u64>,
-    /// The average round-trip time of the server after this heartbeat.
-    pub(super) rtt: Option<u64>,
 }
 
 /// A period without a writable server, or a change of primary without such a period.
@@ -120,7 +118,10 @@ pub(super) struct Timeline {
     pub(super) set: Vec<Band>,
     /// True if the deployment is a replica set, in which writes need a primary.
     pub(super) is_replica_set: bool,
+    /// The events that the page lists, which are all but answered heartbeats.
     pub(super) rows: Vec<Row>,
+    /// The number of all events.
+    pub(super) events: u64,
     pub(super) changes: Vec<Change>,
     /// The time when a writable server was first known.
     pub(super) discovered: Option<Instant>,
@@ -133,7 +134,6 @@ impl Timeline {
         let mut builder = Builder::new(recording.start());
         let mut last = recording.start();
         let mut pauses = Vec::new();
-        let mut notes = recording.notes.iter().peekable();
         for (event, number) in recording.events.iter().zip(&recording.lines) {
             let is_end = matches!(&event.kind, EventKind::Input(own) if own.input == Input::Close);
             pauses.push((last, event.at));
@@ -141,13 +141,7 @@ impl Timeline {
             if is_end {
                 break;
             }
-            while let Some((line, note)) = notes.next_if(|(line, _)| line < number) {
-                builder.mark(note.at, &note.note, *line);
-            }
             builder.observe(event, *number);
-        }
-        for (line, note) in notes {
-            builder.mark(note.at.min(last), &note.note, *line);
         }
         let mut timeline = builder.finish(last);
         timeline.gaps = gaps(&pauses, timeline.start);

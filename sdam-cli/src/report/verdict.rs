@@ -49,7 +49,7 @@ impl Verdict {
         let verdict =
             |severity, headline: String, details: String| Self { severity, headline, details };
         let wanted = wanted(timeline);
-        if timeline.rows.is_empty() {
+        if timeline.events == 0 {
             let details = "There is nothing to show.".to_owned();
             return verdict(Severity::Warning, "The recording has no events".into(), details);
         }

@@ -8,8 +8,8 @@ use crate::{
     duration::short,
     failover::{cause, range},
     report::{
-        data::order,
         html::{row, table, text},
+        overview::order,
         timeline::{Change, Lane, Timeline},
         verdict::{nanos, without},
     },

@@ -1,4 +1,7 @@
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
 
 use sdam_core::{
     event::{Event, EventKind},
@@ -17,8 +20,8 @@ pub(super) struct Builder {
     facts: Facts,
     lanes: HashMap<String, usize>,
     ids: HashMap<ServerId, usize>,
-    /// The index of the row with the last heartbeat in each lane.
-    heartbeats: HashMap<usize, usize>,
+    /// The lanes with a heartbeat after which no round-trip time has become known yet.
+    untimed: HashSet<usize>,
 }
 
 impl Builder {
@@ -55,16 +58,6 @@ impl Builder {
         self.follow(event, at);
     }
 
-    /// Adds a user's mark.
-    pub(super) fn mark(&mut self, at: Instant, text: &str, number: u64) {
-        let at = self.timeline.offset(at);
-        // The time of a mark may be slightly before that of the last event.
-        let at = self.timeline.rows.last().map_or(at, |last| at.max(last.at));
-        let (kind, text) = (Kind::Mark, text.to_owned());
-        let row = Row { at, line: number, kind, lane: None, text, time: None, rtt: None };
-        self.timeline.rows.push(row);
-    }
-
     /// Returns the index of the lane of `address`; creates the lane at the server's first event.
     fn lane(&mut self, address: &str) -> usize {
         if let Some(lane) = self.lanes.get(address) {
@@ -90,11 +83,7 @@ impl Builder {
         let Some(lane) = self.lanes.get(address) else {
             return;
         };
-        let row = self.heartbeats.get(lane).copied();
-        if let Some(row) = row.and_then(|row| self.timeline.rows.get_mut(row))
-            && row.rtt.is_none()
-        {
-            row.rtt = Some(rtt);
+        if self.untimed.remove(lane) {
             self.timeline.lanes[*lane].rtts.push(rtt);
         }
     }
@@ -108,27 +97,29 @@ impl Builder {
             Subject::Address(address) => self.lanes.get(address).copied(),
             Subject::Id(id) => self.ids.get(&id).copied(),
         };
+        self.timeline.events += 1;
         if let Some(index) = lane {
             let lane = &mut self.timeline.lanes[index];
             match words.kind {
                 Kind::Heartbeat => {
                     lane.succeeded += 1;
-                    self.heartbeats.insert(index, self.timeline.rows.len());
+                    self.untimed.insert(index);
                 }
                 Kind::HeartbeatFailed => lane.failed += 1,
                 Kind::PoolCleared => lane.clears += 1,
                 _ => {}
             }
         }
-        self.timeline.rows.push(Row {
-            at,
-            line: number,
-            kind: words.kind,
-            lane,
-            text: words.text.into_owned(),
-            time: words.time.map(nanos),
-            rtt: None,
-        });
+        if words.kind != Kind::Heartbeat {
+            self.timeline.rows.push(Row {
+                at,
+                line: number,
+                kind: words.kind,
+                lane,
+                text: words.text.into_owned(),
+                time: words.time.map(nanos),
+            });
+        }
     }
 
     /// Tracks the primary or, if the deployment is not a replica set, the availability of writes.
