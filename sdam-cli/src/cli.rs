@@ -7,7 +7,6 @@ pub(crate) mod tests;
 use std::{
     env,
     ffi::{OsStr, OsString},
-    future::pending,
     io::{self, Write},
     pin::pin,
 };
@@ -23,7 +22,6 @@ use futures::future::select;
 #[cfg(feature = "export")]
 use crate::export;
 use crate::{
-    compare,
     console::console,
     doctor,
     exit::{self, Exit},
@@ -31,7 +29,7 @@ use crate::{
     failure::Failure,
     input, log,
     output::{abandoned, standard_output},
-    replay, report, serve, sim,
+    report, serve,
     target::redact,
     watch,
 };
@@ -81,10 +79,7 @@ enum Command {
     #[cfg(feature = "export")]
     Export(export::Arguments),
     Serve(serve::Arguments),
-    Sim(sim::Arguments),
-    Replay(replay::Arguments),
     Report(report::Arguments),
-    Compare(compare::Arguments),
     /// Prints the completion script for a shell.
     #[command(after_help = AFTER_COMPLETIONS)]
     Completions {
@@ -129,7 +124,7 @@ impl Cli {
         let mut command =
             self.command.unwrap_or_else(|| Command::Watch(watch::Arguments::default()));
         match &mut command {
-            Command::Watch(watch) if watch.from.is_none() => {
+            Command::Watch(watch) => {
                 watch.target.or_variable(variable)?;
                 watch.target.demo |= is_bare && watch.target.uri.is_none();
             }
@@ -153,18 +148,14 @@ impl Cli {
             Command::Watch(mut arguments) => {
                 arguments.log = log::config();
                 arguments.screen = watch::has_screen();
-                if arguments.from.is_some() && !arguments.wants_screen() {
-                    exit::run_to_end(watch::run(&arguments, console(), pending()))
-                } else {
-                    exit::run(|console| async move {
-                        if arguments.wants_screen() {
-                            // The full screen itself handles all signals other than Ctrl-C.
-                            watch::run(&arguments, console, exit::interrupted()).await
-                        } else {
-                            watch::run(&arguments, console, stopped_or_abandoned()).await
-                        }
-                    })
-                }
+                exit::run(|console| async move {
+                    if arguments.wants_screen() {
+                        // The full screen itself handles all signals other than Ctrl-C.
+                        watch::run(&arguments, console, exit::interrupted()).await
+                    } else {
+                        watch::run(&arguments, console, stopped_or_abandoned()).await
+                    }
+                })
             }
             Command::Doctor(arguments) => exit::run_to_end(doctor::run(&arguments, console())),
             Command::Explain(arguments) => exit::run_to_end(explain::run(&arguments, console())),
@@ -179,11 +170,6 @@ impl Cli {
             Command::Serve(arguments) => exit::run(|console| async move {
                 serve::run(&arguments, console, input::lines()?, stopped_or_abandoned()).await
             }),
-            Command::Sim(arguments) => sim::run(&arguments, console()),
-            Command::Replay(arguments) => replay::run(&arguments, standard_output(), io::stderr()),
-            Command::Compare(arguments) => {
-                compare::run(&arguments, standard_output(), io::stderr())
-            }
             Command::Report(arguments) => report::run(&arguments, standard_output(), io::stderr()),
             // Render into memory first, because the generators panic if the reader closes the pipe.
             Command::Completions { shell } => {

@@ -26,14 +26,8 @@ pub struct Exit(u8);
 impl Exit {
     /// The program succeeded.
     pub const SUCCESS: Self = Self(0);
-    /// `replay`: some lines were invalid.
-    pub const BAD_LINES: Self = Self(1);
     /// `watch --once`: there are readable servers, but no writable one.
     pub const READABLE_ONLY: Self = Self(1);
-    /// `compare`: clients disagreed for longer than the tolerance.
-    pub const DISAGREED: Self = Self(1);
-    /// `replay --trace`: the replay differs from the recording.
-    pub const DIFFERENT: Self = Self(2);
     /// `watch --once`: there is no readable server.
     pub const NEITHER: Self = Self(2);
     /// `doctor`: the worst finding is a warning.

@@ -11,17 +11,13 @@
 //! | [`explain`] | `explain`: the server that an operation would go to, and why |
 //! | [`export`] | `export`: metrics and health over HTTP |
 //! | [`serve`] | `serve`: a simulated deployment on loopback |
-//! | [`sim`] | `sim`: a client of a simulated deployment, in virtual time |
 //! | [`report`] | `report`: a recording as one page of HTML |
-//! | [`compare`] | `compare`: disagreements between the clients of several recordings |
-//! | [`replay`] | `replay`: a client's interpretation of replies and errors |
 //!
 //! Other modules: [`cli`] (the command line), [`console`] (the standard streams), [`target`] (the
 //! deployment to connect to), [`exit`], [`recording`], [`output`], [`terminal`], [`json`], [`log`],
 //! [`http`].
 
 pub mod cli;
-pub mod compare;
 pub mod console;
 mod descriptors;
 pub mod doctor;
@@ -43,15 +39,11 @@ mod never;
 pub mod output;
 #[cfg(feature = "export")]
 mod page;
-mod progress;
 pub mod recording;
-pub mod replay;
 pub mod report;
 mod secret;
 pub mod serve;
-pub mod sim;
 mod similar;
-mod simulated;
 pub mod target;
 pub mod terminal;
 #[cfg(test)]

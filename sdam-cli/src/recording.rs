@@ -7,14 +7,14 @@
 use std::{
     fmt::{self, Write as _},
     fs::{self, File},
-    io::{self, BufRead},
+    io,
     path::Path,
     time::{Duration, SystemTime},
 };
 
 use sdam_core::{event::Event, options::Options, time::Instant};
 use sdam_events::{
-    record::{Note, Origin},
+    record::Origin,
     replay::{ReplayError, replay_to},
 };
 use sha2::{Digest, Sha256};
@@ -23,16 +23,10 @@ use crate::{
     failure::Failure,
     file_error::{cannot_read, cannot_write},
     input,
-    progress::{self, ProgressBar},
-    terminal::sanitize,
 };
 
 #[cfg(test)]
 pub(crate) mod tests;
-
-/// The length in bytes above which a progress bar is shown while reading. It corresponds to about
-/// 150,000 lines.
-const LONG: usize = 64 << 20;
 
 /// A recording that was read to its end.
 #[derive(Clone, Debug)]
@@ -51,8 +45,6 @@ pub struct Recording {
     pub events: Vec<Event>,
     /// The line number of each event.
     pub lines: Vec<u64>,
-    /// The marks that the user has set, each with its line number.
-    pub notes: Vec<(u64, Note)>,
     /// The reason why the end of the file was ignored; `None` if all of it was used.
     pub defect: Option<String>,
     /// The SHA-256 digest of the file, in hexadecimal digits.
@@ -62,8 +54,6 @@ pub struct Recording {
 
 impl Recording {
     /// Reads the recording in the file `path`, or in standard input if `path` is `-`.
-    ///
-    /// If the file is long and standard error is a terminal, a progress bar is shown there.
     ///
     /// If the recording program was killed, the last line may be incomplete. The recording is then
     /// read without that line, and [`defect`](Self::defect) gives the reason.
@@ -76,10 +66,7 @@ impl Recording {
         let name = input::name(path);
         let bytes = input::read(path);
         let bytes = bytes.map_err(|error| RecordingError(cannot_read(&name, &error)))?;
-        let bar = progress(&name, bytes.len());
-        let recording = Self::read(name, &bytes, bar.wrap_read(&*bytes));
-        bar.finish_and_clear();
-        recording
+        Self::parse(name, &bytes)
     }
 
     /// Reads the recording `bytes` of the file `name`.
@@ -88,13 +75,9 @@ impl Recording {
     ///
     /// The errors are the same as those of [`open`](Self::open).
     pub fn parse(name: impl Into<String>, bytes: &[u8]) -> Result<Self, RecordingError> {
-        Self::read(name.into(), bytes, bytes)
-    }
-
-    /// Parses the recording from `reader`, which shows the progress of reading `bytes`.
-    fn read(name: String, bytes: &[u8], reader: impl BufRead) -> Result<Self, RecordingError> {
+        let name = name.into();
         let (mut events, mut lines) = (Vec::new(), Vec::new());
-        let outcome = replay_to(reader, |line, event| {
+        let outcome = replay_to(bytes, |line, event| {
             events.push(event.clone());
             lines.push(line);
         });
@@ -118,16 +101,10 @@ impl Recording {
             options: outcome.options,
             events,
             lines,
-            notes: outcome.notes,
             defect,
             digest: digest(bytes),
             origin: outcome.origin,
         })
-    }
-
-    /// Returns the name of the client's vantage point, from `--vantage`.
-    pub fn vantage(&self) -> Option<&str> {
-        self.origin.vantage.as_deref()
     }
 
     /// Returns the time of the first event.
@@ -193,16 +170,6 @@ impl fmt::Display for RecordingError {
 }
 
 impl std::error::Error for RecordingError {}
-
-/// Returns a progress bar for reading `length` bytes. It is hidden if reading takes less than about
-/// a second.
-fn progress(name: &str, length: usize) -> ProgressBar {
-    if length < LONG {
-        return ProgressBar::hidden();
-    }
-    let template = "reading {msg} {bar:40} {percent} %, {eta} left";
-    progress::progress(length as u64, template, sanitize(name))
-}
 
 fn digest(bytes: &[u8]) -> String {
     let mut digits = String::new();

@@ -4,6 +4,7 @@
 //! input, one per line. Each command is answered by `ok` or `error: ...`; the command `help` lists
 //! all of them.
 
+mod script;
 #[cfg(test)]
 mod tests;
 
@@ -11,22 +12,22 @@ use std::{
     future::{Future, pending},
     io::{self, Write},
     ops::ControlFlow,
+    path::PathBuf,
     pin::pin,
 };
 
 use clap::Args;
 use futures::{FutureExt, Stream, StreamExt, select_biased};
-use sdam_sim::{scenario::Step, serve::Server};
+use sdam_sim::{
+    ServerVersion,
+    deployment::Status,
+    scenario::Step,
+    serve::{Builder, Server},
+};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::{
-    console::Console,
-    exit::Exit,
-    failure::Failure,
-    simulated::{Command, Script, Simulated, describe},
-    terminal::wrap,
-    values::whole,
-};
+use self::script::{Command, Script};
+use crate::{console::Console, exit::Exit, failure::Failure, terminal::wrap, values::whole};
 
 /// The text that the help shows after the options.
 const AFTER: &str = "\
@@ -49,10 +50,68 @@ Examples:
 #[non_exhaustive]
 pub struct Arguments {
     #[command(flatten)]
-    simulated: Simulated,
+    kind: Kind,
+    /// The release to simulate, 3.6 to 8.0 [default: 8.0].
+    #[arg(long, value_name = "X.Y")]
+    version: Option<ServerVersion>,
+    /// Number of processes that wait to be added to the replica set.
+    #[arg(
+        long, value_name = "N", value_parser = whole::<u16>(0..=1000),
+        conflicts_with_all = ["sharded", "load_balanced", "standalone"]
+    )]
+    spares: Option<u16>,
+    /// The seed of every random choice.
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(0..=u64::MAX))]
+    seed: Option<u64>,
+    /// Steps that change the deployment, one per line, such as `kill primary`; `sleep SECONDS`
+    /// waits, and a line may begin with its time: `1.5s kill primary`. `-` is standard input.
+    #[arg(long, value_name = "FILE", visible_alias = "script")]
+    scenario: Option<PathBuf>,
+    /// Print the possible lines of a scenario, and exit.
+    #[arg(long)]
+    steps: bool,
     /// The first of consecutive ports [default: free ones].
     #[arg(long, value_name = "N", value_parser = whole::<u16>(0..=65_535))]
     port: Option<u16>,
+}
+
+/// The number of members if no kind of deployment is given.
+const MEMBERS: u16 = 3;
+
+/// The kind of deployment; a replica set of three members if none is given.
+#[derive(Args, Clone, Debug, Default)]
+#[group(multiple = false)]
+struct Kind {
+    /// A replica set of N members (the default, with 3).
+    #[arg(long, value_name = "N", value_parser = whole::<u16>(1..=1000))]
+    replica_set: Option<u16>,
+    /// N mongoses.
+    #[arg(long, value_name = "N", value_parser = whole::<u16>(1..=1000))]
+    sharded: Option<u16>,
+    /// N mongoses behind a load balancer.
+    #[arg(long, value_name = "N", value_parser = whole::<u16>(1..=1000))]
+    load_balanced: Option<u16>,
+    /// One mongod without a replica set.
+    #[arg(long)]
+    standalone: bool,
+}
+
+impl Arguments {
+    /// Returns a builder for the deployment on loopback.
+    fn builder(&self) -> Builder {
+        let builder = match self.kind {
+            Kind { sharded: Some(mongoses), .. } => Builder::sharded(mongoses),
+            Kind { load_balanced: Some(mongoses), .. } => Builder::load_balanced(mongoses),
+            Kind { standalone: true, .. } => Builder::standalone(),
+            Kind { replica_set, .. } => Builder::replica_set(replica_set.unwrap_or(MEMBERS)),
+        };
+        let builder = builder.version(self.version.unwrap_or_default());
+        let builder = builder.spares(self.spares.unwrap_or_default());
+        match self.seed {
+            Some(seed) => builder.seed(seed),
+            None => builder,
+        }
+    }
 }
 
 /// Serves the deployment that `arguments` describe until `stop` is ready or a command ends the
@@ -72,12 +131,13 @@ pub async fn run<O: Write, R: Write>(
     stop: impl Future<Output = ()>,
 ) -> io::Result<Exit> {
     let Console { mut output, mut remarks, .. } = console;
-    if arguments.simulated.steps {
+    if arguments.steps {
         writeln!(output, "{}", Command::help())?;
         return output.flush().map(|()| Exit::SUCCESS);
     }
-    let started = arguments.simulated.script().and_then(|script| {
-        let builder = arguments.simulated.builder();
+    let script = arguments.scenario.as_deref().map(Script::open).transpose();
+    let started = script.and_then(|script| {
+        let builder = arguments.builder();
         let server = match arguments.port {
             None => builder.start().map_err(Failure::other)?,
             Some(port) => builder.port(port).start().map_err(|error| {
@@ -189,8 +249,8 @@ impl<O: Write> Session<O> {
         let done = match command {
             Command::Step(Step::Act(action)) => self.server.apply(action),
             Command::Step(_) => {
-                let error = "a served deployment has no simulated network: use `sdam sim`, or \
-                             remove the `net` steps";
+                let error = "a served deployment has no simulated network: remove the `net` steps, \
+                             or write a test with `sdam::sim`";
                 return Ok(Err(error.to_owned()));
             }
             Command::Sleep(time) => {
@@ -215,4 +275,21 @@ impl<O: Write> Session<O> {
         writeln!(self.output, "{text}")?;
         self.output.flush()
     }
+}
+
+/// Describes each member on one line.
+fn describe(status: &Status) -> impl Iterator<Item = String> {
+    status.members.iter().map(|member| {
+        let role = match (member.running, member.role) {
+            (false, _) => "down".to_owned(),
+            (true, None) => "up".to_owned(),
+            (true, Some(role)) => format!("{role:?}").to_lowercase(),
+        };
+        let mute = if member.running && !member.answers { " (does not answer)" } else { "" };
+        let version = member.topology_version;
+        format!(
+            "{} {} {role}{mute} term {} counter {}",
+            member.id, member.address, member.term, version.counter
+        )
+    })
 }

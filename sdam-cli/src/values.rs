@@ -25,15 +25,6 @@ pub(crate) fn some_seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Parses a length such as `500K` or `100M`, and returns it in bytes. The minimum is 64 KiB.
-pub(crate) fn size(text: &str) -> Result<u64, String> {
-    let units = [("K", 10), ("M", 20), ("G", 30), ("", 0)];
-    let unit = units.iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, shift)));
-    let size = unit.and_then(|(number, shift)| u64::from_str(number).ok()?.checked_mul(1 << shift));
-    let size = size.filter(|size| *size >= 64 << 10);
-    size.ok_or_else(|| "it needs a size from 64K on, for example 500K, 100M or 2G".to_owned())
-}
-
 /// Returns a parser for whole numbers in `range`.
 pub(crate) fn whole<T: TryFrom<u64>>(
     range: RangeInclusive<u64>,
@@ -88,13 +79,6 @@ mod tests {
             check(text, None);
         }
         assert!(some_seconds("0").is_err());
-        assert_eq!(size("64K"), Ok(1 << 16));
-        assert_eq!(size("100M"), Ok(100 << 20));
-        assert_eq!(size("2G"), Ok(2 << 30));
-        assert_eq!(size("65536"), Ok(1 << 16));
-        for text in ["63K", "65535", "M", "1.5M", "-1G", "99999999999G", "1T", "1MB"] {
-            assert!(size(text).is_err(), "{text}");
-        }
         assert_eq!(some_seconds(".5"), Ok(Duration::from_millis(500)));
     }
 

@@ -7,15 +7,9 @@ mod arguments;
 mod demonstration;
 #[cfg_attr(not(feature = "tui"), path = "watch/without_full.rs")]
 mod full;
-mod hook;
 #[cfg_attr(not(feature = "tui"), expect(dead_code, reason = "the full screen shows more of it"))]
-pub(crate) mod model;
-mod parts;
-mod player;
-mod recorded;
-mod recorder;
+mod model;
 mod screen;
-mod setup;
 mod started;
 mod tape;
 #[cfg(test)]
@@ -24,7 +18,6 @@ mod verdict;
 mod view;
 
 use std::{
-    convert::Infallible,
     env,
     future::{Future, pending, ready},
     io::{self, IsTerminal, Write},
@@ -35,22 +28,20 @@ use std::{
 
 use futures::{
     FutureExt, StreamExt,
-    channel::mpsc::{self, UnboundedReceiver, UnboundedSender},
-    future::join,
+    channel::mpsc::{self, UnboundedReceiver},
     select_biased,
 };
-use sdam::{PoolHandle, Runtime, Topology};
-use sdam_core::{event::EventKind, options::Options, topology::TopologyDescription};
+use sdam::{Runtime, Topology};
+use sdam_core::{event::EventKind, options::Options};
 use sdam_events::channel::EventStream;
 use sdam_select::criteria::Criteria;
 
+pub(crate) use self::screen::changed_fields;
 pub use self::{
     arguments::Arguments,
-    player::Speed,
     verdict::{Access, is_known},
 };
-use self::{demonstration::Demonstration, parts::Parts, started::Started};
-pub(crate) use self::{screen::changed_fields, view::View};
+use self::{demonstration::Demonstration, started::Started, view::View};
 use crate::{console::Console, exit::Exit, failure::Failure, never::or_never, target::Target};
 
 /// Returns whether the full screen can be used: standard input and output are terminals that can
@@ -75,9 +66,6 @@ pub async fn run<O: Write, R: Write>(
     mut console: Console<O, R>,
     interrupt: impl Future<Output = ()>,
 ) -> io::Result<Exit> {
-    if let Some(path) = &arguments.from {
-        return recorded::run(path, arguments, console, interrupt).await;
-    }
     let mut interrupt = pin!(interrupt.fuse());
     let prepared = select_biased! {
         // Looking up DNS records may take long, so it can be interrupted.
@@ -124,13 +112,11 @@ impl Session {
         interrupt: impl Future<Output = ()>,
     ) -> io::Result<Exit> {
         let (notes, heard) = mpsc::unbounded();
-        let mut started = match Started::new(self.runtime, self.options, arguments, &notes) {
+        let started = match Started::new(self.runtime, self.options, arguments, &notes) {
             Ok(started) => started,
             Err(failure) => return failure.report(&mut console.remarks),
         };
-        let (topology, recorder) = (started.topology.clone(), started.recorder.clone());
-        let parts = started.parts.take();
-        let changes = started.changes.take().zip(arguments.on_change.clone());
+        let (topology, recorded) = (started.topology.clone(), started.recorded.clone());
         for warning in topology.warnings() {
             writeln!(console.remarks, "warning: {warning}")?;
         }
@@ -138,13 +124,11 @@ impl Session {
             // This cannot fail, because the receiver still exists.
             let _ = notes.unbounded_send(Target::simulation(demonstration.uri()));
         }
-        // Box the future, because it is large and seldom used.
-        let aside = Box::pin(aside(changes, parts.as_ref(), notes.clone()));
         let demonstrate = or_never(self.demonstration.as_ref().map(|it| it.run(&topology, notes)));
         let mut remarks = console.remarks;
         let result = if arguments.wants_screen() {
             let source = self.demonstration.as_ref().map_or("LIVE", |_| "DEMO");
-            let setup = started.screen(arguments, source, console.palette, heard);
+            let setup = started.screen(source, console.palette, heard);
             // After the demonstration, the screen stays until the user quits.
             let show = demonstrate.then(|end| match end {
                 Ok(()) => pending().left_future(),
@@ -153,7 +137,6 @@ impl Session {
             select_biased! {
                 exit = pin!(full::run(setup, interrupt).fuse()) => exit,
                 error = pin!(show.fuse()) => Failure::other(error).report(&mut remarks),
-                never = aside.fuse() => match never {},
             }
         } else {
             let console =
@@ -167,7 +150,6 @@ impl Session {
                     select_biased! {
                         () = pin!(interrupt.fuse()) => Ok(()),
                         end = pin!(demonstrate.fuse()) => end,
-                        never = aside.fuse() => match never {},
                     }
                 };
                 follow(&topology, started.events, heard, &mut view, until).await
@@ -175,10 +157,7 @@ impl Session {
         };
         // Close the topology even after a write error, so that no command in progress is cut off.
         topology.close().await;
-        if let Some(parts) = &parts {
-            parts.close().await;
-        }
-        let lost = recorder.and_then(|recorder| recorder.borrow().sink.take_error());
+        let lost = recorded.and_then(|recorded| recorded.sink.take_error());
         match (result, lost) {
             (Ok(_), Some(error)) if arguments.record.is_some() => {
                 Failure::other(format!("the recording is not complete: {error}"))
@@ -187,26 +166,6 @@ impl Session {
             (result, _) => result,
         }
     }
-}
-
-/// Runs the program given by `--on-change`, and rotates the recording. Never returns.
-async fn aside(
-    changes: Option<(UnboundedReceiver<Arc<TopologyDescription>>, String)>,
-    parts: Option<&Parts>,
-    notes: UnboundedSender<String>,
-) -> Infallible {
-    let hooked = async {
-        if let Some((changes, program)) = changes {
-            hook::run(program, changes, notes, hook::LIMIT).await;
-        }
-    };
-    let rotated = async {
-        if let Some(parts) = parts {
-            parts.rotate().await;
-        }
-    };
-    join(hooked, rotated).await;
-    pending().await
 }
 
 /// Shows a snapshot as soon as the topology is known, or when the timeout expires.
@@ -239,8 +198,8 @@ async fn once<O: Write, R: Write>(
 
 /// Shows every change, and every note that arrives, until `until` is ready. Then closes the
 /// topology.
-pub(crate) async fn follow<P: PoolHandle, O: Write, R: Write>(
-    topology: &Topology<P>,
+async fn follow<O: Write, R: Write>(
+    topology: &Topology,
     mut events: EventStream,
     mut notes: UnboundedReceiver<String>,
     view: &mut View<O, R>,

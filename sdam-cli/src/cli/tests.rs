@@ -21,13 +21,10 @@ macro_rules! parsers {
 }
 
 parsers! {
-    compare: Compare,
     #[cfg(feature = "export")]
     export: Export,
-    replay: Replay,
     report: Report,
     serve: Serve,
-    sim: Sim,
     watch: Watch,
 }
 

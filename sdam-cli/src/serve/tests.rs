@@ -69,8 +69,8 @@ fn the_lines_of_a_scenario_are_answered_with_the_place_of_an_error() {
     let (_folder, path) = scenario("kill 0\nkill 9\n0.01s net heal\n10ms restart 0\nquit\n");
     let (printed, _, exit) = run_to_end(&["--scenario", &path], &["status"]);
     assert_eq!(exit, Exit::SUCCESS);
-    let network = "a served deployment has no simulated network: use `sdam sim`, or remove the \
-                   `net` steps";
+    let network = "a served deployment has no simulated network: remove the `net` steps, or \
+                   write a test with `sdam::sim`";
     assert_eq!(
         printed[1..],
         [

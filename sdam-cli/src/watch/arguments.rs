@@ -6,10 +6,9 @@ use clap::Args;
 use sdam_events::log::{LogConfig, LogOutput};
 use sdam_events::sink::Interest;
 
-use super::player::Speed;
 use crate::{
     target::Target,
-    values::{defaults, seconds, size},
+    values::{defaults, seconds},
 };
 
 /// The text that the help shows after the options.
@@ -24,10 +23,9 @@ Colours are for terminals; NO_COLOR turns them off. The variables MONGODB_LOG_AL
 MONGODB_LOG_TOPOLOGY, MONGODB_LOG_PATH and so on configure logging; with log messages on the \
 terminal the output is lines.
 
-Exit codes of --once: 0 writable, 1 readable only, 2 neither. Of lines: 0 Ctrl-C or SIGTERM, or \
-the end of a recording. Of the full screen: 0 left with q, Ctrl-C or SIGINT, or the terminal has gone; 143 SIGTERM, \
-129 SIGHUP, 131 SIGQUIT. In any case: 3 the command line or connection string is wrong, 4 another \
-failure.
+Exit codes of --once: 0 writable, 1 readable only, 2 neither. Of lines: 0 Ctrl-C or SIGTERM. Of the \
+full screen: 0 left with q, Ctrl-C or SIGINT, or the terminal has gone; 143 SIGTERM, 129 SIGHUP, 131 \
+SIGQUIT. In any case: 3 the command line or connection string is wrong, 4 another failure.
 
 Example:
   sdam watch --once 'mongodb://127.0.0.1:27017/?replicaSet=rs0'";
@@ -57,37 +55,9 @@ pub struct Arguments {
     #[arg(long, value_name = "SECONDS", value_parser = seconds, requires = "once")]
     pub timeout: Option<Duration>,
     /// Record all inputs, events and pool commands of the client into the new file FILE, for
-    /// `sdam report`, `sdam compare` and `sdam replay --trace`.
+    /// `sdam report`.
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
-    /// Record into numbered files of about SIZE each, such as 100M, and keep the last two.
-    ///
-    /// With --record rec.jsonl, these are rec.1.jsonl, rec.2.jsonl and so on; another start goes on
-    /// with the next number and removes none of the earlier files. Each file is complete, because it
-    /// begins with a new client, which starts before the last one ends. If a file cannot be begun,
-    /// the last one grows.
-    #[arg(long, value_name = "SIZE", value_parser = size, requires = "record", conflicts_with = "once")]
-    pub record_max: Option<u64>,
-    /// Run COMMAND by the shell when the type of the topology, the primary or the possibility of
-    /// writes changes.
-    ///
-    /// It gets SDAM_TOPOLOGY_TYPE, SDAM_PRIMARY and SDAM_WRITABLE (1 or 0), and the topology as JSON
-    /// on its standard input. One run at a time, of 10 seconds at most; changes meanwhile lead to one
-    /// further run.
-    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["once", "from"])]
-    pub on_change: Option<String>,
-    /// Name the place of this client in the recording, for `sdam compare`.
-    #[arg(long, value_name = "NAME", requires = "record")]
-    pub vantage: Option<String>,
-    /// Show the recording FILE instead of a deployment; `-` is standard input.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["once", "record", "demo"])]
-    pub from: Option<PathBuf>,
-    /// Playback speed, relative to the recorded one; `max` for no pauses.
-    #[arg(long, value_name = "N", default_value = "1", requires = "from")]
-    pub speed: Speed,
-    /// Use only ASCII characters on the full screen; implied by a locale without UTF-8.
-    #[arg(long)]
-    pub ascii: bool,
     /// True if the full screen can be used, because standard input and output are terminals. Not
     /// part of the command line.
     #[arg(skip)]

@@ -16,7 +16,7 @@ mod text;
 
 use std::{
     env,
-    future::{Future, pending},
+    future::Future,
     io::{self, BufWriter, Stdout},
     path::PathBuf,
     pin::pin,
@@ -31,7 +31,7 @@ use futures::{
     stream::FusedStream,
 };
 use ratatui::backend::CrosstermBackend;
-use sdam_core::{address::ServerAddress, event::Event, time::Instant};
+use sdam_core::{address::ServerAddress, event::Event};
 use tokio::time::{self, sleep_until};
 
 use self::{
@@ -43,11 +43,7 @@ use self::{
     terminal::Terminal,
     text::{Glyphs, bytes},
 };
-use super::{
-    model::Model,
-    recorder::Recorded,
-    setup::{Feed, Setup},
-};
+use super::{model::Model, started::Setup, tape::Recorded};
 use crate::{exit::Exit, log::timestamp, terminal::Tone};
 
 /// The interval between frames while nothing happens.
@@ -58,42 +54,6 @@ const RUNNING: Duration = Duration::from_millis(100);
 const BUSY: Duration = Duration::from_millis(50);
 /// The maximum time for which events are processed before the keys are checked.
 const SLICE: Duration = Duration::from_millis(20);
-
-impl Feed {
-    /// Waits for the next event. After the last event, waits forever.
-    async fn next(&mut self) -> Event {
-        let event = match self {
-            Self::Live { events, .. } => events.next().await,
-            Self::Replay(player) => player.next().await,
-        };
-        match event {
-            Some(event) => event,
-            None => pending().await,
-        }
-    }
-
-    fn try_next(&mut self) -> Option<Event> {
-        match self {
-            Self::Live { events, .. } => events.try_next(),
-            Self::Replay(player) => player.try_next(),
-        }
-    }
-
-    /// Returns whether a recording has been played to its end.
-    fn is_over(&self) -> bool {
-        match self {
-            Self::Live { .. } => false,
-            Self::Replay(player) => player.is_over(),
-        }
-    }
-
-    fn now(&self) -> Instant {
-        match self {
-            Self::Live { clock, .. } => clock(),
-            Self::Replay(player) => player.now(),
-        }
-    }
-}
 
 /// Shows a full screen until the user quits, `until` completes, or a signal ends the program.
 ///
@@ -138,15 +98,13 @@ struct Screen {
 
 impl Screen {
     fn new(setup: Setup) -> Self {
-        let glyphs =
-            if setup.ascii { Glyphs::Ascii } else { Glyphs::detect(|name| env::var(name).ok()) };
         Self {
             model: Model::new(&setup.options),
             state: State::new(setup.options.read_preference.clone()),
             setup,
             note: None,
             saved: mpsc::unbounded(),
-            glyphs,
+            glyphs: Glyphs::detect(|name| env::var(name).ok()),
             painter: Painter::new(CrosstermBackend::new(BufWriter::new(io::stdout()))),
         }
     }
@@ -178,7 +136,7 @@ impl Screen {
                     Some(key) => self.press(terminal, key)?,
                     None => Next::End(Exit::SUCCESS),
                 },
-                event = pin!(self.setup.feed.next().fuse()) => self.observe(&event),
+                event = self.setup.events.select_next_some() => self.observe(&event),
                 note = self.setup.notes.select_next_some() => self.note(note),
                 words = self.saved.1.select_next_some() => self.say(words),
                 () = pin!(sleep_until(due).fuse()) => Next::Now,
@@ -196,7 +154,7 @@ impl Screen {
         let begun = time::Instant::now();
         self.model.observe(event);
         while begun.elapsed() < SLICE
-            && let Some(event) = self.setup.feed.try_next()
+            && let Some(event) = self.setup.events.try_next()
         {
             self.model.observe(&event);
         }
@@ -247,13 +205,6 @@ impl Screen {
             Action::Quit => return Ok(Next::End(Exit::SUCCESS)),
             Action::Suspend => return self.suspend(terminal),
             Action::Redraw => self.painter.forget(),
-            Action::Mark(text) => {
-                let words = self.model.mark(&text);
-                if let Some(recorder) = &self.setup.recorder {
-                    recorder.borrow().sink.note(self.model.now, &words);
-                }
-                self.state.message = Some("a mark is among the events".to_owned());
-            }
             Action::Save => return Ok(self.save()),
         }
         Ok(Next::Now)
@@ -266,8 +217,7 @@ impl Screen {
 
     /// Saves the recording on another thread, because it may be long.
     fn save(&mut self) -> Next {
-        let recorded = self.setup.recorder.as_ref().map(|it| it.borrow().clone());
-        let Some(Recorded { tape, path, .. }) = recorded else {
+        let Some(Recorded { tape, path, .. }) = self.setup.recorded.clone() else {
             return self.say("nothing is recorded".to_owned());
         };
         if let Some(path) = path {
@@ -291,24 +241,20 @@ impl Screen {
     }
 
     fn draw(&mut self, terminal: &Terminal) -> io::Result<()> {
-        self.model.advance(self.setup.feed.now());
-        let now = self.model.now;
-        while let Some(mark) = self.setup.marks.next_if(|mark| mark.at <= now) {
-            self.model.note("mark", Tone::Strong, &mark.note);
-        }
+        self.model.advance((self.setup.clock)());
         for panic in terminal.panics() {
             self.model.note("watch", Tone::Bad, &panic);
         }
-        let recording = match self.setup.recorder.as_ref().map(|it| it.borrow().tape.clone()) {
+        let recording = match &self.setup.recorded {
             None => String::new(),
-            Some(tape) if tape.has_stopped() => "REC stopped".to_owned(),
-            Some(tape) => format!("REC {}", bytes(tape.length())),
+            Some(recorded) if recorded.tape.has_stopped() => "REC stopped".to_owned(),
+            Some(recorded) => format!("REC {}", bytes(recorded.tape.length())),
         };
         let scene = Scene {
             model: self.state.frozen.as_deref().unwrap_or(&self.model),
             state: &self.state,
             wall: &self.setup.wall,
-            source: if self.setup.feed.is_over() { "ENDED" } else { &self.setup.source },
+            source: self.setup.source,
             recording: &recording,
             note: self.note.as_deref(),
         };

@@ -1,6 +1,6 @@
 //! The known state of a deployment, derived from the events of a topology and the time.
 //!
-//! The model does no I/O, so it works with both live and recorded events.
+//! The model does no I/O.
 
 mod history;
 mod lag;
@@ -66,12 +66,9 @@ pub(crate) struct Model {
     flaps: VecDeque<(Instant, ServerAddress)>,
     writes: Writes,
     opened: Option<Instant>,
-    /// True if monitoring has ended.
-    pub(super) is_closed: bool,
     /// The time at which the topology's type last changed.
     pub(super) type_since: Instant,
     pub(super) now: Instant,
-    marks: u32,
 }
 
 impl Model {
@@ -91,10 +88,8 @@ impl Model {
             flaps: VecDeque::new(),
             writes: Writes::default(),
             opened: None,
-            is_closed: false,
             type_since: Instant::EPOCH,
             now: Instant::EPOCH,
-            marks: 0,
         }
     }
 
@@ -113,17 +108,6 @@ impl Model {
         }
     }
 
-    /// Adds `text` to the log as a numbered mark; returns the text of the log entry.
-    pub(super) fn mark(&mut self, text: &str) -> String {
-        self.marks += 1;
-        let words = match text.trim() {
-            "" => format!("mark {}", self.marks),
-            text => format!("mark {}: {text}", self.marks),
-        };
-        self.log.add(self.now, "mark", Tone::Strong, &*words);
-        words
-    }
-
     /// Adds a note to the log.
     pub(super) fn note(&mut self, subject: &str, tone: Tone, words: &str) {
         self.log.add(self.now, subject, tone, words);
@@ -135,7 +119,6 @@ impl Model {
                 self.opened = Some(at);
                 self.type_since = at;
             }
-            EventKind::TopologyClosed => self.is_closed = true,
             EventKind::ServerOpening { server, address } => {
                 let new = Server::new(at, *server, address);
                 self.servers.insert(address.clone(), new);
@@ -338,11 +321,6 @@ impl Model {
         let recent = self.flaps.iter().rev();
         let recent = recent.take_while(|(at, _)| now.since(*at) < FLAP_PERIOD);
         recent.filter(|(_, own)| address.is_none_or(|address| own == address)).count()
-    }
-
-    /// Returns how often a server was lost or the primary stepped down since the beginning.
-    pub(crate) fn all_flaps(&self) -> usize {
-        self.flaps.len()
     }
 
     /// Returns the lag of `server` according to `current`, the description as of the last checks.

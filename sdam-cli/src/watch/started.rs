@@ -1,10 +1,10 @@
-//! A started topology and the receivers of its events.
+//! A started topology, and what it passes to the screen.
 
-use std::{cell::RefCell, rc::Rc, sync::Arc, time::SystemTime};
+use std::{sync::Arc, time::SystemTime};
 
-use futures::channel::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender};
 use sdam::{Runtime, Topology};
-use sdam_core::{options::Options, time::Instant, topology::TopologyDescription};
+use sdam_core::{options::Options, time::Instant};
 use sdam_events::{
     channel::{self, EventStream},
     facts::Facts,
@@ -12,25 +12,38 @@ use sdam_events::{
 };
 
 use super::{
-    Arguments, hook,
+    Arguments,
     model::Model,
-    parts::Parts,
-    recorder::{Recorded, Recorder},
-    setup::{Feed, Setup},
-    tape::Tape,
+    tape::{Recorded, Tape},
 };
 use crate::{failure::Failure, log::LogSink, terminal::Palette};
 
-/// A started topology and the receivers of its events.
+/// A started topology, its events, and its recording.
 pub(super) struct Started {
     pub(super) topology: Topology,
     pub(super) events: EventStream,
-    pub(super) recorder: Option<Recorder>,
-    /// The clients that write a recording in parts.
-    pub(super) parts: Option<Parts>,
-    /// The topology changes for the program given by `--on-change`.
-    pub(super) changes: Option<UnboundedReceiver<Arc<TopologyDescription>>>,
+    pub(super) recorded: Option<Recorded>,
+    wall: Origin,
     clock: Box<dyn Fn() -> Instant>,
+}
+
+/// The settings of a full screen, and the data that it shows.
+#[cfg_attr(not(feature = "tui"), expect(dead_code, reason = "only the full screen reads it"))]
+pub(super) struct Setup {
+    pub(super) events: EventStream,
+    /// Returns the current time on the clock of the events.
+    pub(super) clock: Box<dyn Fn() -> Instant>,
+    /// The options of the client that produces the events.
+    pub(super) options: Options,
+    /// The origin from which the wall-clock times of the events are calculated.
+    pub(super) wall: Origin,
+    /// The kind of deployment: `LIVE` or `DEMO`.
+    pub(super) source: &'static str,
+    /// The recording that is being written.
+    pub(super) recorded: Option<Recorded>,
+    /// The steps of the demonstration.
+    pub(super) notes: UnboundedReceiver<String>,
+    pub(super) palette: Palette,
 }
 
 impl Started {
@@ -41,64 +54,47 @@ impl Started {
         notes: &UnboundedSender<String>,
     ) -> Result<Self, Failure> {
         let clock = Arc::clone(&runtime.backend.clock);
-        let client = (&options, arguments, &*clock);
-        let (mut parts, mut own) = (None, None);
-        match (&arguments.record, arguments.record_max) {
-            (Some(path), Some(limit)) => {
-                let limited = (&**path, limit);
-                parts = Some(Parts::start(&runtime, &options, arguments, limited, notes)?);
-            }
-            (Some(path), None) => own = Some(Recorded::begin(path, client, notes)?),
+        let wall = Origin::at(clock.now(), SystemTime::now());
+        let recorded = match &arguments.record {
+            Some(path) => Some(Recorded::begin(path, &options, &wall, notes)?),
             // Without a temporary file, watching is still possible, but the recording cannot be
             // saved.
-            (None, _) if arguments.wants_screen() => {
+            None if arguments.wants_screen() => {
                 let tape = Tape::temporary(notes.clone()).ok();
-                own = tape.map(|tape| Recorded::on(tape, None, client)).transpose()?;
+                tape.map(|tape| Recorded::on(tape, None, &options, &wall)).transpose()?
             }
-            (None, _) => {}
-        }
+            None => None,
+        };
         let (sink, events) = channel::unbounded();
         let interest = if arguments.wants_screen() { Model::INTEREST } else { Facts::INTEREST };
         let builder = arguments.target.builder(options);
         let mut builder = builder.sink(sink.interested_in(interest));
-        if let Some(own) = &own {
-            builder = builder.sink(Arc::clone(&own.sink));
+        if let Some(recorded) = &recorded {
+            builder = builder.sink(Arc::clone(&recorded.sink));
         }
         if let Some(log) = LogSink::open(arguments.log.clone()).map_err(Failure::other)? {
             builder = builder.sink(log);
         }
-        let mut changes = None;
-        if arguments.on_change.is_some() {
-            let (change, receiver) = mpsc::unbounded();
-            builder = builder.sink(hook::sink(change));
-            changes = Some(receiver);
-        }
         let topology = builder.start(runtime).map_err(Failure::config)?;
         let clock: Box<dyn Fn() -> Instant> = Box::new(move || clock.now());
-        let recorder = match &parts {
-            Some(parts) => Some(Rc::clone(&parts.recorder)),
-            None => own.map(|own| Rc::new(RefCell::new(own))),
-        };
-        Ok(Self { topology, events, recorder, parts, changes, clock })
+        Ok(Self { topology, events, recorded, wall, clock })
     }
 
     /// Returns the settings of the full screen for events from `source`.
     pub(super) fn screen(
         self,
-        arguments: &Arguments,
-        source: &str,
+        source: &'static str,
         palette: Palette,
         notes: UnboundedReceiver<String>,
     ) -> Setup {
         Setup {
-            wall: Origin::at((self.clock)(), SystemTime::now()),
-            feed: Feed::Live { events: self.events, clock: self.clock },
+            events: self.events,
+            clock: self.clock,
             options: self.topology.options().clone(),
-            source: source.to_owned(),
-            recorder: self.recorder,
-            marks: Vec::new().into_iter().peekable(),
+            wall: self.wall,
+            source,
+            recorded: self.recorded,
             notes,
-            ascii: arguments.ascii,
             palette,
         }
     }

@@ -1,9 +1,9 @@
-//! The file of a recording, which can be copied to another file while it is being written.
+//! The recording of a session, which can be copied to another file while it is being written.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{self, BufWriter, Read, Seek, SeekFrom, Write},
-    path::Path,
+    path::{Path, PathBuf},
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -11,13 +11,63 @@ use std::{
 };
 
 use futures::channel::mpsc::UnboundedSender;
+use sdam_core::options::Options;
+use sdam_events::record::{Origin, RecordSink};
 
-use crate::lock::lock;
+use crate::{
+    failure::Failure,
+    lock::lock,
+    recording::{cannot_record, create},
+};
 
 /// The maximum size of an unnamed recording, of which the user may be unaware.
 const LIMIT: u64 = 1 << 30;
 /// The number of bytes to copy at once.
 const PIECE: usize = 1 << 20;
+
+/// A recording that is being written.
+#[derive(Clone)]
+pub(super) struct Recorded {
+    pub(super) tape: Tape,
+    pub(super) sink: Arc<RecordSink<Tape>>,
+    /// The path of the file; `None` if the recording is temporary.
+    pub(super) path: Option<PathBuf>,
+}
+
+impl Recorded {
+    /// Begins the recording of a client with these `options`, in the new file `path`.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be written. In that case, it is removed.
+    pub(super) fn begin(
+        path: &Path,
+        options: &Options,
+        origin: &Origin,
+        notes: &UnboundedSender<String>,
+    ) -> Result<Self, Failure> {
+        let tape = Tape::of(create(path)?, notes.clone());
+        Self::on(tape, Some(path), options, origin).inspect_err(|_| {
+            // Remove only a regular file, and not a device.
+            if fs::metadata(path).is_ok_and(|it| it.is_file()) {
+                let _ = fs::remove_file(path);
+            }
+        })
+    }
+
+    /// Begins a recording on `tape`.
+    pub(super) fn on(
+        tape: Tape,
+        path: Option<&Path>,
+        options: &Options,
+        origin: &Origin,
+    ) -> Result<Self, Failure> {
+        let sink = RecordSink::with_origin(tape.clone(), options, origin);
+        let name = path.unwrap_or(Path::new("a temporary file"));
+        let sink = Arc::new(sink.map_err(|error| cannot_record(name, &error))?);
+        Ok(Self { tape, sink, path: path.map(Path::to_owned) })
+    }
+}
 
 /// The file of a recording. Clones write to the same file.
 #[derive(Clone, Debug)]
@@ -63,12 +113,6 @@ impl Tape {
     /// Returns whether the recording is incomplete, because writing failed or reached the limit.
     pub(super) fn has_stopped(&self) -> bool {
         self.0.has_stopped.load(Ordering::Relaxed)
-    }
-
-    /// Waits until all bytes are on the disk.
-    pub(super) fn sync(&self) -> io::Result<()> {
-        let file = lock(&self.0.file).get_ref().try_clone()?;
-        file.sync_data()
     }
 
     fn append(&self, bytes: &[u8]) -> io::Result<()> {

@@ -2,11 +2,9 @@
 
 use std::{
     io::{self, Write},
-    sync::Arc,
     time::SystemTime,
 };
 
-use sdam::transport::clock::Clock;
 use sdam_core::{
     event::{Event, EventKind},
     options::Options,
@@ -26,25 +24,22 @@ use crate::{
 };
 
 /// The console, and the state needed to format its output.
-pub(crate) struct View<O, R> {
+pub(super) struct View<O, R> {
     console: Console<O, R>,
     json: bool,
     /// True if the deployment is simulated. Each JSON object says so; text output has a note
     /// instead.
-    pub(crate) simulated: bool,
+    pub(super) simulated: bool,
     screen: Screen,
     facts: Facts,
     settings: Settings,
     /// Converts the times of the events to wall-clock times. If it is `None`, the first event is
     /// assumed to take place now.
-    pub(crate) wall: Option<Origin>,
-    /// The clock of the topology; `None` if its time passes like wall-clock time. If a clock is
-    /// given, `wall` must be given, too.
-    pub(crate) clock: Option<Arc<dyn Clock>>,
+    wall: Option<Origin>,
 }
 
 impl<O: Write, R: Write> View<O, R> {
-    pub(crate) fn new(console: Console<O, R>, json: bool, options: &Options) -> Self {
+    pub(super) fn new(console: Console<O, R>, json: bool, options: &Options) -> Self {
         Self {
             screen: Screen::new(console.palette),
             console,
@@ -53,12 +48,11 @@ impl<O: Write, R: Write> View<O, R> {
             facts: Facts::new(),
             settings: Settings::new(options),
             wall: None,
-            clock: None,
         }
     }
 
     /// Shows the changes that an event causes; most events cause none.
-    pub(crate) fn event(&mut self, event: &Event) -> io::Result<()> {
+    pub(super) fn event(&mut self, event: &Event) -> io::Result<()> {
         self.wall.get_or_insert_with(|| Origin::at(event.at, SystemTime::now()));
         let facts = self.facts.observe(event);
         let EventKind::TopologyDescriptionChanged { previous, new } = &event.kind else {
@@ -74,39 +68,30 @@ impl<O: Write, R: Write> View<O, R> {
     }
 
     /// Shows a whole topology.
-    pub(crate) fn snapshot(&mut self, topology: &TopologyDescription) -> io::Result<Exit> {
+    pub(super) fn snapshot(&mut self, topology: &TopologyDescription) -> io::Result<Exit> {
         let access = Access::of(topology, &self.settings);
         if self.json {
             self.print_json(topology)?;
         } else {
-            self.print(&self.screen.topology(&self.now(), None, topology, access))?;
+            self.print(&self.screen.topology(&now(), None, topology, access))?;
         }
         Ok(access.exit())
     }
 
     /// Prints a note to standard output or, if the output is JSON, to standard error.
-    pub(crate) fn note(&mut self, words: &str) -> io::Result<()> {
+    pub(super) fn note(&mut self, words: &str) -> io::Result<()> {
         if self.json {
             return writeln!(self.console.remarks, "{}", sanitize(words));
         }
-        self.print(&self.screen.note(&self.now(), Tone::Strong, words))
-    }
-
-    /// Prints a user's mark that was set at `at`, except in JSON output.
-    pub(crate) fn mark(&mut self, at: Instant, words: &str) -> io::Result<()> {
-        if self.json {
-            return Ok(());
-        }
-        let time = self.time(at);
-        self.print(&self.screen.note(&time, Tone::Strong, words))
+        self.print(&self.screen.note(&now(), Tone::Strong, words))
     }
 
     /// Prints a warning that the output is incomplete.
-    pub(crate) fn warn(&mut self, words: &str) -> io::Result<()> {
+    pub(super) fn warn(&mut self, words: &str) -> io::Result<()> {
         writeln!(self.console.remarks, "warning: {words}")
     }
 
-    pub(crate) fn remarks(&mut self) -> &mut R {
+    pub(super) fn remarks(&mut self) -> &mut R {
         &mut self.console.remarks
     }
 
@@ -115,12 +100,6 @@ impl<O: Write, R: Write> View<O, R> {
         let now = SystemTime::now();
         let wall = self.wall.get_or_insert_with(|| Origin::at(at, now));
         time_of_day(wall.wall(at).unwrap_or(now))
-    }
-
-    fn now(&self) -> String {
-        let virtual_time = self.clock.as_ref().zip(self.wall.as_ref());
-        let virtual_time = virtual_time.and_then(|(clock, wall)| wall.wall(clock.now()));
-        time_of_day(virtual_time.unwrap_or_else(SystemTime::now))
     }
 
     fn print_json(&mut self, topology: &TopologyDescription) -> io::Result<()> {
@@ -136,4 +115,9 @@ impl<O: Write, R: Write> View<O, R> {
         self.console.output.write_all(text.as_bytes())?;
         self.console.output.flush()
     }
+}
+
+/// Returns the current time of day.
+fn now() -> String {
+    time_of_day(SystemTime::now())
 }

@@ -2,7 +2,7 @@
 
 use std::{future::Future, io};
 
-use super::setup::Setup;
+use super::started::Setup;
 use crate::exit::Exit;
 
 /// Fails, because no command line can request the full screen in this build.

@@ -69,8 +69,6 @@ fn an_option_comes_before_the_variable_and_an_empty_variable_is_unset() {
     let targets = run("export --targets missing", "mongodb://");
     assert_eq!(targets.code, 3, "{targets:?}");
     is_helpful(&targets, "--targets missing");
-    let recording = run("watch --from missing --plain", "mongodb://");
-    is_helpful(&recording, "missing");
     let bare = run("", "mongodb://:1");
     assert_eq!(bare.code, 3, "{bare:?}");
     is_helpful(&bare, "the host is empty");

@@ -9,8 +9,7 @@ use crate::program::{Room, Running};
 
 /// The files that each test folder contains.
 pub(crate) static FILES: LazyLock<Vec<(&str, Vec<u8>)>> = LazyLock::new(|| {
-    let mut files = record(3, &["web-1.jsonl", "web-2.jsonl"]);
-    files.extend(record(120, &["many.jsonl"]));
+    let mut files = vec![("few.jsonl", record(3)), ("many.jsonl", record(120))];
     let texts = [
         ("commands", "help\n".repeat(40)),
         ("empty", String::new()),
@@ -61,30 +60,16 @@ pub(crate) fn arguments(name: &str, text: &str, given: &str) -> Vec<String> {
     words.map(word).collect()
 }
 
-/// Records several clients while they discover a set at the same time.
-fn record(members: u16, names: &[&'static str]) -> Vec<(&'static str, Vec<u8>)> {
+/// Records a client while it discovers a set.
+fn record(members: u16) -> Vec<u8> {
     let set = ReplicaSet::start(members).unwrap();
     let room = Room::new();
-    let start = |name: &&str| {
-        let words = ["watch", "--record", name, "--vantage", name, set.uri()];
-        Running::start(&mut room.sdam(&words))
-    };
-    let mut clients: Vec<_> = names.iter().map(start).collect();
-    for client in &mut clients {
-        for _ in 0..members {
-            client.wait_for("was Unknown");
-        }
+    let words = ["watch", "--record", "new.jsonl", set.uri()];
+    let mut client = Running::start(&mut room.sdam(&words));
+    for _ in 0..members {
+        client.wait_for("was Unknown");
     }
-    // A recording ends at its last event, so cause an event that is recorded after all clients have
-    // discovered the set.
-    set.reconfig(|config| config.members[0].tags = [("dc".into(), "ny".into())].into()).unwrap();
-    for client in &mut clients {
-        client.wait_for(" ~ ");
-    }
-    for client in clients {
-        client.signal(Signal::INT);
-        assert_eq!(client.end().code, 0);
-    }
-    let read = |name: &&'static str| (*name, fs::read(room.path().join(name)).unwrap());
-    names.iter().map(read).collect()
+    client.signal(Signal::INT);
+    assert_eq!(client.end().code, 0);
+    fs::read(room.path().join("new.jsonl")).unwrap()
 }

@@ -9,7 +9,6 @@ mod demo;
 mod fixture;
 mod lookups;
 mod pages;
-mod parts;
 mod program;
 mod refusals;
 mod reload;
@@ -29,7 +28,7 @@ use clap::{Arg, Command};
 use rustix::process::Signal;
 
 use self::{
-    fixture::{FILES, arguments, room, seed},
+    fixture::{arguments, room, seed},
     program::{Room, Running},
     refusals::is_helpful,
     table::{CASES, Case, End, Moment, Output},
@@ -114,10 +113,6 @@ fn run_example(room: &Room, command: &str, end: End) {
 fn the_example_in_each_help_works_as_printed() {
     each(|case| {
         let room = Room::new();
-        for name in ["web-1.jsonl", "web-2.jsonl"] {
-            let (_, content) = FILES.iter().find(|(file, _)| *file == name).unwrap();
-            room.write(name, content);
-        }
         let help = room.run(&[case.name, "--help"]);
         assert_eq!((help.code, &*help.remarks), (0, ""));
         assert_eq!(room.run(&["help", case.name]).output, help.output);

@@ -36,8 +36,6 @@ pub(crate) enum Moment {
 #[derive(Clone, Copy)]
 pub(crate) enum Use {
     Input,
-    /// An input that is processed line by line.
-    Lines,
     Output,
     /// A folder for outputs.
     Folder,
@@ -81,25 +79,17 @@ pub(crate) const CASES: &[Case] = &[
         name: "watch",
         example: &[End::Code(0)],
         output: Output::Long,
-        printing: ("--from many.jsonl --json --speed max", "-"),
+        printing: ("--json HOSTS", "-"),
         interrupted: &[
             ("URI", Moment::Printed, [0, 0]),
             ("--json URI", Moment::Printed, [0, 0]),
             ("--record new.jsonl URI", Moment::Printed, [0, 0]),
-            ("--from many.jsonl --speed 0.01", Moment::Printed, KILLED),
             ("--once SILENT", Moment::Connected, [2, 2]),
         ],
-        paths: &[
-            URI_FILE,
-            PASSWORD_FILE,
-            ("record", "--once --record FILE URI", Use::Output),
-            ("from", "--from FILE", Use::Input),
-        ],
+        paths: &[URI_FILE, PASSWORD_FILE, ("record", "--once --record FILE URI", Use::Output)],
         refused: &[
             ("--timeout 5", ["--once", "--timeout"]),
-            ("--speed 2", ["--from", "--speed"]),
-            ("--from many.jsonl --once", ["--from", "--once"]),
-            ("--record web-1.jsonl URI", ["web-1.jsonl", "name a new one"]),
+            ("--record few.jsonl URI", ["few.jsonl", "name a new one"]),
             ("--once URI URI", ["unexpected", "Usage: sdam watch [OPTIONS] [URI]"]),
         ],
     },
@@ -152,30 +142,6 @@ pub(crate) const CASES: &[Case] = &[
         ],
     },
     Case {
-        name: "sim",
-        example: &[End::Code(0), End::Code(0), End::Code(0), End::Code(0)],
-        output: Output::Long,
-        printing: ("--seeds 0..3000 --json", "-"),
-        interrupted: &[("--seeds 0..1000000 --json", Moment::Printed, KILLED)],
-        paths: &[
-            ("scenario", "--scenario FILE", Use::Input),
-            ("record", "--record FILE", Use::Output),
-        ],
-        refused: &[
-            ("--scenario scenario", ["scenario:2: `nonsense`", "the verbs are"]),
-            ("--seeds 0..2 --seed 1", ["--seed <N>", "cannot be used with"]),
-        ],
-    },
-    Case {
-        name: "replay",
-        example: &[End::Code(0)],
-        output: Output::Long,
-        printing: ("--trace many.jsonl", "-"),
-        interrupted: &[("", Moment::Reading, KILLED)],
-        paths: &[("lines", "FILE", Use::Lines), ("trace", "--trace FILE", Use::Lines)],
-        refused: &[("many.jsonl --trace many.jsonl", ["--trace", "[FILE]"])],
-    },
-    Case {
         name: "report",
         example: &[End::Code(0), End::Code(0)],
         output: Output::Long,
@@ -186,15 +152,6 @@ pub(crate) const CASES: &[Case] = &[
             ("", ["<RECORDING>", "--help"]),
             ("many.jsonl -o bad.toml", ["bad.toml", "choose another file"]),
         ],
-    },
-    Case {
-        name: "compare",
-        example: &[End::Code(0)],
-        output: Output::Short,
-        printing: ("web-1.jsonl web-2.jsonl", "-"),
-        interrupted: &[("web-1.jsonl -", Moment::Reading, KILLED)],
-        paths: &[("recordings", "web-1.jsonl FILE", Use::Input)],
-        refused: &[("web-1.jsonl", ["2 values", "<RECORDING>"])],
     },
     Case {
         name: "completions",

@@ -38,8 +38,8 @@ pub(super) struct Scene<'a> {
     pub(super) state: &'a State,
     /// The origin from which the wall-clock times of the events are calculated.
     pub(super) wall: &'a Origin,
-    /// The source of the events: `LIVE`, `DEMO`, or a replay with its speed.
-    pub(super) source: &'a str,
+    /// The kind of deployment: `LIVE` or `DEMO`.
+    pub(super) source: &'static str,
     /// The state of the recording.
     pub(super) recording: &'a str,
     /// The current step of the demonstration.

@@ -28,7 +28,7 @@ fn after<T: Copy + Default + PartialEq>(all: &[T], current: T) -> T {
 }
 
 /// An action that a key requests in addition to changing the state.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     /// No further action.
     None,
@@ -40,8 +40,6 @@ pub(super) enum Action {
     Redraw,
     /// Save everything recorded since the start.
     Save,
-    /// Add a mark with this text to the log and to the recording.
-    Mark(String),
 }
 
 /// The state of the screen.
@@ -55,8 +53,6 @@ pub(super) struct State {
     pub(super) filter: String,
     /// True if typed keys are added to the filter.
     pub(super) is_filtering: bool,
-    /// The text of a mark that is being typed.
-    pub(super) mark: Option<String>,
     /// The selected server; `None` until the user selects one.
     pub(super) selected: Option<ServerAddress>,
     /// True if the details of a server are shown in place of the log.
@@ -85,7 +81,6 @@ impl State {
             Key::Control('c') => return Action::Quit,
             Key::Control('z') => return Action::Suspend,
             Key::Control('l') => return Action::Redraw,
-            _ if self.mark.is_some() => return self.edit_mark(key),
             _ if self.is_filtering => {
                 self.edit_filter(key);
                 return Action::None;
@@ -99,7 +94,6 @@ impl State {
         match key {
             Key::Char('q') => return Action::Quit,
             Key::Char('w') => return Action::Save,
-            Key::Char('m') => self.mark = Some(String::new()),
             Key::Char('?' | 'h') => self.has_help = true,
             Key::Char('p' | ' ') => self.pause(model),
             Key::Char('r') => self.change_preference(),
@@ -124,21 +118,14 @@ impl State {
         Action::None
     }
 
-    fn edit_mark(&mut self, key: Key) -> Action {
-        match key {
-            Key::Escape => self.mark = None,
-            Key::Enter => return Action::Mark(self.mark.take().unwrap_or_default()),
-            key => edit(self.mark.get_or_insert_default(), key),
-        }
-        Action::None
-    }
-
     fn edit_filter(&mut self, key: Key) {
-        edit(&mut self.filter, key);
-        self.is_filtering &= !matches!(key, Key::Escape | Key::Enter);
-        if key == Key::Escape {
-            self.filter.clear();
+        match key {
+            Key::Char(letter) => self.filter.push(letter),
+            Key::Backspace => drop(self.filter.pop()),
+            Key::Escape => self.filter.clear(),
+            _ => {}
         }
+        self.is_filtering &= !matches!(key, Key::Escape | Key::Enter);
     }
 
     /// Closes the details if they are shown; otherwise removes the filter and scrolls to the end of
@@ -179,15 +166,6 @@ impl State {
             None => 0,
         };
         self.selected = shown.get(next).cloned();
-    }
-}
-
-/// Applies a key to a text that is being typed.
-fn edit(text: &mut String, key: Key) {
-    match key {
-        Key::Char(letter) => text.push(letter),
-        Key::Backspace => drop(text.pop()),
-        _ => {}
     }
 }
 
@@ -235,16 +213,6 @@ mod tests {
         // If the user presses Escape while typing a filter, the filter is removed, too.
         press(&mut state, "/a<");
         assert_eq!((&*state.filter, state.is_filtering), ("", false));
-    }
-
-    #[test]
-    fn a_mark_has_the_typed_text_unless_it_is_given_up() {
-        let mut state = state();
-        let actions = press(&mut state, "mq up\u{8}\n");
-        assert_eq!(actions.last(), Some(&Action::Mark("q u".to_owned())));
-        assert_eq!(state.mark, None);
-        assert_eq!(press(&mut state, "mq<q").last(), Some(&Action::Quit));
-        assert_eq!(press(&mut state, "m\n").last(), Some(&Action::Mark(String::new())));
     }
 
     #[test]

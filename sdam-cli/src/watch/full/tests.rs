@@ -3,7 +3,10 @@
 use std::time::UNIX_EPOCH;
 
 use ratatui::backend::TestBackend;
-use sdam_core::read_preference::{ReadMode, ReadPreference};
+use sdam_core::{
+    read_preference::{ReadMode, ReadPreference},
+    time::Instant,
+};
 use sdam_events::record::Origin;
 
 use super::{

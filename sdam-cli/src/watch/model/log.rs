@@ -10,7 +10,7 @@ use crate::terminal::Tone;
 /// The maximum number of entries to keep.
 const CAPACITY: usize = 2000;
 
-/// A change, or a note by the user.
+/// A change, or a step of the demonstration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     /// The time of the change.

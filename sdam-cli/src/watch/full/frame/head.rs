@@ -25,11 +25,7 @@ pub(super) fn title(canvas: &mut Canvas<'_>, area: Rect, scene: &View<'_>) -> Re
     let is_whole = area.width >= WHOLE;
     let mut time = scene.time(model.now);
     time.truncate("12:34:56".len());
-    let source = match (&scene.state.frozen, model.is_closed) {
-        (Some(_), _) => "PAUSED",
-        (None, true) => "ENDED",
-        (None, false) => scene.source,
-    };
+    let source = if scene.state.frozen.is_some() { "PAUSED" } else { scene.source };
     let mut end = format!(" {source}");
     if is_whole && !scene.recording.is_empty() {
         end = format!("{end} {}", scene.recording);
@@ -203,7 +199,7 @@ fn names(scene: &View<'_>, explanation: Option<&Explanation>) -> String {
 }
 
 /// The keys to show on the last line; those that do not fit are omitted.
-const KEYS: [(&str, &str); 9] = [
+const KEYS: [(&str, &str); 8] = [
     ("q", "quit"),
     ("?", "help"),
     ("p", "pause"),
@@ -211,19 +207,16 @@ const KEYS: [(&str, &str); 9] = [
     ("d", "details"),
     ("s", "sort"),
     ("/", "filter"),
-    ("m", "mark"),
     ("w", "save"),
 ];
 
 /// Draws the list of keys, or the response to the last key that the user pressed.
 pub(super) fn keys(canvas: &mut Canvas<'_>, area: Rect, scene: &View<'_>) {
     let state = scene.state;
-    let prompt = match (&state.mark, &state.message) {
-        (Some(text), _) => Some((format!("mark: {text}_"), "  Enter adds it, Escape gives it up")),
-        (None, _) if state.is_filtering => {
-            Some((format!("filter: {}_", state.filter), "  Enter keeps it, Escape clears it"))
-        }
-        (None, message) => message.clone().map(|message| (message, "")),
+    let prompt = if state.is_filtering {
+        Some((format!("filter: {}_", state.filter), "  Enter keeps it, Escape clears it"))
+    } else {
+        state.message.clone().map(|message| (message, ""))
     };
     if let Some((words, hint)) = prompt {
         canvas.texts(area, &[(Tone::Strong, &words), (Tone::Faint, hint)]);

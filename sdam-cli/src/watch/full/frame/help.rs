@@ -16,7 +16,6 @@ const KEYS: &[(&str, &str)] = &[
     ("s", "order: worst first, by address, slowest first"),
     ("/", "filter by address, state or tag; Escape clears it"),
     ("p", "freeze the view; monitoring goes on"),
-    ("m", "put a mark into events and recording; type a text"),
     ("w", "save all since the start as a recording"),
     ("Page Up/Down", "scroll the events"),
     ("Ctrl-L, Ctrl-Z", "redraw; suspend"),

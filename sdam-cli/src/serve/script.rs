@@ -14,28 +14,28 @@ use crate::{failure::Failure, file_error::cannot_read, input, similar::closest, 
 
 /// The steps in a file, with their times.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Script {
+pub(super) struct Script {
     /// The name of the file.
     name: String,
     /// The lines, in the order of their times.
-    pub(crate) lines: Vec<Line>,
+    pub(super) lines: Vec<Line>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Line {
+pub(super) struct Line {
     /// The number of the line, counted from 1.
-    pub(crate) number: usize,
+    pub(super) number: usize,
     /// The time at which the command is due, since the start. If the line does not begin with a
     /// time, this is the time at which the previous line ends.
-    pub(crate) at: Duration,
+    pub(super) at: Duration,
     /// True if the line begins with a time.
-    pub(crate) is_timed: bool,
-    pub(crate) command: Command,
+    pub(super) is_timed: bool,
+    pub(super) command: Command,
 }
 
 /// The command on a line.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Command {
+pub(super) enum Command {
     /// Changes the deployment.
     Step(Step),
     /// Waits before the next line.
@@ -65,7 +65,7 @@ impl Script {
     /// # Errors
     ///
     /// The errors are the same as those of [`open`](Self::open).
-    pub(crate) fn parse(name: String, text: &str) -> Result<Self, Failure> {
+    pub(super) fn parse(name: String, text: &str) -> Result<Self, Failure> {
         let mut script = Self { name, lines: Vec::new() };
         let mut errors = Vec::new();
         let mut now = Duration::ZERO;
@@ -88,17 +88,8 @@ impl Script {
     }
 
     /// Formats the file and the line, for use in error messages.
-    pub(crate) fn place(&self, line: usize) -> String {
+    pub(super) fn place(&self, line: usize) -> String {
         format!("{}:{line}", self.name)
-    }
-
-    /// Returns the time at which the script ends, including a final `sleep`.
-    pub(crate) fn duration(&self) -> Duration {
-        let ends = self.lines.iter().map(|line| match line.command {
-            Command::Sleep(time) => line.at.saturating_add(time),
-            _ => line.at,
-        });
-        ends.max().unwrap_or_default()
     }
 }
 
@@ -110,18 +101,13 @@ sleep SECONDS                  wait
 help                           this text
 quit                           stop";
 
-    /// Returns the syntax and meaning of all commands for a served deployment.
-    pub(crate) fn help() -> String {
+    /// Returns the syntax and meaning of all commands.
+    pub(super) fn help() -> String {
         [Action::SYNTAX, Self::SYNTAX].join("\n")
     }
 
-    /// Returns the syntax and meaning of all commands for a simulation, including network faults.
-    pub(crate) fn help_with_network() -> String {
-        [Action::SYNTAX, NetFault::SYNTAX, Self::SYNTAX].join("\n")
-    }
-
-    /// Returns the first words of all commands for a served deployment.
-    pub(crate) fn verbs() -> impl Iterator<Item = &'static str> {
+    /// Returns the first words of all commands.
+    pub(super) fn verbs() -> impl Iterator<Item = &'static str> {
         let lines = Action::SYNTAX.lines().chain(Self::SYNTAX.lines());
         let lines = lines.filter(|line| line.starts_with(|first: char| first.is_ascii_lowercase()));
         lines.filter_map(|line| line.split_whitespace().next())
@@ -132,7 +118,7 @@ quit                           stop";
     /// # Errors
     ///
     /// If the line is invalid. The error describes the problem and the remedy.
-    pub(crate) fn parse(line: &str) -> Result<Option<Self>, String> {
+    pub(super) fn parse(line: &str) -> Result<Option<Self>, String> {
         let line = line.split('#').next().unwrap_or_default().trim();
         let (verb, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         Ok(Some(match verb {

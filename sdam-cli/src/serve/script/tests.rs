@@ -41,17 +41,6 @@ fn lines_have_their_own_time_or_follow_the_one_before() {
 }
 
 #[test]
-fn a_script_ends_with_its_last_step_or_pause() {
-    let check = |text: &str, seconds: u64| {
-        let script = parse(text).unwrap();
-        assert_eq!(script.duration(), Duration::from_secs(seconds), "{text}");
-    };
-    check("", 0);
-    check("5s heal\n3s heal", 5);
-    check("5s heal\nsleep 7", 12);
-}
-
-#[test]
 fn each_wrong_line_is_named_with_a_suggestion_or_the_syntax() {
     let check = |line: &str, expected: &str| {
         let text = format!("heal\n{line}\n\n{line}\n");
