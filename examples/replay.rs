@@ -1,0 +1,123 @@
+//! Shows how a client interprets what servers replied, without connections.
+//!
+//! `cargo run -p sdam-examples --example replay FILE [URI]` prints the topology after each change.
+//! The file is a recording, such as one by `sdam watch --record FILE`, or has the result of one
+//! check in each line, as a JSON object; `URI` is then the connection string of the client:
+//!
+//! ```json
+//! {"address": "a:27017", "reply": {"ok": 1, "isWritablePrimary": true, "maxWireVersion": 21}}
+//! {"address": "a:27017", "error": "connection reset"}
+//! ```
+
+use std::{env, error::Error, fs, time::Duration};
+
+use bson::Document;
+use sdam::{
+    ErrorKind, EventKind, Instant, Options, ServerAddress, Stage,
+    discovery::{
+        hello::Hello,
+        machine::{Input, TopologyMachine},
+        server::Rtt,
+    },
+    events::replay::replay_to,
+};
+use serde_json::Value;
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+/// Returns the topology after each change in a recording.
+fn recording(text: &str) -> Result<Vec<String>> {
+    let mut shown = Vec::new();
+    let outcome = replay_to(text.as_bytes(), |line, event| {
+        if let EventKind::TopologyDescriptionChanged { new, .. } = &event.kind {
+            shown.push(format!("{line}: {new}"));
+        }
+    })?;
+    match outcome.divergence {
+        Some(divergence) => Err(divergence.to_string().into()),
+        None => Ok(shown),
+    }
+}
+
+/// Returns the topology after each line with the result of a check.
+fn checks(text: &str, uri: &str) -> Result<Vec<String>> {
+    let mut machine = TopologyMachine::new(&Options::parse(uri)?);
+    // There are no pools and no events, so the effects are dropped, here and below.
+    drop(machine.handle(Instant::EPOCH, Input::Open));
+    let mut shown = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        check(&mut machine, number, line).map_err(|error| format!("line {number}: {error}"))?;
+        shown.push(format!("{number}: {}", machine.description()));
+    }
+    Ok(shown)
+}
+
+fn check(machine: &mut TopologyMachine, number: u64, line: &str) -> Result<()> {
+    let line: Value = serde_json::from_str(line)?;
+    let address = ServerAddress::parse(line["address"].as_str().ok_or("it has no address")?)?;
+    let server = machine.description().server(&address).ok_or("it names no known server")?.id;
+    let outcome = match line["error"].as_str() {
+        Some(message) => Err(sdam::Error::new(ErrorKind::Network, Stage::Hello, message)),
+        None => {
+            let reply: Document = serde_json::from_value(line["reply"].clone())?;
+            Hello::parse(&reply.to_vec()?)
+        }
+    };
+    // Only the order of the lines matters, so the time between them is arbitrary.
+    let now = Instant::EPOCH + Duration::from_secs(number);
+    drop(machine.handle(now, Input::Checked { server, outcome, rtt: Some(Rtt::default()) }));
+    Ok(())
+}
+
+fn main() -> Result<()> {
+    let (path, uri) = (env::args().nth(1), env::args().nth(2));
+    let text = fs::read_to_string(path.ok_or("name a file")?)?;
+    let shown = if text.starts_with("{\"recording\":") {
+        recording(&text)?
+    } else {
+        checks(&text, &uri.ok_or("write the connection string of the client after the file")?)?
+    };
+    shown.iter().for_each(|topology| println!("{topology}"));
+    Ok(())
+}
+
+#[test]
+fn the_topology_follows_the_replies_and_errors() -> Result<()> {
+    let lines = r#"{"address":"a:27017","reply":{"ok":1,"setName":"rs","hosts":["a","b"],"isWritablePrimary":true,"maxWireVersion":21}}
+{"address":"b:27017","reply":{"ok":1,"setName":"rs","hosts":["a","b"],"secondary":true,"maxWireVersion":21}}
+{"address":"a:27017","error":"connection reset"}"#;
+    let shown = checks(lines, "mongodb://a/?replicaSet=rs")?;
+    let types = ["ReplicaSetWithPrimary", "ReplicaSetWithPrimary", "ReplicaSetNoPrimary"];
+    for (topology, expected) in shown.iter().zip(types) {
+        assert!(topology.contains(expected), "{topology}");
+    }
+    let error = checks(r#"{"address":"c:27017"}"#, "mongodb://a/?replicaSet=rs").unwrap_err();
+    assert_eq!(error.to_string(), "line 1: it names no known server");
+    Ok(())
+}
+
+#[test]
+fn a_recording_is_replayed() -> Result<()> {
+    use std::sync::Arc;
+
+    use sdam::{
+        Criteria, Topology,
+        events::record::RecordSink,
+        sim::{Blueprint, SetConfig, Sim},
+    };
+
+    let hosts = ["a", "b", "c"].map(|host| ServerAddress::new(host, 27017));
+    let sim = Sim::new(1, &Blueprint::replica_set(SetConfig::new("rs", hosts)));
+    let sink = Arc::new(RecordSink::new(Vec::new(), &Options::parse(&sim.uri())?)?);
+    sim.block_on(async {
+        let builder = Topology::builder(&sim.uri())?.sink(Arc::clone(&sink));
+        let topology = builder.start(sim.runtime())?;
+        topology.select(&Criteria::write()).await?;
+        topology.close().await;
+        Result::Ok(())
+    })?;
+    let bytes = Arc::into_inner(sink).ok_or("the sink is in use")?.finish()?;
+    let shown = recording(&String::from_utf8(bytes)?)?;
+    assert!(shown.iter().any(|topology| topology.contains("ReplicaSetWithPrimary")), "{shown:?}");
+    Ok(())
+}
