@@ -45,35 +45,22 @@ pub(crate) fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
 ///
 /// # Errors
 ///
-/// If the file cannot be opened, or if [`read_line`] fails.
+/// If the file cannot be read, or a line is longer than any line of a recording, for example because
+/// the file is endless.
 pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
     let (mut source, mut bytes) = (open(path)?, Vec::new());
     for line in 1.. {
-        if read_line(&mut source, line, &mut bytes)? == 0 {
+        let read = (&mut source).take(MAX_LINE + 1).read_until(b'\n', &mut bytes)?;
+        if read as u64 > MAX_LINE {
+            let longest = MAX_LINE >> 20;
+            let message = format!("line {line} is longer than {longest} MiB; name another file");
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+        }
+        if read == 0 {
             break;
         }
     }
     Ok(bytes)
-}
-
-/// Appends the next line, which has the line number `number`, to `bytes`. Returns the line's
-/// length, or 0 at the end of `source`.
-///
-/// # Errors
-///
-/// If the line is longer than any line of a recording, for example because `source` is endless.
-pub(crate) fn read_line(
-    source: &mut impl BufRead,
-    number: u64,
-    bytes: &mut Vec<u8>,
-) -> io::Result<usize> {
-    let read = source.take(MAX_LINE + 1).read_until(b'\n', bytes)?;
-    if read as u64 > MAX_LINE {
-        let longest = MAX_LINE >> 20;
-        let message = format!("line {number} is longer than {longest} MiB; name another file");
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
-    }
-    Ok(read)
 }
 
 /// Reads a UTF-8 text file that the user has written.

@@ -19,18 +19,9 @@ mod tests;
 /// The version of the format, which is incremented when a key is removed or changes its meaning.
 pub const VERSION: u32 = 1;
 
-/// Specifies whether the document includes round-trip times.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RoundTrips {
-    /// The document has `rttMs` and `minRttMs`.
-    Shown,
-    /// The document has no round-trip times, because they were not measured.
-    LeftOut,
-}
-
 /// Converts a topology to one JSON object.
-pub fn snapshot(topology: &TopologyDescription, round_trips: RoundTrips) -> Value {
-    let servers = topology.servers().iter().map(|of| server(of, round_trips));
+pub fn snapshot(topology: &TopologyDescription) -> Value {
+    let servers = topology.servers().iter().map(|own| server(own));
     let departures = topology.departures().iter();
     let departures = departures.map(|it| json!({ "address": it.address, "reason": it.reason }));
     let election = topology.max_election();
@@ -48,12 +39,12 @@ pub fn snapshot(topology: &TopologyDescription, round_trips: RoundTrips) -> Valu
     })
 }
 
-fn server(server: &ServerDescription, round_trips: RoundTrips) -> Value {
+fn server(server: &ServerDescription) -> Value {
     let millis = |of: fn(Rtt) -> Duration| server.rtt.map(|rtt| of(rtt).as_micros() as f64 / 1e3);
     let has_replied =
         server.server_type.is_available() && server.server_type != ServerType::LoadBalancer;
     let versions = has_replied.then_some(server.wire_versions);
-    let mut object = json!({
+    json!({
         "address": server.address,
         "type": server.server_type,
         "rttMs": millis(|rtt| rtt.average),
@@ -73,10 +64,5 @@ fn server(server: &ServerDescription, round_trips: RoundTrips) -> Value {
         "lastWriteDate": server.last_write_date,
         "logicalSessionTimeoutMinutes": server.logical_session_timeout_minutes,
         "error": server.error.as_ref().map(|error| format!("{error:#}")),
-    });
-    if let (RoundTrips::LeftOut, Some(object)) = (round_trips, object.as_object_mut()) {
-        object.shift_remove("rttMs");
-        object.shift_remove("minRttMs");
-    }
-    object
+    })
 }

@@ -22,10 +22,10 @@
 //! lines requires a new version.
 //!
 //! The first line is the header. `epoch` is the wall-clock time at time 0, in nanoseconds since
-//! 1970; `vantage` names the place of the client. Both may be `null`.
+//! 1970; it may be `null`.
 //!
 //! ```json
-//! {"recording":"sdam","version":5,"epoch":1700000000000000000,"vantage":"web-1","options":{"seeds":["a:27017"],"directConnection":null,
+//! {"recording":"sdam","version":5,"epoch":1700000000000000000,"options":{"seeds":["a:27017"],"directConnection":null,
 //!  "loadBalanced":false,"replicaSet":"rs","initialTopologyType":null,
 //!  "wireVersions":{"minWireVersion":8,"maxWireVersion":29},"driverName":"sdam","maxServers":1024,
 //!  "handshakeErrorsMarkUnknown":false}}
@@ -51,12 +51,6 @@
 //!  "moreToCome":false}}}
 //! {"seq":10,"at":7000000,"time":"2023-11-14T22:13:20.007Z","topology":"65f0c0ffee00000000000001","event":"PoolReady","server":1,
 //!  "address":"a:27017"}
-//! ```
-//!
-//! A line with a user's note has only the keys `note` and `at`.
-//!
-//! ```json
-//! {"note":"upgrading db-1 now","at":7000000}
 //! ```
 //!
 //! A reply is written once, with the input; in the event `ServerHeartbeatSucceeded`, `reply` is
@@ -90,7 +84,7 @@
 //!
 //! Versions 2 to 4 contain only the inputs of the topology: an input `Checked` refers to the reply
 //! in the server's latest `ServerHeartbeatSucceeded`, and heartbeats are not replayed. Version 4
-//! introduced `time`, and version 3 `epoch` and `vantage`.
+//! introduced `time`, and version 3 `epoch`.
 
 use std::{
     io::{self, Write},
@@ -144,8 +138,7 @@ impl<W: Write + Send + 'static> RecordSink<W> {
         Self::with_origin(writer, options, &Origin::default())
     }
 
-    /// Creates the sink like [`new`](Self::new), and writes `origin` into the header, so that
-    /// recordings of several clients can be compared.
+    /// Creates the sink like [`new`](Self::new), and writes `origin` into the header.
     ///
     /// # Errors
     ///
@@ -157,7 +150,6 @@ impl<W: Write + Send + 'static> RecordSink<W> {
             recording: "sdam".to_owned(),
             version: VERSION,
             epoch: epoch.map(|epoch| nanos(epoch.duration_since(UNIX_EPOCH).unwrap_or_default())),
-            vantage: origin.vantage.clone(),
             options: options.into(),
         };
         writer.write_all(text(&header)?.as_bytes())?;
@@ -171,16 +163,6 @@ impl<W: Write + Send + 'static> RecordSink<W> {
     pub fn with_selections(mut self) -> Self {
         self.selections = true;
         self
-    }
-
-    /// Adds a user's note, such as "upgrading db-1 now", made at `at`. A replay skips notes,
-    /// and [returns](crate::replay::Outcome::notes) them.
-    pub fn note(&self, at: Instant, text: &str) {
-        let note = Note { note: text.to_owned(), at };
-        lock(&self.out).unless_broken(|out| {
-            out.writer.write_all(self::text(&note)?.as_bytes())?;
-            out.writer.flush()
-        });
     }
 
     /// Returns the error that ended the recording early. A second call returns `None`.
@@ -204,16 +186,6 @@ impl<W: Write + Send + 'static> RecordSink<W> {
 }
 
 impl<W: Write> Out<W> {
-    /// Runs `write`, unless an earlier call has failed.
-    fn unless_broken(&mut self, write: impl FnOnce(&mut Self) -> io::Result<()>) {
-        if !self.is_broken
-            && let Err(error) = write(self)
-        {
-            self.is_broken = true;
-            self.error = Some(error);
-        }
-    }
-
     fn write(&mut self, event: &Event) -> io::Result<()> {
         if event.kind.name() == EventName::EventsDropped {
             self.writer.flush()?;
@@ -232,7 +204,13 @@ impl<W: Write> Out<W> {
 
 impl<W: Write + Send + 'static> EventSink for RecordSink<W> {
     fn emit(&self, event: &Event) {
-        lock(&self.out).unless_broken(|out| out.write(event));
+        let mut out = lock(&self.out);
+        if !out.is_broken
+            && let Err(error) = out.write(event)
+        {
+            out.is_broken = true;
+            out.error = Some(error);
+        }
     }
 
     fn interest(&self) -> Interest {
@@ -243,28 +221,19 @@ impl<W: Write + Send + 'static> EventSink for RecordSink<W> {
 
 sdam_core::opaque!(RecordSink<W>, |this| selections: this.selections);
 
-/// The time and place at which a recording was made.
+/// The time at which a recording was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Origin {
     /// The wall-clock time of the runtime's epoch, [`Instant::EPOCH`]; `None` if it is unknown.
     pub epoch: Option<SystemTime>,
-    /// The name of the place where the client runs, such as its host.
-    pub vantage: Option<Box<str>>,
 }
 
 impl Origin {
     /// Creates the origin of a recording made now. `now` and `wall` are the same moment on the
     /// clock of the runtime and on the wall clock.
     pub fn at(now: Instant, wall: SystemTime) -> Self {
-        Self { epoch: wall.checked_sub(now.since(Instant::EPOCH)), vantage: None }
-    }
-
-    /// Sets the name of the place where the client runs.
-    #[must_use]
-    pub fn with_vantage(mut self, name: impl Into<Box<str>>) -> Self {
-        self.vantage = Some(name.into());
-        self
+        Self { epoch: wall.checked_sub(now.since(Instant::EPOCH)) }
     }
 
     /// Returns the wall-clock time of `at`.
@@ -291,23 +260,6 @@ fn text(line: &impl Serialize) -> serde_json::Result<String> {
     Ok(text)
 }
 
-/// A line with a user's note.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-#[non_exhaustive]
-pub struct Note {
-    /// The text of the note. Its key comes first in the line, which identifies the line as a note.
-    pub note: String,
-    /// The time of the note.
-    pub at: Instant,
-}
-
-impl Note {
-    /// The start of every line with a note. No other line starts with it.
-    #[cfg(feature = "replay")]
-    pub(crate) const START: &str = "{\"note\":";
-}
-
 /// The first line of a recording.
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -316,17 +268,13 @@ pub(crate) struct Header {
     pub(crate) version: u32,
     /// Nanoseconds since 1970.
     epoch: Option<u64>,
-    vantage: Option<Box<str>>,
     pub(crate) options: RecordedOptions,
 }
 
 impl Header {
-    pub(crate) fn origin(&mut self) -> Origin {
+    pub(crate) fn origin(&self) -> Origin {
         let epoch = self.epoch.map(Duration::from_nanos);
-        Origin {
-            epoch: epoch.and_then(|epoch| UNIX_EPOCH.checked_add(epoch)),
-            vantage: self.vantage.take(),
-        }
+        Origin { epoch: epoch.and_then(|epoch| UNIX_EPOCH.checked_add(epoch)) }
     }
 }
 

@@ -29,7 +29,7 @@ use sdam_core::{
 };
 
 use crate::{
-    record::{self, Note, Origin},
+    record::{self, Origin},
     sink::Interest,
 };
 
@@ -79,14 +79,6 @@ pub fn replay_to(
     let mut player = Replayer::new(header);
     // A recording may end anywhere, for instance because the program was killed.
     while let Some(line) = lines.next()? {
-        if line.text.starts_with(Note::START) {
-            match read::parse(&line.text) {
-                Ok(note) => player.notes.push((line.number, note)),
-                Err(_) if !line.is_complete => player.cut_off = Some(line.number),
-                Err(reason) => return Err(at(line.number, reason)),
-            }
-            continue;
-        }
         let record = match Record::read(&line.text, player.version) {
             Ok(record) => record,
             Err(_) if !line.is_complete => {
@@ -114,7 +106,7 @@ pub fn replay_to(
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Outcome {
-    /// The time and place at which the recording was made.
+    /// The time at which the recording was made.
     pub origin: Origin,
     /// The recorded options.
     pub options: Options,
@@ -122,9 +114,6 @@ pub struct Outcome {
     pub inputs: u64,
     /// The number of recorded events and commands that the replay reproduced.
     pub matched: u64,
-    /// The user's notes in the recording, up to its end or to the first difference, each with the
-    /// number of its line.
-    pub notes: Vec<(u64, Note)>,
     /// The first difference.
     pub divergence: Option<Divergence>,
     /// The number of the last line, if that line is incomplete and was therefore ignored.
@@ -200,7 +189,6 @@ struct Replayer {
     ends: bool,
     inputs: u64,
     matched: u64,
-    notes: Vec<(u64, Note)>,
     cut_off: Option<u64>,
 }
 
@@ -229,7 +217,6 @@ impl Replayer {
             ends: false,
             inputs: 0,
             matched: 0,
-            notes: Vec::new(),
             cut_off: None,
         }
     }
@@ -352,7 +339,6 @@ impl Replayer {
             options: self.options,
             inputs: self.inputs,
             matched: self.matched,
-            notes: self.notes,
             divergence,
             cut_off: self.cut_off,
         }

@@ -78,7 +78,7 @@ const ABSENT: &[(&[&str], &[&str])] = &[
     (&["--package", "sdam", "--all-features"], TOOL),
     (
         &["--package", "sdam-cli", "--no-default-features", "--features", "export"],
-        &["console", "crossterm", "indicatif", "ratatui", "ratatui-core", "ratatui-crossterm"],
+        &["console", "crossterm", "ratatui", "ratatui-core", "ratatui-crossterm"],
     ),
     (&["--package", "sdam", "--no-default-features", "--features", "blocking"], RUNTIMES),
 ];

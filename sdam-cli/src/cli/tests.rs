@@ -23,7 +23,6 @@ macro_rules! parsers {
 parsers! {
     #[cfg(feature = "export")]
     export: Export,
-    report: Report,
     serve: Serve,
     watch: Watch,
 }

@@ -13,13 +13,7 @@ use sdam_core::{
 use sdam_select::{criteria::Criteria, explain::explain, settings::Settings, staleness::lag};
 
 use super::{deployment::Deployment, fleet::Fleet};
-use crate::{
-    http,
-    json::{self, RoundTrips},
-    page::Page,
-    terminal::json_line,
-    values::seconds,
-};
+use crate::{http, json, page::Page, terminal::json_line, values::seconds};
 
 const INDEX: &str = "\
 /metrics       metrics, in the text format of Prometheus
@@ -117,9 +111,9 @@ fn metrics(page: &Page) -> Response<String> {
 /// Returns the topology as JSON. If there is no topology yet, returns an empty one with the reason.
 fn topology(deployment: &Deployment) -> Response<String> {
     let mut json = match deployment.topology() {
-        Ok(topology) => json::snapshot(topology.snapshot().description(), RoundTrips::Shown),
+        Ok(topology) => json::snapshot(topology.snapshot().description()),
         Err(reason) => {
-            let mut json = json::snapshot(&TopologyDescription::default(), RoundTrips::Shown);
+            let mut json = json::snapshot(&TopologyDescription::default());
             json["error"] = reason.into();
             json
         }

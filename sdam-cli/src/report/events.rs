@@ -62,7 +62,7 @@ pub(super) fn section(timeline: &Timeline, clock: &impl Fn(u64) -> String) -> St
         [] => String::new(),
         hidden => format!("<p class=\"note\">Not listed: {}.\n", hidden.join(", ")),
     };
-    let table = html::table("events", &["time", "event", "server", "", "line"], &rows);
+    let table = html::table("events", &["time", "event", "server", "what", "line"], &rows);
     format!("<section>\n<h2>Events</h2>\n{table}{note}</section>\n")
 }
 
@@ -109,7 +109,7 @@ impl Entry<'_> {
         let cells = [
             clock(row.at).trim_end_matches(" UTC").to_owned(),
             row.kind.as_str().to_owned(),
-            server.map_or_else(|| "set".to_owned(), |lane| text(&lane.address)),
+            server.map_or_else(String::new, |lane| text(&lane.address)),
             text(&words) + &repeated,
             row.line.to_string(),
         ];

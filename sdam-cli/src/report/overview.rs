@@ -44,6 +44,7 @@ pub(super) fn svg(timeline: &Timeline, clock: &impl Fn(u64) -> String, day: u64)
          aria-label=\"state of each server over time\">{HATCH}"
     );
     axis(&mut svg, timeline, clock, day, bottom);
+    outages(&mut svg, timeline, bottom);
     let set = if timeline.is_replica_set { "primary" } else { "deployment" };
     lane(&mut svg, timeline, &timeline.set, set, TOP);
     for (index, row) in order.iter().zip(1..) {
@@ -58,7 +59,6 @@ pub(super) fn svg(timeline: &Timeline, clock: &impl Fn(u64) -> String, day: u64)
             "<rect class=\"gap\" x=\"{from}\" y=\"{TOP}\" width=\"{width}\" height=\"{height}\"/>"
         );
     }
-    outages(&mut svg, timeline, bottom);
     svg + "</svg>"
 }
 
@@ -160,7 +160,7 @@ fn lane(svg: &mut String, timeline: &Timeline, bands: &[Band], name: &str, top: 
     svg.push_str(&names);
 }
 
-/// Marks the periods without a writable server across all lanes, with their lengths above.
+/// Marks the periods without a writable server behind all lanes, with their lengths above.
 fn outages(svg: &mut String, timeline: &Timeline, bottom: u64) {
     let gaps = timeline.changes.iter().filter(|change| change.is_gap());
     let (mut last, mut free) = ((0, 0), 0);

@@ -64,7 +64,7 @@ impl State {
 pub(super) struct Band {
     pub(super) from: u64,
     pub(super) state: State,
-    /// The type in the specification's spelling; for a topology, also the primary.
+    /// The type in the specification's spelling; for a replica set, the primary.
     pub(super) name: String,
 }
 

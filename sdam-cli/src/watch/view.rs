@@ -18,7 +18,7 @@ use super::{Access, screen::Screen};
 use crate::{
     console::Console,
     exit::Exit,
-    json::{self, RoundTrips},
+    json,
     log::time_of_day,
     terminal::{Tone, json_line, sanitize},
 };
@@ -103,7 +103,7 @@ impl<O: Write, R: Write> View<O, R> {
     }
 
     fn print_json(&mut self, topology: &TopologyDescription) -> io::Result<()> {
-        let mut json = json::snapshot(topology, RoundTrips::Shown);
+        let mut json = json::snapshot(topology);
         if self.simulated {
             json["simulated"] = true.into();
         }

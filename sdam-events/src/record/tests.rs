@@ -384,7 +384,7 @@ fn a_recording_starts_with_the_recorded_options() {
     assert_eq!(
         text.lines().collect::<Vec<_>>(),
         [
-            r#"{"recording":"sdam","version":5,"epoch":null,"vantage":null,"options":{"seeds":["a:27017","b:5"],"directConnection":null,"loadBalanced":false,"replicaSet":"rs","initialTopologyType":null,"wireVersions":{"minWireVersion":8,"maxWireVersion":29},"driverName":"sdam","maxServers":1024,"handshakeErrorsMarkUnknown":false}}"#,
+            r#"{"recording":"sdam","version":5,"epoch":null,"options":{"seeds":["a:27017","b:5"],"directConnection":null,"loadBalanced":false,"replicaSet":"rs","initialTopologyType":null,"wireVersions":{"minWireVersion":8,"maxWireVersion":29},"driverName":"sdam","maxServers":1024,"handshakeErrorsMarkUnknown":false}}"#,
             r#"{"seq":1,"at":1000000,"topology":"070707070707070707070707","event":"ServerHeartbeatSucceeded","server":1,"address":"host1:27017","driverConnectionId":1,"serverConnectionId":null,"awaited":false,"duration":1500000,"reply":""}"#,
             r#"{"seq":1,"at":1000000,"topology":"070707070707070707070707","event":"TopologyClosed"}"#,
         ]
@@ -423,19 +423,6 @@ fn every_line_but_those_of_selections_is_flushed_at_once() {
     check((3, 2));
     sink.emit(&event(failed(1)));
     check((4, 4));
-}
-
-#[test]
-fn a_note_is_one_line_that_is_flushed_at_once() {
-    let file = Flushed::default();
-    let sink = RecordSink::new(file.clone(), &Options::new(vec![address("a")])).unwrap();
-    sink.note(Instant::from_millis(7), "line\n\"b\"");
-    assert_eq!(*file.0.lock().unwrap(), (2, 2));
-    let sink = RecordSink::new(Vec::new(), &Options::new(vec![address("a")])).unwrap();
-    sink.note(Instant::from_millis(7), "line\n\"b\"");
-    let text = String::from_utf8(sink.finish().unwrap()).unwrap();
-    let note = text.lines().nth(1);
-    assert_eq!(note, Some(r#"{"note":"line\n\"b\"","at":7000000}"#));
 }
 
 /// A writer that accepts the given number of writes and then fails.

@@ -104,7 +104,7 @@ pub(super) fn header(text: &str) -> Result<(u32, Options, Origin), Box<str>> {
         )
         .into());
     }
-    let mut header = parse::<Header>(text)?;
+    let header = parse::<Header>(text)?;
     let origin = header.origin();
     Ok((header.version, header.options.into(), origin))
 }

@@ -320,13 +320,12 @@ fn selections_are_observed_with_the_description_at_that_moment() {
 fn the_origin_of_a_recording_is_read_back() {
     let options = Options::new(vec![address("a")]);
     let wall = UNIX_EPOCH + Duration::from_secs(1_700_000_000);
-    let origin = Origin::at(at(2000), wall).with_vantage("web \"1\"");
+    let origin = Origin::at(at(2000), wall);
     let sink = RecordSink::with_origin(Vec::new(), &options, &origin).unwrap();
     let recording = sink.finish().unwrap();
     let read = replay(&*recording).unwrap().origin;
     assert_eq!(read, origin);
     assert_eq!(read.wall(at(2500)), Some(wall + Duration::from_millis(500)));
-    assert_eq!(&*read.vantage.unwrap(), "web \"1\"");
 }
 
 #[test]

@@ -158,6 +158,7 @@ impl Builder {
                 };
                 let name = match new.primary() {
                     Some(primary) => primary.address.to_string(),
+                    None if self.timeline.is_replica_set => "none".to_owned(),
                     None => new.topology_type().to_string(),
                 };
                 push(&mut self.timeline.set, at, state, name);

@@ -37,7 +37,6 @@ fn recordings_of_versions_2_to_4_are_replayed() {
         assert!(lines.is_sorted() && *lines.last().unwrap() == recording.lines().count() as u64);
         assert!(names.contains_all(Interest::INPUTS.intersection(names)));
         assert_eq!(outcome.origin.epoch.is_some(), version == 4);
-        assert_eq!(outcome.origin.vantage.is_some(), version == 4);
     }
 }
 

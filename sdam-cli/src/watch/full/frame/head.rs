@@ -231,13 +231,14 @@ pub(super) fn keys(canvas: &mut Canvas<'_>, area: Rect, scene: &View<'_>) {
         let words = format!("filter `{}`, Escape clears it  ", state.filter);
         place = canvas.text(place, Tone::Doubtful, &words);
     }
+    let mut gap = "";
     for (key, meaning) in KEYS {
-        let taken = width(key) + width(meaning) + 3;
-        if taken > usize::from(place.width) + 2 {
+        if width(gap) + width(key) + 1 + width(meaning) > usize::from(place.width) {
             break;
         }
         let texts = [(Tone::Strong, key), (Tone::Normal, " "), (Tone::Faint, meaning)];
+        place = canvas.text(place, Tone::Normal, gap);
         place = canvas.texts(place, &texts);
-        place = canvas.text(place, Tone::Normal, "  ");
+        gap = "  ";
     }
 }
