@@ -56,12 +56,11 @@ fn check(machine: &mut TopologyMachine, number: u64, line: &str) -> Result<()> {
     let line: Value = serde_json::from_str(line)?;
     let address = ServerAddress::parse(line["address"].as_str().ok_or("it has no address")?)?;
     let server = machine.description().server(&address).ok_or("it names no known server")?.id;
-    let outcome = match line["error"].as_str() {
-        Some(message) => Err(sdam::Error::new(ErrorKind::Network, Stage::Hello, message)),
-        None => {
-            let reply: Document = serde_json::from_value(line["reply"].clone())?;
-            Hello::parse(&reply.to_vec()?)
-        }
+    let outcome = if let Some(message) = line["error"].as_str() {
+        Err(sdam::Error::new(ErrorKind::Network, Stage::Hello, message))
+    } else {
+        let reply: Document = serde_json::from_value(line["reply"].clone())?;
+        Hello::parse(&reply.to_vec()?)
     };
     // Only the order of the lines matters, so the time between them is arbitrary.
     let now = Instant::EPOCH + Duration::from_secs(number);
@@ -77,7 +76,9 @@ fn main() -> Result<()> {
     } else {
         checks(&text, &uri.ok_or("write the connection string of the client after the file")?)?
     };
-    shown.iter().for_each(|topology| println!("{topology}"));
+    for topology in shown {
+        println!("{topology}");
+    }
     Ok(())
 }
 
