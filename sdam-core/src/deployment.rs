@@ -5,7 +5,6 @@ mod follow;
 mod inline;
 #[cfg(feature = "model")]
 mod key;
-mod patience;
 mod pause;
 mod server;
 mod silence;

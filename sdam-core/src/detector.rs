@@ -1,27 +1,29 @@
-//! Strategies for giving up on a silent server before the time limit of its checks.
+//! Gives up on a silent server before the time limit of its checks.
 
 use core::time::Duration;
 
-/// The highest threshold of [`Detector::PhiAccrual`].
-pub(crate) const MAX_THRESHOLD: usize = 12;
+use crate::rtt::RttWindow;
 
-/// A strategy for giving up on a silent server before the time limit of its checks, which is
-/// `heartbeatFrequencyMS` + `connectTimeoutMS`. Only clients with background monitors use one.
+/// Gives up on a silent server before the time limit of its checks, which is
+/// `heartbeatFrequencyMS` + `connectTimeoutMS`. Only clients with background monitors use a
+/// detector.
 ///
-/// All strategies test a suspicion in the same steps, but differ in how long they wait for answers.
+/// It tests a suspicion in these steps:
 ///
 /// 1. The answer to a check, to a measurement of the round-trip time, or to an operation whose pool
-///    [reports it](crate::deployment::Input::Late) takes longer than the strategy's floor and
-///    longer than two usual round trips.
+///    [reports it](crate::deployment::Input::Late) takes longer than [`floor`](Self::floor) and
+///    longer than two usual round trips. The usual round trip is the lower quartile of the last
+///    ten.
 /// 2. The server is pinged on the connection for measurements. If no answer arrives within 100
 ///    ms, or within two usual round trips if that is longer, it is pinged again on a new
 ///    connection. The servers that answered last are pinged, too.
 /// 3. The server becomes Unknown, as after a time-out of its check, and connections in use are
-///    interrupted, if three conditions hold: no operation has received an answer within the
-///    strategy's wait; at least two of the server's connections (those for checks and for
-///    measurements, and the new one) have not received one either; and another server has answered
-///    since step 2. If no other server has answered, the network or this host may be to blame: as
-///    soon as one answers, step 2 is repeated.
+///    interrupted, if three conditions hold: no operation has received an answer within the wait,
+///    which is [`floor`](Self::floor), or 400 ms plus 21 usual round trips if that is longer; at
+///    least two of the server's connections (those for checks and for measurements, and the new
+///    one) have not received one either; and another server has answered since step 2. If no other
+///    server has answered, the network or this host may be to blame: as soon as one answers, step 2
+///    is repeated.
 ///
 /// A server is not judged before its first answer, and the only server of a topology is never
 /// judged. If timers of this host are late, the wait begins again, and later waits are longer until
@@ -33,45 +35,72 @@ pub(crate) const MAX_THRESHOLD: usize = 12;
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "camelCase", deny_unknown_fields))]
-pub enum Detector {
-    /// Waits for `floor`, or for 400 ms plus 21 usual round trips if that is longer, which is long
-    /// enough for replies that are twenty times slower than usual. The usual round trip is the
-    /// lower quartile of the last ten.
-    Probing {
-        /// The minimum wait. It must exceed pauses of the servers and the time that TCP takes to
-        /// retransmit lost segments.
-        #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
-        floor: Duration,
-    },
-    /// Waits for `floor` plus the time that an answer exceeds with a probability of only
-    /// 10^-`threshold`, if round-trip times are normally distributed (Hayashibara et al., 2004:
-    /// "The φ Accrual Failure Detector").
-    ///
-    /// The three longest of the last ten round trips are ignored; if there are only two to nine
-    /// round trips, at least the longest one is ignored. The standard deviation of the others is
-    /// taken to be at least 2.25 times their mean, because a few samples from an idle server say
-    /// little about a busy one.
-    PhiAccrual {
-        /// The value of φ above which an answer is overdue, from 1 to 12.
-        threshold: u8,
-        /// The additional time that an answer may take.
-        #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
-        floor: Duration,
-    },
+pub struct Detector {
+    /// The minimum wait for an answer. It must exceed pauses of the servers and the time that TCP
+    /// takes to retransmit lost segments.
+    #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
+    pub floor: Duration,
 }
 
-impl Detector {
-    /// [`Probing`](Self::Probing) with a floor of 750 ms, which gives up on a silent server after
-    /// 1.5 s if round trips are short.
-    pub const PROBING: Self = Self::Probing { floor: Duration::from_millis(750) };
-    /// [`PhiAccrual`](Self::PhiAccrual) with a threshold of 12 and a floor of 650 ms.
-    pub const PHI_ACCRUAL: Self =
-        Self::PhiAccrual { threshold: 12, floor: Duration::from_millis(650) };
+/// The time that an answer may take before the server is pinged, as a number of usual round trips.
+const PROMPT_TRIPS: u32 = 2;
 
-    /// Returns the minimum wait for an answer.
-    pub fn floor(self) -> Duration {
-        match self {
-            Self::Probing { floor } | Self::PhiAccrual { floor, .. } => floor,
-        }
+/// The time to wait for the answer to a ping, as a number of usual round trips. This tolerates
+/// replies that are twenty times slower than usual.
+const TRIPS: u32 = 21;
+
+/// An additional wait that allows TCP to retransmit a lost segment.
+const REPETITION: Duration = Duration::from_millis(400);
+
+/// The minimum time to wait for the answer to a ping before a new connection is opened.
+const HURRY: Duration = Duration::from_millis(100);
+
+impl Detector {
+    /// A detector with a floor of 750 ms, which gives up on a silent server after 1.5 s if round
+    /// trips are short.
+    pub const PROBING: Self = Self { floor: Duration::from_millis(750) };
+
+    /// Returns how long an answer may take before the server is pinged.
+    pub(crate) fn prompt(self, rtt: &RttWindow) -> Duration {
+        self.floor.max(rtt.lower_quartile().saturating_mul(PROMPT_TRIPS))
+    }
+
+    /// Returns how long to wait for the answer to a ping before a new connection is opened.
+    pub(crate) fn hurry(rtt: &RttWindow) -> Duration {
+        HURRY.max(rtt.lower_quartile().saturating_mul(PROMPT_TRIPS))
+    }
+
+    /// Returns how long the answer to a ping may take.
+    pub(crate) fn patience(self, rtt: &RttWindow) -> Duration {
+        self.floor.max(rtt.lower_quartile().saturating_mul(TRIPS).saturating_add(REPETITION))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_detector_waits_for_its_floor_or_for_many_usual_round_trips_and_a_repetition() {
+        let check = |samples: &[u64], millis| {
+            let mut rtt = RttWindow::new();
+            for sample in samples {
+                rtt.add(Duration::from_millis(*sample));
+            }
+            assert_eq!(Detector::PROBING.patience(&rtt).as_millis(), millis, "{samples:?}");
+        };
+        check(&[], 750);
+        check(&[1, 2, 3], 750);
+        check(&[100], 2500);
+        check(&[200, 100, 2000, 2000, 2000, 2000, 2000, 2000], 4600);
+        check(&[100, 2000, 2000, 2000, 2000, 2000], 42_400);
+    }
+
+    #[test]
+    fn a_server_is_asked_after_the_floor_or_two_usual_round_trips() {
+        let mut rtt = RttWindow::new();
+        assert_eq!(Detector::PROBING.prompt(&rtt), Duration::from_millis(750));
+        rtt.add(Duration::from_secs(1));
+        assert_eq!(Detector::PROBING.prompt(&rtt), Duration::from_secs(2));
     }
 }

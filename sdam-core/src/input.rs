@@ -284,7 +284,7 @@ pub struct Setup {
     pub streaming: bool,
     /// True if a failed check of a known server is retried before it is reported.
     pub retry_before_unknown: bool,
-    /// The strategy for giving up on silent servers.
+    /// The detector of silent servers.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub detector: Option<Detector>,
     /// The maximum random delay of background connections; see

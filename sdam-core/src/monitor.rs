@@ -47,7 +47,7 @@ pub struct MonitorConfig {
     pub handshake_opcode: HandshakeOpcode,
     /// True to retry a failed check of a known server on a new connection before reporting it.
     pub retry_before_unknown: bool,
-    /// The strategy for giving up on silent servers; `None` to wait for the time limit of checks.
+    /// The detector of silent servers; `None` to wait for the time limit of checks.
     pub detector: Option<Detector>,
     /// The maximum random delay of background connections; see
     /// [`Options::spread`](crate::options::Options::spread).

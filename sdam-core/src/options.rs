@@ -19,7 +19,6 @@ mod validate;
 
 pub use crate::config_error::{ConfigError, Warning};
 pub use crate::detector::Detector;
-pub(crate) use crate::detector::MAX_THRESHOLD;
 pub use crate::handshake_options::{HandshakeOpcode, ServerApi};
 pub use credential::Credential;
 pub(crate) use credential::default_source;
@@ -171,13 +170,10 @@ pub struct Options {
     /// [retryable](crate::error::Error::is_retryable_pool) error from its pool. With `None`, the
     /// default, the client never pauses. No connection string contains this option.
     pub pause_after: Option<Duration>,
-    /// The strategy for giving up on a silent server before the time limit of its checks. With
+    /// The detector that gives up on a silent server before the time limit of its checks. With
     /// `None`, the default, the client waits for that limit. No connection string contains this
     /// option.
     pub detector: Option<Detector>,
-    /// True if reads avoid [suspected](crate::server::Silence::suspected) servers as long as others
-    /// are eligible. No connection string contains this option.
-    pub avoid_suspected: bool,
     /// The options in the connection string that concern the rest of the driver.
     pub driver: DriverOptions,
     /// The deviations from the specifications, which applications should not change.
@@ -226,7 +222,6 @@ impl Options {
             early_dial: true,
             pause_after: None,
             detector: None,
-            avoid_suspected: false,
             driver: DriverOptions::default(),
             deviations: Deviations::default(),
             uri_warnings: Vec::new(),

@@ -107,24 +107,6 @@ impl RttWindow {
         quartile.copied().or(self.newest).unwrap_or_default()
     }
 
-    /// Returns the mean and the standard deviation of the last ten samples, omitting the three
-    /// largest, which are due to TCP retransmissions, short load peaks and the end of a silence. If
-    /// there are only two to nine samples, fewer are omitted, but always the largest. Both values
-    /// are zero if there has never been a sample.
-    pub(crate) fn distribution(&self) -> (Duration, Duration) {
-        let (sorted, count) = self.sorted();
-        if count == 0 {
-            return (self.newest.unwrap_or_default(), Duration::ZERO);
-        }
-        let count = (count * 7).div_ceil(10).min(count - 1).max(1);
-        let samples = || sorted.iter().take(count);
-        let mean = samples().sum::<Duration>() / count as u32;
-        let squares = samples().map(|sample| sample.abs_diff(mean).as_nanos().pow(2));
-        let variance = squares.sum::<u128>() / count as u128;
-        let deviation = u64::try_from(variance.isqrt()).unwrap_or(u64::MAX);
-        (mean, Duration::from_nanos(deviation))
-    }
-
     /// Returns the last ten samples in ascending order, and their number.
     fn sorted(&self) -> ([Duration; WINDOW], usize) {
         let mut sorted = self.recent;

@@ -26,10 +26,6 @@ pub struct Settings {
     /// `enableOverloadRetargeting`: true if a retry avoids servers that were overloaded.
     #[doc(alias = "enableOverloadRetargeting")]
     pub retargets_overload: bool,
-    /// True if reads avoid [suspected](sdam_core::server::Silence::suspected) servers as long as
-    /// others are eligible. [`choose`](crate::choose) does not know which servers are suspected, so
-    /// its caller must [deprioritize](crate::criteria::Criteria::with_deprioritized) them.
-    pub avoids_suspected: bool,
     /// The application's selector for every operation of the client.
     pub selector: Option<Arc<dyn Selector>>,
 }
@@ -43,7 +39,6 @@ impl Settings {
             strategy: options.selection_strategy,
             min_wire_version: options.wire_versions.min,
             retargets_overload: options.driver.enable_overload_retargeting() == Some(true),
-            avoids_suspected: options.avoid_suspected,
             selector: None,
         }
     }

@@ -66,30 +66,7 @@ fn choose_from<'s>(
         return Err(SelectionError::Incompatible { description: Arc::clone(topology) });
     }
     let count = |candidate: Candidate<'_>| snapshot.operation_count(candidate.index);
-    let choose = |criteria: &Criteria| {
-        choose(topology, settings, criteria, count, random).map_err(SelectionError::InvalidCriteria)
-    };
-    if settings.avoids_suspected
-        && let Some(avoiding) = avoiding_suspected(snapshot, criteria)
-        && let Some(chosen) = choose(&avoiding)?
-        && avoiding.deprioritized().binary_search(&chosen.server.address).is_err()
-    {
-        return Ok(Some(chosen));
-    }
-    choose(criteria)
-}
-
-/// Returns criteria that also deprioritize servers suspected to have failed. Returns `None` for a
-/// write, or if no server is suspected.
-fn avoiding_suspected(snapshot: &Snapshot, criteria: &Criteria) -> Option<Criteria> {
-    let topology = &snapshot.description;
-    criteria.operation_on(topology).read_preference()?;
-    let servers = topology.servers().iter().enumerate();
-    let mut suspected = servers.filter(|(index, _)| snapshot.is_suspected(*index)).peekable();
-    suspected.peek()?;
-    let suspected = suspected.map(|(_, server)| server.address.clone());
-    let own = criteria.deprioritized().iter().cloned();
-    Some(criteria.clone().with_deprioritized(own.chain(suspected)))
+    choose(topology, settings, criteria, count, random).map_err(SelectionError::InvalidCriteria)
 }
 
 /// Explains for each server of `snapshot` why a selection would choose or reject it. For a server

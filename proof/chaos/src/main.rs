@@ -108,8 +108,7 @@ fn detector(name: &str) -> Result<Option<Detector>, String> {
     match name {
         "none" => Ok(None),
         "probing" => Ok(Some(Detector::PROBING)),
-        "phi-accrual" => Ok(Some(Detector::PHI_ACCRUAL)),
-        _ => Err(format!("`{name}` is none of none, probing, phi-accrual")),
+        _ => Err(format!("`{name}` is neither none nor probing")),
     }
 }
 

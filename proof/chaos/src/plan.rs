@@ -180,8 +180,7 @@ impl Plan {
         options.server_monitoring_mode = self.client.mode;
         self.access.configure(options);
         // The detector is chosen independently, so that the seed's faults do not depend on it.
-        options.detector = [None, None, Some(Detector::PROBING), Some(Detector::PHI_ACCRUAL)]
-            [(self.seed % 4) as usize];
+        options.detector = (self.seed % 4 >= 2).then_some(Detector::PROBING);
         options.spread = self.spread();
         // In clients that are not single-threaded, this option only causes a warning.
         options.server_selection_try_once = (self.seed % 8 == 3).then_some(true);

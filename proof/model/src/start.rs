@@ -114,7 +114,11 @@ impl Start {
         options.wire_versions = WireVersions { min: 0, max: 29 };
         options.heartbeat_frequency = Some(self.heartbeat());
         options.connect_timeout = self.limit();
-        options.detector = self.detecting.then_some(Detector::Probing { floor: Self::FLOOR });
+        options.detector = self.detecting.then(|| {
+            let mut detector = Detector::PROBING;
+            detector.floor = Self::FLOOR;
+            detector
+        });
         options.srv = self.srv.then(|| Srv::new(step::DOMAIN));
         if self.mode != Mode::Streaming {
             options.server_monitoring_mode = ServerMonitoringMode::Poll;

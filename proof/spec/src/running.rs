@@ -8,7 +8,7 @@ mod tests;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use sdam_core::options::{Detector, Options, ServerMonitoringMode};
+use sdam_core::options::{Options, ServerMonitoringMode};
 use sdam_testkit::{RecordingPool, RecordingPools};
 use sdam_transport::handshake::{ClientMetadata, Environment};
 
@@ -24,23 +24,7 @@ pub(crate) fn builder(options: Options, pools: &RecordingPools) -> Result<Topolo
     let options =
         options.with_server_monitoring_mode(ServerMonitoringMode::Poll).with_connect_timeout(None);
     let metadata = client_metadata()?;
-    Ok(sdam::TopologyBuilder::new(judged(options)?).metadata(metadata).pools(pools.clone()))
-}
-
-/// Adds a detector of silent servers if the environment variable `SDAM_SPEC_DETECTOR` names one.
-/// The detector must not affect the result of any file.
-///
-/// # Errors
-///
-/// If there is no detector with this name.
-pub(crate) fn judged(options: Options) -> Result<Options, String> {
-    let name = std::env::var("SDAM_SPEC_DETECTOR");
-    match name.as_deref() {
-        Err(_) => Ok(options),
-        Ok("probing") => Ok(options.with_detector(Detector::PROBING)),
-        Ok("phi-accrual") => Ok(options.with_detector(Detector::PHI_ACCRUAL)),
-        Ok(name) => Err(format!("SDAM_SPEC_DETECTOR={name} is neither probing nor phi-accrual")),
-    }
+    Ok(sdam::TopologyBuilder::new(options).metadata(metadata).pools(pools.clone()))
 }
 
 /// Returns the client metadata of the tests, without an application name.

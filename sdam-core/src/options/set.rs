@@ -91,11 +91,8 @@ impl Options {
         /// nothing.
         pub fn with_tcp_user_timeout(limit: Duration) => tcp_user_timeout = Some(limit);
 
-        /// Sets the strategy for giving up on a silent server.
+        /// Sets the detector that gives up on a silent server.
         pub fn with_detector(detector: Detector) => detector = Some(detector);
-
-        /// Sets whether reads avoid suspected servers.
-        pub fn with_avoid_suspected(avoid: bool) => avoid_suspected = avoid;
 
         /// Sets the credential for pooled connections.
         pub fn with_credential(credential: Credential) => credential = Some(credential);

@@ -3,7 +3,7 @@
 use alloc::{collections::BTreeSet, format, string::ToString, vec::Vec};
 use core::time::Duration;
 
-use super::{ConfigError, Detector, MAX_THRESHOLD, Options, TlsOptions, Warning};
+use super::{ConfigError, Options, TlsOptions, Warning};
 use crate::topology_type::TopologyType;
 
 /// The maximum length of `appName` in bytes (MongoDB Handshake: "client.application.name").
@@ -105,8 +105,12 @@ impl Options {
             let remedy = "set at least 1 ms, or `None` for the system's limit";
             return Err(ConfigError::new("tcpUserTimeout", format!("{limit:?}"), reason, remedy));
         }
-        if let Some(detector) = self.detector {
-            check_detector(detector)?;
+        if let Some(detector) = self.detector
+            && detector.floor < Duration::from_millis(1)
+        {
+            let reason = "each pause of a server would end it";
+            let remedy = "set a floor of at least 1 ms";
+            return Err(ConfigError::new("detector", format!("{detector:?}"), reason, remedy));
         }
         match self.heartbeat_frequency {
             Some(frequency) if frequency < self.deviations.min_heartbeat_frequency => {
@@ -259,22 +263,5 @@ impl Options {
             _ if self.load_balanced => invalid("`loadBalanced` is true"),
             _ => Ok(()),
         }
-    }
-}
-
-fn check_detector(detector: Detector) -> Outcome {
-    let refuse = |reason: &str, remedy: &str| {
-        Err(ConfigError::new("detector", format!("{detector:?}"), reason, remedy))
-    };
-    match detector {
-        _ if detector.floor() < Duration::from_millis(1) => {
-            refuse("each pause of a server would end it", "set a floor of at least 1 ms")
-        }
-        Detector::PhiAccrual { threshold, .. }
-            if !(1..=MAX_THRESHOLD).contains(&usize::from(threshold)) =>
-        {
-            refuse("the threshold is out of range", "set one from 1 to 12")
-        }
-        Detector::Probing { .. } | Detector::PhiAccrual { .. } => Ok(()),
     }
 }

@@ -100,7 +100,7 @@ impl PoolContext {
     /// server answers.
     #[must_use]
     pub fn with_detector(mut self, detector: Detector, asked: Arc<AtomicBool>) -> Self {
-        self.reporter.trial = Some((detector.floor(), asked));
+        self.reporter.trial = Some((detector.floor, asked));
         self
     }
 }

@@ -31,8 +31,6 @@ pub(crate) struct Server {
     generation: AtomicU64,
     pub(crate) orders: Orders,
     silence: Mutex<Silence>,
-    /// True if `silence` suggests that the server has failed. This flag can be read without a lock.
-    suspected: AtomicBool,
     /// True if connections have to report answers to operations, because a detector is asking
     /// whether the server still answers.
     asked: Arc<std::sync::atomic::AtomicBool>,
@@ -75,7 +73,6 @@ impl Server {
             generation: AtomicU64::new(Generation::FIRST.as_u64()),
             orders: Orders::default(),
             silence: Mutex::default(),
-            suspected: AtomicBool::new(false),
             asked: Arc::default(),
             abandoned: AtomicBool::new(false),
         }
@@ -127,19 +124,12 @@ impl Server {
 
     pub(crate) fn set_silence(&self, silence: Silence) {
         *self.silence.lock().unwrap_or_else(PoisonError::into_inner) = silence;
-        self.suspected.store(silence.suspected.is_some(), Ordering::Relaxed);
         self.asked.store(silence.asked.is_some(), Ordering::Relaxed);
     }
 
     /// Returns the flag that makes connections report answers to operations.
     pub(crate) fn asked(&self) -> Arc<std::sync::atomic::AtomicBool> {
         Arc::clone(&self.asked)
-    }
-
-    /// Returns whether the server is suspected to have failed.
-    #[inline]
-    pub(crate) fn is_suspected(&self) -> bool {
-        self.suspected.load(Ordering::Relaxed)
     }
 
     /// Marks the server as abandoned: its task was dropped before it left the topology.

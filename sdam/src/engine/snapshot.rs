@@ -75,11 +75,6 @@ impl Snapshot {
         self.servers().find(|server| server.description.id == id)
     }
 
-    /// Returns whether the server at this index is suspected to have failed.
-    pub(crate) fn is_suspected(&self, index: usize) -> bool {
-        self.servers.get(index).is_some_and(|server| server.is_suspected())
-    }
-
     /// Returns the number of operations in progress on the server at this index.
     #[inline]
     pub(crate) fn operation_count(&self, index: usize) -> u32 {

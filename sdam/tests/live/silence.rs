@@ -15,11 +15,8 @@ use self::writer::Writer;
 use crate::runtime::{Host, version};
 
 /// The names of the clients, and their detectors.
-const CLIENTS: [(&str, Option<Detector>); 3] = [
-    ("without a detector", None),
-    ("probing", Some(Detector::PROBING)),
-    ("phi accrual", Some(Detector::PHI_ACCRUAL)),
-];
+const CLIENTS: [(&str, Option<Detector>); 2] =
+    [("without a detector", None), ("probing", Some(Detector::PROBING))];
 
 /// The time limit of every wait.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -76,8 +73,8 @@ fn compare(set: &ReplicaSet, silence: &str, cut: impl Fn(&Mongod), heal: impl Fn
         thread::spawn(move || writer.work())
     });
     let is_shorter = |recoveries: &[Vec<Recovery>]| {
-        let [without, probing, phi_accrual] = [0, 1, 2].map(|client| median(&recoveries[client]));
-        probing < without && phi_accrual < without
+        let [without, probing] = [0, 1].map(|client| median(&recoveries[client]));
+        probing < without
     };
     let mut rounds = 0;
     while rounds == 0 || rounds < ROUNDS && !is_shorter(&recoveries) {

@@ -9,7 +9,7 @@ use std::{
 use sdam_core::{
     event::{Event, EventKind},
     ids::ServerId,
-    options::{Detector, Options},
+    options::Options,
     time::Instant,
 };
 use sdam_sim::oracle::{Oracle, Violation};
@@ -29,7 +29,7 @@ pub(crate) fn check(
     events: &[Event],
     stalls: &Stalls,
 ) -> Result<u64, Violation> {
-    let patience = options.detector.map_or(PATIENCE, Detector::floor);
+    let patience = options.detector.map_or(PATIENCE, |detector| detector.floor);
     // In a stall of this length, the timer of a server that was not overdue before is due, and late.
     let noticed = options.monitor_frequency()
         + options.connect_timeout.unwrap_or_default()

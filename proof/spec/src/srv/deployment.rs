@@ -15,7 +15,6 @@ use sdam_sim::{
 };
 
 use super::{File, compare, zone};
-use crate::running::judged;
 
 /// The maximum virtual time until all servers are discovered.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -34,7 +33,7 @@ pub enum Kind {
 /// Discovers the servers from the seeds in `options`, and sends a ping.
 pub(super) fn discover(kind: Kind, options: Options, file: &File) -> Result<(), String> {
     let sim = start(kind, &options);
-    let builder = ClientBuilder::new(TopologyBuilder::new(judged(options)?));
+    let builder = ClientBuilder::new(TopologyBuilder::new(options));
     let client = builder.start(sim.runtime()).map_err(|error| error.to_string())?;
     sim.block_on(async {
         let complete = |snapshot: &Snapshot| {
@@ -61,7 +60,7 @@ pub(super) fn discover(kind: Kind, options: Options, file: &File) -> Result<(), 
 /// Discovers the servers as [`discover`] does, in single-threaded mode.
 pub(super) fn scan(kind: Kind, options: Options, file: &File) -> Result<(), String> {
     let sim = start(kind, &options);
-    let builder = TopologyBuilder::new(judged(options)?);
+    let builder = TopologyBuilder::new(options);
     let topology = builder.scan(sim.runtime().backend);
     let mut topology = topology.map_err(|error| error.to_string())?;
     sim.block_on(async {

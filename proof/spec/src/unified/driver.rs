@@ -21,7 +21,6 @@ use sdam_select::criteria::Criteria;
 use sdam_transport::{pool::CommandReply, runtime::Runtime};
 
 use super::{helper::Kind, outcome::Failure};
-use crate::running::judged;
 
 /// The session name used for commands that specify no session.
 const IMPLICIT_SESSION: &str = "";
@@ -53,7 +52,7 @@ impl Driver {
         runtime: &Runtime,
         sink: Option<Arc<ChannelSink>>,
     ) -> Result<Self, String> {
-        let mut builder = TopologyBuilder::new(judged(options)?);
+        let mut builder = TopologyBuilder::new(options);
         if let Some(sink) = sink {
             builder = builder.sink(sink);
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sdam::{Criteria, Detector, EventKind, Options, ReadMode, ReadPreference, ServerType};
+use sdam::{Criteria, Detector, EventKind, Options, ReadMode, ReadPreference};
 use sdam_sim::{
     Action,
     action::Target,
@@ -102,31 +102,4 @@ fn a_detector_leaves_nobody_if_this_program_stalls_or_is_cut_off_for_a_while() {
         _ => false,
     };
     assert_eq!(harness.events().iter().filter(|event| lost(event)).count(), 0);
-}
-
-#[test]
-fn reads_avoid_a_suspected_server_if_the_option_says_so_and_another_one_is_eligible() {
-    for avoids in [true, false] {
-        let harness = Harness::with(|_| (), options().with_avoid_suspected(avoids));
-        harness.sim.run_for(HEARTBEAT);
-        let (host, member) = harness.secondary();
-        harness.apply(&Action::Freeze(Target::Member(member)));
-        harness.sim.run_for(HEARTBEAT + Duration::from_secs(3));
-        assert_eq!(harness.server(host).server_type, ServerType::RsSecondary);
-        let is_chosen = |criteria: &Criteria| {
-            (0..50).any(|_| {
-                let selected = harness.sim.block_on(harness.topology.select(criteria)).unwrap();
-                selected.address().host() == host
-            })
-        };
-        let nearest = Criteria::read(ReadPreference::new(ReadMode::Nearest)).unwrap();
-        assert_eq!(is_chosen(&nearest), !avoids);
-        let both = [harness.server("a"), harness.server("b"), harness.server("c")];
-        let other = both.iter().find(|server| {
-            server.server_type == ServerType::RsSecondary && server.address.host() != host
-        });
-        let secondary = Criteria::read(ReadPreference::new(ReadMode::Secondary)).unwrap();
-        let alone = secondary.with_deprioritized([other.unwrap().address.clone()]);
-        assert!(is_chosen(&alone), "there is no other that is not deprioritized");
-    }
 }
