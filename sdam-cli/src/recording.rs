@@ -122,8 +122,7 @@ impl Recording {
         self.end().since(self.start())
     }
 
-    /// Returns the wall-clock time of `at`, or `None` if the recording has no wall-clock times,
-    /// which is the case in version 2 of the format.
+    /// Returns the wall-clock time of `at`, or `None` if the recording has no wall-clock times.
     pub fn wall(&self, at: Instant) -> Option<SystemTime> {
         self.origin.wall(at)
     }

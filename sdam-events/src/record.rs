@@ -14,7 +14,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # Format, version 5
+//! # Format, version 1
 //!
 //! Each line is one JSON object. Absent values are `null`. Times are nanoseconds since the
 //! runtime's epoch, durations are nanoseconds, ids are numbers (servers) or hexadecimal digits
@@ -25,7 +25,7 @@
 //! 1970; it may be `null`.
 //!
 //! ```json
-//! {"recording":"sdam","version":5,"epoch":1700000000000000000,"options":{"seeds":["a:27017"],"directConnection":null,
+//! {"recording":"sdam","version":1,"epoch":1700000000000000000,"options":{"seeds":["a:27017"],"directConnection":null,
 //!  "loadBalanced":false,"replicaSet":"rs","initialTopologyType":null,
 //!  "wireVersions":{"minWireVersion":8,"maxWireVersion":29},"driverName":"sdam","maxServers":1024,
 //!  "handshakeErrorsMarkUnknown":false}}
@@ -79,12 +79,6 @@
 //!
 //! The description before a change is not repeated, because it is the description after the
 //! preceding change.
-//!
-//! # Earlier versions
-//!
-//! Versions 2 to 4 contain only the inputs of the topology: an input `Checked` refers to the reply
-//! in the server's latest `ServerHeartbeatSucceeded`, and heartbeats are not replayed. Version 4
-//! introduced `time`, and version 3 `epoch`.
 
 use std::{
     io::{self, Write},
@@ -108,7 +102,7 @@ use crate::sink::{EventSink, Interest, lock};
 mod tests;
 
 /// The version of the format.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 1;
 
 /// A sink that writes a recording of one topology.
 ///
@@ -265,7 +259,7 @@ fn text(line: &impl Serialize) -> serde_json::Result<String> {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Header {
     recording: String,
-    pub(crate) version: u32,
+    version: u32,
     /// Nanoseconds since 1970.
     epoch: Option<u64>,
     pub(crate) options: RecordedOptions,

@@ -34,12 +34,10 @@ use crate::{
 };
 
 use self::{
-    earlier::Unmonitored,
     lines::Lines,
     read::{Entry, Record},
 };
 
-mod earlier;
 mod lines;
 mod read;
 #[cfg(test)]
@@ -48,12 +46,9 @@ mod tests;
 /// Passes the inputs of a recording to a new [`Deployment`], and compares the deployment's events
 /// and pool commands with the recorded ones, up to the first difference.
 ///
-/// The recordings of versions 2 to 4 do not contain the inputs of checks. They are replayed by a
-/// [`TopologyMachine`](sdam_core::machine::TopologyMachine), and their heartbeats are not compared.
-///
 /// # Errors
 ///
-/// If the recording cannot be read, has an unsupported version, or lacks data to which it refers.
+/// If the recording cannot be read, has another version of the format, or lacks data to which it refers.
 pub fn replay(recording: impl BufRead) -> Result<Outcome, ReplayError> {
     replay_to(recording, |_, _| {})
 }
@@ -79,7 +74,7 @@ pub fn replay_to(
     let mut player = Replayer::new(header);
     // A recording may end anywhere, for instance because the program was killed.
     while let Some(line) = lines.next()? {
-        let record = match Record::read(&line.text, player.version) {
+        let record = match Record::read(&line.text) {
             Ok(record) => record,
             Err(_) if !line.is_complete => {
                 player.cut_off = Some(line.number);
@@ -175,12 +170,12 @@ enum Step {
     Differs(Option<String>),
 }
 
-/// A machine, with those of its events that have not been matched with the recording yet.
+/// A deployment, with those of its events that have not been matched with the recording yet.
 struct Replayer {
-    version: u32,
     origin: Origin,
     options: Options,
-    machine: Machine,
+    /// `None` until the first input.
+    deployment: Option<Box<Deployment>>,
     addresses: BTreeMap<ServerId, ServerAddress>,
     expected: VecDeque<EventKind>,
     /// The events to observe, in order.
@@ -192,25 +187,12 @@ struct Replayer {
     cut_off: Option<u64>,
 }
 
-/// The machine that repeats the recorded inputs.
-enum Machine {
-    /// A complete deployment; `None` until the first input.
-    Deployment(Option<Box<Deployment>>),
-    Topology(Box<Unmonitored>),
-}
-
 impl Replayer {
-    fn new((version, options, origin): (u32, Options, Origin)) -> Self {
-        let machine = if earlier::is_of(version) {
-            Machine::Topology(Box::new(Unmonitored::new(&options)))
-        } else {
-            Machine::Deployment(None)
-        };
+    fn new((options, origin): (Options, Origin)) -> Self {
         Self {
-            version,
             origin,
             options,
-            machine,
+            deployment: None,
             addresses: BTreeMap::new(),
             expected: VecDeque::new(),
             shown: Vec::new(),
@@ -223,35 +205,27 @@ impl Replayer {
 
     /// Processes one line.
     fn step(&mut self, record: &Record, text: &str) -> Result<Step, Box<str>> {
-        let is_input = matches!(record.entry, Entry::Input(_) | Entry::EarlierInput(_));
-        if is_input && let Some(missing) = self.expected.pop_front() {
+        if matches!(record.entry, Entry::Input(_))
+            && let Some(missing) = self.expected.pop_front()
+        {
             return Ok(Step::Differs(Some(line(record, missing)?)));
         }
-        let is_replayed = matches!(&record.entry, Entry::Event(name) if self.is_replayed(*name));
-        match (&record.entry, &mut self.machine) {
-            (Entry::Input(recorded), Machine::Deployment(deployment)) => {
-                let deployment = if let Some(deployment) = deployment {
+        match &record.entry {
+            Entry::Input(recorded) => {
+                let deployment = if let Some(deployment) = &mut self.deployment {
                     deployment
                 } else {
                     let setup = recorded.setup.as_ref();
                     let setup = setup.ok_or("the first input is not `Open` with a `setup`")?;
                     let options = self.options.clone();
                     let new = Deployment::restored(options, setup);
-                    deployment.insert(Box::new(new))
+                    self.deployment.insert(Box::new(new))
                 };
                 let outputs = deployment.handle(recorded.now, recorded.input.clone());
                 self.expect(outputs);
             }
-            (Entry::EarlierInput(input), Machine::Topology(topology)) => {
-                let outputs = topology.handle(record.at, input.clone())?;
-                self.expect(outputs);
-            }
-            (Entry::EarlierHeartbeat(kind), Machine::Topology(topology)) => {
-                topology.note(kind);
-                self.shown.push(kind.clone());
-            }
-            (Entry::Selection(line), _) => self.shown.push(line.event(self.description())?),
-            (Entry::Event(name), _) if is_replayed => {
+            Entry::Selection(line) => self.shown.push(line.event(self.description())?),
+            Entry::Event(name) if is_replayed(*name) => {
                 let expected = match self.expected.pop_front() {
                     None if *name == EventName::TopologyClosed && mem::take(&mut self.ends) => {
                         Some(EventKind::TopologyClosed)
@@ -268,19 +242,10 @@ impl Replayer {
                 self.matched += 1;
                 self.shown.push(kind);
             }
-            _ => {}
+            Entry::Event(_) => {}
         }
         self.show();
         Ok(Step::Agrees)
-    }
-
-    /// Returns whether the machine produces events with this name.
-    fn is_replayed(&self, name: EventName) -> bool {
-        let names = match &self.machine {
-            Machine::Deployment(_) => Interest::SDAM.without(EventName::ConfigWarning.into()),
-            Machine::Topology(_) => Interest::DESCRIPTIONS,
-        };
-        names.union(Interest::POOL_STATES).contains(name)
     }
 
     /// Converts outputs to the events that a recording contains for them.
@@ -325,11 +290,8 @@ impl Replayer {
     }
 
     fn description(&self) -> Arc<TopologyDescription> {
-        match &self.machine {
-            Machine::Deployment(Some(deployment)) => Arc::clone(deployment.description()),
-            Machine::Deployment(None) => Arc::default(),
-            Machine::Topology(topology) => topology.description(),
-        }
+        let deployment = self.deployment.as_ref();
+        deployment.map(|deployment| Arc::clone(deployment.description())).unwrap_or_default()
     }
 
     fn outcome(self, divergence: Option<Divergence>) -> Outcome {
@@ -343,6 +305,12 @@ impl Replayer {
             cut_off: self.cut_off,
         }
     }
+}
+
+/// Returns whether a deployment produces events with this name.
+fn is_replayed(name: EventName) -> bool {
+    let names = Interest::SDAM.without(EventName::ConfigWarning.into());
+    names.union(Interest::POOL_STATES).contains(name)
 }
 
 /// Returns the line of an event. The number and the times are those of `record`, because a replay

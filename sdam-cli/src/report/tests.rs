@@ -240,10 +240,17 @@ fn the_page_has_the_finding_a_picture_and_the_events_without_script() {
 
 #[test]
 fn the_page_gives_the_times_of_day() {
-    let recording = recording();
-    assert_eq!(recording.wall(Instant::EPOCH), Some(UNIX_EPOCH + WALL));
-    let page = Page::of(&recording).html;
+    let page = Page::of(&recording()).html;
     assert!(page.contains("seen by a client, 2023-11-14 22:13:20.000 UTC to "), "{page}");
+    let text = String::from_utf8(failover()).unwrap();
+    let (start, rest) = text.split_once(r#""epoch":"#).unwrap();
+    let (epoch, options) = rest.split_once(r#","options""#).unwrap();
+    assert!(epoch.contains(&WALL.as_secs().to_string()));
+    let timeless = format!(r#"{start}"epoch":null,"options"{options}"#);
+    let timeless = Recording::parse("timeless.jsonl", timeless.as_bytes()).unwrap();
+    assert_eq!(timeless.wall(Instant::EPOCH), None);
+    assert!(Page::of(&timeless).html.contains("seen by a client, at an unknown time"));
+    assert_eq!(recording().wall(Instant::EPOCH), Some(UNIX_EPOCH + WALL));
 }
 
 /// Returns a recording of `count` events: a failover, followed by heartbeats.

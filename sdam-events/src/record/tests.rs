@@ -384,7 +384,7 @@ fn a_recording_starts_with_the_recorded_options() {
     assert_eq!(
         text.lines().collect::<Vec<_>>(),
         [
-            r#"{"recording":"sdam","version":5,"epoch":null,"options":{"seeds":["a:27017","b:5"],"directConnection":null,"loadBalanced":false,"replicaSet":"rs","initialTopologyType":null,"wireVersions":{"minWireVersion":8,"maxWireVersion":29},"driverName":"sdam","maxServers":1024,"handshakeErrorsMarkUnknown":false}}"#,
+            r#"{"recording":"sdam","version":1,"epoch":null,"options":{"seeds":["a:27017","b:5"],"directConnection":null,"loadBalanced":false,"replicaSet":"rs","initialTopologyType":null,"wireVersions":{"minWireVersion":8,"maxWireVersion":29},"driverName":"sdam","maxServers":1024,"handshakeErrorsMarkUnknown":false}}"#,
             r#"{"seq":1,"at":1000000,"topology":"070707070707070707070707","event":"ServerHeartbeatSucceeded","server":1,"address":"host1:27017","driverConnectionId":1,"serverConnectionId":null,"awaited":false,"duration":1500000,"reply":""}"#,
             r#"{"seq":1,"at":1000000,"topology":"070707070707070707070707","event":"TopologyClosed"}"#,
         ]

@@ -11,14 +11,10 @@ use sdam_core::{
 };
 use serde::{Deserialize, de::DeserializeOwned};
 
-use super::earlier::{self, Recorded};
 use crate::{
     record::{Header, Origin, VERSION},
     sink::Interest,
 };
-
-/// The oldest version of the format that can be read.
-const OLDEST: u32 = 2;
 
 /// A line of the recording after the header.
 pub(super) struct Record {
@@ -31,9 +27,6 @@ pub(super) struct Record {
 
 pub(super) enum Entry {
     Input(Box<RecordedInput>),
-    /// An input or a heartbeat in the format of an earlier version.
-    EarlierInput(Recorded),
-    EarlierHeartbeat(EventKind),
     Selection(SelectionLine),
     /// Any other event; a replay compares its line as a string.
     Event(Name),
@@ -84,8 +77,8 @@ pub(super) struct SelectionLine {
     duration: Option<u64>,
 }
 
-/// Parses the header line, and returns the version, the options and the origin.
-pub(super) fn header(text: &str) -> Result<(u32, Options, Origin), Box<str>> {
+/// Parses the header line, and returns the options and the origin.
+pub(super) fn header(text: &str) -> Result<(Options, Origin), Box<str>> {
     #[derive(Deserialize)]
     struct Format {
         recording: String,
@@ -96,28 +89,24 @@ pub(super) fn header(text: &str) -> Result<(u32, Options, Origin), Box<str>> {
     if format.recording != "sdam" {
         return Err(format!("a recording of `{}`, not of `sdam`", format.recording).into());
     }
-    if !(OLDEST..=VERSION).contains(&format.version) {
-        let found = format.version;
+    if format.version != VERSION {
         return Err(format!(
-            "version {found} of the format, and only {OLDEST} to {VERSION} are known: \
-             replay it with the version of sdam-events that has recorded it"
+            "the recording has version {} of the format, and this program reads version {VERSION}: \
+             use the version of sdam that has recorded it",
+            format.version
         )
         .into());
     }
     let header = parse::<Header>(text)?;
     let origin = header.origin();
-    Ok((header.version, header.options.into(), origin))
+    Ok((header.options.into(), origin))
 }
 
 impl Record {
-    /// Parses a line of a recording in the given version of the format.
-    pub(super) fn read(text: &str, version: u32) -> Result<Self, Box<str>> {
+    /// Parses a line of a recording.
+    pub(super) fn read(text: &str) -> Result<Self, Box<str>> {
         let line: Line = parse(text)?;
         let entry = match line.event {
-            None if earlier::is_of(version) => Entry::EarlierInput(earlier::input(text)?),
-            Some(name) if earlier::is_of(version) && Interest::HEARTBEATS.contains(name) => {
-                Entry::EarlierHeartbeat(earlier::heartbeat(text)?)
-            }
             None => {
                 let InputLine { now, input, setup, .. } = parse(text)?;
                 Entry::Input(Box::new(RecordedInput { now, input, setup }))
@@ -184,14 +173,11 @@ impl SelectionLine {
                     _ => "none",
                 };
                 let all = "`server`, `address`, `reason`, `failure` and `duration`";
-                return Err(misfit(name, all, keys));
+                let name = name.as_str();
+                return Err(format!("of the keys {all}, {name} has {keys}").into());
             }
         })
     }
-}
-
-pub(super) fn misfit(name: Name, all: &str, keys: &str) -> Box<str> {
-    format!("of the keys {all}, {} has {keys}", name.as_str()).into()
 }
 
 /// Parses one line. The error names the column, and the expected field or value.
