@@ -93,12 +93,12 @@ fn axis(
             Some((seconds, _)) if step >= SECOND => seconds,
             _ => time.trim_end_matches(" UTC"),
         };
-        let anchor = if x + 80 > WIDTH { " text-anchor=\"end\"" } else { "" };
+        let anchor = if x + 5 * LETTER > WIDTH { "end" } else { "middle" };
         // Writing to a string cannot fail, here and below.
         let _ = write!(
             svg,
             "<path class=\"grid\" d=\"M{x} {TOP}V{bottom}\"/>\
-             <text class=\"time\" x=\"{x}\" y=\"{base}\"{anchor}>{}</text>",
+             <text class=\"time\" x=\"{x}\" y=\"{base}\" text-anchor=\"{anchor}\">{}</text>",
             text(time)
         );
     }

@@ -9,7 +9,7 @@ use crate::program::{Room, Running};
 
 /// The files that each test folder contains.
 pub(crate) static FILES: LazyLock<Vec<(&str, Vec<u8>)>> = LazyLock::new(|| {
-    let mut files = vec![("few.jsonl", record(3)), ("many.jsonl", record(120))];
+    let mut files = vec![("few.jsonl", record(3)), ("many.jsonl", record(160))];
     let texts = [
         ("commands", "help\n".repeat(40)),
         ("empty", String::new()),
