@@ -74,12 +74,12 @@ enum Subcommand {
     /// with the stable toolchain, which counts coverage but has no sanitizers; those need the
     /// nightly toolchain and cargo-fuzz.
     Fuzz(fuzz::Options),
-    /// Check the dependency rules of the workspace.
+    /// Check which crates depend on which.
     ///
-    /// Checks the dependencies between the crates of the workspace; that only the runtime adapters,
-    /// sdam-dns and sdam-cli name a runtime; that the pure crates are no_std and expose no type of
-    /// the bson crate; that async-std is opt-in; and that single-threaded mode depends on no
-    /// runtime. Prints the number of crates in the default tree.
+    /// Checks that each published crate depends only on the crates of the workspace and the runtimes
+    /// that the table allows; that the pure crates are no_std and expose no type of the bson crate;
+    /// that async-std is opt-in; that single-threaded mode has no runtime in its tree, and an
+    /// exporter no terminal library. Prints the number of crates in the default tree.
     Layers,
     /// Run models of shared state through every interleaving of threads.
     ///
