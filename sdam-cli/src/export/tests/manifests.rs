@@ -1,12 +1,17 @@
-//! Tests the manifests of `deploy/kubernetes` with the program that they start.
+//! Tests the files of `deploy` with the program that they start or ask.
 
-use std::{fs, path::Path};
+use std::{fs, io::ErrorKind, path::Path, process::Command, thread};
 
 use saphyr::{LoadableYamlNode, Yaml};
+use sdam_core::{address::ServerAddress, options::Options};
+use sdam_sim::serve::{Builder, ReplicaSet};
 
 use super::Running;
 use crate::cli::tests::export;
-use sdam_sim::serve::Builder;
+
+fn deploy(path: &str) -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy").join(path)).unwrap()
+}
 
 /// Returns the document whose kind is `kind`. There must be exactly one.
 fn document<'d>(documents: &'d [Yaml<'d>], kind: &str) -> &'d Yaml<'d> {
@@ -32,8 +37,7 @@ fn named<'y>(value: &'y Yaml<'y>, name: &str) -> &'y Yaml<'y> {
 
 #[test]
 fn the_manifests_agree_with_each_other_and_with_the_program() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/kubernetes/sdam-export.yaml");
-    let manifests = fs::read_to_string(path).unwrap();
+    let manifests = deploy("kubernetes/sdam-export.yaml");
     let documents = Yaml::load_from_str(&manifests).unwrap();
     let spec = &document(&documents, "Deployment")["spec"];
     let pod = &spec["template"];
@@ -91,8 +95,7 @@ fn the_manifests_agree_with_each_other_and_with_the_program() {
 
 #[test]
 fn the_image_contains_the_program_that_it_starts() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/docker/Dockerfile");
-    let steps = fs::read_to_string(path).unwrap();
+    let steps = deploy("docker/Dockerfile");
     let starts = |word: &str| -> Vec<_> {
         steps.lines().filter_map(|line| line.strip_prefix(word)).map(str::trim).collect()
     };
@@ -107,4 +110,82 @@ fn the_image_contains_the_program_that_it_starts() {
     assert!(starts("COPY").iter().any(|copy| copy.ends_with(&*program[0])), "{program:?}");
     let user: u32 = starts("USER")[0].split(':').next().unwrap().parse().unwrap();
     assert_ne!(user, 0);
+}
+
+#[test]
+fn a_collector_scrapes_the_address_at_which_the_program_serves() {
+    let file = deploy("opentelemetry/collector.yaml");
+    let documents = Yaml::load_from_str(&file).unwrap();
+    let [collector] = &documents[..] else {
+        panic!("{documents:?}");
+    };
+    let [scrape] = list(&collector["receivers"]["prometheus"]["config"]["scrape_configs"]) else {
+        panic!("{collector:?}");
+    };
+    // The alerts are about jobs whose names begin with sdam.
+    assert!(text(&scrape["job_name"]).starts_with("sdam"));
+    let targets = list(&list(&scrape["static_configs"])[0]["targets"]);
+    let served = export(&["mongodb://localhost"]).listen.to_string();
+    assert_eq!(targets.iter().map(text).collect::<Vec<_>>(), [served]);
+    let pipeline = &collector["service"]["pipelines"]["metrics"];
+    for kind in ["receivers", "exporters"] {
+        for name in list(&pipeline[kind]).iter().map(text) {
+            assert!(collector[kind].as_mapping_get(name).is_some(), "{kind}: {name}");
+        }
+    }
+}
+
+/// Returns the lines of a section of HAProxy's configuration, without comments.
+fn section<'c>(configuration: &'c str, name: &str) -> Vec<&'c str> {
+    let lines = configuration.lines().filter(|line| !line.trim_start().starts_with('#'));
+    let lines = lines.skip_while(|line| *line != name).skip(1);
+    lines.take_while(|line| line.starts_with(' ')).map(str::trim).collect()
+}
+
+#[test]
+fn haproxy_asks_the_program_which_members_have_the_role() {
+    let configuration = deploy("haproxy/haproxy.cfg");
+    let defaults = section(&configuration, "defaults");
+    let checks = defaults.iter().find_map(|line| line.strip_prefix("default-server ")).unwrap();
+    let listen = export(&["mongodb://localhost"]).listen;
+    let place = format!("check addr {} port {} ", listen.ip(), listen.port());
+    assert!(checks.starts_with(&place), "{checks}");
+    assert!(checks.ends_with(" on-marked-down shutdown-sessions"), "{checks}");
+    assert!(defaults.contains(&"option httpchk"), "{defaults:?}");
+
+    let set = ReplicaSet::start(3).unwrap();
+    let program = Running::start(set.uri());
+    program.get_until("/healthz?read=secondary", 200);
+    let options = Options::parse(set.uri()).unwrap();
+    for (name, members) in [("listen primary", 1), ("listen secondaries", 2)] {
+        let lines = section(&configuration, name);
+        let servers: Vec<Vec<_>> = lines
+            .iter()
+            .filter_map(|line| Some(line.strip_prefix("server ")?.split(' ').collect()))
+            .collect();
+        // A check names the member by the name of the server.
+        assert!(servers.len() == 3 && servers.iter().all(|it| it[0] == it[1]), "{servers:?}");
+        assert!(lines.contains(&"http-check expect status 200"), "{lines:?}");
+        let uri = lines.iter().find_map(|it| it.strip_prefix("http-check send meth GET uri-lf "));
+        let has_role = |member: &&ServerAddress| {
+            program.get(&uri.unwrap().replace("%[srv_name]", member.as_str())).0 == 200
+        };
+        // One secondary is readable before the other one has been checked.
+        while options.seeds.iter().filter(has_role).count() != members {
+            thread::yield_now();
+        }
+    }
+    program.finish();
+
+    // HAProxy looks up all names, so use addresses.
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("haproxy.cfg");
+    let local = [0, 1, 2].iter().fold(configuration, |text, member| {
+        text.replace(&format!("db-{member}.example.com"), &format!("127.0.0.{}", member + 1))
+    });
+    fs::write(&file, local).unwrap();
+    match Command::new("haproxy").args(["-c", "-f"]).arg(&file).output() {
+        Ok(checked) => assert!(checked.status.success(), "{checked:?}"),
+        Err(error) => assert_eq!(error.kind(), ErrorKind::NotFound, "{error}"),
+    }
 }
