@@ -5,7 +5,6 @@ mod follow;
 mod inline;
 #[cfg(feature = "model")]
 mod key;
-mod pause;
 mod server;
 mod silence;
 mod spread;
@@ -87,8 +86,6 @@ pub struct Deployment {
     seed: u64,
     /// True if inputs and measurements are emitted as events.
     records: bool,
-    /// True while monitoring is paused.
-    paused: bool,
     /// The state of inline mode; `None` for a client with background tasks.
     inline: Option<Box<Inline>>,
 }
@@ -107,7 +104,6 @@ impl Deployment {
             seed: rng.seed(),
             rng,
             records: false,
-            paused: false,
             inline: None,
         }
     }
@@ -207,8 +203,6 @@ impl Deployment {
             }
             Input::Failed { conn, at, error } => self.failed(now, (conn, at), error, out_mut),
             Input::Deserted { server } => self.deserted(now, server, out_mut),
-            Input::Pause => self.pause(now, out_mut),
-            Input::Resume => self.resume(now, out_mut),
             Input::CheckRequested { server } => {
                 let host = self.evidence.host;
                 self.with(server, |own| own.request_check(now, host, out_mut));

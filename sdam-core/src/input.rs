@@ -76,12 +76,6 @@ pub enum Input {
         /// The server.
         server: ServerId,
     },
-    /// Monitoring pauses: connections are closed, heartbeats end, pools are cleared, and no timer
-    /// is due. The description stays as it is. Ignored in inline mode and behind a load balancer.
-    Pause,
-    /// Monitoring begins again as if the topology had just been opened, except that the known
-    /// servers and elections are kept.
-    Resume,
     /// An immediate check of the server is requested.
     #[doc(alias = "requestImmediateCheck")]
     CheckRequested {

@@ -6,7 +6,6 @@ mod input;
 #[cfg(feature = "model")]
 mod key;
 mod open_close;
-mod pause;
 mod services;
 mod transition;
 mod update;
@@ -94,8 +93,6 @@ impl TopologyMachine {
         match input {
             Input::Open if self.phase == LifePhase::New => self.open(),
             Input::Close if is_open => self.close(),
-            Input::Pause if is_checked => self.pause(),
-            Input::Resume if is_checked => self.resume(now),
             Input::Checked { server, outcome, rtt } if is_checked => {
                 self.checked(now, server, outcome, rtt)
             }
@@ -114,12 +111,9 @@ impl TopologyMachine {
                 }
                 Effects::default()
             }
-            Input::Open
-            | Input::Checked { .. }
-            | Input::Hosts(_)
-            | Input::MonitorDied { .. }
-            | Input::Pause
-            | Input::Resume => Effects::default(),
+            Input::Open | Input::Checked { .. } | Input::Hosts(_) | Input::MonitorDied { .. } => {
+                Effects::default()
+            }
         }
     }
 

@@ -164,12 +164,6 @@ pub struct Options {
     /// connection. Unused sockets are closed after a second. No connection string contains this
     /// option.
     pub early_dial: bool,
-    /// The time after which a client with background monitoring pauses if it has performed no
-    /// selections or operations. The pause may begin up to a heartbeat late, and the next selection
-    /// ends it. An operation that begins just as the pause begins may get a
-    /// [retryable](crate::error::Error::is_retryable_pool) error from its pool. With `None`, the
-    /// default, the client never pauses. No connection string contains this option.
-    pub pause_after: Option<Duration>,
     /// The detector that gives up on a silent server before the time limit of its checks. With
     /// `None`, the default, the client waits for that limit. No connection string contains this
     /// option.
@@ -220,7 +214,6 @@ impl Options {
             tcp_user_timeout: None,
             spread: Duration::ZERO,
             early_dial: true,
-            pause_after: None,
             detector: None,
             driver: DriverOptions::default(),
             deviations: Deviations::default(),

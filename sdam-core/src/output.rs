@@ -39,8 +39,7 @@ pub enum Output {
         conn: ConnId,
     },
     /// Read the server's deadline again. A call that concerned neither the server's timer nor its
-    /// connections has brought the deadline forward, or has removed it because monitoring was
-    /// paused.
+    /// connections has brought the deadline forward.
     Wake {
         /// The server.
         server: ServerId,

@@ -42,12 +42,6 @@ pub(crate) struct Counters([Counter; LANES]);
 struct Counter(AtomicU64);
 
 impl Counters {
-    /// Returns a number that changes with every random number that is drawn.
-    pub(crate) fn total(&self) -> u64 {
-        let values = self.0.iter().map(|counter| counter.0.load(Ordering::Relaxed));
-        values.fold(0, u64::wrapping_add)
-    }
-
     /// Creates the counters. All start with the same seed, so a thread draws the same numbers
     /// whichever lane it uses.
     pub(crate) fn new(seed: u64) -> Self {

@@ -92,7 +92,6 @@ impl Engine {
             description: Arc::clone(self.deployment.description()),
             servers: Arc::default(),
             closed: false,
-            paused: false,
         }
     }
 
@@ -351,8 +350,8 @@ impl Engine {
         } else {
             Arc::clone(&published.load().servers)
         };
-        let (closed, paused) = (self.deployment.is_closed(), self.deployment.is_paused());
-        Arc::new(Snapshot { version: self.version, description, servers, closed, paused })
+        let closed = self.deployment.is_closed();
+        Arc::new(Snapshot { version: self.version, description, servers, closed })
     }
 }
 

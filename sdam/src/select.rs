@@ -58,9 +58,6 @@ fn choose_from<'s>(
     if snapshot.closed {
         return Err(SelectionError::Closed);
     }
-    if snapshot.paused {
-        return Ok(None);
-    }
     let topology = &snapshot.description;
     if !topology.is_compatible() {
         return Err(SelectionError::Incompatible { description: Arc::clone(topology) });

@@ -1,7 +1,6 @@
 //! The topology handle for applications.
 
 pub(crate) mod builder;
-mod idle;
 mod layers;
 mod lock;
 mod polling;
@@ -384,27 +383,6 @@ impl<P: PoolHandle> Topology<P> {
     /// document](TopologyBuilder::client_document); the metadata is then unchanged.
     pub fn append_metadata(&self, library: DriverInfo) -> Result<bool, ConfigError> {
         self.shared().common.metadata.append(library)
-    }
-}
-
-/// Methods that pause and resume monitoring, for example around the time when the process of a
-/// serverless function is frozen.
-impl<P: PoolHandle> Topology<P> {
-    /// Pauses monitoring: closes the monitors' connections and the pools' idle connections, and
-    /// sets no more timers. Returns true if the topology is paused afterwards. It cannot be paused
-    /// if it was closed, or if it is behind a load balancer, where nothing is monitored.
-    ///
-    /// Readers keep the last snapshot, which [is marked](Snapshot::is_paused). Check-outs fail, and
-    /// [`try_select`](Self::try_select) finds no server. Any call to [`select`](Self::select) ends
-    /// the pause.
-    pub fn pause(&self) -> bool {
-        self.shared().pause()
-    }
-
-    /// Ends a [pause](Self::pause). The checks begin at once, and each server is Unknown until it
-    /// has been checked.
-    pub fn resume(&self) {
-        self.shared().resume_if_paused();
     }
 }
 

@@ -28,7 +28,7 @@ const DEPARTURES: [&str; 7] = [
 ];
 
 /// The inputs of a deployment, in the order of [`Input`].
-const INPUTS: [&str; 23] = [
+const INPUTS: [&str; 21] = [
     "open",
     "close",
     "due",
@@ -36,8 +36,6 @@ const INPUTS: [&str; 23] = [
     "reply",
     "failed",
     "deserted",
-    "pause",
-    "resume",
     "check requested",
     "scan",
     "chosen",
@@ -302,22 +300,20 @@ fn input(input: &Input) -> usize {
         Input::Reply { .. } => 4,
         Input::Failed { .. } => 5,
         Input::Deserted { .. } => 6,
-        Input::Pause => 7,
-        Input::Resume => 8,
-        Input::CheckRequested { .. } => 9,
-        Input::Scan(_) => 10,
-        Input::Chosen { .. } => 11,
-        Input::Probed { .. } => 12,
-        Input::ConnectionLost { .. } => 13,
-        Input::Authenticated { .. } => 14,
-        Input::Handshake { .. } => 15,
-        Input::ServiceConnectionClosed { .. } => 16,
-        Input::Error { .. } => 17,
-        Input::Late { .. } => 18,
-        Input::Answered { .. } => 19,
-        Input::LookedUp(_) => 20,
-        Input::Hosts(_) => 21,
-        Input::Played { .. } => 22,
+        Input::CheckRequested { .. } => 7,
+        Input::Scan(_) => 8,
+        Input::Chosen { .. } => 9,
+        Input::Probed { .. } => 10,
+        Input::ConnectionLost { .. } => 11,
+        Input::Authenticated { .. } => 12,
+        Input::Handshake { .. } => 13,
+        Input::ServiceConnectionClosed { .. } => 14,
+        Input::Error { .. } => 15,
+        Input::Late { .. } => 16,
+        Input::Answered { .. } => 17,
+        Input::LookedUp(_) => 18,
+        Input::Hosts(_) => 19,
+        Input::Played { .. } => 20,
     }
 }
 

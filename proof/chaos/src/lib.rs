@@ -35,7 +35,7 @@
 //!
 //! Half of the seeds also disturb the simulation ([`Sim::disturb`](sdam_sim::runtime::Sim::disturb)):
 //! reads and writes are partial, timers are late, tasks are polled without a reason, and ready tasks
-//! wait. An eighth of the seeds pause the client again and again, and an eighth suspend its host.
+//! wait. An eighth of the seeds suspend the client's host.
 //!
 //! `cargo xtask sim --seeds 0..2000` runs seeds.
 

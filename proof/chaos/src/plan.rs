@@ -101,8 +101,6 @@ pub struct Plan {
     pub ending: Ending,
     /// The options of the client's connection pools; `None` if its pools open no connections.
     pub pool: Option<PoolOptions>,
-    /// True if the client pauses its monitors again and again.
-    pub pauses: bool,
     /// True if the client's host stalls again and again.
     pub stalls: bool,
     /// The seed by which the simulation is [disturbed](sdam_sim::runtime::Sim::disturb), if it is.
@@ -160,7 +158,6 @@ impl Plan {
                 _ => Ending::Close,
             },
             pool,
-            pauses: kind != Kind::Scan && Rng::new(seed ^ 0x9A5E).fork().below(8) == 0,
             stalls: kind != Kind::Scan && Rng::new(seed ^ 0x57A1).fork().below(8) == 0,
             disturbance: (Rng::new(seed ^ 0xBEEF).fork().below(2) == 0).then_some(seed),
             client,
@@ -283,9 +280,8 @@ impl fmt::Display for Plan {
         let client = &self.client;
         write!(
             f,
-            "{:?}, {}{}{}heartbeat {:?}, connect timeout {:?}, {:?}, {}{}{}{}load {}, {:?}",
+            "{:?}, {}{}heartbeat {:?}, connect timeout {:?}, {:?}, {}{}{}{}load {}, {:?}",
             self.shape,
-            if self.pauses { "with pauses, " } else { "" },
             if self.stalls { "with stalls, " } else { "" },
             self.access,
             client.heartbeat,

@@ -247,9 +247,6 @@ impl RecordingPool {
     fn is_published(&self) -> Option<bool> {
         let topology = self.record.topology()?;
         let snapshot = topology.snapshot();
-        if snapshot.is_paused() {
-            return Some(false);
-        }
         let description = snapshot.description();
         let server = description.server_by_id(self.server);
         Some(server.is_some_and(|server| is_selectable(description, server)))

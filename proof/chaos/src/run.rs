@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use futures::future::{Either, join, join3, select};
+use futures::future::{Either, join, select};
 use sdam::SelectionError;
 use sdam_core::{
     event::Event,
@@ -45,10 +45,6 @@ use crate::{
 /// The time for which the deployment is observed after it was healed. It is longer than an election
 /// or the shutdown of a server.
 const OBSERVATION: Duration = Duration::from_secs(16);
-/// The time from the end of a pause to the next one.
-const BETWEEN_PAUSES: Duration = Duration::from_secs(3);
-/// The duration of a pause.
-const PAUSE: Duration = Duration::from_millis(1500);
 /// The maximum virtual time that closing may take, excluding the wait for connections in use.
 const CLOSE_LIMIT: Duration = Duration::from_millis(1);
 
@@ -195,10 +191,7 @@ fn run_in_simulation(
     pooled::check_events(&events, lock(&record.counts).unended)?;
     pooled::check_end(record, sim.now())?;
     elections::check(&events)?;
-    if !plan.pauses {
-        // A client that pauses does not check its servers until the pause is over.
-        cadence::check(plan, &options, &events)?;
-    }
+    cadence::check(plan, &options, &events)?;
     replayed::check(&options, &events)?;
     let traffic = sim.network().traffic();
     let mut counts = *lock(&record.counts);
@@ -250,8 +243,7 @@ async fn run_client(
         load::start(plan, &topology, record, &sim.runtime(), until, rng);
     }
     let clock = sim.clock();
-    let faults =
-        join3(plan.scenario.play(sim), pause(plan, &topology, sim), stall(plan, sim, record));
+    let faults = join(plan.scenario.play(sim), stall(plan, sim, record));
     let refused = if let Ending::Abrupt(after) = plan.ending {
         let moment = clock.sleep_until((sim.now() + after).min(until));
         match select(pin!(faults), moment).await {
@@ -271,19 +263,6 @@ async fn run_client(
     clock.sleep_until(until).await;
     converge(plan, sim, record, &topology).await?;
     finish(plan, sim, record, topology).await
-}
-
-/// Repeatedly pauses and resumes the topology while there are faults, if the plan requires it.
-async fn pause(plan: &Plan, topology: &Topology, sim: &Sim) {
-    let clock = sim.clock();
-    let until = clock.now() + plan.scenario.duration();
-    while plan.pauses && clock.now() < until {
-        clock.sleep_until(clock.now() + BETWEEN_PAUSES).await;
-        if topology.pause() {
-            clock.sleep_until(clock.now() + PAUSE).await;
-            topology.resume();
-        }
-    }
 }
 
 fn builder(

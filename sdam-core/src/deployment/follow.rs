@@ -79,11 +79,7 @@ impl Deployment {
             match effect {
                 Effect::OpenServer { server, address, monitored } => {
                     if monitored {
-                        let mut new =
-                            Server::new(&self.config, server, address.clone(), self.slack);
-                        if self.paused {
-                            new.stop(now, out);
-                        }
+                        let new = Server::new(&self.config, server, address.clone(), self.slack);
                         let place = self.servers.partition_point(|other| other.id < server);
                         // A `Server` is large and is seldom added, so no spare capacity is
                         // reserved.

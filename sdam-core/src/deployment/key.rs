@@ -15,7 +15,6 @@ impl Deployment {
     /// followed each other without a pause, but only whether that number has reached its limit.
     pub fn write_key(&self, now: Instant, hasher: &mut impl Hasher) {
         self.topology.write_key(hasher);
-        self.paused.hash(hasher);
         // Servers are sorted by address, so the key does not depend on the order in which they were
         // added.
         for described in self.description().servers() {

@@ -86,7 +86,7 @@ impl Deployment {
     /// look-up is outstanding or the record is not polled.
     pub(super) fn next_look_up(&self) -> Option<Instant> {
         let srv = self.srv.as_ref().filter(|srv| !srv.is_outstanding)?;
-        srv.next.filter(|_| self.polls_srv() && self.inline.is_none() && !self.paused)
+        srv.next.filter(|_| self.polls_srv() && self.inline.is_none())
     }
 
     /// Returns whether the record has to be looked up. True even if a look-up is outstanding,

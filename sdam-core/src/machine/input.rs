@@ -58,11 +58,6 @@ pub enum Input<'a> {
         /// The id of the monitored server.
         server: ServerId,
     },
-    /// Monitoring pauses: every pool that is ready is cleared, and the description stays as it is.
-    Pause,
-    /// Monitoring begins again: every server is Unknown until it is checked. Ignored for a load
-    /// balancer, like `Pause`.
-    Resume,
     /// Closes the topology: removes every server, publishes the closing events and ignores all
     /// later inputs.
     Close,

@@ -108,12 +108,6 @@ impl Check {
         }
     }
 
-    /// Begins again after [`stop`](Self::stop): the next check is due at once.
-    pub(crate) fn restart(&mut self) {
-        self.withheld = false;
-        self.state = State::Idle(Idle::first(Instant::EPOCH));
-    }
-
     /// Postpones the first check until the given time, unless a check is requested earlier.
     pub(crate) fn postpone(&mut self, until: Instant) {
         if let State::Idle(Idle { is_first: true, .. }) = self.state {

@@ -270,10 +270,7 @@ impl Audit {
         }
         server.ready = false;
         server.clear_pending = false;
-        // A pause also clears the pools of known servers, which are not selected during the pause.
-        let is_pause = clear.cause.kind() == ErrorKind::Cancelled;
-        let description = server.description.as_ref().filter(|_| !is_pause);
-        if description.is_some_and(|server| server.server_type.is_available()) {
+        if server.description.as_ref().is_some_and(|server| server.server_type.is_available()) {
             let message =
                 format!("F-64: the pool of server {id} is cleared, but the server is not Unknown");
             return Err(Oracle::Pools.violated(at, message));

@@ -23,8 +23,6 @@ pub struct Snapshot {
     /// The servers, in the same order as in the description.
     pub(crate) servers: Arc<[Arc<Server>]>,
     pub(crate) closed: bool,
-    /// True while monitoring is paused.
-    pub(crate) paused: bool,
 }
 
 impl Snapshot {
@@ -41,12 +39,6 @@ impl Snapshot {
     /// Returns whether the topology was closed.
     pub fn is_closed(&self) -> bool {
         self.closed
-    }
-
-    /// Returns whether monitoring is [paused](crate::Topology::pause), in which case the
-    /// description is stale.
-    pub fn is_paused(&self) -> bool {
-        self.paused
     }
 
     /// Returns whether the runtime has dropped the tasks of all servers although the topology was
@@ -115,8 +107,7 @@ impl<'s> ServerState<'s> {
 sdam_core::opaque!(Snapshot, |this|
     version: this.version,
     description: this.description,
-    closed: this.closed,
-    paused: this.paused
+    closed: this.closed
 );
 
 /// The part of a topology that is read without its lock.

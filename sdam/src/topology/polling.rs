@@ -52,15 +52,7 @@ impl SrvTask {
     }
 
     async fn poll(&self) {
-        loop {
-            let Some(next) = self.0.deadline(Timer::Srv) else {
-                if !self.0.published.load().paused {
-                    return;
-                }
-                let resumed = |snapshot: &Snapshot| (!snapshot.paused).then_some(());
-                self.0.wait_for(resumed, None).await;
-                continue;
-            };
+        while let Some(next) = self.0.deadline(Timer::Srv) {
             self.0.common.backend.clock.sleep_until(next).await;
             let (timer, wanted) = (Timer::Srv, false);
             let output = self.0.ask(Input::Due { timer, wanted });

@@ -58,7 +58,6 @@ impl Shared {
         limit: Limit,
         events: &SelectionEvents<'_>,
     ) -> Result<Selected, SelectionError> {
-        self.resume_if_paused();
         if limit.timeout.is_zero() {
             events.waiting(Some(limit.timeout));
             // Requests checks, so that servers are found even if callers never wait in a selection.
@@ -84,7 +83,6 @@ impl Shared {
             if let Some(selected) = self.try_select(criteria)? {
                 return Ok(selected);
             }
-            self.resume_if_paused();
             if either(changed, &mut expiry).await {
                 continue;
             }

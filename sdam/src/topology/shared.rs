@@ -19,9 +19,7 @@ use sdam_transport::{
     spawn::{Spawner, Task},
 };
 
-use super::{
-    builder::Prepared, idle::IdlePause, lock::Lock, server_task::ServerTask, tasks::Tasks,
-};
+use super::{builder::Prepared, lock::Lock, server_task::ServerTask, tasks::Tasks};
 use crate::{
     common::{Common, Counters},
     engine::{
@@ -48,8 +46,6 @@ pub(crate) struct Shared {
     /// enabled.
     pub(crate) history: Option<Arc<History>>,
     pub(crate) common: Arc<Common>,
-    /// Decides when the topology pauses automatically; `None` if it never does.
-    idle: Option<IdlePause>,
 }
 
 /// The kind of topology, which determines who runs the checks, and where pools' panics are
@@ -113,8 +109,6 @@ impl Shared {
         if common.backend.resolver.is_some() {
             deployment = deployment.with_srv_polling(&common.options);
         }
-        let after = common.options.pause_after;
-        let idle = after.map(|after| IdlePause::new(after, common.backend.clock.now()));
         Arc::new_cyclic(|host: &Weak<Self>| {
             let host = Weak::clone(host) as Weak<dyn PoolHost>;
             let engine =
@@ -127,7 +121,6 @@ impl Shared {
                 background,
                 history,
                 common,
-                idle,
             }
         })
     }
@@ -179,19 +172,6 @@ impl Shared {
             self.events.monitors_ended();
         }
         panic.resume();
-    }
-
-    /// Pauses monitoring. Returns whether it is paused.
-    pub(crate) fn pause(self: &Arc<Self>) -> bool {
-        self.handle(Input::Pause);
-        self.published.load().paused
-    }
-
-    /// Resumes monitoring if it is paused.
-    pub(crate) fn resume_if_paused(self: &Arc<Self>) {
-        if self.published.load().paused {
-            self.handle(Input::Resume);
-        }
     }
 
     /// Requests a check of every server.
@@ -365,22 +345,7 @@ impl Shared {
             let (timer, wanted) = (Timer::Server(server), self.waiters.any());
             (engine.deployment().deadline_of(timer, wanted), after)
         });
-        if self.is_unused() && self.pause() {
-            return self.deadline(Timer::Server(server));
-        }
         deadline
-    }
-
-    /// Returns whether the topology has been idle for `Options::pause_after`.
-    fn is_unused(&self) -> bool {
-        let Some(idle) = &self.idle else {
-            return false;
-        };
-        let snapshot = self.published.load();
-        let in_use = self.waiters.any()
-            || snapshot.servers.iter().any(|server| server.operation_count() > 0);
-        let now = self.now();
-        !snapshot.paused && idle.is_due(now, self.common.counters.total(), in_use)
     }
 
     /// Carries out an action on a connection to `server`.

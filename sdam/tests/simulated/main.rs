@@ -11,7 +11,6 @@ mod first_answer;
 mod herds;
 mod monitoring;
 mod own_pool;
-mod pauses;
 mod recordings;
 mod selection;
 mod single_threaded;

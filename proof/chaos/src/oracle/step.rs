@@ -24,9 +24,9 @@ const DISTURBED_POLLS_PER_TASK: u64 = 2400;
 /// The maximum number of timers that a task of the engine may have: its own timers and those for
 /// one operation.
 const TIMERS: usize = 4;
-/// The maximum number of timers that a run itself may have: for its faults, pauses and stalls, and
-/// for its end.
-const RUN_TIMERS: usize = 4;
+/// The maximum number of timers that a run itself may have: for its faults, its stalls and its
+/// end.
+const RUN_TIMERS: usize = 3;
 
 /// Checks the client and the deployment after every step.
 pub(crate) struct StepOracle<'w> {
@@ -81,18 +81,15 @@ impl<'w> StepOracle<'w> {
     }
 
     fn check_publication(&mut self, topology: &Topology) {
-        let (version, description, is_paused) = {
+        let (version, description) = {
             let snapshot = topology.snapshot();
-            (snapshot.version(), Arc::clone(snapshot.description()), snapshot.is_paused())
+            (snapshot.version(), Arc::clone(snapshot.description()))
         };
         let state = (version, lock(&self.record.pools).calls.len());
         if self.checked.replace(state) == Some(state) {
             return;
         }
-        // During a pause, no server is selectable.
-        if !is_paused {
-            check_description(self.record, &description);
-        }
+        check_description(self.record, &description);
     }
 
     /// Checks that the tasks are not polled too often in any second of virtual time.
