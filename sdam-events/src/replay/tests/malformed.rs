@@ -22,7 +22,7 @@ fn a_malformed_header_is_refused_with_the_column_and_the_reason() {
     }
     check(&changed("\"loadBalanced\":false,", ""), "missing field `loadBalanced`");
     check(&changed("\"maxServers\"", "\"most\""), "unknown field `most`, expected one of `seeds`");
-    check(&changed("\"a:27017\"", "\"a:x\""), "column 86: `server address` is `a:x`");
+    check(&changed("\"a:27017\"", "\"a:x\""), "column 71: `server address` is `a:x`");
 }
 
 #[test]
