@@ -70,6 +70,9 @@ pub(crate) fn start(
         for _ in 0..rng.below(6) {
             spawn(record, runtime, application(&mut rng).operate(limit));
         }
+        if plan.has_crowds() {
+            spawn(record, runtime, application(&mut rng).gather(runtime.clone()));
+        }
     }
 }
 

@@ -219,6 +219,11 @@ impl Plan {
         found + 2 * failed + self.spread() + Duration::from_secs(1)
     }
 
+    /// Returns whether crowds of applications ask a pool for connections again and again.
+    pub(crate) fn has_crowds(&self) -> bool {
+        self.disturbance.is_some() && Rng::new(self.seed ^ 0xC40D).fork().below(8) == 0
+    }
+
     /// Returns the maximum time by which a timer is late.
     pub(crate) fn lateness(&self) -> Duration {
         self.disturbance.map_or(Duration::ZERO, |_| Disturbance::MAX_LATENESS)
@@ -291,7 +296,11 @@ impl fmt::Display for Plan {
             if client.has_set_name { "" } else { "no set name, " },
             if self.heals_a_majority() { "a majority is healed, " } else { "" },
             if self.disturbance.is_some() { "disturbed, " } else { "" },
-            if self.load { "on" } else { "off" },
+            match (self.load, self.has_crowds()) {
+                (false, _) => "off",
+                (true, false) => "on",
+                (true, true) => "with crowds",
+            },
             self.ending,
         )
     }

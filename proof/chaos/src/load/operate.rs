@@ -14,12 +14,16 @@ use sdam_core::{
 };
 use sdam_pool::{Pin, Pool, PooledConnection};
 use sdam_sim::oracle::Oracle;
+use sdam_transport::runtime::Runtime;
 
-use super::Application;
+use super::{Application, spawn};
 use crate::{
     plan::COMMANDS,
     record::{RunRecord, lock},
 };
+
+/// The number of applications in a crowd. A pool wakes at most 64 evicted check-outs at once.
+const CROWD: usize = 80;
 
 /// Returns the maximum duration of a check-out: the queue timeout, plus the time for one connection
 /// attempt by this check-out and one by each check-out that may overtake it. The timer of each may
@@ -112,6 +116,26 @@ impl Application {
         let pools = lock(&self.record.connecting).clone();
         if let Some(pool) = pools.get(self.rng.below(pools.len().max(1) as u64) as usize) {
             drop(self.check_out(pool, limit).await);
+        }
+    }
+
+    /// Lets crowds check out a connection each from the same pool at the same time.
+    pub(super) async fn gather(mut self, runtime: Runtime) {
+        while self.goes_on([100, 1000, 5000]).await {
+            let Some(selected) = self.one_selection(3000).await else {
+                continue;
+            };
+            let Some(pool) = selected.pool().connecting.clone() else {
+                return;
+            };
+            for _ in 0..CROWD {
+                let (pool, record) = (pool.clone(), Arc::clone(&self.record));
+                spawn(&self.record, &runtime, async move {
+                    let _counted = Counted::new(&record);
+                    // Whether there is a connection does not matter.
+                    drop(pool.check_out().await);
+                });
+            }
         }
     }
 

@@ -250,15 +250,17 @@ impl Cadence<'_> {
         }
         let took = at.since(checks.since);
         let (limit, heartbeat) = (self.options.connect_timeout, self.options.monitor_frequency());
+        // A check connects and awaits a reply. If a late timer lets it accept a late reply, it then
+        // awaits another one.
+        let steps = if self.lateness.is_zero() { 2 } else { 3 };
         let max = match checks.state {
             State::New => Some(self.options.spread),
-            State::Running { awaited: false } => limit.map(|limit| 2 * limit),
+            State::Running { awaited: false } => limit.map(|limit| steps * limit),
             State::Running { awaited: true } => limit.map(|limit| limit + heartbeat),
             State::Succeeded | State::Lost { known: true } => Some(heartbeat),
             State::Lost { known: false } | State::Failed => Some(heartbeat + self.options.spread),
         };
-        // A check has at most two timers: to connect, and for the reply.
-        let max = max.map(|max| max + 2 * self.lateness);
+        let max = max.map(|max| max + steps * self.lateness);
         if max.is_some_and(|max| took > max) {
             return Err(format!("{:?} for {took:?}, allowed are {max:?}", checks.state));
         }
