@@ -103,7 +103,8 @@ impl Transaction {
 
 /// The pool of server sessions of one client (Driver Sessions: "Server Session Pool").
 ///
-/// The most recently used session is reused first. A forked process starts with a new pool.
+/// The most recently used session is reused first. A process that `fork` creates needs a pool of its
+/// own, because two processes must not share a session.
 ///
 /// ```
 /// use std::time::Duration;
