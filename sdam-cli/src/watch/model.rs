@@ -36,11 +36,12 @@ use self::lag::{GRACE, Writes};
 pub(crate) use self::{
     history::{Column, Probe},
     log::Entry,
+    stopwatch::Run,
 };
 pub(crate) use self::{
     log::Log,
     server::{Mode, Server, brief},
-    stopwatch::{Run, Stopwatch},
+    stopwatch::Stopwatch,
 };
 use super::{screen, verdict::Access};
 use crate::terminal::Tone;

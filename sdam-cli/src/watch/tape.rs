@@ -26,6 +26,7 @@ const LIMIT: u64 = 1 << 30;
 const PIECE: usize = 1 << 20;
 
 /// A recording that is being written.
+#[cfg_attr(not(feature = "tui"), expect(dead_code, reason = "only the full screen reads it all"))]
 #[derive(Clone)]
 pub(super) struct Recorded {
     pub(super) tape: Tape,
@@ -110,11 +111,6 @@ impl Tape {
         self.0.length.load(Ordering::Relaxed)
     }
 
-    /// Returns whether the recording is incomplete, because writing failed or reached the limit.
-    pub(super) fn has_stopped(&self) -> bool {
-        self.0.has_stopped.load(Ordering::Relaxed)
-    }
-
     fn append(&self, bytes: &[u8]) -> io::Result<()> {
         let mut file = lock(&self.0.file);
         let length = self.length() + bytes.len() as u64;
@@ -145,6 +141,11 @@ impl Tape {
     expect(dead_code, reason = "only the full screen uses it")
 )]
 impl Tape {
+    /// Returns whether the recording is incomplete, because writing failed or reached the limit.
+    pub(super) fn has_stopped(&self) -> bool {
+        self.0.has_stopped.load(Ordering::Relaxed)
+    }
+
     /// Copies everything written so far to the new file `path`; returns the number of bytes.
     ///
     /// Writers have to wait only while a piece of the file is being read.
