@@ -41,7 +41,7 @@ use self::{
     reload::{Outcomes, Source},
     targets::Named,
 };
-use crate::{exit::Exit, failure::Failure, http, log::LogSink, never::or_never, target::SIMULATED};
+use crate::{exit::Exit, failure::Failure, http, log::LogSink, never::or_never};
 
 /// Serves pages about the deployments of `arguments` until `interrupt` is ready. The first line of
 /// `output` is the address of the pages; errors and remarks go to `remarks`.
@@ -73,7 +73,7 @@ pub async fn run(
     let address = exporter.listener.local_addr()?;
     match exporter.simulated {
         None => writeln!(output, "http://{address}"),
-        Some(_) => writeln!(output, "http://{address} {SIMULATED}"),
+        Some(_) => writeln!(output, "http://{address} (simulated)"),
     }?;
     output.flush()?;
     ready();

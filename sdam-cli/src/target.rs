@@ -18,10 +18,6 @@ use tokio::time::timeout;
 
 use crate::{failure::Failure, secret, values::name_server};
 
-/// The label for a simulated deployment in the first line of the output.
-#[cfg(feature = "export")]
-pub(crate) const SIMULATED: &str = "(simulated)";
-
 /// The deployment to connect to.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Target {

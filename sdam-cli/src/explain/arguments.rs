@@ -67,13 +67,13 @@ impl Arguments {
 }
 
 /// Returns a parser for read preference modes.
-pub(crate) fn mode() -> impl TypedValueParser<Value = ReadMode> {
+fn mode() -> impl TypedValueParser<Value = ReadMode> {
     PossibleValuesParser::new(ReadMode::ALL.iter().map(|mode| mode.as_str()))
         .try_map(|name| ReadMode::parse(&name).ok_or("there is no such mode"))
 }
 
 /// Parses a tag set.
-pub(crate) fn tags(text: &str) -> Result<TagSet, &'static str> {
+fn tags(text: &str) -> Result<TagSet, &'static str> {
     let tags = text.split(',').filter(|_| !text.is_empty());
     tags.map(|tag| tag.split_once(':')).collect::<Option<TagSet>>().ok_or(
         "a tag is a name, a colon and a value; write for example `--tags dc:ny,rack:1`, or \

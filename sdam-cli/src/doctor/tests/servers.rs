@@ -12,12 +12,15 @@ use std::{
 };
 
 use bson::{Document, doc};
-use sdam::tls::rustls::{ServerConnection, StreamOwned};
+use sdam::tls::rustls::{
+    RootCertStore, ServerConfig, ServerConnection, StreamOwned,
+    crypto::ring,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+    server::{WebPkiClientVerifier, danger::ClientCertVerifier},
+};
 use sdam::transport::wire::{OpCode, OpMsg, OpReply, WireMessage};
 use sdam_live::{Certificates, ServerCertificate};
 use tokio::{net::TcpSocket, runtime::Builder};
-
-use crate::testing::{tls_server, tls_server_with_clients};
 
 /// A server that handles each connection on a thread of its own, until the value is dropped.
 #[derive(Debug)]
@@ -83,7 +86,7 @@ impl Drop for Server {
 /// Starts a server that requires a client certificate for connections with TLS, and also accepts
 /// connections without TLS, like `mongod --tlsMode preferTLS`.
 pub(super) fn tls_for_clients_with_certificate(certificates: &Certificates) -> Server {
-    let config = tls_server_with_clients(certificates, ServerCertificate::Valid);
+    let config = tls_server_with_clients(certificates);
     Server::start(listener(), move |stream| {
         let mut first = [0];
         stream.peek(&mut first)?;
@@ -188,4 +191,35 @@ pub(super) fn converse(
         stream.write_all(answer.map_err(io::Error::other)?.as_bytes())?;
         stream.flush()?;
     }
+}
+
+/// Returns the TLS settings of a server that presents the given `certificate`.
+fn tls_server(certificates: &Certificates, certificate: ServerCertificate) -> Arc<ServerConfig> {
+    tls_server_for(WebPkiClientVerifier::no_client_auth(), certificates, certificate)
+}
+
+/// Returns the TLS settings of a server that requires a certificate from each client.
+fn tls_server_with_clients(certificates: &Certificates) -> Arc<ServerConfig> {
+    let mut roots = RootCertStore::empty();
+    for authority in CertificateDer::pem_file_iter(certificates.authority()).unwrap() {
+        roots.add(authority.unwrap()).unwrap();
+    }
+    let provider = Arc::new(ring::default_provider());
+    let clients = WebPkiClientVerifier::builder_with_provider(roots.into(), provider);
+    tls_server_for(clients.build().unwrap(), certificates, ServerCertificate::Valid)
+}
+
+fn tls_server_for(
+    clients: Arc<dyn ClientCertVerifier>,
+    certificates: &Certificates,
+    certificate: ServerCertificate,
+) -> Arc<ServerConfig> {
+    let file = certificates.server(certificate);
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_file_iter(&file).unwrap().collect();
+    let key = PrivateKeyDer::from_pem_file(&file).unwrap();
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_client_cert_verifier(clients);
+    Arc::new(config.with_single_cert(chain.unwrap(), key).unwrap())
 }
