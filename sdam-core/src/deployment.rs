@@ -301,11 +301,6 @@ impl Deployment {
         self.server(server)?.rtt.rtt()
     }
 
-    /// Returns whether the topology is open.
-    pub fn is_open(&self) -> bool {
-        self.topology.is_open()
-    }
-
     /// Returns whether the topology was closed.
     pub fn is_closed(&self) -> bool {
         self.topology.is_closed()

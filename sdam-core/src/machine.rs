@@ -122,11 +122,6 @@ impl TopologyMachine {
         &self.description
     }
 
-    /// Returns whether the topology is open.
-    pub fn is_open(&self) -> bool {
-        self.phase == LifePhase::Open
-    }
-
     /// Returns whether the topology was closed.
     pub fn is_closed(&self) -> bool {
         self.phase == LifePhase::Closed
