@@ -136,10 +136,10 @@ enum Subcommand {
     /// Search the states of small deployments for one that breaks an invariant.
     ///
     /// Drives the machine of a deployment: takes every step of several alphabets in every state
-    /// that one or three servers can reach, breadth first. Elections, members and errors are
-    /// searched with whole checks. One server is searched completely with single inputs, and three
-    /// servers up to a limit, with connections, replies, failures, pushes, timers and operations. A
-    /// load balancer has two services with up to two connections each. Time advances only to the
+    /// that one to three servers can reach, breadth first. Elections, members and errors are
+    /// searched with whole checks. One server is searched completely with single inputs:
+    /// connections, replies, failures, pushes, timers and operations. A load balancer has two
+    /// services with up to two connections each. Time advances only to the
     /// next deadline, and servers that are due together are tried in every order. Prints the number
     /// of states. A state that breaks an invariant ends the search, with a shortest history that
     /// leads to it.

@@ -89,17 +89,6 @@ pub fn errors() -> Vec<Step> {
     steps
 }
 
-/// Returns the steps of all alphabets.
-pub fn everything() -> Vec<Step> {
-    let mut steps = elections();
-    for step in membership().into_iter().chain(errors()) {
-        if !steps.contains(&step) {
-            steps.push(step);
-        }
-    }
-    steps
-}
-
 /// Returns every input for a set with a single member.
 pub fn one_server() -> Vec<Step> {
     let alone = |role, version| Reply { hosts: 0b001, version, ..Reply::member(role) };
@@ -108,7 +97,13 @@ pub fn one_server() -> Vec<Step> {
     let newer = alone(Role::Secondary, 2);
     let silent = alone(Role::Primary, 0);
     let foreign = Reply { foreign: true, ..primary };
-    let mut steps = connecting(0);
+    let mut steps = vec![
+        Step::Member(0, MemberStep::Due { wanted: false }),
+        Step::Member(0, MemberStep::Due { wanted: true }),
+        Step::Connected(check),
+        Step::Connected(ping),
+        Step::Member(0, MemberStep::CheckRequested),
+    ];
     for (reply, more) in [
         (primary, false),
         (primary, true),
@@ -140,39 +135,6 @@ pub fn one_server() -> Vec<Step> {
     steps
 }
 
-/// Returns the inputs for three members that stream replies, become primary, lose connections and
-/// serve operations.
-pub fn three_servers() -> Vec<Step> {
-    let primary =
-        |term| Reply { election: term, config: 1, version: term, ..Reply::member(Role::Primary) };
-    let secondary = |version| Reply { version, ..Reply::member(Role::Secondary) };
-    let mut steps = Vec::new();
-    for on in 0..MEMBERS {
-        let (check, ping) = links(on);
-        steps.extend(connecting(on));
-        for (reply, more) in
-            [(primary(1), false), (primary(2), true), (secondary(1), false), (secondary(2), true)]
-        {
-            steps.push(answer(check, reply, more));
-        }
-        steps.push(answer(ping, secondary(1), false));
-        steps.extend(
-            [Failure::Network, Failure::Command(0)]
-                .map(|failure| Step::Break { link: check, failure }),
-        );
-        steps.push(Step::Break { link: ping, failure: Failure::Network });
-        for (error, late) in [
-            (OperationError::Broken, false),
-            (OperationError::Broken, true),
-            (OperationError::NotPrimary(0), false),
-        ] {
-            steps.push(Step::Member(on, MemberStep::Error { error, late }));
-        }
-        steps.push(Step::Member(on, MemberStep::Handshake { reply: secondary(1), late: false }));
-    }
-    steps
-}
-
 /// Returns the steps for two members that answer, stop answering, or fail.
 pub fn silence() -> Vec<Step> {
     let mut steps = vec![Step::Suspended];
@@ -190,28 +152,6 @@ pub fn silence() -> Vec<Step> {
                 on,
                 MemberStep::Error { error: OperationError::DuplicateKey, late: false },
             ),
-        ]);
-    }
-    steps
-}
-
-/// Returns the steps for two members that are observed by a detector of silent servers.
-pub fn detection() -> Vec<Step> {
-    let mut steps = silence();
-    for (on, role) in [(0, Role::Primary), (1, Role::Secondary)] {
-        let (check, ping) = links(on);
-        let probe = Link { on, kind: Kind::Probe };
-        // The server streams its replies, so its round-trip time is measured with pings.
-        let reply = Reply { hosts: 0b011, version: 1, ..Reply::member(role) };
-        steps.extend([
-            Step::Connected(ping),
-            Step::Connected(probe),
-            answer(check, reply, false),
-            answer(ping, reply, false),
-            answer(probe, reply, false),
-            Step::Break { link: probe, failure: Failure::Network },
-            Step::Member(on, MemberStep::Late),
-            Step::Member(on, MemberStep::Answered),
         ]);
     }
     steps
@@ -334,18 +274,6 @@ fn links(on: u8) -> (Link, Link) {
 
 fn answer(link: Link, reply: Reply, more: bool) -> Step {
     Step::Answer { link, reply, more }
-}
-
-/// Returns the timer, connection and request steps of a member's checks.
-fn connecting(on: u8) -> Vec<Step> {
-    let (check, ping) = links(on);
-    vec![
-        Step::Member(on, MemberStep::Due { wanted: false }),
-        Step::Member(on, MemberStep::Due { wanted: true }),
-        Step::Connected(check),
-        Step::Connected(ping),
-        Step::Member(on, MemberStep::CheckRequested),
-    ]
 }
 
 fn on_all(replies: &[Reply], failures: &[Failure], complaints: &[OperationError]) -> Vec<Step> {

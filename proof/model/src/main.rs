@@ -27,17 +27,14 @@ fn searches() -> Vec<Search> {
         ("membership, named", named, alphabet::membership(), some / 2),
         ("membership, direct", direct, alphabet::membership(), all),
         ("errors", named, alphabet::errors(), some),
-        ("everything", polled, alphabet::everything(), some / 2),
         ("one server", one, alphabet::one_server(), all),
         ("silence", two, alphabet::silence(), 2 * some),
-        ("detection", Start::DETECTING, alphabet::detection(), 2 * some),
         ("trial", Start::DETECTING, alphabet::trial(), 6 * some),
         ("inline", Start::INLINE, alphabet::inline(1), all),
         ("inline, two", Start { seeds: 0b011, ..Start::INLINE }, alphabet::inline(2), some / 2),
         ("balanced", Start::BALANCED, alphabet::balanced(2), all),
         ("balanced, inline", inline, alphabet::balanced_inline(), all),
         ("srv", Start::SRV, alphabet::srv(), some / 5),
-        ("three servers", Start::STREAMING, alphabet::three_servers(), 3 * some),
     ]
 }
 
