@@ -41,9 +41,6 @@ struct Arguments {
     kind: Kind,
     /// True if each seed is run only once instead of twice.
     once: bool,
-    /// True if the program stops at the first failure, and prints it on one line without shrinking
-    /// or storing it.
-    probe: bool,
     /// The output file for the hashes of each seed's run.
     digest: Option<PathBuf>,
     /// The detectors to test on silent servers, with their names. If there are any, the program
@@ -81,7 +78,6 @@ fn parse_arguments(mut arguments_left: impl Iterator<Item = String>) -> Result<A
         seeds: 0..2000,
         kind: Kind::default(),
         once: false,
-        probe: false,
         digest: None,
         detectors: Vec::new(),
     };
@@ -91,7 +87,6 @@ fn parse_arguments(mut arguments_left: impl Iterator<Item = String>) -> Result<A
             "--seeds" => arguments.seeds = seeds(&value()?)?,
             "--scenario" => arguments.kind = value()?.parse()?,
             "--once" => arguments.once = true,
-            "--probe" => arguments.probe = true,
             "--detector" => {
                 let name = value()?;
                 let detector = detector(&name)?;
@@ -124,7 +119,7 @@ fn seeds(text: &str) -> Result<Range<u64>, String> {
 /// Runs the seeds. Returns whether all passed.
 fn run_seeds(arguments: &Arguments) -> io::Result<bool> {
     let mut passed = true;
-    let kept = if arguments.probe { Vec::new() } else { regression::all()? };
+    let kept = regression::all()?;
     for (name, regression) in &kept {
         if let Err(failure) = run_twice(&regression.plan) {
             passed = false;
@@ -143,11 +138,9 @@ fn run_seeds(arguments: &Arguments) -> io::Result<bool> {
         };
         let outcome = run(&plan(seed));
         outcome.inspect_err(|failure| {
-            if !arguments.probe {
-                eprintln!("seed {seed}: {failure}");
-            }
+            eprintln!("seed {seed}: {failure}");
             let earlier = failures.fetch_add(1, Ordering::Relaxed);
-            stop.fetch_or(arguments.probe || earlier >= 4, Ordering::Relaxed);
+            stop.fetch_or(earlier >= 4, Ordering::Relaxed);
         })
     });
     let took = started.elapsed();
@@ -167,22 +160,20 @@ fn run_seeds(arguments: &Arguments) -> io::Result<bool> {
             }
             Err(failure) => {
                 passed = false;
-                report(arguments, &plan(seed), failure)?;
+                report(&plan(seed), failure)?;
             }
         }
     }
     if let Some(path) = &arguments.digest {
         fs::write(path, digests)?;
     }
-    if !arguments.probe {
-        passed &= print_totals(seeds, &sum, took) || arguments.kind != Kind::Random;
-        let outcome = if passed { "passed" } else { "FAILED" };
-        println!(
-            "sim: {seeds} seeds and {} regressions {outcome}; {}",
-            kept.len(),
-            sum.coverage.summary(),
-        );
-    }
+    passed &= print_totals(seeds, &sum, took) || arguments.kind != Kind::Random;
+    let outcome = if passed { "passed" } else { "FAILED" };
+    println!(
+        "sim: {seeds} seeds and {} regressions {outcome}; {}",
+        kept.len(),
+        sum.coverage.summary(),
+    );
     Ok(passed)
 }
 
@@ -255,11 +246,7 @@ fn try_detector(name: &str, detector: Option<Detector>, seeds: Range<u64>, idle:
     wrong.is_empty() && (detector.is_none() || is_soon)
 }
 
-fn report(arguments: &Arguments, plan: &Plan, failure: Box<Failure>) -> io::Result<()> {
-    if arguments.probe {
-        println!("caught {} {}", failure.violation.oracle, plan.seed);
-        return Ok(());
-    }
+fn report(plan: &Plan, failure: Box<Failure>) -> io::Result<()> {
     let before = plan.scenario.steps.len();
     let (small, failure) = shrink(plan, failure);
     println!("{}", timeline(&small, &failure));
