@@ -25,7 +25,6 @@ use crate::{
     action::HorizonPolicy,
     config::SetConfig,
     member::{Kind, Member, Process, ProcessState, Replica},
-    reply::INTERRUPTED_AT_SHUTDOWN,
     store::Store,
     timers::{Timer, Timers},
     timing::Timing,
@@ -354,7 +353,7 @@ impl Deployment {
 
     /// Fails the pending requests of `member` and ends its process.
     fn finish_shutdown(&mut self, member: MemberId) {
-        self.interrupt_all(member, INTERRUPTED_AT_SHUTDOWN);
+        self.interrupt_all(member);
         self.end_process(member);
     }
 

@@ -23,8 +23,8 @@ use crate::{
     fail_command::{BadReply, FailCommand},
     member::{Kind, Member},
     reply::{
-        CommandError, CommandResult, HANG_UP, INTERRUPTED_BY_STATE_CHANGE, MAX_TIME_MS_EXPIRED,
-        refuse,
+        CommandError, CommandResult, HANG_UP, INTERRUPTED_AT_SHUTDOWN, INTERRUPTED_BY_STATE_CHANGE,
+        MAX_TIME_MS_EXPIRED, refuse,
     },
     request::{Request, is_write, number},
     timers::Timer,
@@ -430,9 +430,9 @@ impl Deployment {
     }
 
     /// Fails the blocked commands of `member`, whose process is about to end.
-    pub(crate) fn interrupt_all(&mut self, member: MemberId, code: i32) {
+    pub(crate) fn interrupt_all(&mut self, member: MemberId) {
         for id in self.connections_of(member) {
-            self.interrupt(id, code);
+            self.interrupt(id, INTERRUPTED_AT_SHUTDOWN);
         }
     }
 

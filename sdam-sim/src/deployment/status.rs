@@ -48,12 +48,9 @@ pub struct MemberStatus {
 impl Status {
     /// Returns the primary. If there are two primaries, returns the one that was elected last.
     pub fn primary(&self) -> Option<&MemberStatus> {
-        self.with_role(Role::Primary).max_by_key(|member| member.term)
-    }
-
-    /// Returns the running members in `role`.
-    pub fn with_role(&self, role: Role) -> impl Iterator<Item = &MemberStatus> {
-        self.members.iter().filter(move |member| member.running && member.role == Some(role))
+        let running = self.members.iter().filter(|member| member.running);
+        let primaries = running.filter(|member| member.role == Some(Role::Primary));
+        primaries.max_by_key(|member| member.term)
     }
 }
 
