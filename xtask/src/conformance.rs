@@ -17,22 +17,13 @@ use self::{catalogue::Page, citations::Citations};
 /// The folder with the catalogue's pages.
 const PAGES: &str = "docs/conformance";
 
-#[derive(clap::Args)]
-pub(crate) struct Options {
-    /// Change nothing, and fail if a page is out of date.
-    #[arg(long)]
-    check: bool,
-}
-
-pub(crate) fn run(options: &Options) -> Result<()> {
-    if !options.check {
-        let catalogue = Catalogue::read()?;
-        for (path, page, before) in &catalogue.pages {
-            let after = page.render(&catalogue.citations);
-            if after != *before {
-                fs::write(path, after)?;
-                eprintln!("wrote {}", relative(path));
-            }
+pub(crate) fn run() -> Result<()> {
+    let catalogue = Catalogue::read()?;
+    for (path, page, before) in &catalogue.pages {
+        let after = page.render(&catalogue.citations);
+        if after != *before {
+            fs::write(path, after)?;
+            eprintln!("wrote {}", relative(path));
         }
     }
     let catalogue = Catalogue::read()?;

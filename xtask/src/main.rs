@@ -50,7 +50,7 @@ enum Subcommand {
     /// command finds those names and writes the `Proof:` lines. `cargo xtask tidy` checks that they
     /// are up to date, that the catalogue contains every rule named in the code, and that every
     /// MUST has a proof or a line that explains why it has none.
-    Conformance(conformance::Options),
+    Conformance,
     /// Check that the facade and the program compile with every choice of features.
     ///
     /// Checks `sdam` and `sdam-cli` without features, with each one, with every pair and with all.
@@ -171,7 +171,7 @@ enum Subcommand {
 fn main() -> ExitCode {
     let result = match Arguments::parse().subcommand {
         Subcommand::Bench(options) => bench::run(&options),
-        Subcommand::Conformance(options) => conformance::run(&options),
+        Subcommand::Conformance => conformance::run(),
         Subcommand::Features => features::run(),
         Subcommand::Foreign { client } => foreign::run(&client),
         Subcommand::Fuzz(options) => fuzz::run(options),
