@@ -82,18 +82,14 @@ impl Mongod {
         Ok(mongod)
     }
 
-    /// Starts a standalone server that requires TLS, with additional command line arguments. The
-    /// [clients](Self::client) of this value use TLS.
+    /// Starts a standalone server that requires TLS. The [clients](Self::client) of this value use
+    /// TLS.
     ///
     /// # Errors
     /// Returns the errors of [`Mongod::start_with`]. Also returns [`Error::Unavailable`] if the
     /// certificate is only valid on another date and libfaketime is missing.
-    pub fn start_tls(
-        version: impl Into<Option<Version>>,
-        tls: &ServerTls,
-        arguments: &[&str],
-    ) -> Result<Self, Error> {
-        let mut mongod = Self::launch(version, arguments, false, Some(tls))?;
+    pub fn start_tls(version: impl Into<Option<Version>>, tls: &ServerTls) -> Result<Self, Error> {
+        let mut mongod = Self::launch(version, &[], false, Some(tls))?;
         mongod.wait_until_ready()?;
         Ok(mongod)
     }

@@ -24,7 +24,7 @@ fn certificates() -> Arc<Certificates> {
 
 /// Starts one server. Returns `None` if no server is available.
 fn start(tls: &ServerTls) -> Option<Mongod> {
-    or_skip(Mongod::start_tls(version(), tls, &[])).unwrap()
+    or_skip(Mongod::start_tls(version(), tls)).unwrap()
 }
 
 /// Returns the options of a client that presents its certificate.
