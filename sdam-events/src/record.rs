@@ -261,15 +261,8 @@ pub(crate) struct Header {
     recording: String,
     version: u32,
     /// Nanoseconds since 1970.
-    epoch: Option<u64>,
+    pub(crate) epoch: Option<u64>,
     pub(crate) options: RecordedOptions,
-}
-
-impl Header {
-    pub(crate) fn origin(&self) -> Origin {
-        let epoch = self.epoch.map(Duration::from_nanos);
-        Origin { epoch: epoch.and_then(|epoch| UNIX_EPOCH.checked_add(epoch)) }
-    }
 }
 
 /// The options that influence the effects of inputs.

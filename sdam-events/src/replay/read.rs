@@ -1,4 +1,7 @@
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, UNIX_EPOCH},
+};
 
 use sdam_core::{
     address::ServerAddress,
@@ -98,8 +101,9 @@ pub(super) fn header(text: &str) -> Result<(Options, Origin), Box<str>> {
         .into());
     }
     let header = parse::<Header>(text)?;
-    let origin = header.origin();
-    Ok((header.options.into(), origin))
+    let epoch = header.epoch.map(Duration::from_nanos);
+    let epoch = epoch.and_then(|epoch| UNIX_EPOCH.checked_add(epoch));
+    Ok((header.options.into(), Origin { epoch }))
 }
 
 impl Record {
