@@ -1,4 +1,4 @@
-//! What the contracts of the runtime traits allow, but runs seldom show.
+//! Behaviour that the contracts of the runtime traits allow, but that runs seldom show.
 
 use std::{collections::BTreeSet, time::Duration};
 
