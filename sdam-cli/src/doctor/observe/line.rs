@@ -18,7 +18,10 @@ use sdam::{
     Backend, Clock, Runtime,
     tls::{
         Rustls,
-        rustls::{ClientConnection, pki_types::CertificateDer},
+        rustls::{
+            ClientConnection,
+            pki_types::{CertificateDer, UnixTime},
+        },
     },
 };
 use sdam_core::{
@@ -27,7 +30,7 @@ use sdam_core::{
     options::{ConfigError, Options, TlsOptions},
     time::Instant,
 };
-use x509_parser::{extensions::GeneralName, prelude::FromDer as _};
+use webpki::{EndEntityCert, KeyUsage};
 
 use crate::{doctor::observation::TlsSession, target::Target};
 
@@ -179,15 +182,17 @@ fn describe(session: &ClientConnection) -> TlsSession {
 
 /// Returns the expiry of a certificate, in seconds since 1970, and its names.
 fn certificate(der: &CertificateDer<'_>) -> (Option<i64>, Vec<String>) {
-    let Ok((_, parsed)) = x509_parser::certificate::X509Certificate::from_der(der) else {
+    let Ok(parsed) = EndEntityCert::try_from(der) else {
         return (None, Vec::new());
     };
-    let names = parsed.subject_alternative_name().ok().flatten();
-    let names = names.iter().flat_map(|names| &names.value.general_names);
-    let names = names.filter_map(|name| match name {
-        GeneralName::DNSName(name) => Some((*name).to_owned()),
+    // Only the error says when a certificate expires, so it is verified for the end of time.
+    let end = UnixTime::since_unix_epoch(Duration::MAX);
+    let usage = KeyUsage::server_auth();
+    let expiry = match parsed.verify_for_usage(&[], &[], &[], end, usage, None, None) {
+        Err(webpki::Error::CertExpired { not_after, .. }) => {
+            i64::try_from(not_after.as_secs()).ok()
+        }
         _ => None,
-    });
-    let end = parsed.validity().not_after.timestamp();
-    (Some(end), names.collect())
+    };
+    (expiry, parsed.valid_dns_names().map(str::to_owned).collect())
 }
