@@ -3,6 +3,7 @@
 
 mod deployment;
 pub(crate) mod fetch;
+mod ground;
 mod report;
 mod runner;
 mod servers;
@@ -12,9 +13,11 @@ use std::fs;
 use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use sdam_spec::corpus::Corpus;
+use sdam_spec::run::Coverage;
 use sdam_spec::suite::Suite;
 
 use self::report::{Cell, Report};
@@ -35,6 +38,10 @@ pub(crate) struct Options {
     /// named).
     #[arg(long = "runtime", value_name = "NAME")]
     columns: Vec<String>,
+    /// Run the tests of the column `sim` on every release that admits them, instead of the oldest,
+    /// the newest, and those at which clients change.
+    #[arg(long)]
+    every_release: bool,
     /// Write the figures to this file, too.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -51,7 +58,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         .into_iter()
         .map(|suite| Ok((suite, corpus.files(suite.folder)?)))
         .collect::<Result<Vec<Job>>>()?;
-    let mut report = run_all(&jobs, &columns);
+    let coverage = if options.every_release { Coverage::Every } else { Coverage::Sample };
+    let mut report = run_all(&jobs, &columns, coverage);
     for (suite, files) in jobs.iter().filter(|(suite, _)| suite.deployed.is_some()) {
         for file in files {
             report.leave_out(&suite.name(), file);
@@ -66,18 +74,15 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     report.verdict()
 }
 
-/// Runs the columns one after another, and then those of real servers at the same time, because
-/// their files mostly wait for servers of their own.
-fn run_all(jobs: &[Job], columns: &[Column]) -> Report {
+/// Runs the columns side by side, as many as there are cores, and then those of real servers, all
+/// at the same time, because their files mostly wait for servers of their own.
+fn run_all(jobs: &[Job], columns: &[Column], coverage: Coverage) -> Report {
     let (servers, others): (Vec<Column>, Vec<Column>) =
         columns.iter().partition(|column| matches!(column, Column::Server(_)));
-    let mut finished: Vec<_> = others.into_iter().map(|own| run_column(jobs, own)).collect();
-    thread::scope(|scope| {
-        let running = servers.into_iter().map(|own| scope.spawn(move || run_column(jobs, own)));
-        for column in running.collect::<Vec<_>>() {
-            finished.push(column.join().unwrap_or_else(|panic| resume_unwind(panic)));
-        }
-    });
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let run = |column: &Column| run_column(jobs, *column, coverage);
+    let mut finished = side_by_side(&others, cores, run);
+    finished.extend(side_by_side(&servers, servers.len(), run));
     let mut report = Report::default();
     for (column, cells) in finished {
         for (suite, cell) in cells {
@@ -87,9 +92,40 @@ fn run_all(jobs: &[Job], columns: &[Column]) -> Report {
     report
 }
 
+/// Calls `run` for each item on `threads` threads, and returns the results in the order of `items`.
+fn side_by_side<T: Sync, R: Send>(
+    items: &[T],
+    threads: usize,
+    run: impl Fn(&T) -> R + Sync,
+) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut results = Vec::new();
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            match items.get(index) {
+                Some(item) => results.push((index, run(item))),
+                None => return results,
+            }
+        }
+    };
+    let mut results = thread::scope(|scope| {
+        let running: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let results = running.into_iter();
+        let results = results.map(|thread| thread.join().unwrap_or_else(|it| resume_unwind(it)));
+        results.flatten().collect::<Vec<_>>()
+    });
+    results.sort_by_key(|(index, _)| *index);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
 /// Runs the files of a column. Returns the outcome of each suite, which is empty if the suite does
 /// not run in the column.
-fn run_column(jobs: &[Job], column: Column) -> (Column, Vec<(&'static Suite, Cell)>) {
+fn run_column(
+    jobs: &[Job],
+    column: Column,
+    coverage: Coverage,
+) -> (Column, Vec<(&'static Suite, Cell)>) {
     let (mut work, mut rest) = (Vec::new(), Vec::new());
     for job in jobs {
         match column.select(job) {
@@ -98,7 +134,7 @@ fn run_column(jobs: &[Job], column: Column) -> (Column, Vec<(&'static Suite, Cel
         }
     }
     let work = Arc::new(work);
-    let cells = runner::run(column, &work);
+    let cells = runner::run(column, &work, coverage);
     let suites = work.iter().map(|(suite, _)| *suite);
     (column, suites.zip(cells).chain(rest).collect())
 }

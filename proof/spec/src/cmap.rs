@@ -34,11 +34,11 @@ use self::{
     owner::Owner,
 };
 use crate::{
-    fields::option_text,
-    host::Host,
+    fields::{has_short_limit, option_text},
     host::Target,
     recorder::Recorder,
     requirement::{Environment, Kind},
+    run::{Offer, Run},
     running::lock,
     thread::Thread,
     unified::set_fail_point,
@@ -47,33 +47,29 @@ use crate::{
 /// The default time limit for events and threads.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Runs a file on each suitable standalone server of the host. Returns the environments of these
-/// servers.
+/// Returns the runs of a file on suitable standalone servers.
 ///
 /// # Errors
 ///
-/// If the events differ, if the file has unsupported content, or if no environment is suitable
-/// although the host is not [partial](Host::is_partial).
-pub fn run(host: &Host, file: &Value) -> Result<Vec<Environment>, String> {
-    let file = File::read(file)?;
-    let environments = host.environments.iter();
-    let admitted = environments.filter(|environment| {
+/// If the file has unsupported content, or if no environment is suitable and the offer is not [of
+/// real servers](crate::run::Coverage::Real).
+pub fn runs(offer: &Offer, json: &Value) -> Result<Vec<Run>, String> {
+    let file = Arc::new(File::read(json)?);
+    let admits = |environment: &Environment| {
         environment.kind == Kind::Single
             && !environment.authentication
             && environment.meets(file.run_on.as_deref())
             && file.fail_point.as_ref().is_none_or(|own| environment.applies(own))
-    });
-    let admitted: Vec<_> = admitted.copied().collect();
-    if admitted.is_empty() && !host.is_partial {
-        return Err("no environment meets the requirements".to_owned());
-    }
-    for environment in &admitted {
-        let deployment = (host.deploy)(environment)?;
-        let outcome = deployment.block_on(run_on(deployment.target(), &file));
-        let outcome = outcome.unwrap_or_else(|| Err("the host has not run it".to_owned()));
-        outcome.map_err(|error| format!("[{environment}] {error}"))?;
-    }
-    Ok(admitted)
+    };
+    let chosen = offer.choose(has_short_limit(json), admits)?.into_iter();
+    let run = |environment| {
+        let file = Arc::clone(&file);
+        Run::new(environment, move |deployment| {
+            let outcome = deployment.block_on(run_on(deployment.target(), &file));
+            outcome.unwrap_or_else(|| Err("the host has not run it".to_owned()))
+        })
+    };
+    Ok(chosen.map(run).collect())
 }
 
 async fn run_on(target: &Target, file: &File) -> Result<(), String> {

@@ -21,6 +21,21 @@ pub fn option_text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
+/// Returns whether part of a file has a time limit below a second: an option such as `timeoutMS`.
+pub(crate) fn has_short_limit(part: &Value) -> bool {
+    let is_short = |(name, value): (&String, &Value)| {
+        let is_limit = matches!(name.strip_suffix("MS"), Some(limit) if limit.ends_with("imeout"));
+        is_limit && value.as_u64().is_some_and(|millis| (1..1000).contains(&millis))
+    };
+    match part {
+        Value::Object(fields) => {
+            fields.iter().any(is_short) || fields.values().any(has_short_limit)
+        }
+        Value::Array(items) => items.iter().any(has_short_limit),
+        _ => false,
+    }
+}
+
 /// An integer, written plainly or as `$numberLong` or `$numberInt`.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 #[serde(try_from = "Bson")]

@@ -17,16 +17,12 @@ pub struct Host {
     pub spawner: Arc<dyn Spawner>,
     /// Runs a future to completion on the calling thread, which may run tasks in the meantime.
     pub block_on: BlockOn,
-    /// The environments for which `deploy` starts deployments.
-    pub environments: Vec<Environment>,
     /// Starts a new deployment for an environment. The deployment can be reached from the runtime
     /// of this host.
     pub deploy: Deploy,
     /// Returns the parts of this host's runtime. Their resolver uses the records in
     /// [`zone`](crate::srv::zone).
     pub look_up: Box<dyn Fn() -> Result<Backend, String>>,
-    /// True if tests that no environment supports may be skipped, because other hosts run them.
-    pub is_partial: bool,
 }
 
 /// Runs a future to completion.
@@ -41,10 +37,8 @@ impl Host {
         Self {
             spawner,
             block_on: Box::new(block_on),
-            environments: Vec::new(),
             deploy: Box::new(|_| Err("the host has no deployments".to_owned())),
             look_up: Box::new(|| Err("the host looks nothing up".to_owned())),
-            is_partial: false,
         }
     }
 

@@ -18,6 +18,7 @@ pub mod fields;
 pub mod host;
 mod recorder;
 pub mod requirement;
+pub mod run;
 mod running;
 pub mod scan;
 pub mod sdam;

@@ -28,7 +28,7 @@ use crate::{
     corpus::{self, Folder},
     engine,
     host::Host,
-    requirement::Environment,
+    run::{Offer, Run},
     scan, sdam, selection,
     srv::{self, Kind},
     unified, uri,
@@ -40,9 +40,8 @@ pub type Check = fn(&Value) -> Result<(), String>;
 /// A check of one file, run on a host.
 pub type HostedCheck = fn(&Host, &Value) -> Result<(), String>;
 
-/// A function that checks one file on the deployments of a host. Returns the environments in which
-/// the file ran.
-pub type DeployedCheck = fn(&Host, &Value) -> Result<Vec<Environment>, String>;
+/// A function that returns the runs of a file in the environments that a host offers.
+pub type Runs = fn(&Offer, &Value) -> Result<Vec<Run>, String>;
 
 /// A folder of test files, and the checks that run them.
 #[derive(Clone, Copy, Debug)]
@@ -53,9 +52,9 @@ pub struct Suite {
     pub pure: Option<Check>,
     /// The check through the engine, or `None` if the files do not concern the engine.
     pub engine: Option<HostedCheck>,
-    /// The check on complete deployments, or `None` if the files themselves define the servers'
+    /// The runs on complete deployments, or `None` if the files themselves define the servers'
     /// replies.
-    pub deployed: Option<DeployedCheck>,
+    pub deployed: Option<Runs>,
     /// The check in single-threaded mode, or `None` if the files do not concern this mode.
     pub scan: Option<Check>,
     /// Returns whether a file applies to single-threaded mode.
@@ -95,21 +94,21 @@ impl Suite {
             |host, file| srv::discover(host, file, Kind::LoadBalanced),
             |file| srv::scan(file, Kind::LoadBalanced),
         ),
-        Self::deployed(corpus::SDAM_UNIFIED, unified::run),
-        Self::deployed(corpus::SELECTION_LOGGING, unified::run),
-        Self::deployed(corpus::POOLS, cmap::run),
-        Self::deployed(corpus::POOL_LOGGING, unified::run),
-        Self::deployed(corpus::LOAD_BALANCERS, unified::run),
-        Self::deployed(corpus::BACKPRESSURE, unified::run),
-        Self::deployed(corpus::HANDSHAKE, unified::run),
-        Self::deployed(corpus::VERSIONED_API, unified::run),
-        Self::deployed(corpus::RUN_COMMAND, unified::run),
-        Self::deployed(corpus::SESSIONS, unified::run),
-        Self::deployed(corpus::RETRYABLE_READS, unified::run),
-        Self::deployed(corpus::RETRYABLE_WRITES, unified::run),
-        Self::deployed(corpus::COMMAND_LOGGING, unified::run),
-        Self::deployed(corpus::COMMAND_MONITORING, unified::run),
-        Self::deployed(corpus::TIMEOUTS, unified::run),
+        Self::deployed(corpus::SDAM_UNIFIED, unified::runs),
+        Self::deployed(corpus::SELECTION_LOGGING, unified::runs),
+        Self::deployed(corpus::POOLS, cmap::runs),
+        Self::deployed(corpus::POOL_LOGGING, unified::runs),
+        Self::deployed(corpus::LOAD_BALANCERS, unified::runs),
+        Self::deployed(corpus::BACKPRESSURE, unified::runs),
+        Self::deployed(corpus::HANDSHAKE, unified::runs),
+        Self::deployed(corpus::VERSIONED_API, unified::runs),
+        Self::deployed(corpus::RUN_COMMAND, unified::runs),
+        Self::deployed(corpus::SESSIONS, unified::runs),
+        Self::deployed(corpus::RETRYABLE_READS, unified::runs),
+        Self::deployed(corpus::RETRYABLE_WRITES, unified::runs),
+        Self::deployed(corpus::COMMAND_LOGGING, unified::runs),
+        Self::deployed(corpus::COMMAND_MONITORING, unified::runs),
+        Self::deployed(corpus::TIMEOUTS, unified::runs),
     ];
 
     const fn new(folder: Folder, pure: Check) -> Self {
@@ -124,8 +123,8 @@ impl Suite {
         }
     }
 
-    const fn deployed(folder: Folder, check: DeployedCheck) -> Self {
-        Self { pure: None, deployed: Some(check), ..Self::new(folder, sdam::pure::check) }
+    const fn deployed(folder: Folder, runs: Runs) -> Self {
+        Self { pure: None, deployed: Some(runs), ..Self::new(folder, sdam::pure::check) }
     }
 
     const fn sdam(folder: Folder) -> Self {

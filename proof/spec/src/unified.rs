@@ -23,6 +23,8 @@ mod runner;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use bson::Document;
 use sdam_core::options::Options;
 use serde_json::Value;
@@ -36,57 +38,49 @@ use self::{
     runner::Runner,
 };
 use crate::{
-    host::{Host, Target},
+    fields::has_short_limit,
+    host::Target,
     requirement::Environment,
+    run::{Offer, Run},
 };
 
-/// Runs every test in a file, except the [excluded] ones, in each suitable environment of the host.
-/// Each run uses a new deployment. If a test that blocks commands fails, it is repeated once.
-/// Returns the environment of each run.
+/// Returns the runs of the tests in a file, except the [excluded] ones, in suitable environments.
+/// Each run needs a new deployment.
 ///
 /// # Errors
 ///
-/// If a result differs, if the file has unsupported content, or if no environment is suitable for a
-/// test although the host is not [partial](Host::is_partial).
-pub fn run(host: &Host, file: &Value) -> Result<Vec<Environment>, String> {
-    let mut file = file.clone();
-    if excluded::remove(&mut file) {
+/// If the file has unsupported content, or if no environment is suitable for a test and the offer
+/// is not [of real servers](crate::run::Coverage::Real).
+pub fn runs(offer: &Offer, file: &Value) -> Result<Vec<Run>, String> {
+    let mut json = file.clone();
+    if excluded::remove(&mut json) {
         return Ok(Vec::new());
     }
-    let file = File::read(&file)?;
-    let mut used = Vec::new();
-    for test in &file.tests {
+    let file = Arc::new(File::read(&json)?);
+    let mut runs = Vec::new();
+    for (index, test) in file.tests.iter().enumerate() {
         let describe = |error| format!("{}: {error}", test.description);
         if let Some(option) = test.optional_option() {
             check_unsupported(option).map_err(describe)?;
             continue;
         }
-        let admitted = host.environments.iter();
-        let admitted: Vec<_> = admitted.filter(|it| file.admits(test, it)).collect();
-        if admitted.is_empty() && !host.is_partial {
-            return Err(describe("no environment meets the requirements".to_owned()));
-        }
-        for environment in admitted {
-            let run = || {
-                let deployment = (host.deploy)(environment)?;
+        let has_short_limit =
+            [&json["createEntities"], &json["tests"][index]].into_iter().any(has_short_limit);
+        let admits = |environment: &Environment| file.admits(test, environment);
+        for environment in offer.choose(has_short_limit, admits).map_err(describe)? {
+            let file = Arc::clone(&file);
+            runs.push(Run::new(environment, move |deployment| {
+                let test = &file.tests[index];
                 let outcome = deployment.block_on(run_test(deployment.target(), &file, test));
-                outcome.unwrap_or_else(|| Err("the host has not run it".to_owned()))
-            };
-            let outcome = match run() {
-                // Such a test depends on differences of a few milliseconds. In real time, a busy
-                // machine may delay a task for longer. In the simulation, the second run is the
-                // same as the first.
-                Err(_) if test.blocks_commands() => run(),
-                outcome => outcome,
-            };
-            outcome.map_err(|error| describe(format!("[{environment}] {error}")))?;
-            used.push(*environment);
+                let outcome = outcome.unwrap_or_else(|| Err("the host has not run it".to_owned()));
+                outcome.map_err(|error| format!("{}: {error}", test.description))
+            }));
         }
     }
-    if used.is_empty() && !host.is_partial {
-        return Err("no test has run".to_owned());
+    if runs.is_empty() && !offer.is_partial() {
+        return Err("the file has no test to run".to_owned());
     }
-    Ok(used)
+    Ok(runs)
 }
 
 /// Fails if clients support `option`, because only clients without this option may skip its tests.

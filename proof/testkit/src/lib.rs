@@ -3,6 +3,7 @@
 //! | item | purpose |
 //! | --- | --- |
 //! | [`ManualClock`] | a clock that tests advance |
+//! | [`Pace`] | a clock for real sockets that stands still while the machine lags |
 //! | [`Servers`] | a transport without a network, to servers whose replies tests set |
 //! | [`RecordingPools`] | connection pools that record the topology's calls and can panic |
 //! | [`HeldTasks`], [`DroppedTasks`] | spawners that keep tasks until they are taken, or drop them |
@@ -10,6 +11,7 @@
 //! The crate does not depend on the engine, so it can be used in tests of every crate above the
 //! transport. `sdam-sim` simulates whole deployments.
 
+mod pace;
 mod pools;
 mod server;
 mod servers;
@@ -20,6 +22,7 @@ mod tests;
 pub use sdam_transport::testing::ManualClock;
 
 pub use self::{
+    pace::Pace,
     pools::{RecordedCall, RecordingPool, RecordingPools},
     server::{Reply, Request, Server, fixed_reply, member, mongos},
     servers::{Servers, reply_to},

@@ -3,6 +3,7 @@
 use std::{
     io,
     net::{Ipv4Addr, SocketAddr, TcpListener},
+    sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -10,6 +11,10 @@ use sdam_core::{
     address::ServerAddress,
     rng::{Rng, mix},
     time::Instant,
+};
+use sdam_transport::{
+    clock::Clock,
+    system::{Epoch, ThreadClock},
 };
 
 use super::{ServeError, Server, driver};
@@ -26,6 +31,7 @@ pub struct Builder {
     timing: Timing,
     port: Option<u16>,
     seed: Option<u64>,
+    clock: Option<Arc<dyn Clock>>,
     /// The changes to the initial configuration.
     configure: Vec<Configure>,
     /// A function that returns the name of the server with a given index and port.
@@ -77,6 +83,7 @@ impl Builder {
             timing: Timing::fast(),
             port: None,
             seed: None,
+            clock: None,
             configure: Vec::new(),
             name: Box::new(|_, port| ServerAddress::new(&Ipv4Addr::LOCALHOST.to_string(), port)),
             #[cfg(feature = "auth")]
@@ -116,6 +123,14 @@ impl Builder {
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
+        self
+    }
+
+    /// Sets the clock that the deployment's timers follow. The default is the system's clock.
+    /// `clock` may be slower than the system's, but not faster.
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = Some(clock);
         self
     }
 
@@ -169,9 +184,11 @@ impl Builder {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let seed = self.seed.unwrap_or_else(|| mix(since_epoch.as_nanos() as u64));
         let balanced = self.kind == Kind::LoadBalanced;
+        let clock = self.clock.clone();
+        let clock = clock.unwrap_or_else(|| Arc::new(ThreadClock::new(Epoch::begin())));
         let blueprint = self.blueprint(&addresses).epoch_millis(since_epoch.as_millis() as i64);
         let deployment = Deployment::start(Instant::EPOCH, &blueprint, Rng::new(seed));
-        driver::start(deployment, listeners, places.into(), balanced)
+        driver::start(deployment, clock, listeners, places.into(), balanced)
     }
 
     fn blueprint(self, addresses: &[ServerAddress]) -> Blueprint {

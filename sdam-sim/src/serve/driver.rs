@@ -4,12 +4,16 @@ use std::{
     collections::BTreeMap,
     io::{self, Read, Write},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
-    sync::mpsc::{self, Receiver, RecvTimeoutError, Sender},
+    sync::{
+        Arc,
+        mpsc::{self, Receiver, RecvTimeoutError, Sender},
+    },
     thread::{self, JoinHandle},
     time::Duration,
 };
 
 use sdam_core::{address::ServerAddress, time::Instant};
+use sdam_transport::clock::Clock;
 
 use super::{ServeError, Server, listener::Listener};
 use crate::{
@@ -42,7 +46,9 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 
 struct Driver {
     deployment: Deployment,
-    started: std::time::Instant,
+    clock: Arc<dyn Clock>,
+    /// The time of `clock` at which the deployment's time began.
+    started: Instant,
     /// The time spent on firing the deployment's timers. The deployment's clock does not count this
     /// time.
     busy: Duration,
@@ -63,13 +69,15 @@ struct Socket {
 /// Serves `deployment`. Member `n` listens on `listeners[n]`.
 pub(super) fn start(
     deployment: Deployment,
+    clock: Arc<dyn Clock>,
     listeners: Vec<TcpListener>,
     places: Box<[(ServerAddress, ServerAddress)]>,
     balanced: bool,
 ) -> Result<Server, ServeError> {
     let (sender, events) = mpsc::channel();
     let mut driver = Driver {
-        started: std::time::Instant::now(),
+        started: clock.now(),
+        clock,
         busy: Duration::ZERO,
         sender: sender.clone(),
         addresses: BTreeMap::new(),
@@ -116,10 +124,11 @@ impl Driver {
     /// too slow for the timers, time therefore passes more slowly. Otherwise, the deployment would
     /// fall further and further behind and would never handle an event.
     fn now(&self) -> Instant {
-        Instant::EPOCH + self.started.elapsed().saturating_sub(self.busy)
+        Instant::EPOCH + self.clock.now().since(self.started).saturating_sub(self.busy)
     }
 
-    /// Waits for an event or for the deployment's next deadline.
+    /// Waits for an event, or for the deployment's next deadline. Returns before the deadline if
+    /// the clock is slower than the system's.
     fn next_event(&self, events: &Receiver<Event>) -> Option<Event> {
         let Some(deadline) = self.deployment.next_deadline() else {
             return Some(events.recv().unwrap_or(Event::Stop));

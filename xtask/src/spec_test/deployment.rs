@@ -1,5 +1,7 @@
 //! Simulated deployments for files that need a complete deployment.
 
+use std::sync::Arc;
+
 use futures::future::BoxFuture;
 use sdam_core::address::ServerAddress;
 use sdam_sim::Blueprint;
@@ -12,6 +14,7 @@ use sdam_spec::{
     host::TestDeployment,
     requirement::{Environment, Kind},
 };
+use sdam_testkit::Pace;
 use sdam_transport::runtime::Runtime;
 
 /// The user name for deployments with authentication.
@@ -66,10 +69,11 @@ fn version(environment: &Environment) -> Result<ServerVersion, String> {
         .ok_or_else(|| format!("{environment} cannot be simulated"))
 }
 
-/// Starts a deployment on loopback TCP.
+/// Starts a deployment on loopback TCP, whose time is that of `pace`.
 pub(super) fn serve(
     environment: &Environment,
     runtime: Runtime,
+    pace: &Pace,
     block_on: impl Fn(BoxFuture<'_, ()>) + 'static,
 ) -> Result<TestDeployment, String> {
     let builder = match environment.kind {
@@ -79,7 +83,7 @@ pub(super) fn serve(
         Kind::LoadBalanced => Builder::load_balanced(2),
     };
     let start = |builder: Builder| {
-        let builder = builder.version(version(environment)?);
+        let builder = builder.version(version(environment)?).clock(Arc::new(pace.clone()));
         let builder = if environment.authentication {
             builder.user(User::new(USER, PASSWORD))
         } else {

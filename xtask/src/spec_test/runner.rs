@@ -1,42 +1,35 @@
 //! Runs files in a column of the report's table.
 
-use std::cmp::Reverse;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use futures::future::BoxFuture;
-use sdam_core::address::ServerAddress;
 use sdam_live::Version;
-use sdam_runtime_tokio::from_handle;
-use sdam_sim::Blueprint;
-use sdam_sim::runtime::Sim;
 use sdam_spec::corpus::File;
 use sdam_spec::host::Host;
 use sdam_spec::requirement::Environment;
+use sdam_spec::run::{Coverage, Run};
 use sdam_spec::suite::Suite;
-use sdam_transport::runtime::Runtime;
 
-use super::deployment;
+use super::ground::Ground;
 use super::report::Cell;
-use super::servers::Servers;
-use super::zone;
 use crate::Result;
 
 /// A suite, and those of its files that are to be run.
 pub(crate) type Job = (&'static Suite, Vec<File>);
 
-/// The deployment of each test run, or the first difference from the expected results.
-pub(super) type Verdict = Result<Vec<Environment>, String>;
+/// The environment of a run on a deployment, or the first difference from the expected results.
+pub(super) type Verdict = Result<Option<Environment>, String>;
 
-/// The time limit for a file. A file that exceeds it counts as stuck. The slowest files spend
-/// several seconds waiting for selections to fail.
-const LIMIT: Duration = Duration::from_secs(120);
+/// A part of a file that is run on its own.
+enum Part {
+    File,
+    Run(Run),
+}
 
-/// The seed that determines the order of tasks in the simulated column.
-const SEED: u64 = 1;
+/// The time limit until the next result. If it is exceeded, a file counts as stuck.
+const LIMIT: Duration = Duration::from_secs(600);
 
 /// A column of the report's table: the code that runs the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +82,7 @@ impl Column {
     /// runs at a time, because files would share fail points.
     const fn workers(self) -> usize {
         match self {
-            Self::Tokio | Self::Smol | Self::AsyncStd => 24,
+            Self::Tokio | Self::Smol | Self::AsyncStd => 64,
             // Each worker has simulations of its own.
             Self::Sim => 2,
             Self::Pure | Self::Scan | Self::Server(_) => 1,
@@ -108,150 +101,134 @@ impl Column {
         let covers = |file: &&File| self != Self::Scan || (suite.scan_covers)(&file.json);
         applies.then(|| (*suite, files.iter().filter(covers).cloned().collect()))
     }
-
-    /// Returns the host for the engine's tasks, or `None` if this column does not run the engine.
-    fn host(self) -> Result<Option<Host>, String> {
-        // smol and async-std run tasks on their own threads.
-        let alone = |future: BoxFuture<'_, ()>| futures::executor::block_on(future);
-        Ok(Some(match self {
-            Self::Pure | Self::Scan => return Ok(None),
-            Self::Tokio => {
-                let (runtime, parts) = start_tokio()?;
-                host(parts, move |future: BoxFuture<'_, ()>| runtime.block_on(future))
-            }
-            Self::Server(version) => servers(version)?,
-            Self::Smol => host(sdam_runtime_smol::runtime(), alone),
-            Self::AsyncStd => host(sdam_runtime_async_std::runtime(), alone),
-            Self::Sim => sim(),
-        }))
-    }
-}
-
-/// Creates the host for a runtime.
-fn host(runtime: Runtime, block_on: impl Fn(BoxFuture<'_, ()>) + Clone + 'static) -> Host {
-    let (spawner, backend) = (Arc::clone(&runtime.spawner), runtime.backend.clone());
-    let own = block_on.clone();
-    Host {
-        look_up: Box::new(move || zone::real(backend.clone())),
-        environments: deployment::served(),
-        deploy: Box::new(move |environment| {
-            deployment::serve(environment, runtime.clone(), own.clone())
-        }),
-        ..Host::new(spawner, block_on)
-    }
-}
-
-/// Creates the host for real servers. It does not run all tests, because it has no sharded cluster.
-fn servers(version: Version) -> Result<Host, String> {
-    let (runtime, parts) = start_tokio()?;
-    let servers = Servers::start(version)?;
-    let block_on = move |future: BoxFuture<'_, ()>| runtime.block_on(future);
-    let own = block_on.clone();
-    let spawner = Arc::clone(&parts.spawner);
-    Ok(Host {
-        environments: servers.environments(),
-        deploy: Box::new(move |environment| {
-            servers.deploy(environment, parts.clone(), own.clone())
-        }),
-        is_partial: true,
-        ..Host::new(spawner, block_on)
-    })
-}
-
-fn start_tokio() -> Result<(Arc<tokio::runtime::Runtime>, Runtime), String> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .map_err(|error| format!("cannot start tokio: {error}"))?;
-    let parts = from_handle(runtime.handle().clone()).map_err(|error| error.to_string())?;
-    Ok((Arc::new(runtime), parts))
-}
-
-/// Creates the host for the simulated column. Most files define their own servers. Each of the
-/// other files gets a simulation of its own.
-fn sim() -> Host {
-    let server = ServerAddress::new("nobody", 27017);
-    let sim = Sim::new(SEED, &Blueprint::standalone(server));
-    zone::simulated(&sim);
-    let backend = sim.runtime().backend;
-    Host {
-        look_up: Box::new(move || Ok(backend.clone())),
-        environments: deployment::simulated(),
-        deploy: Box::new(|environment| deployment::simulate(environment, SEED)),
-        ..Host::new(sim.runtime().spawner, move |future| sim.block_on(future))
-    }
 }
 
 /// Runs all files of `jobs` on separate threads, and returns the outcome of each job. A thread that
 /// gets stuck is abandoned.
-pub(crate) fn run(column: Column, jobs: &Arc<Vec<Job>>) -> Vec<Cell> {
+pub(crate) fn run(column: Column, jobs: &Arc<Vec<Job>>, coverage: Coverage) -> Vec<Cell> {
+    let begin = Instant::now();
+    let ground = Ground::new(column, coverage);
+    let (mut parts, mut counts) = (Vec::new(), Vec::new());
     let (verdicts, receiver) = mpsc::channel();
-    let next = Arc::new(AtomicUsize::new(0));
+    for (suite, file) in files(jobs) {
+        let index = counts.len();
+        match split(ground.as_ref(), suite, file) {
+            Ok(own) => {
+                counts.push(own.len());
+                parts.extend(own.into_iter().map(|part| (index, part)));
+            }
+            Err(error) => {
+                counts.push(1);
+                // The receiver exists.
+                let _ = verdicts.send((index, Err(error)));
+            }
+        }
+    }
+    let ground = Arc::new(ground.ok().flatten());
+    // The last parts are run first: those of the longest files, because a long file that is run
+    // last would delay the end.
+    let lengths: Vec<_> = files(jobs).map(|(_, file)| file.json.to_string().len()).collect();
+    parts.sort_by_key(|(index, _)| lengths[*index]);
+    let parts = Arc::new(Mutex::new(parts));
     for _ in 0..column.workers() {
-        let (jobs, next, verdicts) = (Arc::clone(jobs), Arc::clone(&next), verdicts.clone());
+        let (jobs, parts, verdicts) = (Arc::clone(jobs), Arc::clone(&parts), verdicts.clone());
+        let ground = Arc::clone(&ground);
         thread::spawn(move || {
-            let host = column.host();
-            let files = jobs.iter().flat_map(|(suite, files)| {
-                let files = files.iter();
-                files.map(move |file| (suite, file))
-            });
-            let mut files: Vec<_> = files.enumerate().collect();
-            // The longest files come first, because a long file that is run last would delay the
-            // end.
-            files.sort_by_cached_key(|(_, (_, file))| Reverse(file.json.to_string().len()));
+            let host = ground.as_ref().as_ref().map(|ground| (ground.host)());
+            let files: Vec<_> = files(&jobs).collect();
             loop {
-                let place = next.fetch_add(1, Ordering::Relaxed);
-                let Some((index, (suite, file))) = files.get(place) else {
+                let next = parts.lock().unwrap_or_else(PoisonError::into_inner).pop();
+                let Some((index, part)) = next else {
                     return;
                 };
-                let verdict = check(column, host.as_ref(), suite, file);
+                let (suite, file) = files[index];
+                let verdict = check(column, host.as_ref(), (suite, file), part);
                 // The receiver is dropped when a file has taken too long.
-                if verdicts.send((*index, verdict)).is_err() {
+                if verdicts.send((index, verdict)).is_err() {
                     return;
                 }
             }
         });
     }
     drop(verdicts);
-    collect(jobs, LIMIT, &receiver)
+    let cells = collect(jobs, &counts, LIMIT, &receiver);
+    let pace = ground.as_ref().as_ref().and_then(|ground| ground.pace.as_ref());
+    let pace = pace.map(|pace| format!(", with a clock {:.1} times slower", pace.slowness()));
+    let (name, seconds) = (column.name(), begin.elapsed().as_secs_f64());
+    eprintln!("{name}: {seconds:.0} s{}", pace.unwrap_or_default());
+    cells
 }
 
-/// Checks a file, and returns the deployments on which it ran.
-fn check(
-    column: Column,
-    host: Result<&Option<Host>, &String>,
+fn files(jobs: &[Job]) -> impl Iterator<Item = (&'static Suite, &File)> {
+    jobs.iter().flat_map(|(suite, files)| files.iter().map(move |file| (*suite, file)))
+}
+
+/// Returns the parts of a file.
+fn split(
+    ground: Result<&Option<Ground>, &String>,
     suite: &Suite,
     file: &File,
-) -> Verdict {
-    let nothing = || format!("the suite does not run on {}", column.name());
-    let outcome = match (column, host?) {
-        (Column::Pure, _) => suite.pure.ok_or_else(nothing)?(&file.json),
-        (Column::Scan, _) => suite.scan.ok_or_else(nothing)?(&file.json),
-        (_, Some(host)) => match suite.deployed {
-            Some(check) => return check(host, &file.json),
-            None => suite.engine.ok_or_else(nothing)?(host, &file.json),
-        },
-        (_, None) => Err(nothing()),
-    };
-    outcome.map(|()| Vec::new())
+) -> Result<Vec<Part>, String> {
+    match (suite.deployed, ground?) {
+        (Some(runs), Some(ground)) => {
+            let runs = runs(&ground.offer, &file.json)?;
+            Ok(runs.into_iter().map(Part::Run).collect())
+        }
+        _ => Ok(vec![Part::File]),
+    }
 }
 
-/// Collects the results of the files. Files are numbered across all jobs. If no result arrives
-/// within the time limit, the first file without a result counts as failed, and the outcome of the
-/// other files without a result is unknown.
+fn check(
+    column: Column,
+    host: Option<&Host>,
+    (suite, file): (&Suite, &File),
+    part: Part,
+) -> Verdict {
+    let nothing = || format!("the suite does not run on {}", column.name());
+    let host = || host.ok_or_else(nothing);
+    match (column, part) {
+        (Column::Pure, _) => suite.pure.ok_or_else(nothing)?(&file.json)?,
+        (Column::Scan, _) => suite.scan.ok_or_else(nothing)?(&file.json)?,
+        (_, Part::File) => suite.engine.ok_or_else(nothing)?(host()?, &file.json)?,
+        (_, Part::Run(run)) => {
+            let environment = run.environment;
+            return run.on(host()?).map(|()| Some(environment));
+        }
+    }
+    Ok(None)
+}
+
+/// The state of a file while results arrive.
+#[derive(Default)]
+struct Progress {
+    /// The number of parts without a result.
+    left: usize,
+    ran: Vec<Environment>,
+    difference: Option<String>,
+}
+
+/// Collects the results of the files. Files are numbered across all jobs, and `counts` has the
+/// number of each one's parts. If no result arrives within the time limit, the first file without
+/// all of its results counts as failed, and the outcome of the other ones is unknown.
 pub(super) fn collect(
     jobs: &[Job],
+    counts: &[usize],
     limit: Duration,
     verdicts: &mpsc::Receiver<(usize, Verdict)>,
 ) -> Vec<Cell> {
-    let total = jobs.iter().map(|(_, files)| files.len()).sum();
-    let mut results: Vec<Option<Verdict>> = Vec::new();
-    results.resize_with(total, || None);
+    let new = |left: &usize| Progress { left: *left, ..Progress::default() };
+    let mut all: Vec<Progress> = counts.iter().map(new).collect();
     let mut stuck = None;
-    for _ in 0..total {
+    for _ in 0..counts.iter().sum() {
         match verdicts.recv_timeout(limit) {
-            Ok((index, verdict)) => results[index] = Some(verdict),
+            Ok((index, verdict)) => {
+                let own = &mut all[index];
+                own.left -= 1;
+                match verdict {
+                    Ok(ran) => own.ran.extend(ran),
+                    Err(difference) => drop(own.difference.get_or_insert(difference)),
+                }
+            }
             Err(RecvTimeoutError::Timeout) => {
                 stuck = Some(format!("no result within {limit:?}"));
                 break;
@@ -262,19 +239,23 @@ pub(super) fn collect(
             }
         }
     }
-    let mut results = results.into_iter();
-    let cells = jobs.iter().map(|(suite, files)| {
+    let mut all = all.into_iter().zip(counts);
+    let cells = jobs.iter().map(|(_, files)| {
         let mut cell = Cell::default();
-        for (file, result) in files.iter().zip(&mut results) {
+        for (file, (mut own, count)) in files.iter().zip(&mut all) {
             let name = file.name.clone();
-            match result.or_else(|| stuck.take().map(Err)) {
-                None => cell.skipped.push(name),
-                Some(Err(difference)) => cell.failed.push((name, difference)),
-                // Perhaps none of the file's tests can run on these deployments.
-                Some(Ok(ran)) if suite.deployed.is_some() && ran.is_empty() => {}
-                Some(Ok(ran)) => {
+            if own.left > 0 && own.difference.is_none() {
+                own.difference = stuck.take();
+            }
+            match own.difference {
+                Some(difference) => cell.failed.push((name, difference)),
+                None if own.left > 0 => cell.skipped.push(name),
+                // None of the file's tests can run on these deployments.
+                None if *count == 0 => {}
+                None => {
+                    own.ran.sort_unstable();
                     cell.passed += 1;
-                    cell.ran.push((name, ran));
+                    cell.ran.push((name, own.ran));
                 }
             }
         }

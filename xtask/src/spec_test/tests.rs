@@ -99,7 +99,7 @@ fn rtt_suite() -> &'static Suite {
 #[test]
 fn a_wrong_expectation_fails_with_the_difference() {
     let jobs = vec![(rtt_suite(), vec![rtt_file("right", 12.0), rtt_file("wrong", 13.0)])];
-    let cells = runner::run(Column::Pure, &Arc::new(jobs));
+    let cells = runner::run(Column::Pure, &Arc::new(jobs), Coverage::Sample);
     assert_eq!(cells[0].passed, 1);
     let difference = "the average is Some(12.0), expected 13";
     assert_eq!(cells[0].failed, [("wrong".to_owned(), difference.to_owned())]);
@@ -110,9 +110,9 @@ fn a_hanging_check_fails_and_the_files_after_it_are_skipped() {
     let files = ["first", "second", "third"].map(|name| rtt_file(name, 12.0));
     let jobs = [(rtt_suite(), files.to_vec())];
     let (verdicts, receiver) = mpsc::channel();
-    verdicts.send((0, Ok(Vec::new()))).unwrap();
+    verdicts.send((0, Ok(None))).unwrap();
     let check = |difference: &str, receiver: &mpsc::Receiver<_>, passed: usize| {
-        let cells = runner::collect(&jobs, Duration::ZERO, receiver);
+        let cells = runner::collect(&jobs, &[1; 3], Duration::ZERO, receiver);
         assert_eq!(cells[0].passed, passed);
         assert_eq!(cells[0].failed[0].1, difference);
         assert_eq!(cells[0].skipped.last().unwrap(), "third");
@@ -155,10 +155,9 @@ fn a_file_that_did_not_run_on_any_deployment_has_not_passed() {
     let suite = choose_suites(&["mongodb-handshake".to_owned()]).unwrap()[0];
     let jobs = [(suite, vec![rtt_file("nowhere", 1.0), rtt_file("somewhere", 1.0)])];
     let (verdicts, receiver) = mpsc::channel();
-    verdicts.send((0, Ok(Vec::new()))).unwrap();
     let single = Environment { kind: Kind::Single, release: [6, 0, 5], authentication: false };
-    verdicts.send((1, Ok(vec![single]))).unwrap();
-    let cells = runner::collect(&jobs, Duration::ZERO, &receiver);
+    verdicts.send((1, Ok(Some(single)))).unwrap();
+    let cells = runner::collect(&jobs, &[0, 1], Duration::ZERO, &receiver);
     assert_eq!((cells[0].passed, cells[0].failed.len()), (1, 0));
     assert_eq!(cells[0].ran, [("somewhere".to_owned(), vec![single])]);
 }

@@ -110,15 +110,6 @@ impl Test {
         })
     }
 
-    /// Returns whether a fail point in the test blocks commands for some time.
-    pub(super) fn blocks_commands(&self) -> bool {
-        let blocks = |point: &Document| {
-            let data = point.get_document("data");
-            data.is_ok_and(|data| data.contains_key("blockTimeMS"))
-        };
-        self.fail_points().any(blocks)
-    }
-
     /// Returns an option in the test that drivers need not support. According to the files, drivers
     /// that lack the option skip the test (CMAP: "Deprecated Options").
     pub(super) fn optional_option(&self) -> Option<&str> {

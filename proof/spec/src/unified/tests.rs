@@ -1,9 +1,6 @@
 //! Tests that the runner reports differences and unsupported content.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
-};
+use std::sync::Arc;
 
 use bson::doc;
 use futures::future::BoxFuture;
@@ -27,7 +24,12 @@ use super::{
     outcome::{ExpectedError, Failure},
     *,
 };
-use crate::{fields::read, host::TestDeployment, requirement::Kind};
+use crate::{
+    fields::read,
+    host::{Host, TestDeployment},
+    requirement::Kind,
+    run::Coverage,
+};
 
 fn matching(expected: &Value, actual: &Value) -> Result<(), String> {
     read::<Expected>(expected)?.compare(actual)
@@ -148,11 +150,14 @@ fn host() -> Host {
         let runtime = Runtime::new(backend, Arc::new(DroppedTasks));
         Ok(TestDeployment::new("mongodb://a/", None, runtime, block_on, ()))
     };
-    Host {
-        environments: vec![SINGLE],
-        deploy: Box::new(deploy),
-        ..Host::new(Arc::new(DroppedTasks), block_on)
-    }
+    Host { deploy: Box::new(deploy), ..Host::new(Arc::new(DroppedTasks), block_on) }
+}
+
+/// Runs a file on the host, and returns the environment of each run.
+fn run(file: &Value) -> Result<Vec<Environment>, String> {
+    let offer = Offer { environments: vec![SINGLE], coverage: Coverage::Every };
+    let run = |run: Run| run.on(&host()).map(|()| SINGLE);
+    runs(&offer, file)?.into_iter().map(run).collect()
 }
 
 /// Returns a file with one test that performs `operation`.
@@ -191,12 +196,12 @@ fn insert(expect_error: Option<bool>) -> Value {
 
 #[test]
 fn operations_end_as_expected_or_the_file_fails() {
-    let ran = run(&host(), &file(&insert(Some(true))));
+    let ran = run(&file(&insert(Some(true))));
     assert_eq!(ran, Ok(vec![SINGLE]));
     let check = |operation: Value, expected: &str| {
-        let error = run(&host(), &file(&operation)).unwrap_err();
+        let error = run(&file(&operation)).unwrap_err();
         assert!(
-            error.starts_with("test: [single 8.0] insertOne: ") && error.contains(expected),
+            error.starts_with("[single 8.0] test: insertOne: ") && error.contains(expected),
             "{error}"
         );
     };
@@ -219,7 +224,7 @@ fn a_test_whose_requirements_are_not_met_fails() {
     ] {
         let mut file = file(&insert(Some(true)));
         file["tests"][0]["runOnRequirements"] = json!([{ key: value }]);
-        let error = run(&host(), &file).unwrap_err();
+        let error = run(&file).unwrap_err();
         assert_eq!(error, "test: no environment meets the requirements", "{key}");
     }
 }
@@ -246,7 +251,7 @@ fn unsupported_content_is_refused_with_its_test_and_field() {
         };
         let file = file(&insert(Some(true))).to_string();
         let file = file.replacen(supported, other, 1).parse().unwrap();
-        let error = run(&host(), &file).unwrap_err();
+        let error = run(&file).unwrap_err();
         assert!(error.starts_with(expected), "{error}");
     }
 }
@@ -355,11 +360,12 @@ fn tests_do_not_run_on_releases_that_cannot_do_what_they_need() {
 }
 
 #[test]
-fn a_partial_host_leaves_out_tests_that_it_does_not_admit() {
+fn real_servers_leave_out_tests_that_they_do_not_admit() {
     let mut file = file(&insert(Some(true)));
     file["runOnRequirements"][0]["topologies"] = json!(["sharded"]);
-    assert_eq!(run(&Host { is_partial: true, ..host() }, &file), Ok(Vec::new()));
-    assert!(run(&host(), &file).is_err());
+    let offer = |coverage| Offer { environments: vec![SINGLE], coverage };
+    assert!(runs(&offer(Coverage::Real), &file).unwrap().is_empty());
+    assert!(runs(&offer(Coverage::Every), &file).is_err());
 }
 
 #[test]
@@ -372,7 +378,7 @@ fn tests_of_features_of_drivers_are_left_out_with_the_reason() {
     file["tests"].as_array_mut().unwrap().push(other);
     let reason = "a transaction is several commands";
     assert_eq!(excluded(&file), [("transaction", reason)]);
-    assert_eq!(run(&host(), &file), Ok(vec![SINGLE]));
+    assert_eq!(run(&file), Ok(vec![SINGLE]));
     file["tests"][1]["operations"] = json!([insert(None)]);
     file["tests"][1]["operations"][0]["arguments"]["timeoutMode"] = json!("iteration");
     assert_eq!(excluded(&file)[0].0, "transaction");
@@ -382,30 +388,7 @@ fn tests_of_features_of_drivers_are_left_out_with_the_reason() {
     let reason = "the file says to leave it out";
     assert_eq!(excluded(&file), [("transaction", reason)]);
     file["tests"].as_array_mut().unwrap().remove(0);
-    assert_eq!(run(&host(), &file), Ok(Vec::new()));
-}
-
-#[test]
-fn a_failed_test_with_a_blocked_command_is_run_a_second_time() {
-    let check = |data: Value, runs: usize| {
-        let count = Arc::new(AtomicUsize::new(0));
-        let started = Arc::clone(&count);
-        let deploy = move |_: &Environment| {
-            started.fetch_add(1, Ordering::Relaxed);
-            Err("no deployment".to_owned())
-        };
-        let host = Host { deploy: Box::new(deploy), ..host() };
-        let point =
-            json!({ "configureFailPoint": "failCommand", "mode": "alwaysOn", "data": data });
-        let operation = json!({
-            "name": "failPoint", "object": "testRunner",
-            "arguments": { "client": "c", "failPoint": point },
-        });
-        assert!(run(&host, &file(&operation)).is_err());
-        assert_eq!(count.load(Ordering::Relaxed), runs);
-    };
-    check(json!({ "errorCode": 91 }), 1);
-    check(json!({ "blockConnection": true, "blockTimeMS": 5 }), 2);
+    assert_eq!(run(&file), Ok(Vec::new()));
 }
 
 #[test]
@@ -420,7 +403,7 @@ fn a_test_of_an_option_that_clients_do_not_have_is_left_out() {
         let kept = file["tests"][0].clone();
         file["tests"].as_array_mut().unwrap().push(kept);
         file["tests"][1]["operations"] = json!([insert(None)]);
-        run(&host(), &file).unwrap_err()
+        run(&file).unwrap_err()
     };
     // The test of the unsupported option is skipped, so only the second test fails.
     assert!(create("waitQueueSize").contains("insertOne"));

@@ -1,0 +1,155 @@
+//! Runs: a test of a file, in one environment.
+
+use std::collections::BTreeSet;
+
+use crate::{
+    host::{Host, TestDeployment},
+    requirement::Environment,
+};
+
+/// The environments that a host offers to tests.
+#[derive(Clone, Debug)]
+pub struct Offer {
+    /// The environments for which the host [starts deployments](Host::deploy).
+    pub environments: Vec<Environment>,
+    /// How many of the environments that admit a test are used.
+    pub coverage: Coverage,
+}
+
+/// How many of the environments that admit a test are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Coverage {
+    /// All of them.
+    Every,
+    /// For each kind of deployment, the oldest and the newest release, and the first release on
+    /// either side of each [change](ENGINE_CHANGES).
+    Sample,
+    /// All of them, which are real servers in real time: a test with a time limit below a second
+    /// is left out, and so is a test that no environment admits, because other hosts run it.
+    Real,
+}
+
+/// The releases, major and minor, from which on clients behave differently: 4.4 streams hello
+/// replies and labels errors itself, and 6.0 orders primaries by their election.
+pub const ENGINE_CHANGES: [[u32; 2]; 2] = [[4, 4], [6, 0]];
+
+/// A test in one environment.
+pub struct Run {
+    /// The environment.
+    pub environment: Environment,
+    check: Check,
+}
+
+type Check = Box<dyn FnOnce(&TestDeployment) -> Result<(), String> + Send>;
+
+impl Run {
+    pub(crate) fn new(
+        environment: Environment,
+        check: impl FnOnce(&TestDeployment) -> Result<(), String> + Send + 'static,
+    ) -> Self {
+        Self { environment, check: Box::new(check) }
+    }
+
+    /// Runs the test on a new deployment.
+    ///
+    /// # Errors
+    ///
+    /// If a result differs from the expected one. The error names the environment.
+    pub fn on(self, host: &Host) -> Result<(), String> {
+        let outcome = (host.deploy)(&self.environment).and_then(|it| (self.check)(&it));
+        outcome.map_err(|error| format!("[{}] {error}", self.environment))
+    }
+}
+
+sdam_core::opaque!(Run, |this| environment: this.environment);
+
+impl Offer {
+    /// Returns whether tests that no environment admits may be left out.
+    pub(crate) fn is_partial(&self) -> bool {
+        self.coverage == Coverage::Real
+    }
+
+    /// Returns those environments in which a test runs. `has_short_limit` tells whether the test
+    /// has a time limit below a second.
+    ///
+    /// # Errors
+    ///
+    /// If no environment admits the test, unless the offer is partial.
+    pub(crate) fn choose(
+        &self,
+        has_short_limit: bool,
+        admits: impl Fn(&Environment) -> bool,
+    ) -> Result<Vec<Environment>, String> {
+        let mut admitted: Vec<_> =
+            self.environments.iter().copied().filter(|own| admits(own)).collect();
+        if admitted.is_empty() && !self.is_partial() {
+            return Err("no environment meets the requirements".to_owned());
+        }
+        match self.coverage {
+            Coverage::Every => {}
+            Coverage::Sample => sample(&mut admitted),
+            Coverage::Real if has_short_limit => admitted.clear(),
+            Coverage::Real => {}
+        }
+        Ok(admitted)
+    }
+}
+
+/// Keeps those environments that [`Coverage::Sample`] uses.
+fn sample(admitted: &mut Vec<Environment>) {
+    let era = |own: &Environment| {
+        let is_since = |change: &&[u32; 2]| own.release[..2] >= change[..];
+        (own.kind, own.authentication, ENGINE_CHANGES.iter().filter(is_since).count())
+    };
+    admitted.sort_unstable();
+    let mut kept = BTreeSet::new();
+    for (index, own) in admitted.iter().enumerate() {
+        let before = index.checked_sub(1).map(|before| era(&admitted[before]));
+        let after = admitted.get(index + 1).map(|after| (after.kind, after.authentication));
+        if before != Some(era(own)) || after != Some((own.kind, own.authentication)) {
+            kept.insert(*own);
+        }
+    }
+    admitted.retain(|own| kept.contains(own));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::requirement::Kind;
+
+    fn environments(kind: Kind, minors: &[[u32; 2]]) -> Vec<Environment> {
+        let release = |[major, minor]: &[u32; 2]| [*major, *minor, 5];
+        let environment =
+            |own| Environment { kind, release: release(own), authentication: false };
+        minors.iter().map(environment).collect()
+    }
+
+    #[test]
+    fn a_sample_has_the_oldest_and_newest_release_of_a_kind_and_the_first_of_each_era() {
+        let all = [[4, 2], [4, 4], [5, 0], [6, 0], [7, 0], [8, 0]];
+        let check = |admitted: &[[u32; 2]], expected: &[[u32; 2]]| {
+            let offered = [Kind::Single, Kind::Sharded].map(|kind| environments(kind, &all));
+            let offer = Offer { environments: offered.concat(), coverage: Coverage::Sample };
+            let is_admitted = |own: &Environment| admitted.contains(&[own.release[0], own.release[1]]);
+            let chosen = offer.choose(true, is_admitted).unwrap();
+            let sampled = [Kind::Single, Kind::Sharded].map(|kind| environments(kind, expected));
+            assert_eq!(chosen, sampled.concat());
+        };
+        check(&all, &[[4, 2], [4, 4], [6, 0], [8, 0]]);
+        check(&all[..3], &[[4, 2], [4, 4], [5, 0]]);
+        check(&all[3..5], &[[6, 0], [7, 0]]);
+        check(&all[4..5], &[[7, 0]]);
+    }
+
+    #[test]
+    fn tests_with_short_limits_do_not_run_on_real_servers() {
+        let environments = environments(Kind::Single, &[[6, 0]]);
+        let offer = Offer { environments: environments.clone(), coverage: Coverage::Real };
+        assert_eq!(offer.choose(false, |_| true), Ok(environments));
+        assert_eq!(offer.choose(true, |_| true), Ok(Vec::new()));
+        assert_eq!(offer.choose(false, |_| false), Ok(Vec::new()));
+        let offer = Offer { coverage: Coverage::Every, ..offer };
+        assert!(offer.choose(false, |_| false).is_err());
+    }
+}

@@ -1,0 +1,128 @@
+//! What a column's files run on: an executor, its clock, and deployments.
+
+use std::sync::{Arc, Mutex};
+
+use futures::executor::block_on;
+use futures::future::BoxFuture;
+use sdam_core::address::ServerAddress;
+use sdam_live::Version;
+use sdam_runtime_tokio::from_handle;
+use sdam_sim::Blueprint;
+use sdam_sim::runtime::Sim;
+use sdam_spec::host::Host;
+use sdam_spec::run::{Coverage, Offer};
+use sdam_testkit::Pace;
+use sdam_transport::runtime::Runtime;
+
+use super::deployment;
+use super::runner::Column;
+use super::servers::Servers;
+use super::zone;
+
+/// The seed that determines the order of tasks in the simulated column.
+const SEED: u64 = 1;
+
+/// How many times slower than the system's the clock of a real runtime is, if the machine does not
+/// lag. The official files have limits of some ten milliseconds.
+const FACTOR: u32 = 2;
+
+/// What the files of a column run on.
+pub(super) struct Ground {
+    pub(super) offer: Offer,
+    /// Creates the host of a worker, on the worker's thread.
+    pub(super) host: Box<dyn Fn() -> Host + Send + Sync>,
+    /// The clock of a real runtime.
+    pub(super) pace: Option<Pace>,
+}
+
+impl Ground {
+    /// Prepares `column`. Returns `None` if it does not run the engine.
+    pub(super) fn new(column: Column, coverage: Coverage) -> Result<Option<Self>, String> {
+        // smol and async-std run tasks on their own threads.
+        let alone = |future: BoxFuture<'_, ()>| block_on(future);
+        Ok(Some(match column {
+            Column::Pure | Column::Scan => return Ok(None),
+            Column::Tokio => {
+                let (runtime, parts) = start_tokio()?;
+                Self::real(parts, move |future: BoxFuture<'_, ()>| runtime.block_on(future))?
+            }
+            Column::Smol => Self::real(sdam_runtime_smol::runtime(), alone)?,
+            Column::AsyncStd => Self::real(sdam_runtime_async_std::runtime(), alone)?,
+            Column::Server(version) => Self::servers(version)?,
+            Column::Sim => Self {
+                offer: Offer { environments: deployment::simulated(), coverage },
+                host: Box::new(sim),
+                pace: None,
+            },
+        }))
+    }
+
+    /// Prepares a runtime with simulated servers on loopback TCP, whose clock is slowed down.
+    fn real(
+        runtime: Runtime,
+        block_on: impl Fn(BoxFuture<'_, ()>) + Clone + Send + Sync + 'static,
+    ) -> Result<Self, String> {
+        let pace = Pace::start(&runtime, FACTOR).map_err(|error| error.to_string())?;
+        let (paced, clock) = (pace.apply(runtime.clone()), pace.clone());
+        let host = move || {
+            let (backend, paced, clock) = (runtime.backend.clone(), paced.clone(), clock.clone());
+            let own = block_on.clone();
+            Host {
+                look_up: Box::new(move || zone::real(backend.clone())),
+                deploy: Box::new(move |environment| {
+                    deployment::serve(environment, paced.clone(), &clock, own.clone())
+                }),
+                ..Host::new(Arc::clone(&runtime.spawner), block_on.clone())
+            }
+        };
+        let offer =
+            Offer { environments: deployment::served(), coverage: Coverage::Every };
+        Ok(Self { offer, host: Box::new(host), pace: Some(pace) })
+    }
+
+    /// Starts real servers. They do not run all tests, because there is no sharded cluster.
+    fn servers(version: Version) -> Result<Self, String> {
+        let (runtime, parts) = start_tokio()?;
+        let servers = Servers::start(version)?;
+        let offer = Offer { environments: servers.environments(), coverage: Coverage::Real };
+        let servers = Arc::new(Mutex::new(servers));
+        let host = move || {
+            let (runtime, servers) = (Arc::clone(&runtime), Arc::clone(&servers));
+            let block_on = move |future: BoxFuture<'_, ()>| runtime.block_on(future);
+            let (own, parts, spawner) =
+                (block_on.clone(), parts.clone(), Arc::clone(&parts.spawner));
+            Host {
+                deploy: Box::new(move |environment| {
+                    let servers = servers.lock().map_err(|_| "a start of servers panicked")?;
+                    servers.deploy(environment, parts.clone(), own.clone())
+                }),
+                ..Host::new(spawner, block_on)
+            }
+        };
+        Ok(Self { offer, host: Box::new(host), pace: None })
+    }
+}
+
+fn start_tokio() -> Result<(Arc<tokio::runtime::Runtime>, Runtime), String> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|error| format!("cannot start tokio: {error}"))?;
+    let parts = from_handle(runtime.handle().clone()).map_err(|error| error.to_string())?;
+    Ok((Arc::new(runtime), parts))
+}
+
+/// Creates the host for the simulated column. Most files define their own servers. Each of the
+/// other files gets a simulation of its own.
+fn sim() -> Host {
+    let server = ServerAddress::new("nobody", 27017);
+    let sim = Sim::new(SEED, &Blueprint::standalone(server));
+    zone::simulated(&sim);
+    let backend = sim.runtime().backend;
+    Host {
+        look_up: Box::new(move || Ok(backend.clone())),
+        deploy: Box::new(|environment| deployment::simulate(environment, SEED)),
+        ..Host::new(sim.runtime().spawner, move |future| sim.block_on(future))
+    }
+}
