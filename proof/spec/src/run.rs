@@ -120,8 +120,7 @@ mod tests {
 
     fn environments(kind: Kind, minors: &[[u32; 2]]) -> Vec<Environment> {
         let release = |[major, minor]: &[u32; 2]| [*major, *minor, 5];
-        let environment =
-            |own| Environment { kind, release: release(own), authentication: false };
+        let environment = |own| Environment { kind, release: release(own), authentication: false };
         minors.iter().map(environment).collect()
     }
 
@@ -131,7 +130,8 @@ mod tests {
         let check = |admitted: &[[u32; 2]], expected: &[[u32; 2]]| {
             let offered = [Kind::Single, Kind::Sharded].map(|kind| environments(kind, &all));
             let offer = Offer { environments: offered.concat(), coverage: Coverage::Sample };
-            let is_admitted = |own: &Environment| admitted.contains(&[own.release[0], own.release[1]]);
+            let is_admitted =
+                |own: &Environment| admitted.contains(&[own.release[0], own.release[1]]);
             let chosen = offer.choose(true, is_admitted).unwrap();
             let sampled = [Kind::Single, Kind::Sharded].map(|kind| environments(kind, expected));
             assert_eq!(chosen, sampled.concat());

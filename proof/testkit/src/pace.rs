@@ -1,17 +1,19 @@
-//! A clock for tests with real sockets, which stands still while the machine lags.
+//! The pace of a clock for tests with real sockets.
 
 use std::{
     error::Error as StdError,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    fs,
+    num::NonZero,
+    sync::{Arc, Weak},
+    thread,
     time::Duration,
 };
 
 use bson::doc;
-use futures::future::BoxFuture;
 use sdam_core::{
     address::ServerAddress,
     error::{Error, Stage},
-    time::{Instant, UnixTime},
+    time::Instant,
 };
 use sdam_sim::serve::{Builder, ServeError, Server};
 use sdam_transport::{
@@ -21,141 +23,119 @@ use sdam_transport::{
     race,
     runtime::Runtime,
     spawn::Task,
+    testing::ManualClock,
     wire::OpMsg,
     wrap::{Wrap, Wrapped},
 };
 
-/// A clock for tests with short time limits on a real runtime. It is slower than the system's by a
-/// factor, and stands still while the machine lags. Clones are the same clock.
+/// Advances a clock for tests with short time limits on a real runtime. The clock is slower than
+/// the system's by a factor, times the number of threads that share a core of the machine, and it
+/// stands still while the machine lags.
 ///
 /// A task on the runtime asks a simulated server of its own for replies, one after another. They
 /// take the way that the replies to the tests take: through the runtime's executor, sockets, and
-/// the threads of a server. Each of them lets the clock advance by [`STEP`](Self::STEP) at most.
+/// the threads of a server. With each of them, the clock advances by [`STEP`](Self::STEP) at most.
 /// While one takes long, because other programs use the processor or many tests start at once, no
 /// time passes for the tests.
-#[derive(Clone, Debug)]
-pub struct Pace {
-    factor: u32,
-    system: Arc<dyn Clock>,
-    began: Instant,
-    state: Arc<Mutex<State>>,
-}
-
-/// The time of the last reply, by both clocks.
 #[derive(Debug)]
-struct State {
-    system: Instant,
-    paced: Duration,
+pub struct Pace {
+    clock: ManualClock,
+    system: Arc<dyn Clock>,
+    /// The time of `system` at which `clock` began.
+    began: Instant,
+    /// The clock advances until this value is dropped.
+    alive: Arc<()>,
 }
 
 impl Pace {
     /// The time that passes between two replies at most.
     pub const STEP: Duration = Duration::from_millis(5);
 
-    /// Returns a clock that is `factor` times slower than that of `runtime`. It advances while
-    /// `runtime` runs, until its last clone is dropped.
+    /// Starts a clock that is at least `factor` times slower than that of `runtime`. It advances
+    /// while `runtime` runs, until this value is dropped.
     ///
     /// # Errors
     ///
     /// If the server whose replies let the clock advance cannot be started.
     pub fn start(runtime: &Runtime, factor: u32) -> Result<Self, ServeError> {
-        let system = Arc::clone(&runtime.backend.clock);
-        let began = system.now();
-        let state = State { system: began, paced: Duration::ZERO };
-        let pace = Self { factor, system, began, state: Arc::new(Mutex::new(state)) };
         let server = Builder::standalone().start()?;
-        let (own, transport) = (pace.clone(), Arc::clone(&runtime.backend.transport));
-        runtime.spawner.spawn(Task::new("pace", async move {
-            if let Err(error) = own.advance(&server, &*transport).await {
+        let (clock, system) = (ManualClock::default(), Arc::clone(&runtime.backend.clock));
+        let pace = Self { clock, began: system.now(), system, alive: Arc::default() };
+        let advance = advance(
+            (pace.clock.clone(), Arc::clone(&pace.system)),
+            Arc::downgrade(&pace.alive),
+            factor,
+            server,
+            Arc::clone(&runtime.backend.transport),
+        );
+        runtime.spawner.spawn(Task::new("pace", async {
+            if let Err(error) = advance.await {
                 eprintln!("the clock of the tests stands still: {error}");
             }
         }));
         Ok(pace)
     }
 
-    /// Returns `runtime` with this clock, by which its transport measures time limits, too.
+    /// Returns the clock.
+    pub fn clock(&self) -> ManualClock {
+        self.clock.clone()
+    }
+
+    /// Returns `runtime` with the clock, by which its transport measures time limits, too.
     #[must_use]
     pub fn apply(&self, mut runtime: Runtime) -> Runtime {
         let backend = &mut runtime.backend;
-        backend.clock = Arc::new(self.clone());
+        backend.clock = Arc::new(self.clock());
         let inner = Arc::clone(&backend.transport);
-        backend.transport = Arc::new(Wrapped::new(inner, Limit(self.clone())));
+        backend.transport = Arc::new(Wrapped::new(inner, Limit(self.clock())));
         runtime
     }
 
-    /// Returns how many times slower than the system's this clock has been so far.
+    /// Returns how many times slower than the system's the clock has been so far.
     pub fn slowness(&self) -> f64 {
-        let paced = self.now().since(Instant::EPOCH).as_secs_f64();
-        self.system.now().since(self.began).as_secs_f64() / paced.max(f64::MIN_POSITIVE)
-    }
-
-    /// Asks `server` for replies until this is the last clone.
-    async fn advance(
-        &self,
-        server: &Server,
-        transport: &dyn Transport,
-    ) -> Result<(), Box<dyn StdError + Send + Sync>> {
-        let (_, place) = server.places().first().ok_or("the server has no address")?;
-        let mut connection = transport.connect(place, None).await?;
-        let body = doc! { "ping": 1, "$db": "admin" }.to_vec()?;
-        let ping = OpMsg { request_id: 1, body: &body, ..OpMsg::default() }.encode()?;
-        while Arc::strong_count(&self.state) > 1 {
-            connection.send(ping.clone()).await?;
-            connection.recv().await?;
-            self.step();
-            // The next reply is due before the step ends.
-            let pause = Self::STEP * self.factor / 4;
-            self.system.sleep_until(self.system.now() + pause).await;
-        }
-        Ok(())
-    }
-
-    /// Lets the clock advance by another step.
-    fn step(&self) {
-        let mut state = self.lock();
-        let system = self.system.now();
-        *state = State { system, paced: self.at(&state, system) };
-    }
-
-    fn at(&self, state: &State, system: Instant) -> Duration {
-        let passed = system.since(state.system) / self.factor;
-        state.paced + passed.min(Self::STEP)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        let passed = self.clock.now().since(Instant::EPOCH).as_secs_f64();
+        self.system.now().since(self.began).as_secs_f64() / passed.max(f64::MIN_POSITIVE)
     }
 }
 
-impl Clock for Pace {
-    fn now(&self) -> Instant {
-        let state = self.lock();
-        Instant::EPOCH + self.at(&state, self.system.now())
+/// Advances `clock` with the replies of `server` while `alive` exists.
+async fn advance(
+    (clock, system): (ManualClock, Arc<dyn Clock>),
+    alive: Weak<()>,
+    factor: u32,
+    server: Server,
+    transport: Arc<dyn Transport>,
+) -> Result<(), Box<dyn StdError + Send + Sync>> {
+    let (_, place) = server.places().first().ok_or("the server has no address")?;
+    let mut connection = transport.connect(place, None).await?;
+    let body = doc! { "ping": 1, "$db": "admin" }.to_vec()?;
+    let ping = OpMsg { request_id: 1, body: &body, ..OpMsg::default() }.encode()?;
+    let mut last = system.now();
+    while alive.strong_count() > 0 {
+        connection.send(ping.clone()).await?;
+        connection.recv().await?;
+        let now = system.now();
+        clock.advance(Pace::STEP.min(now.since(last) / factor / runnable()));
+        // On an idle machine, a step takes several replies.
+        system.sleep_until(last + Pace::STEP * factor / 4).await;
+        last = now;
     }
+    Ok(())
+}
 
-    fn wall(&self) -> UnixTime {
-        self.system.wall()
-    }
-
-    fn sleep_until(&self, deadline: Instant) -> BoxFuture<'static, ()> {
-        let pace = self.clone();
-        Box::pin(async move {
-            loop {
-                let left = deadline.since(pace.now());
-                if left.is_zero() {
-                    return;
-                }
-                // A clock that stands still must not wake its sleepers all the time.
-                let pause = left.max(Duration::from_millis(1)) * pace.factor;
-                pace.system.sleep_until(pace.system.now() + pause).await;
-            }
-        })
-    }
+/// Returns the number of threads that run or could run, for each core of the machine. It is at
+/// least 1, and always 1 where the system does not tell it as Linux does.
+fn runnable() -> u32 {
+    let loads = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let threads = loads.split(' ').nth(3).and_then(|field| field.split_once('/'));
+    let running = threads.and_then(|(running, _)| running.parse().ok());
+    let cores = thread::available_parallelism().map_or(1, NonZero::get) as u32;
+    running.map_or(1, |running: u32| running.div_ceil(cores))
 }
 
 /// The time limit of connection attempts, by a clock that the transport does not know.
 #[derive(Debug)]
-struct Limit(Pace);
+struct Limit(ManualClock);
 
 #[async_trait]
 impl Wrap for Limit {

@@ -126,8 +126,7 @@ impl Builder {
         self
     }
 
-    /// Sets the clock that the deployment's timers follow. The default is the system's clock.
-    /// `clock` may be slower than the system's, but not faster.
+    /// Sets the clock of the deployment. The default is the system's clock.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = Some(clock);

@@ -6,14 +6,15 @@ use std::{
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
     sync::{
         Arc,
-        mpsc::{self, Receiver, RecvTimeoutError, Sender},
+        mpsc::{self, Receiver, Sender},
     },
+    task::{Context, Wake, Waker},
     thread::{self, JoinHandle},
     time::Duration,
 };
 
 use sdam_core::{address::ServerAddress, time::Instant};
-use sdam_transport::clock::Clock;
+use sdam_transport::clock::{Clock, DeadlineTimer};
 
 use super::{ServeError, Server, listener::Listener};
 use crate::{
@@ -38,6 +39,8 @@ pub(super) enum Event {
     Status(Sender<Status>),
     Config(Sender<Option<SetConfig>>),
     Connections(Sender<usize>),
+    /// A deadline of the deployment has passed.
+    Due,
     Stop,
 }
 
@@ -49,6 +52,9 @@ struct Driver {
     clock: Arc<dyn Clock>,
     /// The time of `clock` at which the deployment's time began.
     started: Instant,
+    timer: DeadlineTimer,
+    /// Sends [`Event::Due`].
+    waker: Waker,
     /// The time spent on firing the deployment's timers. The deployment's clock does not count this
     /// time.
     busy: Duration,
@@ -66,6 +72,16 @@ struct Socket {
     reader: JoinHandle<()>,
 }
 
+/// Wakes the driver.
+struct Alarm(Sender<Event>);
+
+impl Wake for Alarm {
+    fn wake(self: Arc<Self>) {
+        // An error means that the driver has stopped.
+        let _ = self.0.send(Event::Due);
+    }
+}
+
 /// Serves `deployment`. Member `n` listens on `listeners[n]`.
 pub(super) fn start(
     deployment: Deployment,
@@ -78,6 +94,8 @@ pub(super) fn start(
     let mut driver = Driver {
         started: clock.now(),
         clock,
+        timer: DeadlineTimer::default(),
+        waker: Arc::new(Alarm(sender.clone())).into(),
         busy: Duration::ZERO,
         sender: sender.clone(),
         addresses: BTreeMap::new(),
@@ -127,16 +145,15 @@ impl Driver {
         Instant::EPOCH + self.clock.now().since(self.started).saturating_sub(self.busy)
     }
 
-    /// Waits for an event, or for the deployment's next deadline. Returns before the deadline if
-    /// the clock is slower than the system's.
-    fn next_event(&self, events: &Receiver<Event>) -> Option<Event> {
-        let Some(deadline) = self.deployment.next_deadline() else {
-            return Some(events.recv().unwrap_or(Event::Stop));
-        };
-        match events.recv_timeout(deadline.since(self.now())) {
-            Err(RecvTimeoutError::Timeout) => None,
-            event => Some(event.unwrap_or(Event::Stop)),
+    /// Waits for an event or for the deployment's next deadline.
+    fn next_event(&mut self, events: &Receiver<Event>) -> Option<Event> {
+        let deadline = self.deployment.next_deadline();
+        let deadline = deadline.map(|it| self.started + self.busy + it.since(Instant::EPOCH));
+        let mut context = Context::from_waker(&self.waker);
+        if self.timer.poll(&*self.clock, deadline, &mut context).is_ready() {
+            return None;
         }
+        Some(events.recv().unwrap_or(Event::Stop))
     }
 
     fn handle(&mut self, event: Event) {
@@ -162,7 +179,7 @@ impl Driver {
             Event::Status(reply) => drop(reply.send(self.deployment.status())),
             Event::Config(reply) => drop(reply.send(self.deployment.config())),
             Event::Connections(reply) => drop(reply.send(self.sockets.len())),
-            Event::Stop => {}
+            Event::Due | Event::Stop => {}
         }
     }
 

@@ -14,7 +14,7 @@ use sdam_spec::{
     host::TestDeployment,
     requirement::{Environment, Kind},
 };
-use sdam_testkit::Pace;
+use sdam_testkit::ManualClock;
 use sdam_transport::runtime::Runtime;
 
 /// The user name for deployments with authentication.
@@ -69,11 +69,11 @@ fn version(environment: &Environment) -> Result<ServerVersion, String> {
         .ok_or_else(|| format!("{environment} cannot be simulated"))
 }
 
-/// Starts a deployment on loopback TCP, whose time is that of `pace`.
+/// Starts a deployment on loopback TCP, whose time is that of `clock`.
 pub(super) fn serve(
     environment: &Environment,
     runtime: Runtime,
-    pace: &Pace,
+    clock: &ManualClock,
     block_on: impl Fn(BoxFuture<'_, ()>) + 'static,
 ) -> Result<TestDeployment, String> {
     let builder = match environment.kind {
@@ -83,7 +83,7 @@ pub(super) fn serve(
         Kind::LoadBalanced => Builder::load_balanced(2),
     };
     let start = |builder: Builder| {
-        let builder = builder.version(version(environment)?).clock(Arc::new(pace.clone()));
+        let builder = builder.version(version(environment)?).clock(Arc::new(clock.clone()));
         let builder = if environment.authentication {
             builder.user(User::new(USER, PASSWORD))
         } else {

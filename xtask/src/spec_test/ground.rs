@@ -63,7 +63,7 @@ impl Ground {
         block_on: impl Fn(BoxFuture<'_, ()>) + Clone + Send + Sync + 'static,
     ) -> Result<Self, String> {
         let pace = Pace::start(&runtime, FACTOR).map_err(|error| error.to_string())?;
-        let (paced, clock) = (pace.apply(runtime.clone()), pace.clone());
+        let (paced, clock) = (pace.apply(runtime.clone()), pace.clock());
         let host = move || {
             let (backend, paced, clock) = (runtime.backend.clone(), paced.clone(), clock.clone());
             let own = block_on.clone();
@@ -75,8 +75,7 @@ impl Ground {
                 ..Host::new(Arc::clone(&runtime.spawner), block_on.clone())
             }
         };
-        let offer =
-            Offer { environments: deployment::served(), coverage: Coverage::Every };
+        let offer = Offer { environments: deployment::served(), coverage: Coverage::Every };
         Ok(Self { offer, host: Box::new(host), pace: Some(pace) })
     }
 

@@ -82,7 +82,7 @@ impl Column {
     /// runs at a time, because files would share fail points.
     const fn workers(self) -> usize {
         match self {
-            Self::Tokio | Self::Smol | Self::AsyncStd => 64,
+            Self::Tokio | Self::Smol | Self::AsyncStd => 160,
             // Each worker has simulations of its own.
             Self::Sim => 2,
             Self::Pure | Self::Scan | Self::Server(_) => 1,
