@@ -17,7 +17,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use sdam_spec::corpus::Corpus;
-use sdam_spec::run::Coverage;
 use sdam_spec::suite::Suite;
 
 use self::report::{Cell, Report};
@@ -38,8 +37,9 @@ pub(crate) struct Options {
     /// named).
     #[arg(long = "runtime", value_name = "NAME")]
     columns: Vec<String>,
-    /// Run the tests of the column `sim` on every release that admits them, instead of the oldest,
-    /// the newest, and those at which clients change.
+    /// Run each test on every release that admits it. Otherwise, the column `sim` leaves out releases
+    /// between which clients do not change, and the runtimes take one for each kind of deployment,
+    /// in turn.
     #[arg(long)]
     every_release: bool,
     /// Write the figures to this file, too.
@@ -58,8 +58,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         .into_iter()
         .map(|suite| Ok((suite, corpus.files(suite.folder)?)))
         .collect::<Result<Vec<Job>>>()?;
-    let coverage = if options.every_release { Coverage::Every } else { Coverage::Sample };
-    let mut report = run_all(&jobs, &columns, coverage);
+    let mut report = run_all(&jobs, &columns, options.every_release);
     for (suite, files) in jobs.iter().filter(|(suite, _)| suite.deployed.is_some()) {
         for file in files {
             report.leave_out(&suite.name(), file);
@@ -76,11 +75,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 /// Runs the columns side by side, as many as there are cores, and then those of real servers, all
 /// at the same time, because their files mostly wait for servers of their own.
-fn run_all(jobs: &[Job], columns: &[Column], coverage: Coverage) -> Report {
+fn run_all(jobs: &[Job], columns: &[Column], every_release: bool) -> Report {
     let (servers, others): (Vec<Column>, Vec<Column>) =
         columns.iter().partition(|column| matches!(column, Column::Server(_)));
     let cores = thread::available_parallelism().map_or(1, usize::from);
-    let run = |column: &Column| run_column(jobs, *column, coverage);
+    let run = |column: &Column| run_column(jobs, *column, every_release);
     let mut finished = side_by_side(&others, cores, run);
     finished.extend(side_by_side(&servers, servers.len(), run));
     let mut report = Report::default();
@@ -124,7 +123,7 @@ fn side_by_side<T: Sync, R: Send>(
 fn run_column(
     jobs: &[Job],
     column: Column,
-    coverage: Coverage,
+    every_release: bool,
 ) -> (Column, Vec<(&'static Suite, Cell)>) {
     let (mut work, mut rest) = (Vec::new(), Vec::new());
     for job in jobs {
@@ -134,7 +133,7 @@ fn run_column(
         }
     }
     let work = Arc::new(work);
-    let cells = runner::run(column, &work, coverage);
+    let cells = runner::run(column, &work, every_release);
     let suites = work.iter().map(|(suite, _)| *suite);
     (column, suites.zip(cells).chain(rest).collect())
 }

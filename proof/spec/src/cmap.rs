@@ -61,7 +61,9 @@ pub fn runs(offer: &Offer, json: &Value) -> Result<Vec<Run>, String> {
             && environment.meets(file.run_on.as_deref())
             && file.fail_point.as_ref().is_none_or(|own| environment.applies(own))
     };
-    let chosen = offer.choose(has_short_limit(json), admits)?.into_iter();
+    // The file is one test.
+    let turn = file.operations.len();
+    let chosen = offer.choose(turn, has_short_limit(json), admits)?.into_iter();
     let run = |environment| {
         let file = Arc::clone(&file);
         Run::new(environment, move |deployment| {

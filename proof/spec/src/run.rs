@@ -24,6 +24,9 @@ pub enum Coverage {
     /// For each kind of deployment, the oldest and the newest release, and the first release on
     /// either side of each [change](ENGINE_CHANGES).
     Sample,
+    /// One release for each kind of deployment. Different tests of a file take different releases,
+    /// in turn.
+    Turns,
     /// All of them, which are real servers in real time: a test with a time limit below a second
     /// is left out, and so is a test that no environment admits, because other hosts run it.
     Real,
@@ -69,14 +72,15 @@ impl Offer {
         self.coverage == Coverage::Real
     }
 
-    /// Returns those environments in which a test runs. `has_short_limit` tells whether the test
-    /// has a time limit below a second.
+    /// Returns those environments in which a test runs. `turn` is a number that differs between the
+    /// tests of a file. `has_short_limit` tells whether the test has a time limit below a second.
     ///
     /// # Errors
     ///
     /// If no environment admits the test, unless the offer is partial.
     pub(crate) fn choose(
         &self,
+        turn: usize,
         has_short_limit: bool,
         admits: impl Fn(&Environment) -> bool,
     ) -> Result<Vec<Environment>, String> {
@@ -88,6 +92,7 @@ impl Offer {
         match self.coverage {
             Coverage::Every => {}
             Coverage::Sample => sample(&mut admitted),
+            Coverage::Turns => take_turns(turn, &mut admitted),
             Coverage::Real if has_short_limit => admitted.clear(),
             Coverage::Real => {}
         }
@@ -113,6 +118,13 @@ fn sample(admitted: &mut Vec<Environment>) {
     admitted.retain(|own| kept.contains(own));
 }
 
+/// Keeps those environments that [`Coverage::Turns`] uses.
+fn take_turns(turn: usize, admitted: &mut Vec<Environment>) {
+    admitted.sort_unstable();
+    let kinds = admitted.chunk_by(|a, b| a.kind == b.kind).enumerate();
+    *admitted = kinds.map(|(number, own)| own[(turn + number) % own.len()]).collect();
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,7 +144,7 @@ mod tests {
             let offer = Offer { environments: offered.concat(), coverage: Coverage::Sample };
             let is_admitted =
                 |own: &Environment| admitted.contains(&[own.release[0], own.release[1]]);
-            let chosen = offer.choose(true, is_admitted).unwrap();
+            let chosen = offer.choose(0, true, is_admitted).unwrap();
             let sampled = [Kind::Single, Kind::Sharded].map(|kind| environments(kind, expected));
             assert_eq!(chosen, sampled.concat());
         };
@@ -143,13 +155,28 @@ mod tests {
     }
 
     #[test]
+    fn each_kind_has_its_turn_with_each_release() {
+        let offered =
+            [Kind::Single, Kind::Sharded].map(|kind| environments(kind, &[[4, 2], [8, 0]]));
+        let [old_single, new_single] = [0, 1].map(|index| offered[0][index]);
+        let [old_sharded, new_sharded] = [0, 1].map(|index| offered[1][index]);
+        let offer = Offer { environments: offered.concat(), coverage: Coverage::Turns };
+        assert_eq!(offer.choose(0, true, |_| true), Ok(vec![old_single, new_sharded]));
+        assert_eq!(offer.choose(1, true, |_| true), Ok(vec![new_single, old_sharded]));
+        assert_eq!(
+            offer.choose(1, true, |own| own.release[0] == 4),
+            Ok(vec![old_single, old_sharded])
+        );
+    }
+
+    #[test]
     fn tests_with_short_limits_do_not_run_on_real_servers() {
         let environments = environments(Kind::Single, &[[6, 0]]);
         let offer = Offer { environments: environments.clone(), coverage: Coverage::Real };
-        assert_eq!(offer.choose(false, |_| true), Ok(environments));
-        assert_eq!(offer.choose(true, |_| true), Ok(Vec::new()));
-        assert_eq!(offer.choose(false, |_| false), Ok(Vec::new()));
+        assert_eq!(offer.choose(0, false, |_| true), Ok(environments));
+        assert_eq!(offer.choose(0, true, |_| true), Ok(Vec::new()));
+        assert_eq!(offer.choose(0, false, |_| false), Ok(Vec::new()));
         let offer = Offer { coverage: Coverage::Every, ..offer };
-        assert!(offer.choose(false, |_| false).is_err());
+        assert!(offer.choose(0, false, |_| false).is_err());
     }
 }

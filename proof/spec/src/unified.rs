@@ -67,7 +67,7 @@ pub fn runs(offer: &Offer, file: &Value) -> Result<Vec<Run>, String> {
         let has_short_limit =
             [&json["createEntities"], &json["tests"][index]].into_iter().any(has_short_limit);
         let admits = |environment: &Environment| file.admits(test, environment);
-        for environment in offer.choose(has_short_limit, admits).map_err(describe)? {
+        for environment in offer.choose(index, has_short_limit, admits).map_err(describe)? {
             let file = Arc::clone(&file);
             runs.push(Run::new(environment, move |deployment| {
                 let test = &file.tests[index];

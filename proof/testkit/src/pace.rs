@@ -3,7 +3,6 @@
 use std::{
     error::Error as StdError,
     fs,
-    num::NonZero,
     sync::{Arc, Weak},
     thread,
     time::Duration,
@@ -110,12 +109,14 @@ async fn advance(
     let mut connection = transport.connect(place, None).await?;
     let body = doc! { "ping": 1, "$db": "admin" }.to_vec()?;
     let ping = OpMsg { request_id: 1, body: &body, ..OpMsg::default() }.encode()?;
+    let cores = thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
     let mut last = system.now();
     while alive.strong_count() > 0 {
         connection.send(ping.clone()).await?;
         connection.recv().await?;
         let now = system.now();
-        clock.advance(Pace::STEP.min(now.since(last) / factor / runnable()));
+        let threads = runnable().map_or(1, |threads| threads.div_ceil(cores));
+        clock.advance(Pace::STEP.min(now.since(last) / factor / threads));
         // On an idle machine, a step takes several replies.
         system.sleep_until(last + Pace::STEP * factor / 4).await;
         last = now;
@@ -123,14 +124,12 @@ async fn advance(
     Ok(())
 }
 
-/// Returns the number of threads that run or could run, for each core of the machine. It is at
-/// least 1, and always 1 where the system does not tell it as Linux does.
-fn runnable() -> u32 {
-    let loads = fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let threads = loads.split(' ').nth(3).and_then(|field| field.split_once('/'));
-    let running = threads.and_then(|(running, _)| running.parse().ok());
-    let cores = thread::available_parallelism().map_or(1, NonZero::get) as u32;
-    running.map_or(1, |running: u32| running.div_ceil(cores))
+/// Returns the number of threads of the machine that run or could run, where the system tells it as
+/// Linux does.
+fn runnable() -> Option<u32> {
+    let loads = fs::read_to_string("/proc/loadavg").ok()?;
+    let (running, _) = loads.split(' ').nth(3)?.split_once('/')?;
+    running.parse().ok()
 }
 
 /// The time limit of connection attempts, by a clock that the transport does not know.

@@ -3,13 +3,18 @@
 use std::{
     io::{Read, Write},
     net::TcpStream,
-    sync::mpsc,
+    sync::{Arc, mpsc},
     thread,
     time::Duration,
 };
 
 use bson::{Document, doc};
-use sdam_transport::wire::{OpMsg, WireMessage};
+use sdam_core::time::Instant;
+use sdam_transport::{
+    clock::Clock as _,
+    testing::ManualClock,
+    wire::{OpMsg, WireMessage},
+};
 
 use super::{Builder, ReplicaSet};
 use crate::{Action, timing::Timing};
@@ -101,6 +106,22 @@ fn a_set_that_is_too_slow_for_its_timers_still_answers_and_ends() {
     });
     let ended = end.recv_timeout(Duration::from_secs(60));
     assert!(ended.is_ok(), "it answers no more");
+}
+
+#[test]
+fn a_deployment_follows_the_clock_that_it_was_given() {
+    let clock = ManualClock::default();
+    let rs = ReplicaSet::build(Builder::replica_set(3).clock(Arc::new(clock.clone()))).unwrap();
+    let old = rs.primary().unwrap().unwrap();
+    rs.kill(old).unwrap();
+    let is_down = |rs: &ReplicaSet| rs.primary().unwrap().is_none_or(|primary| primary == old);
+    assert!(is_down(&rs), "no time has passed");
+    // An election takes less than 5 s, and each call of the deployment is handled after the timers.
+    let limit = Instant::EPOCH + Duration::from_secs(5);
+    while is_down(&rs) {
+        assert!(clock.now() < limit, "the timers do not fire");
+        clock.advance(Duration::from_millis(10));
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::process::Command;
 use sdam_spec::corpus::Corpus;
 
 use crate::Result;
-use crate::cargo::run as run_command;
+use crate::cargo::{output, relative};
 
 const REPOSITORY: &str = "https://github.com/mongodb/specifications";
 const COMMIT: &str = "92b3c0b9287bfba1b0ec4084300858d05c654f8c";
@@ -19,10 +19,15 @@ const REQUIREMENT: &str = "pymongo==4.20.0 \
     --hash=sha256:f773b0aec28687587cdeda490463a82debc4566a4a3620dcc8dada9d2c0a1acd\n";
 
 /// Returns the corpus in the folder that `SDAM_SPEC_CORPUS` names. If the variable is not set, the
-/// corpus is below the build directory, and it is fetched if it is missing.
+/// corpus is below the build directory, and it is fetched if it is missing. Prints where the files
+/// come from.
 pub(crate) fn corpus() -> Result<Corpus> {
     match env::var_os("SDAM_SPEC_CORPUS") {
-        Some(folder) if !folder.is_empty() => Ok(Corpus::open(Path::new(&folder))?),
+        Some(folder) if !folder.is_empty() => {
+            let folder = Path::new(&folder);
+            println!("official files: {} (SDAM_SPEC_CORPUS)", folder.display());
+            Ok(Corpus::open(folder)?)
+        }
         _ => below(&sdam_live::target_dir()),
     }
 }
@@ -30,14 +35,17 @@ pub(crate) fn corpus() -> Result<Corpus> {
 /// Returns the corpus in the folder `spec-corpus` of `target`.
 fn below(target: &Path) -> Result<Corpus> {
     let home = target.join("spec-corpus");
+    let mut origin = "fetched earlier";
     if !home.is_dir() {
         let staging = Staging::new(target)?;
-        let fetched = fetch(&staging.0)?;
+        let fetched;
+        (fetched, origin) = fetch(&staging.0)?;
         // If the folder already exists, it is complete, because it is always renamed into place in
         // one step.
         fs::rename(&fetched, &home)
             .map_err(|error| format!("cannot create {}: {error}", home.display()))?;
     }
+    println!("official files: {} ({origin})", relative(&home));
     let hint = |error| format!("{error}; remove {} to fetch it again", home.display());
     Ok(Corpus::open(&home).map_err(hint)?)
 }
@@ -61,16 +69,17 @@ impl Drop for Staging {
     }
 }
 
-fn fetch(staging: &Path) -> Result<PathBuf> {
-    clone(staging).or_else(|by_git| {
-        eprintln!("{by_git}; trying the source distribution of PyMongo");
-        download(staging).map_err(|by_pip| {
+/// Fetches the files into a folder below `staging`. Returns the folder and where they come from.
+fn fetch(staging: &Path) -> Result<(PathBuf, &'static str)> {
+    let cloned = clone(staging).map(|folder| (folder, "from the specifications' repository"));
+    cloned.or_else(|by_git| {
+        let downloaded = download(staging).map_err(|by_pip| {
             format!(
                 "the specification tests cannot be fetched:\n  {by_git}\n  {by_pip}\n\
                  name a folder that holds them with --corpus or SDAM_SPEC_CORPUS"
             )
-            .into()
-        })
+        })?;
+        Ok((downloaded, "from the source distribution of PyMongo"))
     })
 }
 
@@ -82,7 +91,7 @@ fn clone(staging: &Path) -> Result<PathBuf> {
         let mut command = Command::new("git");
         // A repository that requires a password counts as missing.
         let quiet = [("GIT_TERMINAL_PROMPT", "0"), ("GIT_ASKPASS", "true")];
-        run_command(command.args(arguments).envs(quiet).current_dir(&clone))
+        output(command.args(arguments).envs(quiet).current_dir(&clone)).map(drop)
     };
     git(&["init", "--quiet"])?;
     git(&["fetch", "--quiet", "--depth", "1", REPOSITORY, COMMIT])?;
@@ -95,7 +104,7 @@ fn download(staging: &Path) -> Result<PathBuf> {
     fs::write(&requirements, REQUIREMENT)?;
     let python = |arguments: &[&str]| {
         let mut command = Command::new("python3");
-        run_command(command.args(arguments).current_dir(staging))
+        output(command.args(arguments).current_dir(staging)).map(drop)
     };
     let pip = ["-m", "pip", "--quiet", "--disable-pip-version-check", "download"];
     let what = ["--no-deps", "--no-binary", "pymongo", "--require-hashes"];

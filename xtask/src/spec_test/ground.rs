@@ -36,21 +36,27 @@ pub(super) struct Ground {
 }
 
 impl Ground {
-    /// Prepares `column`. Returns `None` if it does not run the engine.
-    pub(super) fn new(column: Column, coverage: Coverage) -> Result<Option<Self>, String> {
+    /// Prepares `column`, with all releases of simulated servers or a part of them. Returns `None`
+    /// if it does not run the engine.
+    pub(super) fn new(column: Column, every_release: bool) -> Result<Option<Self>, String> {
+        let choose = |usual| if every_release { Coverage::Every } else { usual };
+        let real = choose(Coverage::Turns);
         // smol and async-std run tasks on their own threads.
         let alone = |future: BoxFuture<'_, ()>| block_on(future);
         Ok(Some(match column {
             Column::Pure | Column::Scan => return Ok(None),
             Column::Tokio => {
                 let (runtime, parts) = start_tokio()?;
-                Self::real(parts, move |future: BoxFuture<'_, ()>| runtime.block_on(future))?
+                Self::real(parts, real, move |future: BoxFuture<'_, ()>| runtime.block_on(future))?
             }
-            Column::Smol => Self::real(sdam_runtime_smol::runtime(), alone)?,
-            Column::AsyncStd => Self::real(sdam_runtime_async_std::runtime(), alone)?,
+            Column::Smol => Self::real(sdam_runtime_smol::runtime(), real, alone)?,
+            Column::AsyncStd => Self::real(sdam_runtime_async_std::runtime(), real, alone)?,
             Column::Server(version) => Self::servers(version)?,
             Column::Sim => Self {
-                offer: Offer { environments: deployment::simulated(), coverage },
+                offer: Offer {
+                    environments: deployment::simulated(),
+                    coverage: choose(Coverage::Sample),
+                },
                 host: Box::new(sim),
                 pace: None,
             },
@@ -60,6 +66,7 @@ impl Ground {
     /// Prepares a runtime with simulated servers on loopback TCP, whose clock is slowed down.
     fn real(
         runtime: Runtime,
+        coverage: Coverage,
         block_on: impl Fn(BoxFuture<'_, ()>) + Clone + Send + Sync + 'static,
     ) -> Result<Self, String> {
         let pace = Pace::start(&runtime, FACTOR).map_err(|error| error.to_string())?;
@@ -75,7 +82,7 @@ impl Ground {
                 ..Host::new(Arc::clone(&runtime.spawner), block_on.clone())
             }
         };
-        let offer = Offer { environments: deployment::served(), coverage: Coverage::Every };
+        let offer = Offer { environments: deployment::served(), coverage };
         Ok(Self { offer, host: Box::new(host), pace: Some(pace) })
     }
 
@@ -123,5 +130,22 @@ fn sim() -> Host {
         look_up: Box::new(move || Ok(backend.clone())),
         deploy: Box::new(|environment| deployment::simulate(environment, SEED)),
         ..Host::new(sim.runtime().spawner, move |future| sim.block_on(future))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use sdam_transport::clock::Clock;
+
+    use super::*;
+
+    #[test]
+    fn the_clock_of_a_real_runtime_advances_and_is_slower_than_the_systems() {
+        let pace = Pace::start(&sdam_runtime_smol::runtime(), 3).unwrap();
+        let clock = pace.clock();
+        block_on(clock.sleep_until(clock.now() + Duration::from_millis(20)));
+        assert!(pace.slowness() >= 3.0, "{}", pace.slowness());
     }
 }

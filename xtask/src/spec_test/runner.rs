@@ -9,7 +9,7 @@ use sdam_live::Version;
 use sdam_spec::corpus::File;
 use sdam_spec::host::Host;
 use sdam_spec::requirement::Environment;
-use sdam_spec::run::{Coverage, Run};
+use sdam_spec::run::Run;
 use sdam_spec::suite::Suite;
 
 use super::ground::Ground;
@@ -82,7 +82,7 @@ impl Column {
     /// runs at a time, because files would share fail points.
     const fn workers(self) -> usize {
         match self {
-            Self::Tokio | Self::Smol | Self::AsyncStd => 160,
+            Self::Tokio | Self::Smol | Self::AsyncStd => 128,
             // Each worker has simulations of its own.
             Self::Sim => 2,
             Self::Pure | Self::Scan | Self::Server(_) => 1,
@@ -105,9 +105,9 @@ impl Column {
 
 /// Runs all files of `jobs` on separate threads, and returns the outcome of each job. A thread that
 /// gets stuck is abandoned.
-pub(crate) fn run(column: Column, jobs: &Arc<Vec<Job>>, coverage: Coverage) -> Vec<Cell> {
+pub(crate) fn run(column: Column, jobs: &Arc<Vec<Job>>, every_release: bool) -> Vec<Cell> {
     let begin = Instant::now();
-    let ground = Ground::new(column, coverage);
+    let ground = Ground::new(column, every_release);
     let (mut parts, mut counts) = (Vec::new(), Vec::new());
     let (verdicts, receiver) = mpsc::channel();
     for (suite, file) in files(jobs) {
