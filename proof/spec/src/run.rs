@@ -90,11 +90,10 @@ impl Offer {
             return Err("no environment meets the requirements".to_owned());
         }
         match self.coverage {
-            Coverage::Every => {}
             Coverage::Sample => sample(&mut admitted),
             Coverage::Turns => take_turns(turn, &mut admitted),
             Coverage::Real if has_short_limit => admitted.clear(),
-            Coverage::Real => {}
+            Coverage::Every | Coverage::Real => {}
         }
         Ok(admitted)
     }
