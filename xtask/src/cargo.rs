@@ -104,7 +104,8 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
 pub(crate) fn built(package: &str, target: [&str; 2], name: &str) -> Result<PathBuf> {
     let folder = root().join(package);
     let mut build = cargo();
-    run(build.arg("build").args(EVERYTHING).args(target))?;
+    // With the profile of the tests, so that nothing is built twice.
+    run(build.args(["build", "--profile", "test"]).args(EVERYTHING).args(target))?;
     // The programs are already built, so this only prints their paths.
     let messages = output(build.args(["--quiet", "--message-format", "json"]))?;
     executable(&messages, &folder, name)
