@@ -63,10 +63,18 @@ pub(crate) fn relative(path: &Path) -> String {
 /// different features would be enabled, and most dependencies would have to be built again.
 pub(crate) const EVERYTHING: [&str; 2] = ["--workspace", "--all-features"];
 
-/// Creates a command that runs cargo in the workspace. It is the same cargo that runs this program.
+/// Creates a command that runs cargo in the workspace. It is the same cargo that runs this program,
+/// without the variables that describe this program's package: if they came and went, the build
+/// script of ring would run again, and ring and all that depends on it would be built again.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
+    for (name, _) in std::env::vars_os() {
+        let shown = name.to_string_lossy();
+        if shown.starts_with("CARGO_PKG_") || shown.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(name);
+        }
+    }
     command
 }
 
