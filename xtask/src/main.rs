@@ -144,27 +144,21 @@ enum Subcommand {
     /// of states. A state that breaks an invariant ends the search, with a shortest history that
     /// leads to it.
     States(states::Options),
-    /// Run all tests.
+    /// Run the tests.
     ///
-    /// Runs the tests and doc tests of the workspace with all features; the live tests again on
-    /// every other runtime and with the oldest server; the official files on every runtime, in
-    /// single-threaded mode, and with the oldest and the newest server; the search of states; 2,000
-    /// simulated seeds; the models of shared state; and PyMongo with the simulated deployment.
+    /// Runs the tests and doc tests of the workspace with all features, and the official files on
+    /// every runtime and in single-threaded mode. Tests that take long are ignored; --deep runs
+    /// them.
     ///
     /// Live tests use a real mongod, and report if they are skipped because none is available;
     /// SDAM_LIVE_REQUIRED=1 makes that a failure.
-    Test {
-        /// Run only the live tests and the official files. The live tests use tokio with every
-        /// server version that can be fetched, and the other runtimes with the newest; the official
-        /// files use every version. A missing binary is a failure.
-        #[arg(long)]
-        live_matrix: bool,
-    },
+    Test(test::Options),
     /// Check the house rules that no compiler checks.
     ///
-    /// Files have at most 600 lines, no trailing white space, and no unfinished work; every crate
-    /// uses the lints of the workspace, which forbid unsafe code; docs/conformance defines every
-    /// rule that the code names, with its proof; every listing of docs/guide is compiled.
+    /// Files have at most 600 lines, no trailing white space, and no unfinished work; an ignored test
+    /// says what takes long; every crate uses the lints of the workspace, which forbid unsafe code;
+    /// docs/conformance defines every rule that the code names, with its proof; every listing of
+    /// docs/guide is compiled.
     Tidy,
 }
 
@@ -182,7 +176,7 @@ fn main() -> ExitCode {
         Subcommand::Sim(options) => sim::run(&options),
         Subcommand::SpecTest(options) => spec_test::run(&options),
         Subcommand::States(options) => states::run(&options),
-        Subcommand::Test { live_matrix } => test::run(live_matrix),
+        Subcommand::Test(options) => test::run(&options),
         Subcommand::Tidy => tidy::run(),
     };
     match result {

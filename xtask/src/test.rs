@@ -1,4 +1,4 @@
-//! `cargo xtask test`: runs all tests.
+//! `cargo xtask test`: runs the tests.
 
 mod live;
 
@@ -13,20 +13,43 @@ use crate::cargo::{EVERYTHING, cargo, run as run_command};
 /// The environment variable that limits how many tests of a program run at the same time.
 const THREADS: &str = "RUST_TEST_THREADS";
 
-pub(crate) fn run(live_matrix: bool) -> Result<()> {
-    if live_matrix {
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Run what takes longer, instead: the ignored tests; the live tests on every other runtime and
+    /// with the oldest server; the official files on the oldest and the newest server; the search
+    /// of states; 2,000 simulated seeds; the models of shared state; and `PyMongo` and the Node
+    /// driver with the simulated deployment.
+    #[arg(long)]
+    deep: bool,
+    /// Run the live tests and the official files on every server, instead. The live tests use tokio
+    /// with every version that can be fetched, and the other runtimes with the newest; the official
+    /// files use every version. A missing binary is a failure.
+    #[arg(long, conflicts_with = "deep")]
+    live_matrix: bool,
+}
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    if options.live_matrix {
         live::run(live::MATRIX, true)?;
         return live::run_official(&Version::FETCHABLE, true);
     }
+    if options.deep {
+        return deep();
+    }
     run_command(patient(cargo().arg("test").args(EVERYTHING)))?;
+    run_command(cargo().args(["xtask", "spec-test"]))
+}
+
+fn deep() -> Result<()> {
+    // No doc test is ignored.
+    let programs = ["--lib", "--bins", "--tests", "--", "--ignored"];
+    run_command(patient(cargo().arg("test").args(EVERYTHING).args(programs)))?;
     live::run(live::COMPLEMENT, live::is_required())?;
-    run_command(cargo().args(["xtask", "spec-test"]))?;
     live::run_official(&[Version::V4_2, Version::V6_0], live::is_required())?;
-    run_command(cargo().args(["xtask", "states"]))?;
-    run_command(cargo().args(["xtask", "sim"]))?;
-    run_command(cargo().args(["xtask", "sim", "--seeds", "0..1000", "--detector", "probing"]))?;
-    run_command(cargo().args(["xtask", "loom"]))?;
-    run_command(cargo().args(["xtask", "foreign", "pymongo"]))
+    let probing = ["sim", "--seeds", "0..1000", "--detector", "probing"];
+    let others: [&[&str]; 6] =
+        [&["states"], &["sim"], &probing, &["loom"], &["foreign", "pymongo"], &["foreign", "node"]];
+    others.into_iter().try_for_each(|words| run_command(cargo().arg("xtask").args(words)))
 }
 
 /// Makes a program run six tests at the same time, unless the environment sets another number. The

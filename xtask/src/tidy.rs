@@ -11,6 +11,10 @@ use crate::conformance;
 /// The maximum number of lines in a file.
 const LIMIT: usize = 600;
 
+/// The beginning of an attribute that leaves a test to `cargo xtask test --deep`. It continues with
+/// what takes long. The words are concatenated so that this file does not contain them.
+const DEEP: &str = concat!("#[ig", "nore = \"deep: ");
+
 pub(crate) fn run() -> Result<()> {
     let mut files = Vec::new();
     let mut count = 0;
@@ -48,12 +52,15 @@ fn check(name: &str, text: &str, violations: &mut Vec<String>) {
         if line.ends_with([' ', '\t']) {
             violations.push(format!("{place} ends with white space"));
         }
-        // The words are concatenated so that this file does not contain them.
-        for word in [concat!("to", "do!("), concat!("unimpl", "emented!("), concat!("#[ig", "nore")]
-        {
+        // The words are concatenated, as above.
+        for word in [concat!("to", "do!("), concat!("unimpl", "emented!(")] {
             if line.contains(word) {
                 violations.push(format!("{place} is unfinished: {word}"));
             }
+        }
+        let deep = line.trim_start().strip_prefix(DEEP).and_then(|rest| rest.strip_suffix("\"]"));
+        if line.contains(concat!("#[ig", "nore")) && deep.is_none_or(str::is_empty) {
+            violations.push(format!("{place} ignores a test without `deep:` and what takes long"));
         }
     }
 }
@@ -73,5 +80,9 @@ mod tests {
         assert_eq!(find("//! A file. \n"), ["a.rs:1 ends with white space"]);
         assert_eq!(find(&format!("//! A file.\n{}()\n", "todo!")).len(), 1);
         assert_eq!(find(&format!("//! A file.\n{}", "\n".repeat(600))).len(), 1);
+        assert_eq!(find(&format!("{DEEP}seeds\"]\n")), [""; 0]);
+        for reason in ["]", " = \"flaky\"]", " = \"deep: \"]"] {
+            assert_eq!(find(&format!("#[{}{reason}\n", "ignore")).len(), 1, "{reason}");
+        }
     }
 }

@@ -386,6 +386,7 @@ mod tests {
     use crate::version::Version;
 
     #[test]
+    #[ignore = "deep: real servers"]
     fn a_server_whose_port_is_taken_uses_another_one() {
         let Some(first) = or_skip(Mongod::start(Version::V6_0)).unwrap() else {
             return;

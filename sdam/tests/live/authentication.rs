@@ -65,6 +65,7 @@ fn refuse(mongod: &Mongod, user_info: &str, options: &str) {
 
 /// Authentication: "SCRAM-SHA-256 and mechanism negotiation", steps 1 and 2.
 #[test]
+#[ignore = "deep: real servers"]
 fn each_user_authenticates_with_each_of_its_mechanisms_or_by_negotiation() {
     // Each user authenticates with each of its mechanisms, or with the best one (O-5, O-11, T-1,
     // T-5).
@@ -86,6 +87,7 @@ fn each_user_authenticates_with_each_of_its_mechanisms_or_by_negotiation() {
 
 /// Authentication: "Speculative Authentication".
 #[test]
+#[ignore = "deep: real servers"]
 fn a_speculative_authentication_takes_one_command_less_from_4_4_on() {
     // The first message of the authentication conversation is sent with hello (O-5, O-7, T-6).
     let Some(mongod) = secured() else { return };
@@ -104,6 +106,7 @@ fn a_speculative_authentication_takes_one_command_less_from_4_4_on() {
 
 /// Authentication: "SCRAM-SHA-256 and mechanism negotiation", step 3.
 #[test]
+#[ignore = "deep: real servers"]
 fn a_mechanism_that_the_user_lacks_and_an_unknown_user_are_refused_like_a_wrong_password() {
     // A failed authentication marks the server Unknown (I-14).
     let Some(mongod) = secured() else { return };
@@ -119,6 +122,7 @@ fn a_mechanism_that_the_user_lacks_and_an_unknown_user_are_refused_like_a_wrong_
 
 /// Authentication: "SCRAM-SHA-256 and mechanism negotiation", step 4.
 #[test]
+#[ignore = "deep: real servers"]
 fn passwords_are_prepared_and_user_names_are_not() {
     // Passwords are prepared with SASLprep, user names are not (T-2).
     let Some(mongod) = secured() else { return };
@@ -142,6 +146,7 @@ fn passwords_are_prepared_and_user_names_are_not() {
 }
 
 #[test]
+#[ignore = "deep: real servers"]
 fn the_user_is_looked_up_in_the_auth_source() {
     // Users are authenticated in the `authSource` or, without it, in the database of the connection
     // string (T-20).
@@ -155,6 +160,7 @@ fn the_user_is_looked_up_in_the_auth_source() {
 }
 
 #[test]
+#[ignore = "deep: real servers"]
 fn a_refused_hello_is_an_authentication_error() {
     // If the client has a credential, a refused hello counts as a failed authentication (I-21).
     let Some(mongod) = secured() else { return };

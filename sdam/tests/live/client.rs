@@ -91,6 +91,7 @@ fn attempts(events: &[Event]) -> (usize, usize) {
 }
 
 #[test]
+#[ignore = "deep: real servers"]
 fn no_operation_needs_more_than_one_retry_through_a_step_down_and_the_kill_of_a_primary() {
     let Some(set) = replica_set() else { return };
     let host = Host::start();

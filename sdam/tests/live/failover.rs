@@ -61,6 +61,7 @@ fn wait_for_clear(observer: &Observer, mark: usize, host: &str) -> (bool, usize)
 /// D-2: one member is enough to find all members. I-36: after a step-down, another member becomes
 /// primary and no pool is cleared.
 #[test]
+#[ignore = "deep: real servers"]
 fn the_whole_set_is_found_from_one_secondary_and_a_step_down_clears_no_pool() {
     let Some(set) = replica_set() else { return };
     let seed = set.secondaries()[0];
@@ -93,6 +94,7 @@ fn the_whole_set_is_found_from_one_secondary_and_a_step_down_clears_no_pool() {
 /// F-11, F-65: a silent server is detected by timeout, which interrupts the connections in use.
 /// F-70: closing does not wait for silent servers.
 #[test]
+#[ignore = "deep: real servers"]
 fn a_dead_primary_and_a_silent_one_are_replaced_and_closing_does_not_wait_for_them() {
     let Some(set) = replica_set() else { return };
     let (observer, mark) = observe(&set, 0, "&connectTimeoutMS=1000");
@@ -133,6 +135,7 @@ fn a_dead_primary_and_a_silent_one_are_replaced_and_closing_does_not_wait_for_th
 }
 
 #[test]
+#[ignore = "deep: real servers"]
 fn a_frozen_primary_is_suspected_long_before_its_time_limit_and_until_it_answers() {
     let Some(set) = replica_set() else { return };
     let (observer, mark) = observe(&set, 0, "");
@@ -161,6 +164,7 @@ fn a_frozen_primary_is_suspected_long_before_its_time_limit_and_until_it_answers
 }
 
 #[test]
+#[ignore = "deep: real servers"]
 fn a_detector_leaves_a_frozen_primary_and_another_one_is_found() {
     let Some(set) = replica_set() else { return };
     let primary = set.primary().unwrap();
@@ -188,6 +192,7 @@ fn a_detector_leaves_a_frozen_primary_and_another_one_is_found() {
 /// D-5, D-32: the server of a removed member is closed; if the member returns, it gets a new server
 /// id. F-38, M-33: a restarted process begins a new topology version, and its replies are accepted.
 #[test]
+#[ignore = "deep: real servers"]
 fn a_member_is_followed_through_its_removal_its_return_and_its_restart() {
     let Some(set) = replica_set() else { return };
     let (observer, mark) = observe(&set, set.primary().unwrap(), "");

@@ -87,6 +87,7 @@ fn is_ready(kind: &EventKind) -> bool {
 /// only after the first successful check, is cleared when a check fails, refuses check-outs, and
 /// becomes ready again after the next success.
 #[test]
+#[ignore = "deep: real servers"]
 fn pools_are_ready_after_a_successful_check_and_cleared_by_a_failed_one() {
     let Some(mongod) = standalone() else { return };
     // Before 5.0, the fail point does not affect handshakes, so the server becomes known again at
@@ -154,6 +155,7 @@ fn reported(mongod: &Mongod, connection: &PooledConnection) -> (String, String) 
 /// O-20, O-27, O-28; Handshake prose test "Test that the driver updates metadata": after a library
 /// was appended, new connections send the extended metadata, and open connections are unchanged.
 #[test]
+#[ignore = "deep: real servers"]
 fn the_server_reports_appended_metadata_of_new_connections_only() {
     let Some(mongod) = standalone() else { return };
     let options = "directConnection=true&appName=metadata";

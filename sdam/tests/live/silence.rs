@@ -36,6 +36,7 @@ struct Recovery {
 const ROUNDS: usize = 3;
 
 #[test]
+#[ignore = "deep: real servers"]
 fn a_detector_frees_the_operations_that_wait_for_a_frozen_primary() {
     let Some(set) = start(builder()) else { return };
     let freeze = |primary: &Mongod| primary.sigstop().unwrap();
@@ -43,6 +44,7 @@ fn a_detector_frees_the_operations_that_wait_for_a_frozen_primary() {
 }
 
 #[test]
+#[ignore = "deep: real servers"]
 fn a_detector_frees_the_operations_that_wait_for_a_primary_that_is_cut_off() {
     let Some(set) = start(builder().relayed()) else { return };
     let cut_off = |primary: &Mongod| primary.cut_off().unwrap();

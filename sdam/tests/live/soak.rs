@@ -82,6 +82,7 @@ fn fail_over(set: &ReplicaSet, work: &Work) {
 
 /// No connection leaks, and no check-out is lost.
 #[test]
+#[ignore = "deep: real servers"]
 fn many_tasks_over_few_connections_survive_failovers_and_leak_nothing() {
     let Some(set) = replica_set() else { return };
     let uri =

@@ -64,7 +64,7 @@ impl Combination {
         }
         let begin = Instant::now();
         let output = super::patient(&mut Command::new(tests))
-            .arg("--quiet")
+            .args(["--quiet", "--include-ignored"])
             .current_dir(root().join(PACKAGE))
             .env("SDAM_LIVE_RUNTIME", self.runtime)
             .env("SDAM_LIVE_VERSION", self.version.to_string())

@@ -37,6 +37,7 @@ fn watch_failover(set: &RealSet, arguments: Arguments) {
 }
 
 #[test]
+#[ignore = "deep: real servers"]
 fn a_failover_behind_an_srv_record_and_tls_is_shown() {
     let certificates = Arc::new(Certificates::create().unwrap());
     let member = |name| MemberSpec::new().horizon(&format!("{name}.sdam.example"));
@@ -66,6 +67,7 @@ fn a_failover_behind_an_srv_record_and_tls_is_shown() {
 }
 
 #[test]
+#[ignore = "deep: real servers"]
 fn a_real_failover_is_recorded_and_reproduced() {
     let members = [MemberSpec::new(), MemberSpec::new(), MemberSpec::new()];
     let Some(set) = or_skip(RealSet::start(None, &members)).unwrap() else {

@@ -3,7 +3,7 @@
 use std::{
     future::{Future, poll_fn},
     io, mem,
-    net::{IpAddr, Ipv4Addr, TcpStream},
+    net::{IpAddr, TcpStream},
     pin::Pin,
     sync::{
         Mutex,
@@ -364,11 +364,12 @@ impl Dial for BrokenDial {
     async fn dial(&self, target: &DialTarget, options: DialOptions) -> io::Result<Piped> {
         match (self.0, target) {
             // Behaves like a socket that connects on first use.
-            (Fault::RefusalsComeLate, DialTarget::Tcp(address))
-                if address.ip() == Ipv4Addr::LOCALHOST =>
-            {
-                Ok(pipe::piped().0)
-            }
+            (Fault::RefusalsComeLate, _) => match Threads.dial(target, options).await {
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                    Ok(pipe::piped().0)
+                }
+                dialled => dialled,
+            },
             (Fault::DialBlocks | Fault::SocketsAreUntuned, DialTarget::Tcp(address)) => {
                 pump(TcpStream::connect(address)?)
             }

@@ -37,6 +37,7 @@ fn ids(reply: &Document, batch: &str) -> Vec<i32> {
 
 /// A cursor survives a step-down (I-36; "getMore Iteration").
 #[test]
+#[ignore = "deep: real servers"]
 fn step_down_1_a_cursor_goes_on_over_its_connection_after_a_step_down() {
     let Some(set) = replica_set() else { return };
     let client = Pooled::start(&set.uri());
@@ -67,6 +68,7 @@ fn step_down_1_a_cursor_goes_on_over_its_connection_after_a_step_down() {
 /// "Shutdown in progress - Reset Connection Pool", "Interrupted at shutdown - Reset Connection
 /// Pool".
 #[test]
+#[ignore = "deep: real servers"]
 fn step_down_2_to_4_only_errors_of_a_shutdown_clear_the_pool() {
     let started = ReplicaSet::start(version(), &[MemberSpec::new()]);
     let Some(set) = or_skip(started).unwrap() else {

@@ -89,6 +89,7 @@ impl Drop for Client {
 /// F-11: a process that was suspended for longer than a check's time limit reads the data that its
 /// server has sent in the meantime, instead of timing out.
 #[test]
+#[ignore = "deep: real servers"]
 fn a_suspended_client_loses_no_server() {
     let Some(mongod) = standalone() else { return };
     let steady = if mongod.hello().unwrap().contains_key("topologyVersion") {
@@ -126,6 +127,7 @@ fn a_suspended_client_loses_no_server() {
 ///
 /// The test above runs it in a separate process; run by itself, it does nothing.
 #[test]
+#[ignore = "deep: real servers"]
 fn process_that_is_suspended() {
     let Ok(uri) = env::var(CLIENT_URI) else {
         return;

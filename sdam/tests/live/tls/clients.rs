@@ -29,6 +29,7 @@ fn authenticated(mongod: &Mongod, user_info: &str, options: &str) -> Result<Stri
 /// Authenticates with MONGODB-X509: first without a user name, so that the server derives the user
 /// from the certificate, and then with an explicit user name.
 #[test]
+#[ignore = "deep: real servers"]
 fn a_client_certificate_authenticates_the_user_of_its_subject() {
     // The user name is sent only if it is given (O-5, T-7).
     let certificates = certificates();
@@ -54,6 +55,7 @@ fn a_client_certificate_authenticates_the_user_of_its_subject() {
 /// The server refuses PLAIN, because only the Enterprise edition supports it, and only together
 /// with an LDAP server.
 #[test]
+#[ignore = "deep: real servers"]
 fn plain_is_offered_to_a_server_over_tls_which_lacks_it() {
     let certificates = certificates();
     let Some(mongod) = start(&ServerTls::new(&certificates)) else {

@@ -38,6 +38,7 @@ fn primary(topology: &TopologyDescription) -> Option<String> {
 }
 
 #[test]
+#[ignore = "deep: real servers"]
 fn a_set_with_tls_behind_an_srv_record_is_followed_through_failovers() {
     let certificates = certificates();
     let Some(set) = replica_set(&certificates) else {

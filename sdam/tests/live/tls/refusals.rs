@@ -31,6 +31,7 @@ fn option(name: &str, file: &Path) -> String {
 }
 
 #[test]
+#[ignore = "deep: real servers"]
 fn each_fault_of_a_server_certificate_is_named_in_the_error_of_a_selection() {
     let certificates = certificates();
     let server = |certificate| ServerTls::new(&certificates).certificate(certificate);
@@ -67,6 +68,7 @@ fn each_fault_of_a_server_certificate_is_named_in_the_error_of_a_selection() {
 }
 
 #[test]
+#[ignore = "deep: real servers"]
 fn a_server_that_demands_a_certificate_accepts_that_of_its_authority_alone() {
     let certificates = certificates();
     let tls = ServerTls::new(&certificates).require_client_certificates();
@@ -82,6 +84,7 @@ fn a_server_that_demands_a_certificate_accepts_that_of_its_authority_alone() {
 }
 
 #[test]
+#[ignore = "deep: real servers"]
 fn a_server_that_demands_tls_closes_connections_in_plain_text() {
     let certificates = certificates();
     let Some(mongod) = start(&ServerTls::new(&certificates)) else {

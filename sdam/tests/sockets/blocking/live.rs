@@ -23,6 +23,7 @@ fn replica_set() -> Option<ReplicaSet> {
 }
 
 #[test]
+#[ignore = "deep: real servers"]
 fn a_standalone_is_found_lost_and_found_again() {
     // An idle connection is probed, and a server that failed is skipped for 5 s (H-1, H-6, H-12,
     // I-15).
@@ -51,6 +52,7 @@ fn a_standalone_is_found_lost_and_found_again() {
 }
 
 #[test]
+#[ignore = "deep: real servers"]
 fn the_user_of_the_connection_string_is_authenticated_before_the_first_command() {
     // A connection is authenticated before its first operation (H-17).
     let Some(mongod) = or_skip(Mongod::start_secured(version())).unwrap() else {
@@ -94,6 +96,7 @@ fn the_user_of_the_connection_string_is_authenticated_before_the_first_command()
 }
 
 #[test]
+#[ignore = "deep: real servers"]
 fn writes_reach_the_new_primary_after_a_step_down_and_after_a_kill() {
     // An error from the old primary causes a scan, which finds the new one (H-5, I-38, I-15, L-67).
     let Some(set) = replica_set() else { return };
