@@ -38,8 +38,9 @@ const README: Scene = Scene {
 };
 
 /// Also draws the picture in the README if the test is run by
-/// `SDAM_UPDATE_SCREENS=1 cargo test -p sdam-cli --test picture`.
+/// `SDAM_UPDATE_SCREENS=1 cargo test -p sdam-cli --test picture -- --ignored`.
 #[test]
+#[ignore = "deep: real servers"]
 fn a_real_failover_is_seen_on_the_full_screen() {
     let update = env::var_os("SDAM_UPDATE_SCREENS").is_some();
     let scene = if update { README } else { TEST };

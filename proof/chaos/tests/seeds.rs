@@ -1,4 +1,4 @@
-//! Runs a few seeds of every kind as ordinary tests.
+//! Runs a few seeds of every kind as tests.
 
 use sdam_chaos::{
     Counts,
@@ -8,6 +8,7 @@ use sdam_chaos::{
 };
 
 #[test]
+#[ignore = "deep: seeds"]
 fn every_kind_of_faults_passes_and_exercises_the_client() {
     for &kind in Kind::ALL {
         let mut seen = Counts::default();
@@ -32,6 +33,7 @@ fn every_kind_of_faults_passes_and_exercises_the_client() {
 }
 
 #[test]
+#[ignore = "deep: seeds"]
 fn different_seeds_yield_different_runs() {
     let trace = |seed| run(&Plan::new(seed, Kind::Random)).unwrap().trace;
     let mut traces: Vec<u64> = (0..10).map(trace).collect();
@@ -41,6 +43,7 @@ fn different_seeds_yield_different_runs() {
 }
 
 #[test]
+#[ignore = "deep: seeds"]
 fn stored_regressions_pass() {
     for (name, regression) in regression::all().unwrap() {
         if let Err(failure) = run_twice(&regression.plan) {
