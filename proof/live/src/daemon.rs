@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tempfile::TempDir;
 
 use crate::error::Error;
-use crate::port;
+use crate::port::Port;
 use crate::process::Process;
 use crate::wait::poll;
 use crate::workdir::work_dir;
@@ -19,7 +19,7 @@ use crate::workdir::work_dir;
 #[derive(Debug)]
 pub struct Daemon {
     name: &'static str,
-    pub(crate) address: SocketAddr,
+    port: Port,
     // This field is declared before the directory, so that the process is killed before the
     // directory is removed.
     process: Mutex<Process>,
@@ -27,16 +27,16 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Chooses a port and creates the directory; [`Daemon::start`] must follow.
+    /// Reserves a port and creates the directory; [`Daemon::start`] must follow.
     pub(crate) fn new(name: &'static str) -> Result<Self, Error> {
         let dir = work_dir(name).map_err(Error::io("creating a directory"))?;
         let process = Process::guarded(dir.path()).map_err(Error::io("starting `sh`"))?;
-        Ok(Self { name, address: port::free()?, process: Mutex::new(process), dir })
+        Ok(Self { name, port: Port::reserve()?, process: Mutex::new(process), dir })
     }
 
     /// Returns the loopback address of the server, for TCP and UDP.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.port.address()
     }
 
     pub(crate) fn dir(&self) -> &Path {

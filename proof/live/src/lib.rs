@@ -53,6 +53,7 @@ pub use crate::error::{CommandError, Error, Unavailable};
 pub use crate::fail_point::{FailCommand, FailPoint};
 pub use crate::locate::mongod_path;
 pub use crate::mongod::Mongod;
+pub use crate::port::Port;
 pub use crate::prometheus::Prometheus;
 pub use crate::replica_set::{MemberSpec, ReplicaSet, ReplicaSetBuilder};
 pub use crate::security::ROOT;

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::fs;
 use std::ops::Deref;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{self, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -18,7 +18,6 @@ use crate::daemon::Daemon;
 use crate::debian;
 use crate::error::Error;
 use crate::locate::mongod_path;
-use crate::port;
 use crate::relay::Relay;
 use crate::security::{self, ROOT};
 use crate::tls::ServerTls;
@@ -48,8 +47,6 @@ pub struct Mongod {
     relay: Option<Relay>,
     /// True if the server has the user [`ROOT`], with which clients authenticate.
     has_root: AtomicBool,
-    /// The length of the log at the start of the process.
-    log_start: AtomicU64,
 }
 
 impl Mongod {
@@ -67,7 +64,7 @@ impl Mongod {
         version: impl Into<Option<Version>>,
         arguments: &[&str],
     ) -> Result<Self, Error> {
-        let mut mongod = Self::launch(version, arguments, false, None)?;
+        let mongod = Self::launch(version, arguments, false, None)?;
         mongod.wait_until_ready()?;
         Ok(mongod)
     }
@@ -75,7 +72,7 @@ impl Mongod {
     /// Starts a standalone server that refuses all commands on unauthenticated connections, and
     /// creates the user [`ROOT`]. The [clients](Self::client) of this value are authenticated.
     pub fn start_secured(version: impl Into<Option<Version>>) -> Result<Self, Error> {
-        let mut mongod = Self::launch(version, &[], true, None)?;
+        let mongod = Self::launch(version, &[], true, None)?;
         mongod.wait_until_ready()?;
         mongod.create_root()?;
         mongod.trust_root();
@@ -89,7 +86,7 @@ impl Mongod {
     /// Returns the errors of [`Mongod::start_with`]. Also returns [`Error::Unavailable`] if the
     /// certificate is only valid on another date and libfaketime is missing.
     pub fn start_tls(version: impl Into<Option<Version>>, tls: &ServerTls) -> Result<Self, Error> {
-        let mut mongod = Self::launch(version, &[], false, Some(tls))?;
+        let mongod = Self::launch(version, &[], false, Some(tls))?;
         mongod.wait_until_ready()?;
         Ok(mongod)
     }
@@ -124,19 +121,23 @@ impl Mongod {
             daemon,
             relay: None,
             has_root: AtomicBool::new(false),
-            log_start: AtomicU64::new(0),
         };
         mongod.spawn()?;
         Ok(mongod)
     }
 
-    /// Waits until the process answers. If its port is taken, the process is moved to another port.
-    pub(crate) fn wait_until_ready(&mut self) -> Result<(), Error> {
-        while self.await_answer()? == Start::AddressInUse {
-            self.daemon.address = port::free()?;
-            self.spawn()?;
-        }
-        Ok(())
+    /// Waits until the process answers commands.
+    ///
+    /// # Errors
+    /// [`Error::Exited`] if the process ends.
+    pub(crate) fn wait_until_ready(&self) -> Result<(), Error> {
+        poll("a server to answer", || match self.process().ended() {
+            Some(status) => {
+                Err(Error::Exited(format!("mongod exited: {status}\n{}", self.log_tail())))
+            }
+            None => self.hello().map(Some),
+        })
+        .map(drop)
     }
 
     /// Makes other members and clients reach the server through a relay.
@@ -232,15 +233,11 @@ impl Mongod {
     /// is killed first. Members of a set may need longer to be primary or secondary again.
     pub fn restart(&self) -> Result<(), Error> {
         self.kill()?;
-        poll("the port of a dead server", || {
-            self.spawn()?;
-            Ok((self.await_answer()? == Start::Answered).then_some(()))
-        })
+        self.spawn()?;
+        self.wait_until_ready()
     }
 
     fn spawn(&self) -> Result<(), Error> {
-        let log = fs::metadata(self.log()).map_or(0, |log| log.len());
-        self.log_start.store(log, Ordering::Relaxed);
         let output = fs::File::options()
             .create(true)
             .append(true)
@@ -266,46 +263,6 @@ impl Mongod {
             .stdout(output);
         let doing = format!("starting {}", self.executable.display());
         self.process().spawn(&mut command).map_err(Error::io(doing))
-    }
-
-    /// Waits until the process answers commands or exits.
-    fn await_answer(&self) -> Result<Start, Error> {
-        poll("a server to answer", || {
-            if let Some(status) = self.process().ended() {
-                let log = self.new_log();
-                if status.code() == Some(port::ADDRESS_IN_USE) || log.contains(port::CANNOT_LISTEN)
-                {
-                    return Ok(Some(Start::AddressInUse));
-                }
-                return Err(Error::Exited(format!("mongod exited: {status}\n{}", self.log_tail())));
-            }
-            // Another server may have taken the port in the meantime. It is recognized by its data
-            // directory, which is a different one.
-            let options = match self.run_command("admin", doc! { "getCmdLineOpts": 1 }) {
-                Err(error) if error.code() == Some(security::UNAUTHORIZED) => {
-                    return Ok(self.listens().then_some(Start::Answered));
-                }
-                options => options?,
-            };
-            let path = options
-                .get_document("parsed")
-                .and_then(|parsed| parsed.get_document("storage"))
-                .and_then(|storage| storage.get_str("dbPath"));
-            Ok((path.ok().map(Path::new) == Some(&self.data())).then_some(Start::Answered))
-        })
-    }
-
-    /// Returns whether the log shows that the process is listening.
-    fn listens(&self) -> bool {
-        let new = self.new_log().to_lowercase();
-        new.contains("waiting for connections")
-    }
-
-    /// Returns the part of the log that was written since the process started.
-    fn new_log(&self) -> String {
-        let log = fs::read(self.log()).unwrap_or_default();
-        let start = usize::try_from(self.log_start.load(Ordering::Relaxed)).unwrap_or_default();
-        String::from_utf8_lossy(log.get(start..).unwrap_or_default()).into_owned()
     }
 
     fn data(&self) -> PathBuf {
@@ -370,35 +327,4 @@ fn clock(tls: &ServerTls) -> Result<Vec<(&'static str, String)>, Error> {
         ("FAKETIME", day.to_owned()),
         ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
     ])
-}
-
-/// The outcome of starting the process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Start {
-    Answered,
-    AddressInUse,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Mongod;
-    use crate::or_skip;
-    use crate::version::Version;
-
-    #[test]
-    #[ignore = "deep: real servers"]
-    fn a_server_whose_port_is_taken_uses_another_one() {
-        let Some(first) = or_skip(Mongod::start(Version::V6_0)).unwrap() else {
-            return;
-        };
-        let mut second = Mongod::launch(Version::V6_0, &[], false, None).unwrap();
-        second.kill().unwrap();
-        // Simulates that the port is taken after it was chosen and before the server starts.
-        second.daemon.address = first.address();
-        second.spawn().unwrap();
-        second.wait_until_ready().unwrap();
-        assert_ne!(second.address(), first.address());
-        second.hello().unwrap();
-        first.hello().unwrap();
-    }
 }

@@ -1,39 +1,99 @@
-//! Free ports on loopback.
+//! Ports on loopback that are reserved for one owner.
 
 use std::hash::{BuildHasher, RandomState};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use socket2::{Domain, SockRef, Socket, Type};
+
 use crate::error::Error;
 
-/// The first port of the range. It is below the operating system's ephemeral ports; otherwise, an
-/// outgoing connection could take the port of a server that is temporarily down.
+/// The first port of the range. It is below the operating system's ephemeral ports; otherwise,
+/// outgoing connections would take most of the ports.
 const FIRST: u16 = 15_000;
 const COUNT: u16 = 16_000;
 
-/// Returns a free loopback address, for both TCP and UDP.
+/// A loopback port, for TCP and UDP, that refuses clients unless a server listens on it.
 ///
-/// Another process may take the address before the server does. In that case, the server exits with
-/// [`ADDRESS_IN_USE`].
-pub(crate) fn free() -> Result<SocketAddr, Error> {
-    // Processes that start at the same time begin with different ports. The counter gives different
-    // ports to servers that the same process starts concurrently.
-    static NEXT: LazyLock<AtomicU32> =
-        LazyLock::new(|| AtomicU32::new(RandomState::new().hash_one(()) as u32));
-    (0..COUNT)
-        .map(|_| {
-            let step = NEXT.fetch_add(1, Ordering::Relaxed) % u32::from(COUNT);
-            let port = FIRST + step as u16;
-            SocketAddr::from((Ipv4Addr::LOCALHOST, port))
-        })
-        .find(|address| TcpListener::bind(address).is_ok() && UdpSocket::bind(address).is_ok())
-        .ok_or_else(|| Error::State("no free port on loopback".to_owned()))
+/// While the value exists, neither the system nor another [`reserve`](Self::reserve) in any process
+/// assigns the port to someone else. A server can listen on it if it sets `SO_REUSEADDR`, as most
+/// servers and `std::net::TcpListener` do, and can be restarted at any time. Systems other than
+/// Linux do not let a server share a reserved port, so there the port is only free at first.
+#[derive(Debug)]
+pub struct Port {
+    address: SocketAddr,
+    _reserved: Option<(Socket, UdpSocket)>,
 }
 
-/// The exit code of a `mongod` that cannot listen on its address.
-pub(crate) const ADDRESS_IN_USE: i32 = 48;
+impl Port {
+    /// Reserves a port that is free.
+    ///
+    /// # Errors
+    /// [`Error::State`] if there is none.
+    pub fn reserve() -> Result<Self, Error> {
+        // Processes that start at the same time begin with different ports, so that they do not try
+        // the same ports one after the other.
+        static NEXT: LazyLock<AtomicU32> =
+            LazyLock::new(|| AtomicU32::new(RandomState::new().hash_one(()) as u32));
+        (0..COUNT)
+            .find_map(|_| {
+                let step = NEXT.fetch_add(1, Ordering::Relaxed) % u32::from(COUNT);
+                Self::bind((Ipv4Addr::LOCALHOST, FIRST + step as u16).into()).ok()
+            })
+            .ok_or_else(|| Error::State("no free port on loopback".to_owned()))
+    }
 
-/// The message that a `mongod` logs before it aborts because another process listens on the address
-/// that both have bound.
-pub(crate) const CANNOT_LISTEN: &str = "Error listening for new connections on";
+    /// Binds sockets on which nothing arrives: one does not listen, and the other one accepts
+    /// packets only from itself.
+    fn bind(address: SocketAddr) -> io::Result<Self> {
+        let tcp = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+        tcp.bind(&address.into())?;
+        let udp = UdpSocket::bind(address)?;
+        udp.connect(address)?;
+        // The address is shared only from here on, so that of two owners only one succeeds.
+        tcp.set_reuse_address(true)?;
+        SockRef::from(&udp).set_reuse_address(true)?;
+        Ok(Self { address, _reserved: cfg!(target_os = "linux").then_some((tcp, udp)) })
+    }
+
+    /// Returns the address with the port.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn only_one_owner_has_a_port_and_its_server_can_be_restarted() {
+        let port = Port::reserve().unwrap();
+        let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        client.connect(port.address()).unwrap();
+        for _ in 0..3 {
+            let refused = TcpStream::connect(port.address()).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+            client.send(b"anyone?").unwrap();
+            let refused = client.recv(&mut [0; 8]).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+            let taken = |error: io::Error| error.kind() == io::ErrorKind::AddrInUse;
+            assert!(UdpSocket::bind(port.address()).is_err_and(taken));
+            assert!(Port::bind(port.address()).is_err_and(taken));
+
+            let listener = TcpListener::bind(port.address()).unwrap();
+            let names = Socket::new(Domain::IPV4, Type::DGRAM, None).unwrap();
+            names.set_reuse_address(true).unwrap();
+            names.bind(&port.address().into()).unwrap();
+            assert!(Port::bind(port.address()).is_err_and(taken));
+            let _client = TcpStream::connect(port.address()).unwrap();
+            let _server = listener.accept().unwrap();
+            client.send(b"anyone?").unwrap();
+            assert_eq!(UdpSocket::from(names).recv(&mut [0; 8]).unwrap(), 7);
+        }
+    }
+}

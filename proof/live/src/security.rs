@@ -9,9 +9,6 @@ use crate::error::Error;
 /// The name and the password of the user that a secured server initially has in `admin`.
 pub const ROOT: (&str, &str) = ("root", "root");
 
-/// The error code of a command that requires authentication.
-pub(crate) const UNAUTHORIZED: i32 = 13;
-
 /// The shared secret of a set's members.
 const KEY: &str = "c2RhbS1saXZl";
 

@@ -9,6 +9,7 @@ use std::{sync::Arc, time::Duration};
 
 use sdam::{Error, Resolver, Runtime, SrvRecords};
 use sdam_core::{address::ServerAddress, error::Stage, uri::ConnectionString};
+use sdam_live::Port;
 use sdam_sim::serve::{Builder, ReplicaSet};
 use serde_json::Value;
 use tokio::runtime::Builder as Tokio;
@@ -217,7 +218,8 @@ fn parse(words: &[&str]) -> Arguments {
 #[test]
 fn suppressed_findings_do_not_count_but_stay_in_json() {
     let set = ReplicaSet::start(1).unwrap();
-    let port = listener().local_addr().unwrap().port();
+    let closed = Port::reserve().unwrap();
+    let port = closed.address().port();
     let member = set.places()[0].0.clone();
     let uri = format!("mongodb://127.0.0.1:{port},{member}/?replicaSet=rs0");
     let host = format!("127.0.0.1:{port}");
@@ -250,7 +252,8 @@ fn suppressed_findings_do_not_count_but_stay_in_json() {
 fn the_severity_of_a_failing_exit_code_can_be_chosen() {
     let server = Server::mongod(listener(), standalone);
     let warned = format!("mongodb://{}/?localTresholdMS=20", server.address());
-    let port = listener().local_addr().unwrap().port();
+    let closed = Port::reserve().unwrap();
+    let port = closed.address().port();
     let failed = format!("mongodb://127.0.0.1:{port}/");
     for (fail_on, codes) in [
         ("warning", [Exit::WARNINGS, Exit::FAILURES]),
@@ -266,7 +269,8 @@ fn the_severity_of_a_failing_exit_code_can_be_chosen() {
 
 #[test]
 fn text_shows_the_matrix_the_problem_and_the_remedy_in_80_columns() {
-    let port = listener().local_addr().unwrap().port();
+    let closed = Port::reserve().unwrap();
+    let port = closed.address().port();
     let set = ReplicaSet::start(1).unwrap();
     let member = set.places()[0].0.clone();
     let uri = format!("mongodb://127.0.0.1:{port},{member}/?replicaSet=rs0");

@@ -16,7 +16,7 @@ use std::{
 
 use futures::channel::oneshot;
 use sdam_core::options::Options;
-use sdam_live::{Prometheus, or_skip};
+use sdam_live::{Port, Prometheus, or_skip};
 use sdam_sim::{config::SetConfig, serve::Builder};
 use serde_json::Value;
 use tempfile::NamedTempFile;
@@ -397,9 +397,8 @@ fn labels(page: &str) -> BTreeMap<&str, BTreeSet<&str>> {
 fn each_of_several_deployments_has_its_own_pages() {
     let set = ReplicaSet::start(3).unwrap();
     let server = Builder::standalone().start().unwrap();
-    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let dead = closed.local_addr().unwrap();
-    drop(closed);
+    let closed = Port::reserve().unwrap();
+    let dead = closed.address();
     let program = Running::start_many(&format!(
         "live = '{}'\nalone = '{}'\ndead = 'mongodb://{dead}'\n",
         set.uri(),

@@ -88,7 +88,7 @@ impl ReplicaSetBuilder {
         let tls = self.tls.as_ref();
         let launch = || Mongod::launch(self.version, &arguments, self.is_secured, tls);
         let mut members = specs.iter().map(|_| launch()).collect::<Result<Vec<_>, _>>()?;
-        members.iter_mut().try_for_each(Mongod::wait_until_ready)?;
+        members.iter().try_for_each(Mongod::wait_until_ready)?;
         if self.is_relayed {
             members.iter_mut().try_for_each(Mongod::start_relay)?;
         }

@@ -60,7 +60,8 @@ fn a_misspelled_option_gets_its_name() {
 
 #[test]
 fn a_warning_about_an_option_is_not_the_first_problem_if_there_is_a_failure() {
-    let port = listener().local_addr().unwrap().port();
+    let closed = Port::reserve().unwrap();
+    let port = closed.address().port();
     let uri = format!("mongodb://127.0.0.1:{port}/?localTresholdMS=20");
     let _ = advised(&arguments(), &uri, "tcp fail", "start the server, or correct the port");
 }
@@ -69,7 +70,8 @@ fn a_warning_about_an_option_is_not_the_first_problem_if_there_is_a_failure() {
 fn a_wrong_port_is_corrected() {
     let server = Server::mongod(listener(), standalone);
     let right = format!("mongodb://{}/", server.address());
-    let port = listener().local_addr().unwrap().port();
+    let none = Port::reserve().unwrap();
+    let port = none.address().port();
     let closed = format!("mongodb://127.0.0.1:{port}/");
     mended(&closed, "tcp fail", "correct the port", &right);
     for answer in
@@ -269,7 +271,8 @@ fn a_read_preference_without_a_server_is_changed() {
 #[test]
 fn a_proxy_that_does_not_run_is_left_out() {
     let server = Server::mongod(listener(), standalone);
-    let port = listener().local_addr().unwrap().port();
+    let closed = Port::reserve().unwrap();
+    let port = closed.address().port();
     let right = format!("mongodb://{}/", server.address());
     let broken = format!("{right}?proxyHost=127.0.0.1&proxyPort={port}");
     mended(&broken, "tcp fail", "proxyPort", &right);

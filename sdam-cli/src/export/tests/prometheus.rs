@@ -1,11 +1,6 @@
 //! Tests the program with a real Prometheus, which uses the files of `deploy`.
 
-use std::{
-    fs,
-    net::{Ipv4Addr, TcpListener},
-    path::PathBuf,
-    time::Instant,
-};
+use std::{fs, net::Ipv4Addr, path::PathBuf, time::Instant};
 
 use sdam_live::{Dns, Record};
 
@@ -82,9 +77,8 @@ fn names(text: &str) -> BTreeSet<&str> {
 #[ignore = "deep: scrapes of a real Prometheus"]
 fn prometheus_follows_a_failover() {
     let set = ReplicaSet::start(3).unwrap();
-    let closed = TcpListener::bind("127.0.0.1:0").unwrap();
-    let dead = closed.local_addr().unwrap();
-    drop(closed);
+    let closed = Port::reserve().unwrap();
+    let dead = closed.address();
     let program =
         Running::start_many(&format!("orders = '{}'\ngone = 'mongodb://{dead}'\n", set.uri()));
     let rules = deploy().join("prometheus/sdam.rules.yml");
