@@ -99,8 +99,11 @@ where
     let (output, remarks) = (console.output.clone(), console.remarks.clone());
     let result = run_to_end(program(console));
     let _ = remarks.finish();
-    let _ = output.finish();
-    result
+    let exit = result?;
+    match output.finish() {
+        Err(error) if error.kind() != io::ErrorKind::TimedOut => Err(error),
+        _ => Ok(exit),
+    }
 }
 
 /// Like [`run`], but for a `program` that ends by itself and may block until its output is read.

@@ -5,10 +5,11 @@
 //! that thread only briefly.
 
 use std::{
-    future::pending,
+    future::{pending, poll_fn},
     io::{self, Write},
     mem,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    task::{Poll, Waker},
     thread,
     time::Duration,
 };
@@ -81,6 +82,8 @@ struct State {
     /// The number of bytes that were discarded because the buffer was full.
     lost: usize,
     error: Option<io::Error>,
+    /// The task in [`Output::failed`].
+    observer: Option<Waker>,
     ended: bool,
 }
 
@@ -115,6 +118,19 @@ impl Output {
             lock(&shared.state).fail(error);
         }
         Self(Arc::new(Handle(shared)))
+    }
+
+    /// Resolves when writing has failed. The next call then returns the error.
+    pub async fn failed(&self) {
+        poll_fn(|cx| {
+            let mut state = lock(&self.0.0.state);
+            if state.error.is_some() {
+                return Poll::Ready(());
+            }
+            state.observer = Some(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
     }
 
     /// Waits until everything is written, for at most a second.
@@ -155,8 +171,8 @@ impl Write for Output {
         Ok(bytes.len())
     }
 
-    /// Waits briefly until the output is written, so that an error is returned by the call that
-    /// caused it.
+    /// Waits briefly until the output is written, so that an error is usually returned by the call
+    /// that caused it. [`Output::failed`] notices a later one.
     fn flush(&mut self) -> io::Result<()> {
         let shared = &self.0.0;
         let timeout = if lock(&shared.state).stuck { Duration::ZERO } else { WRITE_TIMEOUT };
@@ -216,6 +232,9 @@ impl State {
         self.error.get_or_insert(error);
         self.writer = Writer::Failed;
         self.waiting.clear();
+        if let Some(observer) = self.observer.take() {
+            observer.wake();
+        }
     }
 }
 

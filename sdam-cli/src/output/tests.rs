@@ -3,6 +3,8 @@ use std::{
     time::Instant,
 };
 
+use futures::{FutureExt, executor::block_on};
+
 use super::*;
 
 /// A writer that waits for a permit before each write, and then forwards what is written.
@@ -62,10 +64,13 @@ fn a_stalled_reader_delays_writes_and_the_end_only_up_to_a_limit() {
 }
 
 #[test]
-fn a_closed_reader_is_an_immediate_error() {
+fn a_failed_write_is_noticed_however_late_it_fails() {
     let (mut output, word, _read) = gated();
-    drop(word);
     output.write_all(b"a").unwrap();
+    output.flush().unwrap();
+    assert!(output.failed().now_or_never().is_none());
+    drop(word);
+    block_on(output.failed());
     let error = output.flush().unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
     output.finish().unwrap();
