@@ -28,7 +28,7 @@ use crate::{
     explain,
     failure::Failure,
     input, log,
-    output::{abandoned, standard_output},
+    output::{Output, abandoned, standard_output},
     report, serve,
     target::redact,
     watch,
@@ -153,7 +153,8 @@ impl Cli {
                         // The full screen itself handles all signals other than Ctrl-C.
                         watch::run(&arguments, console, exit::interrupted()).await
                     } else {
-                        watch::run(&arguments, console, stopped_or_abandoned()).await
+                        let stop = stopped_or_abandoned(console.output.clone());
+                        watch::run(&arguments, console, stop).await
                     }
                 })
             }
@@ -164,11 +165,13 @@ impl Cli {
                 arguments.log = log::config();
                 exit::serve(|console| async move {
                     let crate::console::Console { output, remarks, .. } = console;
-                    export::run(&arguments, output, remarks, exit::stopped()).await
+                    let stop = stopped_or_unwritable(output.clone());
+                    export::run(&arguments, output, remarks, stop).await
                 })
             }
             Command::Serve(arguments) => exit::run(|console| async move {
-                serve::run(&arguments, console, input::lines()?, stopped_or_abandoned()).await
+                let stop = stopped_or_abandoned(console.output.clone());
+                serve::run(&arguments, console, input::lines, stop).await
             }),
             Command::Report(arguments) => report::run(&arguments, standard_output(), io::stderr()),
             // Render into memory first, because the generators panic if the reader closes the pipe.
@@ -182,9 +185,14 @@ impl Cli {
     }
 }
 
-/// Resolves on Ctrl-C or SIGTERM, or when the reader of standard output closes the pipe.
-async fn stopped_or_abandoned() {
-    select(pin!(exit::stopped()), pin!(abandoned())).await;
+/// Resolves on Ctrl-C or SIGTERM, or when `output` cannot be written.
+async fn stopped_or_unwritable(output: Output) {
+    select(pin!(exit::stopped()), pin!(output.failed())).await;
+}
+
+/// Resolves like [`stopped_or_unwritable`], or when the reader of standard output closes the pipe.
+async fn stopped_or_abandoned(output: Output) {
+    select(pin!(stopped_or_unwritable(output)), pin!(abandoned())).await;
 }
 
 /// Prints help on standard output and errors on standard error.

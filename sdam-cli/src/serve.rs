@@ -117,17 +117,19 @@ impl Arguments {
 /// Serves the deployment that `arguments` describe until `stop` is ready or a command ends the
 /// program.
 ///
-/// First executes the steps of the scenario, then the `commands`.
+/// First executes the steps of the scenario, then the `commands`, which are opened only then: a
+/// scenario may be standard input, too.
 ///
 /// Must be called within a tokio runtime with timers.
 ///
 /// # Errors
 ///
-/// If writing to the console fails. Other errors are printed and determine the exit code.
-pub async fn run<O: Write, R: Write>(
+/// If writing to the console or opening the commands fails. Other errors are printed and determine
+/// the exit code.
+pub async fn run<O: Write, R: Write, C: Stream<Item = String>>(
     arguments: &Arguments,
     console: Console<O, R>,
-    commands: impl Stream<Item = String>,
+    commands: impl FnOnce() -> io::Result<C>,
     stop: impl Future<Output = ()>,
 ) -> io::Result<Exit> {
     let Console { mut output, mut remarks, .. } = console;
@@ -166,7 +168,7 @@ pub async fn run<O: Write, R: Write>(
         {
             return Ok(());
         }
-        let mut commands = pin!(commands);
+        let mut commands = pin!(commands()?);
         while let Some(line) = commands.next().await {
             if session.line(&line).await?.is_break() {
                 return Ok(());

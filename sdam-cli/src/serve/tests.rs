@@ -12,7 +12,7 @@ use crate::{
 fn run_to_end(words: &[&str], commands: &[&str]) -> (Vec<String>, String, Exit) {
     let commands = stream::iter(commands.iter().map(|line| (*line).to_owned()));
     let (output, remarks, exit) =
-        capture(|console| block_on(run(&serve(words), console, commands, pending())));
+        capture(|console| block_on(run(&serve(words), console, || Ok(commands), pending())));
     let printed = output.lines().map(str::to_owned).collect();
     (printed, remarks, exit.unwrap())
 }
@@ -81,4 +81,16 @@ fn the_lines_of_a_scenario_are_answered_with_the_place_of_an_error() {
             "ok".to_owned(),
         ]
     );
+}
+
+#[test]
+fn commands_are_opened_after_the_scenario_which_may_be_standard_input_too() {
+    for (text, expected) in [("nonsense\n", Exit::CONFIGURATION), ("quit\n", Exit::SUCCESS)] {
+        let (_folder, path) = scenario(text);
+        let early = || -> io::Result<stream::Empty<String>> { panic!("opened before {text}") };
+        let (_, remarks, exit) = capture(|console| {
+            block_on(run(&serve(&["--scenario", &path]), console, early, pending()))
+        });
+        assert_eq!(exit.unwrap(), expected, "{remarks}");
+    }
 }
