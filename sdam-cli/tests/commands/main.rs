@@ -93,6 +93,8 @@ fn run_example(room: &Room, command: &str, end: End) {
     let script = command.replace("127.0.0.1:27017", seed());
     let script = script.replace("127.0.0.1:9216", "127.0.0.1:0");
     let script = script.replace(" --port 27017", "");
+    // A machine under load may need longer for a step than the default limit.
+    let script = script.replace("sdam doctor ", "sdam doctor --timeout 10 ");
     // The shell receives the signal, too. The trap lets it survive, so that it returns the exit
     // code of the program.
     let script = format!("trap : INT\n{script}");

@@ -85,11 +85,11 @@ fn a_silent_host_is_not_waited_for() {
     let silent = listener();
     let uri = format!("mongodb://{}/", silent.local_addr().unwrap());
     let mut arguments = arguments();
-    arguments.timeout = Some(Duration::from_millis(300));
+    arguments.timeout = Some(Duration::from_secs(1));
     let begun = Instant::now();
     check_with(&arguments, &uri, "hello fail", Exit::FAILURES, "does not answer");
-    // The check-up should take at most 1.08 s; the longer limit allows for a machine under load.
-    assert!(begun.elapsed() < Duration::from_secs(5));
+    // The check-up should take at most 3.6 s; the longer limit allows for a machine under load.
+    assert!(begun.elapsed() < Duration::from_secs(30));
 }
 
 #[test]
@@ -171,10 +171,8 @@ fn a_secondary_that_lags_is_a_warning() {
 #[test]
 fn causes_that_cannot_be_told_apart_are_all_given() {
     let check = |uri: &str, expected: &str, causes: &[&str]| {
-        let mut arguments = arguments();
-        arguments.timeout = Some(Duration::from_millis(500));
-        let seen = observe(&arguments, uri);
-        let document = check_formats(&arguments, uri, &seen, Exit::FAILURES);
+        let seen = observe(&arguments(), uri);
+        let document = check_formats(&arguments(), uri, &seen, Exit::FAILURES);
         let (problem, finding) = first(&document);
         assert_eq!(problem, expected, "{finding:#}");
         let given = strings(&finding["causes"]).join("; ");

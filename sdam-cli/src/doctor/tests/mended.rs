@@ -136,7 +136,7 @@ fn a_server_that_hangs_or_closes_connections_answers_later() {
     let set = ReplicaSet::start(1).unwrap();
     set.freeze(0).unwrap();
     let mut arguments = arguments();
-    arguments.timeout = Some(Duration::from_millis(300));
+    arguments.timeout = Some(Duration::from_secs(1));
     let _ = advised(&arguments, set.uri(), "hello fail", "look at the server and its log");
     set.thaw(0).unwrap();
     sound(set.uri());
