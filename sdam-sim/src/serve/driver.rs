@@ -16,7 +16,10 @@ use std::{
 use sdam_core::{address::ServerAddress, time::Instant};
 use sdam_transport::clock::{Clock, DeadlineTimer};
 
-use super::{ServeError, Server, listener::Listener};
+use super::{
+    ServeError, Server,
+    listener::{Listener, Reserved},
+};
 use crate::{
     ConnectionId, Deployment, MemberId, Output, Outputs, action::Action, config::SetConfig,
     deployment::Status,
@@ -61,6 +64,8 @@ struct Driver {
     sender: Sender<Event>,
     addresses: BTreeMap<ListenerId, SocketAddr>,
     listeners: BTreeMap<ListenerId, Listener>,
+    /// The ports of processes that are down.
+    reserved: BTreeMap<ListenerId, Reserved>,
     sockets: BTreeMap<ConnectionId, Socket>,
     /// The mongos that the load balancer uses for the next connection.
     next_mongos: u16,
@@ -100,6 +105,7 @@ pub(super) fn start(
         sender: sender.clone(),
         addresses: BTreeMap::new(),
         listeners: BTreeMap::new(),
+        reserved: BTreeMap::new(),
         sockets: BTreeMap::new(),
         next_mongos: 0,
         deployment,
@@ -251,9 +257,9 @@ impl Driver {
                 Output::Send { connection, bytes } => self.send(connection, &bytes),
                 Output::Close { connection } => self.close(connection),
                 Output::Down { member } => {
-                    if let Some(listener) = self.listeners.remove(&ListenerId::Member(member)) {
-                        listener.stop();
-                    }
+                    let id = ListenerId::Member(member);
+                    let reserved = self.listeners.remove(&id).and_then(Listener::stop);
+                    self.reserved.extend(reserved.map(|port| (id, port)));
                 }
                 Output::Up { member } => {
                     result = self.reopen(ListenerId::Member(member)).and(result);
@@ -287,6 +293,7 @@ impl Driver {
         match self.addresses.get(&id) {
             Some(address) => {
                 let listener = TcpListener::bind(address)?;
+                self.reserved.remove(&id);
                 self.listen(id, listener)
             }
             None => Ok(()),

@@ -1,8 +1,8 @@
 //! Tests over real sockets. The tests measure time only with the deployment's clock.
 
 use std::{
-    io::{Read, Write},
-    net::TcpStream,
+    io::{self, Read, Write},
+    net::{Ipv4Addr, SocketAddr, TcpStream},
     sync::{Arc, mpsc},
     thread,
     time::Duration,
@@ -15,6 +15,7 @@ use sdam_transport::{
     testing::ManualClock,
     wire::{OpMsg, WireMessage},
 };
+use socket2::{Domain, Socket, Type};
 
 use super::{Builder, ReplicaSet};
 use crate::{Action, timing::Timing};
@@ -64,6 +65,11 @@ fn any_process_of_any_deployment_is_killed_and_restarted() {
         server.kill(last as u16).unwrap();
         assert!(client.receive().is_err());
         assert!(Client::connect(server.uri(), last).is_err());
+        // Nobody else takes the port meanwhile.
+        let other = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        let port = server.places()[last].1.port().unwrap();
+        let bound = other.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, port)).into());
+        assert_eq!(bound.unwrap_err().kind(), io::ErrorKind::AddrInUse);
         server.apply(&Action::Restart((last as u16).into())).unwrap();
         let mut client = Client::connect(server.uri(), last).unwrap();
         assert!(client.hello().get_bool("isWritablePrimary").unwrap());
