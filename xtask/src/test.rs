@@ -16,9 +16,9 @@ const THREADS: &str = "RUST_TEST_THREADS";
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Run what takes longer, instead: the ignored tests; the live tests on every other runtime and
-    /// with the oldest server; the official files on the oldest and the newest server; the search
-    /// of states; 2,000 simulated seeds; the models of shared state; and `PyMongo` and the Node
-    /// driver with the simulated deployment.
+    /// with the oldest server; the official files on the oldest and the newest server, and on every
+    /// simulated release; the search of states; 2,000 simulated seeds; the models of shared state;
+    /// and `PyMongo` and the Node driver with the simulated deployment.
     #[arg(long)]
     deep: bool,
     /// Run the live tests and the official files on every server, instead. The live tests use tokio
@@ -47,8 +47,15 @@ fn deep() -> Result<()> {
     live::run(live::COMPLEMENT, live::is_required())?;
     live::run_official(&[Version::V4_2, Version::V6_0], live::is_required())?;
     let probing = ["sim", "--seeds", "0..1000", "--detector", "probing"];
-    let others: [&[&str]; 6] =
-        [&["states"], &["sim"], &probing, &["loom"], &["foreign", "pymongo"], &["foreign", "node"]];
+    let others: [&[&str]; 7] = [
+        &["spec-test", "--every-release"],
+        &["states"],
+        &["sim"],
+        &probing,
+        &["loom"],
+        &["foreign", "pymongo"],
+        &["foreign", "node"],
+    ];
     others.into_iter().try_for_each(|words| run_command(cargo().arg("xtask").args(words)))
 }
 
