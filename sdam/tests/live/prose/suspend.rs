@@ -127,7 +127,6 @@ fn a_suspended_client_loses_no_server() {
 ///
 /// The test above runs it in a separate process; run by itself, it does nothing.
 #[test]
-#[ignore = "deep: real servers"]
 fn process_that_is_suspended() {
     let Ok(uri) = env::var(CLIENT_URI) else {
         return;
