@@ -12,11 +12,11 @@ use crate::{
 pub struct Offer {
     /// The environments for which the host [starts deployments](Host::deploy).
     pub environments: Vec<Environment>,
-    /// How many of the environments that admit a test are used.
+    /// The part of the environments that admit a test in which the test runs.
     pub coverage: Coverage,
 }
 
-/// How many of the environments that admit a test are used.
+/// The part of the environments that admit a test in which the test runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coverage {
     /// All of them.

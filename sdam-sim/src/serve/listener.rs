@@ -26,7 +26,7 @@ pub(super) struct Listener {
     thread: JoinHandle<Option<TcpListener>>,
 }
 
-/// A port that refuses clients and that the system assigns to nobody else: a connection of this
+/// A port that refuses clients and that the system does not assign again: a connection of this
 /// process to its former listener. A new listener can bind the port meanwhile.
 #[derive(Debug)]
 pub(super) struct Reserved {

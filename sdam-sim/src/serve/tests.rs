@@ -65,7 +65,7 @@ fn any_process_of_any_deployment_is_killed_and_restarted() {
         server.kill(last as u16).unwrap();
         assert!(client.receive().is_err());
         assert!(Client::connect(server.uri(), last).is_err());
-        // Nobody else takes the port meanwhile.
+        // No other process can take the port meanwhile.
         let other = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         let port = server.places()[last].1.port().unwrap();
         let bound = other.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, port)).into());

@@ -1,4 +1,4 @@
-//! What a column's files run on: an executor, its clock, and deployments.
+//! The executor, the clock and the deployments of a column's files.
 
 use std::sync::{Arc, Mutex};
 
@@ -22,11 +22,11 @@ use super::zone;
 /// The seed that determines the order of tasks in the simulated column.
 const SEED: u64 = 1;
 
-/// How many times slower than the system's the clock of a real runtime is, if the machine does not
-/// lag. The official files have limits of some ten milliseconds.
+/// The factor by which the clock of a real runtime is slower than the system's while the machine
+/// does not lag. The official files have limits of some ten milliseconds.
 const FACTOR: u32 = 2;
 
-/// What the files of a column run on.
+/// The executor, the clock and the deployments of a column's files.
 pub(super) struct Ground {
     pub(super) offer: Offer,
     /// Creates the host of a worker, on the worker's thread.
