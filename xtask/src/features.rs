@@ -1,5 +1,4 @@
-//! `cargo xtask features`: checks every feature of the crate `sdam` and of the program, alone and
-//! in combination with every other feature.
+//! `cargo xtask features`: checks the crate `sdam` and the program with each of their features.
 
 use crate::Result;
 use crate::cargo::{cargo, output, run as run_command};
@@ -11,11 +10,18 @@ const CHECKS: &str = "target/checks";
 /// The crates whose features are checked.
 const CRATES: [&str; 2] = ["sdam", "sdam-cli"];
 
-pub(crate) fn run() -> Result<()> {
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Check every pair of features, too.
+    #[arg(long)]
+    pairs: bool,
+}
+
+pub(crate) fn run(options: &Options) -> Result<()> {
     let metadata = output(cargo().args(["metadata", "--no-deps", "--format-version", "1"]))?;
     for package in CRATES {
         let features = features_of(&metadata, package)?;
-        let choices = choices(&features);
+        let choices = choices(&features, options.pairs);
         for choice in &choices {
             let rustc = ["rustc", "--quiet", "--lib", "--profile", "check"];
             let package = ["--package", package, "--no-default-features", "--features"];
@@ -49,16 +55,16 @@ fn features_of(metadata: &str, package: &str) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Lists the sets of features to check: no feature, each single feature, each pair, and all
-/// features. The list contains no duplicates.
-fn choices(features: &[String]) -> Vec<Vec<&str>> {
+/// Lists the sets of features to check: no feature, each single feature, each pair if `with_pairs`,
+/// and all features. The list contains no duplicates.
+fn choices(features: &[String], with_pairs: bool) -> Vec<Vec<&str>> {
     let all: Vec<&str> = features.iter().map(String::as_str).collect();
     let mut choices = vec![Vec::new()];
     choices.extend(all.iter().map(|&one| vec![one]));
-    for (index, &first) in all.iter().enumerate() {
+    for (index, &first) in all.iter().enumerate().filter(|_| with_pairs) {
         choices.extend(all.iter().skip(index + 1).map(|&second| vec![first, second]));
     }
-    if all.len() > 2 {
+    if !choices.contains(&all) {
         choices.push(all);
     }
     choices
@@ -69,16 +75,20 @@ mod tests {
     use super::{choices, features_of};
 
     #[test]
-    fn every_pair_is_chosen_once_and_all_of_them_too() {
-        let check = |features: &[&str], expected: &[&str]| {
+    fn every_choice_is_made_once_and_all_features_are_one() {
+        let check = |features: &[&str], with_pairs, expected: &[&str]| {
             let features: Vec<_> = features.iter().map(|&name| name.to_owned()).collect();
-            let chosen: Vec<_> = choices(&features).iter().map(|one| one.join("+")).collect();
+            let chosen = choices(&features, with_pairs);
+            let chosen: Vec<_> = chosen.iter().map(|one| one.join("+")).collect();
             assert_eq!(chosen, expected);
         };
-        check(&[], &[""]);
-        check(&["a"], &["", "a"]);
-        check(&["a", "b"], &["", "a", "b", "a+b"]);
-        check(&["a", "b", "c"], &["", "a", "b", "c", "a+b", "a+c", "b+c", "a+b+c"]);
+        for with_pairs in [false, true] {
+            check(&[], with_pairs, &[""]);
+            check(&["a"], with_pairs, &["", "a"]);
+            check(&["a", "b"], with_pairs, &["", "a", "b", "a+b"]);
+        }
+        check(&["a", "b", "c"], false, &["", "a", "b", "c", "a+b+c"]);
+        check(&["a", "b", "c"], true, &["", "a", "b", "c", "a+b", "a+c", "b+c", "a+b+c"]);
     }
 
     #[test]

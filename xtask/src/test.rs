@@ -4,6 +4,7 @@ mod live;
 
 use std::env;
 use std::process::Command;
+use std::time::Instant;
 
 use sdam_live::Version;
 
@@ -41,11 +42,15 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 }
 
 fn deep() -> Result<()> {
-    // No doc test is ignored.
-    let programs = ["--lib", "--bins", "--tests", "--", "--ignored"];
-    run_command(patient(cargo().arg("test").args(EVERYTHING).args(programs)))?;
-    live::run(live::COMPLEMENT, live::is_required())?;
-    live::run_official(&[Version::V4_2, Version::V6_0], live::is_required())?;
+    let required = live::is_required();
+    timed("ignored tests", || {
+        // No doc test is ignored.
+        let programs = ["--lib", "--bins", "--tests", "--", "--ignored"];
+        run_command(patient(cargo().arg("test").args(EVERYTHING).args(programs)))
+    })?;
+    timed("live tests", || live::run(live::COMPLEMENT, required))?;
+    let servers = [Version::V4_2, Version::V6_0];
+    timed("official files on servers", || live::run_official(&servers, required))?;
     let probing = ["sim", "--seeds", "0..1000", "--detector", "probing"];
     let others: [&[&str]; 7] = [
         &["spec-test", "--every-release"],
@@ -56,7 +61,17 @@ fn deep() -> Result<()> {
         &["foreign", "pymongo"],
         &["foreign", "node"],
     ];
-    others.into_iter().try_for_each(|words| run_command(cargo().arg("xtask").args(words)))
+    others.into_iter().try_for_each(|words| {
+        timed(&words.join(" "), || run_command(cargo().arg("xtask").args(words)))
+    })
+}
+
+/// Calls `part`, and prints how long it took.
+fn timed(name: &str, part: impl FnOnce() -> Result<()>) -> Result<()> {
+    let begin = Instant::now();
+    part()?;
+    println!("{name}: passed in {:.0} s", begin.elapsed().as_secs_f64());
+    Ok(())
 }
 
 /// Makes a program run six tests at the same time, unless the environment sets another number. The
