@@ -73,14 +73,18 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     report.verdict()
 }
 
-/// Runs the columns side by side, as many as there are cores, and then those of real servers, all
-/// at the same time, because their files mostly wait for servers of their own.
+/// Runs the columns side by side, as many as there are cores: those of runtimes first, alone, because
+/// their clocks stand still while threads run. The columns of real servers are last, and run all at
+/// the same time, because their files mostly wait for servers of their own.
 fn run_all(jobs: &[Job], columns: &[Column], every_release: bool) -> Report {
     let (servers, others): (Vec<Column>, Vec<Column>) =
         columns.iter().partition(|column| matches!(column, Column::Server(_)));
+    let (runtimes, others): (Vec<Column>, Vec<Column>) =
+        others.into_iter().partition(|column| column.is_real());
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let run = |column: &Column| run_column(jobs, *column, every_release);
-    let mut finished = side_by_side(&others, cores, run);
+    let mut finished = side_by_side(&runtimes, cores, run);
+    finished.extend(side_by_side(&others, cores, run));
     finished.extend(side_by_side(&servers, servers.len(), run));
     let mut report = Report::default();
     for (column, cells) in finished {

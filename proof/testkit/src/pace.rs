@@ -1,77 +1,71 @@
 //! The pace of a clock for tests with real sockets.
 
 use std::{
-    error::Error as StdError,
-    fs,
+    fs, io,
+    path::{Path, PathBuf},
     sync::{Arc, Weak},
     thread,
-    time::Duration,
+    time::{Duration, Instant as SystemInstant},
 };
 
-use bson::doc;
 use sdam_core::{
     address::ServerAddress,
     error::{Error, Stage},
     time::Instant,
 };
-use sdam_sim::serve::{Builder, ServeError, Server};
 use sdam_transport::{
     async_trait,
     clock::Clock,
     connect::{Connection, Transport},
     race,
     runtime::Runtime,
-    spawn::Task,
     testing::ManualClock,
-    wire::OpMsg,
     wrap::{Wrap, Wrapped},
 };
 
-/// Advances a clock for tests with short time limits on a real runtime. The clock is slower than
-/// the system's by a factor, times the number of threads that share a core of the machine, and it
-/// stands still while the machine lags.
+/// Advances a clock for tests with short time limits on a real runtime, but not while a thread of
+/// this process lacks a processor.
 ///
-/// A task on the runtime asks a simulated server of its own for replies, one after another. They
-/// take the way that the replies to the tests take: through the runtime's executor, sockets, and
-/// the threads of a server. With each of them, the clock advances by [`STEP`](Self::STEP) at most.
-/// While one takes long, because other programs use the processor or many tests start at once, no
-/// time passes for the tests.
+/// On an idle machine the clock runs at half of the speed of the system's. It looks at the threads in
+/// turn, and stands still from the moment it finds one that runs or could run until it finds it
+/// waiting. So a busy machine makes tests slower, and no limit passes because of it: each message
+/// that was sent on loopback has made its reader able to run.
+///
+/// Where the system does not tell the state of threads as Linux does, nothing stops the clock.
 #[derive(Debug)]
 pub struct Pace {
     clock: ManualClock,
-    system: Arc<dyn Clock>,
-    /// The time of `system` at which `clock` began.
-    began: Instant,
+    began: SystemInstant,
     /// The clock advances until this value is dropped.
     alive: Arc<()>,
 }
 
 impl Pace {
-    /// The time that passes between two replies at most.
+    /// The time by which the clock advances at once, at most.
     pub const STEP: Duration = Duration::from_millis(5);
 
-    /// Starts a clock that is at least `factor` times slower than that of `runtime`. It advances
-    /// while `runtime` runs, until this value is dropped.
+    /// The name of the threads that advance clocks.
+    const NAME: &str = "pace";
+
+    /// The time between two looks at threads.
+    const REST: Duration = Duration::from_millis(4);
+
+    /// The number of looks in which all threads have their turn.
+    const TURNS: usize = 16;
+
+    /// Starts a clock, which advances until this value is dropped.
     ///
     /// # Errors
     ///
-    /// If the server whose replies let the clock advance cannot be started.
-    pub fn start(runtime: &Runtime, factor: u32) -> Result<Self, ServeError> {
-        let server = Builder::standalone().start()?;
-        let (clock, system) = (ManualClock::default(), Arc::clone(&runtime.backend.clock));
-        let pace = Self { clock, began: system.now(), system, alive: Arc::default() };
-        let advance = advance(
-            (pace.clock.clone(), Arc::clone(&pace.system)),
-            Arc::downgrade(&pace.alive),
-            factor,
-            server,
-            Arc::clone(&runtime.backend.transport),
-        );
-        runtime.spawner.spawn(Task::new("pace", async {
-            if let Err(error) = advance.await {
-                eprintln!("the clock of the tests stands still: {error}");
-            }
-        }));
+    /// If the thread that advances the clock cannot be started.
+    pub fn start() -> io::Result<Self> {
+        let pace = Self {
+            clock: ManualClock::default(),
+            began: SystemInstant::now(),
+            alive: Arc::default(),
+        };
+        let (clock, alive) = (pace.clock(), Arc::downgrade(&pace.alive));
+        thread::Builder::new().name(Self::NAME.into()).spawn(move || advance(&clock, &alive))?;
         Ok(pace)
     }
 
@@ -93,43 +87,42 @@ impl Pace {
     /// Returns how many times slower than the system's the clock has been so far.
     pub fn slowness(&self) -> f64 {
         let passed = self.clock.now().since(Instant::EPOCH).as_secs_f64();
-        self.system.now().since(self.began).as_secs_f64() / passed.max(f64::MIN_POSITIVE)
+        self.began.elapsed().as_secs_f64() / passed.max(f64::MIN_POSITIVE)
     }
 }
 
-/// Advances `clock` with the replies of `server` while `alive` exists.
-async fn advance(
-    (clock, system): (ManualClock, Arc<dyn Clock>),
-    alive: Weak<()>,
-    factor: u32,
-    server: Server,
-    transport: Arc<dyn Transport>,
-) -> Result<(), Box<dyn StdError + Send + Sync>> {
-    let (_, place) = server.places().first().ok_or("the server has no address")?;
-    let mut connection = transport.connect(place, None).await?;
-    let body = doc! { "ping": 1, "$db": "admin" }.to_vec()?;
-    let ping = OpMsg { request_id: 1, body: &body, ..OpMsg::default() }.encode()?;
-    let cores = thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
-    let mut last = system.now();
-    while alive.strong_count() > 0 {
-        connection.send(ping.clone()).await?;
-        connection.recv().await?;
-        let now = system.now();
-        let threads = runnable().map_or(1, |threads| threads.div_ceil(cores));
-        clock.advance(Pace::STEP.min(now.since(last) / factor / threads));
-        // On an idle machine, a step takes several replies.
-        system.sleep_until(last + Pace::STEP * factor / 4).await;
+/// Advances `clock` while `alive` exists.
+fn advance(clock: &ManualClock, alive: &Weak<()>) {
+    let mut last = SystemInstant::now();
+    let mut busy: Vec<PathBuf> = Vec::new();
+    for turn in (0..Pace::TURNS).cycle() {
+        if alive.strong_count() == 0 {
+            return;
+        }
+        busy.retain(|thread| is_runnable(thread));
+        busy.extend(threads().skip(turn).step_by(Pace::TURNS).filter(|it| is_runnable(it)));
+        let now = SystemInstant::now();
+        if busy.is_empty() {
+            clock.advance(Pace::STEP.min((now - last) / 2));
+        }
         last = now;
+        thread::park_timeout(Pace::REST);
     }
-    Ok(())
 }
 
-/// Returns the number of threads of the machine that run or could run, where the system tells it as
-/// Linux does.
-fn runnable() -> Option<u32> {
-    let loads = fs::read_to_string("/proc/loadavg").ok()?;
-    let (running, _) = loads.split(' ').nth(3)?.split_once('/')?;
-    running.parse().ok()
+/// Returns the files with the states of this process's threads.
+fn threads() -> impl Iterator<Item = PathBuf> {
+    let threads = fs::read_dir("/proc/self/task").into_iter().flatten();
+    threads.filter_map(Result::ok).map(|thread| thread.path().join("stat"))
+}
+
+/// Returns whether a thread runs or could run, or waits for a disk. One that advances a clock counts
+/// as waiting, and so does one that has ended.
+fn is_runnable(thread: &Path) -> bool {
+    let stat = fs::read_to_string(thread).unwrap_or_default();
+    let Some((head, state)) = stat.rsplit_once(") ") else { return false };
+    let name = head.split_once('(').map(|(_, name)| name);
+    state.starts_with(['R', 'D']) && name != Some(Pace::NAME)
 }
 
 /// The time limit of connection attempts, by a clock that the transport does not know.

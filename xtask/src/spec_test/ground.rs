@@ -22,10 +22,6 @@ use super::zone;
 /// The seed that determines the order of tasks in the simulated column.
 const SEED: u64 = 1;
 
-/// The factor by which the clock of a real runtime is slower than the system's while the machine
-/// does not lag. The official files have limits of some ten milliseconds.
-const FACTOR: u32 = 2;
-
 /// The executor, the clock and the deployments of a column's files.
 pub(super) struct Ground {
     pub(super) offer: Offer,
@@ -63,13 +59,14 @@ impl Ground {
         }))
     }
 
-    /// Prepares a runtime with simulated servers on loopback TCP, whose clock is slowed down.
+    /// Prepares a runtime with simulated servers on loopback TCP, whose clock stands still while
+    /// threads run.
     fn real(
         runtime: Runtime,
         coverage: Coverage,
         block_on: impl Fn(BoxFuture<'_, ()>) + Clone + Send + Sync + 'static,
     ) -> Result<Self, String> {
-        let pace = Pace::start(&runtime, FACTOR).map_err(|error| error.to_string())?;
+        let pace = Pace::start().map_err(|error| error.to_string())?;
         let (paced, clock) = (pace.apply(runtime.clone()), pace.clock());
         let host = move || {
             let (backend, paced, clock) = (runtime.backend.clone(), paced.clone(), clock.clone());
@@ -135,17 +132,25 @@ fn sim() -> Host {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     use sdam_transport::clock::Clock;
 
     use super::*;
 
     #[test]
-    fn the_clock_of_a_real_runtime_advances_and_is_slower_than_the_systems() {
-        let pace = Pace::start(&sdam_runtime_smol::runtime(), 3).unwrap();
+    fn the_clock_of_a_real_runtime_stands_still_while_a_thread_runs() {
+        let pace = Pace::start().unwrap();
         let clock = pace.clock();
-        block_on(clock.sleep_until(clock.now() + Duration::from_millis(20)));
-        assert!(pace.slowness() >= 3.0, "{}", pace.slowness());
+        block_on(clock.sleep_until(clock.now() + 3 * Pace::STEP));
+        // This thread runs and does not wait, so the clock stops once it has found it.
+        let began = Instant::now();
+        let (mut seen, mut since) = (clock.now(), began);
+        while since.elapsed() < Duration::from_millis(200) {
+            assert!(began.elapsed() < Duration::from_secs(60), "the clock does not stop");
+            if clock.now() != seen {
+                (seen, since) = (clock.now(), Instant::now());
+            }
+        }
     }
 }

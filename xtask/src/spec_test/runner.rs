@@ -77,12 +77,18 @@ impl Column {
         }
     }
 
+    /// Returns whether the files use real sockets, and a clock that stands still while a thread of
+    /// this process lacks a processor.
+    pub(crate) const fn is_real(self) -> bool {
+        matches!(self, Self::Tokio | Self::Smol | Self::AsyncStd)
+    }
+
     /// Returns the number of files that run at the same time. Files that need a deployment spend
     /// most of their time waiting, so many of them can run at once. On real servers, only one file
     /// runs at a time, because files would share fail points.
     const fn workers(self) -> usize {
         match self {
-            Self::Tokio | Self::Smol | Self::AsyncStd => 128,
+            Self::Tokio | Self::Smol | Self::AsyncStd => 64,
             // Each worker has simulations of its own.
             Self::Sim => 2,
             Self::Pure | Self::Scan | Self::Server(_) => 1,
