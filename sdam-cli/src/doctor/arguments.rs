@@ -10,11 +10,12 @@ use crate::{target::Target, values::some_seconds};
 /// The text that the help shows after the options.
 const AFTER: &str = "\
 Every host is checked at the same time, and a failed check ends those of its host only. Nothing is \
-written, except with --write: the servers receive hello and, if the connection string has \
+written, except with --write-to: the servers receive hello and, if the connection string has \
 credentials, a login and ping at one of them.
 
-The check-up ends within four times --timeout, or twice as much with --write, whatever the servers \
-do.
+A step of a connection may take as long as in a client: connectTimeoutMS, which is 10 s unless the \
+connection string says otherwise. The check-up ends within four times --timeout (without it, within \
+36 s, or four times a longer connectTimeoutMS), or twice as much with --write-to, whatever the servers do.
 
 Exit codes, the same for text and JSON: 0 nothing worse than info, 1 the worst finding is a warning, \
 2 a failure, 3 the command line or the connection string is wrong, 4 a check could not be made. \
@@ -45,9 +46,9 @@ pub struct Arguments {
     #[arg(long, value_name = "SEVERITY", value_enum, default_value_t)]
     pub fail_on: FailOn,
     /// Also insert a document into this collection, wait for a majority, and delete it again.
-    #[arg(long, value_name = "DB.COLLECTION", value_parser = Collection::parse)]
+    #[arg(long = "write-to", value_name = "DB.COLLECTION", value_parser = Collection::parse)]
     pub write: Option<Collection>,
-    /// Time limit of one step of a connection [default: 0.5].
+    /// Time limit of one step of a connection [default: connectTimeoutMS].
     #[arg(long, value_name = "SECONDS", value_parser = some_seconds)]
     pub timeout: Option<Duration>,
 }

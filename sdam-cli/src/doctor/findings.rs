@@ -91,7 +91,7 @@ fn login(login: &Login, credential: &Credential) -> Finding {
     if error.kind() == ErrorKind::Timeout {
         return finding(Status::Fail, "the login took too long".to_owned())
             .evidence("error", text(error))
-            .remedy("give it more time (--timeout 2), and look at the load of the server");
+            .remedy(format!("{MORE_TIME}; look at the load of the server"));
     }
     if error.kind() == ErrorKind::Internal {
         return finding(Status::Error, "this program cannot log in".to_owned())
@@ -207,7 +207,7 @@ fn written(canary: &Canary, blocked_by: Option<String>) -> Finding {
                 .cause("an arbiter votes, but acknowledges no write")
                 .remedy(
                     "look at the lag of the secondaries and at rs.status(); or give it more time \
-                     (--timeout 3)",
+                     (--timeout 30)",
                 )
         }
         Some(UNAUTHORIZED) => finding(Status::Fail, "the user may not write to the collection")
@@ -232,6 +232,9 @@ fn text(error: &Error) -> String {
 pub(super) fn counted(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
+
+/// The remedy for a step that exceeded its time limit.
+const MORE_TIME: &str = "give it more time (connectTimeoutMS, or --timeout 30)";
 
 const UNAUTHORIZED: i32 = 13;
 const AUTHENTICATION_FAILED: i32 = 18;

@@ -7,7 +7,7 @@ mod host;
 mod line;
 mod records;
 
-use std::{collections::BTreeSet, time::Duration};
+use std::collections::BTreeSet;
 
 use futures::stream::{FuturesUnordered, StreamExt};
 use sdam::Runtime;
@@ -22,19 +22,22 @@ use super::{
     observation::{Canary, Host, Login, Observation},
 };
 
-/// The time limit of one step of a connection.
-const STEP: Duration = Duration::from_millis(500);
-
 /// Observes the deployment that the connection string `uri` names.
 ///
 /// Takes at most about four times the limit of a single step, plus the same time again for the write
-/// test.
+/// test; without `--timeout` at most 36 s each, or four times a longer `connectTimeoutMS`.
 pub(super) async fn observe(arguments: &Arguments, uri: &str, runtime: &Runtime) -> Observation {
     let target = &arguments.target;
-    let step = arguments.timeout.unwrap_or(STEP);
-    let limits = Limits::new(&runtime.backend, step);
     let mut seen = Observation::default();
-    let Some(options) = configured(uri, runtime, &limits, &mut seen).await else {
+    let string = match ConnectionString::parse(uri) {
+        Ok(string) => string,
+        Err(error) => {
+            seen.config = Some(error);
+            return seen;
+        }
+    };
+    let limits = Limits::new(&runtime.backend, arguments.timeout, string.connect_timeout());
+    let Some(options) = configured(string, runtime, &limits, &mut seen).await else {
         return seen;
     };
     seen.warnings = options.multi_threaded_warnings();
@@ -54,10 +57,7 @@ pub(super) async fn observe(arguments: &Arguments, uri: &str, runtime: &Runtime)
                 let refused = seen.login.as_ref().and_then(|login| login.error.clone());
                 let written = match refused {
                     Some(error) => Canary::refused(collection, error),
-                    None => {
-                        canary::write(target, &options, runtime, collection, Limits::all(step))
-                            .await
-                    }
+                    None => canary::write(target, &options, runtime, collection, limits.all).await,
                 };
                 seen.canary = Some(written);
             }
@@ -68,14 +68,13 @@ pub(super) async fn observe(arguments: &Arguments, uri: &str, runtime: &Runtime)
     seen
 }
 
-/// Parses `uri`, and looks up the records of a `mongodb+srv` string.
+/// Returns the options of `string`, after a look-up of the records of a `mongodb+srv` string.
 async fn configured(
-    uri: &str,
+    string: ConnectionString,
     runtime: &Runtime,
     limits: &Limits,
     seen: &mut Observation,
 ) -> Option<Options> {
-    let string = ConnectionString::parse(uri).map_err(|error| seen.config = Some(error)).ok()?;
     seen.warnings = string.warnings().to_vec();
     let string = match string.srv().cloned() {
         Some(srv) => records::look_up(string, &srv, &runtime.backend, limits, seen).await?,

@@ -185,7 +185,7 @@ pub(super) fn json(target: &str, is_simulated: bool, findings: &[Finding]) -> St
             "evidence": evidence,
             "causes": finding.causes,
             "remedies": finding.remedies,
-            "blocked_by": finding.blocked_by,
+            "blockedBy": finding.blocked_by,
             "ms": finding.took.map(|took| took.as_secs_f64() * 1e3),
         })
     });

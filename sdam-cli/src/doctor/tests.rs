@@ -3,7 +3,7 @@
 mod gallery;
 mod mended;
 mod remedies;
-mod servers;
+pub(in crate::doctor) mod servers;
 
 use std::{sync::Arc, time::Duration};
 

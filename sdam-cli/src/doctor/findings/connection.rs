@@ -13,7 +13,7 @@ use sdam_core::{
 };
 use serde_json::Value;
 
-use super::{counted, text};
+use super::{MORE_TIME, counted, text};
 use crate::doctor::{
     check::Check,
     finding::{Finding, Status},
@@ -65,7 +65,11 @@ fn look_up(host: &Host) -> Option<Finding> {
         found.addresses.iter().map(|address| address.ip().to_string().into()).collect();
     let place = host.place.as_ref().unwrap_or(&host.address);
     let is_local = found.addresses.iter().all(|address| address.ip().is_loopback());
-    let finding = if is_local && !place.host().starts_with("localhost") {
+    // On a member of a set, /etc/hosts may have the member's own name, as Debian writes it
+    // (127.0.1.1).
+    let me = host.greeting.as_ref().and_then(|greeting| greeting.hello.me.as_ref());
+    let is_itself = me == Some(&host.address);
+    let finding = if is_local && !is_itself && !place.host().starts_with("localhost") {
         Finding::warn(Check::DnsAddr, "the name leads to this machine itself")
             .cause("an entry of /etc/hosts, or a name server that blocks the name")
             .remedy("look the name up elsewhere, and correct the entry")
@@ -187,15 +191,25 @@ fn member(mut finding: Finding, named_by: &str) -> Finding {
 
 /// Returns the finding about the failed step.
 fn failure(host: &Host, error: &Error) -> Finding {
+    let is_late = error.kind() == ErrorKind::Timeout;
     let finding = match error.stage() {
         _ if error.kind() == ErrorKind::Internal => {
             Finding::new(Check::Hello, Status::Error, "the check itself has failed")
                 .remedy("report this as a bug of sdam, with the connection string without password")
         }
+        Stage::Dns if is_late => {
+            Finding::fail(Check::DnsAddr, "the name was not looked up in time")
+                .cause("the name servers of this machine do not answer, or are slow")
+                .remedy(format!("check the name servers of this machine; or {MORE_TIME}"))
+        }
         Stage::Dns => {
             Finding::fail(Check::DnsAddr, "the name cannot be looked up").remedy(Obstacle::SPELLING)
         }
-        Stage::Connect => unreachable(host),
+        Stage::Connect => unreachable(host, is_late),
+        Stage::Proxy if is_late => {
+            Finding::fail(Check::Tcp, "there is no connection through the proxy in time")
+                .remedy(format!("{}; or {MORE_TIME}", Obstacle::PROXY))
+        }
         Stage::Proxy => Finding::fail(Check::Tcp, "there is no connection through the proxy")
             .remedy(Obstacle::PROXY),
         Stage::Tls => tls(host, error),
@@ -213,7 +227,7 @@ fn failure(host: &Host, error: &Error) -> Finding {
     }
 }
 
-fn unreachable(host: &Host) -> Finding {
+fn unreachable(host: &Host, is_late: bool) -> Finding {
     if host.dials.iter().any(|dial| dial.outcome == Reached::NoDescriptor) {
         let title = "this machine lets the program open no further connection";
         return Finding::new(Check::Tcp, Status::Error, title)
@@ -221,19 +235,18 @@ fn unreachable(host: &Host) -> Finding {
             .remedy("raise the limit (`ulimit -n 1024`), or end other programs of this user")
             .evidence("addresses", attempts(host));
     }
-    let all = |outcome| host.dials.iter().any(|dial| dial.outcome == outcome);
-    let finding = if all(Reached::Refused) {
+    let finding = if host.dials.iter().any(|dial| dial.outcome == Reached::Refused) {
         Finding::fail(Check::Tcp, "the host refuses the connection")
             .cause("the host is up, but no server listens at this port")
             .remedy("start the server, or correct the port; check net.port and net.bindIp")
-    } else if all(Reached::Silent) || host.dials.is_empty() {
+    } else if is_late || host.dials.is_empty() {
         let place = host.place.as_ref().unwrap_or(&host.address);
         Finding::fail(Check::Tcp, "the host does not answer")
             .cause("a firewall or an allow list drops the packets")
             .cause("the host is down, or farther away than the limit of time")
             .remedy(format!(
                 "allow connections to {place}; at a hosting service add the address of this \
-                 machine to its allow list; or give it more time (--timeout 2)"
+                 machine to its allow list; or {MORE_TIME}"
             ))
     } else {
         Finding::fail(Check::Tcp, "the host cannot be reached")
@@ -275,6 +288,13 @@ fn tls(host: &Host, error: &Error) -> Finding {
             "the server wants a certificate of the client, or rejects the one it got",
         )
         .remedy(CLIENT_CERTIFICATE),
+        _ if error.kind() == ErrorKind::Timeout => {
+            Finding::fail(Check::TlsHandshake, "the TLS handshake did not end in time")
+                .cause("the server is farther away than the limit of time, or overloaded")
+                .cause("the server does not use TLS at this port, and waits for a message")
+                .cause("something in between, such as a proxy, has no server behind it")
+                .remedy(format!("{MORE_TIME}; look at the server and its log"))
+        }
         _ => Finding::fail(Check::TlsHandshake, "TLS cannot be negotiated")
             .cause("the server does not use TLS at this port")
             .cause("an allow list ends the connection, as hosting services do")
@@ -308,7 +328,7 @@ fn no_hello(host: &Host, error: &Error) -> Finding {
             Finding::fail(Check::Hello, "the server accepts connections but does not answer")
                 .cause("the server hangs or is overloaded, or is stopped in a debugger")
                 .cause("something else listens there, such as a proxy without a server behind it")
-                .remedy("look at the server and its log; or give it more time (--timeout 2)")
+                .remedy(format!("look at the server and its log; or {MORE_TIME}"))
         }
         // With TLS 1.3, a server that rejects the client's certificate does so only after the
         // handshake.

@@ -3,7 +3,7 @@ use std::time::Duration;
 use sdam_core::{address::ServerAddress, hello::Hello, options::Options};
 
 use super::*;
-use crate::doctor::observation::{Greeting, Host, TlsSession};
+use crate::doctor::observation::{Greeting, Host, LookUp, TlsSession};
 
 fn greeted(address: &str, reply: &bson::Document, rtt: u64) -> Host {
     let bytes = bson::serialize_to_vec(reply).unwrap();
@@ -80,6 +80,25 @@ fn a_certificate_is_a_warning_before_it_expires() {
     check(31, &[]);
     check(30, &[]);
     check(29, &["tls.verify a:27017"]);
+}
+
+#[test]
+fn a_name_in_etc_hosts_is_a_warning_unless_the_member_is_this_host() {
+    let check = |me: &str, expected: &[&str]| {
+        let reply = bson::doc! {
+            "secondary": true, "setName": "rs", "hosts": ["a", "b"], "me": me,
+            "maxWireVersion": 17, "ok": 1,
+        };
+        let mut host = greeted("a", &reply, 2);
+        let addresses = vec![([127, 0, 1, 1], 27017).into()];
+        host.look_up = Some(LookUp { addresses, took: Duration::ZERO });
+        let options = Options::parse("mongodb://a,b").unwrap();
+        let found = problems(&connection::of(&host, &options));
+        let names: Vec<_> = found.iter().map(|(name, _)| &**name).collect();
+        assert_eq!(names, expected, "{me}");
+    };
+    check("a:27017", &[]);
+    check("b:27017", &["dns.addr a:27017"]);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The timed steps of one connection.
 
 use std::{
+    collections::BTreeMap,
     io,
     net::SocketAddr,
     panic::AssertUnwindSafe,
@@ -8,8 +9,11 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use futures::future::{self, FutureExt as _};
-use sdam::transport::{connect::Connection, error::from_wire, wire::Exchange};
+use futures::{
+    future::FutureExt as _,
+    stream::{FuturesUnordered, StreamExt as _},
+};
+use sdam::transport::{connect::Connection, error::from_wire, race, wire::Exchange};
 use sdam::{
     Criteria, ReadMode, ReadPreference,
     client::{ClientBuilder, Command},
@@ -29,6 +33,9 @@ use crate::doctor::observation::{Dial, Greeting, Host, Login, LookUp, Reached};
 
 /// The number of timed hello exchanges.
 const ROUNDS: usize = 4;
+
+/// The time that the other addresses of a host have after the first one has accepted a connection.
+const GRACE: Duration = Duration::from_secs(1);
 
 /// The server's error code for a command that requires a login: Unauthorized.
 const UNAUTHORIZED: i32 = 13;
@@ -84,29 +91,30 @@ impl Line<'_> {
             host.look_up = Some(LookUp { addresses: addresses.clone(), took: begun.elapsed() });
             addresses
         };
-        host.dials = future::join_all(addresses.into_iter().map(|to| self.dial(to))).await;
+        host.dials = self.dial_all(&addresses).await;
         let any = |outcome: &Reached| host.dials.iter().any(|dial| dial.outcome == *outcome);
         if any(&Reached::Yes) {
             return Ok(());
         }
-        let kind = if any(&Reached::Refused) { ErrorKind::Network } else { ErrorKind::Timeout };
+        let kind = if any(&Reached::Silent) { ErrorKind::Timeout } else { ErrorKind::Network };
         Err(Error::new(kind, Stage::Connect, "no address accepts connections"))
     }
 
-    async fn dial(&self, to: SocketAddr) -> Dial {
+    /// Dials all `addresses` at the same time. Does not wait long for the others once one accepts.
+    async fn dial_all(&self, addresses: &[SocketAddr]) -> Vec<Dial> {
         let begun = Instant::now();
-        let outcome = match self.limits.within(TcpStream::connect(to)).await {
-            None => Reached::Silent,
-            Some(Ok(_)) => Reached::Yes,
-            Some(Err(error)) => match error.kind() {
-                io::ErrorKind::ConnectionRefused => Reached::Refused,
-                io::ErrorKind::TimedOut => Reached::Silent,
-                _ if descriptors::are_exhausted(&error) => Reached::NoDescriptor,
-                _ => Reached::Failed(error.to_string()),
-            },
-        };
-        let took = begun.elapsed();
-        Dial { to, outcome, took }
+        let clock = &*self.runtime.backend.clock;
+        let mut deadline = self.limits.deadline();
+        let mut running: FuturesUnordered<_> = addresses.iter().copied().map(dial).collect();
+        let mut dials = BTreeMap::new();
+        while let Ok(Some(dial)) = race::deadline(clock, Some(deadline), running.next()).await {
+            if dial.outcome == Reached::Yes {
+                deadline = deadline.min(clock.now() + GRACE);
+            }
+            dials.insert(dial.to, dial);
+        }
+        let silent = |to| Dial { to, outcome: Reached::Silent, took: begun.elapsed() };
+        addresses.iter().map(|to| dials.remove(to).unwrap_or_else(|| silent(*to))).collect()
     }
 
     /// Connects in the same way as a client, and sends hello.
@@ -226,6 +234,21 @@ impl Line<'_> {
     }
 }
 
+async fn dial(to: SocketAddr) -> Dial {
+    let begun = Instant::now();
+    let outcome = match TcpStream::connect(to).await {
+        Ok(_) => Reached::Yes,
+        Err(error) => match error.kind() {
+            io::ErrorKind::ConnectionRefused => Reached::Refused,
+            io::ErrorKind::TimedOut => Reached::Silent,
+            _ if descriptors::are_exhausted(&error) => Reached::NoDescriptor,
+            _ => Reached::Failed(error.to_string()),
+        },
+    };
+    let took = begun.elapsed();
+    Dial { to, outcome, took }
+}
+
 /// A timed reply.
 struct Round {
     body: Vec<u8>,
@@ -285,5 +308,36 @@ fn found_addresses(
             }
             Ok(addresses)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use sdam_core::options::Options;
+
+    use super::*;
+    use crate::{
+        doctor::{observe::line::Limits, tests::servers::Dropping},
+        target::Target,
+        testing::block_on,
+    };
+
+    #[test]
+    fn a_silent_address_is_not_waited_for_beside_one_that_accepts() {
+        let dropping = Dropping::start();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let addresses = [dropping.address, listener.local_addr().unwrap()];
+        let (dials, step) = block_on(async {
+            let runtime = sdam::runtime::tokio().unwrap();
+            let limits = Limits::new(&runtime.backend, Some(Duration::from_secs(600)), None);
+            let (target, options) = (Target::default(), Options::new(Vec::new()));
+            let line = Line::new(&target, &options, &runtime, &limits).unwrap();
+            (line.dial_all(&addresses).await, limits.step)
+        });
+        let outcomes: Vec<_> = dials.iter().map(|dial| (dial.to, dial.outcome.clone())).collect();
+        assert_eq!(outcomes, [(addresses[0], Reached::Silent), (addresses[1], Reached::Yes)]);
+        assert!(dials[0].took < step);
     }
 }

@@ -37,23 +37,29 @@ use crate::{doctor::observation::TlsSession, target::Target};
 /// The application name under which the doctor's connections appear in the servers' logs.
 const NAME: &str = "sdam doctor";
 
+/// The time limit of a step if neither the user nor the client has one, which is the limit of a
+/// client's connections by default.
+const STEP: Duration = Duration::from_secs(10);
+
 /// The time limits of a check-up.
 pub(super) struct Limits {
     clock: Arc<dyn Clock>,
     end: Instant,
     /// The time limit of a single step.
     pub(super) step: Duration,
+    /// The time limit of all steps together.
+    pub(super) all: Duration,
 }
 
 impl Limits {
-    pub(super) fn new(backend: &Backend, step: Duration) -> Self {
-        let end = backend.clock.now() + Self::all(step);
-        Self { clock: Arc::clone(&backend.clock), end, step }
-    }
-
-    /// Returns the limit for all steps together.
-    pub(super) fn all(step: Duration) -> Duration {
-        step * 18 / 5
+    /// Creates the limits of a check-up that begins now. A step may take as long as the user says,
+    /// or else as long as a `client` waits for a connection.
+    pub(super) fn new(backend: &Backend, own: Option<Duration>, client: Option<Duration>) -> Self {
+        let step = own.or(client).unwrap_or(STEP);
+        // Several steps follow each other, so a client with a short limit may still need longer.
+        let all = own.unwrap_or(step.max(STEP)).saturating_mul(18) / 5;
+        let end = backend.clock.now() + all;
+        Self { clock: Arc::clone(&backend.clock), end, step, all }
     }
 
     /// Returns the remaining time, but at least a millisecond, because zero would mean that there

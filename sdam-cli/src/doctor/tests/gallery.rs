@@ -11,6 +11,7 @@ use std::{
 };
 
 use bson::{DateTime, Document};
+use sdam_core::error::ErrorKind;
 use sdam_live::{Certificates, ServerCertificate};
 use sdam_sim::users::User;
 
@@ -83,13 +84,74 @@ fn hosts_of_srv_records_are_checked() {
 fn a_silent_host_is_not_waited_for() {
     // The operating system accepts connections for the listener, but no program answers them.
     let silent = listener();
-    let uri = format!("mongodb://{}/", silent.local_addr().unwrap());
+    let address = silent.local_addr().unwrap();
     let mut arguments = arguments();
     arguments.timeout = Some(Duration::from_secs(1));
     let begun = Instant::now();
+    let uri = format!("mongodb://{address}/");
     check_with(&arguments, &uri, "hello fail", Exit::FAILURES, "does not answer");
-    // The check-up should take at most 3.6 s; the longer limit allows for a machine under load.
+    let uri = format!("mongodb://{address}/?tlsInsecure=true");
+    check_with(&arguments, &uri, "tls.handshake fail", Exit::FAILURES, "did not end in time");
+    // A check-up should take at most 3.6 s; the longer limit allows for a machine under load.
     assert!(begun.elapsed() < Duration::from_secs(30));
+}
+
+/// A transport to servers so far away that a connection takes the time `away`. A connection that
+/// must be there sooner fails at once, so tests do not wait.
+#[derive(Debug)]
+struct Far {
+    near: Arc<dyn sdam::Transport>,
+    clock: Arc<dyn sdam::Clock>,
+    away: Duration,
+}
+
+#[sdam::async_trait]
+impl sdam::Transport for Far {
+    async fn connect(
+        &self,
+        target: &ServerAddress,
+        deadline: Option<sdam_core::time::Instant>,
+    ) -> Result<Box<dyn sdam::Connection>, Error> {
+        if deadline.is_some_and(|deadline| deadline < self.clock.now() + self.away) {
+            return Err(Error::new(ErrorKind::Timeout, Stage::Tls, "the handshake timed out"));
+        }
+        self.near.connect(target, deadline).await
+    }
+
+    fn with_layers(
+        &self,
+        layers: sdam::transport::layers::Layers,
+    ) -> Option<Arc<dyn sdam::Transport>> {
+        let near = self.near.with_layers(layers)?;
+        Some(Arc::new(Self { near, clock: Arc::clone(&self.clock), away: self.away }))
+    }
+}
+
+#[test]
+fn a_distant_server_has_the_time_that_it_has_from_clients() {
+    let certificates = Certificates::create().unwrap();
+    let server = Server::tls(&certificates, ServerCertificate::Valid);
+    let check = |options: &str, expected: &str, words: &str| {
+        let uri = format!("mongodb://{}/?{}{options}", server.address(), certificates.options());
+        let arguments = Arguments { timeout: None, ..arguments() };
+        let seen = with_runtime(Vec::new(), async |mut runtime| {
+            let backend = &mut runtime.backend;
+            backend.transport = Arc::new(Far {
+                near: Arc::clone(&backend.transport),
+                clock: Arc::clone(&backend.clock),
+                away: Duration::from_secs(6),
+            });
+            observe::observe(&arguments, &uri, &runtime).await
+        });
+        let (_, finding) = first(
+            &serde_json::from_str(&conclude(&arguments, &uri, &seen, Palette::Plain).0).unwrap(),
+        );
+        let found = finding["id"].as_str().unwrap_or("none");
+        assert_eq!(found, expected, "{finding:#}");
+        assert!(finding.to_string().contains(words), "{finding:#}");
+    };
+    check("", "none", "");
+    check("&connectTimeoutMS=5000", "tls.handshake", "connectTimeoutMS");
 }
 
 #[test]

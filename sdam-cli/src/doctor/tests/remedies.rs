@@ -257,7 +257,7 @@ fn a_login_needs_the_right_password_and_database() {
     let checks = document["checks"].as_array().unwrap();
     let write = checks.iter().find(|check| check["id"] == "write").unwrap();
     assert_eq!(write["status"], "skip", "{write:#}");
-    assert!(write["blocked_by"].as_str().unwrap().starts_with("auth "), "{write:#}");
+    assert!(write["blockedBy"].as_str().unwrap().starts_with("auth "), "{write:#}");
     assert_eq!(write["ms"], 0.0, "{write:#}");
 }
 

@@ -100,15 +100,15 @@ pub(super) fn tls_for_clients_with_certificate(certificates: &Certificates) -> S
 
 /// A port that drops the packets of new connections because its accept queue is full.
 #[derive(Debug)]
-pub(super) struct Dropping {
-    pub(super) address: SocketAddr,
+pub(in crate::doctor) struct Dropping {
+    pub(in crate::doctor) address: SocketAddr,
     _queued: Vec<TcpStream>,
     _listener: tokio::net::TcpListener,
     _runtime: tokio::runtime::Runtime,
 }
 
 impl Dropping {
-    pub(super) fn start() -> Self {
+    pub(in crate::doctor) fn start() -> Self {
         let runtime = Builder::new_current_thread().enable_io().build().unwrap();
         let listener = runtime.block_on(async {
             let socket = TcpSocket::new_v4()?;
