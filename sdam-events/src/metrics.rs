@@ -10,7 +10,7 @@
 //! | `sdam_server_type` | gauge | 0, 1 | server, `type` | 1 for the role the server has |
 //! | `sdam_server_suspected` | gauge | 0, 1 | server | 1 if the server is silent while others answer |
 //! | `sdam_server_last_reply_seconds` | gauge | s | server | time since the server's last answer, to a check or a measured round trip |
-//! | `sdam_server_losses` | gauge | 1 | server | number of times the server was lost since it joined |
+//! | `sdam_server_losses_total` | counter | 1 | server | number of times the server was lost |
 //! | `sdam_topology_type` | gauge | 0, 1 | `type` | 1 for the type the topology has |
 //! | `sdam_servers` | gauge | 1 | - | servers in the topology |
 //! | `sdam_writable` | gauge | 0, 1 | - | 1 if there is a server for writes |
@@ -57,9 +57,10 @@
 //! | `result` of selections | `ok`, or a [failure](sdam_core::event::SelectionFailure::as_str) |
 //! | `type` | the specification's [server](sdam_core::server::ServerType::as_str) or [topology type](sdam_core::topology::TopologyType::as_str) |
 //!
-//! Only gauges have address labels, and only for servers that are in the topology: when a server
-//! leaves, its gauges are set to zero. (The facade cannot remove them; exporters can be configured
-//! to drop idle ones.)
+//! The facade cannot remove a gauge, so one that has no value is NaN: the round-trip times of a
+//! server that is lost or has left, and the time since the last reply of a server that has left. The
+//! other gauges of a server that has left are zero. (Exporters can be configured to drop idle ones,
+//! and `sdam export` removes both.)
 
 use std::{
     collections::BTreeMap,
@@ -212,12 +213,20 @@ impl MetricsSink {
     }
 
     fn set_rtt(&self, server: &ServerDescription) {
-        // The round-trip times are zero while the server is unknown.
-        let rtt = server.rtt.unwrap_or_default();
+        // A time of zero would count as a fast server.
+        let Some(rtt) = server.rtt else {
+            return self.set_no_rtt(&server.address);
+        };
         let labels = self.of_server(&server.address);
         gauge!(names::RTT_AVERAGE, labels.clone()).set(rtt.average);
         gauge!(names::RTT_MINIMUM, labels.clone()).set(rtt.minimum);
         gauge!(names::RTT_P90, labels).set(rtt.p90);
+    }
+
+    fn set_no_rtt(&self, address: &ServerAddress) {
+        for name in [names::RTT_AVERAGE, names::RTT_MINIMUM, names::RTT_P90] {
+            gauge!(name, self.of_server(address)).set(f64::NAN);
+        }
     }
 
     fn set_server_type(&self, address: &ServerAddress, server_type: ServerType, is_so: bool) {
@@ -230,11 +239,13 @@ impl MetricsSink {
         gauge!(names::SERVER_SUSPECTED, self.of_server(address)).set(flag(is_so));
     }
 
-    fn set_losses(&self, address: &ServerAddress, losses: u64) {
-        gauge!(names::SERVER_LOSSES, self.of_server(address)).set(losses as f64);
+    /// Adds to the losses of a server. Adding zero makes the counter begin before its first loss,
+    /// so that queries see that loss as an increase.
+    fn add_losses(&self, address: &ServerAddress, losses: u64) {
+        counter!(names::SERVER_LOSSES, self.of_server(address)).increment(losses);
     }
 
-    /// Sets the gauges of servers to match the topology, and those of removed servers to zero.
+    /// Sets the gauges of servers to match the topology.
     fn set_servers(&self, state: &mut State, topology: &TopologyDescription) {
         let current: BTreeMap<ServerAddress, ServerType> = topology
             .servers()
@@ -247,19 +258,17 @@ impl MetricsSink {
                 Some(_) => self.set_server_type(address, *old, false),
                 None => {
                     self.set_server_type(address, *old, false);
-                    self.set_losses(address, 0);
-                    let labels = self.of_server(address);
-                    for name in
-                        [names::RTT_AVERAGE, names::RTT_MINIMUM, names::RTT_P90, names::LAST_REPLY]
-                    {
-                        gauge!(name, labels.clone()).set(0.0);
-                    }
+                    self.set_no_rtt(address);
+                    gauge!(names::LAST_REPLY, self.of_server(address)).set(f64::NAN);
                 }
             }
         }
         for server in topology.servers() {
             if state.servers.get(&server.address) != Some(&server.server_type) {
                 self.set_server_type(&server.address, server.server_type, true);
+            }
+            if !state.servers.contains_key(&server.address) {
+                self.add_losses(&server.address, 0);
             }
             self.set_rtt(server);
         }
@@ -306,7 +315,7 @@ impl MetricsSink {
                 }
             }
             Fact::FailoverExplained(failover) => state.unexplained = Some(failover),
-            Fact::ServerLost { address, losses, .. } => self.set_losses(&address, losses),
+            Fact::ServerLost { address, .. } => self.add_losses(&address, 1),
             _ => {}
         }
     }

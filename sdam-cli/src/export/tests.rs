@@ -220,6 +220,39 @@ fn each_role_has_the_members_that_a_load_balancer_may_use() {
 }
 
 #[test]
+fn a_lost_server_has_no_round_trip_times_and_is_counted() {
+    let set = ReplicaSet::start(3).unwrap();
+    let program = Running::start(set.uri());
+    program.get_until("/healthz?read=secondary", 200);
+    let options = Options::parse(set.uri()).unwrap();
+    let members: Vec<_> = options.seeds.iter().map(ToString::to_string).collect();
+    let primary = primary_member(&program, &members);
+    let (_, port) = primary.rsplit_once(':').unwrap();
+    let of = |metric: &str| {
+        let (_, page) = program.get("/metrics");
+        let label = format!("server_port=\"{port}\"");
+        let mut lines = page.lines().map(str::to_owned);
+        lines.find(|line| line.starts_with(metric) && line.contains(&label))
+    };
+    for metric in ["sdam_rtt_average", "sdam_rtt_minimum", "sdam_rtt_p90"] {
+        assert!(of(metric).is_some(), "{metric}");
+    }
+    assert!(of("sdam_server_losses_total").unwrap().ends_with(" 0"));
+
+    set.kill(set.primary().unwrap().unwrap()).unwrap();
+    program.get_until(&format!("/member?server={primary}&is=readable"), 503);
+    while of("sdam_server_losses_total").is_none_or(|line| !line.ends_with(" 1")) {
+        thread::yield_now();
+    }
+    for metric in ["sdam_rtt_average", "sdam_rtt_minimum", "sdam_rtt_p90"] {
+        assert_eq!(of(metric), None);
+    }
+    let last_reply = of("sdam_server_last_reply_seconds").unwrap();
+    assert!(!last_reply.ends_with(" NaN"), "{last_reply}");
+    program.finish();
+}
+
+#[test]
 fn a_server_outside_a_set_is_readable_and_nothing_else() {
     let server = Builder::standalone().start().unwrap();
     let mongos = Builder::sharded(1).start().unwrap();

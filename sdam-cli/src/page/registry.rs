@@ -54,7 +54,7 @@ impl Registry {
         lock(&self.cells).retain(|key, _| keep(key));
     }
 
-    /// Returns all series, sorted by name and labels.
+    /// Returns all series that have a value, sorted by name and labels.
     pub(crate) fn page(&self) -> Page {
         let (cells, help) = (lock(&self.cells), lock(&self.help));
         let mut page = Page::default();
@@ -64,6 +64,9 @@ impl Registry {
                 (label.key().replace('.', "_"), label.value().to_owned())
             });
             let (kind, value) = cell.read();
+            if matches!(value, Value::Number(number) if number.is_nan()) {
+                continue;
+            }
             let metric = page.0.entry(key.name().to_owned()).or_insert_with(|| Metric {
                 kind,
                 help: help.get(key.name()).cloned().unwrap_or_default(),

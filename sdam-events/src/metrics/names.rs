@@ -56,8 +56,8 @@ metrics! {
         "1 if the server is silent while other servers answer.";
     LAST_REPLY: Gauge Seconds = "sdam_server_last_reply_seconds",
         "Time since the last answer of a server.";
-    SERVER_LOSSES: Gauge Count = "sdam_server_losses",
-        "Losses of a server since it joined the topology.";
+    SERVER_LOSSES: Counter Count = "sdam_server_losses_total",
+        "Losses of a server that was available before.";
     TOPOLOGY_TYPE: Gauge Count = "sdam_topology_type",
         "1 for the type of the topology, 0 for every other type.";
     SERVERS: Gauge Count = "sdam_servers", "Servers in the topology.";

@@ -191,7 +191,7 @@ fn heartbeats_are_counted_by_result_and_mode() {
 }
 
 #[test]
-fn gauges_of_a_server_that_left_are_zero() {
+fn gauges_of_a_server_that_left_are_zero_or_have_no_value() {
     let before = replica_set(vec![
         server(1, ServerType::RsPrimary, 5),
         server(2, ServerType::RsSecondary, 7),
@@ -214,12 +214,23 @@ fn gauges_of_a_server_that_left_are_zero() {
         previous: Arc::new(server(2, ServerType::RsSecondary, 7)),
         new: Arc::new(description(2, ServerType::Unknown)),
     });
-    let losses = format!("sdam_server_losses{{{}}}", of(2));
-    measure(&MetricsSink::new(), events.clone()).check(&losses, 1.0);
-
-    events.push(topology_changed(&before, &after));
-    let numbers = measure(&MetricsSink::new(), events);
+    let losses = format!("sdam_server_losses_total{{{}}}", of(2));
     numbers.check(&losses, 0.0);
+    let lost =
+        replica_set(vec![server(1, ServerType::RsPrimary, 5), description(2, ServerType::Unknown)]);
+    events.push(topology_changed(&before, &lost));
+    let numbers = measure(&MetricsSink::new(), events.clone());
+    numbers.check(&losses, 1.0);
+    // A lost server is not a fast one.
+    for name in ["average", "minimum", "p90"] {
+        let rtt = numbers.value(&format!("sdam_rtt_{name}_seconds{{{}}}", of(2))).unwrap();
+        assert!(rtt.is_nan(), "{name}");
+    }
+
+    events.push(topology_changed(&lost, &after));
+    let numbers = measure(&MetricsSink::new(), events);
+    // Counters never decrease.
+    numbers.check(&losses, 1.0);
     numbers.check(&format!("sdam_server_type{{{},type=RSPrimary}}", of(1)), 0.0);
     numbers.check(&format!("sdam_server_type{{{},type=RSSecondary}}", of(1)), 1.0);
     numbers.check("sdam_topology_type{type=ReplicaSetWithPrimary}", 0.0);
@@ -227,13 +238,13 @@ fn gauges_of_a_server_that_left_are_zero() {
     numbers.check("sdam_servers{}", 1.0);
     numbers.check("sdam_writable{}", 0.0);
     let values = numbers.values.lock().unwrap();
-    for (key, value) in values.iter().filter(|(key, _)| key.contains("host2")) {
-        assert!(value.abs() < f64::EPSILON, "{key} is {value}");
-    }
-    for key in values.keys().filter(|key| key.contains("server.address")) {
+    let kind = |key: &str| {
         let name = key.split('{').next().unwrap();
-        let metric = METRICS.iter().find(|metric| metric.name == name).unwrap();
-        assert_eq!(metric.kind, Kind::Gauge, "{name} carries an address");
+        METRICS.iter().find(|metric| metric.name == name).unwrap().kind
+    };
+    for (key, value) in values.iter().filter(|(key, _)| key.contains("host2")) {
+        let is_over = kind(key) == Kind::Counter || value.is_nan() || value.abs() < f64::EPSILON;
+        assert!(is_over, "{key} is {value}");
     }
 }
 

@@ -98,7 +98,7 @@ fn prometheus_follows_a_failover() {
     ask(r#"sdam_failovers_total{job="sdam",deployment="orders"} == 1"#);
     ask(r#"increase(sdam_failovers_total{job="sdam",deployment="orders"}[5m]) > 0.9"#);
     ask(r#"sdam_failover_duration_seconds_count{job="sdam",deployment="orders"} == 1"#);
-    ask(r#"ALERTS{alertname="SdamNoPrimary",deployment="gone"}"#);
+    ask(r#"ALERTS{alertname="SdamDeploymentDown",deployment="gone"}"#);
     let primaries = r#"sdam_server_type{job="sdam",deployment="orders",type="RSPrimary"} == 1"#;
     assert_eq!(ask(primaries), 1);
     let queries = dashboard_queries();
