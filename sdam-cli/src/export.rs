@@ -37,9 +37,9 @@ use tokio::{
 pub use self::arguments::Arguments;
 use self::{
     deployment::Deployment,
-    fleet::Fleet,
+    fleet::{Fleet, SKIPPED},
     reload::{Outcomes, Source},
-    targets::Named,
+    targets::{Named, Targets},
 };
 use crate::{exit::Exit, failure::Failure, http, log::LogSink, never::or_never};
 
@@ -97,6 +97,8 @@ struct Exporter {
     listener: TcpListener,
     /// The simulated deployment, if one was requested.
     simulated: Option<ReplicaSet>,
+    /// The reasons why some deployments cannot be watched.
+    invalid: Vec<String>,
 }
 
 impl Exporter {
@@ -111,25 +113,25 @@ impl Exporter {
         } else {
             let (uri, simulated) = arguments.target.deployment(|| ReplicaSet::start(3))?;
             let only = Named::only(arguments.name.clone(), uri, simulated.is_some());
-            (vec![only], None, simulated)
+            (Targets { named: vec![only], ..Targets::default() }, None, simulated)
         };
-        let outcomes = source.as_ref().map(|_| Outcomes::new(&*clock));
         let log = LogSink::open(arguments.log.clone()).map_err(Failure::other)?;
         let log = log.map(|log| Arc::new(log) as Arc<dyn EventSink>);
         let (start, started) = unbounded();
-        let fleet = Fleet {
+        let mut fleet = Fleet {
             target: arguments.target.clone(),
             runtime,
             log,
-            outcomes,
+            outcomes: None,
             members: RefCell::default(),
             start,
         };
-        fleet.change_to(targets).map_err(Failure::config)?;
+        let invalid = fleet.change_to(targets).map_err(Failure::config)?.invalid;
+        fleet.outcomes = source.as_ref().map(|_| Outcomes::new(invalid.len(), &*clock));
         let listener = TcpListener::bind(arguments.listen).await;
         let listener =
             listener.map_err(|error| Failure::listen("--listen", arguments.listen, &error))?;
-        Ok(Self { fleet, started, source, listener, simulated })
+        Ok(Self { fleet, started, source, listener, simulated, invalid })
     }
 
     /// Watches the deployments and serves their pages until `stop` is ready. Then finishes the
@@ -140,14 +142,17 @@ impl Exporter {
         remark: impl Fn(&dyn Display),
         stop: impl Future<Output = ()>,
     ) {
-        let Self { fleet, started, source, listener, simulated } = self;
+        let Self { fleet, started, source, listener, simulated, invalid } = self;
+        for error in &invalid {
+            remark(&format_args!("warning: {error}; {SKIPPED}"));
+        }
         let answer = async |request: &_| pages::answer(&fleet, request);
         let served = http::serve(listener, answer, stop);
         // Stepping down fails while the set has no primary. Ignore that error.
         let show =
             simulated.map(|set| every(arguments.failover_period, move || drop(set.step_down())));
         select_biased! {
-            () = pin!(fleet.run(started, source, &remark).fuse()) => {}
+            () = pin!(fleet.run(started, source, invalid, &remark).fuse()) => {}
             () = pin!(served.fuse()) => {}
             () = pin!(or_never(show).fuse()) => {}
         }

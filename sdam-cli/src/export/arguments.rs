@@ -45,9 +45,11 @@ connection string in each line:
   # or, with the whole connection string: stock = { uriFile = \"stock-uri\" }
 
 A changed file, also one that it names, is in use after two seconds, or at once at SIGHUP:
-deployments start and stop, and those that are the same go on. A file that is invalid, or cannot be
-read, changes nothing, is reported on standard error, and sets the metric
-sdam_config_last_reload_successful to 0. Standard input (-) and pipes are read once.
+deployments start and stop, and those that are the same go on. A deployment that cannot be watched
+as the file says is skipped, or stays as it was, is reported on standard error, and counts in the
+metric sdam_config_invalid_targets. A file that is no TOML, cannot be read, or has no other
+deployment changes nothing and sets sdam_config_last_reload_successful to 0; at the start, it ends
+the program. Standard input (-) and pipes are read once.
 
 With --demo, the first line of the output ends with (simulated), all metrics have the label
 simulated=\"true\", and so has /topology.

@@ -15,7 +15,7 @@ use super::{
     deployment::Deployment,
     numbers::Numbers,
     reload::{Outcomes, Source},
-    targets::Named,
+    targets::{Named, Targets},
 };
 use crate::{page::Page, target::Target};
 
@@ -32,6 +32,9 @@ pub(super) struct Fleet {
     pub(super) start: UnboundedSender<Rc<Deployment>>,
 }
 
+/// The end of the remark about a deployment that cannot be watched.
+pub(super) const SKIPPED: &str = "this deployment is skipped, or stays as it was";
+
 type Members = BTreeMap<Option<String>, Rc<Deployment>>;
 
 /// The numbers of deployments that a change of the targets has added, removed and left unchanged.
@@ -39,6 +42,9 @@ pub(super) struct Change {
     added: usize,
     removed: usize,
     unchanged: usize,
+    /// The reasons why some cannot be watched. Of these, a deployment that was watched before stays
+    /// as it was.
+    pub(super) invalid: Vec<String>,
 }
 
 impl Fleet {
@@ -61,7 +67,8 @@ impl Fleet {
         page
     }
 
-    /// Watches the deployments in `started`, and follows `source`. Never returns.
+    /// Watches the deployments in `started`, and follows `source`, whose errors at the start were
+    /// `known`. Never returns.
     ///
     /// Calls `remark` with each remark of a deployment, and with the outcome of each change of the
     /// targets.
@@ -69,6 +76,7 @@ impl Fleet {
         &self,
         started: UnboundedReceiver<Rc<Deployment>>,
         source: Option<Source>,
+        known: Vec<String>,
         remark: &impl Fn(&dyn Display),
     ) {
         let watched = started.for_each_concurrent(None, |deployment| async move {
@@ -76,7 +84,7 @@ impl Fleet {
         });
         let followed = async {
             if let Some((source, outcomes)) = source.zip(self.outcomes.as_ref()) {
-                self.follow(source, outcomes, remark).await;
+                self.follow(source, outcomes, known, remark).await;
             }
         };
         join(watched, followed).await;
@@ -87,59 +95,62 @@ impl Fleet {
         &self,
         mut source: Source,
         outcomes: &Outcomes,
+        known: Vec<String>,
         remark: &impl Fn(&dyn Display),
     ) {
-        // The last error, kept because each error is reported only once.
-        let mut trouble = None;
+        // The last errors, kept because each error is reported only once.
+        let mut trouble = known;
         loop {
             let (targets, is_asked) = source.next().await;
-            let is_same = targets.as_ref().is_ok_and(|targets| self.has(targets));
-            if is_same && !is_asked && trouble.is_none() {
+            let change = targets.and_then(|targets| self.change_to(targets));
+            let (errors, is_changed) = match &change {
+                Ok(change) => (change.invalid.clone(), change.added + change.removed > 0),
+                Err(error) => (vec![error.clone()], false),
+            };
+            if !is_asked && !is_changed && errors == trouble {
                 continue;
             }
-            let change = targets.and_then(|targets| self.change_to(targets));
-            outcomes.set(change.is_ok(), &*self.runtime.backend.clock);
-            match change {
-                Ok(Change { added, removed, unchanged }) => {
-                    if is_asked || trouble.take().is_some() || added + removed > 0 {
-                        remark(&format_args!(
-                            "{source} was read: {added} added, {removed} removed, {unchanged} unchanged"
-                        ));
-                    }
-                }
-                Err(error) => {
-                    if is_asked || trouble.as_ref() != Some(&error) {
-                        remark(&format_args!(
-                            "warning: {error}; all deployments stay as they were"
-                        ));
-                    }
-                    trouble = Some(error);
-                }
+            let invalid = change.as_ref().ok().map(|change| change.invalid.len());
+            outcomes.set(invalid, &*self.runtime.backend.clock);
+            let end = if invalid.is_some() { SKIPPED } else { "all deployments stay as they were" };
+            for error in errors.iter().filter(|error| is_asked || !trouble.contains(error)) {
+                remark(&format_args!("warning: {error}; {end}"));
             }
+            if let Ok(Change { added, removed, unchanged, .. }) = change {
+                remark(&format_args!(
+                    "{source} was read: {added} added, {removed} removed, {unchanged} unchanged"
+                ));
+            }
+            trouble = errors;
         }
-    }
-
-    /// Returns whether `targets` contains exactly the current deployments.
-    fn has(&self, targets: &[Named]) -> bool {
-        let members = self.members.borrow();
-        members.len() == targets.len() && targets.iter().all(|named| is_in(&members, named))
     }
 
     /// Replaces the current deployments with those of `targets`. Unchanged deployments continue to
-    /// run.
+    /// run, and so do those that cannot be watched as `targets` wants.
     ///
     /// # Errors
     ///
-    /// If the connection string of a new deployment is invalid. In that case, all deployments stay
-    /// as they were.
-    pub(super) fn change_to(&self, targets: Vec<Named>) -> Result<Change, String> {
-        for named in &targets {
-            if !is_in(&self.members.borrow(), named) {
-                named.check(&self.target, &self.runtime)?;
+    /// If no deployment of `targets` can be watched. In that case, all deployments stay as they
+    /// were.
+    pub(super) fn change_to(&self, targets: Targets) -> Result<Change, String> {
+        let Targets { named, mut invalid } = targets;
+        let mut valid = Vec::new();
+        for named in named {
+            let is_known = is_in(&self.members.borrow(), &named);
+            let checked = if is_known { Ok(()) } else { named.check(&self.target, &self.runtime) };
+            match checked {
+                Ok(()) => valid.push(named),
+                Err(error) => invalid.push((named.name.unwrap_or_default(), error)),
             }
         }
+        if valid.is_empty() && !invalid.is_empty() {
+            return Err(invalid.swap_remove(0).1);
+        }
         let (mut old, mut members, mut added) = (self.members.take(), BTreeMap::new(), 0);
-        for named in targets {
+        for (name, _) in &invalid {
+            members.extend(old.remove_entry(&Some(name.clone())));
+        }
+        for named in valid {
             if is_in(&old, &named) {
                 members.extend(old.remove_entry(&named.name));
                 continue;
@@ -150,7 +161,9 @@ impl Fleet {
         for deployment in old.values() {
             deployment.remove();
         }
-        let change = Change { added, removed: old.len(), unchanged: members.len() - added };
+        let unchanged = members.len() - added;
+        let invalid = invalid.into_iter().map(|(_, error)| error).collect();
+        let change = Change { added, removed: old.len(), unchanged, invalid };
         *self.members.borrow_mut() = members;
         Ok(change)
     }

@@ -13,7 +13,7 @@ use metrics::{describe_gauge, gauge, with_local_recorder};
 use sdam::transport::clock::Clock;
 use tokio::task::spawn_blocking;
 
-use super::targets::{self, Named};
+use super::targets::{self, Targets};
 use crate::{
     exit,
     file_error::cannot_read,
@@ -30,7 +30,7 @@ pub(super) struct Source {
     clock: Arc<dyn Clock>,
     hangups: Box<dyn FusedStream<Item = ()> + Unpin>,
     /// The deployments that were last read, or the error of the last reading.
-    seen: Result<Vec<Named>, String>,
+    seen: Result<Targets, String>,
 }
 
 impl Source {
@@ -40,12 +40,12 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// If the file, or a file named in it, cannot be read or is invalid. The error names the file,
-    /// the line and the deployment, but does not show any connection string.
+    /// If the file cannot be read or is invalid. The error names the file, the line and the
+    /// deployment, but does not show any connection string.
     pub(super) fn open(
         path: &Path,
         clock: &Arc<dyn Clock>,
-    ) -> Result<(Vec<Named>, Option<Self>), String> {
+    ) -> Result<(Targets, Option<Self>), String> {
         let targets = read(path)?;
         let is_file = fs::metadata(path).is_ok_and(|it| it.is_file());
         let source = is_file.then(|| Self {
@@ -63,7 +63,7 @@ impl Source {
     /// Compares the contents of the file instead of its metadata, which may stay the same because
     /// the clocks of file systems are coarse. Returns new contents only after reading them twice,
     /// because a file that is written in place is incomplete for a moment.
-    pub(super) async fn next(&mut self) -> (Result<Vec<Named>, String>, bool) {
+    pub(super) async fn next(&mut self) -> (Result<Targets, String>, bool) {
         loop {
             let pause = self.clock.sleep_until(self.clock.now() + PERIOD);
             let is_asked = select_biased! {
@@ -84,7 +84,7 @@ impl Source {
     }
 }
 
-fn read(path: &Path) -> Result<Vec<Named>, String> {
+fn read(path: &Path) -> Result<Targets, String> {
     let file = format!("--targets {}", path.display());
     let text = input::read_text(path).map_err(|error| cannot_read(&file, &error))?;
     targets::parse(&text, &file, path.parent().unwrap_or(Path::new("")))
@@ -102,23 +102,30 @@ impl fmt::Display for Source {
 pub(super) struct Outcomes(Registry);
 
 impl Outcomes {
-    /// Creates the metrics for targets that have just been read.
-    pub(super) fn new(clock: &dyn Clock) -> Self {
+    /// Creates the metrics for targets that have just been read, `invalid` of which cannot be
+    /// watched.
+    pub(super) fn new(invalid: usize, clock: &dyn Clock) -> Self {
         let registry = Registry::new(&[]);
         with_local_recorder(&registry, || {
-            describe_gauge!(SUCCESSFUL, "1 if the targets are those of --targets, else 0.");
+            describe_gauge!(
+                SUCCESSFUL,
+                "1 if --targets could be used when it was last read, else 0."
+            );
+            describe_gauge!(INVALID, "Deployments of --targets that cannot be watched.");
             describe_gauge!(TIMESTAMP, "Time of the last successful reload of --targets.");
         });
         let outcomes = Self(registry);
-        outcomes.set(true, clock);
+        outcomes.set(Some(invalid), clock);
         outcomes
     }
 
-    /// Updates the metrics with the outcome of reading the targets.
-    pub(super) fn set(&self, is_successful: bool, clock: &dyn Clock) {
+    /// Updates the metrics with the outcome of reading the targets: the number of those that cannot
+    /// be watched, or `None` if the file could not be used.
+    pub(super) fn set(&self, invalid: Option<usize>, clock: &dyn Clock) {
         with_local_recorder(&self.0, || {
-            gauge!(SUCCESSFUL).set(u8::from(is_successful));
-            if is_successful {
+            gauge!(SUCCESSFUL).set(u8::from(invalid.is_some()));
+            if let Some(invalid) = invalid {
+                gauge!(INVALID).set(invalid as f64);
                 gauge!(TIMESTAMP).set(clock.wall().as_millis() as f64 / 1000.0);
             }
         });
@@ -130,4 +137,5 @@ impl Outcomes {
 }
 
 const SUCCESSFUL: &str = "sdam_config_last_reload_successful";
+const INVALID: &str = "sdam_config_invalid_targets";
 const TIMESTAMP: &str = "sdam_config_last_reload_success_timestamp_seconds";

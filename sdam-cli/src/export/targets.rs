@@ -21,6 +21,15 @@ const EXAMPLE: &str = "orders = \"mongodb://db-0.example.com/?replicaSet=rs0\"";
 const EXAMPLE_FILE: &str =
     "orders = { uri = \"mongodb://sdam@db-0.example.com/\", passwordFile = \"orders-password\" }";
 
+/// The deployments of a targets file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Targets {
+    /// The deployments, sorted by name.
+    pub(super) named: Vec<Named>,
+    /// The deployments that cannot be watched: the name, and the reason with its place in the file.
+    pub(super) invalid: Vec<(String, String)>,
+}
+
 /// A deployment: its name and its connection string.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Named {
@@ -99,14 +108,14 @@ fn as_if_resolved(string: ConnectionString) -> Result<ConnectionString, ConfigEr
     string.resolved(&records, &[], &mut Rng::new(0))
 }
 
-/// Reads the deployments in the TOML document `text`, sorted by name. `file` is the document's name
-/// for error messages; relative paths in it start at `folder`.
+/// Reads the deployments in the TOML document `text`. `file` is the document's name for error
+/// messages; relative paths in it start at `folder`.
 ///
 /// # Errors
 ///
-/// If the text is invalid, or if a file named in it cannot be read. The error names the file, the
-/// line and the deployment, but does not show any connection string.
-pub(super) fn parse(text: &str, file: &str, folder: &Path) -> Result<Vec<Named>, String> {
+/// If the text is no such document, or has no deployment. All errors, also those of single
+/// deployments, name the file, the line and the deployment, but do not show any connection string.
+pub(super) fn parse(text: &str, file: &str, folder: &Path) -> Result<Targets, String> {
     let line = |at: usize| {
         let before = text.get(..at).unwrap_or_default();
         before.matches('\n').count() + 1
@@ -118,28 +127,28 @@ pub(super) fn parse(text: &str, file: &str, folder: &Path) -> Result<Vec<Named>,
         let said = redact(error.message());
         format!("{file}: line {line}: {name}{said}; a line is a name that occurs once, and a string in quotes, such as {EXAMPLE}")
     })?;
-    let mut found = Vec::new();
+    if table.get_ref().is_empty() {
+        return Err(format!("{file}: it names no deployment; add lines such as {EXAMPLE}"));
+    }
+    let mut found = Targets::default();
     for (key, value) in table.get_ref() {
         let name = key.get_ref();
         let origin = format!("{file}: line {}: {name}", line(key.span().start));
-        check_name(name).map_err(|said| format!("{origin}: {said}"))?;
-        let uri = match value.get_ref() {
-            DeValue::String(uri) => uri.clone().into_owned(),
-            DeValue::Table(settings) => {
-                uri(settings, folder).map_err(|said| format!("{origin}: {said}"))?
-            }
-            other => {
-                let said = "but it needs a connection string in quotes";
-                let found = other.type_str();
-                return Err(format!("{origin}: the value is of type {found}, {said}: {EXAMPLE}"));
-            }
+        let read = match (check_name(name), value.get_ref()) {
+            (Err(said), _) => Err(said.to_owned()),
+            (_, DeValue::String(uri)) => Ok(uri.clone().into_owned()),
+            (_, DeValue::Table(settings)) => uri(settings, folder),
+            (_, other) => Err(format!(
+                "the value is of type {}, but it needs a connection string in quotes: {EXAMPLE}",
+                other.type_str()
+            )),
         };
-        found.push(Named::new(name, uri, origin));
+        match read {
+            Ok(uri) => found.named.push(Named::new(name, uri, origin)),
+            Err(said) => found.invalid.push((name.to_string(), format!("{origin}: {said}"))),
+        }
     }
-    if found.is_empty() {
-        return Err(format!("{file}: it names no deployment; add lines such as {EXAMPLE}"));
-    }
-    found.sort_by(|one, other| one.name.cmp(&other.name));
+    found.named.sort_by(|one, other| one.name.cmp(&other.name));
     Ok(found)
 }
 
@@ -195,10 +204,12 @@ mod tests {
         let named = |name: &str, uri: &str, line| {
             Named::new(name, uri.to_owned(), format!("f: line {line}: {name}"))
         };
+        let found = parse(text, "f", Path::new("")).unwrap();
         assert_eq!(
-            parse(text, "f", Path::new("")),
-            Ok(vec![named("orders", "mongodb://a/", 2), named("users.eu", "mongodb://b/", 3)])
+            found.named,
+            [named("orders", "mongodb://a/", 2), named("users.eu", "mongodb://b/", 3)]
         );
+        assert_eq!(found.invalid, []);
     }
 
     #[test]
@@ -209,7 +220,7 @@ mod tests {
         let file: Vec<_> = lines.take_while(|line| line.starts_with("  ")).collect();
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("stock-password"), "p@w\n").unwrap();
-        let found = parse(&file.join("\n"), "f", folder.path()).unwrap();
+        let found = parse(&file.join("\n"), "f", folder.path()).unwrap().named;
         let names: Vec<_> = found.iter().filter_map(|it| it.name.as_deref()).collect();
         assert_eq!(names, ["orders", "stock", "users.eu"]);
         assert!(found[1].uri.starts_with("mongodb://sdam:p%40w@"), "{found:?}");
@@ -225,7 +236,10 @@ mod tests {
     #[test]
     fn errors_name_file_line_name_and_remedy_and_show_no_password() {
         let check = |text: &str, start: &str| {
-            let said = parse(text, "f", Path::new("/none")).unwrap_err();
+            let said = match parse(text, "f", Path::new("/none")) {
+                Ok(found) => found.invalid[0].1.clone(),
+                Err(said) => said,
+            };
             assert!(said.starts_with(start), "{said}");
             assert!(!said.contains("secret"), "{said}");
             let remedies = ["orders = ", "rename it", "remove one", "check its name"];

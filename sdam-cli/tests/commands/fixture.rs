@@ -13,7 +13,7 @@ pub(crate) static FILES: LazyLock<Vec<(&str, Vec<u8>)>> = LazyLock::new(|| {
     let texts = [
         ("commands", "help\n".repeat(40)),
         ("empty", String::new()),
-        ("bad.toml", "orders = 'mongodb://a'\nx = 1\n".to_owned()),
+        ("bad.toml", "# Shop\nx = 1\n".to_owned()),
         ("wrong.toml", "orders = 'localhost:1'\n".to_owned()),
         ("scenario", "1s kill primary\n2s nonsense\n".to_owned()),
     ];

@@ -3,6 +3,7 @@
 use std::{fs, os::unix::net::UnixDatagram};
 
 use rustix::process::Signal;
+use sdam_sim::{serve::Builder, users::User};
 
 use super::program::{Room, Running, TIMEOUT};
 
@@ -34,4 +35,37 @@ fn the_unit_starts_the_program_with_arguments_that_it_has() {
     let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
     let matches = sdam_cli::cli::command().try_get_matches_from(start.split(' ')).unwrap();
     assert_eq!(matches.subcommand_name(), Some("export"));
+}
+
+/// The folder `%d` has the files that the unit names, and no others. So a secret that the targets
+/// name must be among them.
+#[test]
+fn the_credentials_of_the_unit_have_the_secrets_that_the_targets_name() {
+    let user = User::new("sdam", "secret");
+    let server = Builder::standalone().user(user).start().unwrap();
+    let uri = server.uri().replace("://", "://sdam@");
+    let room = Room::new();
+    let unit = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/systemd/sdam-export.service");
+    let unit = fs::read_to_string(unit).unwrap().replace("\n#Load", "\nLoad");
+    let credentials = unit.lines().filter_map(|line| line.strip_prefix("LoadCredential="));
+    for (id, path) in credentials.map(|line| line.split_once(':').unwrap()) {
+        room.write(
+            id,
+            match path {
+                "/etc/sdam/targets.toml" => {
+                    format!("orders = {{ uri = '{uri}', passwordFile = 'orders-password' }}\n")
+                }
+                "/etc/sdam/orders-password" => "secret\n".to_owned(),
+                other => panic!("{other}"),
+            },
+        );
+    }
+    let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
+    let start = start.replace("%d", room.path().to_str().unwrap()).replace(":9216", ":0");
+    let words: Vec<_> = start.split(' ').skip(1).collect();
+    let mut running = Running::start(&mut room.sdam(&words));
+    running.wait_for("http://127.0.0.1:");
+    running.signal(Signal::TERM);
+    let ended = running.end();
+    assert_eq!((ended.code, &*ended.remarks), (0, ""));
 }

@@ -79,6 +79,13 @@ fn the_manifests_agree_with_each_other_and_with_the_program() {
     assert_eq!(&service["spec"]["selector"], labels);
     let outside = named(&service["spec"]["ports"], "metrics");
     assert_eq!(outside["targetPort"], port["name"]);
+    let policy = &document(&documents, "NetworkPolicy")["spec"];
+    assert_eq!(&policy["podSelector"]["matchLabels"], labels);
+    let [rule] = list(&policy["ingress"]) else {
+        panic!("{policy:?}");
+    };
+    assert_eq!(list(&rule["ports"])[0]["port"], port["name"]);
+    assert!(!list(&rule["from"]).is_empty(), "not everyone may ask");
     let monitor = &document(&documents, "ServiceMonitor")["spec"];
     assert_eq!(monitor["selector"]["matchLabels"], service["metadata"]["labels"]);
     for endpoint in list(&monitor["endpoints"]) {
@@ -133,6 +140,70 @@ fn a_collector_scrapes_the_address_at_which_the_program_serves() {
             assert!(collector[kind].as_mapping_get(name).is_some(), "{kind}: {name}");
         }
     }
+}
+
+/// The exporter has neither TLS nor authentication, so it listens on loopback, where a reverse proxy
+/// reaches it.
+#[test]
+fn a_reverse_proxy_with_tls_and_passwords_passes_on_some_pages() {
+    let listen = export(&["mongodb://localhost"]).listen;
+    assert!(listen.ip().is_loopback(), "{listen}");
+    let unit = deploy("systemd/sdam-export.service");
+    assert!(unit.contains(&format!("--listen {listen} ")), "{unit}");
+    let configuration = deploy("nginx/sdam-export.conf");
+    let lines: Vec<_> = configuration.lines().map(str::trim).collect();
+    for needed in ["listen 9217 ssl;", "auth_basic \"sdam export\";", "location / { return 404; }"]
+    {
+        assert!(lines.contains(&needed), "{needed}");
+    }
+    let server = Builder::standalone().start().unwrap();
+    let program = Running::start(server.uri());
+    program.get_until("/healthz", 200);
+    let pages: Vec<_> = lines.iter().filter_map(|it| it.strip_prefix("location = ")).collect();
+    assert_eq!(pages.len(), 3, "{pages:?}");
+    for page in pages {
+        let (path, target) = page.split_once(" { proxy_pass http://").unwrap();
+        assert_eq!(target, format!("{listen}; }}"));
+        assert_eq!(program.get(path).0, 200, "{path}");
+    }
+    program.finish();
+}
+
+/// What runs in the workflow of a release ends in the archives that users run.
+#[test]
+fn the_workflow_of_a_release_runs_named_versions_with_least_rights() {
+    let file = deploy("../.github/workflows/release.yml");
+    let documents = Yaml::load_from_str(&file).unwrap();
+    let workflow = &documents[0];
+    assert!(workflow["permissions"].as_mapping().unwrap().is_empty(), "of all jobs");
+    let rights = |job: &str| {
+        let rights = workflow["jobs"][job]["permissions"].as_mapping().unwrap();
+        let rights = rights.iter().map(|(key, value)| format!("{}: {}", text(key), text(value)));
+        rights.collect::<Vec<_>>()
+    };
+    assert_eq!(rights("program"), ["contents: read"]);
+    assert_eq!(rights("publish"), ["contents: write", "id-token: write", "attestations: write"]);
+    let mut actions = vec![];
+    for job in ["program", "publish"] {
+        for step in list(&workflow["jobs"][job]["steps"]) {
+            if let Some(action) = step.as_mapping_get("uses") {
+                let (name, commit) = text(action).split_once('@').unwrap();
+                let is_commit =
+                    commit.len() == 40 && commit.chars().all(|it| it.is_ascii_hexdigit());
+                assert!(is_commit, "{name}@{commit}");
+                actions.push(name);
+            }
+            if let Some(command) = step.as_mapping_get("run").map(text)
+                && command.contains("cargo install")
+            {
+                assert!(
+                    command.contains(" --version ") && command.contains(" --locked"),
+                    "{command}"
+                );
+            }
+        }
+    }
+    assert!(actions.contains(&"actions/attest-build-provenance"), "{actions:?}");
 }
 
 /// Returns the lines of a section of HAProxy's configuration, without comments.

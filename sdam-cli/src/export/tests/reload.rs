@@ -43,6 +43,7 @@ impl Followed {
     }
 }
 
+const INVALID: &str = "sdam_config_invalid_targets";
 const SUCCESSFUL: &str = "sdam_config_last_reload_successful";
 const TIMESTAMP: &str = "sdam_config_last_reload_success_timestamp_seconds";
 
@@ -107,16 +108,49 @@ fn an_invalid_file_changes_nothing_until_it_is_corrected() {
         assert_eq!(test.program.get("/healthz?target=alone").0, 200);
     };
     check(&format!("{valid}b = mongodb://u:secret@h/\n"), "line 2: b: ");
-    check(
-        &format!("{valid}c = 'mongodb://u:secret@h,i/?directConnection=true'\n"),
-        "line 2: c: `directConnection`",
-    );
+    check("c = 'mongodb://u:secret@h,i/?directConnection=true'\n", "line 1: c: `directConnection`");
     check("", "it names no deployment");
     // Each error is reported once. When the file is corrected, that is reported, too.
     test.replace(&valid);
     let said = "--targets /targets.toml was read: 0 added, 0 removed, 1 unchanged";
     assert_eq!(test.remark(), said);
     assert_eq!(test.metric(SUCCESSFUL), "1");
+    test.program.finish();
+}
+
+/// The file of a secret that is missing, a wrong connection string and a wrong name concern their
+/// own deployments only, at the start and later.
+#[test]
+fn a_deployment_that_cannot_be_watched_blocks_no_other() {
+    let [one, two] = [(); 2].map(|()| Builder::standalone().start().unwrap());
+    let missing = "bad = { uri = 'mongodb://u@h/', passwordFile = 'none' }\n";
+    let test = Followed::start(&format!("{missing}one = '{}'\n", one.uri()));
+    let skipped = |line: u32, reason: &str| {
+        let said = test.remark();
+        let start = format!("warning: --targets /targets.toml: line {line}: {reason}");
+        assert!(said.starts_with(&start), "{said}");
+        assert!(said.ends_with("; this deployment is skipped, or stays as it was"), "{said}");
+    };
+    skipped(1, "bad: passwordFile /none: there is no such file");
+    test.program.get_until("/healthz?target=one", 200);
+    assert_eq!(test.metric(INVALID), "1");
+    assert_eq!(test.metric(SUCCESSFUL), "1");
+    assert_eq!(test.program.get("/healthz?target=bad").0, 404);
+
+    // The error of `bad` is known already. What `one` was stays, and `two` is new.
+    let wrong = "one = 'mongodb://h,i/?directConnection=true'\n'a b' = 'mongodb://h/'\n";
+    test.replace(&format!("{missing}{wrong}two = '{}'\n", two.uri()));
+    skipped(3, "a b: a name must consist");
+    skipped(2, "one: `directConnection`");
+    assert_eq!(test.remark(), "--targets /targets.toml was read: 1 added, 0 removed, 1 unchanged");
+    assert_eq!(test.metric(INVALID), "3");
+    assert_eq!(test.program.get("/healthz?target=one").0, 200);
+    test.program.get_until("/healthz?target=two", 200);
+
+    test.replace(&format!("two = '{}'\n", two.uri()));
+    assert_eq!(test.remark(), "--targets /targets.toml was read: 0 added, 1 removed, 1 unchanged");
+    assert_eq!(test.metric(INVALID), "0");
+    assert_eq!(test.program.get("/healthz?target=one").0, 404);
     test.program.finish();
 }
 
