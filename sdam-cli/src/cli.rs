@@ -7,7 +7,7 @@ pub(crate) mod tests;
 use std::{
     env,
     ffi::{OsStr, OsString},
-    io::{self, Write},
+    io::Write,
     pin::pin,
 };
 
@@ -28,7 +28,7 @@ use crate::{
     explain,
     failure::Failure,
     input, log,
-    output::{Output, abandoned, standard_output},
+    output::{Output, abandoned, standard_error, standard_output},
     report, serve,
     target::redact,
     watch,
@@ -142,7 +142,7 @@ impl Cli {
     fn run(self) -> Exit {
         let chosen = match self.chosen(env::var_os("SDAM_URI").as_deref()) {
             Ok(chosen) => chosen,
-            Err(failure) => return Exit::of(failure.report(&mut io::stderr())),
+            Err(failure) => return Exit::of(failure.report(&mut standard_error())),
         };
         Exit::of(match chosen {
             Command::Watch(mut arguments) => {
@@ -152,6 +152,11 @@ impl Cli {
                     if arguments.wants_screen() {
                         // The full screen itself handles all signals other than Ctrl-C.
                         watch::run(&arguments, console, exit::interrupted()).await
+                    } else if arguments.once {
+                        // A signal ends it as usual: it must not look like the state of a
+                        // deployment.
+                        let output = console.output.clone();
+                        watch::run(&arguments, console, output.failed()).await
                     } else {
                         let stop = stopped_or_abandoned(console.output.clone());
                         watch::run(&arguments, console, stop).await
@@ -173,7 +178,9 @@ impl Cli {
                 let stop = stopped_or_abandoned(console.output.clone());
                 serve::run(&arguments, console, input::lines, stop).await
             }),
-            Command::Report(arguments) => report::run(&arguments, standard_output(), io::stderr()),
+            Command::Report(arguments) => {
+                report::run(&arguments, standard_output(), standard_error())
+            }
             // Render into memory first, because the generators panic if the reader closes the pipe.
             Command::Completions { shell } => {
                 let mut text = Vec::new();
@@ -220,6 +227,6 @@ fn report(mut error: clap::Error) -> Exit {
     }
     let text = redact(&error.render().to_string());
     // A failure to write to standard error cannot be reported.
-    let _ = io::stderr().write_all(text.as_bytes());
+    let _ = standard_error().write_all(text.as_bytes());
     Exit::CONFIGURATION
 }

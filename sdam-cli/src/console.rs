@@ -2,11 +2,11 @@
 
 use std::{
     env,
-    io::{self, IsTerminal, Stderr, Write},
+    io::{self, IsTerminal, Write},
 };
 
 use crate::{
-    output::{Output, standard_output},
+    output::{Output, readable_output, standard_error},
     terminal::Palette,
 };
 
@@ -31,8 +31,8 @@ impl Console<Output, Output> {
 
 /// Opens the standard streams like [`Console::standard`], but for a program that does nothing but
 /// write, so writing may block.
-pub(crate) fn console() -> Console<impl Write, Stderr> {
-    Console { output: standard_output(), remarks: io::stderr(), palette: palette() }
+pub(crate) fn console() -> Console<impl Write, impl Write> {
+    Console { output: readable_output(), remarks: standard_error(), palette: palette() }
 }
 
 /// Returns the colours of standard output.

@@ -93,7 +93,7 @@ impl Session {
             Ok(chosen) => chosen,
             Err(error) => {
                 let exit = fail(&error, console)?;
-                write!(console.remarks, "{}", self.changes(console.palette))?;
+                write!(console.remarks, "{}", self.changes(Palette::Plain))?;
                 return Ok(exit);
             }
         };

@@ -16,14 +16,47 @@ use std::{
 
 use futures::channel::oneshot;
 
-use crate::{file_error::cannot_write, lock::lock};
+use crate::{file_error::cannot_write, lock::lock, terminal::Palette};
 
 #[cfg(test)]
 mod tests;
 
-/// Returns standard output; its errors say that they concern standard output.
+/// Returns standard output for content of any kind; its errors say that they concern standard
+/// output.
 pub(crate) fn standard_output() -> impl Write + Send + 'static {
     Named("standard output", io::stdout())
+}
+
+/// Returns standard output for text that people read.
+pub(crate) fn readable_output() -> impl Write + Send + 'static {
+    Readable { inner: standard_output(), palette: Palette::Ansi }
+}
+
+/// Returns standard error, for text that people read. It has no colours.
+pub(crate) fn standard_error() -> impl Write + Send + 'static {
+    Readable { inner: Named("standard error", io::stderr()), palette: Palette::Plain }
+}
+
+/// A stream for text that people read.
+///
+/// Text may contain strings of servers, name servers, files and the command line. All that is
+/// written for people passes through this type, so that no such string can control the terminal.
+pub(crate) struct Readable<W> {
+    pub(crate) inner: W,
+    /// Says whether the colours of [`Palette::paint`] remain.
+    pub(crate) palette: Palette,
+}
+
+impl<W: Write> Write for Readable<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let text = self.palette.readable(&String::from_utf8_lossy(bytes));
+        self.inner.write_all(text.as_bytes())?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
 }
 
 /// A stream and its name, which is added to the stream's errors.
@@ -99,14 +132,14 @@ enum Writer {
 }
 
 impl Output {
-    /// Opens standard output.
+    /// Opens standard output for text that people read: control characters are replaced.
     pub fn stdout() -> Self {
-        Self::new(standard_output())
+        Self::new(readable_output())
     }
 
-    /// Opens standard error.
+    /// Opens standard error for text that people read: control characters are replaced.
     pub fn stderr() -> Self {
-        Self::new(Named("standard error", io::stderr()))
+        Self::new(standard_error())
     }
 
     /// Creates an output with a thread that writes to `writer`.

@@ -54,17 +54,52 @@ impl Palette {
     /// Returns `text` in the colour of `tone`, with control characters replaced.
     pub fn paint(self, tone: Tone, text: impl fmt::Display) -> String {
         let text = sanitize(&text.to_string());
-        let code = match tone {
-            _ if self == Self::Plain => return text,
-            Tone::Normal => return text,
-            Tone::Strong => 1,
-            Tone::Faint => 2,
-            Tone::Good => 32,
-            Tone::Fair => 36,
-            Tone::Doubtful => 33,
-            Tone::Bad => 31,
-        };
-        format!("\x1b[{code}m{text}\x1b[0m")
+        match tone {
+            _ if self == Self::Plain => text,
+            Tone::Normal => text,
+            _ => format!("{}{text}{}", tone.sequence(), Tone::Normal.sequence()),
+        }
+    }
+
+    /// Returns `text` with the characters replaced that [`sanitize`] replaces, other than line
+    /// breaks and the colours of this palette.
+    pub(crate) fn readable(self, text: &str) -> String {
+        let mut clean = String::with_capacity(text.len());
+        let mut rest = text;
+        while let Some(at) = rest.find('\x1b').filter(|_| self == Self::Ansi) {
+            let (before, sequence) = rest.split_at(at);
+            clean += &sanitize_lines(before);
+            let mut own = Tone::ALL.map(Tone::sequence).into_iter();
+            let own = own.find(|own| sequence.starts_with(own));
+            clean += own.unwrap_or("\u{fffd}");
+            rest = &sequence[own.map_or(1, str::len)..];
+        }
+        clean + &sanitize_lines(rest)
+    }
+}
+
+impl Tone {
+    const ALL: [Self; 7] = [
+        Self::Normal,
+        Self::Strong,
+        Self::Faint,
+        Self::Good,
+        Self::Fair,
+        Self::Doubtful,
+        Self::Bad,
+    ];
+
+    /// Returns the escape sequence that begins text of this tone.
+    fn sequence(self) -> &'static str {
+        match self {
+            Self::Normal => "\x1b[0m",
+            Self::Strong => "\x1b[1m",
+            Self::Faint => "\x1b[2m",
+            Self::Good => "\x1b[32m",
+            Self::Fair => "\x1b[36m",
+            Self::Doubtful => "\x1b[33m",
+            Self::Bad => "\x1b[31m",
+        }
     }
 }
 
@@ -76,7 +111,6 @@ pub(crate) fn sanitize(text: &str) -> String {
 }
 
 /// Replaces the same characters as [`sanitize`] in each line, but keeps line breaks.
-#[cfg(feature = "export")]
 pub(crate) fn sanitize_lines(text: &str) -> String {
     text.chars().map(|c| if is_harmful(c) && c != '\n' { '\u{fffd}' } else { c }).collect()
 }
@@ -160,8 +194,11 @@ mod tests {
         assert_eq!(text, "a\u{fffd}[2Jb\u{fffd}c");
         let text = Palette::Ansi.paint(Tone::Bad, "a");
         assert_eq!(text, "\x1b[31ma\x1b[0m");
-        #[cfg(feature = "export")]
         assert_eq!(sanitize_lines("a\0\u{202e}\nb\u{9b}"), "a\u{fffd}\u{fffd}\nb\u{fffd}");
+        let painted = Palette::Ansi.paint(Tone::Bad, "a") + "\n\x1b]0;title\x07";
+        let clean = "\x1b[31ma\x1b[0m\n\u{fffd}]0;title\u{fffd}";
+        assert_eq!(Palette::Ansi.readable(&painted), clean);
+        assert_eq!(Palette::Plain.readable(clean), clean.replace('\x1b', "\u{fffd}"));
         let value = serde_json::json!({ "a": "\u{9b}\u{202e}\n\u{7f}é" });
         let line = json_line(&value);
         assert_eq!(line, r#"{"a":"\u009b\u202e\n\u007fé"}"#);

@@ -12,6 +12,7 @@ use crate::{
     exit::{self, Exit},
     failure::Failure,
     file_error,
+    output::standard_error,
 };
 
 /// The text that the help shows after the options.
@@ -43,7 +44,7 @@ pub(super) fn run(arguments: &Arguments, program: clap::Command) -> io::Result<E
     if let Some(folder) = &arguments.dir {
         return match write(folder, &program) {
             Ok(()) => Ok(Exit::SUCCESS),
-            Err(failure) => failure.report(&mut io::stderr()),
+            Err(failure) => failure.report(&mut standard_error()),
         };
     }
     let command = match &arguments.command {

@@ -7,7 +7,7 @@ use clap::Arg;
 
 use crate::{
     definition, each,
-    fixture::{arguments, room},
+    fixture::{FILES, arguments, room},
     program::{Ended, Room},
     table::{Case, Use},
 };
@@ -63,7 +63,7 @@ fn words(case: &Case, text: &str) -> Vec<String> {
 }
 
 /// Returns the long options of a subcommand.
-fn options(definition: &clap::Command) -> impl Iterator<Item = (&Arg, &str)> {
+pub(crate) fn options(definition: &clap::Command) -> impl Iterator<Item = (&Arg, &str)> {
     let arguments = definition.get_arguments();
     arguments.filter_map(|argument| Some((argument, argument.get_long()?)))
 }
@@ -188,4 +188,46 @@ fn arguments_that_do_not_go_together_are_refused() {
             }
         }
     });
+}
+
+/// An escape sequence that changes the title of a terminal, a character that ends it, and one that
+/// reverses text.
+const ESCAPE: &str = "\u{1b}]0;title\u{7}\u{202e}";
+
+#[test]
+fn no_control_character_of_the_command_line_or_of_a_file_reaches_the_terminal() {
+    let room = room();
+    let refuses = |words: &[&str], shown: &str| {
+        let ended = room.run(words);
+        assert_eq!(ended.code, 3, "{words:?}: {ended:?}");
+        let text = ended.text();
+        assert!(text.contains(shown), "{words:?}: {text}");
+        let is_harmful = |c: char| c.is_control() && c != '\n' || c == '\u{202e}';
+        assert!(!text.contains(is_harmful), "{words:?}: {text:?}");
+    };
+    refuses(&[ESCAPE], "unrecognized subcommand");
+    each(|case| {
+        let definition = definition(case.name);
+        refuses(&[case.name, &format!("--{ESCAPE}")], "unexpected argument");
+        if definition.get_arguments().any(|argument| argument.get_id() == "uri") {
+            refuses(&[case.name, &format!("mongodb://host/?{ESCAPE}")], "]0;title");
+            refuses(&[case.name, &format!("mongodb://{ESCAPE}:x")], "port");
+        }
+    });
+    let refuses_file = |words: &[&str], name: &str, content: &str| {
+        room.write(name, content);
+        refuses(&[words, &[name]].concat(), "]0;title");
+    };
+    // The last line of the recording has an event of which nobody has heard.
+    let few = FILES.iter().find(|(name, _)| *name == "few.jsonl");
+    let few = String::from_utf8(few.unwrap().1.clone()).unwrap();
+    let event = few.lines().find(|line| line.contains("\"event\":\"")).unwrap();
+    let (before, after) = event.split_once("\"event\":\"").unwrap();
+    let (_, after) = after.split_once('"').unwrap();
+    let escaped = "\\u001b]0;title\\u0007\\u202e";
+    let unknown = format!("{few}{before}\"event\":\"{escaped}\"{after}\n");
+    refuses_file(&["report"], "bad.jsonl", &unknown);
+    let targets = format!("a = {{ uri = 'mongodb://u@h/', passwordFile = \"{escaped}\" }}");
+    refuses_file(&["export", "--targets"], "bad.toml", &targets);
+    refuses_file(&["serve", "--scenario"], "bad", &format!("1s {ESCAPE}\n"));
 }
