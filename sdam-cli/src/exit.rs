@@ -41,8 +41,8 @@ impl Exit {
     /// An error that is unrelated to the deployment, such as a failure to write the output.
     pub const FAILED: Self = Self(4);
 
-    /// Creates the exit code of a program that was ended by a signal. `code` is 128 plus the
-    /// signal's number.
+    /// Creates the exit code of a program that was ended by a signal: `code` is 0 or, if the signal
+    /// is not the usual one, 128 plus its number.
     #[cfg(feature = "tui")]
     pub(crate) fn signalled(code: u8) -> Self {
         Self(code)

@@ -14,8 +14,6 @@ use futures::{
     executor::block_on,
 };
 
-/// The maximum length of a line, in bytes. Lines of recordings have the same limit.
-const MAX_LINE: u64 = 128 << 20;
 /// The maximum length of a text file, in bytes.
 const MAX_TEXT: u64 = 4 << 20;
 
@@ -39,28 +37,6 @@ pub(crate) fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
         }
         Box::new(BufReader::new(file))
     })
-}
-
-/// Reads a file line by line, with a limit on the length of each line.
-///
-/// # Errors
-///
-/// If the file cannot be read, or a line is longer than any line of a recording, for example because
-/// the file is endless.
-pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let (mut source, mut bytes) = (open(path)?, Vec::new());
-    for line in 1.. {
-        let read = (&mut source).take(MAX_LINE + 1).read_until(b'\n', &mut bytes)?;
-        if read as u64 > MAX_LINE {
-            let longest = MAX_LINE >> 20;
-            let message = format!("line {line} is longer than {longest} MiB; name another file");
-            return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
-        }
-        if read == 0 {
-            break;
-        }
-    }
-    Ok(bytes)
 }
 
 /// Reads a UTF-8 text file that the user has written.

@@ -16,8 +16,9 @@ use serde_json::{Value, json};
 #[cfg(test)]
 mod tests;
 
-/// The version of the format, which is incremented when a key is removed or changes its meaning.
-pub const VERSION: u32 = 1;
+/// The name of the format, and its version, which is incremented when a key is removed or changes its
+/// meaning.
+pub const SCHEMA: &str = "sdam.topology/1";
 
 /// Converts a topology to one JSON object.
 pub fn snapshot(topology: &TopologyDescription) -> Value {
@@ -26,7 +27,7 @@ pub fn snapshot(topology: &TopologyDescription) -> Value {
     let departures = departures.map(|it| json!({ "address": it.address, "reason": it.reason }));
     let election = topology.max_election();
     json!({
-        "v": VERSION,
+        "schema": SCHEMA,
         "topologyType": topology.topology_type().as_str(),
         "setName": topology.set_name(),
         "maxSetVersion": election.set_version,

@@ -49,6 +49,7 @@ pub mod terminal;
 #[cfg(test)]
 mod testing;
 mod values;
+mod wall;
 pub mod watch;
 
 pub use cli::run;

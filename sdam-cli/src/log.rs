@@ -8,13 +8,10 @@ use std::{
     fs::File,
     io::{self, Write},
     sync::Mutex,
-    time::{SystemTime, UNIX_EPOCH},
 };
 
-use sdam_core::{
-    event::Event,
-    time::{Instant, UnixTime},
-};
+use sdam::transport::system::wall;
+use sdam_core::event::Event;
 use sdam_events::{
     log::{LogConfig, LogMessage, LogOutput},
     sink::{EventSink, Interest},
@@ -30,14 +27,7 @@ pub fn config() -> LogConfig {
 /// A sink that writes a line for each event that has a log message.
 pub struct LogSink {
     config: LogConfig,
-    state: Mutex<State>,
-}
-
-struct State {
-    out: Box<dyn Write + Send>,
-    /// The time of the first message on the clock of the events and on the wall clock, from which
-    /// the wall-clock times of all events are calculated.
-    anchor: Option<(Instant, SystemTime)>,
+    out: Mutex<Box<dyn Write + Send>>,
 }
 
 impl LogSink {
@@ -65,8 +55,7 @@ impl LogSink {
 
     /// Creates a sink that writes the messages enabled by `config` to `out`.
     pub fn new(config: LogConfig, out: Box<dyn Write + Send>) -> Self {
-        let state = Mutex::new(State { out, anchor: None });
-        Self { config, state }
+        Self { config, out: Mutex::new(out) }
     }
 }
 
@@ -79,18 +68,16 @@ impl EventSink for LogSink {
         if !self.config.enables(component, severity) {
             return;
         }
-        let mut state = lock(&self.state);
-        let (at, began) = *state.anchor.get_or_insert((event.at, SystemTime::now()));
         let line = format!(
             "{} {:5} {:15} {}\n",
-            timestamp(began + event.at.since(at)),
+            event.time.unwrap_or_else(wall),
             format!("{severity:?}").to_uppercase(),
             component.as_str(),
             sanitize(&message.to_string()),
         );
         // Write the line in a single call, so that lines are not mixed. Ignore errors, because
         // there is no place to report them.
-        let _ = state.out.write_all(line.as_bytes());
+        let _ = lock(&self.out).write_all(line.as_bytes());
     }
 
     fn interest(&self) -> Interest {
@@ -99,19 +86,6 @@ impl EventSink for LogSink {
 }
 
 sdam_core::opaque!(LogSink, |this| config: this.config);
-
-/// Formats a date and time in UTC (RFC 3339).
-pub(crate) fn timestamp(wall: SystemTime) -> String {
-    let since_epoch = wall.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let millis = u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX);
-    UnixTime::from_millis(millis).to_string()
-}
-
-/// Formats the time of day in UTC, as in the logs of servers.
-pub(crate) fn time_of_day(wall: SystemTime) -> String {
-    let time = timestamp(wall);
-    time.split_once('T').map_or_else(String::new, |(_, time)| time.to_owned())
-}
 
 #[cfg(test)]
 mod tests;

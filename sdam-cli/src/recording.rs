@@ -6,27 +6,32 @@
 
 use std::{
     fmt::{self, Write as _},
-    fs::{self, File},
-    io,
+    fs::{self, File, OpenOptions},
+    io::{self, BufRead, Read},
     path::Path,
-    time::{Duration, SystemTime},
+    time::{Duration, UNIX_EPOCH},
 };
 
-use sdam_core::{event::Event, options::Options, time::Instant};
-use sdam_events::{
-    record::Origin,
-    replay::{ReplayError, replay_to},
+use sdam_core::{
+    event::Event,
+    options::Options,
+    time::{Instant, UnixTime},
 };
+use sdam_events::replay::{ReplayError, replay_to};
 use sha2::{Digest, Sha256};
 
 use crate::{
     failure::Failure,
     file_error::{cannot_read, cannot_write},
     input,
+    wall::Walls,
 };
 
 #[cfg(test)]
 pub(crate) mod tests;
+
+/// The maximum length of a recording that is read, in bytes.
+const LONGEST: u64 = 1 << 30;
 
 /// A recording that was read to its end.
 #[derive(Clone, Debug)]
@@ -49,11 +54,12 @@ pub struct Recording {
     pub defect: Option<String>,
     /// The SHA-256 digest of the file, in hexadecimal digits.
     pub digest: String,
-    origin: Origin,
+    walls: Walls,
 }
 
 impl Recording {
-    /// Reads the recording in the file `path`, or in standard input if `path` is `-`.
+    /// Reads the recording in the file `path`, or in standard input if `path` is `-`. Of a longer
+    /// one, the first GiB is read.
     ///
     /// If the recording program was killed, the last line may be incomplete. The recording is then
     /// read without that line, and [`defect`](Self::defect) gives the reason.
@@ -64,9 +70,9 @@ impl Recording {
     /// and the remedy.
     pub fn open(path: &Path) -> Result<Self, RecordingError> {
         let name = input::name(path);
-        let bytes = input::read(path);
-        let bytes = bytes.map_err(|error| RecordingError(cannot_read(&name, &error)))?;
-        Self::parse(name, &bytes)
+        let source = input::open(path);
+        let source = source.map_err(|error| RecordingError(cannot_read(&name, &error)))?;
+        Self::read(name, source, LONGEST)
     }
 
     /// Reads the recording `bytes` of the file `name`.
@@ -75,36 +81,48 @@ impl Recording {
     ///
     /// The errors are the same as those of [`open`](Self::open).
     pub fn parse(name: impl Into<String>, bytes: &[u8]) -> Result<Self, RecordingError> {
-        let name = name.into();
+        Self::read(name.into(), bytes, LONGEST)
+    }
+
+    /// Reads the first `limit` bytes of `source`. Each line is used as soon as it is read, so that
+    /// an endless file that is no recording is refused at once.
+    fn read(name: String, source: impl BufRead, limit: u64) -> Result<Self, RecordingError> {
+        let mut source = Hashed { inner: source.take(limit), digest: Sha256::new() };
         let (mut events, mut lines) = (Vec::new(), Vec::new());
-        let outcome = replay_to(bytes, |line, event| {
+        let outcome = replay_to(&mut source, |line, event| {
             events.push(event.clone());
             lines.push(line);
         });
-        let outcome = outcome.map_err(|error| {
-            let is_header = matches!(error, ReplayError::Malformed { line: 1, .. });
-            RecordingError(if is_header {
-                format!("{name}: {error}; `sdam watch --record FILE` makes a recording")
-            } else {
-                format!("{name}: {error}")
-            })
+        let unread = |error| RecordingError(cannot_read(&name, &error));
+        let outcome = outcome.map_err(|error| match error {
+            ReplayError::Io(error) => unread(error),
+            ReplayError::Malformed { line: 1, .. } => RecordingError(format!(
+                "{name}: {error}; `sdam watch --record FILE` makes a recording"
+            )),
+            error => RecordingError(format!("{name}: {error}")),
         })?;
         let defect = if let Some(divergence) = outcome.divergence {
             let line = divergence.line;
             let reason = "this version of sdam draws another conclusion from what was recorded";
             Some(format!("line {line} and what follows is left out: {reason}"))
+        } else if source.inner.limit() == 0 {
+            Some(format!("it is longer than {limit} bytes, and the rest is left out"))
         } else {
             outcome.cut_off.map(|line| format!("the end of line {line}, the last one, is missing"))
         };
-        Ok(Self {
-            name,
-            options: outcome.options,
-            events,
-            lines,
-            defect,
-            digest: digest(bytes),
-            origin: outcome.origin,
-        })
+        // The digest is that of the whole file.
+        io::copy(&mut source, &mut io::sink()).map_err(unread)?;
+        let mut walls = Walls::default();
+        if let Some(epoch) = outcome.origin.epoch.and_then(|it| it.duration_since(UNIX_EPOCH).ok())
+        {
+            let millis = u64::try_from(epoch.as_millis()).unwrap_or(u64::MAX);
+            walls.note(Instant::EPOCH, UnixTime::from_millis(millis));
+        }
+        for event in &events {
+            event.time.into_iter().for_each(|time| walls.note(event.at, time));
+        }
+        let digest = digits(&source.digest.finalize());
+        Ok(Self { name, options: outcome.options, events, lines, defect, digest, walls })
     }
 
     /// Returns the time of the first event.
@@ -123,8 +141,8 @@ impl Recording {
     }
 
     /// Returns the wall-clock time of `at`, or `None` if the recording has no wall-clock times.
-    pub fn wall(&self, at: Instant) -> Option<SystemTime> {
-        self.origin.wall(at)
+    pub fn wall(&self, at: Instant) -> Option<UnixTime> {
+        self.walls.at(at)
     }
 }
 
@@ -133,11 +151,7 @@ impl Recording {
 pub(crate) fn create(path: &Path) -> Result<File, Failure> {
     let mut options = File::options();
     options.read(true).write(true);
-    let mut new = options.clone();
-    new.create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut new, 0o600);
-    let file = match new.open(path) {
+    let file = match private(options.clone().create_new(true)).open(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             if fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() > 0) {
                 return Err(Failure::config(format!(
@@ -150,6 +164,13 @@ pub(crate) fn create(path: &Path) -> Result<File, Failure> {
         file => file,
     };
     file.map_err(|error| cannot_record(path, &error))
+}
+
+/// Makes a file that `options` create readable only by its owner.
+pub(crate) fn private(options: &mut OpenOptions) -> &mut OpenOptions {
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
+    options
 }
 
 /// Explains why the recording for --record cannot be written.
@@ -170,9 +191,37 @@ impl fmt::Display for RecordingError {
 
 impl std::error::Error for RecordingError {}
 
-fn digest(bytes: &[u8]) -> String {
+/// A reader that computes the digest of what is read.
+struct Hashed<R> {
+    inner: R,
+    digest: Sha256,
+}
+
+impl<R: BufRead> Read for Hashed<R> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(bytes)?;
+        self.digest.update(&bytes[..count]);
+        Ok(count)
+    }
+}
+
+impl<R: BufRead> BufRead for Hashed<R> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.inner.fill_buf()
+    }
+
+    fn consume(&mut self, count: usize) {
+        // The buffer is filled, so this reads nothing and cannot fail.
+        if let Ok(buffer) = self.inner.fill_buf() {
+            self.digest.update(&buffer[..count.min(buffer.len())]);
+        }
+        self.inner.consume(count);
+    }
+}
+
+fn digits(digest: &[u8]) -> String {
     let mut digits = String::new();
-    for byte in Sha256::digest(bytes) {
+    for byte in digest {
         // Writing to a string cannot fail.
         let _ = write!(digits, "{byte:02x}");
     }

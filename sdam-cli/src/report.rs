@@ -11,7 +11,7 @@ mod timeline;
 mod verdict;
 
 use std::{
-    fs::{self, File},
+    fs::File,
     io::{self, Read, Write},
     path::{Path, PathBuf},
 };
@@ -19,12 +19,17 @@ use std::{
 use clap::Args;
 
 use self::page::{MARK, Page};
-use crate::{exit::Exit, failure::Failure, file_error::cannot_write, recording::Recording};
+use crate::{
+    exit::Exit,
+    failure::Failure,
+    file_error::cannot_write,
+    recording::{Recording, private},
+};
 
 /// The text that the help shows after the options.
 const AFTER: &str = "\
 The page needs no network and no scripts: mail it, or attach it to the record of the incident. It contains host \
-names and error texts, but no credentials.
+names and error texts, but no credentials. Only you can read the file until you change that.
 
 Exit codes: 0 done, 3 the command line is wrong or RECORDING is no recording, 4 another failure.
 
@@ -102,7 +107,9 @@ fn save(page: &Page, path: &Path, force: bool) -> Result<(), Failure> {
             "{path} exists and is not a report: choose another file, or overwrite it with --force"
         )));
     }
-    fs::write(path, &page.html).map_err(failed)
+    let mut options = File::options();
+    let file = private(options.write(true).create(true).truncate(true)).open(path);
+    file.and_then(|mut file| file.write_all(page.html.as_bytes())).map_err(failed)
 }
 
 /// Returns whether `path` is missing, empty, a device, or an older report.

@@ -69,9 +69,7 @@ pub async fn run<O: Write, R: Write>(
     let mut interrupt = pin!(interrupt.fuse());
     let prepared = select_biased! {
         // Looking up DNS records may take long, so it can be interrupted.
-        () = interrupt => {
-            return Ok(if arguments.once { Exit::NEITHER } else { Exit::SUCCESS });
-        }
+        () = interrupt => return Ok(Exit::SUCCESS),
         prepared = pin!(Session::prepare(arguments).fuse()) => prepared,
     };
     match prepared {

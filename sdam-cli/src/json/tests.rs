@@ -60,7 +60,7 @@ fn every_known_field_has_a_key() {
         ],
     );
     let expected = json!({
-        "v": 1, "topologyType": "ReplicaSetWithPrimary", "setName": null, "maxSetVersion": null,
+        "schema": "sdam.topology/1", "topologyType": "ReplicaSetWithPrimary", "setName": null, "maxSetVersion": null,
         "maxElectionId": null, "compatible": true, "compatibilityError": null,
         "logicalSessionTimeoutMinutes": 30,
         "servers": [

@@ -7,13 +7,13 @@ use sdam::{
     Criteria, Runtime, Topology,
     sim::{Blueprint, SetConfig, Sim, action::Target},
 };
-use sdam_core::{address::ServerAddress, event::EventName, options::Options};
+use sdam_core::{address::ServerAddress, event::EventName, options::Options, time::UnixTime};
 use sdam_events::record::{Origin, RecordSink};
 
 use super::Recording;
 
-/// The wall-clock time at which simulations begin: 2023-11-14T22:13:20Z.
-pub(crate) const WALL: Duration = Duration::from_secs(1_700_000_000);
+/// The wall-clock time at which simulations begin: 2024-01-01T00:00:00Z.
+pub(crate) const WALL: Duration = Duration::from_secs(1_704_067_200);
 
 /// A client of a simulated deployment that records what it observes.
 pub(crate) struct Client {
@@ -106,9 +106,42 @@ fn a_recording_has_the_events_with_their_wall_clock_times() {
     assert!(recording.events.is_sorted_by_key(|event| event.at));
     assert!(recording.span() > Duration::from_secs(5));
     let wall = |at| recording.wall(at).unwrap();
-    assert_eq!(wall(recording.start()), UNIX_EPOCH + WALL);
-    let end: SystemTime = UNIX_EPOCH + WALL + recording.span();
-    assert_eq!(wall(recording.end()), end);
+    assert_eq!(wall(recording.start()), unix(WALL));
+    assert_eq!(wall(recording.end()), unix(WALL + recording.span()));
+}
+
+/// Returns the wall-clock time `since` after 1970.
+pub(crate) fn unix(since: Duration) -> UnixTime {
+    UnixTime::from_millis(u64::try_from(since.as_millis()).unwrap())
+}
+
+#[test]
+fn times_of_day_are_those_of_the_events_after_the_recorder_was_suspended() {
+    // The wall clock of the recorder jumps in the middle, as after a suspension.
+    let text = String::from_utf8(failover()).unwrap();
+    let lines: Vec<_> = text.split_inclusive('\n').collect();
+    let (before, after) = lines.split_at(lines.len() / 2);
+    let after = after.concat().replace("\"time\":\"2024-", "\"time\":\"2025-");
+    let recording = Recording::parse("in.jsonl", (before.concat() + &after).as_bytes()).unwrap();
+    assert_eq!(recording.defect, None);
+    assert_eq!(recording.wall(recording.start()).unwrap(), unix(WALL));
+    let year = Duration::from_secs(366 * 24 * 60 * 60);
+    let end = unix(WALL + year + recording.span()).as_millis();
+    // The time of an event has been rounded to milliseconds.
+    assert!(recording.wall(recording.end()).unwrap().as_millis().abs_diff(end) <= 1);
+}
+
+#[test]
+fn a_file_is_read_up_to_a_limit() {
+    let bytes = failover();
+    let whole = Recording::parse("in.jsonl", &bytes).unwrap();
+    let limit = bytes.len() as u64 - 5;
+    let cut = Recording::read("in.jsonl".to_owned(), &*bytes, limit).unwrap();
+    assert_eq!(cut.events.len(), whole.events.len() - 1);
+    assert_eq!(
+        cut.defect.unwrap(),
+        format!("it is longer than {limit} bytes, and the rest is left out")
+    );
 }
 
 #[test]

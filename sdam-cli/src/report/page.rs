@@ -1,7 +1,9 @@
 //! The report as a single HTML file with its style and without scripts. The content security policy
 //! forbids scripts and all requests.
 
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
+
+use sdam_core::time::UnixTime;
 
 use self::tables::{changes, figures, servers};
 use super::{
@@ -11,10 +13,7 @@ use super::{
     timeline::{State, Timeline},
     verdict::{Verdict, nanos},
 };
-use crate::{
-    log::{time_of_day, timestamp},
-    recording::Recording,
-};
+use crate::{recording::Recording, wall::time_of_day};
 
 mod tables;
 
@@ -79,7 +78,7 @@ fn header(recording: &Recording, timeline: &Timeline, verdict: &Verdict) -> Stri
     let end = timeline.start + Duration::from_nanos(timeline.span);
     let time = match (recording.wall(timeline.start), recording.wall(end)) {
         (Some(start), Some(end)) => {
-            let shown = |wall| timestamp(wall).replace('T', " ").replace('Z', " UTC");
+            let shown = |wall: UnixTime| wall.to_string().replace('T', " ").replace('Z', " UTC");
             format!("{} to {}", shown(start), shown(end))
         }
         _ => "at an unknown time".to_owned(),
@@ -112,8 +111,9 @@ fn seeds(recording: &Recording) -> String {
 
 fn lanes(recording: &Recording, timeline: &Timeline, clock: &impl Fn(u64) -> String) -> String {
     let wall = recording.wall(timeline.start);
-    let wall = wall.and_then(|wall| wall.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
-    let day = u64::try_from(wall.as_nanos() % DAY.as_nanos()).unwrap_or_default();
+    let day =
+        Duration::from_millis(wall.unwrap_or_default().as_millis()).as_nanos() % DAY.as_nanos();
+    let day = u64::try_from(day).unwrap_or_default();
     let keys: Vec<_> = State::ALL
         .iter()
         .skip(1)
@@ -144,7 +144,7 @@ fn footer(recording: &Recording, timeline: &Timeline) -> String {
         ),
     };
     let wall = if recording.wall(timeline.start).is_some() {
-        "Times of day are those of the recorder's clock at the start of the client; later changes of that clock have no effect."
+        "Times of day are those of the recorder's clock, which may have been set in between."
     } else {
         "The recording does not tell the time of day."
     };

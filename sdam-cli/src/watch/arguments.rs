@@ -23,9 +23,8 @@ Colours are for terminals; NO_COLOR turns them off. The variables MONGODB_LOG_AL
 MONGODB_LOG_TOPOLOGY, MONGODB_LOG_PATH and so on configure logging; with log messages on the \
 terminal the output is lines.
 
-Exit codes of --once: 0 writable, 1 readable only, 2 neither. Of lines: 0 Ctrl-C or SIGTERM. Of the \
-full screen: 0 left with q, Ctrl-C or SIGINT, or the terminal has gone; 143 SIGTERM, 129 SIGHUP, 131 \
-SIGQUIT. In any case: 3 the command line or connection string is wrong, 4 another failure.
+Exit codes of --once: 0 writable, 1 readable only, 2 neither. Otherwise: 0 left with q or Ctrl-C, \
+SIGTERM, or the terminal has gone; of the full screen also 129 SIGHUP, 131 SIGQUIT. In any case: 3 the command line or connection string is wrong, 4 another failure.
 
 Example:
   sdam watch --once 'mongodb://127.0.0.1:27017/?replicaSet=rs0'";

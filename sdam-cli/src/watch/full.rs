@@ -21,7 +21,7 @@ use std::{
     path::PathBuf,
     pin::pin,
     thread,
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use futures::{
@@ -31,7 +31,8 @@ use futures::{
     stream::FusedStream,
 };
 use ratatui::backend::CrosstermBackend;
-use sdam_core::{address::ServerAddress, event::Event};
+use sdam::transport::system::wall;
+use sdam_core::{address::ServerAddress, event::Event, time::UnixTime};
 use tokio::time::{self, sleep_until};
 
 use self::{
@@ -44,7 +45,7 @@ use self::{
     text::{Glyphs, bytes},
 };
 use super::{model::Model, started::Setup, tape::Recorded};
-use crate::{exit::Exit, log::timestamp, terminal::Tone};
+use crate::{exit::Exit, terminal::Tone, wall::Walls};
 
 /// The interval between frames while nothing happens.
 const IDLE: Duration = Duration::from_millis(250);
@@ -87,6 +88,7 @@ enum Next {
 struct Screen {
     setup: Setup,
     model: Model,
+    walls: Walls,
     state: State,
     /// The note that was shown last.
     note: Option<String>,
@@ -100,6 +102,7 @@ impl Screen {
     fn new(setup: Setup) -> Self {
         Self {
             model: Model::new(&setup.options),
+            walls: Walls::default(),
             state: State::new(setup.options.read_preference.clone()),
             setup,
             note: None,
@@ -152,13 +155,20 @@ impl Screen {
 
     fn observe(&mut self, event: &Event) -> Next {
         let begun = time::Instant::now();
-        self.model.observe(event);
+        self.take_in(event);
         while begun.elapsed() < SLICE
             && let Some(event) = self.setup.events.try_next()
         {
-            self.model.observe(&event);
+            self.take_in(&event);
         }
         Next::Later
+    }
+
+    fn take_in(&mut self, event: &Event) {
+        self.model.observe(event);
+        if let Some(time) = event.time {
+            self.walls.note(event.at, time);
+        }
     }
 
     /// Shows a step of the demonstration.
@@ -223,7 +233,7 @@ impl Screen {
         if let Some(path) = path {
             return self.say(format!("everything is recorded in {}", path.display()));
         }
-        let path = recording_name(SystemTime::now());
+        let path = recording_name(wall());
         let sender = self.saved.0.clone();
         let next = self.say(format!("saving {}", path.display()));
         let save = move || {
@@ -241,7 +251,9 @@ impl Screen {
     }
 
     fn draw(&mut self, terminal: &Terminal) -> io::Result<()> {
-        self.model.advance((self.setup.clock)());
+        let clock = &self.setup.clock;
+        self.walls.note(clock.now(), clock.wall());
+        self.model.advance(clock.now());
         for panic in terminal.panics() {
             self.model.note("watch", Tone::Bad, &panic);
         }
@@ -253,7 +265,7 @@ impl Screen {
         let scene = Scene {
             model: self.state.frozen.as_deref().unwrap_or(&self.model),
             state: &self.state,
-            wall: &self.setup.wall,
+            walls: &self.walls,
             source: self.setup.source,
             recording: &recording,
             note: self.note.as_deref(),
@@ -268,8 +280,8 @@ impl Screen {
 }
 
 /// Returns the name of a new recording in the current folder.
-fn recording_name(now: SystemTime) -> PathBuf {
-    let time = timestamp(now).replace(['-', ':'], "");
+fn recording_name(now: UnixTime) -> PathBuf {
+    let time = now.to_string().replace(['-', ':'], "");
     let seconds = time.split('.').next().unwrap_or_default();
     format!("sdam-{seconds}Z.jsonl").into()
 }

@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::SystemTime};
 
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender};
-use sdam::{Runtime, Topology};
-use sdam_core::{options::Options, time::Instant};
+use sdam::{Clock, Runtime, Topology};
+use sdam_core::options::Options;
 use sdam_events::{
     channel::{self, EventStream},
     facts::Facts,
@@ -23,20 +23,17 @@ pub(super) struct Started {
     pub(super) topology: Topology,
     pub(super) events: EventStream,
     pub(super) recorded: Option<Recorded>,
-    wall: Origin,
-    clock: Box<dyn Fn() -> Instant>,
+    clock: Arc<dyn Clock>,
 }
 
 /// The settings of a full screen, and the data that it shows.
 #[cfg_attr(not(feature = "tui"), expect(dead_code, reason = "only the full screen reads it"))]
 pub(super) struct Setup {
     pub(super) events: EventStream,
-    /// Returns the current time on the clock of the events.
-    pub(super) clock: Box<dyn Fn() -> Instant>,
+    /// The clock of the events.
+    pub(super) clock: Arc<dyn Clock>,
     /// The options of the client that produces the events.
     pub(super) options: Options,
-    /// The origin from which the wall-clock times of the events are calculated.
-    pub(super) wall: Origin,
     /// The kind of deployment: `LIVE` or `DEMO`.
     pub(super) source: &'static str,
     /// The recording that is being written.
@@ -54,14 +51,14 @@ impl Started {
         notes: &UnboundedSender<String>,
     ) -> Result<Self, Failure> {
         let clock = Arc::clone(&runtime.backend.clock);
-        let wall = Origin::at(clock.now(), SystemTime::now());
+        let origin = Origin::at(clock.now(), SystemTime::now());
         let recorded = match &arguments.record {
-            Some(path) => Some(Recorded::begin(path, &options, &wall, notes)?),
+            Some(path) => Some(Recorded::begin(path, &options, &origin, notes)?),
             // Without a temporary file, watching is still possible, but the recording cannot be
             // saved.
             None if arguments.wants_screen() => {
                 let tape = Tape::temporary(notes.clone()).ok();
-                tape.map(|tape| Recorded::on(tape, None, &options, &wall)).transpose()?
+                tape.map(|tape| Recorded::on(tape, None, &options, &origin)).transpose()?
             }
             None => None,
         };
@@ -76,8 +73,7 @@ impl Started {
             builder = builder.sink(log);
         }
         let topology = builder.start(runtime).map_err(Failure::config)?;
-        let clock: Box<dyn Fn() -> Instant> = Box::new(move || clock.now());
-        Ok(Self { topology, events, recorded, wall, clock })
+        Ok(Self { topology, events, recorded, clock })
     }
 
     /// Returns the settings of the full screen for events from `source`.
@@ -91,7 +87,6 @@ impl Started {
             events: self.events,
             clock: self.clock,
             options: self.topology.options().clone(),
-            wall: self.wall,
             source,
             recorded: self.recorded,
             notes,

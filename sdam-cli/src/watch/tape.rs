@@ -17,7 +17,7 @@ use sdam_events::record::{Origin, RecordSink};
 use crate::{
     failure::Failure,
     lock::lock,
-    recording::{cannot_record, create},
+    recording::{cannot_record, create, private},
 };
 
 /// The maximum size of an unnamed recording, of which the user may be unaware.
@@ -146,7 +146,8 @@ impl Tape {
         self.0.has_stopped.load(Ordering::Relaxed)
     }
 
-    /// Copies everything written so far to the new file `path`; returns the number of bytes.
+    /// Copies everything written so far to the new file `path`, which only its owner can read;
+    /// returns the number of bytes.
     ///
     /// Writers have to wait only while a piece of the file is being read.
     ///
@@ -154,7 +155,7 @@ impl Tape {
     ///
     /// If the file already exists or cannot be written.
     pub(super) fn save(&self, path: &Path) -> io::Result<u64> {
-        let mut copy = File::options().write(true).create_new(true).open(path)?;
+        let mut copy = private(File::options().write(true).create_new(true)).open(path)?;
         let length = self.length();
         let mut copied = 0;
         while copied < length {
@@ -215,6 +216,13 @@ mod tests {
         assert_eq!(tape.save(&second).unwrap(), tape.length());
         assert_eq!(fs::read(&first).unwrap(), b"one ");
         assert_eq!(fs::read(&second).unwrap(), [&b"one "[..], &*much].concat());
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+
+            let mode = fs::metadata(&first).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "only the owner can read it");
+        }
         // An existing file is not overwritten.
         let error = tape.save(&first).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);

@@ -9,6 +9,7 @@ use std::{
 };
 
 use futures::channel::oneshot;
+use sdam_core::time::UnixTime;
 use sdam_sim::{
     MemberId,
     serve::{Builder, ReplicaSet},
@@ -46,6 +47,7 @@ fn once(uri: &str, timeout: &str, exit: Exit, topology_type: &str, access: &str)
     assert_eq!(json.matches('\n').count(), 1, "{json}");
     let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["topologyType"], topology_type);
+    json["at"].as_str().unwrap().parse::<UnixTime>().unwrap();
     json
 }
 
@@ -214,9 +216,14 @@ fn the_demonstration_is_labelled_and_shows_a_failover() {
 fn json_output_is_one_object_per_change() {
     let set = ReplicaSet::start(3).unwrap();
     let text = watch_until(&["--json", set.uri()], "RSPrimary");
-    let snapshots: Vec<Value> =
+    let mut snapshots: Vec<Value> =
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(snapshots.len() >= 2, "{text}");
+    // Each object has the time of its change, and differs from the one before in more than that.
+    let time = |snapshot: &mut Value| snapshot.as_object_mut().unwrap().remove("at").unwrap();
+    let times: Vec<_> = snapshots.iter_mut().map(time).collect();
+    let times = times.iter().map(|time| time.as_str().unwrap().parse::<UnixTime>());
+    assert!(times.collect::<Result<Vec<_>, _>>().unwrap().is_sorted(), "{text}");
     assert_eq!(types(&snapshots[0]), ["Unknown"; 3]);
     assert!(snapshots.windows(2).all(|pair| pair[0] != pair[1]), "{text}");
 }

@@ -1,17 +1,15 @@
 //! Output of events and snapshots.
 
-use std::{
-    io::{self, Write},
-    time::SystemTime,
-};
+use std::io::{self, Write};
 
+use sdam::transport::system::wall;
 use sdam_core::{
     event::{Event, EventKind},
     options::Options,
-    time::Instant,
+    time::UnixTime,
     topology::TopologyDescription,
 };
-use sdam_events::{facts::Facts, record::Origin};
+use sdam_events::facts::Facts;
 use sdam_select::settings::Settings;
 
 use super::{Access, screen::Screen};
@@ -19,8 +17,8 @@ use crate::{
     console::Console,
     exit::Exit,
     json,
-    log::time_of_day,
-    terminal::{Tone, json_line, sanitize},
+    terminal::{Tone, json_line},
+    wall::time_of_day,
 };
 
 /// The console, and the state needed to format its output.
@@ -33,9 +31,6 @@ pub(super) struct View<O, R> {
     screen: Screen,
     facts: Facts,
     settings: Settings,
-    /// Converts the times of the events to wall-clock times. If it is `None`, the first event is
-    /// assumed to take place now.
-    wall: Option<Origin>,
 }
 
 impl<O: Write, R: Write> View<O, R> {
@@ -47,21 +42,20 @@ impl<O: Write, R: Write> View<O, R> {
             simulated: false,
             facts: Facts::new(),
             settings: Settings::new(options),
-            wall: None,
         }
     }
 
     /// Shows the changes that an event causes; most events cause none.
     pub(super) fn event(&mut self, event: &Event) -> io::Result<()> {
-        self.wall.get_or_insert_with(|| Origin::at(event.at, SystemTime::now()));
         let facts = self.facts.observe(event);
         let EventKind::TopologyDescriptionChanged { previous, new } = &event.kind else {
             return Ok(());
         };
+        let time = event.time.unwrap_or_else(wall);
         if self.json {
-            return self.print_json(new);
+            return self.print_json(time, new);
         }
-        let (time, access) = (self.time(event.at), Access::of(new, &self.settings));
+        let (time, access) = (time_of_day(time), Access::of(new, &self.settings));
         let change = self.screen.topology(&time, Some(previous), new, access);
         let facts = self.screen.facts(&time, &facts);
         self.print(&format!("{change}{facts}"))
@@ -71,7 +65,7 @@ impl<O: Write, R: Write> View<O, R> {
     pub(super) fn snapshot(&mut self, topology: &TopologyDescription) -> io::Result<Exit> {
         let access = Access::of(topology, &self.settings);
         if self.json {
-            self.print_json(topology)?;
+            self.print_json(wall(), topology)?;
         } else {
             self.print(&self.screen.topology(&now(), None, topology, access))?;
         }
@@ -81,7 +75,7 @@ impl<O: Write, R: Write> View<O, R> {
     /// Prints a note to standard output or, if the output is JSON, to standard error.
     pub(super) fn note(&mut self, words: &str) -> io::Result<()> {
         if self.json {
-            return writeln!(self.console.remarks, "{}", sanitize(words));
+            return writeln!(self.console.remarks, "{words}");
         }
         self.print(&self.screen.note(&now(), Tone::Strong, words))
     }
@@ -95,15 +89,10 @@ impl<O: Write, R: Write> View<O, R> {
         &mut self.console.remarks
     }
 
-    /// Returns the time of day of an event.
-    fn time(&mut self, at: Instant) -> String {
-        let now = SystemTime::now();
-        let wall = self.wall.get_or_insert_with(|| Origin::at(at, now));
-        time_of_day(wall.wall(at).unwrap_or(now))
-    }
-
-    fn print_json(&mut self, topology: &TopologyDescription) -> io::Result<()> {
+    /// Prints a topology, and the time from which on it was so.
+    fn print_json(&mut self, at: UnixTime, topology: &TopologyDescription) -> io::Result<()> {
         let mut json = json::snapshot(topology);
+        json["at"] = at.to_string().into();
         if self.simulated {
             json["simulated"] = true.into();
         }
@@ -119,5 +108,5 @@ impl<O: Write, R: Write> View<O, R> {
 
 /// Returns the current time of day.
 fn now() -> String {
-    time_of_day(SystemTime::now())
+    time_of_day(wall())
 }

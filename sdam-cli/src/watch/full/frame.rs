@@ -9,11 +9,10 @@ mod names;
 mod rows;
 mod table;
 
-use std::{ops::Deref, time::UNIX_EPOCH};
+use std::ops::Deref;
 
 use ratatui::layout::Rect;
 use sdam_core::{time::Instant, topology::TopologyDescription};
-use sdam_events::record::Origin;
 use sdam_select::explain::Explanation;
 
 pub(super) use self::rows::ordered;
@@ -23,7 +22,10 @@ use super::{
     canvas::{Canvas, line},
     state::State,
 };
-use crate::{log::time_of_day, terminal::Tone};
+use crate::{
+    terminal::Tone,
+    wall::{Walls, time_of_day},
+};
 
 /// The minimum size of a screen for showing the table; a smaller screen shows a single line.
 const SMALLEST: (u16, u16) = (40, 8);
@@ -36,8 +38,8 @@ pub(super) struct Scene<'a> {
     pub(super) model: &'a Model,
     /// The user's choices.
     pub(super) state: &'a State,
-    /// The origin from which the wall-clock times of the events are calculated.
-    pub(super) wall: &'a Origin,
+    /// The wall-clock times.
+    pub(super) walls: &'a Walls,
     /// The kind of deployment: `LIVE` or `DEMO`.
     pub(super) source: &'static str,
     /// The state of the recording.
@@ -67,7 +69,7 @@ impl<'a> Deref for View<'a> {
 impl Scene<'_> {
     /// Formats `at` as the time of day in UTC, with milliseconds and without the letter Z.
     fn time(&self, at: Instant) -> String {
-        let mut text = time_of_day(self.wall.wall(at).unwrap_or(UNIX_EPOCH));
+        let mut text = time_of_day(self.walls.at(at).unwrap_or_default());
         text.truncate("12:34:56.789".len());
         text
     }

@@ -28,7 +28,7 @@ mod unix {
     /// Yields the signals that are received.
     pub(in super::super) fn signals() -> impl FusedStream<Item = Signal> + Unpin + Send {
         received([
-            (SignalKind::terminate(), Signal::End(128 + 15)),
+            (SignalKind::terminate(), Signal::End(0)),
             (SignalKind::hangup(), Signal::End(128 + 1)),
             (SignalKind::quit(), Signal::End(128 + 3)),
             (SignalKind::from_raw(Number::TSTP.as_raw()), Signal::Suspend),

@@ -1,19 +1,16 @@
 //! Tests that compare the lines of frames on a test terminal.
 
-use std::time::UNIX_EPOCH;
-
 use ratatui::backend::TestBackend;
 use sdam_core::{
     read_preference::{ReadMode, ReadPreference},
-    time::Instant,
+    time::{Instant, UnixTime},
 };
-use sdam_events::record::Origin;
 
 use super::{
     super::model::tests::{EPOCH, Role, Script},
     *,
 };
-use crate::terminal::Palette;
+use crate::{terminal::Palette, wall::Walls};
 
 mod screens;
 
@@ -30,10 +27,12 @@ fn paint(
     state: &State,
     glyphs: Glyphs,
 ) -> bool {
+    let mut walls = Walls::default();
+    walls.note(Instant::EPOCH, UnixTime::from_millis(EPOCH as u64));
     let scene = Scene {
         model: state.frozen.as_deref().unwrap_or(&script.model),
         state,
-        wall: &Origin::at(Instant::EPOCH, UNIX_EPOCH + Duration::from_millis(EPOCH as u64)),
+        walls: &walls,
         source: "LIVE",
         recording: "REC 14 kB",
         note: None,
@@ -126,6 +125,6 @@ fn escape_sequences_of_servers_do_not_reach_the_terminal() {
 
 #[test]
 fn recordings_are_named_by_the_time() {
-    let name = recording_name(UNIX_EPOCH + Duration::from_millis(EPOCH as u64 + 123));
+    let name = recording_name(UnixTime::from_millis(EPOCH as u64 + 123));
     assert_eq!(name, PathBuf::from("sdam-20231114T221320Z.jsonl"));
 }
