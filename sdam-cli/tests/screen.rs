@@ -190,7 +190,7 @@ fn the_terminal_is_restored_however_the_program_ends() {
     check(0, &|| screen.key("q"));
     check(0, &|| screen.key("C-c"));
     check(0, &|| signal("INT", &pid(&screen)));
-    check(143, &|| signal("TERM", &pid(&screen)));
+    check(0, &|| signal("TERM", &pid(&screen)));
     check(129, &|| signal("HUP", &pid(&screen)));
     check(131, &|| signal("QUIT", &pid(&screen)));
 }

@@ -5,6 +5,7 @@
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
+mod conventions;
 mod demo;
 mod fixture;
 mod lookups;

@@ -1,10 +1,13 @@
 //! Tests that error messages about standard input say so, and that servers continue without it.
 
-use std::process::Stdio;
+use std::{fs, os::unix::fs::PermissionsExt, process::Stdio};
 
 use rustix::process::Signal;
 
-use crate::program::{Room, Running};
+use crate::{
+    fixture::room,
+    program::{Room, Running},
+};
 
 /// Starts the program, writes `input` to its standard input, and leaves the input open.
 fn start(room: &Room, words: &[&str], input: &str) -> Running {
@@ -44,4 +47,22 @@ fn errors_in_standard_input_have_its_name_and_their_line() {
         assert_eq!(ended.code, 3, "{ended:?}");
         assert!(ended.remarks.starts_with(&expected), "{ended:?}");
     }
+}
+
+#[test]
+fn an_endless_input_that_is_no_recording_is_refused_at_once() {
+    let room = Room::new();
+    let endless = "yes '{}' | sdam report -";
+    let ended = Running::start(room.command("sh").args(["-c", endless])).end();
+    assert_eq!(ended.code, 3, "{ended:?}");
+    assert!(ended.remarks.contains("makes a recording"), "{ended:?}");
+}
+
+#[test]
+fn only_its_owner_can_read_a_report() {
+    let room = room();
+    let ended = room.run(&["report", "few.jsonl"]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let mode = fs::metadata(room.path().join("few.html")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
 }

@@ -66,7 +66,7 @@ pub(crate) struct Case {
 }
 
 /// The exit codes of a process that was killed by SIGINT or SIGTERM.
-const KILLED: [i32; 2] = [130, 143];
+pub(crate) const KILLED: [i32; 2] = [130, 143];
 
 /// The path argument shared by all subcommands that connect to a deployment.
 const URI_FILE: (&str, &str, Use) = ("uri_file", "--uri-file FILE", Use::Input);
@@ -84,7 +84,7 @@ pub(crate) const CASES: &[Case] = &[
             ("URI", Moment::Printed, [0, 0]),
             ("--json URI", Moment::Printed, [0, 0]),
             ("--record new.jsonl URI", Moment::Printed, [0, 0]),
-            ("--once SILENT", Moment::Connected, [2, 2]),
+            ("--once SILENT", Moment::Connected, KILLED),
         ],
         paths: &[URI_FILE, PASSWORD_FILE, ("record", "--once --record FILE URI", Use::Output)],
         refused: &[

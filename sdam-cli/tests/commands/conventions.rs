@@ -1,0 +1,86 @@
+//! Checks what CONTRIBUTING.md says of the program, for all subcommands.
+
+use std::collections::BTreeMap;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::{
+    definition, each,
+    fixture::{arguments, room},
+    program::Running,
+    refusals::options,
+    table::{CASES, KILLED},
+};
+
+#[test]
+fn an_option_has_the_same_kind_of_value_in_every_subcommand() {
+    let mut known = BTreeMap::new();
+    for case in CASES {
+        for (argument, name) in options(&definition(case.name)) {
+            let values = argument.get_value_names().unwrap_or_default();
+            let values: Vec<_> = values.iter().map(ToString::to_string).collect();
+            let kind = (
+                argument.get_action().takes_values(),
+                values,
+                argument.get_value_parser().type_id(),
+            );
+            let (first, other) = known.entry(name.to_owned()).or_insert((kind.clone(), case.name));
+            assert_eq!(*first, kind, "--{name} of {other} and {}", case.name);
+        }
+    }
+}
+
+#[test]
+fn a_json_document_begins_with_its_schema_and_its_keys_are_in_camel_case() {
+    let mut known = CASES.iter().filter(|case| has_json(case.name));
+    assert!(known.next().is_some() && known.next().is_some());
+    each(|case| {
+        if !has_json(case.name) {
+            return;
+        }
+        let room = room();
+        let words = arguments(case.name, "--json URI", "");
+        let mut running = Running::start(&mut room.interruptible(&words));
+        let line = running.line();
+        running.signal(Signal::TERM);
+        running.end();
+        let schema = line.strip_prefix("{\"schema\":\"sdam.").unwrap_or_else(|| panic!("{line}"));
+        let (name, rest) = schema.split_once('/').unwrap();
+        assert!(name.chars().all(|letter| letter.is_ascii_lowercase()), "{line}");
+        assert!(rest.starts_with("1\","), "{line}");
+        check_keys(&serde_json::from_str(&line).unwrap());
+    });
+}
+
+fn has_json(name: &str) -> bool {
+    options(&definition(name)).any(|(_, option)| option == "json")
+}
+
+fn check_keys(value: &Value) {
+    match value {
+        Value::Array(list) => list.iter().for_each(check_keys),
+        Value::Object(map) => {
+            for (key, value) in map {
+                assert!(key.chars().all(|letter| letter.is_ascii_alphanumeric()), "{key}");
+                assert!(key.starts_with(|letter: char| letter.is_ascii_lowercase()), "{key}");
+                // The names of tags are the user's.
+                if key != "tags" {
+                    check_keys(value);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn a_program_that_goes_on_ends_with_0_at_a_signal_and_any_other_is_killed() {
+    for case in CASES {
+        for (text, _, codes) in case.interrupted {
+            let goes_on = matches!(case.name, "watch" | "export" | "serve");
+            let goes_on = goes_on && !text.split(' ').any(|word| word == "--once");
+            assert_eq!(*codes, if goes_on { [0; 2] } else { KILLED }, "{} {text}", case.name);
+        }
+    }
+}
