@@ -4,7 +4,7 @@ use std::{
 };
 
 use sdam::TopologyBuilder;
-use sdam_core::options::Options;
+use sdam_core::{event::EventKind, options::Options};
 use sdam_events::log::Severity;
 use sdam_sim::serve::ReplicaSet;
 
@@ -100,4 +100,20 @@ fn a_text_of_others_cannot_forge_a_line() {
     for line in shown {
         assert!(line.contains("insert\u{fffd}2024") && !line.contains('\u{1b}'), "{line}");
     }
+}
+
+#[test]
+fn a_line_has_the_time_of_its_event() {
+    let shared = Shared::default();
+    let sink = LogSink::new(LogConfig::all(Severity::Debug), Box::new(shared.clone()));
+    let times = ["2024-01-01T10:00:00.000Z", "2024-01-01T18:30:00.000Z"];
+    for (seq, time) in (0..).zip(times) {
+        let at = sdam_core::time::Instant::EPOCH;
+        let mut event =
+            Event::new(seq, at, sdam_core::ids::ObjectId::default(), EventKind::TopologyOpening);
+        event.time = Some(time.parse().unwrap());
+        sink.emit(&event);
+    }
+    let text = String::from_utf8(shared.0.lock().unwrap().clone()).unwrap();
+    assert_eq!(text.lines().map(|line| &line[..24]).collect::<Vec<_>>(), times);
 }

@@ -110,3 +110,44 @@ impl<O: Write, R: Write> View<O, R> {
 fn now() -> String {
     time_of_day(wall())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use sdam_core::{ids::ObjectId, time::Instant};
+    use serde_json::Value;
+
+    use super::*;
+    use crate::terminal::Palette;
+
+    /// The machine is suspended between two events, which the clock of the client does not count.
+    #[test]
+    fn each_change_is_shown_with_the_time_of_its_event() {
+        let times = ["2024-01-01T10:00:00.000Z", "2024-01-01T18:30:00.000Z"];
+        let shown = |json| {
+            let mut output = Vec::new();
+            let console =
+                Console { output: &mut output, remarks: io::sink(), palette: Palette::Plain };
+            let options = Options::parse("mongodb://a").unwrap();
+            let mut view = View::new(console, json, &options);
+            for (millis, time) in (0..).zip(times) {
+                let kind = EventKind::TopologyDescriptionChanged {
+                    previous: Arc::default(),
+                    new: Arc::default(),
+                };
+                let at = Instant::from_millis(millis);
+                let mut event = Event::new(millis, at, ObjectId::default(), kind);
+                event.time = Some(time.parse().unwrap());
+                view.event(&event).unwrap();
+            }
+            String::from_utf8(output).unwrap()
+        };
+        let lines = shown(true);
+        let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        assert_eq!(lines.map(|line| line["at"].clone()).collect::<Vec<_>>(), times);
+        let text = shown(false);
+        let text: Vec<_> = text.lines().map(|line| &line[..13]).collect();
+        assert_eq!(text, ["10:00:00.000Z", "18:30:00.000Z"]);
+    }
+}
