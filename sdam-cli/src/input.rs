@@ -14,6 +14,8 @@ use futures::{
     executor::block_on,
 };
 
+/// The maximum length of a line of standard input, in bytes.
+const MAX_LINE: u64 = 64 << 10;
 /// The maximum length of a text file, in bytes.
 const MAX_TEXT: u64 = 4 << 20;
 
@@ -55,7 +57,7 @@ pub(crate) fn read_text(path: &Path) -> io::Result<String> {
 }
 
 /// Returns the lines of standard input, without line breaks, until its end or an error. Invalid
-/// UTF-8 is replaced.
+/// UTF-8 is replaced, and a line of more than 64 KiB is split.
 ///
 /// A thread reads one line ahead, and waits while the program is in the background of a terminal.
 /// The program can end without waiting for this thread.
@@ -77,7 +79,7 @@ fn read_lines(mut lines: Sender<String>) {
     }
     let mut input = io::stdin().lock();
     let mut bytes = Vec::new();
-    while let Ok(1..) = input.read_until(b'\n', &mut bytes) {
+    while let Ok(1..) = (&mut input).take(MAX_LINE).read_until(b'\n', &mut bytes) {
         let text = String::from_utf8_lossy(&bytes);
         let line = text.trim_end_matches(['\r', '\n']).to_owned();
         bytes.clear();

@@ -44,7 +44,7 @@ pub struct Arguments {
     /// Print lines even if standard output is a terminal, instead of the full screen.
     #[arg(long)]
     pub plain: bool,
-    /// Print one JSON object for each change, instead of lines for people.
+    /// Print one JSON object with its time for each change, instead of lines for people.
     #[arg(long)]
     pub json: bool,
     /// Wait until the topology is known, print one snapshot, and exit.

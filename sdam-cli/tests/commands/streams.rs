@@ -59,6 +59,17 @@ fn an_endless_input_that_is_no_recording_is_refused_at_once() {
 }
 
 #[test]
+fn a_line_without_end_does_not_fill_the_memory_of_a_server() {
+    let room = Room::new();
+    let endless = "yes no | tr -d '\\n' | sdam serve";
+    let mut serve = Running::start(room.command("sh").args(["-c", endless]));
+    serve.wait_for("mongodb://");
+    serve.wait_for("error: ");
+    serve.signal(Signal::TERM);
+    serve.end();
+}
+
+#[test]
 fn only_its_owner_can_read_a_report() {
     let room = room();
     let ended = room.run(&["report", "few.jsonl"]);
