@@ -6,6 +6,8 @@ use std::{
     sync::mpsc::Sender,
 };
 
+use sdam_sim::serve::Builder;
+
 use crate::{console::Console, terminal::Palette};
 
 /// Runs a future on a new runtime with sockets and timers.
@@ -24,6 +26,11 @@ pub(crate) fn capture<T>(
         run(Console { output: &mut output, remarks: &mut remarks, palette: Palette::Plain });
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (text(output), text(remarks), result)
+}
+
+/// Returns a replica set whose third and last member is an arbiter.
+pub(crate) fn with_arbiter() -> Builder {
+    Builder::replica_set(3).configure(|config| config.members[2].arbiter = true)
 }
 
 /// A writer that sends every line to a channel.

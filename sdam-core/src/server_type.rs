@@ -38,6 +38,11 @@ impl ServerType {
         !matches!(self, Self::Unknown | Self::PossiblePrimary)
     }
 
+    /// Returns whether servers of this type accept writes.
+    pub const fn is_writable(self) -> bool {
+        matches!(self, Self::Standalone | Self::Mongos | Self::RsPrimary | Self::LoadBalancer)
+    }
+
     /// Returns whether servers of this type hold data that clients can use (SDAM: "data-bearing").
     pub const fn is_data_bearing(self) -> bool {
         matches!(

@@ -107,7 +107,19 @@ impl TopologyDescription {
         self.servers.iter().find(|server| server.server_type == ServerType::RsPrimary)
     }
 
-    /// Returns whether some server accepts writes (SDAM Monitoring: "hasWritableServer").
+    /// Returns whether writes can succeed: some server is writable, the client is compatible with
+    /// the servers, and on a direct connection the type of the server does not refuse writes.
+    pub fn accepts_writes(&self) -> bool {
+        self.is_compatible()
+            && self.has_writable_server()
+            && (self.topology_type != TopologyType::Single
+                || self.servers.iter().any(|server| server.server_type.is_writable()))
+    }
+
+    /// Returns whether a server can be selected for writes (SDAM Monitoring: "hasWritableServer").
+    ///
+    /// On a direct connection, this is any server that has answered, even a secondary;
+    /// [`accepts_writes`](Self::accepts_writes) considers its type.
     pub fn has_writable_server(&self) -> bool {
         match self.topology_type {
             TopologyType::Unknown | TopologyType::ReplicaSetNoPrimary => false,

@@ -274,7 +274,7 @@ impl Facts {
             });
             self.primary.clone_from(&primary);
         }
-        let was_writable = std::mem::replace(&mut self.writable, new.has_writable_server());
+        let was_writable = std::mem::replace(&mut self.writable, new.accepts_writes());
         let handed_over = old.is_some() && primary.is_some() && primary != old;
         let outage = match (was_writable, self.writable) {
             (true, false) => {

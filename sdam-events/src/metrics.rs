@@ -284,7 +284,7 @@ impl MetricsSink {
             gauge!(names::TOPOLOGY_TYPE, self.with("type", old.as_str())).set(0.0);
         }
         gauge!(names::TOPOLOGY_TYPE, self.with("type", new.as_str())).set(1.0);
-        let writable = flag(topology.has_writable_server());
+        let writable = flag(topology.accepts_writes());
         gauge!(names::WRITABLE, self.labels.clone()).set(writable);
         self.set_servers(state, topology);
     }

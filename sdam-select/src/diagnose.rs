@@ -1,6 +1,7 @@
 //! Diagnoses: probable faults in a deployment or its configuration, with remedies.
 
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
+use core::time::Duration;
 
 use sdam_core::{
     address::ServerAddress,
@@ -32,6 +33,16 @@ pub enum Diagnosis {
     },
     /// No server has answered yet, and none has failed.
     NotAnsweredYet,
+    /// Servers have not answered attempts to connect that have lasted for a second or longer, but
+    /// not for `connectTimeoutMS`.
+    NoAnswer {
+        /// The servers.
+        addresses: Vec<ServerAddress>,
+        /// The time since the most recent of these attempts began.
+        time: Duration,
+        /// True if the addresses come from the replica set's own configuration.
+        advertised: bool,
+    },
     /// The members' replica set name differs from the configured one.
     WrongSetName {
         /// The server that reported the name.
@@ -104,6 +115,12 @@ pub enum Diagnosis {
         /// The primary.
         address: ServerAddress,
     },
+    /// The servers that answer were started for a replica set but belong to none: the set was never
+    /// initiated, or the servers were removed from it.
+    NotInitiated {
+        /// The servers without a configuration.
+        addresses: Vec<ServerAddress>,
+    },
     /// The members have no primary.
     NoPrimary {
         /// The number of members that were reached.
@@ -111,10 +128,10 @@ pub enum Diagnosis {
         /// The number of members.
         members: usize,
     },
-    /// The topology is `Single`, so writes go to its only server, but servers of that server's type
-    /// refuse writes.
-    RefusesWrites {
-        /// The server that refuses writes.
+    /// The topology is `Single`, so operations go to its only server, but servers of that server's
+    /// type refuse writes, and perhaps reads as well.
+    Refuses {
+        /// The server that refuses the operation.
         address: ServerAddress,
         /// The server's type.
         server_type: ServerType,
@@ -147,17 +164,23 @@ pub fn diagnose(topology: &TopologyDescription, explanation: &Explanation) -> Ve
     if !evidence.any_available {
         found.extend(others());
     }
-    evidence.about_no_answers(&mut found);
+    evidence.about_no_answers(&mut found, explanation);
     evidence.about_connections(&mut found);
     evidence.about_names(&mut found);
+    found.extend(evidence.not_initiated());
     if explanation.eligible().next().is_none() {
         if wants_primary(&explanation.operation) {
             found.extend(evidence.missing_primary());
         }
         found.extend(exclusion(explanation));
-    } else if explanation.operation == Operation::Write {
-        found.extend(evidence.refuses_writes());
     }
+    let refusing = explanation
+        .eligible()
+        .filter(|server| server.refuses && server.server_type != ServerType::RsGhost);
+    found.extend(refusing.map(|server| Diagnosis::Refuses {
+        address: server.address.clone(),
+        server_type: server.server_type,
+    }));
     if evidence.any_available {
         found.extend(mistakes());
     }
@@ -233,9 +256,18 @@ impl<'t> Evidence<'t> {
         }
     }
 
-    fn about_no_answers(&self, found: &mut Vec<Diagnosis>) {
+    fn about_no_answers(&self, found: &mut Vec<Diagnosis>, explanation: &Explanation) {
         let servers = self.topology.servers();
-        if servers.is_empty() {
+        let silent = explanation.servers.iter().filter_map(|server| {
+            let is_unknown = !server.server_type.is_available() && server.error.is_none();
+            let time = server.connecting_for.filter(|time| is_unknown && *time >= UNANSWERED)?;
+            Some((server.address.clone(), time))
+        });
+        let (addresses, times): (Vec<_>, Vec<_>) = silent.unzip();
+        if let Some(time) = times.into_iter().min() {
+            let advertised = self.advertised(&addresses);
+            found.push(Diagnosis::NoAnswer { addresses, time, advertised });
+        } else if servers.is_empty() {
             found.push(Diagnosis::NoServers { set_name: self.topology.set_name().map(Box::from) });
         } else if !self.any_available && servers.iter().all(|server| server.error.is_none()) {
             found.push(Diagnosis::NotAnsweredYet);
@@ -300,33 +332,27 @@ impl<'t> Evidence<'t> {
         }));
     }
 
-    /// Returns the diagnosis for writes on a direct connection to a member that is not the primary.
-    fn refuses_writes(&self) -> Option<Diagnosis> {
-        let [server] = self.topology.servers() else {
-            return None;
-        };
-        let refuses = matches!(
-            server.server_type,
-            ServerType::RsSecondary
-                | ServerType::RsArbiter
-                | ServerType::RsOther
-                | ServerType::RsGhost
-        );
-        let (address, server_type) = (server.address.clone(), server.server_type);
-        let is_single = self.topology.topology_type() == TopologyType::Single;
-        (is_single && refuses).then_some(Diagnosis::RefusesWrites { address, server_type })
+    fn available(&self) -> impl Iterator<Item = &'t ServerDescription> {
+        let servers = self.topology.servers().iter();
+        servers.filter(|server| server.server_type.is_available()).map(|server| &**server)
+    }
+
+    /// Returns a diagnosis if servers answer, but none of them belongs to a replica set.
+    fn not_initiated(&self) -> Option<Diagnosis> {
+        let are_ghosts = self.any_available
+            && self.available().all(|own| own.server_type == ServerType::RsGhost);
+        are_ghosts.then(|| Diagnosis::NotInitiated {
+            addresses: self.available().map(|server| server.address.clone()).collect(),
+        })
     }
 
     /// Returns the reason why there is no primary although members answer.
     fn missing_primary(&self) -> Option<Diagnosis> {
         let is_waiting = self.topology.topology_type() == TopologyType::ReplicaSetNoPrimary;
-        if !is_waiting || !self.any_available {
+        if !is_waiting || !self.any_available || self.not_initiated().is_some() {
             return None;
         }
-        let available = || {
-            let servers = self.topology.servers().iter();
-            servers.filter(|server| server.server_type.is_available())
-        };
+        let available = || self.available();
         let named = available().filter_map(|server| server.primary.as_ref());
         let mut unreachable = named.filter(|primary| {
             let server = self.topology.server(primary);
@@ -341,6 +367,10 @@ impl<'t> Evidence<'t> {
         })
     }
 }
+
+/// The least time after which an attempt to connect counts as unanswered. A lost packet is sent
+/// again after a second.
+const UNANSWERED: Duration = Duration::from_secs(1);
 
 /// Returns whether the operation requires a primary.
 fn wants_primary(operation: &Operation) -> bool {

@@ -61,9 +61,15 @@ pub struct ExplainedServer {
     pub error: Option<Error>,
     /// The verdict of selection.
     pub verdict: Verdict,
+    /// True if the connection is direct and servers of this type refuse the operation, although
+    /// selection has to choose the server.
+    pub refuses: bool,
     /// The time since the server's last answer, if the server is available but suspected to have
     /// failed. The topology sets this field, because descriptions do not contain the time.
     pub silent_for: Option<Duration>,
+    /// The time since a check began to open a connection that is not open yet. The topology sets
+    /// this field.
+    pub connecting_for: Option<Duration>,
 }
 
 /// The result of selection for one server.
@@ -148,7 +154,14 @@ pub fn explain(
         server_type: server.server_type,
         error: server.error.clone(),
         verdict: verdict(index, server),
+        refuses: topology.topology_type() == TopologyType::Single
+            && server.server_type.is_available()
+            && match criteria.operation_on(topology) {
+                Operation::Write => !server.server_type.is_writable(),
+                Operation::Read(_) => !server.server_type.is_data_bearing(),
+            },
         silent_for: None,
+        connecting_for: None,
     });
     Explanation {
         operation: criteria.operation_on(topology).clone(),
@@ -180,6 +193,11 @@ impl Explanation {
         let incompatible = matches!(self.refusal, Some(Refusal::Incompatible(_)));
         let servers = self.servers.iter().filter(|server| server.is_eligible());
         servers.filter(move |_| !incompatible)
+    }
+
+    /// Returns the servers that may be chosen and whose type does not refuse the operation.
+    pub fn serving(&self) -> impl Iterator<Item = &ExplainedServer> {
+        self.eligible().filter(|server| !server.refuses)
     }
 }
 
@@ -322,3 +340,5 @@ impl<'a> Explainer<'a> {
 #[cfg(test)]
 mod tests;
 mod text;
+
+pub(crate) use self::text::Seconds;

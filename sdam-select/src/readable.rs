@@ -3,7 +3,7 @@
 
 use sdam_core::{
     read_preference::{ReadMode, ReadPreference},
-    topology::TopologyDescription,
+    topology::{TopologyDescription, TopologyType},
 };
 
 use crate::{criteria::check_staleness, settings::Settings, suitability::Suitability};
@@ -25,6 +25,21 @@ pub fn has_readable_server(
             .any_suitable(topology)
 }
 
+/// Returns whether reads with `preference` can succeed: there is a readable server, the client is
+/// compatible with the servers, and on a direct connection the server holds data.
+///
+/// Its counterpart is [`TopologyDescription::accepts_writes`].
+pub fn accepts_reads(
+    topology: &TopologyDescription,
+    settings: &Settings,
+    preference: &ReadPreference,
+) -> bool {
+    topology.is_compatible()
+        && has_readable_server(topology, settings, Some(preference))
+        && (topology.topology_type() != TopologyType::Single
+            || topology.servers().iter().any(|server| server.server_type.is_data_bearing()))
+}
+
 /// Returns whether some server can be written to.
 pub fn has_writable_server(topology: &TopologyDescription) -> bool {
     topology.has_writable_server()
@@ -33,8 +48,8 @@ pub fn has_writable_server(topology: &TopologyDescription) -> bool {
 #[cfg(test)]
 mod tests {
     use sdam_core::server::ServerType::{
-        self, LoadBalancer, Mongos, PossiblePrimary, RsArbiter, RsPrimary, RsSecondary, Standalone,
-        Unknown,
+        self, LoadBalancer, Mongos, PossiblePrimary, RsArbiter, RsGhost, RsOther, RsPrimary,
+        RsSecondary, Standalone, Unknown,
     };
     use sdam_core::topology::TopologyType;
 
@@ -81,5 +96,22 @@ mod tests {
         check(TopologyType::Sharded, &[Unknown, Unknown], no);
         check(TopologyType::Sharded, &[Unknown, Mongos], yes);
         check(TopologyType::LoadBalanced, &[LoadBalancer], yes);
+    }
+
+    #[test]
+    fn a_direct_connection_serves_what_the_type_of_its_server_does() {
+        let check = |of: ServerType, reads, writes| {
+            let topology = topology(TopologyType::Single, [server(1, of)]);
+            let nearest = ReadPreference::new(ReadMode::Nearest);
+            let actual = accepts_reads(&topology, &Settings::default(), &nearest);
+            assert_eq!((actual, topology.accepts_writes()), (reads, writes), "{of}");
+        };
+        for of in [Standalone, Mongos, RsPrimary] {
+            check(of, true, true);
+        }
+        check(RsSecondary, true, false);
+        for of in [RsArbiter, RsOther, RsGhost, Unknown] {
+            check(of, false, false);
+        }
     }
 }

@@ -67,7 +67,8 @@ fn choose_from<'s>(
 }
 
 /// Explains for each server of `snapshot` why a selection would choose or reject it. For a server
-/// suspected to have failed, also states how long it has been silent.
+/// suspected to have failed, also states how long it has been silent, and for one that does not
+/// answer an attempt to connect, how long that has lasted.
 pub(crate) fn explain_from(
     snapshot: &Snapshot,
     settings: &Settings,
@@ -79,6 +80,7 @@ pub(crate) fn explain_from(
         let silence = server.silence();
         let answered = silence.answered.filter(|_| silence.suspected.is_some());
         explained.silent_for = answered.map(|answered| now.since(answered));
+        explained.connecting_for = server.connecting().map(|since| now.since(since));
     }
     explanation
 }

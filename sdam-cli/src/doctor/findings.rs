@@ -119,10 +119,10 @@ fn demanded(login: &Login) -> Finding {
 /// string's read preference.
 fn selection(deployment: &Deployment, options: &Options, blocked_by: Option<String>) -> Finding {
     let names = |explanation: &Explanation| -> Vec<Value> {
-        let eligible = explanation.eligible();
-        eligible.map(|server| server.address.as_str().into()).collect()
+        let serving = explanation.serving();
+        serving.map(|server| server.address.as_str().into()).collect()
     };
-    let refuses = |own: &Diagnosis| matches!(own, Diagnosis::RefusesWrites { .. });
+    let refuses = |own: &Diagnosis| matches!(own, Diagnosis::Refuses { .. });
     let refusal = deployment.diagnoses.iter().find(|own| refuses(own));
     let (write, read) = (names(&deployment.write), names(&deployment.read));
     let mode = options.read_preference.to_string();
@@ -134,7 +134,7 @@ fn selection(deployment: &Deployment, options: &Options, blocked_by: Option<Stri
     };
     let (status, title) = match (missing, &blocked_by) {
         // Do not report a problem, because a program that only reads does not need writes.
-        (None, _) if refusal.is_some() => {
+        (Some(_), _) if refusal.is_some() && !read.is_empty() => {
             (Status::Info, "there is a server for reads, but it refuses writes".to_owned())
         }
         (None, _) => (Status::Ok, "there are servers for writes and reads".to_owned()),

@@ -63,6 +63,9 @@ pub(super) fn explanation(
 
 fn verdict(server: &ExplainedServer, is_chosen: bool) -> (Tone, String) {
     match (&server.verdict, &server.error) {
+        (Verdict::Eligible { .. }, _) if server.refuses => {
+            (Tone::Bad, "is selected, as the connection is direct, but refuses this".to_owned())
+        }
         (Verdict::Eligible { .. }, _) if is_chosen => (Tone::Good, "is selected".to_owned()),
         (Verdict::Eligible { .. }, _) => (Tone::Fair, "is in the latency window".to_owned()),
         (_, Some(error)) if !server.server_type.is_available() => {

@@ -134,13 +134,19 @@ fn health(
     // must not be counted as an operation.
     let explanation = explain(topology, settings, &wanted.criteria);
     let lags: Vec<_> = explanation
-        .eligible()
+        .serving()
+        // Behind a direct connection, a read that asks for the primary succeeds on a secondary.
+        .filter(|server| !wanted.wants_primary || server.server_type.is_writable())
         .map(|server| topology.server(&server.address).and_then(|own| lag(topology, own)))
         .collect();
     let is_near = |lag: &Option<Duration>| lag.is_none_or(|lag| Some(lag) <= wanted.max_lag);
     match wanted.max_lag {
         _ if lags.is_empty() => {
-            http::text(StatusCode::SERVICE_UNAVAILABLE, format!("{explanation:#}\n"))
+            let mut said = format!("{explanation:#}\n");
+            if wanted.wants_primary && explanation.serving().next().is_some() {
+                said += "the connection is direct, and the server is no primary\n";
+            }
+            http::text(StatusCode::SERVICE_UNAVAILABLE, said)
         }
         Some(limit) if !lags.iter().any(is_near) => {
             let least = lags.iter().flatten().min().copied().unwrap_or_default();
@@ -155,6 +161,8 @@ fn health(
 /// The operation that a health request is about: a write, or a read with a read preference.
 struct Wanted {
     criteria: Criteria,
+    /// True for a read with the mode `primary`.
+    wants_primary: bool,
     max_lag: Option<Duration>,
 }
 
@@ -162,10 +170,11 @@ impl Wanted {
     fn of(request: &Parts) -> Result<Self, Refusal> {
         let parameter = |wanted| parameter(request, wanted);
         let Some(mode) = parameter("read") else {
-            return match parameter("tags").or(parameter("maxLag")) {
-                Some(_) => Err(bad("tags and maxLag need read: the mode of a read preference")),
-                None => Ok(Self { criteria: Criteria::write(), max_lag: None }),
-            };
+            if parameter("tags").or(parameter("maxLag")).is_some() {
+                return Err(bad("tags and maxLag need read: the mode of a read preference"));
+            }
+            let criteria = Criteria::write();
+            return Ok(Self { criteria, wants_primary: false, max_lag: None });
         };
         let mode = ReadMode::parse(&mode)
             .ok_or_else(|| bad(format!("{mode} is not a read preference mode")))?;
@@ -180,6 +189,7 @@ impl Wanted {
         let max_lag = parameter("maxLag").map(|text| seconds(&text)).transpose();
         Ok(Self {
             criteria: Criteria::read(preference).map_err(bad)?,
+            wants_primary: mode == ReadMode::Primary,
             max_lag: max_lag.map_err(|said| bad(format!("maxLag: {said}")))?,
         })
     }
@@ -309,7 +319,8 @@ mod tests {
         let settings = Settings::new(&Options::parse("mongodb://a/?replicaSet=rs").unwrap());
         let check = |mode, limit, expected| {
             let criteria = Criteria::read(ReadPreference::new(mode)).unwrap();
-            let wanted = Wanted { criteria, max_lag: Some(Duration::from_secs(limit)) };
+            let max_lag = Some(Duration::from_secs(limit));
+            let wanted = Wanted { criteria, wants_primary: mode == ReadMode::Primary, max_lag };
             let page = health(&topology, &settings, &wanted);
             assert_eq!(page.status(), expected, "{limit} {}", page.body());
         };

@@ -24,7 +24,7 @@ use tempfile::NamedTempFile;
 use super::*;
 use crate::{
     target::Target,
-    testing::{Lines, block_on, capture},
+    testing::{Lines, block_on, capture, with_arbiter},
 };
 
 /// A running program.
@@ -346,6 +346,34 @@ fn health_depends_on_the_requested_read_preference() {
     assert_eq!(status, 503);
     assert!(reason.starts_with("no primary is known: "), "{reason}");
     program.finish();
+}
+
+/// A direct connection has what its server does: every page agrees.
+#[test]
+fn a_secondary_and_an_arbiter_behind_a_direct_connection_are_not_writable() {
+    let set = ReplicaSet::build(with_arbiter()).unwrap();
+    let primary = set.primary().unwrap().unwrap();
+    let secondary = set.places()[usize::from(1 - primary.0)].0.to_string();
+    let arbiter = set.places()[2].0.to_string();
+    for (member, reads) in [(secondary, 200), (arbiter, 503)] {
+        let program = Running::start(&format!("mongodb://{member}/?directConnection=true"));
+        let page = loop {
+            let (_, page) = program.get("/metrics");
+            if page.contains("sdam_known 1\n") {
+                break page;
+            }
+            thread::yield_now();
+        };
+        assert!(page.contains("\nsdam_writable 0\n"), "{page}");
+        let (status, said) = program.get("/healthz");
+        assert_eq!(status, 503);
+        assert!(said.contains("refuses the operation"), "{said}");
+        assert_eq!(program.get("/healthz?read=primary").0, 503);
+        assert_eq!(program.get("/healthz?read=nearest").0, reads);
+        let page = format!("/member?server={member}&is=readable");
+        assert_eq!(program.get(&page).0, reads);
+        program.finish();
+    }
 }
 
 #[test]

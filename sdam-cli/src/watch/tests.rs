@@ -20,7 +20,7 @@ use super::*;
 use crate::{
     recording::Recording,
     terminal::Palette,
-    testing::{block_on, capture},
+    testing::{block_on, capture, with_arbiter},
 };
 
 /// Runs the program; returns its standard output, its standard error and its exit code.
@@ -98,6 +98,21 @@ fn once_a_set_without_a_majority_is_readable_only() {
     let dead = |of: &&str| matches!(*of, "Unknown" | "PossiblePrimary");
     let (dead, alive): (Vec<_>, Vec<_>) = types(&json).into_iter().partition(dead);
     assert_eq!((dead.len(), alive), (2, vec!["RSSecondary"]));
+}
+
+#[test]
+fn once_a_direct_connection_allows_what_its_server_does() {
+    let set = ReplicaSet::build(with_arbiter()).unwrap();
+    let primary = set.primary().unwrap().unwrap();
+    for (index, (member, _)) in set.places().iter().enumerate() {
+        let uri = format!("mongodb://{member}/?directConnection=true");
+        let (exit, access) = match index {
+            2 => (Exit::NEITHER, "neither readable nor writable"),
+            _ if usize::from(primary.0) == index => (Exit::SUCCESS, "writable"),
+            _ => (Exit::READABLE_ONLY, "readable only"),
+        };
+        once(&uri, LONG, exit, "Single", access);
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use sdam_core::{
     server::{ServerDescription, ServerType},
     topology::TopologyDescription,
 };
-use sdam_select::{readable::has_readable_server, settings::Settings};
+use sdam_select::{readable::accepts_reads, settings::Settings};
 
 use crate::{exit::Exit, terminal::Tone};
 
@@ -28,11 +28,9 @@ impl Access {
     /// Evaluates `topology`, which is readable if any of its members is.
     pub fn of(topology: &TopologyDescription, settings: &Settings) -> Self {
         let nearest = ReadPreference::new(ReadMode::Nearest);
-        if !topology.is_compatible() {
-            Self::Neither
-        } else if topology.has_writable_server() {
+        if topology.accepts_writes() {
             Self::Writable
-        } else if has_readable_server(topology, settings, Some(&nearest)) {
+        } else if accepts_reads(topology, settings, &nearest) {
             Self::ReadableOnly
         } else {
             Self::Neither

@@ -48,6 +48,10 @@ impl Obstacle {
         the servers' network), or connect to one member alone (directConnection=true), or say where \
         to dial for each name (address translation); if the set has \
         horizons for clients outside, connect with TLS to the names of these";
+    /// The remedy for servers that do not answer attempts to connect.
+    pub const SILENT: &'static str = "a firewall, a security group or an allow list seems to drop \
+        the packets, or the host is down: let this machine connect to the port (a hosting service \
+        needs its address on the allow list); raise connectTimeoutMS if the server is far away";
     /// The remedy for a configured host name that cannot be resolved.
     pub const SPELLING: &'static str = "check the spelling of the host names, and the name server";
     /// The remedy for connections that fail at the proxy.

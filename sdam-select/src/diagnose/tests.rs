@@ -3,7 +3,7 @@ use std::{string::ToString, vec};
 use sdam_core::{
     ids::ServerId,
     read_preference::{ReadPreference, TagSet},
-    server::ServerType::{RsArbiter, RsPrimary, RsSecondary, Unknown},
+    server::ServerType::{RsArbiter, RsGhost, RsOther, RsPrimary, RsSecondary, Unknown},
     topology::{
         DepartureReason,
         TopologyType::{ReplicaSetNoPrimary, ReplicaSetWithPrimary, Sharded, Single},
@@ -111,18 +111,58 @@ fn an_answer_that_is_no_reply_is_not_taken_for_tls() {
 }
 
 #[test]
-fn writes_through_a_direct_connection_to_a_member_that_refuses_them_are_diagnosed() {
+fn operations_that_the_server_of_a_direct_connection_refuses_are_diagnosed() {
     let check = |server_type, criteria: &Criteria, is_found| {
         let topology = topology(Single, [server(1, server_type)]);
         let found = diagnoses(&topology, criteria);
-        let expected = Diagnosis::RefusesWrites { address: address(1), server_type };
+        let expected = Diagnosis::Refuses { address: address(1), server_type };
         assert_eq!(found, if is_found { vec![expected] } else { vec![] });
     };
     check(RsSecondary, &Criteria::write(), true);
     check(RsSecondary, &Criteria::primary(), false);
     check(RsPrimary, &Criteria::write(), false);
+    for server_type in [RsArbiter, RsOther] {
+        check(server_type, &Criteria::write(), true);
+        check(server_type, &read(ReadMode::Nearest, vec![]), true);
+    }
     let set = topology(ReplicaSetWithPrimary, [server(1, RsPrimary), server(2, RsSecondary)]);
     assert_eq!(diagnoses(&set, &Criteria::write()), []);
+}
+
+#[test]
+fn a_set_that_was_never_initiated_does_not_wait_for_an_election() {
+    let ghost = || Diagnosis::NotInitiated { addresses: vec![address(1)] };
+    for servers in [vec![server(1, RsGhost)], vec![server(1, RsGhost), server(2, Unknown)]] {
+        let set = topology(ReplicaSetNoPrimary, servers);
+        assert_eq!(diagnoses(&set, &Criteria::write()), [ghost()]);
+    }
+    let direct = topology(Single, [server(1, RsGhost)]);
+    assert_eq!(diagnoses(&direct, &Criteria::write()), [ghost()]);
+    assert!(ghost().remedy().contains("rs.initiate()"));
+    let set = topology(ReplicaSetNoPrimary, [server(1, RsGhost), server(2, RsSecondary)]);
+    let elected = Diagnosis::NoPrimary { reached: 2, members: 2 };
+    assert_eq!(diagnoses(&set, &Criteria::write()), [elected]);
+}
+
+#[test]
+fn attempts_to_connect_that_last_are_no_lack_of_time() {
+    let check = |servers: Vec<ServerDescription>, times: [Option<u64>; 2], text: &str| {
+        let topology = topology(ReplicaSetNoPrimary, servers);
+        let mut explanation = explain(&topology, &Settings::default(), &Criteria::write());
+        for (server, time) in explanation.servers.iter_mut().zip(times) {
+            server.connecting_for = time.map(core::time::Duration::from_millis);
+        }
+        let found = diagnose(&topology, &explanation);
+        assert_eq!(found[0].to_string(), text);
+        assert_eq!(found[0].remedy().contains("firewall"), text.starts_with("no answer"), "{text}");
+    };
+    let none = || vec![server(1, Unknown), server(2, Unknown)];
+    check(none(), [Some(999), None], "no server has answered yet");
+    let both = "no answer from s01:27017, s02:27017 for 4.5 s to an attempt to connect";
+    check(none(), [Some(5000), Some(4500)], both);
+    let seed = vec![server(1, RsSecondary), server(2, Unknown)];
+    let one = "no answer from s02:27017 for 5.0 s to an attempt to connect";
+    check(seed, [None, Some(5000)], one);
 }
 
 #[test]
@@ -289,7 +329,9 @@ fn every_diagnosis_has_its_own_remedy() {
         Diagnosis::AddressMismatch { address: address(1), me: address(2), error: None },
         Diagnosis::TlsExpected { addresses: addresses() },
         Diagnosis::NotMongoDb { failures: vec![(address(1), error())] },
-        Diagnosis::RefusesWrites { address: address(1), server_type: RsSecondary },
+        Diagnosis::Refuses { address: address(1), server_type: RsSecondary },
+        Diagnosis::Refuses { address: address(1), server_type: RsArbiter },
+        Diagnosis::NotInitiated { addresses: addresses() },
         Diagnosis::NoMatchingTags,
         Diagnosis::AllStale,
         departed(DepartureReason::NotListed { primary: address(2) }),

@@ -7,10 +7,12 @@ use sdam_core::{
     Joined,
     address::ServerAddress,
     error::Error,
+    server::ServerType,
     topology::{DepartureReason, Obstacle},
 };
 
 use super::Diagnosis;
+use crate::explain::Seconds;
 
 impl Diagnosis {
     /// Returns the remedy.
@@ -29,16 +31,15 @@ impl Diagnosis {
                  only seed"
             }
             Self::NotAnsweredYet => {
-                "wait longer (serverSelectionTimeoutMS); if no server is ever asked, this program is too \
-                 busy to run the client's tasks"
+                "raise the time limit of the selection; if no server is ever asked, this program is \
+                 too busy to run the client's tasks"
             }
             Self::WrongSetName { .. } => WRONG_SET_NAME,
             Self::AddressMismatch { error: Some(_), .. }
             | Self::Unresolvable { advertised: true, .. } => Obstacle::NAMES,
             Self::Unresolvable { .. } => Obstacle::SPELLING,
-            Self::NothingReachable { timed_out: true, .. } => {
-                "check firewalls, access lists and routes between here and the servers, and raise \
-                 connectTimeoutMS if they are far away"
+            Self::NoAnswer { .. } | Self::NothingReachable { timed_out: true, .. } => {
+                Obstacle::SILENT
             }
             Self::NothingReachable { .. } => {
                 "check that the servers run, that host and port are right, and that the servers \
@@ -68,13 +69,20 @@ impl Diagnosis {
                 "check that the primary can be reached from here; reads can go to secondaries \
                  meanwhile (readPreference=primaryPreferred)"
             }
+            Self::NotInitiated { .. } => {
+                "run rs.initiate() if the set is new, or rs.add() at its primary if the server was \
+                 removed from it"
+            }
             Self::NoPrimary { .. } => {
                 "wait for the election, which needs a majority of the voting members: check that \
                  enough of them run and reach each other; reads can go to secondaries meanwhile \
                  (readPreference=primaryPreferred)"
             }
-            Self::RefusesWrites { .. } => {
+            Self::Refuses { server_type: ServerType::RsSecondary, .. } => {
                 "remove directConnection=true so that the client finds the primary, or only read"
+            }
+            Self::Refuses { .. } => {
+                "remove directConnection=true so that the client finds the members with data"
             }
             Self::NoMatchingTags => {
                 "check the members' tags, or end the list with an empty tag set, which any member \
@@ -99,6 +107,52 @@ impl fmt::Display for Diagnosis {
             }
             Self::NoServers { set_name: None } => f.write_str("no seed is usable"),
             Self::NotAnsweredYet => f.write_str("no server has answered yet"),
+            Self::PrimaryUnreachable { address } => write!(
+                f,
+                "the members have a primary, {address}, but it cannot be reached from here"
+            ),
+            Self::NotInitiated { addresses } => write!(
+                f,
+                "servers were started for a replica set, but belong to none: {}",
+                Joined(addresses, ", ")
+            ),
+            Self::NoPrimary { reached, members } => write!(
+                f,
+                "the replica set has no primary; {reached} of {members} members can be reached"
+            ),
+            Self::Refuses { address, server_type } => {
+                let what = if server_type.is_data_bearing() { "writes" } else { "all operations" };
+                write!(
+                    f,
+                    "the connection is direct (Single): {what} go to {address}, which refuses them \
+                     as {server_type}"
+                )
+            }
+            Self::NoMatchingTags => {
+                f.write_str("members are available, but none has the requested tags")
+            }
+            Self::AllStale => {
+                f.write_str("secondaries are available, but all exceed maxStalenessSeconds")
+            }
+            Self::DroppedBySelector => {
+                f.write_str("servers are suitable, but a server selector dropped all of them")
+            }
+            _ => self.fmt_connection(f),
+        }
+    }
+}
+
+impl Diagnosis {
+    /// Prints a diagnosis about connections.
+    fn fmt_connection(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoAnswer { addresses, time, advertised } => write!(
+                f,
+                "{}no answer from {} for {} to an attempt to connect",
+                named(*advertised),
+                Joined(addresses, ", "),
+                Seconds(*time)
+            ),
             Self::WrongSetName { address, error } => write!(f, "{address} {}", error.message()),
             Self::Unresolvable { addresses, advertised } => {
                 write!(
@@ -135,37 +189,14 @@ impl fmt::Display for Diagnosis {
             Self::AuthenticationFailed { address, error } => {
                 write!(f, "{address} rejects the credentials: {}", error.message())
             }
-            Self::AddressMismatch { address, me, error: Some(error) } => Obstacle::NamesDiffer {
-                connected: address.clone(),
-                me: me.clone(),
-                error: error.clone(),
+            Self::AddressMismatch { address, me, error: Some(error) } => {
+                let (connected, me, error) = (address.clone(), me.clone(), error.clone());
+                write!(f, "{}", Obstacle::NamesDiffer { connected, me, error })
             }
-            .fmt(f),
             Self::AddressMismatch { address, me, .. } => {
                 write!(f, "{address} calls itself {me}")
             }
-            Self::PrimaryUnreachable { address } => write!(
-                f,
-                "the members have a primary, {address}, but it cannot be reached from here"
-            ),
-            Self::NoPrimary { reached, members } => write!(
-                f,
-                "the replica set has no primary; {reached} of {members} members can be reached"
-            ),
-            Self::RefusesWrites { address, server_type } => write!(
-                f,
-                "the connection is direct (Single): writes go to {address}, which refuses them as \
-                 {server_type}"
-            ),
-            Self::NoMatchingTags => {
-                f.write_str("members are available, but none has the requested tags")
-            }
-            Self::AllStale => {
-                f.write_str("secondaries are available, but all exceed maxStalenessSeconds")
-            }
-            Self::DroppedBySelector => {
-                f.write_str("servers are suitable, but a server selector dropped all of them")
-            }
+            _ => Ok(()),
         }
     }
 }

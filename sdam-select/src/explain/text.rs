@@ -44,11 +44,19 @@ impl fmt::Display for ExplainedServer {
             (_, Some(error)) if !self.server_type.is_available() => {
                 write!(f, "is not available: {error:#}")
             }
-            (_, None) if !self.server_type.is_available() => f.write_str("has not answered yet"),
+            (_, None) if !self.server_type.is_available() => match self.connecting_for {
+                Some(time) => {
+                    write!(f, "has not answered an attempt to connect for {}", Seconds(time))
+                }
+                None => f.write_str("has not answered yet"),
+            },
             (Verdict::Rejected(rejection), _) => rejection.fmt(f),
         }?;
+        if self.refuses {
+            write!(f, ", because the connection is direct, but refuses the operation")?;
+        }
         match self.silent_for {
-            Some(time) => write!(f, ", and silent for {:.1} s", time.as_secs_f64()),
+            Some(time) => write!(f, ", and silent for {}", Seconds(time)),
             None => Ok(()),
         }
     }
@@ -90,6 +98,15 @@ impl fmt::Display for Rejection {
             ),
             Self::Latency { .. } => f.write_str("has no round-trip time yet"),
         }
+    }
+}
+
+/// A duration that is displayed in seconds, to a tenth.
+pub(crate) struct Seconds(pub(crate) Duration);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.1} s", self.0.as_secs_f64())
     }
 }
 

@@ -6,6 +6,7 @@ use sdam_core::{
     address::ServerAddress,
     ids::{Generation, ServerId},
     server::Silence,
+    time::Instant,
 };
 use sdam_transport::pool::PoolHandle;
 
@@ -31,6 +32,8 @@ pub(crate) struct Server {
     generation: AtomicU64,
     pub(crate) orders: Orders,
     silence: Mutex<Silence>,
+    /// The time at which the connection of a check began to be opened, while it is not open.
+    connecting: Mutex<Option<Instant>>,
     /// True if connections have to report answers to operations, because a detector is asking
     /// whether the server still answers.
     asked: Arc<std::sync::atomic::AtomicBool>,
@@ -73,6 +76,7 @@ impl Server {
             generation: AtomicU64::new(Generation::FIRST.as_u64()),
             orders: Orders::default(),
             silence: Mutex::default(),
+            connecting: Mutex::default(),
             asked: Arc::default(),
             abandoned: AtomicBool::new(false),
         }
@@ -125,6 +129,15 @@ impl Server {
     pub(crate) fn set_silence(&self, silence: Silence) {
         *self.silence.lock().unwrap_or_else(PoisonError::into_inner) = silence;
         self.asked.store(silence.asked.is_some(), Ordering::Relaxed);
+    }
+
+    /// Returns the time since which a check tries to open its connection.
+    pub(crate) fn connecting(&self) -> Option<Instant> {
+        *self.connecting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set_connecting(&self, since: Option<Instant>) {
+        *self.connecting.lock().unwrap_or_else(PoisonError::into_inner) = since;
     }
 
     /// Returns the flag that makes connections report answers to operations.

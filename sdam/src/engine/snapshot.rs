@@ -6,6 +6,7 @@ use sdam_core::{
     address::ServerAddress,
     ids::ServerId,
     server::{ServerDescription, Silence},
+    time::Instant,
     topology::TopologyDescription,
 };
 
@@ -101,6 +102,11 @@ impl<'s> ServerState<'s> {
     /// balancer, which is not checked.
     pub fn silence(&self) -> Silence {
         self.server.map(|server| server.silence()).unwrap_or_default()
+    }
+
+    /// Returns the time since which a check tries to open its connection.
+    pub(crate) fn connecting(&self) -> Option<Instant> {
+        self.server.and_then(|server| server.connecting())
     }
 }
 

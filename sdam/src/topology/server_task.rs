@@ -3,7 +3,7 @@
 use std::{future::poll_fn, mem, sync::Arc, task::Poll};
 
 use sdam_core::{
-    deployment::{ConnId, Timer},
+    deployment::{ConnId, Role, Timer},
     time::Instant,
 };
 use sdam_transport::clock::DeadlineTimer;
@@ -59,6 +59,9 @@ impl ServerTask {
                     self.read(&news, deadline)
                 }
                 Next::Answer(conn, answer) => {
+                    if conn.role == Role::Check {
+                        self.server.set_connecting(None);
+                    }
                     // The answer is parsed here, before the engine is locked.
                     self.shared.answered(conn.server, answer.parsed(conn))
                 }
@@ -106,6 +109,10 @@ impl ServerTask {
 
     fn execute(&self, Order { conn, action }: Order, links: &mut Links) {
         let opens = matches!(action, Action::Connect { .. });
+        if opens && conn.role == Role::Check {
+            let now = self.shared.common.backend.clock.now();
+            self.server.set_connecting(Some(now));
+        }
         let act = |connection: &mut _| self.shared.execute(action, &self.server, connection);
         if opens {
             links.connect(conn, act);

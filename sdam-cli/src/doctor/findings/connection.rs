@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use sdam::Diagnosis;
 use sdam::tls::{Reason, rustls};
 use sdam::transport::wire::WireError;
 use sdam_core::{
@@ -138,7 +139,7 @@ fn hello(greeting: &Greeting, options: &Options) -> Finding {
     let finding = if hello.server_type == ServerType::RsGhost {
         Finding::fail(Check::Hello, "the server was started for a set, but belongs to none")
             .cause("the set was not initiated yet, or the server was removed from it")
-            .remedy("run rs.initiate() if the set is new, or rs.add() at its primary")
+            .remedy(Diagnosis::NotInitiated { addresses: Vec::new() }.remedy())
     } else if own.min > wanted.max || own.max < wanted.min {
         let title = format!(
             "the server speaks wire versions {} to {}, this client {} to {}",
@@ -240,14 +241,11 @@ fn unreachable(host: &Host, is_late: bool) -> Finding {
             .cause("the host is up, but no server listens at this port")
             .remedy("start the server, or correct the port; check net.port and net.bindIp")
     } else if is_late || host.dials.is_empty() {
-        let place = host.place.as_ref().unwrap_or(&host.address);
         Finding::fail(Check::Tcp, "the host does not answer")
             .cause("a firewall or an allow list drops the packets")
             .cause("the host is down, or farther away than the limit of time")
-            .remedy(format!(
-                "allow connections to {place}; at a hosting service add the address of this \
-                 machine to its allow list; or {MORE_TIME}"
-            ))
+            .remedy(Obstacle::SILENT)
+            .remedy(MORE_TIME)
     } else {
         Finding::fail(Check::Tcp, "the host cannot be reached")
             .remedy("check the network and the routes of this machine")

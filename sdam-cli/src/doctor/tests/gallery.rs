@@ -19,6 +19,7 @@ use super::{
     servers::{Dropping, lagging, primary},
     *,
 };
+use crate::testing::with_arbiter;
 
 #[test]
 fn a_healthy_set_has_no_finding() {
@@ -194,6 +195,13 @@ fn a_member_that_recovers_is_a_warning() {
     let _one = Server::mongod(one, move || first.clone());
     let _other = Server::mongod(other, move || second.clone());
     check(&uri, "topo.members warn", Exit::WARNINGS, "rolling back");
+}
+
+#[test]
+fn an_arbiter_behind_a_direct_connection_is_no_server_for_reads() {
+    let set = ReplicaSet::build(with_arbiter()).unwrap();
+    let uri = format!("mongodb://{}/?directConnection=true", set.places()[2].0);
+    check(&uri, "select fail", Exit::FAILURES, "refuses them as RSArbiter");
 }
 
 #[test]

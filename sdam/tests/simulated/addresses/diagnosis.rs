@@ -10,12 +10,13 @@ use sdam::{
 use sdam_events::channel::{EventStream, unbounded};
 use sdam_sim::{
     Blueprint, MemberId, Sim,
+    action::{Action, Impostor},
     config::SetConfig,
     runtime::{DnsFault, ProxyFault},
 };
 
 use super::{PATIENCE, address};
-use crate::{complete, drain};
+use crate::{complete, drain, simulation};
 
 const NAMES: [&str; 3] = ["mongo-0:27017", "mongo-1:27017", "mongo-2:27017"];
 
@@ -227,4 +228,42 @@ fn a_proxy_that_refuses_is_diagnosed_with_its_reason_and_published_once_for_each
         let first = format!("mongo-0:27017: {problem}");
         assert!(unusable.iter().any(|text| text.starts_with(&first)), "{unusable:?}");
     }
+}
+
+#[test]
+fn members_that_drop_attempts_to_connect_are_named_before_the_attempts_time_out() {
+    let error = |seeds: &str, dropping: &[u16]| {
+        let sim = inside(&[]);
+        sim.network().heal();
+        for name in NAMES.map(address) {
+            sim.dns().set_fault(name.host(), None);
+        }
+        for member in dropping {
+            sim.network().blackhole(MemberId(*member), true);
+        }
+        let seeds = format!("mongodb://{seeds}/?replicaSet=rs&serverSelectionTimeoutMS=5000");
+        select(&sim, uri(&seeds)).error[0].clone()
+    };
+    let check = |error: String, members: &str| {
+        let tail = format!(
+            "; gave up after 5 s (serverSelectionTimeoutMS): {members} for 5.0 s to an attempt to \
+             connect; {}",
+            Obstacle::SILENT
+        );
+        assert!(error.ends_with(&tail), "{error}");
+    };
+    check(error(NAMES[0], &[0, 1, 2]), "no answer from mongo-0:27017");
+    let others = "named as members by the replica set: no answer from mongo-0:27017, mongo-1:27017";
+    check(error(NAMES[2], &[0, 1]), others);
+}
+
+#[test]
+fn a_set_that_was_never_initiated_is_not_told_to_wait_for_an_election() {
+    let sim = simulation(1);
+    for member in 0..3 {
+        sim.apply(&Action::Impostor(MemberId(member).into(), Some(Impostor::Ghost))).unwrap();
+    }
+    let Seen { error, .. } = select(&sim, uri(&sim.uri()));
+    assert!(error[0].contains("rs.initiate()"), "{}", error[0]);
+    assert!(!error[1].contains("wait for the election"), "{}", error[1]);
 }

@@ -164,7 +164,7 @@ fn errors_that_are_returned_from_main_print_their_text() {
     };
     let (mut harness, hosts) = (Harness::new(), hosts(2));
     let timeout = fail(&mut harness, &hosts, Criteria::write());
-    check(&SelectionError::Timeout(timeout), "wait longer (serverSelectionTimeoutMS)");
+    check(&SelectionError::Timeout(timeout), "raise the time limit of the selection");
     check(&SelectionError::Closed, "start a new one");
     check(&SelectionError::RuntimeShutDown, "keep the runtime");
     let full = SelectionError::TooManyWaiters { limit: 2 };

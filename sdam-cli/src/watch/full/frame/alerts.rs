@@ -99,6 +99,9 @@ fn outage(scene: &View<'_>, alerts: &mut Vec<Alert>) {
         let waited = model.now.since(model.opened());
         let missing = match model.topology.topology_type() {
             TopologyType::ReplicaSetNoPrimary => "NO PRIMARY",
+            TopologyType::Single if model.servers().all(|server| server.answered.is_some()) => {
+                "NOT WRITABLE"
+            }
             _ => "NO SERVER",
         };
         let silent = model.servers().filter(|server| server.answered.is_none());

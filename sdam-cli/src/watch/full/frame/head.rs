@@ -191,7 +191,7 @@ fn names(scene: &View<'_>, explanation: Option<&Explanation>) -> String {
         return "invalid".to_owned();
     };
     let names: Vec<&str> =
-        explanation.eligible().map(|server| scene.names.of_server(&server.address)).collect();
+        explanation.serving().map(|server| scene.names.of_server(&server.address)).collect();
     match names.as_slice() {
         [] => "none".to_owned(),
         names => names.join(", "),
