@@ -34,7 +34,7 @@ impl Exit {
     pub const WARNINGS: Self = Self(1);
     /// `doctor`: the worst finding is a failure.
     pub const FAILURES: Self = Self(2);
-    /// `explain`: no server was selected.
+    /// `explain`: no server was selected, or the type of the selected one refuses the operation.
     pub const NO_SERVER: Self = Self(2);
     /// The command line or the connection string is invalid.
     pub const CONFIGURATION: Self = Self(3);

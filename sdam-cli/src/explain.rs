@@ -13,8 +13,12 @@ use std::{
 };
 
 use sdam::{SelectionError, Topology};
-use sdam_core::address::ServerAddress;
-use sdam_select::{criteria::Criteria, diagnose::diagnose, settings::Settings};
+use sdam_core::{address::ServerAddress, read_preference::ReadPreference, topology::TopologyType};
+use sdam_select::{
+    criteria::{Criteria, Operation},
+    diagnose::diagnose,
+    settings::Settings,
+};
 use sdam_sim::serve::{Builder, ReplicaSet, ServeError};
 
 pub use self::arguments::Arguments;
@@ -97,8 +101,7 @@ impl Session {
                 return Ok(exit);
             }
         };
-        self.show(&chosen, console)?;
-        Ok(Exit::SUCCESS)
+        self.show(&chosen, console)
     }
 
     /// Selects a server once the deployment is known.
@@ -117,14 +120,25 @@ impl Session {
         &self,
         chosen: &ServerAddress,
         console: &mut Console<O, R>,
-    ) -> io::Result<()> {
+    ) -> io::Result<Exit> {
         let description = Arc::clone(self.topology.snapshot().description());
         let explanation = self.topology.explain(&self.criteria);
         let table = table::explanation(console.palette, &description, &explanation, Some(chosen));
         let notes = diagnose(&description, &explanation);
         let notes = table::diagnoses(console.palette, &notes);
+        let ignored = match &explanation.operation {
+            Operation::Read(preference)
+                if explanation.topology_type == TopologyType::Single
+                    && **preference != ReadPreference::default() =>
+            {
+                "note: the connection is direct (Single), so the read preference does not choose\n"
+            }
+            _ => "",
+        };
         let changes = self.changes(console.palette);
-        write!(console.output, "{table}{notes}{changes}")
+        write!(console.output, "{table}{ignored}{notes}{changes}")?;
+        let is_served = explanation.serving().next().is_some();
+        Ok(if is_served { Exit::SUCCESS } else { Exit::NO_SERVER })
     }
 
     /// Formats the changes that would make the rejected servers eligible.

@@ -43,7 +43,6 @@ pub mod recording;
 pub mod report;
 mod secret;
 pub mod serve;
-mod similar;
 pub mod target;
 pub mod terminal;
 #[cfg(test)]

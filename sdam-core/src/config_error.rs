@@ -107,10 +107,30 @@ struct Parts {
 
 impl fmt::Display for Parts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}`", self.option)?;
+        write!(f, "`{}`", Escaped(&self.option))?;
         if !self.value.is_empty() {
-            write!(f, " is `{}`", self.value)?;
+            write!(f, " is `{}`", Escaped(&self.value))?;
         }
-        write!(f, ": {}; {}", self.reason, self.outcome)
+        write!(f, ": {}; {}", Escaped(&self.reason), Escaped(&self.outcome))
+    }
+}
+
+/// Text with its control characters escaped, so that a line break at the end of a value is visible
+/// and the message stays on one line.
+pub(crate) struct Escaped<'t>(pub(crate) &'t str);
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for part in self.0.split_inclusive(char::is_control) {
+            let (text, last) = match part.chars().last().filter(|last| last.is_control()) {
+                Some(last) => (part.get(..part.len() - last.len_utf8()), Some(last)),
+                None => (Some(part), None),
+            };
+            f.write_str(text.unwrap_or_default())?;
+            if let Some(last) = last {
+                write!(f, "{}", last.escape_default())?;
+            }
+        }
+        Ok(())
     }
 }

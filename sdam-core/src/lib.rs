@@ -70,6 +70,7 @@ mod server_type;
 pub mod session;
 mod setters;
 mod silence;
+mod similar;
 pub mod srv;
 pub mod time;
 pub mod topology;
@@ -79,4 +80,4 @@ pub mod uri_options;
 mod wire_versions;
 
 #[doc(hidden)]
-pub use joined::Joined;
+pub use {joined::Joined, similar::closest};

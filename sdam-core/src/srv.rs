@@ -56,7 +56,8 @@ impl Srv {
             return invalid("", "there is none".into(), remedy);
         }
         if let Some(foreign) = hosts.iter().find(|host| !self.allows(host)) {
-            let remedy = "correct the record, or list the servers in a mongodb:// string";
+            let remedy = "correct the record, or list the servers in a mongodb:// string \
+                          (srvAllowedHostsSuffix is not supported)";
             let reason = format!("the host is not in the domain {}", self.domain());
             return invalid(foreign.as_str(), reason, remedy);
         }

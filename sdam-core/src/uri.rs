@@ -66,7 +66,9 @@ pub struct ConnectionString {
 impl ConnectionString {
     /// Parses `text` (Connection String: "mongodb://" and "mongodb+srv://").
     ///
-    /// The work is bounded by the length of `text`, which may come from an untrusted source.
+    /// White space at the end is left out with a warning: it comes from files and from secrets that
+    /// were made with `echo`. The work is bounded by the length of `text`, which may come from an
+    /// untrusted source.
     ///
     /// # Errors
     ///
@@ -89,9 +91,14 @@ impl ConnectionString {
     /// # Ok::<_, sdam_core::options::ConfigError>(())
     /// ```
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
-        let parts = Parts::split(text)?;
-        let user_info = parts.user_info()?;
         let mut warnings = Vec::new();
+        let whole = text.trim_end();
+        if whole.len() < text.len() {
+            let reason = "it ends with white space, perhaps the line break of a file";
+            warnings.push(Warning::new("connection string", "", reason, "that is left out"));
+        }
+        let parts = Parts::split(whole)?;
+        let user_info = parts.user_info()?;
         let (hosts, host) = if parts.srv {
             (Vec::new(), Some(parts.srv_host()?))
         } else {
@@ -237,8 +244,9 @@ impl ConnectionString {
             && self.hosts.is_empty()
         {
             let reason = "the hosts have to be looked up first";
-            let remedy = "call `sdam::resolve`, or `Topology::resolve` instead of `builder`, or \
-                          pass the records to `ConnectionString::resolved`";
+            let remedy = "call `Topology::resolve` or `Client::resolve` instead of `builder` or \
+                          `start`, with the Cargo feature `srv` of sdam; or pass the records to \
+                          `ConnectionString::resolved`";
             return Err(ConfigError::new("mongodb+srv", srv.host.clone(), reason, remedy));
         }
         let mut options = self.draft();

@@ -93,6 +93,11 @@ pub enum Diagnosis {
         /// The servers with their errors, which describe the answers.
         failures: Vec<(ServerAddress, Error)>,
     },
+    /// Servers answer hello with an error.
+    HelloRefused {
+        /// The servers with their errors.
+        failures: Vec<(ServerAddress, Error)>,
+    },
     /// A server rejects the credentials.
     AuthenticationFailed {
         /// The server that rejects the credentials.
@@ -140,6 +145,9 @@ pub enum Diagnosis {
     NoMatchingTags,
     /// Secondaries are available, but all exceed the staleness limit.
     AllStale,
+    /// Secondaries are available, but their staleness is unknown, so the staleness limit excludes
+    /// them.
+    StalenessUnknown,
     /// Servers are suitable, but a server selector dropped them all.
     DroppedBySelector,
 }
@@ -306,6 +314,8 @@ impl<'t> Evidence<'t> {
         }
         let failures = self.failures(at_hello(ErrorKind::Protocol));
         found.extend(failures.map(|failures| Diagnosis::NotMongoDb { failures }));
+        let failures = self.failures(at_hello(ErrorKind::Command));
+        found.extend(failures.map(|failures| Diagnosis::HelloRefused { failures }));
         let rejected =
             |error: &Error| error.stage() == Stage::Auth && error.kind() == ErrorKind::Command;
         let rejected = self.failures(rejected).into_iter().flatten();
@@ -391,9 +401,10 @@ fn exclusion(explanation: &Explanation) -> Option<Diagnosis> {
         Some(Diagnosis::DroppedBySelector)
     } else if any(|why| matches!(why, Rejection::Tags { .. })) {
         Some(Diagnosis::NoMatchingTags)
-    } else if any(|why| matches!(why, Rejection::Stale { .. } | Rejection::StalenessUnknown { .. }))
-    {
+    } else if any(|why| matches!(why, Rejection::Stale { .. })) {
         Some(Diagnosis::AllStale)
+    } else if any(|why| matches!(why, Rejection::StalenessUnknown { .. })) {
+        Some(Diagnosis::StalenessUnknown)
     } else {
         None
     }

@@ -95,6 +95,8 @@ pub enum Rejection {
     Type {
         /// The required type: `a primary`, `a mongos` and so on.
         required: &'static str,
+        /// The server's type.
+        own: ServerType,
     },
     /// The server would otherwise be suitable, but available servers of another type are preferred.
     NotPreferred {
@@ -276,7 +278,8 @@ impl<'a> Explainer<'a> {
 
     /// Returns the reason why `server` is not suitable.
     fn unsuitable(&self, server: &ServerDescription) -> Rejection {
-        let wrong_type = Rejection::Type { required: self.required_type() };
+        let wrong_type =
+            Rejection::Type { required: self.required_type(), own: server.server_type };
         if !server.server_type.is_available() {
             return wrong_type;
         }

@@ -6,6 +6,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use sdam_core::options::ConfigError;
 use zeroize::Zeroizing;
 
+use crate::words::words;
+
 const CA_FILE: &str = "tlsCAFile";
 pub(crate) const KEY_FILE: &str = "tlsCertificateKeyFile";
 
@@ -58,7 +60,7 @@ fn certificates(
     match found {
         Ok(found) if found.is_empty() => Err(invalid("the file has no certificate".to_owned())),
         Ok(found) => Ok(found),
-        Err(error) => Err(invalid(format!("the file is no valid PEM: {error}"))),
+        Err(error) => Err(invalid(format!("the file is no valid PEM: {}", words(&error)))),
     }
 }
 

@@ -73,7 +73,7 @@
 //! # Errors
 //!
 //! An error of the handshake has [`Stage::Tls`](sdam_core::error::Stage::Tls), and its message
-//! describes the cause and the remedy on one line. [`Reason`] represents the cause as a value.
+//! describes the cause and, after `; `, the remedy on one line. [`Reason`] represents the cause as a value.
 //!
 //! | cause | kind |
 //! | --- | --- |
@@ -101,6 +101,7 @@ mod provider;
 mod reason;
 mod stream;
 mod verifier;
+mod words;
 
 pub use rustls;
 

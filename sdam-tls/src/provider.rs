@@ -19,6 +19,7 @@ use crate::{
     files::{self, KEY_FILE},
     observer::Observer,
     verifier::Verifier,
+    words::{failure, words},
 };
 
 /// Creates TLS from the options of a topology, using rustls.
@@ -141,7 +142,8 @@ impl TlsProvider for Rustls {
         let config = ClientConfig::builder_with_provider(Arc::clone(&self.crypto))
             .with_safe_default_protocol_versions()
             .map_err(|error| {
-                let reason = format!("the cryptography of this program cannot do it: {error}");
+                let reason =
+                    format!("the cryptography of this program cannot do it: {}", failure(&error));
                 ConfigError::new("tls", "true", reason, "pass another `CryptoProvider`")
             })?
             .dangerous()
@@ -151,9 +153,11 @@ impl TlsProvider for Rustls {
             Some(path) => {
                 let (chain, key) = files::identity(path)?;
                 config.with_client_auth_cert(chain, key).map_err(|error| {
-                    let reason = format!("the certificate and its key cannot be used: {error}");
-                    let remedy = "give the certificate first, then those of its authorities, and \
-                                  the key of the first certificate";
+                    let failure = failure(&error);
+                    let order = "give the certificate first, then those of its authorities, and \
+                                 the key of the first certificate";
+                    let (failure, remedy) = failure.split_once("; ").unwrap_or((&failure, order));
+                    let reason = format!("the certificate and its key cannot be used: {failure}");
                     ConfigError::new(KEY_FILE, &**path, reason, remedy)
                 })?
             }
@@ -210,7 +214,9 @@ fn store(
     let mut store = RootCertStore::empty();
     for (index, authority) in authorities.iter().enumerate() {
         store.add(authority.clone()).map_err(|error| {
-            let reason = format!("its certificate {} is not valid: {error}", index + 1);
+            let failure = failure(&error);
+            let (failure, _) = failure.split_once("; ").unwrap_or((&failure, ""));
+            let reason = format!("its certificate {} is not valid: {failure}", index + 1);
             ConfigError::new("tlsCAFile", path, reason, "remove or replace it")
         })?;
     }
@@ -237,7 +243,7 @@ fn platform_roots() -> Result<RootCertStore, ConfigError> {
 fn unusable(error: &VerifierBuilderError) -> ConfigError {
     let (reason, remedy) = match error {
         VerifierBuilderError::InvalidCrl(error) => (
-            format!("a revocation list of this program is not valid: {error:?}"),
+            format!("a revocation list of this program is not valid: {}", words(error)),
             "replace it, or set `tlsDisableCertificateRevocationCheck`",
         ),
         error => (

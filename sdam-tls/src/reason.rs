@@ -5,6 +5,8 @@ use rustls::{
     pki_types::UnixTime,
 };
 
+use crate::words::{failure, fault, issue, words};
+
 /// The reason why TLS could not be negotiated. Each reason is a class of [`rustls::Error`] that has
 /// its own remedy.
 ///
@@ -117,22 +119,22 @@ pub(crate) fn describe(error: &Error, host: &str) -> String {
     match error {
         Error::InvalidCertificate(error) => certificate(error, host),
         Error::InvalidCertRevocationList(error) => format!(
-            "the revocation list for the server's certificate cannot be used ({error:?}); renew it"
+            "the revocation list for the server's certificate cannot be used ({}); renew it",
+            words(error)
         ),
         Error::AlertReceived(alert) => of_alert(*alert, host),
         Error::PeerIncompatible(PeerIncompatible::ServerDoesNotSupportTls12Or13) => {
             NO_VERSION.to_owned()
         }
-        Error::PeerIncompatible(detail) => format!(
-            "client and server have no TLS algorithm in common ({detail:?}); allow a newer one at \
-             the server"
-        ),
+        Error::PeerIncompatible(_) => {
+            format!("{}; allow a newer one at the server", failure(error))
+        }
         error if Reason::of(error) == Reason::PlainText => {
             "the server does not answer in TLS; connect to its TLS port, or without TLS if it has \
              none"
                 .to_owned()
         }
-        error => format!("the TLS connection failed: {error}"),
+        error => format!("the TLS connection failed: {}", failure(error)),
     }
 }
 
@@ -147,18 +149,22 @@ fn certificate(error: &CertificateError, host: &str) -> String {
         }
         CertificateError::NotValidYetContext { not_before, .. } => {
             let begin = date(*not_before);
-            format!("is not valid before {begin}; wait, or correct the clock of this machine")
+            format!("is not valid before {begin}; issue it again, or correct the clock of this machine")
         }
         CertificateError::NotValidYet => {
-            "is not valid yet; wait, or correct the clock of this machine".to_owned()
+            "is not valid yet; issue it again, or correct the clock of this machine".to_owned()
         }
         CertificateError::UnknownIssuer => "is issued by an unknown authority; add that \
-            authority's certificate to the file of `tlsCAFile`"
+            authority's certificate, or the certificate itself if it is self-signed, to the file of \
+            `tlsCAFile`"
             .to_owned(),
         error if is_of_authority(error) => {
             "is one of an authority, probably self-signed; if it is \
             to be trusted, add the certificate itself to the file of `tlsCAFile`"
                 .to_owned()
+        }
+        CertificateError::NotValidForNameContext { presented, .. } if presented.is_empty() => {
+            format!("names no host, as it has no subjectAltName; {}", issue(host))
         }
         CertificateError::NotValidForNameContext { presented, .. } => {
             let names = names(presented);
@@ -186,7 +192,7 @@ fn certificate(error: &CertificateError, host: &str) -> String {
              `digitalSignature` if it has a key usage"
                 .to_owned()
         }
-        error => format!("is not acceptable: {error}"),
+        error => fault(error, Some(host)),
     };
     format!("the server's certificate {cause}")
 }
@@ -216,17 +222,14 @@ fn of_alert(alert: AlertDescription, host: &str) -> String {
             format!("the server knows no host of the name `{host}`; connect by a name that it has")
         }
         alert if Reason::of_alert(alert) == Reason::ClientCertificate => {
-            rejected(&format!(" or requires one (alert {alert:?})"))
+            rejected(&format!(" or requires one (alert: {})", words(&alert)))
         }
-        alert => format!("the server ended the TLS connection with the alert {alert:?}"),
+        alert => format!("the server ended the TLS connection (alert: {})", words(&alert)),
     }
 }
 
 /// Lists the names in a certificate. The library formats them as `DnsName("a")` and so on.
 fn names(presented: &[String]) -> String {
-    if presented.is_empty() {
-        return "no host at all (it has no subjectAltName)".to_owned();
-    }
     let name = |name: &String| {
         let (_, inner) = name.split_once('(').unwrap_or(("", name));
         format!("`{}`", inner.trim_end_matches(')').trim_matches('"'))

@@ -10,8 +10,9 @@ use crate::{target::Target, values::some_seconds};
 /// The text that the help shows after the options.
 const AFTER: &str = "\
 Every host is checked at the same time, and a failed check ends those of its host only. Nothing is \
-written, except with --write-to: the servers receive hello and, if the connection string has \
-credentials, a login and ping at one of them.
+written, except with --write-to: the servers receive hello, and one of them a login and ping if the \
+connection string has credentials, or else listDatabases, which only a server without \
+authentication answers.
 
 A step of a connection may take as long as in a client: connectTimeoutMS, which is 10 s unless the \
 connection string says otherwise. The check-up ends within four times --timeout (without it, within \

@@ -100,7 +100,7 @@ fn login(login: &Login, credential: &Credential) -> Finding {
     }
     finding(Status::Fail, format!("the login failed: {}", error.message()))
         .evidence("error", text(error))
-        .remedy("check the credentials and authMechanism, and the log of the server")
+        .remedy(error.remedy().unwrap_or("look at the log of the server"))
 }
 
 /// Returns the finding about a server that requires a login although there are no credentials.

@@ -17,8 +17,8 @@ use crate::{
 const AFTER: &str = "\
 The defaults are those of the connection string.
 
-Exit codes: 0 a server was selected, 2 none was, 3 the command line or the connection string is \
-wrong, 4 another failure.
+Exit codes: 0 a server was selected, 2 none was or it refuses the operation, 3 the command line or \
+the connection string is wrong, 4 another failure.
 
 Example:
   sdam explain --read secondary --tags dc:ny --tags '' \\

@@ -5,7 +5,7 @@ use sdam_core::read_preference::{ReadMode, TagSet};
 use super::*;
 use crate::{
     terminal::{WIDTH, columns},
-    testing::{block_on, capture},
+    testing::{block_on, capture, with_arbiter},
 };
 
 /// Returns the arguments for the deployment that `--demo` simulates. All of its members are in the
@@ -60,6 +60,26 @@ fn the_chosen_server_is_marked_and_the_others_are_explained() {
         ],
         "{output}"
     );
+}
+
+#[test]
+fn a_direct_connection_is_explained_by_what_its_server_does() {
+    let set = ReplicaSet::build(with_arbiter()).unwrap();
+    let primary = set.primary().unwrap().unwrap();
+    let direct = |member: u16, write, read| {
+        let (member, _) = &set.places()[usize::from(member)];
+        let uri = format!("mongodb://{member}/?directConnection=true");
+        select(&Arguments { target: Target::new(&uri), write, read, ..Arguments::default() })
+    };
+    let (exit, output, _) = direct(1 - primary.0, true, None);
+    assert_eq!(exit, Exit::NO_SERVER, "{output}");
+    assert!(output.contains("refuses them as RSSecondary"), "{output}");
+    let (exit, output, _) = direct(2, false, None);
+    assert_eq!(exit, Exit::NO_SERVER, "{output}");
+    assert!(output.contains("refuses them as RSArbiter"), "{output}");
+    let (exit, output, _) = direct(primary.0, false, Some(ReadMode::Secondary));
+    assert_eq!(exit, Exit::SUCCESS, "{output}");
+    assert!(output.contains("the read preference does not choose"), "{output}");
 }
 
 #[test]

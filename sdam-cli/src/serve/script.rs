@@ -5,12 +5,13 @@ mod tests;
 
 use std::{fmt, path::Path, time::Duration};
 
+use sdam_core::closest;
 use sdam_sim::{
     Action,
     scenario::{NetFault, ParseStepError, Step, parse_time},
 };
 
-use crate::{failure::Failure, file_error::cannot_read, input, similar::closest, values::seconds};
+use crate::{failure::Failure, file_error::cannot_read, input, values::seconds};
 
 /// The steps in a file, with their times.
 #[derive(Clone, Debug, PartialEq)]

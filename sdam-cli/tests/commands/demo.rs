@@ -7,6 +7,7 @@ use std::{
 };
 
 use rustix::process::Signal;
+use sdam_sim::serve::Builder;
 
 use crate::{
     definition, each,
@@ -72,6 +73,18 @@ fn an_option_comes_before_the_variable_and_an_empty_variable_is_unset() {
     let bare = run("", "mongodb://:1");
     assert_eq!(bare.code, 3, "{bare:?}");
     is_helpful(&bare, "the host is empty");
+}
+
+#[test]
+fn the_line_break_of_a_secret_is_left_out_with_a_warning() {
+    let room = Room::new();
+    let server = Builder::standalone().start().unwrap();
+    let uri = format!("{}\n", server.uri());
+    for (words, code) in [(["watch", "--once"], 0), (["doctor", "--timeout=30"], 1)] {
+        let ended = Running::start(room.sdam(&words).env("SDAM_URI", &uri)).end();
+        assert_eq!(ended.code, code, "{ended:?}");
+        assert!(ended.text().contains("it ends with white space"), "{ended:?}");
+    }
 }
 
 #[test]

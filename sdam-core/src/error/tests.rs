@@ -141,3 +141,27 @@ fn a_command_that_fails_has_advice_about_credentials_only_during_authentication(
     let closed = Error::pool_closed(&ServerAddress::new("a", 1)).remedy();
     assert!(closed.unwrap().contains("keep the client open"));
 }
+
+#[test]
+fn the_codes_that_users_meet_have_remedies_of_their_own() {
+    let remedy = |code, stage| Error::new(ErrorKind::Command, stage, "").with_code(code).remedy();
+    for (code, words) in [
+        (13, "role"),
+        (18, "authSource"),
+        (91, "shutting down"),
+        (189, "no longer primary"),
+        (354, "loadBalanced=true"),
+        (391, "log in again"),
+        (8000, "hosting service"),
+        (10107, "find the primary"),
+        (11600, "shutting down"),
+        (11602, "no longer primary"),
+        (13435, "readPreference"),
+        (13436, "rs.status()"),
+    ] {
+        for stage in [Stage::Hello, Stage::Auth, Stage::Operation] {
+            assert!(remedy(code, stage).unwrap().contains(words), "{code}");
+        }
+    }
+    assert_eq!(remedy(11000, Stage::Operation), None);
+}

@@ -4,7 +4,7 @@ use alloc::{boxed::Box, sync::Arc};
 use core::fmt;
 
 use super::TopologyType;
-use crate::{address::ServerAddress, ids::ServerId, server::ServerType};
+use crate::{address::ServerAddress, config_error::Escaped, ids::ServerId, server::ServerType};
 
 /// A server that has left the topology.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,9 +101,11 @@ impl fmt::Display for DepartureReason {
                 "is a standalone server, which must be the only host of the connection string",
             ),
             Self::WrongSetName { found: Some(found), wanted } => {
+                let (found, wanted) = (Escaped(found), Escaped(wanted));
                 write!(f, "belongs to the set `{found}`, not `{wanted}`: use replicaSet={found}")
             }
             Self::WrongSetName { found: None, wanted } => {
+                let wanted = Escaped(wanted);
                 write!(f, "belongs to no set, and not to `{wanted}`: leave replicaSet out")
             }
             Self::WrongType { server, topology } => {

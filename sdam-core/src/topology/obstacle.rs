@@ -52,6 +52,10 @@ impl Obstacle {
     pub const SILENT: &'static str = "a firewall, a security group or an allow list seems to drop \
         the packets, or the host is down: let this machine connect to the port (a hosting service \
         needs its address on the allow list); raise connectTimeoutMS if the server is far away";
+    /// The remedy for Unix domain sockets that cannot be connected to.
+    pub const SOCKET: &'static str = "check that the server runs on this machine, that the path is \
+        the one of its socket (net.unixDomainSocket.pathPrefix), and that this user may read and \
+        write it (filePermissions)";
     /// The remedy for a configured host name that cannot be resolved.
     pub const SPELLING: &'static str = "check the spelling of the host names, and the name server";
     /// The remedy for connections that fail at the proxy.

@@ -10,6 +10,7 @@ use alloc::{
 
 use super::percent;
 use crate::{
+    closest,
     options::{ConfigError, Warning},
     uri_options::{self, Alias, HIDDEN, Refusal, Repetition, Row, Settings, Value},
 };
@@ -151,12 +152,17 @@ impl Query {
     /// Warns of an unknown option. Its value is hidden, because it may be a secret under a
     /// misspelled name.
     fn unknown(&mut self, key: &str) {
-        let (shown, reason) = (self.shown(key), "there is no such option");
+        let known = uri_options::rows().iter().map(|row| row.name);
+        let reason: Box<str> = match closest(key, known).filter(|_| !self.confidential) {
+            Some(name) => format!("there is no such option (did you mean {name}?)").into(),
+            None => "there is no such option".into(),
+        };
+        let shown = self.shown(key);
         let guards = uri_options::guards_by_name(key);
         if guards {
             let remedy = "take an option of the specification, such as `tls` or `proxyHost`, or \
                           leave it out if nothing needs it";
-            let error = ConfigError::new(shown.clone(), "", reason, remedy);
+            let error = ConfigError::new(shown.clone(), "", &*reason, remedy);
             self.unguarded.get_or_insert(error);
         }
         let consequence = if guards { UNGUARDED } else { "it is ignored" };

@@ -279,6 +279,27 @@ fn rejected_credentials_are_reported_with_the_servers_message() {
 }
 
 #[test]
+fn a_socket_file_that_is_missing_is_not_blamed_on_the_network() {
+    let mut server = network(1, Stage::Connect);
+    server.address = ServerAddress::parse("/tmp/mongodb-27017.sock").unwrap();
+    let found = diagnoses(&topology(Single, [server]), &Criteria::write());
+    assert!(found[0].remedy().contains("net.unixDomainSocket.pathPrefix"), "{found:?}");
+}
+
+#[test]
+fn an_error_in_reply_to_hello_has_the_remedy_of_its_code() {
+    let refused = |code| {
+        let mut server = failed(1, ErrorKind::Command, Stage::Hello, "not here");
+        server.error = server.error.map(|error| error.with_code(code));
+        let found = diagnoses(&topology(Sharded, [server]), &Criteria::write());
+        assert_eq!(found[0].to_string(), "hello is refused by s01:27017: not here");
+        found[0].remedy()
+    };
+    assert!(refused(354).contains("loadBalanced=true"));
+    assert_eq!(refused(1), "look at the log of the server");
+}
+
+#[test]
 fn an_empty_topology_is_distinguished_from_one_that_has_not_answered() {
     let write = Criteria::write();
     let empty = topology(ReplicaSetNoPrimary, []);
@@ -307,7 +328,7 @@ fn the_last_criterion_that_excluded_servers_is_reported() {
     );
     let limit = core::time::Duration::from_secs(90);
     let limited = ReadPreference::new(ReadMode::Secondary).with_max_staleness(limit);
-    check(&Criteria::read(limited).unwrap(), &[Diagnosis::AllStale]);
+    check(&Criteria::read(limited).unwrap(), &[Diagnosis::StalenessUnknown]);
 }
 
 #[test]
@@ -334,6 +355,7 @@ fn every_diagnosis_has_its_own_remedy() {
         Diagnosis::NotInitiated { addresses: addresses() },
         Diagnosis::NoMatchingTags,
         Diagnosis::AllStale,
+        Diagnosis::StalenessUnknown,
         departed(DepartureReason::NotListed { primary: address(2) }),
         departed(DepartureReason::OneOfSeveralSeeds),
         departed(DepartureReason::HostsChanged),

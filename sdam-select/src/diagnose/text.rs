@@ -16,7 +16,7 @@ use crate::explain::Seconds;
 
 impl Diagnosis {
     /// Returns the remedy.
-    pub const fn remedy(&self) -> &'static str {
+    pub fn remedy(&self) -> &'static str {
         match self {
             Self::Incompatible(_) => {
                 "upgrade the older of the two, or widen the range of wire versions if one is set"
@@ -37,33 +37,6 @@ impl Diagnosis {
             Self::WrongSetName { .. } => WRONG_SET_NAME,
             Self::AddressMismatch { error: Some(_), .. }
             | Self::Unresolvable { advertised: true, .. } => Obstacle::NAMES,
-            Self::Unresolvable { .. } => Obstacle::SPELLING,
-            Self::NoAnswer { .. } | Self::NothingReachable { timed_out: true, .. } => {
-                Obstacle::SILENT
-            }
-            Self::NothingReachable { .. } => {
-                "check that the servers run, that host and port are right, and that the servers \
-                 listen on addresses other than localhost (net.bindIp)"
-            }
-            Self::Unreachable { advertised: true, .. } => {
-                "check that these members run, and that the addresses in the replica set's \
-                 configuration can be reached from here and not only from one member to another; if \
-                 they cannot, use address translation"
-            }
-            Self::Unreachable { .. } => "check that these servers run and can be reached from here",
-            Self::ProxyFailed { .. } => Obstacle::PROXY,
-            Self::TlsFailed { .. } => Obstacle::TLS,
-            Self::TlsExpected { .. } => {
-                "if the server requires TLS, set tls=true, and tlsCAFile unless its authority is one \
-                 that this system trusts"
-            }
-            Self::NotMongoDb { .. } => {
-                "correct host and port: another service seems to listen there; if it is a server \
-                 that requires TLS, set tls=true"
-            }
-            Self::AuthenticationFailed { .. } => {
-                "check user, password, authSource and authMechanism"
-            }
             Self::AddressMismatch { .. } => MISNAMED,
             Self::PrimaryUnreachable { .. } => {
                 "check that the primary can be reached from here; reads can go to secondaries \
@@ -92,7 +65,51 @@ impl Diagnosis {
                 "raise maxStalenessSeconds, find out why replication lags, or allow the primary \
                  (readPreference=secondaryPreferred)"
             }
+            Self::StalenessUnknown => {
+                "leave maxStalenessSeconds out, or update the servers that do not report lastWrite"
+            }
             Self::DroppedBySelector => "check which servers the server selector drops",
+            _ => self.connection_remedy(),
+        }
+    }
+
+    /// Returns the remedy of a diagnosis about connections.
+    fn connection_remedy(&self) -> &'static str {
+        match self {
+            Self::Unresolvable { .. } => Obstacle::SPELLING,
+            Self::NothingReachable { addresses, .. } | Self::Unreachable { addresses, .. }
+                if addresses.iter().all(ServerAddress::is_unix) =>
+            {
+                Obstacle::SOCKET
+            }
+            Self::NoAnswer { .. } | Self::NothingReachable { timed_out: true, .. } => {
+                Obstacle::SILENT
+            }
+            Self::NothingReachable { .. } => {
+                "check that the servers run, that host and port are right, and that the servers \
+                 listen on addresses other than localhost (net.bindIp)"
+            }
+            Self::Unreachable { advertised: true, .. } => {
+                "check that these members run, and that the addresses in the replica set's \
+                 configuration can be reached from here and not only from one member to another; if \
+                 they cannot, use address translation"
+            }
+            Self::Unreachable { .. } => "check that these servers run and can be reached from here",
+            Self::ProxyFailed { .. } => Obstacle::PROXY,
+            Self::TlsFailed { .. } => Obstacle::TLS,
+            Self::TlsExpected { .. } => {
+                "if the server requires TLS, set tls=true, and tlsCAFile unless its authority is one \
+                 that this system trusts"
+            }
+            Self::NotMongoDb { .. } => {
+                "correct host and port: another service seems to listen there; if it is a server \
+                 that requires TLS, set tls=true"
+            }
+            Self::HelloRefused { failures } => {
+                failures.iter().find_map(|(_, error)| error.remedy()).unwrap_or(LOG)
+            }
+            Self::AuthenticationFailed { error, .. } => error.remedy().unwrap_or(LOG),
+            _ => LOG,
         }
     }
 }
@@ -134,6 +151,10 @@ impl fmt::Display for Diagnosis {
             Self::AllStale => {
                 f.write_str("secondaries are available, but all exceed maxStalenessSeconds")
             }
+            Self::StalenessUnknown => f.write_str(
+                "secondaries are available, but maxStalenessSeconds excludes them, as they or the \
+                 primary do not report their last write (lastWriteDate)",
+            ),
             Self::DroppedBySelector => {
                 f.write_str("servers are suitable, but a server selector dropped all of them")
             }
@@ -186,6 +207,9 @@ impl Diagnosis {
             Self::NotMongoDb { failures } => {
                 fmt_by_cause(f, ["there is no usable reply", "from"], failures)
             }
+            Self::HelloRefused { failures } => {
+                fmt_by_cause(f, ["hello is refused", "by"], failures)
+            }
             Self::AuthenticationFailed { address, error } => {
                 write!(f, "{address} rejects the credentials: {}", error.message())
             }
@@ -201,6 +225,7 @@ impl Diagnosis {
     }
 }
 
+const LOG: &str = "look at the log of the server";
 const MISNAMED: &str = "address the member as it calls itself, or change its host in the replica \
                         set's configuration";
 const WRONG_SET_NAME: &str = "if replicaSet is right, address members of that set instead";

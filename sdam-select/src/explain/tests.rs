@@ -3,7 +3,7 @@ use std::{string::ToString, vec, vec::Vec};
 use proptest::prelude::*;
 use sdam_core::{
     error::{ErrorKind, Stage},
-    server::ServerType::{RsArbiter, RsPrimary, RsSecondary, Unknown},
+    server::ServerType::{RsArbiter, RsOther, RsPrimary, RsSecondary, Unknown},
     time::Instant,
     topology::TopologyType::{ReplicaSetNoPrimary, ReplicaSetWithPrimary},
 };
@@ -109,7 +109,11 @@ fn a_server_of_the_wrong_type_is_rejected_with_the_required_type() {
     check(set, RsSecondary, &read(ReadMode::Primary), "is not a primary");
     check(set, RsPrimary, &read(ReadMode::Secondary), "is not a secondary");
     for of in [ReadMode::Nearest, ReadMode::PrimaryPreferred, ReadMode::SecondaryPreferred] {
-        check(set, RsArbiter, &read(of), "is not a primary or a secondary");
+        let arbiter = "is not a primary or a secondary: it is an arbiter, which holds no data";
+        check(set, RsArbiter, &read(of), arbiter);
+        let recovering = "is not a primary or a secondary: it is starting, recovering, rolling back \
+                          or hidden";
+        check(set, RsOther, &read(of), recovering);
     }
     check(TopologyType::Sharded, RsPrimary, &write, "is not a mongos");
 }

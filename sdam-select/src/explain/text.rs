@@ -2,6 +2,8 @@
 
 use core::{fmt, time::Duration};
 
+use sdam_core::server::ServerType;
+
 use super::{ExplainedServer, Explanation, Refusal, Rejection, Verdict};
 
 impl fmt::Display for Explanation {
@@ -65,7 +67,15 @@ impl fmt::Display for ExplainedServer {
 impl fmt::Display for Rejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Type { required } => write!(f, "is not {required}"),
+            Self::Type { required, own } => {
+                let why = match own {
+                    ServerType::RsOther => ": it is starting, recovering, rolling back or hidden",
+                    ServerType::RsArbiter => ": it is an arbiter, which holds no data",
+                    ServerType::RsGhost => ": it belongs to no replica set",
+                    _ => "",
+                };
+                write!(f, "is not {required}{why}")
+            }
             Self::NotPreferred { preferred } => {
                 write!(f, "is only used when there is no suitable {preferred}")
             }

@@ -21,7 +21,7 @@ fn every_class_of_errors_has_a_cause_and_a_remedy() {
     check(
         certificate(Certificate::NotValidYet),
         Reason::NotYetValid,
-        "the server's certificate is not valid yet; wait, or correct the clock of this machine",
+        "the server's certificate is not valid yet; issue it again, or correct the clock of this machine",
     );
     check(
         certificate(Certificate::NotValidForName),
@@ -31,7 +31,7 @@ fn every_class_of_errors_has_a_cause_and_a_remedy() {
     check(
         Error::InvalidCertRevocationList(CertRevocationListError::BadSignature),
         Reason::Revoked,
-        "the revocation list for the server's certificate cannot be used (BadSignature); renew it",
+        "the revocation list for the server's certificate cannot be used (bad signature); renew it",
     );
     let alert = |alert| Error::AlertReceived(alert);
     let rejected = |detail: &str| {
@@ -42,7 +42,7 @@ fn every_class_of_errors_has_a_cause_and_a_remedy() {
     for (description, detail) in [
         (Alert::CertificateExpired, ", because it has expired"),
         (Alert::CertificateRevoked, ", because it has been revoked"),
-        (Alert::BadCertificate, " or requires one (alert BadCertificate)"),
+        (Alert::BadCertificate, " or requires one (alert: bad certificate)"),
     ] {
         let message = rejected(detail);
         check(alert(description), Reason::ClientCertificate, &message);
@@ -55,7 +55,7 @@ fn every_class_of_errors_has_a_cause_and_a_remedy() {
     check(
         alert(Alert::InternalError),
         Reason::Other,
-        "the server ended the TLS connection with the alert InternalError",
+        "the server ended the TLS connection (alert: internal error)",
     );
     check(
         Error::DecryptError,
@@ -65,7 +65,7 @@ fn every_class_of_errors_has_a_cause_and_a_remedy() {
     check(
         Error::PeerIncompatible(PeerIncompatible::NoCipherSuitesInCommon),
         Reason::Incompatible,
-        "client and server have no TLS algorithm in common (NoCipherSuitesInCommon); allow a newer \
+        "client and server have no TLS algorithm in common (no cipher suites in common); allow a newer \
          one at the server",
     );
 }

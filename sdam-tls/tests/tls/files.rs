@@ -110,7 +110,7 @@ fn a_file_that_cannot_be_used_is_named_with_its_option() {
     invalid("tlsCAFile", "", "the file has no certificate", remedy);
     invalid("tlsCAFile", EC_PKCS8, "the file has no certificate", remedy);
     let certificate = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
-    let reason = "its certificate 1 is not valid: invalid peer certificate: BadEncoding";
+    let reason = "its certificate 1 is not valid: the certificate is not acceptable (bad encoding)";
     invalid("tlsCAFile", certificate, reason, "remove or replace it");
     let issued = Authority::new("one").issue(&["a"]);
     let other = Issued::self_signed(&["a"], rcgen::IsCa::NoCa, |_| {});
@@ -122,9 +122,13 @@ fn a_file_that_cannot_be_used_is_named_with_its_option() {
     invalid(option, &certificate, "the file has no private key", remedy);
     let remedy = "give the certificate first, then those of its authorities, and the key of the \
                   first certificate";
-    let reason =
-        "the certificate and its key cannot be used: keys may not be consistent: KeyMismatch";
-    invalid(option, &format!("{certificate}{}", other.key_pem()), reason, remedy);
+    let unusable = "the certificate and its key cannot be used: ";
+    let reason = format!("{unusable}the key does not belong to the certificate");
+    invalid(option, &format!("{certificate}{}", other.key_pem()), &reason, remedy);
+    let old = format!("{}{EC_PKCS8}", include_str!("keys/version1.crt.pem"));
+    let reason = format!("{unusable}the certificate has an older X.509 version than 3");
+    let remedy = "issue it again as version 3, for instance with `openssl x509 -req -extfile`";
+    invalid(option, &old, &reason, remedy);
 }
 
 #[test]

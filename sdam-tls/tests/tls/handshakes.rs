@@ -28,7 +28,7 @@ use sdam_transport::{
 
 use crate::{
     certificates::{Authority, File, Issued, RevocationList, SERIAL, crypto},
-    server::{Peer, Wire, serve, serve_clients_of, serve_with},
+    server::{Peer, Wire, serve, serve_clients_of, serve_pem, serve_with},
 };
 
 /// Negotiates with the server at the other end of `wire`.
@@ -156,11 +156,37 @@ fn the_server_is_told_the_name_of_the_member_unless_it_is_an_address() {
 }
 
 #[test]
-fn a_certificate_without_names_is_refused() {
+fn a_certificate_without_names_is_refused_with_a_way_to_issue_one() {
     let authority = Authority::new("one");
-    let message = "the server's certificate names no host at all (it has no subjectAltName), and \
-                   not `a`; connect by a name that it has, or issue it for this one as well";
-    untrusted(&authority.tls(), &authority.issue(&[]), "a", Reason::WrongName, message);
+    for (host, name) in [("a", "DNS:a"), ("127.0.0.1", "IP:127.0.0.1")] {
+        let message = format!(
+            "the server's certificate names no host, as it has no subjectAltName; issue it again \
+             with a subjectAltName (`openssl req -addext subjectAltName={name}`)"
+        );
+        untrusted(&authority.tls(), &authority.issue(&[]), host, Reason::WrongName, &message);
+    }
+}
+
+#[test]
+fn certificates_of_old_formats_are_refused_with_a_way_to_issue_others() {
+    let check = |certificate, message: &str| {
+        let file = File::new(include_str!("keys/authority.crt.pem"));
+        let tls = with(&Rustls::ring(), |it| it.ca_file = Some(file.path().into()));
+        let wire = Wire::tls(&serve_pem(certificate, include_str!("keys/ec.pkcs8.pem")));
+        let (kind, reason) = (ErrorKind::Protocol, Some(Reason::Certificate));
+        refused(&tls, wire, "a", kind, reason, message);
+    };
+    check(
+        include_str!("keys/version1.crt.pem"),
+        "the server's certificate has an older X.509 version than 3; issue it again with a \
+         subjectAltName (`openssl req -addext subjectAltName=DNS:a`), or with `openssl x509 -req \
+         -extfile`",
+    );
+    check(
+        include_str!("keys/sha1.crt.pem"),
+        "the server's certificate is signed with SHA-1, which is not accepted; issue it again with \
+         SHA-256 (`openssl x509 -req -sha256`)",
+    );
 }
 
 #[test]
@@ -183,7 +209,7 @@ fn a_certificate_outside_its_validity_is_refused_with_the_date() {
     let early = authority.issue_with(&["a"], |params| {
         params.not_before = date_time_ymd(2999, 12, 31);
     });
-    let message = "the server's certificate is not valid before 2999-12-31; wait, or correct the \
+    let message = "the server's certificate is not valid before 2999-12-31; issue it again, or correct the \
                    clock of this machine";
     untrusted(&authority.tls(), &early, "a", Reason::NotYetValid, message);
 }
@@ -204,7 +230,8 @@ fn a_certificate_of_an_unknown_authority_is_refused() {
     // A trusted authority must have issued the certificate (V-10).
     let issued = Authority::new("other").issue(&["a"]);
     let message = "the server's certificate is issued by an unknown authority; add that \
-                   authority's certificate to the file of `tlsCAFile`";
+                   authority's certificate, or the certificate itself if it is self-signed, to the \
+                   file of `tlsCAFile`";
     untrusted(&Authority::new("one").tls(), &issued, "a", Reason::UnknownIssuer, message);
 }
 

@@ -12,7 +12,9 @@ use futures::io::{AsyncRead, AsyncWrite};
 use sdam_core::time::Instant;
 use sdam_tls::rustls::{
     self, HandshakeKind, ServerConfig, ServerConnection, SupportedProtocolVersion,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
     server::{WebPkiClientVerifier, danger::ClientCertVerifier},
+    sign::{CertifiedKey, SingleCertAndKey},
     version::{TLS12, TLS13},
 };
 use sdam_transport::stream::ByteStream;
@@ -316,4 +318,16 @@ pub(crate) fn serve_with(
     };
     let chain = vec![issued.certificate()];
     Arc::new(config.with_single_cert(chain, issued.key()).unwrap())
+}
+
+/// Returns the configuration of a server that presents any certificate for a key, both in PEM, even
+/// one that a server of this library would refuse.
+pub(crate) fn serve_pem(certificate: &str, key: &str) -> Arc<ServerConfig> {
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
+    let key = crypto().key_provider.load_private_key(key).unwrap();
+    let certificate = CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap();
+    let certified = SingleCertAndKey::from(CertifiedKey::new(vec![certificate], key));
+    let config =
+        ServerConfig::builder_with_provider(crypto()).with_safe_default_protocol_versions();
+    Arc::new(config.unwrap().with_no_client_auth().with_cert_resolver(Arc::new(certified)))
 }

@@ -236,6 +236,10 @@ fn unreachable(host: &Host, is_late: bool) -> Finding {
             .remedy("raise the limit (`ulimit -n 1024`), or end other programs of this user")
             .evidence("addresses", attempts(host));
     }
+    if host.place.as_ref().unwrap_or(&host.address).is_unix() {
+        return Finding::fail(Check::Tcp, "the socket cannot be connected to")
+            .remedy(Obstacle::SOCKET);
+    }
     let finding = if host.dials.iter().any(|dial| dial.outcome == Reached::Refused) {
         Finding::fail(Check::Tcp, "the host refuses the connection")
             .cause("the host is up, but no server listens at this port")
@@ -265,22 +269,12 @@ fn tls(host: &Host, error: &Error) -> Finding {
     }
     let verify = |title: &str| Finding::fail(Check::TlsVerify, title);
     let finding = match reason {
-        Some(Reason::Expired) => verify("the certificate has expired")
-            .remedy("renew the certificate, or correct the clock of this machine"),
-        Some(Reason::NotYetValid) => verify("the certificate is not valid yet")
-            .remedy("correct the clock of this machine, or issue the certificate again"),
-        Some(Reason::UnknownIssuer) => verify("no trusted authority has issued the certificate")
-            .remedy(
-                "set tlsCAFile to the certificate of the authority that has issued it; if it is \
-                 self-signed, to the certificate itself",
-            ),
-        Some(Reason::WrongName) => verify("the certificate is for other names").remedy(format!(
-            "connect by a name that the certificate has, or issue one that includes {}",
-            host.address.host()
-        )),
-        Some(Reason::Revoked) => verify("the certificate has been revoked").remedy("replace it"),
-        Some(Reason::Certificate) => verify("the certificate is not acceptable")
-            .remedy("issue it again for servers (extendedKeyUsage serverAuth)"),
+        Some(Reason::Expired) => verify("the certificate has expired"),
+        Some(Reason::NotYetValid) => verify("the certificate is not valid yet"),
+        Some(Reason::UnknownIssuer) => verify("no trusted authority has issued the certificate"),
+        Some(Reason::WrongName) => verify("the certificate is for other names"),
+        Some(Reason::Revoked) => verify("the certificate has been revoked"),
+        Some(Reason::Certificate) => verify("the certificate is not acceptable"),
         Some(Reason::ClientCertificate) => Finding::fail(
             Check::TlsHandshake,
             "the server wants a certificate of the client, or rejects the one it got",
@@ -299,10 +293,11 @@ fn tls(host: &Host, error: &Error) -> Finding {
             .cause("client and server have no version or cipher suite in common")
             .remedy("check the port and the allow list of the server; it needs TLS 1.2 or newer"),
     };
-    if finding.check == Check::TlsVerify {
-        finding.cause(error.message().to_string())
-    } else {
-        finding
+    match error.message().split_once("; ") {
+        Some((cause, remedy)) if finding.check == Check::TlsVerify => {
+            finding.cause(cause).remedy(remedy)
+        }
+        _ => finding,
     }
 }
 
@@ -347,7 +342,7 @@ fn no_hello(host: &Host, error: &Error) -> Finding {
         ErrorKind::Protocol => Finding::fail(Check::Hello, "this is not MongoDB")
             .remedy("correct the port: another service listens there"),
         _ => Finding::fail(Check::Hello, format!("the server refuses hello: {}", error.message()))
-            .remedy("look at the log of the server"),
+            .remedy(error.remedy().unwrap_or("look at the log of the server")),
     }
 }
 

@@ -1,18 +1,16 @@
 //! Findings about the connection string and its DNS records.
 
 use sdam_core::{
+    closest,
     options::{ConfigError, Warning},
     uri::ConnectionString,
 };
 
 use super::counted;
-use crate::{
-    doctor::{
-        check::Check,
-        finding::{Finding, Status},
-        observation::{Observation, Srv},
-    },
-    similar::closest,
+use crate::doctor::{
+    check::Check,
+    finding::{Finding, Status},
+    observation::{Observation, Srv},
 };
 
 /// Returns the findings about the connection string, or a passed check if there is no problem.
@@ -34,7 +32,7 @@ fn refusal(error: &ConfigError) -> Finding {
         value => finding.evidence("value", value),
     };
     let finding = match suggestion(error.option()) {
-        Some(name) => finding.remedy(format!("did you mean {name}?")),
+        Some(name) => finding.remedy(format!("write {name}")),
         None => finding,
     };
     match error.remedy() {
@@ -48,7 +46,7 @@ fn warn(warning: &Warning) -> Finding {
         Finding::warn(Check::Uri, format!("{}; {}", warning.reason(), warning.consequence()))
             .about(warning.option());
     match (suggestion(warning.option()), warning.option()) {
-        (Some(name), _) => finding.remedy(format!("did you mean {name}?")),
+        (Some(name), _) => finding.remedy(format!("write {name}")),
         (None, lax @ ("tlsAllowInvalidCertificates" | "tlsAllowInvalidHostnames")) => {
             finding.remedy(format!("remove {lax} or tlsInsecure, and set tlsCAFile"))
         }

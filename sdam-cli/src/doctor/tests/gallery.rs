@@ -198,6 +198,22 @@ fn a_member_that_recovers_is_a_warning() {
 }
 
 #[test]
+fn a_refused_hello_has_the_remedy_of_its_code() {
+    let refuse = || {
+        bson::doc! { "ok": 0, "code": 354, "codeName": "LoadBalancerSupportMismatch", "errmsg": "no" }
+    };
+    let server = Server::mongod(listener(), refuse);
+    let uri = format!("mongodb://{}/", server.address());
+    check(&uri, "hello fail", Exit::FAILURES, "set `loadBalanced=true`");
+}
+
+#[test]
+fn a_socket_file_that_is_missing_is_not_blamed_on_the_network() {
+    let uri = "mongodb://%2Fno%2Fsuch%2Fmongodb-27017.sock/";
+    check(uri, "tcp fail", Exit::FAILURES, "net.unixDomainSocket.pathPrefix");
+}
+
+#[test]
 fn an_arbiter_behind_a_direct_connection_is_no_server_for_reads() {
     let set = ReplicaSet::build(with_arbiter()).unwrap();
     let uri = format!("mongodb://{}/?directConnection=true", set.places()[2].0);

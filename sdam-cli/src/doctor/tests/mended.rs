@@ -162,9 +162,9 @@ fn a_certificate_is_issued_again() {
     let uri =
         |server: &Server| format!("mongodb://{}/?{}", server.address(), certificates.options());
     for (certificate, words) in [
-        (ServerCertificate::Expired, "renew the certificate"),
-        (ServerCertificate::NotYetValid, "issue the certificate again"),
-        (ServerCertificate::WrongName, "issue one that includes 127.0.0.1"),
+        (ServerCertificate::Expired, "renew it"),
+        (ServerCertificate::NotYetValid, "issue it again"),
+        (ServerCertificate::WrongName, "issue it for this one as well"),
     ] {
         let server = Server::tls(&certificates, certificate);
         mended(&uri(&server), "tls.verify fail", words, &uri(&right));
@@ -215,7 +215,7 @@ fn a_string_that_is_refused_is_corrected() {
         sound(right);
     };
     check(right.replace("%40ss%2F", "@ss/"), "percent-encode");
-    check(format!("{right}?tlsCAFille=/ca.pem"), "did you mean tlsCAFile?");
+    check(format!("{right}?tlsCAFille=/ca.pem"), "write tlsCAFile");
     check(
         format!("{right}?tls=true&tlsCAFile=/no/such/file.pem"),
         "name a PEM file that can be read",

@@ -54,7 +54,7 @@ fn named(index: u16, port: u16) -> ServerAddress {
 fn a_misspelled_option_gets_its_name() {
     let set = ReplicaSet::start(1).unwrap();
     let with = |option| format!("{}&{option}=20", set.uri());
-    let words = "did you mean localThresholdMS?";
+    let words = "write localThresholdMS";
     mended(&with("localTresholdMS"), "uri warn", words, &with("localThresholdMS"));
 }
 
@@ -132,8 +132,8 @@ fn the_file_that_makes_a_certificate_trusted_is_named() {
         mended(&broken, "tls.verify fail", words, &trusting(&server, file));
     };
     let own = certificates.server(ServerCertificate::SelfSigned);
-    check(ServerCertificate::SelfSigned, "to the certificate itself", own);
-    let words = "set tlsCAFile to the certificate of the authority";
+    check(ServerCertificate::SelfSigned, "or the certificate itself", own);
+    let words = "add that authority's certificate";
     check(ServerCertificate::UnknownIssuer, words, certificates.other_authority());
 }
 
@@ -142,7 +142,7 @@ fn a_name_that_the_certificate_has_is_used() {
     let certificates = Certificates::create().unwrap();
     let server = Server::tls(&certificates, ServerCertificate::WrongName);
     let (_, broken) = uris(server.address(), &certificates.options());
-    let words = "connect by a name that the certificate has";
+    let words = "connect by a name that it has";
     let _ = advised(&arguments(), &broken, "tls.verify fail", words);
     let mut arguments = arguments();
     let name = ServerAddress::new("other.example", 27017);

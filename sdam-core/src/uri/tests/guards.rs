@@ -18,7 +18,7 @@ fn malformed(row: &Row) -> &'static [&'static str] {
 }
 
 /// Values that are not valid flags.
-const FLAGS: &[&str] = &["", "1", "0", "True", "TRUE", "yes", "on", "x", "true ", "truetrue"];
+const FLAGS: &[&str] = &["", "1", "0", "True", "TRUE", "yes", "on", "x", " true", "truetrue"];
 
 /// Parses an SRV string with these options, and resolves it without look-ups. Only an SRV string
 /// may contain every option.

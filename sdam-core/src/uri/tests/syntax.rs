@@ -170,8 +170,8 @@ fn every_error_shows_the_given_value_and_a_remedy() {
     check(
         "mongodb+srv://a.example.com",
         "`mongodb+srv` is `a.example.com`: the hosts have to be looked up first; call \
-         `sdam::resolve`, or `Topology::resolve` instead of `builder`, or pass the records to \
-         `ConnectionString::resolved`",
+         `Topology::resolve` or `Client::resolve` instead of `builder` or `start`, with the Cargo \
+         feature `srv` of sdam; or pass the records to `ConnectionString::resolved`",
     );
 }
 
@@ -210,4 +210,41 @@ fn warnings_show_values_as_given() {
         "`tls` is `1`: it must be `true` or `false`; no topology starts with it, as connections \
          would be unguarded",
     );
+}
+
+#[test]
+fn white_space_at_the_end_is_left_out_with_a_warning() {
+    for end in ["\n", " ", "\r\n", "\t \n"] {
+        for start in ["mongodb://a/?replicaSet=rs", "mongodb://a:27017", "mongodb://u:p@a/db"] {
+            let (string, trimmed) = (parse(&format!("{start}{end}")), parse(start));
+            assert_eq!(string.hosts(), trimmed.hosts());
+            assert!(string.options().eq(trimmed.options()));
+            let expected = "`connection string`: it ends with white space, perhaps the line break \
+                            of a file; that is left out";
+            assert_eq!(string.warnings()[0].to_string(), expected);
+            assert_eq!(string.warnings().len(), 1);
+        }
+    }
+}
+
+#[test]
+fn control_characters_in_values_are_shown_escaped() {
+    let error = ConnectionString::parse("mongodb://a,b\n,c").unwrap_err();
+    assert!(error.to_string().starts_with("`host` is `b\\n`: "), "{error}");
+    let string = parse("mongodb://a/?connectTimeoutMS=5%0A");
+    let warning = string.warnings()[0].to_string();
+    assert!(warning.starts_with("`connectTimeoutMS` is `5\\n`: "), "{warning}");
+}
+
+#[test]
+fn a_misspelled_option_is_answered_with_the_name_that_was_meant() {
+    for (option, name) in
+        [("replicaSte=rs", "replicaSet"), ("localTresholdMS=20", "localThresholdMS")]
+    {
+        let text = parse(&format!("mongodb://a/?{option}")).warnings()[0].to_string();
+        assert!(text.contains(&format!("(did you mean {name}?)")), "{text}");
+    }
+    // The name might be a part of a password.
+    let string = parse("mongodb://a/?replicaSte=rs&appname=x@");
+    assert!(!string.warnings()[0].to_string().contains("did you mean"));
 }

@@ -100,7 +100,7 @@ impl Row<'_> {
                 format!("{} ms out", millis(over))
             }
             Rejection::NotPreferred { .. } => "not preferred".to_owned(),
-            Rejection::Type { required } => format!("not {required}"),
+            Rejection::Type { required, .. } => format!("not {required}"),
             Rejection::Stale { staleness, .. } => format!("stale by {}", age(*staleness)),
             Rejection::StalenessUnknown { .. } => "staleness unknown".to_owned(),
             Rejection::Tags { .. } => "other tags".to_owned(),
