@@ -181,7 +181,8 @@ fn member(mut finding: Finding, named_by: &str) -> Finding {
     finding.title = format!("the set names this member, but from here {}", finding.title);
     let names = || Obstacle::NAMES.replace("address translation", "--translate");
     match finding.check {
-        Check::DnsAddr => finding.remedies.insert(0, names()),
+        // The set spells the name, so the user has not misspelled it.
+        Check::DnsAddr => finding.remedies = vec![names()],
         // The name can be resolved on this machine, but possibly to the address of another host.
         Check::Tcp => finding.remedies.push(format!("if the address is wrong: {}", names())),
         _ => {}

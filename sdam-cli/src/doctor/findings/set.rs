@@ -192,7 +192,10 @@ fn names(hosts: &[Host]) -> Option<Finding> {
     let differs = hosts.iter().find_map(|host| {
         let (_, hello) = greeted(host)?;
         let me = hello.me.as_ref()?;
-        (*me != host.address).then_some((host, me))
+        // A name that does not lead there has a finding of its own, with other remedies.
+        let mut others = hosts.iter();
+        let leads_there = others.any(|own| own.address == *me && own.greeting.is_some());
+        (*me != host.address && leads_there).then_some((host, me))
     });
     if let Some((host, me)) = differs {
         let title = format!("the server calls itself {me}; clients go on with that name");

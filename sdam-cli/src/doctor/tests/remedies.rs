@@ -186,6 +186,9 @@ fn members_whose_names_lead_nowhere_are_translated_or_one_is_connected_to_alone(
     let uri = format!("mongodb://{place}/?replicaSet=rs0");
     let remedies = advised(&arguments(), &uri, "topo.members fail", "--translate");
     assert!(remedies[0].contains("directConnection=true"), "{remedies:?}");
+    assert_eq!(remedies.len(), 1, "{remedies:?}");
+    let (_, document) = run_json(&arguments(), &uri);
+    assert!(!document.to_string().contains("in the connection string"), "{document:#}");
     check_with(&translated(&set), set.uri(), "none", Exit::SUCCESS, "");
     sound(&format!("mongodb://{place}/?directConnection=true"));
 }
