@@ -1,9 +1,13 @@
 //! Output of events and snapshots.
 
-use std::io::{self, Write};
+use std::{
+    collections::BTreeSet,
+    io::{self, Write},
+};
 
 use sdam::transport::system::wall;
 use sdam_core::{
+    address::ServerAddress,
     event::{Event, EventKind},
     options::Options,
     time::UnixTime,
@@ -30,6 +34,7 @@ pub(super) struct View<O, R> {
     pub(super) simulated: bool,
     screen: Screen,
     facts: Facts,
+    failures: Failures,
     settings: Settings,
 }
 
@@ -41,6 +46,7 @@ impl<O: Write, R: Write> View<O, R> {
             json,
             simulated: false,
             facts: Facts::new(),
+            failures: Failures::default(),
             settings: Settings::new(options),
         }
     }
@@ -56,6 +62,13 @@ impl<O: Write, R: Write> View<O, R> {
             return self.print_json(time, new);
         }
         let (time, access) = (time_of_day(time), Access::of(new, &self.settings));
+        let Some(repeated) = self.failures.observe(previous, new) else {
+            return Ok(());
+        };
+        if repeated > 0 {
+            let words = format!("the failures above came {repeated} more times");
+            self.print(&self.screen.note(&time, Tone::Faint, &words))?;
+        }
         let change = self.screen.topology(&time, Some(previous), new, access);
         let facts = self.screen.facts(&time, &facts);
         self.print(&format!("{change}{facts}"))
@@ -106,6 +119,53 @@ impl<O: Write, R: Write> View<O, R> {
     }
 }
 
+/// The failures that were shown of servers that are not available. A server that fails in turn for
+/// two reasons would fill the screen otherwise.
+#[derive(Debug, Default)]
+struct Failures {
+    shown: BTreeSet<(ServerAddress, String)>,
+    repeated: u64,
+}
+
+impl Failures {
+    /// Returns `None` if the change from `previous` to `new` consists of failures that were shown
+    /// already. Otherwise returns how many were left out since the last change.
+    fn observe(
+        &mut self,
+        previous: &TopologyDescription,
+        new: &TopologyDescription,
+    ) -> Option<u64> {
+        let mut is_repeated = false;
+        let mut is_new = previous.is_compatible() != new.is_compatible()
+            || previous.topology_type() != new.topology_type()
+            || previous.servers().len() != new.servers().len();
+        for server in new.servers() {
+            let address = &server.address;
+            if server.server_type.is_available() {
+                self.shown.retain(|(own, _)| own != address);
+            }
+            if previous.server(address) == Some(server) {
+                continue;
+            }
+            let was_lost =
+                previous.server(address).is_some_and(|own| !own.server_type.is_available());
+            let failure = server.error.as_ref().filter(|_| !server.server_type.is_available());
+            is_repeated = true;
+            is_new |= match failure {
+                Some(error) => {
+                    self.shown.insert((address.clone(), error.message().to_owned())) || !was_lost
+                }
+                None => true,
+            };
+        }
+        if is_new || !is_repeated {
+            return Some(std::mem::take(&mut self.repeated));
+        }
+        self.repeated += 1;
+        None
+    }
+}
+
 /// Returns the current time of day.
 fn now() -> String {
     time_of_day(wall())
@@ -115,11 +175,37 @@ fn now() -> String {
 mod tests {
     use std::sync::Arc;
 
-    use sdam_core::{ids::ObjectId, time::Instant};
+    use sdam_core::{
+        error::{Error, Stage},
+        ids::{ObjectId, ServerId},
+        server::{ServerDescription, ServerType},
+        time::Instant,
+        topology::TopologyType,
+    };
     use serde_json::Value;
 
     use super::*;
     use crate::terminal::Palette;
+
+    #[test]
+    fn failures_that_alternate_are_shown_once_each_until_something_changes() {
+        let topology = |reason: Option<&str>| {
+            let (id, address) = (ServerId::from_u64(1), ServerAddress::new("a", 1));
+            let mut server = ServerDescription::unknown(id, address);
+            match reason {
+                Some(reason) => server.error = Some(Error::network(Stage::Connect, reason)),
+                None => server.server_type = ServerType::Standalone,
+            }
+            TopologyDescription::new(TopologyType::Single, [server])
+        };
+        let mut failures = Failures::default();
+        let reasons = [None, Some("refused"), Some("reset"), Some("refused"), Some("reset"), None];
+        let seen = reasons
+            .windows(2)
+            .chain([&reasons[..2]])
+            .map(|pair| failures.observe(&topology(pair[0]), &topology(pair[1])));
+        assert_eq!(seen.collect::<Vec<_>>(), [Some(0), Some(0), None, None, Some(2), Some(0)]);
+    }
 
     /// The machine is suspended between two events, which the clock of the client does not count.
     #[test]
