@@ -1,9 +1,19 @@
 //! The fields of a command that determine what a client adds to it.
 
-use crate::document::Fields;
+use alloc::format;
+
+use crate::{
+    document::{Field, Fields},
+    error::{Error, ErrorKind, Stage},
+};
 
 /// The commands that accept a read concern (Read and Write Concern: "On the Wire").
 const READ_CONCERN: [&str; 4] = ["aggregate", "count", "distinct", "find"];
+
+/// The commands that a server runs with a transaction number, if they affect single documents
+/// (Retryable Writes: "Supported Write Operations").
+const RETRYABLE_WRITES: [&str; 6] =
+    ["bulkWrite", "delete", "findAndModify", "findandmodify", "insert", "update"];
 
 /// The fields of a command document that a client must not add a second time, or whose presence
 /// prevents the client from adding other fields.
@@ -20,30 +30,58 @@ pub struct CommandFields<'a> {
     /// True if the command has an `autocommit` field. It then belongs to a transaction, whose read
     /// and write concerns apply to it.
     pub is_in_transaction: bool,
+    /// True if the command has the session of its caller.
+    has_session: bool,
+    has_transaction_number: bool,
+    /// True if the command has a `$clusterTime`.
+    pub has_cluster_time: bool,
+    /// True if the command has a `maxTimeMS`, even one that is no whole number.
+    pub has_max_time: bool,
+    /// The first of the fields `$db` and `$readPreference`, which every client adds itself.
+    pub reserved: Option<&'a str>,
     /// `maxTimeMS`, in milliseconds.
-    pub max_time: Option<i64>,
+    max_time: Option<i64>,
     is_tailable: bool,
     awaits_data: bool,
+    /// True if a write of the command affects several documents.
+    affects_several: bool,
+    is_unacknowledged: bool,
 }
 
 impl<'a> CommandFields<'a> {
-    /// Reads the fields of `document`, up to the first malformed one.
-    pub fn of(document: &'a [u8]) -> Self {
+    /// Reads the fields of `document`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`] if `document` is not a BSON document, or is empty.
+    pub fn of(document: &'a [u8]) -> Result<Self, Error> {
+        let invalid = |reason: &str| {
+            let message = format!("the command is no BSON document with a name: {reason}");
+            Error::new(ErrorKind::Invalid, Stage::Operation, message)
+        };
         let mut own = Self::default();
-        // Sending a malformed command fails, so its remaining fields do not matter.
-        for field in Fields::readable(document) {
+        for field in Fields::of(document).map_err(|malformed| invalid(&malformed.0))? {
+            let field = field.map_err(|malformed| invalid(&malformed.0))?;
             match field.key() {
                 name if own.name.is_empty() => own.name = name,
+                "updates" | "deletes" | "ops" => own.affects_several |= affects_several(field),
                 "readConcern" => own.has_read_concern = true,
-                "writeConcern" => own.has_write_concern = true,
+                "writeConcern" => {
+                    own.has_write_concern = true;
+                    own.is_unacknowledged = integer(field, "w") == Some(0);
+                }
+                "$clusterTime" => own.has_cluster_time = true,
+                "lsid" => own.has_session = true,
+                "txnNumber" => own.has_transaction_number = true,
                 "autocommit" => own.is_in_transaction = true,
-                "maxTimeMS" => own.max_time = field.integer(),
+                "maxTimeMS" => (own.has_max_time, own.max_time) = (true, field.integer()),
+                name @ ("$db" | "$readPreference") => own.reserved = own.reserved.or(Some(name)),
                 "tailable" => own.is_tailable = field.truth().unwrap_or_default(),
                 "awaitData" => own.awaits_data = field.truth().unwrap_or_default(),
                 _ => {}
             }
         }
-        own
+        if own.name.is_empty() { Err(invalid("it has no fields")) } else { Ok(own) }
     }
 
     /// Returns whether a client adds its own read concern to the command.
@@ -55,6 +93,33 @@ impl<'a> CommandFields<'a> {
     /// command is a write.
     pub fn takes_write_concern(&self) -> bool {
         !self.has_write_concern && !self.is_in_transaction
+    }
+
+    /// Returns whether a client adds a session of its own to the command (Driver Sessions: "Sending
+    /// the session ID to the server on all commands").
+    pub fn takes_session(&self) -> bool {
+        !self.has_session && !self.is_unacknowledged && self.name != "endSessions"
+    }
+
+    /// Returns whether a client adds a session and a transaction number of its own to the command,
+    /// assuming that the command is a write, so that it may be run again: a write of single
+    /// documents that the server acknowledges (Retryable Writes: "Supported Write Operations",
+    /// "Unsupported Write Operations").
+    pub fn takes_transaction_number(&self) -> bool {
+        RETRYABLE_WRITES.contains(&self.name) && !self.affects_several && self.takes_session()
+    }
+
+    /// Returns whether the command is a write of a session of its caller, with a transaction number
+    /// that allows to run it again.
+    pub fn has_own_transaction_number(&self) -> bool {
+        self.has_session && self.has_transaction_number && !self.is_in_transaction
+    }
+
+    /// Returns whether a client may run the command again if it is a read: neither the next batch
+    /// of a cursor, which would be lost, nor part of a transaction (Retryable Reads: "Unsupported
+    /// Read Operations").
+    pub fn is_retryable_read(&self) -> bool {
+        self.name != "getMore" && !self.is_in_transaction
     }
 
     /// Returns the `maxTimeMS` to send if `left` milliseconds remain for the server to run the
@@ -72,14 +137,46 @@ impl<'a> CommandFields<'a> {
     }
 }
 
+/// Returns whether one of the statements affects several documents: an update or the delete of a
+/// `bulkWrite` with `multi: true`, or a delete with another `limit` than 1.
+fn affects_several(statements: Field<'_>) -> bool {
+    statements.elements().map_while(Result::ok).any(|statement| {
+        statement.fields().map_while(Result::ok).any(|field| match field.name() {
+            b"multi" => field.truth() == Some(true),
+            b"limit" => field.integer() != Some(1),
+            _ => false,
+        })
+    })
+}
+
+/// Returns the integer in the field `name` of an embedded document.
+fn integer(document: Field<'_>, name: &str) -> Option<i64> {
+    let mut fields = document.fields().map_while(Result::ok);
+    fields.find(|field| field.name() == name.as_bytes())?.integer()
+}
+
 #[cfg(test)]
 mod tests {
+    use alloc::vec;
+
     use bson::{Document, doc};
 
     use super::*;
 
     fn check(command: &Document, check: impl FnOnce(CommandFields<'_>)) {
-        check(CommandFields::of(&command.to_vec().unwrap()));
+        check(CommandFields::of(&command.to_vec().unwrap()).unwrap());
+    }
+
+    #[test]
+    fn bytes_that_are_no_document_with_a_name_are_refused() {
+        let ping = doc! { "ping": 1, "comment": "text" }.to_vec().unwrap();
+        let nothing = doc! {}.to_vec().unwrap();
+        for length in 0..ping.len() {
+            assert!(CommandFields::of(&ping[..length]).is_err(), "{length}");
+        }
+        let error = CommandFields::of(&nothing).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(error.message().contains("it has no fields"), "{error}");
     }
 
     #[test]
@@ -96,7 +193,6 @@ mod tests {
             takes(&doc! { name: "c", "autocommit": false }, false);
         }
         takes(&doc! { "listCollections": 1, "find": "c" }, false);
-        takes(&doc! {}, false);
     }
 
     #[test]
@@ -110,6 +206,40 @@ mod tests {
         takes(&doc! { "insert": "c" }, true);
         takes(&doc! { "insert": "c", "writeConcern": {} }, false);
         takes(&doc! { "insert": "c", "autocommit": false }, false);
+    }
+
+    #[test]
+    fn acknowledged_writes_of_single_documents_take_a_transaction_number() {
+        // Other writes have no number, because servers refuse it (Q-11).
+        let takes = |command: Document, expected| {
+            check(&command, |fields| {
+                assert_eq!(fields.takes_transaction_number(), expected, "{command}");
+            });
+        };
+        let update = |multi: bool| doc! { "q": {}, "u": {}, "multi": multi };
+        let delete = |limit: i32| doc! { "q": {}, "limit": limit };
+        takes(doc! { "insert": "c", "documents": [{ "multi": true }] }, true);
+        takes(doc! { "findAndModify": "c", "update": {} }, true);
+        takes(doc! { "update": "c", "updates": [update(false), { "q": {}, "u": {} }] }, true);
+        takes(doc! { "update": "c", "updates": [update(false), update(true)] }, false);
+        takes(doc! { "delete": "c", "deletes": [delete(1)] }, true);
+        takes(doc! { "delete": "c", "deletes": [delete(1), delete(0)] }, false);
+        let single = doc! { "update": 0, "filter": {}, "updateMods": {}, "multi": false };
+        let several = doc! { "delete": 0, "filter": {}, "multi": true };
+        takes(doc! { "bulkWrite": 1, "ops": [&single, { "delete": 0, "filter": {} }] }, true);
+        takes(doc! { "bulkWrite": 1, "ops": [single, several] }, false);
+        for own in [
+            doc! { "writeConcern": { "j": false, "w": 0 } },
+            doc! { "lsid": {} },
+            doc! { "lsid": {}, "txnNumber": 1_i64, "autocommit": false },
+        ] {
+            let mut insert = doc! { "insert": "c" };
+            insert.extend(own);
+            takes(insert, false);
+        }
+        takes(doc! { "insert": "c", "writeConcern": { "w": 1 } }, true);
+        takes(doc! { "create": "c" }, false);
+        takes(doc! { "aggregate": "c", "pipeline": [{ "$out": "d" }] }, false);
     }
 
     #[test]

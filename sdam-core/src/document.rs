@@ -225,6 +225,16 @@ impl<'a> Field<'a> {
         self.bytes(ElementType::DateTime).map(i64::from_le_bytes)
     }
 
+    /// Returns a timestamp, whose upper half is in seconds since the Unix epoch.
+    pub(crate) fn timestamp(self) -> Option<u64> {
+        self.bytes(ElementType::Timestamp).map(u64::from_le_bytes)
+    }
+
+    /// Returns the bytes of an embedded document.
+    pub(crate) fn document(self) -> Option<&'a [u8]> {
+        self.is_document().then_some(self.value)
+    }
+
     pub(crate) fn is_document(self) -> bool {
         self.kind == ElementType::EmbeddedDocument
     }

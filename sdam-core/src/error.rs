@@ -15,7 +15,12 @@ use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
 use core::error::Error as StdError;
 
 pub use self::{kind::ErrorKind, outcome::ErrorOutcome, stage::Stage, state_change::StateChange};
-use crate::{address::ServerAddress, ids::TopologyVersion, options::ConfigError};
+use crate::{
+    address::ServerAddress,
+    ids::TopologyVersion,
+    options::ConfigError,
+    reply::{self, WriteError},
+};
 
 /// The label of an error due to overload: the server could not accept the connection or command.
 pub const SYSTEM_OVERLOADED_ERROR: &str = "SystemOverloadedError";
@@ -47,9 +52,9 @@ impl Labelled for Error {
 /// of this type. A server's description contains its last error, and events contain errors, too.
 ///
 /// `{}` prints one line: the command and the server if they are known, the kind, the stage, the
-/// code and the attempted action. It omits the cause, which [`source`](StdError::source) returns,
-/// so that a program that prints the chain of sources prints everything once. `{:#}` prints one
-/// line with all causes, and `Debug` adds the [`remedy`](Self::remedy).
+/// code, the attempted action and all causes. So a program need not print the chain of sources,
+/// which [`source`](StdError::source) returns for programs. `Debug` adds the
+/// [`remedy`](Self::remedy).
 ///
 /// An error has the size of a pointer and is cheap to clone. Comparisons ignore sources, replies
 /// and outcomes.
@@ -69,9 +74,6 @@ struct Inner {
     /// A description of the attempted action and of all causes.
     message: Box<str>,
     topology_version: Option<TopologyVersion>,
-    /// The number of bytes at the end of the message that come from the source.
-    #[cfg_attr(feature = "serde", serde(skip))]
-    causes: usize,
     /// Not serialized, because the object that contains the error also contains the server's
     /// address.
     #[cfg_attr(feature = "serde", serde(skip))]
@@ -109,7 +111,6 @@ impl Error {
             labels: Box::default(),
             message: message.into(),
             topology_version: None,
-            causes: 0,
             context: Context::default(),
             source: None,
         }))
@@ -246,7 +247,6 @@ impl Error {
         let inner = self.inner();
         let causes = chain(&*source);
         inner.message = format!("{}{causes}", inner.message).into();
-        inner.causes = causes.len();
         inner.source = Some(source.into());
         self
     }
@@ -340,6 +340,17 @@ impl Error {
         self.0.context.reply.as_deref()
     }
 
+    /// Returns the errors of individual writes, if the kind is [`ErrorKind::Write`].
+    pub fn write_errors(&self) -> Vec<WriteError> {
+        self.reply().map(reply::write_errors).unwrap_or_default()
+    }
+
+    /// Returns the write concern error in the reply, if the kind is [`ErrorKind::Write`]: the writes
+    /// may not be durable, or may not have reached every required member.
+    pub fn write_concern_error(&self) -> Option<Self> {
+        reply::check(self.reply()?, self.stage()).ok()?
+    }
+
     /// Returns the effect of the reported error on the topology; `None` if the error was not
     /// reported.
     pub fn outcome(&self) -> Option<ErrorOutcome> {
@@ -368,7 +379,8 @@ impl Error {
                 | ErrorKind::Timeout
                 | ErrorKind::TimeLimit
                 | ErrorKind::WaitQueueTimeout
-        ) || self.kind() == ErrorKind::Command && self.code() == Some(MAX_TIME_MS_EXPIRED)
+        ) || matches!(self.kind(), ErrorKind::Command | ErrorKind::Write)
+            && self.code() == Some(MAX_TIME_MS_EXPIRED)
             || self.0.context.command.as_ref().is_some_and(|own| own.is_late)
     }
 
@@ -424,7 +436,11 @@ impl From<ConfigError> for Error {
 }
 
 /// Formats an error and all its causes, to be appended to a message.
-fn chain(error: &dyn StdError) -> String {
-    let causes = error.source().map(chain).unwrap_or_default();
-    format!(": {error}{causes}")
+fn chain(error: &(dyn StdError + 'static)) -> String {
+    // An `Error` prints its causes itself.
+    let causes = match error.downcast_ref::<Error>() {
+        Some(_) => None,
+        None => error.source().map(chain),
+    };
+    format!(": {error}{}", causes.unwrap_or_default())
 }

@@ -67,12 +67,20 @@ pub struct WriteError {
     pub message: Box<str>,
 }
 
-/// Returns the errors of individual writes in the reply `bytes`, in order.
+/// Returns the errors of individual writes in the reply `bytes`, in order: `writeErrors`, or in the
+/// reply to `bulkWrite` the failed results in the first batch of its cursor.
 pub fn write_errors(bytes: &[u8]) -> Vec<WriteError> {
-    let mut lists = Fields::readable(bytes);
-    let list = lists.find(|field| field.name() == b"writeErrors");
+    let mut lists = Fields::readable(bytes).filter_map(|field| match field.name() {
+        b"writeErrors" => Some(field),
+        // Other cursors contain documents of the user.
+        b"cursor" if integer(bytes, "nErrors")? > 0 => {
+            let mut batches = field.fields().map_while(Result::ok);
+            batches.find(|field| field.name() == b"firstBatch")
+        }
+        _ => None,
+    });
     // An unreadable element ends the list.
-    let elements = list.into_iter().flat_map(Field::elements);
+    let elements = lists.next().into_iter().flat_map(Field::elements);
     elements.map_while(|element| WriteError::read(element.ok()?).ok()).flatten().collect()
 }
 
@@ -83,11 +91,11 @@ impl WriteError {
         for field in element.fields() {
             let field = field?;
             match field.name() {
-                b"index" => index = field.integer(),
+                b"index" | b"idx" => index = field.integer(),
                 _ => failure.take(field)?,
             }
         }
-        Ok(index.and_then(|index| {
+        Ok(index.filter(|_| !failure.is_ok()).and_then(|index| {
             Some(Self {
                 index: index.try_into().ok()?,
                 code: failure.code,

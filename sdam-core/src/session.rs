@@ -1,12 +1,15 @@
-//! Server sessions, their pool, and the transaction numbers of retryable writes.
+//! Server sessions, their pool, the transaction numbers of retryable writes, and the cluster time.
 //!
 //! Everything here is plain data: the current time and random bytes are passed as arguments. A
 //! client keeps one [`SessionPool`] behind a lock, and ends its sessions when it is closed.
 
-use alloc::{collections::VecDeque, vec::Vec};
+use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
 use core::time::Duration;
 
-use crate::{document::DocumentWriter, time::Instant};
+use crate::{
+    document::{DocumentWriter, Fields},
+    time::Instant,
+};
 
 /// The maximum number of sessions in one `endSessions` (Driver Sessions: "endSessions").
 const END_BATCH: usize = 10_000;
@@ -98,6 +101,33 @@ impl Transaction {
     pub fn append_to(self, command: &mut DocumentWriter) {
         self.session.append_to(command);
         command.int64("txnNumber", self.number);
+    }
+}
+
+/// The newest time of a cluster that a client knows (Driver Sessions: "Gossipping the cluster
+/// time"). It comes from the replies of servers, and travels with each command.
+#[doc(alias = "$clusterTime")]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ClusterTime {
+    time: u64,
+    document: Box<[u8]>,
+}
+
+impl ClusterTime {
+    /// Returns the cluster time in the reply `bytes`, if it is newer than `known`.
+    pub fn newer(bytes: &[u8], known: Option<&Self>) -> Option<Self> {
+        let mut fields = Fields::readable(bytes);
+        let field = fields.find(|field| field.name() == b"$clusterTime")?;
+        let mut own = field.fields().map_while(Result::ok);
+        let time = own.find(|field| field.name() == b"clusterTime")?.timestamp()?;
+        let is_newer = known.is_none_or(|known| time > known.time);
+        is_newer.then(|| Some(Self { time, document: field.document()?.into() }))?
+    }
+
+    /// Writes the time into a command, as `$clusterTime`.
+    pub fn append_to(&self, command: &mut DocumentWriter) {
+        // It was read from a document.
+        let _ = command.encoded_document("$clusterTime", &self.document);
     }
 }
 
@@ -223,6 +253,30 @@ mod tests {
 
     fn decoded(command: &[u8]) -> Document {
         Document::from_reader(command).unwrap()
+    }
+
+    #[test]
+    fn the_newest_cluster_time_is_kept_and_sent_as_it_came() {
+        // A client passes the newest cluster time on (R-6).
+        let reply = |time: u32, increment: u32| {
+            let time = bson::Timestamp { time, increment };
+            let own = doc! { "clusterTime": time, "signature": { "keyId": 7_i64 } };
+            doc! { "ok": 1, "$clusterTime": own }
+        };
+        let newer = |reply: &Document, known: Option<&ClusterTime>| {
+            ClusterTime::newer(&reply.to_vec().unwrap(), known)
+        };
+        let known = newer(&reply(5, 2), None).unwrap();
+        for old in [reply(5, 2), reply(5, 1), reply(4, 9), doc! { "$clusterTime": 9 }] {
+            assert_eq!(newer(&old, Some(&known)), None, "{old}");
+        }
+        for new in [reply(5, 3), reply(6, 1)] {
+            let known = newer(&new, Some(&known)).unwrap();
+            let mut command = DocumentWriter::new();
+            known.append_to(&mut command);
+            let sent = decoded(&command.finish());
+            assert_eq!(sent.get("$clusterTime"), new.get("$clusterTime"));
+        }
     }
 
     #[test]

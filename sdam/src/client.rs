@@ -1,8 +1,8 @@
 //! A client that runs single commands: it selects a server, checks out a connection, runs the
 //! command, and retries it as the specifications allow.
 //!
-//! It is not a driver: it has no collections, cursors or transactions, and does not gossip the
-//! cluster time.
+//! It runs commands, one at a time. It is not a driver: it has no collections, cursors, transactions
+//! or compression.
 
 mod attempt;
 mod builder;
@@ -13,6 +13,7 @@ mod events;
 mod limit;
 mod pinned;
 mod retry;
+mod session;
 
 use std::{
     sync::{
@@ -22,12 +23,12 @@ use std::{
     time::Duration,
 };
 
+use arc_swap::ArcSwapOption;
 use sdam_core::{
     error::Error,
-    event::CommandInfo,
     options::ConfigError,
     read_preference::{ReadMode, ReadPreference},
-    session::SessionPool,
+    session::{ClusterTime, SessionPool},
     time::Instant,
     uri_options::DriverOptions,
 };
@@ -41,7 +42,7 @@ use sdam_transport::{
 };
 
 use self::{
-    attempt::{Attempt, Operation},
+    attempt::{Attempt, Operation, Writes},
     limit::Limit,
     retry::Retry,
 };
@@ -76,6 +77,7 @@ struct Inner {
     /// The default criteria for reads.
     read: Criteria,
     sessions: Mutex<SessionPool>,
+    cluster_time: ArcSwapOption<ClusterTime>,
     operations: AtomicI64,
     requests: AtomicU32,
 }
@@ -118,8 +120,7 @@ impl Client {
         &self.0.topology
     }
 
-    /// Runs a command and returns the reply, which has `ok: 1` but may contain write errors or a
-    /// write concern error.
+    /// Runs a command and returns the reply.
     ///
     /// Takes up to `timeoutMS`, or the time limit of the command, in total. Without either, each
     /// attempt takes up to `serverSelectionTimeoutMS`, `waitQueueTimeoutMS` and `socketTimeoutMS`.
@@ -129,22 +130,46 @@ impl Client {
     /// overloaded server is retried up to `maxAdaptiveRetries` times, after a random backoff
     /// (Client Backpressure).
     ///
+    /// The commands of a cursor need a [pinned connection](Self::pin), which has the session of the
+    /// cursor.
+    ///
     /// # Errors
     ///
     /// The most relevant error among all attempts, with the name of the command, the server and the
-    /// number of [retries](Error::retries). It has already been reported to the topology. With a
-    /// time limit, a write that the server has stopped because of `maxTimeMS` is also an error,
-    /// even if its reply has `ok: 1`.
+    /// number of [retries](Error::retries). It has already been reported to the topology.
+    ///
+    /// If some writes of the command failed, or their write concern was not met, the kind is
+    /// [`ErrorKind::Write`](sdam_core::error::ErrorKind::Write), and the error has the reply.
     ///
     /// # Cancel safety
     ///
     /// May be dropped at any time. Whether the command took effect is then unknown.
     pub async fn run(&self, command: &Command<'_>) -> Result<CommandReply, Error> {
+        self.run_with(command, Writes::Checked).await
+    }
+
+    /// Runs a command like [`run`](Self::run), but also returns a reply that contains write errors
+    /// or a write concern error, for programs that read them in the reply.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run), without those of single writes. With a time limit, a write that the
+    /// server has stopped because of `maxTimeMS` is an error nevertheless.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`run`](Self::run).
+    pub async fn run_raw(&self, command: &Command<'_>) -> Result<CommandReply, Error> {
+        self.run_with(command, Writes::Raw).await
+    }
+
+    async fn run_with(&self, command: &Command<'_>, writes: Writes) -> Result<CommandReply, Error> {
         let shared = self.topology().shared();
         let limit = self.limit(command);
-        let mut operation = Operation::new(self, command, limit);
+        let criteria = command.criteria(&self.0.read, &Criteria::primary());
+        let mut operation = Operation::new(self, command, criteria, (limit, writes))?;
         let mut retry = Retry::new(operation.policy());
-        let mut criteria = self.criteria(command, operation.id);
+        let mut criteria = self.named(&operation);
         loop {
             let check_out_by = self.check_out_by(limit);
             let server = match self.select(&criteria, limit).await {
@@ -196,7 +221,7 @@ impl Client {
         criteria: impl Into<Option<Criteria>>,
     ) -> Result<PinnedConnection, Error> {
         let criteria = criteria.into().unwrap_or_else(Criteria::primary);
-        PinnedConnection::check_out(self, &criteria).await
+        PinnedConnection::check_out(self, criteria).await
     }
 
     /// Ends the sessions of this client on the server, and closes the topology and its pools; see
@@ -228,8 +253,10 @@ impl Client {
                 return;
             };
             let command = Command::new("admin", &command);
-            let mut operation = Operation::new(self, &command, Limit::Unset);
-            let _ = operation.attempt(&server, None).await;
+            let settings = (Limit::Unset, Writes::Raw);
+            if let Ok(mut end) = Operation::new(self, &command, Criteria::primary(), settings) {
+                let _ = end.attempt(&server, None).await;
+            }
         }
     }
 
@@ -238,13 +265,13 @@ impl Client {
         criteria: &Criteria,
         limit: Limit,
     ) -> Result<SelectedServer<Pool>, SelectionError> {
-        match limit.deadline() {
-            Some(deadline) => {
-                let left = deadline.since(self.topology().shared().now());
-                self.topology().select_within(criteria, left).await
-            }
-            None => self.topology().select(criteria).await,
-        }
+        let shared = self.topology().shared();
+        let within = match limit {
+            Limit::Unset => return self.topology().select(criteria).await,
+            Limit::Endless => shared.common.options.server_selection_timeout,
+            Limit::At(deadline) => deadline.since(shared.now()),
+        };
+        self.topology().select_within(criteria, within).await
     }
 
     /// Returns the time by which an operation must have checked out its connection if its selection
@@ -259,6 +286,18 @@ impl Client {
         sessions.unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Keeps the cluster time in a reply, if it is newer.
+    fn note_cluster_time(&self, reply: &[u8]) {
+        let known = self.0.cluster_time.load();
+        if let Some(newer) = ClusterTime::newer(reply, known.as_deref()) {
+            let newer = Arc::new(newer);
+            self.0.cluster_time.rcu(|known| {
+                let is_newer = known.as_deref().is_none_or(|known| *newer > *known);
+                if is_newer { Some(Arc::clone(&newer)) } else { known.clone() }
+            });
+        }
+    }
+
     fn limit(&self, command: &Command<'_>) -> Limit {
         let driver = self.driver();
         // A `timeoutMS` of 0 means no limit, and also overrides the deprecated timeout options.
@@ -266,15 +305,14 @@ impl Client {
         Limit::new(command.timeout.or(own), self.topology().shared().now())
     }
 
-    /// Returns the criteria for a command. If a sink wants selection events, the criteria include
-    /// the command's name and the operation's id.
-    fn criteria(&self, command: &Command<'_>, id: i64) -> Criteria {
-        let criteria = command.criteria(&self.0.read);
+    /// Returns the criteria for the selections of an operation. If a sink wants selection events,
+    /// the criteria include the command's name and the operation's id.
+    fn named(&self, operation: &Operation<'_>) -> Criteria {
+        let criteria = operation.criteria.clone();
         if !self.topology().shared().events.wants_any(Interest::SELECTION) {
             return criteria;
         }
-        let name = CommandInfo::name_of(command.document);
-        criteria.with_operation_name(name).with_operation_id(id)
+        criteria.with_operation_name(operation.fields.name).with_operation_id(operation.id)
     }
 
     fn driver(&self) -> &DriverOptions {

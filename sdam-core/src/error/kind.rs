@@ -60,5 +60,10 @@ names! {
         /// No connection in the pool became available in time (WaitQueueTimeoutError).
         #[doc(alias = "WaitQueueTimeoutError")]
         WaitQueueTimeout = "wait_queue_timeout",
+        /// The server ran the command, but some of its writes failed, or their write concern could
+        /// not be met. The error has the code and the labels of the first of these errors, and the
+        /// [reply](super::Error::reply) with all of them.
+        #[doc(alias("BulkWriteError", "WriteConcernError"))]
+        Write = "write",
     }
 }

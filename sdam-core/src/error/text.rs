@@ -8,16 +8,14 @@ use crate::address::ServerAddress;
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.fmt_head(f)?;
-        let message = self.message();
-        let own = message.get(..message.len() - self.0.causes).filter(|_| !f.alternate());
-        f.write_str(own.unwrap_or(message))
+        f.write_str(self.message())
     }
 }
 
 impl fmt::Debug for Error {
-    /// Prints the error with all causes and the remedy, for programs whose `main` returns it.
+    /// Prints the error and its remedy, for programs whose `main` returns it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self:#}")?;
+        write!(f, "{self}")?;
         self.remedy().map_or(Ok(()), |remedy| write!(f, "; {remedy}"))
     }
 }
@@ -32,6 +30,7 @@ impl Error {
             ErrorKind::Network => Some("network error"),
             ErrorKind::Protocol => Some("protocol error"),
             ErrorKind::Timeout => Some("timeout"),
+            ErrorKind::Write => Some("write error"),
             _ => None,
         }
     }

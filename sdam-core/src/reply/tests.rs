@@ -69,6 +69,17 @@ fn errors_of_single_writes_have_their_index_code_and_message() {
 }
 
 #[test]
+fn failed_results_of_a_bulk_write_are_errors_of_single_writes() {
+    let results = [doc! { "ok": 1, "idx": 0 }, doc! { "ok": 0, "idx": 1, "code": 11000 }];
+    let cursor = doc! { "id": 0_i64, "firstBatch": results.to_vec() };
+    let reply = doc! { "ok": 1, "cursor": cursor.clone(), "nErrors": 1 };
+    let found = write_errors(&encode(&reply));
+    assert_eq!((found.len(), found[0].index, found[0].code), (1, 1, Some(11000)));
+    // The documents of a find may look the same.
+    assert_eq!(write_errors(&encode(&doc! { "ok": 1, "cursor": cursor })), []);
+}
+
+#[test]
 fn a_message_that_is_not_utf_8_is_kept_lossily() {
     let mut reply = encode(&doc! { "ok": 0, "errmsg": "b?d" });
     let at = reply.iter().position(|byte| *byte == b'?').unwrap();

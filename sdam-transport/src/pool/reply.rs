@@ -1,5 +1,5 @@
 use sdam_core::{
-    error::{Error, Stage},
+    error::{Error, ErrorKind, Stage},
     reply::{self, WriteError},
 };
 
@@ -52,6 +52,33 @@ impl CommandReply {
     /// topology has already handled the error.
     pub fn write_concern_error(&self) -> Option<&Error> {
         self.write_concern_error.as_ref()
+    }
+
+    /// Returns the error of a command that has run, if some of its writes failed or their write
+    /// concern was not met: an error of kind [`ErrorKind::Write`] with the code and the message of
+    /// the first failed write, and with this reply.
+    pub fn write_error(&self) -> Option<Error> {
+        let (errors, concern) = (self.write_errors(), self.write_concern_error());
+        let error = match (&*errors, concern) {
+            ([first, rest @ ..], _) => {
+                let more = match rest.len() {
+                    0 => String::new(),
+                    count => format!("; {count} more of its writes failed"),
+                };
+                let message = format!("write {}: {}{more}", first.index, first.message);
+                Error::new(ErrorKind::Write, Stage::Operation, message).with_code(first.code)
+            }
+            ([], Some(concern)) => {
+                let message = format!("the write concern was not met: {}", concern.message());
+                Error::new(ErrorKind::Write, Stage::Operation, message)
+                    .with_code(concern.code())
+                    .with_code_name(concern.code_name())
+            }
+            ([], None) => return None,
+        };
+        let labels = concern.into_iter().flat_map(Error::labels);
+        let version = concern.and_then(Error::topology_version);
+        Some(error.with_labels(labels).with_topology_version(version).with_reply(self.body()))
     }
 
     /// Adds a label to the [`write_concern_error`](Self::write_concern_error), if any.

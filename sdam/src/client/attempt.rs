@@ -1,13 +1,14 @@
 use std::time::Duration;
 
 use sdam_core::{
+    command::CommandFields,
     error::{Error, ErrorKind, MAX_TIME_MS_EXPIRED, RETRYABLE_WRITE_ERROR, Stage},
     reply,
     server::ServerType,
-    session::{ServerSession, Transaction},
     time::Instant,
 };
 use sdam_pool::{Pool, PooledConnection};
+use sdam_select::criteria::Criteria;
 use sdam_transport::pool::CommandReply;
 
 use super::{
@@ -17,6 +18,7 @@ use super::{
     events::CommandEvents,
     limit::{Budget, Limit},
     retry::{Failure, Policy},
+    session::{Lease, Sent},
 };
 use crate::select::selected::SelectedServer;
 
@@ -27,7 +29,11 @@ const MAX_ADAPTIVE_RETRIES: u32 = 2;
 pub(super) struct Operation<'c> {
     pub(super) client: &'c Client,
     pub(super) command: &'c Command<'c>,
-    limit: Limit,
+    pub(super) fields: CommandFields<'c>,
+    /// The criteria whose read preference is sent.
+    pub(super) criteria: Criteria,
+    pub(super) limit: Limit,
+    writes: Writes,
     /// The operation id in selection and command events.
     pub(super) id: i64,
     /// True if a retried write needs a transaction number, because an attempt failed for a reason
@@ -36,13 +42,13 @@ pub(super) struct Operation<'c> {
     lease: Option<Lease>,
 }
 
-/// A session in use.
-struct Lease {
-    session: ServerSession,
-    transaction: Transaction,
-    timeout: Option<Duration>,
-    /// True if a command was sent and not answered.
-    in_flight: bool,
+/// What the errors of writes in a reply with `ok: 1` are to the caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Writes {
+    /// Errors of kind [`ErrorKind::Write`].
+    Checked,
+    /// A part of the reply.
+    Raw,
 }
 
 /// The outcome of one attempt.
@@ -54,15 +60,32 @@ pub(super) enum Attempt {
 }
 
 impl<'c> Operation<'c> {
-    pub(super) fn new(client: &'c Client, command: &'c Command<'c>, limit: Limit) -> Self {
-        Self {
+    /// Begins an operation.
+    ///
+    /// # Errors
+    ///
+    /// If the command is malformed, or has a field that the client adds itself.
+    pub(super) fn new(
+        client: &'c Client,
+        command: &'c Command<'c>,
+        criteria: Criteria,
+        (limit, writes): (Limit, Writes),
+    ) -> Result<Self, Error> {
+        let fields = CommandFields::of(command.document)?;
+        if let Some(reserved) = fields.reserved {
+            return Err(error::reserved(command, reserved));
+        }
+        Ok(Self {
             client,
             command,
+            fields,
+            criteria,
             limit,
+            writes,
             id: client.next_operation(),
             needs_number: false,
             lease: None,
-        }
+        })
     }
 
     pub(super) fn policy(&self) -> Policy {
@@ -94,33 +117,29 @@ impl<'c> Operation<'c> {
                 return self.failed(server, None, error, false);
             }
         };
-        if self.retries_write() {
-            let timeout = connection.hello().logical_session_timeout_minutes;
-            match timeout.filter(|_| server.server_type() != ServerType::Standalone) {
-                Some(minutes) => self.begin_transaction(server, minutes),
+        if self.fields.takes_session() && self.lease.is_none() {
+            self.lease = Lease::acquire(self.client, server, &connection);
+        }
+        if self.retries_write() && !self.fields.has_own_transaction_number() {
+            let has_numbers = server.server_type() != ServerType::Standalone;
+            match self.lease.as_mut().filter(|_| has_numbers) {
+                Some(lease) => lease.begin_transaction(),
                 None if self.needs_number => return Attempt::Unsupported,
                 None => {}
             }
         }
-        let now = self.now();
         let budget = match self.budget(server) {
             Ok(budget) => budget,
             Err(error) => return self.failed(server, Some(&connection), error, false),
         };
-        let transaction = self.lease.as_mut().map(|lease| {
-            lease.in_flight = true;
-            lease.session.used(now);
-            lease.transaction
-        });
-        match self.send(server, &mut connection, budget, transaction).await {
-            Ok(reply) => {
-                self.answered(true);
-                self.accept(server, &connection, reply)
-            }
-            Err(error) => {
-                self.answered(error.reply().is_some());
-                self.failed(server, Some(&connection), error, true)
-            }
+        let session = self.lease.as_mut().and_then(Lease::send);
+        let outcome = self.send(server, &mut connection, budget, session).await;
+        if let Some(lease) = &mut self.lease {
+            lease.answered(is_answered(&outcome));
+        }
+        match outcome {
+            Ok(reply) => self.accept(server, &connection, reply),
+            Err(error) => self.failed(server, Some(&connection), error, true),
         }
     }
 
@@ -130,16 +149,17 @@ impl<'c> Operation<'c> {
         server: &SelectedServer<Pool>,
         connection: &mut PooledConnection,
         budget: Budget,
-        transaction: Option<Transaction>,
+        session: Option<Sent>,
     ) -> Result<CommandReply, Error> {
         let command = self.command;
         let document = command
-            .encode(server, self.client, transaction, (self.limit, budget))
+            .encode(server, self, session, budget)
             .map_err(|error| error::malformed(command, error))?;
         let events = CommandEvents::begin(self, server, connection, &document);
         let reply = match connection.run_command(&document, budget.timeout).await {
             Ok(reply) => reply,
             Err(error) => {
+                error.reply().into_iter().for_each(|reply| self.client.note_cluster_time(reply));
                 // Command Monitoring: a command that is interrupted because its pool is cleared
                 // fails with a network error.
                 events.failed(match error.kind() {
@@ -149,6 +169,7 @@ impl<'c> Operation<'c> {
                 return Err(error::of(command, error));
             }
         };
+        self.client.note_cluster_time(reply.body());
         events.succeeded(reply.body());
         match expired(&reply) {
             Some(error) if self.limit.is_set() => Err(error::in_reply(command, error, &reply)),
@@ -167,64 +188,62 @@ impl<'c> Operation<'c> {
     /// Returns whether the command is a write that may be retried (Retryable Writes).
     fn retries_write(&self) -> bool {
         let Command { kind, is_retryable, .. } = self.command;
-        *kind == Kind::Write && *is_retryable && self.is_retrying_writes()
+        let has_number =
+            self.fields.takes_transaction_number() || self.fields.has_own_transaction_number();
+        *kind == Kind::Write && *is_retryable && has_number && self.is_retrying_writes()
     }
 
     fn is_retrying_writes(&self) -> bool {
         self.client.driver().retry_writes() != Some(false)
     }
 
-    /// Assigns a session and a transaction number to the write; a retry keeps them.
-    fn begin_transaction(&mut self, server: &SelectedServer<Pool>, minutes: i32) {
-        if self.lease.is_some() {
-            return;
-        }
-        let balanced = server.server_type() == ServerType::LoadBalancer;
-        let minutes = u64::try_from(minutes).unwrap_or_default();
-        let timeout = (!balanced).then(|| Duration::from_secs(60 * minutes));
-        let random = || self.client.topology().shared().common.backend.unique_bytes();
-        let now = self.now();
-        let mut session = self.client.sessions().acquire(now, timeout, random);
-        self.lease = Some(Lease {
-            transaction: session.next_transaction(),
-            session,
-            timeout,
-            in_flight: false,
-        });
+    /// Returns whether the write can take effect only once, although it is sent twice.
+    fn has_number(&self) -> bool {
+        self.fields.has_own_transaction_number()
+            || self.lease.as_ref().is_some_and(Lease::is_in_transaction)
     }
 
-    /// Records that an attempt no longer uses the session. The session becomes dirty if there was
-    /// no reply.
-    fn answered(&mut self, is_answered: bool) {
-        if let Some(lease) = &mut self.lease {
-            lease.in_flight = false;
-            if !is_answered {
-                lease.session.mark_dirty();
-            }
-        }
-    }
-
-    /// Returns the outcome of a reply with `ok: 1`, which may contain a write concern error.
+    /// Returns the outcome of a reply with `ok: 1`, which may contain errors of writes.
     fn accept(
         &self,
         server: &SelectedServer<Pool>,
         connection: &PooledConnection,
         reply: CommandReply,
     ) -> Attempt {
-        let Some(error) = reply.write_concern_error().filter(|_| self.lease.is_some()) else {
-            return Attempt::Replied(reply);
-        };
-        let error = error::in_reply(self.command, error.clone(), &reply);
-        match self.failed(server, Some(connection), error, true) {
-            Attempt::Failed(failure) if failure.is_retryable => {
+        let concern = reply.write_concern_error().filter(|_| self.has_number());
+        if let Some(concern) = concern {
+            let error = error::in_reply(self.command, concern.clone(), &reply);
+            if let Attempt::Failed(failure) = self.failed(server, Some(connection), error, true)
+                && failure.is_retryable
+            {
                 // Old servers do not label the error themselves.
-                Attempt::Failed(Box::new(Failure {
-                    accepted: Some(reply.with_label(RETRYABLE_WRITE_ERROR)),
-                    ..*failure
-                }))
+                let reply = reply.with_label(RETRYABLE_WRITE_ERROR);
+                return Attempt::Failed(Box::new(match self.checked(server, &reply) {
+                    Some(error) => Failure { error, ..*failure },
+                    None => Failure { accepted: Some(reply), ..*failure },
+                }));
             }
-            _ => Attempt::Replied(reply),
         }
+        match self.checked(server, &reply) {
+            Some(error) => Attempt::Failed(Box::new(Failure {
+                error,
+                is_sent: true,
+                is_retryable: false,
+                base_backoff: None,
+                accepted: None,
+            })),
+            None => Attempt::Replied(reply),
+        }
+    }
+
+    /// Returns the error of the writes in the reply, unless the caller wants the reply.
+    pub(super) fn checked(
+        &self,
+        server: &SelectedServer<Pool>,
+        reply: &CommandReply,
+    ) -> Option<Error> {
+        let error = reply.write_error().filter(|_| self.writes == Writes::Checked)?;
+        Some(error::of(self.command, error).with_address(server.address()))
     }
 
     fn failed(
@@ -250,14 +269,17 @@ impl<'c> Operation<'c> {
     fn allows_retry(&self, server: &SelectedServer<Pool>, error: &Error, is_sent: bool) -> bool {
         match self.command.kind {
             Kind::Generic => false,
-            Kind::Read if !self.command.is_retryable => false,
-            Kind::Read => error.is_retryable_read(),
+            Kind::Read => {
+                self.command.is_retryable
+                    && self.fields.is_retryable_read()
+                    && error.is_retryable_read()
+            }
             // A retried write without a transaction number could run twice.
             Kind::Write => {
                 self.retries_write()
                     && server.server_type() != ServerType::Standalone
                     && error.has_label(RETRYABLE_WRITE_ERROR)
-                    && (self.lease.is_some() || !is_sent)
+                    && (self.has_number() || !is_sent)
             }
         }
     }
@@ -267,17 +289,9 @@ impl<'c> Operation<'c> {
     }
 }
 
-impl Drop for Operation<'_> {
-    fn drop(&mut self) {
-        if let Some(mut lease) = self.lease.take() {
-            if lease.in_flight {
-                lease.session.mark_dirty();
-            }
-            let now = self.now();
-            let mut sessions = self.client.sessions();
-            sessions.release(lease.session, now, lease.timeout);
-        }
-    }
+/// Returns whether the server has replied, so that the state of the session is known.
+pub(super) fn is_answered(outcome: &Result<CommandReply, Error>) -> bool {
+    outcome.as_ref().err().is_none_or(|error| error.reply().is_some())
 }
 
 /// Returns the error if a write, or waiting for its write concern, exceeded `maxTimeMS` (Client
@@ -291,7 +305,7 @@ fn expired(reply: &CommandReply) -> Option<Error> {
     }
     let mut errors = reply.write_errors().into_iter();
     let error = errors.find(|error| is_expired(error.code))?;
-    Some(Error::new(ErrorKind::Command, Stage::Operation, error.message).with_code(error.code))
+    Some(Error::new(ErrorKind::Write, Stage::Operation, error.message).with_code(error.code))
 }
 
 /// Checks out a connection, waiting at most until `by` if it is set.

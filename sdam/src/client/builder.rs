@@ -3,6 +3,7 @@ use std::sync::{
     atomic::{AtomicI64, AtomicU32},
 };
 
+use arc_swap::ArcSwapOption;
 use sdam_core::{options::ConfigError, session::SessionPool};
 use sdam_pool::Pools;
 use sdam_select::criteria::Criteria;
@@ -70,6 +71,7 @@ impl ClientBuilder {
             topology: topology.pools(pools).start(runtime)?,
             read,
             sessions: Mutex::new(SessionPool::new()),
+            cluster_time: ArcSwapOption::empty(),
             operations: AtomicI64::new(1),
             requests: AtomicU32::new(1),
         })))

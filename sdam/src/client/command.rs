@@ -1,26 +1,23 @@
 use std::{borrow::Cow, time::Duration};
 
 use sdam_core::{
-    command::CommandFields,
     document::{DocumentWriter, MalformedDocument, without},
-    session::Transaction,
+    server::ServerType,
 };
 use sdam_pool::Pool;
 use sdam_select::{
     command::{Additions, Opcode},
-    criteria::{Criteria, Operation},
+    criteria::{self, Criteria},
 };
 
-use super::{
-    Client, concerns,
-    limit::{Budget, Limit},
-};
+use super::{attempt::Operation, concerns, limit::Budget, session::Sent};
 use crate::select::selected::SelectedServer;
 
 /// A command to run on a database.
 ///
-/// The document must not contain `$db`, a session, the declared API version or a read preference:
-/// the client adds them. A [read](Self::read) that supports a read concern gets the connection
+/// The document must not contain `$db`, the declared API version or a read preference: the client
+/// adds them. It also adds a session, unless the document has an `lsid` or is not acknowledged
+/// (`w: 0`). A [read](Self::read) that supports a read concern gets the connection
 /// string's read concern, and a [write](Self::write) gets its write concern, unless the document
 /// has a concern of its own or belongs to a transaction. The constructor determines the kind of the
 /// command.
@@ -70,13 +67,14 @@ impl<'c> Command<'c> {
         Self { kind: Kind::Read, ..Self::new(database, document) }
     }
 
-    /// Creates a write that may be retried: `insert`, `findAndModify`, or `update` and `delete` of
-    /// single documents, with an acknowledged write concern (Retryable Writes: "Supported Write
-    /// Operations"). It runs on a writable server. The client adds a session and a transaction
-    /// number, so that the server runs it only once.
+    /// Creates a write. It runs on a writable server, and is retried if it is an `insert`, a
+    /// `findAndModify`, or an `update`, `delete` or `bulkWrite` of single documents (Retryable
+    /// Writes: "Supported Write Operations"). The client then adds a transaction number, so that the
+    /// server runs it only once. The next attempt of a write with `lsid` and `txnNumber` of its own
+    /// has the same number.
     ///
-    /// Other writes are [not retryable](Self::without_retry): those that affect several documents
-    /// (`multi: true`, `limit: 0`), and those with `w: 0`.
+    /// Other writes are run once: those that affect several documents (`multi: true`, `limit: 0`),
+    /// those that are not acknowledged (`w: 0`), and those of a transaction.
     pub fn write(database: &'c str, document: &'c [u8]) -> Self {
         Self { kind: Kind::Write, ..Self::new(database, document) }
     }
@@ -90,17 +88,18 @@ impl<'c> Command<'c> {
         pub fn with_timeout(timeout: Duration) => timeout = Some(timeout);
     }
 
-    /// Runs the command without a session or a transaction number, and retries it only after a
-    /// server has refused it because of overload.
+    /// Runs the command without a transaction number, and retries it only after a server has
+    /// refused it because of overload.
     pub fn without_retry(mut self) -> Self {
         self.is_retryable = false;
         self
     }
 
-    /// Returns the selection criteria. `read` contains the connection string's criteria for reads.
-    pub(super) fn criteria(&self, read: &Criteria) -> Criteria {
+    /// Returns the selection criteria, which are `read` for a read and `generic` for a generic
+    /// command, unless the command has its own.
+    pub(super) fn criteria(&self, read: &Criteria, generic: &Criteria) -> Criteria {
         self.criteria.clone().unwrap_or_else(|| match self.kind {
-            Kind::Generic => Criteria::primary(),
+            Kind::Generic => generic.clone(),
             Kind::Read => read.clone(),
             Kind::Write => Criteria::write(),
         })
@@ -110,32 +109,37 @@ impl<'c> Command<'c> {
     pub(super) fn encode(
         &self,
         server: &SelectedServer<Pool>,
-        client: &Client,
-        transaction: Option<Transaction>,
-        (limit, budget): (Limit, Budget),
+        operation: &Operation<'_>,
+        session: Option<Sent>,
+        budget: Budget,
     ) -> Result<Vec<u8>, MalformedDocument> {
-        let fields = CommandFields::of(self.document);
+        let (client, fields) = (operation.client, &operation.fields);
         let max_time = budget.max_time.map(|left| fields.max_time_within(left));
         // The time limit replaces the document's own `maxTimeMS`.
-        let own = match max_time.and(fields.max_time) {
-            Some(_) => without(self.document, "maxTimeMS").map(Cow::Owned),
-            None => None,
+        let own = match max_time {
+            Some(_) if fields.has_max_time => without(self.document, "maxTimeMS"),
+            _ => None,
         };
-        let own = own.unwrap_or(Cow::Borrowed(self.document));
+        let own = own.map_or(Cow::Borrowed(self.document), Cow::Owned);
         let mut document = DocumentWriter::extending(&own)?;
         document.int64("maxTimeMS", max_time.flatten());
-        concerns::append_to(&mut document, client.driver(), self.kind, &fields, limit);
-        if let Some(transaction) = transaction {
-            transaction.append_to(&mut document);
+        concerns::append_to(&mut document, client.driver(), self.kind, fields, operation.limit);
+        if let Some(session) = session {
+            session.append_to(&mut document);
+        }
+        if server.server_type() != ServerType::Standalone
+            && !fields.has_cluster_time
+            && let Some(time) = &*client.0.cluster_time.load()
+        {
+            time.append_to(&mut document);
         }
         if let Some(api) = &client.topology().options().server_api {
             api.declare(&mut document);
         }
         document.text("$db", self.database);
         let document = document.finish();
-        let criteria = self.criteria(&client.0.read);
-        let preference = match criteria.operation() {
-            Operation::Read(preference) if !server.overrides_read_preference() => {
+        let preference = match operation.criteria.operation() {
+            criteria::Operation::Read(preference) if !server.overrides_read_preference() => {
                 Some(&**preference)
             }
             _ => None,

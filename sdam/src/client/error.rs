@@ -23,11 +23,18 @@ pub(super) fn unselected(error: SelectionError) -> Error {
     Error::new(kind, Stage::CheckOut, message).with_source(error)
 }
 
-/// Returns the error for a command that is not a BSON document.
+/// Returns the error for a command to which no field can be added.
 pub(super) fn malformed(command: &Command<'_>, error: MalformedDocument) -> Error {
     let message = "the command cannot be encoded";
     let error = Error::new(ErrorKind::Invalid, Stage::Operation, message).with_source(error);
     of(command, error)
+}
+
+/// Returns the error for a command with `field`, which the client adds itself.
+pub(super) fn reserved(command: &Command<'_>, field: &str) -> Error {
+    let message =
+        format!("the command has the field `{field}`, which the client adds: leave it out");
+    of(command, Error::new(ErrorKind::Invalid, Stage::Operation, message))
 }
 
 /// Returns the error for a command whose remaining time is too short.

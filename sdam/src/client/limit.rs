@@ -2,6 +2,9 @@ use std::time::Duration;
 
 use sdam_core::time::Instant;
 
+/// The time limit of a check-out without one: 34 years.
+const NEVER: Duration = Duration::from_secs(1 << 30);
+
 /// The time limit of an operation with all its attempts (Client Side Operations Timeout).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Limit {
@@ -35,16 +38,8 @@ impl Limit {
         self != Self::Unset
     }
 
-    /// Returns the time by which the operation has to end.
-    pub(super) fn deadline(self) -> Option<Instant> {
-        match self {
-            Self::At(deadline) => Some(deadline),
-            Self::Unset | Self::Endless => None,
-        }
-    }
-
     pub(super) fn has_passed(self, now: Instant) -> bool {
-        self.deadline().is_some_and(|deadline| now >= deadline)
+        matches!(self, Self::At(deadline) if now >= deadline)
     }
 
     /// Returns the time by which an operation must have checked out its connection, if its
@@ -56,7 +51,7 @@ impl Limit {
         let selected = Some(now + selection).filter(|_| !selection.is_zero());
         match self {
             Self::Unset => None,
-            Self::Endless => selected,
+            Self::Endless => Some(selected.unwrap_or(now + NEVER)),
             Self::At(deadline) => Some(selected.map_or(deadline, |by| by.min(deadline))),
         }
     }

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use bson::Document;
 use sdam_core::{
     event::{Event, EventKind, EventName},
     options::Options,
@@ -119,6 +120,25 @@ impl Client {
         match self.recorder.count(matches) {
             actual if actual == count => Ok(()),
             actual => Err(format!("there are {actual} events, expected {count}")),
+        }
+    }
+
+    /// Fails unless the last two commands have the same session or, if `same` is false, different
+    /// ones.
+    pub(super) async fn assert_sessions(&mut self, same: bool) -> Result<(), String> {
+        self.flush().await;
+        let sent = self.recorder.events().iter().rev().filter_map(|event| match &event.kind {
+            EventKind::CommandStarted { command, document, .. } => {
+                let is_recorded = !self.unrecorded.iter().any(|own| *own == *command.name);
+                let document = is_recorded.then(|| Document::from_reader(&document[..]));
+                document?.ok()?.get_document("lsid").cloned().ok()
+            }
+            _ => None,
+        });
+        let last: Vec<_> = sent.take(2).collect();
+        match &*last {
+            [last, before] if (last == before) == same => Ok(()),
+            _ => Err(format!("the sessions of the last two commands are {last:?}")),
         }
     }
 

@@ -1,36 +1,24 @@
 //! Runs commands with the client under test.
 
-use std::{
-    error::Error,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{error::Error, sync::Arc, time::Duration};
 
 use bson::{Binary, Document, doc, spec::BinarySubtype};
 use sdam::{
-    Topology, TopologyBuilder,
+    ErrorKind, Topology, TopologyBuilder,
     client::{Client, ClientBuilder, Command, PinnedConnection},
 };
 use sdam_core::{options::Options, read_preference::ReadPreference};
 use sdam_events::channel::ChannelSink;
 use sdam_pool::{Pin, Pool};
 use sdam_select::criteria::Criteria;
-use sdam_transport::{pool::CommandReply, runtime::Runtime};
+use sdam_transport::runtime::Runtime;
 
 use super::{helper::Kind, outcome::Failure};
-
-/// The session name used for commands that specify no session.
-const IMPLICIT_SESSION: &str = "";
 
 /// The client under test.
 pub(super) struct Driver {
     client: Client,
     runtime: Runtime,
-    /// True if a command has used the implicit session.
-    has_session: AtomicBool,
 }
 
 /// A command to run.
@@ -57,11 +45,7 @@ impl Driver {
             builder = builder.sink(sink);
         }
         let client = ClientBuilder::new(builder).start(runtime.clone());
-        Ok(Self {
-            client: client.map_err(|error| error.to_string())?,
-            runtime: runtime.clone(),
-            has_session: AtomicBool::new(false),
-        })
+        Ok(Self { client: client.map_err(|error| error.to_string())?, runtime: runtime.clone() })
     }
 
     pub(super) fn topology(&self) -> &Topology<Pool> {
@@ -91,40 +75,22 @@ impl Driver {
         connection: Option<&mut PinnedConnection>,
         request: &Request,
     ) -> Result<Document, Failure> {
-        let body = self.with_session(request).to_vec().map_err(|error| client_error(&error))?;
+        let body = request.body.to_vec().map_err(|error| client_error(&error))?;
         let command = request.command(&body).map_err(|error| client_error(&*error))?;
+        // `runCommand` returns the reply as it is.
+        let is_raw = request.kind == Kind::Generic;
         let reply = match connection {
+            Some(connection) if is_raw => connection.run_raw(&command).await,
             Some(connection) => connection.run(&command).await,
+            None if is_raw => self.client.run_raw(&command).await,
             None => self.client.run(&command).await,
         };
         let reply = reply.map_err(|error| Failure::from(&error))?;
-        match Failure::of_write(&reply).filter(|_| request.kind != Kind::Generic) {
-            Some(failure) => Err(failure),
-            None => Document::from_reader(reply.body()).map_err(|error| client_error(&error)),
-        }
+        Document::from_reader(reply.body()).map_err(|error| client_error(&error))
     }
 
-    /// Adds an implicit session, as drivers do, unless the client itself adds one.
-    fn with_session(&self, request: &Request) -> Document {
-        let mut body = request.body.clone();
-        if request.kind != Kind::Single && !body.contains_key("lsid") {
-            body.insert("lsid", session_id(IMPLICIT_SESSION));
-            self.has_session.store(true, Ordering::Relaxed);
-        }
-        body
-    }
-
-    /// Ends the implicit session and closes the client. May be called repeatedly.
+    /// Closes the client. May be called repeatedly.
     pub(super) async fn close(&self) {
-        if self.has_session.swap(false, Ordering::Relaxed) {
-            let body = doc! { "endSessions": [session_id(IMPLICIT_SESSION)] };
-            if let Ok(body) = body.to_vec() {
-                let command = Command::new("admin", &body);
-                let command = command.with_timeout(Client::END_SESSIONS_PATIENCE);
-                // Drivers ignore errors from `endSessions`.
-                let _ = self.client.run(&command).await;
-            }
-        }
         self.client.close().await;
     }
 }
@@ -145,8 +111,7 @@ impl Request {
     fn command<'c>(&'c self, body: &'c [u8]) -> Result<Command<'c>, Box<dyn Error>> {
         let database = &*self.database;
         let mut command = match &self.kind {
-            Kind::Single => Command::write(database, body),
-            Kind::Multi => Command::write(database, body).without_retry(),
+            Kind::Single | Kind::Multi => Command::write(database, body),
             Kind::Read | Kind::List => Command::read(database, body),
             Kind::Generic => Command::new(database, body),
         };
@@ -169,6 +134,10 @@ impl From<&sdam::Error> for Failure {
             code_name: error.code_name().map(str::to_owned),
             labels: error.labels().map(str::to_owned).collect(),
             is_timeout: error.is_timeout(),
+            write_concern: error
+                .write_concern_error()
+                .filter(|_| error.kind() == ErrorKind::Write)
+                .map(|error| (error.code().unwrap_or_default(), error.message().to_owned())),
             ..Self::default()
         }
     }
@@ -182,28 +151,6 @@ pub(super) fn session_id(name: &str) -> Document {
     }
     let id = Binary { subtype: BinarySubtype::Uuid, bytes: bytes.to_vec() };
     doc! { "id": id }
-}
-
-impl Failure {
-    /// Returns the error in the reply to an otherwise successful command: the error of a single
-    /// write or, if there is none, the write concern error.
-    fn of_write(reply: &CommandReply) -> Option<Self> {
-        let concern = reply.write_concern_error();
-        let labels = concern.map(|error| error.labels().map(str::to_owned));
-        let concern =
-            concern.map(|error| (error.code().unwrap_or_default(), error.message().to_string()));
-        let write = reply.write_errors().into_iter().next();
-        let write = write.map(|error| (error.code.unwrap_or_default(), error.message.to_string()));
-        let (code, message) = write.or(concern.clone())?;
-        Some(Self {
-            message,
-            is_server_error: true,
-            code: Some(code),
-            labels: labels.into_iter().flatten().collect(),
-            write_concern: concern,
-            ..Self::default()
-        })
-    }
 }
 
 fn client_error(error: &dyn Error) -> Failure {

@@ -12,14 +12,15 @@ const FILES: &str = "a file of GridFS is several commands";
 const ITERATION: &str =
     "the client limits the time on the server in every first command of a cursor";
 const PINNING: &str = "the client pins no connection to a read that it may retry";
-const SESSION: &str = "the client uses sessions for retried writes alone";
+const SESSION: &str = "the session of a caller is its own, which knows whether it is dirty";
 const UNACKNOWLEDGED: &str = "the client waits for the reply to every write";
 const TRANSACTION: &str = "a transaction is several commands";
 
 /// The operations whose tests are excluded, with the reasons.
 const OPERATIONS: &[(&str, &str)] = &[
     ("abortTransaction", TRANSACTION),
-    ("assertSameLsidOnLastTwoCommands", SESSION),
+    ("assertSessionDirty", SESSION),
+    ("assertSessionNotDirty", SESSION),
     ("commitTransaction", TRANSACTION),
     ("createCommandCursor", CURSOR),
     ("download", FILES),
@@ -34,14 +35,8 @@ const TESTS: &[(&str, &str, &str)] = &[
     (CURSORS, "change streams pin to a connection", CHANGES),
     (CURSORS, "listCollections pins the cursor to a connection", PINNING),
     (CURSORS, "listIndexes pins the cursor to a connection", PINNING),
-    ("driver-sessions-dirty-session-errors", "", SESSION),
-    ("driver-sessions-server-support", "", SESSION),
-    (
-        "runCommand",
-        "always gossips the $clusterTime on the sent command",
-        "the cluster time belongs to the sessions of drivers",
-    ),
     ("Test commands: deprecation errors", "", "the servers here accept version 1 of the API alone"),
+    ("runCursorCommand", "accepts an explicit session that is reused across getMores", CURSOR),
     (
         "runCursorCommand",
         "error if timeoutMode is cursorLifetime and cursorType is tailableAwait",

@@ -87,6 +87,9 @@ pub(super) struct DriverInfoOptions {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub(super) enum RunnerCall {
+    AssertDifferentLsidOnLastTwoCommands {
+        client: String,
+    },
     AssertEventCount {
         client: String,
         event: ExpectedEvent,
@@ -95,6 +98,9 @@ pub(super) enum RunnerCall {
     AssertNumberConnectionsCheckedOut {
         client: String,
         connections: usize,
+    },
+    AssertSameLsidOnLastTwoCommands {
+        client: String,
     },
     AssertTopologyType {
         topology_description: String,

@@ -147,6 +147,12 @@ impl<'t> Runner<'t> {
 
     async fn perform(&mut self, call: &RunnerCall) -> Result<(), String> {
         match call {
+            RunnerCall::AssertDifferentLsidOnLastTwoCommands { client } => {
+                find_mut(&mut self.clients, client)?.assert_sessions(false).await
+            }
+            RunnerCall::AssertSameLsidOnLastTwoCommands { client } => {
+                find_mut(&mut self.clients, client)?.assert_sessions(true).await
+            }
             RunnerCall::AssertEventCount { client, event, count } => {
                 let client = find_mut(&mut self.clients, client)?;
                 client.assert_count(event, *count).await

@@ -38,6 +38,56 @@ fn the_read_preference_is_sent_as_the_topology_and_the_kind_of_command_demand() 
     check(&standalone, option, &read, false);
 }
 
+#[test]
+fn the_commands_of_a_pinned_connection_have_its_read_preference() {
+    // A secondary answers commands without the preference with an error (L-70).
+    let world = World::start(&replica_set(), "");
+    let ping = encoded(&doc! { "ping": 1 });
+    let find = encoded(&doc! { "find": "c" });
+    let secondary = ReadPreference::new(ReadMode::Secondary);
+    let criteria = Criteria::read(secondary).unwrap();
+    let mut pinned = world.run(world.client.pin(criteria)).unwrap();
+    let ping = Command::new("admin", ping.as_bytes());
+    let find = Command::read("test", find.as_bytes());
+    for (name, command) in [("ping", ping), ("find", find)] {
+        world.run(pinned.run(&command)).unwrap();
+        let (started, _) = world.log(name);
+        let expected = doc! { "mode": "secondary" };
+        assert_eq!(started[0].get_document("$readPreference").unwrap(), &expected);
+    }
+}
+
+#[test]
+fn errors_of_writes_are_errors_unless_the_caller_reads_the_reply() {
+    // A duplicate key is an error, although the reply has `ok: 1`.
+    let world = World::start(&replica_set(), "");
+    let documents = [1, 1, 2].map(|id| doc! { "_id": id });
+    let insert = doc! { "insert": "c", "documents": documents.to_vec(), "ordered": false };
+    let insert = encoded(&insert);
+    let insert = Command::write("test", insert.as_bytes());
+    let error = world.try_command(&insert).unwrap_err();
+    assert_eq!((error.kind(), error.code()), (ErrorKind::Write, Some(11000)), "{error}");
+    let indexes: Vec<_> = error.write_errors().iter().map(|error| error.index).collect();
+    assert_eq!(indexes, [1]);
+    let text = error.to_string();
+    assert!(text.starts_with("`insert` failed on "), "{text}");
+    assert!(text.contains("(11000): write 1: "), "{text}");
+    let reply = Document::from_reader(error.reply().unwrap()).unwrap();
+    assert_eq!(reply.get_i32("n").unwrap(), 2, "{reply}");
+    let raw = world.run(world.client.run_raw(&insert)).unwrap();
+    assert_eq!(raw.write_errors().len(), 3);
+    world.run(async {
+        let mut pinned = world.client.pin(None).await.unwrap();
+        assert_eq!(pinned.run(&insert).await.unwrap_err().kind(), ErrorKind::Write);
+        assert_eq!(pinned.run_raw(&insert).await.unwrap().write_errors().len(), 3);
+    });
+    let data = doc! { "failCommands": ["insert"], "writeConcernError": { "code": 64 } };
+    world.fail(doc! { "times": 1 }, data);
+    let error = world.insert(3).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Write, "{error}");
+    assert!(error.write_errors().is_empty() && error.write_concern_error().is_some(), "{error}");
+}
+
 fn info(kind: &EventKind) -> Option<&CommandInfo> {
     match kind {
         EventKind::CommandStarted { command, .. }
@@ -102,7 +152,12 @@ fn a_dropped_command_publishes_its_failure() {
 fn what_cannot_be_sent_is_an_error_without_a_command() {
     let world = World::start(&replica_set(), "serverSelectionTimeoutMS=10");
     let malformed = world.try_command(&Command::new("admin", &[1, 2, 3])).unwrap_err();
-    assert_eq!(malformed.kind(), ErrorKind::Invalid, "{malformed}");
+    assert_eq!((malformed.kind(), malformed.command()), (ErrorKind::Invalid, None));
+    let owned = encoded(&doc! { "ping": 1, "$db": "admin" });
+    let owned = world.try_command(&Command::new("admin", owned.as_bytes())).unwrap_err();
+    assert_eq!(owned.kind(), ErrorKind::Invalid, "{owned}");
+    assert!(owned.to_string().contains("`$db`, which the client adds"), "{owned}");
+    assert!(world.events().is_empty(), "it was refused before a server was selected");
     for member in 0..3 {
         world.sim.kill(MemberId(member)).unwrap();
     }

@@ -2,16 +2,16 @@
 
 use std::{cell::Cell, time::Duration};
 
-use bson::{Document, doc};
+use bson::doc;
 use futures::future::{join, join_all};
-use sdam::{Criteria, ServerAddress, client::Command};
+use sdam::{Criteria, ErrorKind, ServerAddress, client::Command};
 use sdam_sim::Blueprint;
 
 use super::{World, encoded, replica_set};
 
 #[test]
-fn a_write_concern_error_that_may_be_retried_is_returned_in_the_reply_in_the_end() {
-    // If all attempts fail with a write concern error, the reply is returned.
+fn a_write_concern_error_that_may_be_retried_is_the_error_in_the_end() {
+    // If all attempts fail with a write concern error, the last one is returned.
     let version = sdam_sim::version::ServerVersion::V4_2;
     let world = World::start(&replica_set().version(version), "");
     let data = doc! { "failCommands": ["insert"], "writeConcernError": { "code": 91 } };
@@ -20,15 +20,16 @@ fn a_write_concern_error_that_may_be_retried_is_returned_in_the_reply_in_the_end
     assert!(!reply.contains_key("writeConcernError"), "{reply}");
     assert_eq!(world.log("insert").0.len(), 2);
     world.fail(doc! { "times": 2 }, data);
-    let reply = world.insert(2).unwrap();
-    assert!(reply.contains_key("writeConcernError"), "{reply}");
+    let error = world.insert(2).unwrap_err();
+    assert_eq!((error.kind(), error.code(), error.retries()), (ErrorKind::Write, Some(91), 1));
+    assert!(error.has_label("RetryableWriteError"), "{error}");
+    assert_eq!(error.write_concern_error().unwrap().code(), Some(91));
     assert_eq!(world.log("insert").0.len(), 2);
 }
 
 #[test]
 fn commands_of_unknown_kind_and_those_without_retry_are_run_once() {
-    // Generic commands, and commands marked as not retryable, are run once, without a session
-    //
+    // Generic commands, and commands marked as not retryable, are run once.
     let world = World::start(&replica_set(), "");
     let find = encoded(&doc! { "find": "c" });
     let insert = encoded(&doc! { "insert": "c", "documents": [{ "_id": 1 }] });
@@ -43,7 +44,66 @@ fn commands_of_unknown_kind_and_those_without_retry_are_run_once() {
         assert_eq!((error.is_network(), error.retries()), (true, 0));
         let (started, _) = world.log(name);
         assert_eq!(started.len(), 1);
-        assert!(!started[0].contains_key("lsid"));
+        assert!(!started[0].contains_key("txnNumber"));
+    }
+}
+
+#[test]
+fn writes_that_cannot_be_repeated_have_no_number_and_are_run_once() {
+    // A server refuses the number of writes of several documents, so an update would be lost.
+    let world = World::start(&replica_set(), "");
+    world.insert(1).unwrap();
+    world.log("insert");
+    let all = doc! { "q": {}, "u": { "$set": { "x": 1 } }, "multi": true };
+    let update = encoded(&doc! { "update": "c", "updates": [all] });
+    let update = Command::write("test", update.as_bytes());
+    let reply = world.try_command(&update).unwrap();
+    assert_eq!(reply.get_i32("nModified").unwrap(), 1, "{reply}");
+    let data = doc! { "failCommands": ["update"], "closeConnection": true };
+    world.fail(doc! { "times": 1 }, data);
+    assert_eq!(world.try_command(&update).unwrap_err().retries(), 0);
+    let (started, _) = world.log("update");
+    assert_eq!(started.len(), 2);
+    assert!(started.iter().all(|own| own.contains_key("lsid") && !own.contains_key("txnNumber")));
+}
+
+#[test]
+fn the_next_batch_of_a_cursor_and_reads_of_a_transaction_are_asked_for_once() {
+    // A lost batch of a cursor cannot be read again.
+    let world = World::start(&replica_set(), "");
+    let transaction = doc! {
+        "find": "c", "lsid": { "id": 1 }, "txnNumber": 1_i64, "autocommit": false,
+    };
+    for command in [doc! { "getMore": 1_i64, "collection": "c" }, transaction] {
+        let name = command.keys().next().unwrap();
+        let data = doc! { "failCommands": [name], "closeConnection": true };
+        world.fail(doc! { "times": 1 }, data);
+        let command = encoded(&command);
+        let error = world.try_command(&Command::read("test", command.as_bytes())).unwrap_err();
+        assert_eq!((error.is_network(), error.retries()), (true, 0), "{error}");
+    }
+}
+
+#[test]
+fn a_write_with_a_session_of_its_own_is_repeated_with_its_number() {
+    // The session and the number of the caller are sent once, in both attempts.
+    let world = World::start(&replica_set(), "");
+    let id = bson::Binary { subtype: bson::spec::BinarySubtype::Uuid, bytes: vec![7; 16] };
+    let session = doc! { "id": id };
+    let insert = doc! {
+        "insert": "c", "documents": [{ "_id": 1 }], "lsid": &session, "txnNumber": 5_i64,
+    };
+    let insert = encoded(&insert);
+    let data = doc! { "failCommands": ["insert"], "closeConnection": true };
+    world.fail(doc! { "times": 1 }, data);
+    world.try_command(&Command::write("test", insert.as_bytes())).unwrap();
+    let (started, _) = world.log("insert");
+    assert_eq!(started.len(), 2);
+    for own in started {
+        let keys = |name: &str| own.keys().filter(|key| *key == name).count();
+        assert_eq!((keys("lsid"), keys("txnNumber")), (1, 1), "{own}");
+        assert_eq!(own.get_document("lsid").unwrap(), &session);
+        assert_eq!(own.get_i64("txnNumber").unwrap(), 5);
     }
 }
 
@@ -73,9 +133,7 @@ fn concurrent_writes_go_on_through_failovers_and_none_is_lost_or_doubled() {
                 let insert = encoded(&insert);
                 let insert = Command::write("test", insert.as_bytes());
                 let reply = world.client.run(&insert).await;
-                let reply = reply.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-                let reply = Document::from_reader(reply.body()).unwrap();
-                assert!(!reply.contains_key("writeErrors"), "seed {seed}: {reply}");
+                reply.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
             }
         };
         let disturb = async {

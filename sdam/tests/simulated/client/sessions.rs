@@ -49,7 +49,7 @@ fn ended(blueprint: &Blueprint, writes: i32, losses: &[u16]) -> Vec<usize> {
     assert_eq!(names.len(), 2 * started.len(), "{names:?}");
     assert!(!names.contains(&"CommandFailed"), "{names:?}");
     let sessions = started.iter().map(|end| {
-        assert!(end.keys().eq(["endSessions", "$db"]), "{end}");
+        assert!(end.keys().eq(["endSessions", "$clusterTime", "$db"]), "{end}");
         let ended = end.get_array("endSessions").unwrap();
         assert_eq!(ended.first(), used.as_ref());
         ended.len()
@@ -65,4 +65,53 @@ fn sessions_are_ended_on_the_primary_and_without_one_on_a_secondary() {
     assert_eq!(ended(&set, 1, &[0, 1]), [1], "the third one is a secondary");
     assert!(ended(&set, 1, &[0, 1, 2]).is_empty(), "nobody is left");
     assert!(ended(&set, 0, &[]).is_empty(), "no session was used");
+}
+
+#[test]
+fn every_acknowledged_command_has_a_session_and_those_of_a_cursor_have_the_same() {
+    // Commands have an implicit session, unless they have one or are not acknowledged.
+    let world = World::start(&replica_set(), "");
+    let lsid = |command: Command<'_>, name: &str| {
+        world.try_command(&command).unwrap();
+        world.log(name).0.pop().unwrap().get("lsid").cloned()
+    };
+    let [ping, find, unacknowledged] = [
+        doc! { "ping": 1 },
+        doc! { "find": "c" },
+        doc! { "insert": "c", "documents": [{ "_id": 1 }], "writeConcern": { "w": 0 } },
+    ]
+    .map(|command| encoded(&command));
+    let used = lsid(Command::new("admin", ping.as_bytes()), "ping");
+    assert!(used.is_some());
+    assert_eq!(lsid(Command::read("test", find.as_bytes()), "find"), used, "it is used again");
+    assert_eq!(lsid(Command::write("test", unacknowledged.as_bytes()), "insert"), None);
+    let find = Command::read("test", find.as_bytes());
+    world.run(async {
+        let mut cursor = world.client.pin(None).await.unwrap();
+        cursor.run(&find).await.unwrap();
+        // Others use other sessions meanwhile.
+        world.client.run(&find).await.unwrap();
+        cursor.run(&find).await.unwrap();
+    });
+    let ids: Vec<_> = world.log("find").0.iter().map(|find| find.get("lsid").cloned()).collect();
+    assert_eq!(ids[0], ids[2]);
+    assert_ne!(ids[0], ids[1]);
+}
+
+#[test]
+fn commands_carry_the_newest_cluster_time_except_to_standalones() {
+    // Each command has the newest cluster time that a reply contained.
+    let standalone = Blueprint::standalone(sdam::ServerAddress::new("a", 27017));
+    for (blueprint, expected) in [(replica_set(), true), (standalone, false)] {
+        let world = World::start(&blueprint, "");
+        let ping = encoded(&doc! { "ping": 1 });
+        let ping = Command::new("admin", ping.as_bytes());
+        let reply = world.try_command(&ping).unwrap();
+        let known = reply.get("$clusterTime").cloned();
+        assert_eq!(known.is_some(), expected, "{reply}");
+        world.try_command(&ping).unwrap();
+        let (started, _) = world.log("ping");
+        let sent = started.iter().map(|own| own.get("$clusterTime").cloned());
+        assert_eq!(sent.collect::<Vec<_>>(), [None, known]);
+    }
 }

@@ -40,6 +40,7 @@ fn the_time_limit_ends_a_check_out_in_place_of_wait_queue_timeout() {
             ("timeoutMS=500&serverSelectionTimeoutMS=80", 80),
             ("timeoutMS=500&serverSelectionTimeoutMS=0", 500),
             ("waitQueueTimeoutMS=20", 20),
+            ("timeoutMS=0&waitQueueTimeoutMS=20&serverSelectionTimeoutMS=80", 80),
         ] {
             for is_pin in [false, true] {
                 let world = World::start(&blueprint, &format!("{options}&maxPoolSize=1"));
@@ -125,4 +126,22 @@ fn a_command_that_the_server_ends_in_time_keeps_its_connection() {
     assert!(error.is_timeout() && !error.is_network(), "{error}");
     let server = world.run(world.client.topology().select(&Criteria::write()));
     assert_eq!(server.unwrap().pool().stats().closed, 0);
+}
+
+#[test]
+fn a_command_without_time_limit_is_selected_within_server_selection_timeout() {
+    // A time limit of 0 replaces `timeoutMS` for the selection, too (S-3).
+    let world = World::start(&replica_set(), "timeoutMS=50&serverSelectionTimeoutMS=700");
+    for member in 0..3 {
+        world.sim.kill(sdam_sim::MemberId(member)).unwrap();
+    }
+    world.sim.run_for(Duration::from_secs(30));
+    let ping = encoded(&doc! { "ping": 1 });
+    let ping = Command::new("admin", ping.as_bytes());
+    for (command, millis) in [(ping.clone(), 50), (ping.with_timeout(Duration::ZERO), 700)] {
+        let before = world.sim.now();
+        let error = world.try_command(&command).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::SelectionTimeout, "{error}");
+        assert_eq!(world.sim.now().since(before).as_millis(), millis, "{error}");
+    }
 }
