@@ -22,6 +22,9 @@ pub(crate) struct Options {
     /// and `PyMongo` and the Node driver with the simulated deployment.
     #[arg(long)]
     deep: bool,
+    /// Leave the official files on real servers out, which take seven minutes.
+    #[arg(long, requires = "deep")]
+    no_servers: bool,
     /// Run the live tests and the official files on every server, instead. The live tests use tokio
     /// with every version that can be fetched, and the other runtimes with the newest; the official
     /// files use every version. A missing binary is a failure.
@@ -35,13 +38,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         return live::run_official(&Version::FETCHABLE, true);
     }
     if options.deep {
-        return deep();
+        return deep(!options.no_servers);
     }
     run_command(patient(cargo().arg("test").args(EVERYTHING)))?;
     run_command(cargo().args(["xtask", "spec-test"]))
 }
 
-fn deep() -> Result<()> {
+fn deep(with_servers: bool) -> Result<()> {
     let required = live::is_required();
     timed("ignored tests", || {
         // No doc test is ignored.
@@ -49,8 +52,10 @@ fn deep() -> Result<()> {
         run_command(patient(cargo().arg("test").args(EVERYTHING).args(programs)))
     })?;
     timed("live tests", || live::run(live::COMPLEMENT, required))?;
-    let servers = [Version::V4_2, Version::V6_0];
-    timed("official files on servers", || live::run_official(&servers, required))?;
+    if with_servers {
+        let servers = [Version::V4_2, Version::V6_0];
+        timed("official files on servers", || live::run_official(&servers, required))?;
+    }
     let probing = ["sim", "--seeds", "0..1000", "--detector", "probing"];
     let others: [&[&str]; 7] = [
         &["spec-test", "--every-release"],
