@@ -63,37 +63,3 @@ impl Port {
         self.address
     }
 }
-
-#[cfg(all(test, target_os = "linux"))]
-mod tests {
-    use std::net::{TcpListener, TcpStream};
-
-    use super::*;
-
-    #[test]
-    fn only_one_owner_has_a_port_and_its_server_can_be_restarted() {
-        let port = Port::reserve().unwrap();
-        let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        client.connect(port.address()).unwrap();
-        for _ in 0..3 {
-            let refused = TcpStream::connect(port.address()).unwrap_err();
-            assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
-            client.send(b"anyone?").unwrap();
-            let refused = client.recv(&mut [0; 8]).unwrap_err();
-            assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
-            let taken = |error: io::Error| error.kind() == io::ErrorKind::AddrInUse;
-            assert!(UdpSocket::bind(port.address()).is_err_and(taken));
-            assert!(Port::bind(port.address()).is_err_and(taken));
-
-            let listener = TcpListener::bind(port.address()).unwrap();
-            let names = Socket::new(Domain::IPV4, Type::DGRAM, None).unwrap();
-            names.set_reuse_address(true).unwrap();
-            names.bind(&port.address().into()).unwrap();
-            assert!(Port::bind(port.address()).is_err_and(taken));
-            let _client = TcpStream::connect(port.address()).unwrap();
-            let _server = listener.accept().unwrap();
-            client.send(b"anyone?").unwrap();
-            assert_eq!(UdpSocket::from(names).recv(&mut [0; 8]).unwrap(), 7);
-        }
-    }
-}
