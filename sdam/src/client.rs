@@ -153,8 +153,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`run`](Self::run), without those of single writes. With a time limit, a write that the
-    /// server has stopped because of `maxTimeMS` is an error nevertheless.
+    /// As [`run`](Self::run), without those of failed writes and unmet write concerns. With a time
+    /// limit, a write that the server has stopped because of `maxTimeMS` is an error nevertheless.
     ///
     /// # Cancel safety
     ///

@@ -3,7 +3,7 @@
 //! | item | purpose |
 //! | --- | --- |
 //! | [`ManualClock`] | a clock that tests advance |
-//! | [`Pace`] | advances a clock for real sockets while all threads wait |
+//! | [`Pace`] | advances a clock for real sockets, but not while a thread lacks a processor |
 //! | [`Servers`] | a transport without a network, to servers whose replies tests set |
 //! | [`RecordingPools`] | connection pools that record the topology's calls and can panic |
 //! | [`HeldTasks`], [`DroppedTasks`] | spawners that keep tasks until they are taken, or drop them |

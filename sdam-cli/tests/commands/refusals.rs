@@ -218,7 +218,7 @@ fn no_control_character_of_the_command_line_or_of_a_file_reaches_the_terminal() 
         room.write(name, content);
         refuses(&[words, &[name]].concat(), "]0;title");
     };
-    // The last line of the recording has an event of which nobody has heard.
+    // The last line of the recording contains an event of an unknown type.
     let few = FILES.iter().find(|(name, _)| *name == "few.jsonl");
     let few = String::from_utf8(few.unwrap().1.clone()).unwrap();
     let event = few.lines().find(|line| line.contains("\"event\":\"")).unwrap();

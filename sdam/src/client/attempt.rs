@@ -42,12 +42,12 @@ pub(super) struct Operation<'c> {
     lease: Option<Lease>,
 }
 
-/// What the errors of writes in a reply with `ok: 1` are to the caller.
+/// The form in which the caller gets the errors of writes in a reply with `ok: 1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Writes {
-    /// Errors of kind [`ErrorKind::Write`].
+    /// As errors of kind [`ErrorKind::Write`].
     Checked,
-    /// A part of the reply.
+    /// In the reply.
     Raw,
 }
 

@@ -169,7 +169,7 @@ fn a_reverse_proxy_with_tls_and_passwords_passes_on_some_pages() {
     program.finish();
 }
 
-/// What runs in the workflow of a release ends in the archives that users run.
+/// Checks the release workflow, because whatever it runs can change the archives that users run.
 #[test]
 fn the_workflow_of_a_release_runs_named_versions_with_least_rights() {
     let file = deploy("../.github/workflows/release.yml");
