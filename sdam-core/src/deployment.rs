@@ -502,7 +502,7 @@ impl Deployment {
 
     fn deserted(&mut self, now: Instant, server: ServerId, out: &mut Outputs) {
         if let Some(own) = self.server_mut(server) {
-            own.stop(now, out);
+            own.stop(now, "the runtime dropped the task that checks the server", out);
             self.apply(now, machine::Input::MonitorDied { server }, out);
         }
     }

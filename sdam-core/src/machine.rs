@@ -241,7 +241,7 @@ impl TopologyMachine {
         let error = Error::new(
             ErrorKind::Internal,
             Stage::Hello,
-            "the monitor of the server ended unexpectedly",
+            "the runtime dropped the task that checks the server",
         );
         let new = ServerDescription::failed(server, current.address.clone(), error, now);
         self.update(now, new, update::Consequences::default())

@@ -101,12 +101,11 @@ pub trait PoolFactory: Send + Sync + Debug + 'static {
 pub trait PoolHandle: Any + Send + Sync + Debug {
     /// Announces that a selection is waiting for the first check of this server.
     ///
-    /// Called before the first [`ready`](Self::ready), and only if
+    /// Called once at most, before the first [`ready`](Self::ready), and only if
     /// [`Options::early_dial`](sdam_core::options::Options::early_dial) is set. The pool may then
     /// open one socket with [`PoolContext::dial`] and use it for its first connection, which saves
     /// the round trips of TCP and TLS. It sends no hello before it is ready, and closes the socket
-    /// when it is cleared or closed, or if the socket remains unused. Further calls of `prepare`
-    /// have no effect.
+    /// when it is cleared or closed, or if the socket remains unused.
     fn prepare(&self) {}
     /// Marks the pool ready to open connections; does nothing if it is ready already.
     fn ready(&self);

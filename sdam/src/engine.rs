@@ -275,6 +275,7 @@ impl Engine {
         let Some(server) = self.servers.get(&id) else {
             return;
         };
+        server.begin_pool();
         let pool = after.panic.catch(|| self.pool(server, &mut after.tasks));
         // CMAP: "PoolReady" comes before the events of the connections that the pool then opens.
         self.events.push_with(now, EventName::PoolReady, || {
@@ -286,13 +287,16 @@ impl Engine {
         }
     }
 
-    /// Prepares the pools of the servers whose first check is not finished.
+    /// Prepares the pools of the servers whose first check is not finished, once. A displaced primary
+    /// is unchecked, too, but its pool has been ready.
     pub(crate) fn prepare(&mut self) -> AfterUnlock {
         let mut after = AfterUnlock::default();
         let servers = self.deployment.description().servers().iter();
         for server in servers.filter(|server| is_unchecked(server)) {
-            let pool = self.servers.get(&server.id).and_then(|own| own.core.pool());
-            if let Some(pool) = pool {
+            let own = self.servers.get(&server.id);
+            if let Some((own, pool)) = own.and_then(|own| Some((own, own.core.pool()?)))
+                && own.begin_pool()
+            {
                 after.panic.catch(|| pool.prepare());
             }
         }

@@ -33,7 +33,7 @@ pub struct RecordedCall {
     pub server: ServerId,
     /// The address of the server.
     pub address: ServerAddress,
-    /// The method: `create`, `ready`, `clear` or `close`.
+    /// The method: `create`, `prepare`, `ready`, `clear` or `close`.
     pub method: &'static str,
     /// The argument of `clear`.
     pub clear: Option<PoolClear>,
@@ -155,6 +155,10 @@ impl RecordingPool {
 }
 
 impl PoolHandle for RecordingPool {
+    fn prepare(&self) {
+        self.pools.record(&self.context, "prepare", None, |_| {});
+    }
+
     fn ready(&self) {
         self.pools.record(&self.context, "ready", None, |_| {});
     }

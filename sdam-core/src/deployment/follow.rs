@@ -92,7 +92,12 @@ impl Deployment {
                     if let Ok(place) = self.position(server) {
                         let mut own = self.servers.remove(place);
                         own.clear_suspicion(now, false, out);
-                        own.stop(now, out);
+                        let reason = if self.topology.is_closed() {
+                            "the topology was closed"
+                        } else {
+                            "the server has left the topology"
+                        };
+                        own.stop(now, reason, out);
                     }
                     out.push(Output::CloseServer { server });
                 }

@@ -90,9 +90,9 @@ impl Server {
         self.hastened(host, out, |server, out| server.check.cancel(now, known, out));
     }
 
-    /// Ends the running check, measurement and probe, and does not begin new ones.
-    pub(super) fn stop(&mut self, now: Instant, out: &mut Outputs) {
-        self.check.stop(now, out);
+    /// Ends the running check, measurement and probe for this reason, and does not begin new ones.
+    pub(super) fn stop(&mut self, now: Instant, reason: &str, out: &mut Outputs) {
+        self.check.stop(now, reason, out);
         self.ping.stop(out);
         self.probe.stop(out);
     }

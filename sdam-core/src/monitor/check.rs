@@ -208,13 +208,13 @@ impl Check {
         }
     }
 
-    /// Ends all checks.
-    pub(crate) fn stop(&mut self, now: Instant, out: &mut Outputs) {
+    /// Ends all checks. `reason` is the error of a running one.
+    pub(crate) fn stop(&mut self, now: Instant, reason: &str, out: &mut Outputs) {
         self.streaming = false;
         match mem::replace(&mut self.state, State::Done) {
             State::Running(check) => {
                 self.disconnect(out);
-                out.emit(check.cancelled(now, "the server has left the topology"));
+                out.emit(check.cancelled(now, reason));
             }
             State::Idle(_) if self.connection.is_some() => self.disconnect(out),
             State::Idle(_) | State::Done => {}

@@ -37,6 +37,8 @@ pub(crate) struct Server {
     /// True if connections have to report answers to operations, because a detector is asking
     /// whether the server still answers.
     asked: Arc<std::sync::atomic::AtomicBool>,
+    /// True once the pool was prepared or ready. It is accessed only under the topology lock.
+    has_begun: AtomicBool,
     /// Relaxed accesses suffice: readers that are woken because of it see it, and no other data is
     /// published through it.
     abandoned: AtomicBool,
@@ -78,6 +80,7 @@ impl Server {
             silence: Mutex::default(),
             connecting: Mutex::default(),
             asked: Arc::default(),
+            has_begun: AtomicBool::new(false),
             abandoned: AtomicBool::new(false),
         }
     }
@@ -143,6 +146,11 @@ impl Server {
     /// Returns the flag that makes connections report answers to operations.
     pub(crate) fn asked(&self) -> Arc<std::sync::atomic::AtomicBool> {
         Arc::clone(&self.asked)
+    }
+
+    /// Marks the pool as prepared or ready. Returns whether it was neither before.
+    pub(crate) fn begin_pool(&self) -> bool {
+        !self.has_begun.swap(true, Ordering::Relaxed)
     }
 
     /// Marks the server as abandoned: its task was dropped before it left the topology.

@@ -87,6 +87,7 @@ fn unused_early_sockets_are_closed_after_a_second() {
 
 #[test]
 fn nothing_is_dialed_early_unless_a_selection_waits_for_a_pool() {
+    // A deviation from CMAP.
     for pools in [true, false] {
         let sim = simulation(1);
         sim.block_on(async {

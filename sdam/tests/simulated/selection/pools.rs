@@ -1,13 +1,17 @@
 //! Pools that panic or publish events while the topology calls them: the panic reaches the caller,
 //! and the remaining effects still run.
 
+use std::time::Duration;
+
 use bson::doc;
+use futures::FutureExt as _;
 use sdam::{
-    Criteria, ErrorReport, EventName, Generation, Interest, ServerType, Stage, discovery::reply,
+    Criteria, ErrorReport, EventName, Generation, Interest, ReadMode, ReadPreference, ServerType,
+    Stage, discovery::reply,
 };
 use sdam_core::options::MIN_HEARTBEAT_FREQUENCY;
 use sdam_events::channel::{EventStream, unbounded};
-use sdam_testkit::RecordingPools;
+use sdam_testkit::{RecordingPools, Server};
 
 use super::harness::{Harness, hosts};
 use crate::{assert_pool_panics, drain};
@@ -62,6 +66,30 @@ fn every_pool_is_closed_even_if_one_panics_during_the_start_or_at_the_end() {
         let closed = names.iter().filter(|name| **name == EventName::ServerClosed);
         assert_eq!(closed.count(), 3, "{method}");
     }
+}
+
+#[test]
+fn a_pool_is_prepared_once_and_not_after_it_was_ready() {
+    let (hosts, pools) = (hosts(2), RecordingPools::default());
+    let mut harness = Harness::with_replica_set(&hosts);
+    let topology = harness.spawn(&hosts, |builder| builder.pools(pools.clone()));
+    let wait = |mode| {
+        let criteria = Criteria::read(ReadPreference::new(mode)).unwrap();
+        assert!(topology.select(&criteria).now_or_never().is_none());
+    };
+    wait(ReadMode::Primary);
+    wait(ReadMode::Primary);
+    assert_eq!(pools.count("prepare"), 2);
+    harness.settle();
+    assert_eq!(pools.count("ready"), 2);
+    // The second server displaces the first one, which does not answer any more.
+    harness.servers.set(&hosts[0], Server::silent());
+    harness.servers.set(&hosts[1], Server::member(&hosts, true));
+    harness.pass(Duration::from_secs(10));
+    let displaced = topology.server(&hosts[0]).unwrap();
+    assert_eq!(displaced.description().last_update_time, None);
+    wait(ReadMode::Secondary);
+    assert_eq!(pools.count("prepare"), 2);
 }
 
 #[test]

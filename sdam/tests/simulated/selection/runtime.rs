@@ -11,8 +11,8 @@ use std::{
 
 use futures::FutureExt;
 use sdam::{
-    Candidates, Clock, Criteria, EventKind, Interest, PendingEvents, PoolHandle, SelectionError,
-    ServerAddress, Topology,
+    Candidates, Clock, Criteria, EventKind, EventName, Interest, PendingEvents, PoolHandle,
+    SelectionError, ServerAddress, Topology,
 };
 use sdam_core::{event::SelectionFailure, options::MIN_HEARTBEAT_FREQUENCY};
 use sdam_events::channel::unbounded;
@@ -39,8 +39,9 @@ fn check_shut_down(error: &SelectionError) {
 fn selections_fail_at_once_when_all_monitors_are_dropped() {
     let (mut harness, hosts) = (Harness::new(), hosts(3));
     let (sink, events) = unbounded();
-    let topology =
-        harness.start(&hosts, |builder| builder.sink(sink.interested_in(Interest::SELECTION)));
+    let heartbeats = Interest::of(&[EventName::ServerHeartbeatFailed]);
+    let interest = Interest::SELECTION.union(heartbeats);
+    let topology = harness.start(&hosts, |builder| builder.sink(sink.interested_in(interest)));
     let criteria = Criteria::write();
     let mut pending = pin!(topology.select(&criteria));
     assert!(pending.as_mut().now_or_never().is_none());
@@ -64,6 +65,12 @@ fn selections_fail_at_once_when_all_monitors_are_dropped() {
         _ => None,
     });
     assert_eq!(reasons.collect::<Vec<_>>(), [SelectionFailure::RuntimeShutDown; 2]);
+    let checks = events.iter().filter_map(|event| match &event.kind {
+        EventKind::ServerHeartbeatFailed { failure, .. } => Some(failure.message()),
+        _ => None,
+    });
+    let dropped = "the runtime dropped the task that checks the server";
+    assert_eq!(checks.collect::<Vec<_>>(), [dropped; 3]);
     // A closed topology reports that it is closed.
     topology.close().now_or_never().unwrap();
     let error = attempt(&topology).unwrap().unwrap_err();
