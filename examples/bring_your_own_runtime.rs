@@ -8,7 +8,7 @@ use std::{
     env,
     error::Error,
     io::{self, Read, Write},
-    net::{IpAddr, Shutdown, TcpStream},
+    net::{Shutdown, SocketAddr, TcpStream},
     sync::Arc,
     thread,
 };
@@ -59,8 +59,8 @@ impl Dial for Sockets {
         Ok(stream)
     }
 
-    async fn lookup_ip(&self, host: &str) -> io::Result<Vec<IpAddr>> {
-        system::lookup_ip(host).await
+    async fn lookup_host(&self, host: &str) -> io::Result<Vec<SocketAddr>> {
+        system::lookup_host(host).await
     }
 }
 

@@ -7,7 +7,7 @@
 
 use std::{
     io,
-    net::IpAddr,
+    net::SocketAddr,
     pin::pin,
     sync::Arc,
     thread::{self, JoinHandle},
@@ -89,8 +89,8 @@ impl Dial for MonoioDial {
         self.0.open(connect, carry).await
     }
 
-    async fn lookup_ip(&self, host: &str) -> io::Result<Vec<IpAddr>> {
-        system::lookup_ip(host).await
+    async fn lookup_host(&self, host: &str) -> io::Result<Vec<SocketAddr>> {
+        system::lookup_host(host).await
     }
 }
 

@@ -26,7 +26,11 @@ impl ServerAddress {
         let bracket = host.contains(':');
         let (open, close) = if bracket { ("[", "]") } else { ("", "") };
         let mut text = format!("{open}{host}{close}:{port}");
-        text.make_ascii_lowercase();
+        // The zone of an IPv6 address names an interface of this host, and keeps its case.
+        let zone = text.find('%').unwrap_or(text.len());
+        if let Some(host) = text.get_mut(..zone) {
+            host.make_ascii_lowercase();
+        }
         Self { text: text.into(), port: Some(port) }
     }
 
@@ -241,6 +245,7 @@ mod tests {
         check("A", "a:27017", "a", Some(27017));
         check("Db.Example.COM:1", "db.example.com:1", "db.example.com", Some(1));
         check("[::1]", "[::1]:27017", "::1", Some(27017));
+        check("[FE80::1%Lo0]:9", "[fe80::1%Lo0]:9", "fe80::1%Lo0", Some(9));
         check("a:0090", "a:90", "a", Some(90));
         check("[FE80::1]:9", "[fe80::1]:9", "fe80::1", Some(9));
         check(

@@ -28,14 +28,22 @@ pub(crate) async fn run(
     if pool.by_caller {
         pool.work_by_caller();
     }
-    let now = pool.expiry_time();
-    let result = match pool.change(|machine| machine.check_out(now)) {
-        Ok(CheckOut::Connection(member)) => Ok(member),
-        Ok(CheckOut::Wait(ticket)) => {
-            let waiting = Waiting { pool, ticket: Some(ticket), deadline };
-            waiting.connection().await
+    let result = loop {
+        let now = pool.clock().now();
+        match pool.change(|machine| machine.check_out(now)) {
+            Ok(CheckOut::Cold(mut member)) => {
+                if member.is_open(now) {
+                    break Ok(member);
+                }
+                pool.change(|machine| machine.check_in(member, None, now));
+            }
+            Ok(CheckOut::Connection(member)) => break Ok(member),
+            Ok(CheckOut::Wait(ticket)) => {
+                let waiting = Waiting { pool, ticket: Some(ticket), deadline };
+                break waiting.connection().await;
+            }
+            Err(error) => break Err(error),
         }
-        Err(error) => Err(error),
     };
     let result = result.map(|member| PooledConnection::new(Arc::clone(pool), member));
     match &result {
@@ -115,7 +123,7 @@ impl Waiting<'_> {
 
 async fn poll(pool: &Inner, ticket: Ticket) -> Step<Box<Member>> {
     poll_fn(|cx| {
-        let (polled, closing) = pool.core.poll(ticket, pool.expiry_time(), cx);
+        let (polled, closing) = pool.core.poll(ticket, pool.clock().now(), cx);
         pool.close_all(closing);
         polled
     })

@@ -45,12 +45,11 @@ impl<C: Pooled> Core<C> {
         read(&mut self.lock())
     }
 
-    /// Polls a waiting check-out. The caller closes the returned connections. Without
-    /// `maxIdleTimeMS`, `now` may be `None`.
+    /// Polls a waiting check-out. The caller closes the returned connections.
     pub(crate) fn poll(
         &self,
         ticket: Ticket,
-        now: Option<Instant>,
+        now: Instant,
         cx: &mut Context<'_>,
     ) -> (Poll<Step<C>>, Closing<C>) {
         let mut waker = Some(cx.waker().clone());

@@ -73,15 +73,9 @@ impl Inner {
         &*self.context.backend.clock
     }
 
-    /// Returns the current time if idle connections expire; `None` otherwise.
-    pub(crate) fn expiry_time(&self) -> Option<Instant> {
-        let limit = self.settings.options.max_idle_time;
-        limit.map(|_| self.clock().now())
-    }
-
     pub(crate) fn check_in(&self, member: Box<Member>, pin: Option<Pin>) {
         self.events.checked_in(member.id);
-        let now = self.expiry_time().unwrap_or(Instant::EPOCH);
+        let now = self.clock().now();
         self.change(|machine| machine.check_in(member, pin, now));
     }
 

@@ -12,7 +12,7 @@ mod tests;
 mod waiters;
 mod work;
 
-use std::{collections::VecDeque, mem, task::Waker};
+use std::{collections::VecDeque, mem, task::Waker, time::Duration};
 
 use sdam_core::{
     address::ServerAddress,
@@ -98,8 +98,7 @@ enum State {
 #[derive(Debug)]
 pub(crate) struct Idle<C> {
     pub(crate) connection: C,
-    /// The time of the check-in. Without `maxIdleTimeMS`, it is not the real time, because the
-    /// clock is not read.
+    /// The time of the check-in.
     since: Instant,
 }
 
@@ -138,6 +137,9 @@ struct Pinned {
 #[derive(Debug)]
 pub(crate) enum CheckOut<C> {
     Connection(C),
+    /// A connection that was idle for so long that it may have been closed by the server, or by a
+    /// proxy or firewall in between. The caller checks it in as unusable if it was.
+    Cold(C),
     Wait(Ticket),
 }
 
@@ -263,14 +265,14 @@ impl<C: Pooled> Machine<C> {
     }
 
     /// Takes an idle connection, or joins the wait queue (CMAP: "Checking Out a Connection").
-    ///
-    /// Without `maxIdleTimeMS`, `now` may be `None`.
-    pub(crate) fn check_out(&mut self, now: Option<Instant>) -> Result<CheckOut<C>, Error> {
+    pub(crate) fn check_out(&mut self, now: Instant) -> Result<CheckOut<C>, Error> {
         if let Some(error) = self.refusal() {
             return Err(error);
         }
-        if let Some(connection) = self.next_idle(now) {
-            return Ok(CheckOut::Connection(connection));
+        if let Some(Idle { connection, since }) = self.next_idle(now) {
+            let is_cold = since + LOOK_AFTER < now;
+            let taken = if is_cold { CheckOut::Cold } else { CheckOut::Connection };
+            return Ok(taken(connection));
         }
         let ticket = self.waiters.join();
         self.start_attempts();
@@ -311,18 +313,18 @@ impl<C: Pooled> Machine<C> {
     }
 
     /// Takes the most recently used idle connection, and counts it as in use.
-    fn next_idle(&mut self, now: Option<Instant>) -> Option<C> {
-        while let Some(Idle { connection, since }) = self.idle.pop_back() {
-            let reason = if self.is_stale(&connection) {
+    fn next_idle(&mut self, now: Instant) -> Option<Idle<C>> {
+        while let Some(idle) = self.idle.pop_back() {
+            let reason = if self.is_stale(&idle.connection) {
                 ConnectionClosedReason::Stale
-            } else if self.is_expired(since, now) {
+            } else if self.is_expired(idle.since, now) {
                 ConnectionClosedReason::Idle
             } else {
                 self.in_use += 1;
-                return Some(connection);
+                return Some(idle);
             };
-            self.forget(&connection);
-            self.after.close.push((connection, reason));
+            self.forget(&idle.connection);
+            self.after.close.push((idle.connection, reason));
         }
         None
     }
@@ -346,7 +348,9 @@ impl<C: Pooled> Machine<C> {
 
     /// Hands a usable connection to the waiter that has waited longest, or keeps it.
     fn place(&mut self, connection: C, since: Instant) {
-        let waiter = match self.attempts.oldest_owner() {
+        // Without a worker, an owner whose attempt blocks its thread cannot take the connection.
+        let can_take = |owner: &Ticket| !self.config.by_caller || self.waiters.is_polled(*owner);
+        let waiter = match self.attempts.oldest_owner(can_take) {
             Some(owner) => {
                 let next = self.next_owner();
                 self.attempts.replace_owner(owner, next);
@@ -401,9 +405,9 @@ impl<C: Pooled> Machine<C> {
         is_ready && connection.service().is_some() && self.is_stale(connection)
     }
 
-    fn is_expired(&self, since: Instant, now: Option<Instant>) -> bool {
+    fn is_expired(&self, since: Instant, now: Instant) -> bool {
         let limit = self.config.options.max_idle_time;
-        limit.zip(now).is_some_and(|(limit, now)| since + limit <= now)
+        limit.is_some_and(|limit| since + limit <= now)
     }
 
     /// Counts a connection that is about to be closed.
@@ -443,6 +447,9 @@ impl<C: Pooled> Machine<C> {
         self.after.wake.extend(self.worker.take());
     }
 }
+
+/// The time after which an idle connection is looked at before it is used.
+const LOOK_AFTER: Duration = Duration::from_secs(1);
 
 impl Pinned {
     fn count(&mut self, pin: Pin) -> &mut u32 {

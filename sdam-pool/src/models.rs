@@ -71,11 +71,11 @@ fn first_connection(pool: &Pool) -> Connection {
 }
 
 fn check_out(pool: &Pool) -> Result<CheckOut<Connection>, Error> {
-    pool.change(|machine| machine.check_out(None)).0
+    pool.change(|machine| machine.check_out(Instant::EPOCH)).0
 }
 
 async fn wait(pool: &Pool, ticket: Ticket) -> Result<Connection, Error> {
-    match poll_fn(|cx| pool.poll(ticket, None, cx).0).await {
+    match poll_fn(|cx| pool.poll(ticket, Instant::EPOCH, cx).0).await {
         Step::Done(result) => result,
         Step::Open(_) => panic!("the worker opens connections"),
     }
@@ -83,7 +83,7 @@ async fn wait(pool: &Pool, ticket: Ticket) -> Result<Connection, Error> {
 
 async fn obtain(pool: &Pool) -> Result<Connection, Error> {
     match check_out(pool)? {
-        CheckOut::Connection(connection) => Ok(connection),
+        CheckOut::Connection(connection) | CheckOut::Cold(connection) => Ok(connection),
         CheckOut::Wait(ticket) => wait(pool, ticket).await,
     }
 }

@@ -1,6 +1,6 @@
 //! The dialer, which connects sockets and looks up host names.
 
-use std::{io, net::IpAddr};
+use std::{io, net::SocketAddr};
 
 #[cfg(not(unix))]
 use async_std::net::TcpStream as UnixStream;
@@ -38,8 +38,7 @@ impl Dial for AsyncStdDial {
         }
     }
 
-    async fn lookup_ip(&self, host: &str) -> io::Result<Vec<IpAddr>> {
-        let addresses = (host, 0).to_socket_addrs().await?;
-        Ok(addresses.map(|address| address.ip()).collect())
+    async fn lookup_host(&self, host: &str) -> io::Result<Vec<SocketAddr>> {
+        Ok((host, 0).to_socket_addrs().await?.collect())
     }
 }

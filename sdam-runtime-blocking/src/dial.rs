@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs as _},
+    net::{SocketAddr, TcpStream, ToSocketAddrs as _},
 };
 
 use sdam_core::time::Instant;
@@ -52,9 +52,8 @@ impl Dial for BlockingDial {
         }
     }
 
-    async fn lookup_ip(&self, host: &str) -> io::Result<Vec<IpAddr>> {
-        let addresses = (host, 0).to_socket_addrs()?;
-        Ok(addresses.map(|address| address.ip()).collect())
+    async fn lookup_host(&self, host: &str) -> io::Result<Vec<SocketAddr>> {
+        Ok((host, 0).to_socket_addrs()?.collect())
     }
 
     fn blocks(&self) -> bool {

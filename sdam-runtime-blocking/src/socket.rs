@@ -43,13 +43,12 @@ impl BlockingStream {
             let now = self.epoch.now();
             let expired = self.deadline.is_some_and(|deadline| now >= deadline);
             match error.kind() {
-                // If a socket's timeout expires, the error is `WouldBlock` on Unix and `TimedOut`
-                // on Windows.
-                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut if expired => {
+                // On Unix, `TimedOut` means that TCP has given up on the peer.
+                EXPIRED if expired => {
                     return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
                 }
                 // The system's timer may fire one tick early.
-                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => {}
+                EXPIRED | io::ErrorKind::Interrupted => {}
                 _ => return Poll::Ready(result),
             }
         }
@@ -125,6 +124,9 @@ socket!(TcpStream);
 #[cfg(unix)]
 socket!(std::os::unix::net::UnixStream);
 
+/// The error of a socket whose timeout has expired.
+const EXPIRED: io::ErrorKind =
+    if cfg!(windows) { io::ErrorKind::TimedOut } else { io::ErrorKind::WouldBlock };
 /// The timeout of an operation that begins after the deadline. It is long enough only for work that
 /// requires no waiting.
 const AT_ONCE: Duration = Duration::from_millis(1);

@@ -6,7 +6,7 @@ use std::net::TcpStream as UnixStream;
 use std::os::unix::net::UnixStream;
 use std::{
     io,
-    net::{IpAddr, SocketAddr, TcpStream},
+    net::{SocketAddr, TcpStream},
 };
 
 use futures::future::Either;
@@ -41,8 +41,7 @@ impl Dial for SmolDial {
         }
     }
 
-    async fn lookup_ip(&self, host: &str) -> io::Result<Vec<IpAddr>> {
-        let addresses = net::resolve((host, 0)).await?;
-        Ok(addresses.iter().map(SocketAddr::ip).collect())
+    async fn lookup_host(&self, host: &str) -> io::Result<Vec<SocketAddr>> {
+        net::resolve((host, 0)).await
     }
 }

@@ -3,7 +3,7 @@
 use std::{
     future::Future,
     io,
-    net::IpAddr,
+    net::SocketAddr,
     panic::AssertUnwindSafe,
     pin::Pin,
     task::{Context, Poll},
@@ -66,9 +66,8 @@ impl Dial for TokioDial {
         }
     }
 
-    async fn lookup_ip(&self, host: &str) -> io::Result<Vec<IpAddr>> {
-        let addresses = self.enter(lookup_host((host, 0))).await?;
-        Ok(addresses.map(|address| address.ip()).collect())
+    async fn lookup_host(&self, host: &str) -> io::Result<Vec<SocketAddr>> {
+        Ok(self.enter(lookup_host((host, 0))).await?.collect())
     }
 }
 

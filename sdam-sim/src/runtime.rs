@@ -410,6 +410,18 @@ impl Network<'_> {
         self.0.change(|state| state.reset_sockets(|socket| socket.leads_to(member)));
     }
 
+    /// Resets every connection to `member` that has carried nothing for `time`, as a proxy or a
+    /// firewall does. Returns the number of these connections.
+    pub fn reset_idle(&self, member: MemberId, time: Duration) -> usize {
+        self.0.change(|state| {
+            let now = state.now();
+            let is_idle = |last: &Instant| *last + time <= now;
+            state.reset_sockets(|socket| {
+                socket.leads_to(member) && socket.last_arrival.iter().all(is_idle)
+            })
+        })
+    }
+
     /// Ends all faults of the network, DNS, TLS handshakes and proxies. DNS records and
     /// certificates stay as they are. Connections that have lost bytes stay dead.
     pub fn heal(&self) {

@@ -44,7 +44,9 @@ impl Client {
     /// Returns the name that the certificate of `server` must contain. Unless the name is an IP
     /// address, it is also sent to the server as SNI.
     fn name(&self, server: &ServerAddress) -> Result<ServerName<'static>, Error> {
-        match ServerName::try_from(server.host().to_owned()) {
+        // A zone has a meaning on this host only, so no certificate contains it.
+        let host = server.host().split('%').next().unwrap_or_default();
+        match ServerName::try_from(host.to_owned()) {
             Ok(name) => Ok(name),
             // The name is neither sent nor checked, so a placeholder is sufficient.
             Err(_) if !self.checks_name => Ok(IpAddr::V4(Ipv4Addr::UNSPECIFIED).into()),

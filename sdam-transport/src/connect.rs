@@ -67,6 +67,8 @@ pub trait Transport: Send + Sync + Debug + 'static {
 ///   network error at [`Stage::Hello`](sdam_core::error::Stage::Hello).
 /// - A `send` or `recv` that failed, or was dropped before it was ready, makes the connection
 ///   unusable: every later call fails, and no half message is ever read as the start of the next.
+/// - A `recv` that is dropped or times out while no reply is due, and before a byte has arrived,
+///   leaves the connection as it was. Pools poll it once to look at an idle connection.
 /// - A connection that blocks ends `send` and `recv` with a time-out when the deadline that was set
 ///   has passed.
 /// - Dropping the connection closes its socket, at once or as soon as the runtime runs, without
@@ -90,7 +92,8 @@ pub trait Connection: Send + Debug + 'static {
     ///
     /// # Cancel safety
     ///
-    /// Not cancel safe: dropping the future makes the connection unusable.
+    /// Not cancel safe: dropping the future makes the connection unusable, unless no reply was due
+    /// and no byte had arrived.
     async fn recv(&mut self) -> Result<WireMessage, Error>;
 
     /// Sets the maximum length, in bytes, of messages that later calls of `recv` accept. The

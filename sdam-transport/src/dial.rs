@@ -1,14 +1,7 @@
 //! The dialer trait, from which a socket runtime builds its
 //! [`Transport`](crate::connect::Transport).
 
-use std::{
-    fmt,
-    fmt::Debug,
-    io,
-    net::{IpAddr, SocketAddr},
-    path::PathBuf,
-    time::Duration,
-};
+use std::{fmt, fmt::Debug, io, net::SocketAddr, path::PathBuf, time::Duration};
 
 use async_trait::async_trait;
 use sdam_core::time::Instant;
@@ -25,6 +18,7 @@ use crate::stream::ByteStream;
 /// - The caller holds no lock, and may poll the futures by any executor on any thread.
 /// - An address that refuses is an error at once, and one that is silent is pending, unless
 ///   [`blocks`](Self::blocks) says otherwise.
+/// - An IPv6 address with a zone keeps the zone when it is looked up.
 /// - A TCP socket sends without delay and probes an idle peer, as
 ///   [`system::tune_tcp`](crate::system::tune_tcp) sets it up.
 /// - A TCP socket with a [user timeout](DialOptions::user_timeout) breaks once the peer has
@@ -45,13 +39,13 @@ pub trait Dial: Send + Sync + Debug + 'static {
     /// Dropping the future abandons the attempt.
     async fn dial(&self, target: &DialTarget, options: DialOptions) -> io::Result<Self::Stream>;
 
-    /// Returns the addresses of `host`, the most preferred one first. Runtimes without a resolver
-    /// use [`system::lookup_ip`](crate::system::lookup_ip).
+    /// Returns the addresses of `host`, the most preferred one first, with any port. Runtimes
+    /// without a resolver use [`system::lookup_host`](crate::system::lookup_host).
     ///
     /// # Cancel safety
     ///
     /// Dropping the future abandons the look-up.
-    async fn lookup_ip(&self, host: &str) -> io::Result<Vec<IpAddr>>;
+    async fn lookup_host(&self, host: &str) -> io::Result<Vec<SocketAddr>>;
 
     /// Returns whether the futures block their thread instead of returning `Pending`.
     ///

@@ -33,7 +33,8 @@ mod tests;
 /// The connection is marked as unusable while it sends or receives, and only success removes the
 /// mark. After a future has failed, or has been dropped before it was ready, every later call
 /// therefore fails, and cancellation can never make the middle of a message look like the start of
-/// the next one.
+/// the next one. A receive sets the mark only once a reply is due or a byte has arrived, so that an
+/// idle connection can be looked at.
 ///
 /// Errors have [`Stage::Hello`], which is correct for monitoring connections. Users of other
 /// connections set the stage with [`Error::at`].
@@ -42,6 +43,8 @@ pub struct Framed<S> {
     /// The reason why no operation may begin: another one is in progress, was dropped or has
     /// failed.
     unusable: Option<Cow<'static, str>>,
+    /// True if the server has yet to answer, or to continue a stream.
+    is_reply_due: bool,
     max_message_size: usize,
     target: Option<ServerAddress>,
     /// Bytes that have been read but not returned yet. They may be part of a message or several
@@ -55,6 +58,7 @@ impl<S: ByteStream> Framed<S> {
         Self {
             stream,
             unusable: None,
+            is_reply_due: false,
             max_message_size: Hello::DEFAULT_MAX_MESSAGE_SIZE,
             target: None,
             received: Vec::new(),
@@ -142,7 +146,10 @@ impl<S: ByteStream> Framed<S> {
                 };
                 Err(Error::network(STAGE, format!("the server closed the connection {when}")))
             }
-            Ok(_) => Ok(()),
+            Ok(_) => {
+                self.unusable = Some(DROPPED_RECEIVE.into());
+                Ok(())
+            }
             Err(error) => {
                 let message = format!("receiving a message ({filled} bytes had arrived)");
                 Err(error::from_io(STAGE, message, error))
@@ -179,14 +186,24 @@ impl<S: ByteStream> Framed<S> {
 impl<S: ByteStream> Connection for Framed<S> {
     async fn send(&mut self, message: WireMessage) -> Result<(), Error> {
         self.begin("a send was dropped before it was complete")?;
+        self.is_reply_due |= !message.more_to_come();
         let result = self.write(&message).await;
         self.end(result)
     }
 
     async fn recv(&mut self) -> Result<WireMessage, Error> {
-        self.begin("a receive was dropped before it was complete")?;
-        let result = self.read().await;
-        self.end(result)
+        self.begin(DROPPED_RECEIVE)?;
+        if !self.is_reply_due && self.received.is_empty() {
+            self.unusable = None;
+        }
+        match self.read().await {
+            // The stream blocks, and nothing has arrived on the idle connection.
+            Err(error) if self.unusable.is_none() && error.is_timeout() => Err(self.named(error)),
+            result => {
+                self.is_reply_due = result.as_ref().is_ok_and(WireMessage::more_to_come);
+                self.end(result)
+            }
+        }
     }
 
     fn set_max_message_size(&mut self, bytes: usize) {
@@ -213,6 +230,7 @@ fn invalid(error: WireError) -> Error {
 }
 
 const STAGE: Stage = Stage::Hello;
+const DROPPED_RECEIVE: &str = "a receive was dropped before it was complete";
 /// The minimum length of a read. It is twice the length of a typical hello reply, so that one read
 /// usually gets the whole reply.
 const READ_AHEAD: usize = 2 << 10;

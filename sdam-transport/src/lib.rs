@@ -32,7 +32,7 @@
 //! [`system::SystemClock`] is a clock that creates its timers with a given function, and
 //! [`spawn::SpawnBy`] is a spawner that passes tasks to a given function. If a runtime lacks a
 //! part, this crate provides a replacement: [`system::ThreadClock`] is a clock for all runtimes,
-//! and [`system::lookup_ip`] resolves host names. If futures and sockets cannot leave their thread,
+//! and [`system::lookup_host`] resolves host names. If futures and sockets cannot leave their thread,
 //! [`local::Remote`] is the spawner and also sends other work to that thread, and [`pipe::piped`]
 //! turns a socket into a stream.
 //!

@@ -1,11 +1,6 @@
 //! A [`Transport`] that is built on a dialer of sockets.
 
-use std::{
-    fmt, io,
-    net::{IpAddr, SocketAddr},
-    sync::Arc,
-    time::Duration,
-};
+use std::{fmt, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use futures::TryFutureExt as _;
@@ -134,19 +129,24 @@ impl<D: Dial> NetTransport<D> {
             let targets = vec![DialTarget::Unix(target.as_str().into())];
             return self.race(deadline, targets).await;
         };
+        // An IP address with a zone is looked up, because only the system knows the zones.
         let addresses = match target.host().parse() {
-            Ok(address) => vec![address],
+            Ok(address) => vec![SocketAddr::new(address, port)],
             Err(_) => self.resolve(target.host(), deadline).await?,
         };
-        let targets = race::interleave(&addresses)
-            .into_iter()
-            .map(|address| DialTarget::Tcp(SocketAddr::new(address, port)))
-            .collect();
-        self.race(deadline, targets).await
+        let targets = race::interleave(&addresses).into_iter().map(|mut address| {
+            address.set_port(port);
+            DialTarget::Tcp(address)
+        });
+        self.race(deadline, targets.collect()).await
     }
 
-    async fn resolve(&self, host: &str, deadline: Option<Instant>) -> Result<Vec<IpAddr>, Error> {
-        let found = self.dial.lookup_ip(host).map_err(|error| {
+    async fn resolve(
+        &self,
+        host: &str,
+        deadline: Option<Instant>,
+    ) -> Result<Vec<SocketAddr>, Error> {
+        let found = self.dial.lookup_host(host).map_err(|error| {
             error::from_io(Stage::Dns, "the host name could not be looked up", error)
         });
         let late = (Stage::Dns, "the host name look-up timed out");

@@ -6,7 +6,7 @@
 use std::{
     collections::BTreeSet,
     future::Future,
-    net::IpAddr,
+    net::SocketAddr,
     pin::{Pin, pin},
     task::{Context, Poll},
     time::Duration,
@@ -199,8 +199,8 @@ impl<C, E> NoSuccess<C, E> {
 
 /// Returns `addresses` in the order in which to try them: without duplicates, alternating between
 /// the address families, and beginning with the first address (RFC 8305: "Sorting Addresses").
-pub fn interleave(addresses: &[IpAddr]) -> Vec<IpAddr> {
-    let first_is_v6 = addresses.first().is_some_and(IpAddr::is_ipv6);
+pub fn interleave(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
+    let first_is_v6 = addresses.first().is_some_and(SocketAddr::is_ipv6);
     let mut seen = BTreeSet::new();
     let once = addresses.iter().copied().filter(|address| seen.insert(*address));
     let (preferred, other): (Vec<_>, Vec<_>) =

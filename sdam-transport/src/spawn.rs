@@ -16,8 +16,10 @@ use futures::future::BoxFuture;
 /// - The caller holds no lock, and keeps no handle to the task.
 /// - `spawn` works on any thread, outside of the runtime and inside its tasks.
 /// - `spawn` never polls the task before it returns.
+/// - `spawn` returns without waiting.
 /// - The task runs to completion, or is dropped when the runtime ends: it is never leaked, so that
 ///   drop guards inside it always fire.
+/// - A task that is pending holds up no other task.
 /// - A task that panics is dropped and ends alone; the runtime and its other tasks continue.
 /// - Where the runtime has ended already, the task is dropped, possibly before `spawn` returns, and
 ///   `spawn` does not panic.

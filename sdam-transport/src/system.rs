@@ -9,7 +9,7 @@ mod timers;
 use std::{
     hash::{BuildHasher as _, RandomState},
     io,
-    net::{IpAddr, ToSocketAddrs as _},
+    net::{SocketAddr, ToSocketAddrs as _},
     thread,
     time::{self, Duration, SystemTime},
 };
@@ -109,7 +109,8 @@ pub fn entropy() -> u64 {
     RandomState::new().hash_one(())
 }
 
-/// Returns the addresses of `host` from the system's resolver, which runs on its own thread.
+/// Returns the addresses of `host`, with any port, from the system's resolver, which runs on its own
+/// thread.
 ///
 /// # Errors
 ///
@@ -118,13 +119,13 @@ pub fn entropy() -> u64 {
 /// # Cancel safety
 ///
 /// Dropping the future abandons the look-up; the thread ends when the resolver returns.
-pub async fn lookup_ip(host: &str) -> io::Result<Vec<IpAddr>> {
+pub async fn lookup_host(host: &str) -> io::Result<Vec<SocketAddr>> {
     let (answer, answered) = oneshot::channel();
     let host = host.to_owned();
     thread::Builder::new().spawn(move || {
         let found = (host, 0).to_socket_addrs();
         // The receiver has been dropped if the caller has dropped its future.
-        let _ = answer.send(found.map(|found| found.map(|address| address.ip()).collect()));
+        let _ = answer.send(found.map(Iterator::collect));
     })?;
     answered.await.map_err(io::Error::other)?
 }

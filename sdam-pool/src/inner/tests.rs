@@ -45,12 +45,12 @@ fn an_attempt_that_is_dropped_before_its_first_poll_ends() {
     };
     let pool = Inner::new(context, &settings);
     pool.change(|machine| machine.ready(None));
-    let (result, _) = pool.core.change(|machine| machine.check_out(None));
+    let (result, _) = pool.core.change(|machine| machine.check_out(Instant::EPOCH));
     let Ok(CheckOut::Wait(ticket)) = result else {
         panic!("there is a connection: {result:?}");
     };
     let cx = &mut Context::from_waker(Waker::noop());
-    let (Poll::Ready(Step::Open(id)), _) = pool.core.poll(ticket, None, cx) else {
+    let (Poll::Ready(Step::Open(id)), _) = pool.core.poll(ticket, Instant::EPOCH, cx) else {
         panic!("nothing is opened");
     };
     assert_eq!(pool.core.with(|machine| machine.stats().pending), 1);

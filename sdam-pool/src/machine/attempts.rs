@@ -69,9 +69,10 @@ impl Attempts {
         attempts.any(|attempt| attempt.owner.is_none() && !attempt.is_cancelled)
     }
 
-    /// Returns the check-out that has waited longest among those that own an attempt.
-    pub(super) fn oldest_owner(&self) -> Option<Ticket> {
-        self.owners().min_by_key(|owner| owner.serial)
+    /// Returns the check-out that has waited longest among those that own an attempt and are
+    /// `eligible`.
+    pub(super) fn oldest_owner(&self, eligible: impl Fn(&Ticket) -> bool) -> Option<Ticket> {
+        self.owners().filter(eligible).min_by_key(|owner| owner.serial)
     }
 
     /// Passes the attempt of `owner` to another check-out.
@@ -241,9 +242,9 @@ impl<C: Pooled> Machine<C> {
             self.settle(connection, now);
             return;
         }
-        let oldest = self.attempts.oldest_owner();
         // Without a worker, a check-out that receives a connection drops its own attempt.
-        let first = oldest.filter(|one| one.serial < owner.serial && !self.config.by_caller);
+        let may_swap = |one: &Ticket| one.serial < owner.serial && !self.config.by_caller;
+        let first = self.attempts.oldest_owner(may_swap);
         if let Some(first) = first {
             self.attempts.replace_owner(first, Some(owner));
         }

@@ -82,7 +82,7 @@ enum Step {
     Close,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Shape {
     max: u32,
     min: u32,
@@ -239,10 +239,10 @@ impl History {
     }
 
     fn check_out(&mut self) {
-        let result = self.machine.check_out(Some(self.now));
+        let result = self.machine.check_out(self.now);
         self.finish();
         match result {
-            Ok(CheckOut::Connection(connection)) => {
+            Ok(CheckOut::Connection(connection) | CheckOut::Cold(connection)) => {
                 let is_first = self.waiting.is_empty() || self.shape.lazy;
                 assert!(is_first, "a newcomer was served first");
                 self.receive(connection);
@@ -436,7 +436,7 @@ impl History {
     fn poll(&mut self, place: usize) {
         let (ticket, task) = self.waiting[place].clone();
         let mut waker = Some(Waker::from(task));
-        let polled = self.machine.poll(ticket, Some(self.now), &mut waker);
+        let polled = self.machine.poll(ticket, self.now, &mut waker);
         self.finish();
         match polled {
             Poll::Ready(super::Step::Done(result)) => {
@@ -451,7 +451,7 @@ impl History {
                 self.begin(id);
                 self.own.insert(id, ticket);
                 let mut waker = Some(Waker::from(Arc::clone(&self.waiting[place].1)));
-                let polled = self.machine.poll(ticket, Some(self.now), &mut waker);
+                let polled = self.machine.poll(ticket, self.now, &mut waker);
                 assert!(polled.is_pending());
             }
             Poll::Pending => {}
@@ -559,24 +559,31 @@ proptest! {
 }
 
 #[test]
+fn a_connection_is_looked_at_after_it_was_idle_for_more_than_a_second() {
+    let mut history = History::new(Shape { max: 1, connecting: 1, ..Shape::default() });
+    for step in [Step::Ready, Step::CheckOut, Step::Establish(0), Step::CheckIn(0), Step::Pass] {
+        history.step(&step);
+    }
+    let taken = history.machine.check_out(history.now);
+    let Ok(CheckOut::Connection(connection)) = taken else { panic!("{taken:?}") };
+    history.machine.check_in(connection, None, history.now);
+    history.now = history.now + Duration::from_millis(1001);
+    let taken = history.machine.check_out(history.now);
+    assert!(matches!(taken, Ok(CheckOut::Cold(_))), "{taken:?}");
+}
+
+#[test]
 fn a_timeout_behind_a_load_balancer_counts_what_the_connections_are_pinned_to() {
     // The error message states how many connections in use are pinned, and to what (P-7).
-    let mut history = History::new(Shape {
-        max: 4,
-        min: 0,
-        connecting: 2,
-        idle: None,
-        by_caller: false,
-        load_balanced: true,
-        lazy: false,
-    });
+    let shape = Shape { max: 4, connecting: 2, load_balanced: true, ..Shape::default() };
+    let mut history = History::new(shape);
     history.step(&Step::Ready);
     for _ in 0..4 {
         history.step(&Step::CheckOut);
         history.step(&Step::Establish(0));
     }
     let times_out = |history: &mut History, cursors, transactions, other| {
-        let Ok(CheckOut::Wait(ticket)) = history.machine.check_out(Some(history.now)) else {
+        let Ok(CheckOut::Wait(ticket)) = history.machine.check_out(history.now) else {
             panic!("more connections than maxPoolSize");
         };
         let result = history.machine.time_out(ticket);

@@ -179,6 +179,12 @@ impl<C> Waiters<C> {
         }
     }
 
+    /// Returns whether a check-out has been polled and waits to be woken.
+    pub(super) fn is_polled(&self, ticket: Ticket) -> bool {
+        let slot = self.slots.get(ticket.slot);
+        slot.is_some_and(|slot| slot.serial == ticket.serial && slot.waker.is_some())
+    }
+
     /// Marks a check-out as overdue.
     pub(super) fn set_overdue(&mut self, ticket: Ticket) {
         if let Some(slot) = self.slot(ticket) {

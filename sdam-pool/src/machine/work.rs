@@ -7,7 +7,7 @@ use std::{
 
 use sdam_core::{error::Error, event::ConnectionClosedReason, time::Instant};
 
-use super::{Interruption, Machine, Pooled, State, Ticket, early::Early};
+use super::{Idle, Interruption, Machine, Pooled, State, Ticket, early::Early};
 
 /// The maximum number of connections or wakers that are taken each time the lock is held.
 const BATCH: usize = 64;
@@ -111,7 +111,7 @@ impl<C: Pooled> Machine<C> {
     pub(crate) fn poll(
         &mut self,
         ticket: Ticket,
-        now: Option<Instant>,
+        now: Instant,
         waker: &mut Option<Waker>,
     ) -> Poll<Step<C>> {
         self.take_back(ticket, now);
@@ -121,6 +121,8 @@ impl<C: Pooled> Machine<C> {
         let Some(id) = self.begin_own(ticket) else {
             return Poll::Pending;
         };
+        // Until the check-out is polled again, it cannot take another connection.
+        *waker = self.waiters.wake(ticket);
         self.pass_turn();
         Poll::Ready(Step::Open(id))
     }
@@ -168,7 +170,7 @@ impl<C: Pooled> Machine<C> {
 
     /// Takes back a connection whose service was cleared since its delivery. The check-out gets an
     /// idle connection, or returns to its place in the queue.
-    fn take_back(&mut self, ticket: Ticket, now: Option<Instant>) {
+    fn take_back(&mut self, ticket: Ticket, now: Instant) {
         let delivered = self.waiters.delivered(ticket);
         if !delivered.is_some_and(|connection| self.has_lost_service(connection)) {
             return;
@@ -178,7 +180,7 @@ impl<C: Pooled> Machine<C> {
             self.settle(connection, Instant::EPOCH);
         }
         // Idle connections exist only if no other check-out waits.
-        if let Some(connection) = self.next_idle(now)
+        if let Some(Idle { connection, .. }) = self.next_idle(now)
             && let Some(first) = self.waiters.next()
         {
             self.after.wake.extend(self.waiters.deliver(first, connection));
@@ -224,8 +226,8 @@ impl<C: Pooled> Machine<C> {
 
     /// Closes the idle connections that have not been used for `maxIdleTimeMS`.
     fn close_expired(&mut self, now: Instant) {
-        let expired = |since| self.is_expired(since, Some(now));
-        let count = self.idle.iter().take_while(|idle| expired(idle.since)).count();
+        let expired = |idle: &&Idle<C>| self.is_expired(idle.since, now);
+        let count = self.idle.iter().take_while(expired).count();
         if count > 0 {
             let rest = self.idle.split_off(count);
             self.close_idle(ConnectionClosedReason::Idle);

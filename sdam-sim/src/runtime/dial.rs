@@ -1,6 +1,6 @@
 //! Connections over the simulated network.
 
-use std::{future::pending, io, net::IpAddr, sync::Arc};
+use std::{future::pending, io, net::SocketAddr, sync::Arc};
 
 use sdam_core::address::ServerAddress;
 use sdam_transport::{
@@ -59,9 +59,9 @@ impl Dial for SimDial {
         }
     }
 
-    async fn lookup_ip(&self, host: &str) -> io::Result<Vec<IpAddr>> {
+    async fn lookup_host(&self, host: &str) -> io::Result<Vec<SocketAddr>> {
         let found = dns::look_up(&self.0, host).await;
         found.map_err(|refusal| refusal.of_host(host))?;
-        Ok(vec![self.0.state().network.ip_of(host)])
+        Ok(vec![SocketAddr::new(self.0.state().network.ip_of(host), 0)])
     }
 }

@@ -253,13 +253,15 @@ impl SimState {
         }
     }
 
-    /// Resets the connections that `which` selects.
-    pub(super) fn reset_sockets(&mut self, which: impl Fn(&Socket) -> bool) {
+    /// Resets the connections that `which` selects, and returns their number.
+    pub(super) fn reset_sockets(&mut self, which: impl Fn(&Socket) -> bool) -> usize {
         let sockets = self.network.sockets.iter();
         let sockets = sockets.filter_map(|(id, socket)| which(socket).then_some(*id));
-        for id in sockets.collect::<Vec<u64>>() {
-            self.reset_socket(id);
+        let sockets: Vec<u64> = sockets.collect();
+        for id in &sockets {
+            self.reset_socket(*id);
         }
+        sockets.len()
     }
 
     fn reset_socket(&mut self, id: u64) {

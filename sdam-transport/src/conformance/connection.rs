@@ -109,6 +109,7 @@ pub(super) async fn a_silent_connection_times_out_at_the_deadline(
     run: Run,
 ) -> Outcome {
     let (peer, mut connection) = meet(wait_for_close, &backend, &run).await?;
+    send(&mut *connection, message(1, 0)?).await?;
     let deadline = backend.clock.now() + Duration::from_millis(50);
     connection.set_deadline(Some(deadline));
     run.step("receiving from a silent peer by a deadline of 50 milliseconds");
@@ -139,12 +140,29 @@ pub(super) async fn a_dropped_receive_makes_the_connection_unusable(
     run: Run,
 ) -> Outcome {
     let (peer, mut connection) = meet(wait_for_close, &backend, &run).await?;
+    send(&mut *connection, message(1, 0)?).await?;
     run.step("polling once a receive without a reply");
     ensure!(connection.recv().now_or_never().is_none(), "a receive is ready, but nothing was sent");
     run.step("using a connection after a receive that was dropped");
     unusable(&mut *connection).await?;
     drop(connection);
     peer.sees_the_end(&run).await
+}
+
+pub(super) async fn an_idle_connection_can_be_looked_at(backend: Backend, run: Run) -> Outcome {
+    let (_peer, mut connection) = meet(echo, &backend, &run).await?;
+    for request_id in 1..=2 {
+        run.step("polling once a receive on an idle connection");
+        connection.set_deadline(Some(backend.clock.now()));
+        match connection.recv().now_or_never() {
+            None => {}
+            Some(Err(error)) => expect(&error, ErrorKind::Timeout, Stage::Hello)?,
+            Some(Ok(message)) => return Err(format!("{message:?} was never sent")),
+        }
+        connection.set_deadline(None);
+        exchange(&mut *connection, request_id, 0, &run).await?;
+    }
+    Ok(())
 }
 
 pub(super) async fn a_receive_may_move_to_another_thread(backend: Backend, run: Run) -> Outcome {

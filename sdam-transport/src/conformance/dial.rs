@@ -30,7 +30,7 @@ use crate::{
 #[derive(Debug)]
 struct OneName<D> {
     dial: Arc<D>,
-    addresses: Vec<IpAddr>,
+    addresses: Vec<SocketAddr>,
 }
 
 #[async_trait]
@@ -41,7 +41,7 @@ impl<D: Dial> Dial for OneName<D> {
         self.dial.dial(target, options).await
     }
 
-    async fn lookup_ip(&self, _: &str) -> io::Result<Vec<IpAddr>> {
+    async fn lookup_host(&self, _: &str) -> io::Result<Vec<SocketAddr>> {
         Ok(self.addresses.clone())
     }
 
@@ -89,7 +89,8 @@ impl<D: Dial> Dialer<D> {
         addresses: &[IpAddr],
         port: u16,
     ) -> Result<Box<dyn Connection>, String> {
-        let dial = OneName { dial: Arc::clone(&self.dial), addresses: addresses.to_vec() };
+        let addresses = addresses.iter().map(|ip| SocketAddr::new(*ip, 0)).collect();
+        let dial = OneName { dial: Arc::clone(&self.dial), addresses };
         let transport = NetTransport::new(dial, Arc::clone(&self.clock))
             .with_attempt_delay(Duration::from_millis(10));
         let target = ServerAddress::new("conformance.test", port);
@@ -228,6 +229,20 @@ fn other_loopback(port: u16) -> Option<(TcpListener, SocketAddr)> {
         let address = listener.local_addr().ok()?;
         Some((listener, address))
     })
+}
+
+pub(super) async fn an_ipv6_address_keeps_its_zone<D: Dial>(
+    dialer: Dialer<D>,
+    run: Run,
+) -> Outcome {
+    run.step("looking up a link-local address of the first interface");
+    let found = dialer.dial.lookup_host("fe80::1%1").await.map_err(|error| error.to_string())?;
+    let zone = found.iter().find_map(|address| match address {
+        SocketAddr::V6(address) => Some(address.scope_id()),
+        SocketAddr::V4(_) => None,
+    });
+    ensure!(zone == Some(1), "the addresses of fe80::1%1 are {found:?}");
+    Ok(())
 }
 
 /// Returns a deadline for connecting. A blocking dialer waits for an address that does not answer

@@ -159,7 +159,7 @@ pub fn failures_of<'n, U: PoolUser>(
     patience: Duration,
 ) -> Vec<String> {
     let (user, name) = (Arc::new(user), name.into());
-    let mut report = Report::new(patience);
+    let mut report = Report::new(patience, Duration::MAX);
     let (mut broken, mut left_out) = (Vec::new(), Vec::new());
     let claimed = checks::<U>().into_iter();
     let claimed = claimed.filter(|check| check.is_claimed(user.claims()));

@@ -8,7 +8,7 @@ use std::{
         mpsc::{self, RecvTimeoutError},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use futures::{channel::oneshot, executor::block_on};
@@ -79,18 +79,25 @@ impl Run {
 
 /// Collects the failures.
 pub(super) struct Report {
+    begun: Instant,
     step_timeout: Duration,
+    time_with_failures: Duration,
+    /// The number of checks that did not run because others had failed.
+    skipped: usize,
     /// The failures, one message for each failed check.
     pub(super) failures: Vec<String>,
 }
 
 impl Report {
-    /// Creates a report in which a step that takes longer than `step_timeout` counts as hanging.
-    pub(super) fn new(step_timeout: Duration) -> Self {
-        Self { step_timeout, failures: Vec::new() }
+    /// Creates a report in which a step that takes longer than `step_timeout` counts as hanging, and
+    /// in which no check begins after `time_with_failures` if another one has failed.
+    pub(super) fn new(step_timeout: Duration, time_with_failures: Duration) -> Self {
+        let begun = Instant::now();
+        Self { begun, step_timeout, time_with_failures, skipped: 0, failures: Vec::new() }
     }
 
-    /// Runs a check on its own thread, which is abandoned if a step takes too long.
+    /// Runs a check on its own thread, which is abandoned if a step takes too long. Does nothing if
+    /// there is no time left because of failures.
     pub(super) fn run(
         &mut self,
         rule: Rule,
@@ -98,6 +105,10 @@ impl Report {
         run: &Run,
         work: impl FnOnce() -> Outcome + Send + 'static,
     ) {
+        if !self.failures.is_empty() && self.begun.elapsed() >= self.time_with_failures {
+            self.skipped += 1;
+            return;
+        }
         let (done, outcome) = mpsc::channel();
         thread::spawn(move || {
             let outcome = catch_unwind(AssertUnwindSafe(work));
@@ -124,7 +135,10 @@ impl Report {
     }
 
     /// Panics if there are failures.
-    pub(super) fn finish(self) {
+    pub(super) fn finish(mut self) {
+        if self.skipped > 0 {
+            self.failures.push(format!("{} more checks did not run", self.skipped));
+        }
         let failures = self.failures.join("\n  ");
         assert!(failures.is_empty(), "contracts are broken:\n  {failures}");
     }

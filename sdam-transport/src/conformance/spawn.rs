@@ -7,6 +7,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread,
+    time::Duration,
 };
 
 use futures::{
@@ -15,7 +16,49 @@ use futures::{
 };
 
 use super::{Outcome, Run, ensure};
-use crate::{runtime::Runtime, spawn::Task};
+use crate::{
+    runtime::Runtime,
+    spawn::{Task, yield_now},
+};
+
+pub(super) async fn tasks_run_to_completion(runtime: Runtime, run: Run) -> Outcome {
+    let (done, ended) = oneshot::channel();
+    run.step("waiting for a task to end");
+    runtime.spawner.spawn(Task::new("conformance", async move {
+        yield_now().await;
+        // The receiver is dropped if the check took too long.
+        let _ = done.send(());
+    }));
+    run.wait(ended).await.ok_or_else(|| "the task was dropped".into())
+}
+
+pub(super) async fn spawn_returns_without_waiting(runtime: Runtime, run: Run) -> Outcome {
+    let clock = &runtime.backend.clock;
+    run.step("spawning 32 tasks");
+    let durations = (0..32).map(|_| {
+        let begun = clock.now();
+        runtime.spawner.spawn(Task::new("conformance", async {}));
+        clock.now().since(begun)
+    });
+    // A busy machine may delay some of the calls, but not all of them.
+    let fastest = durations.min().unwrap_or_default();
+    ensure!(fastest < Duration::from_millis(10), "the fastest call took {fastest:?}");
+    Ok(())
+}
+
+pub(super) async fn a_pending_task_holds_up_no_other(runtime: Runtime, run: Run) -> Outcome {
+    let (open, opened) = oneshot::channel::<()>();
+    let (done, ended) = oneshot::channel();
+    run.step("waiting for a task that waits for a later one");
+    runtime.spawner.spawn(Task::new("earlier", async move {
+        // If the later task is dropped, this one ends, too.
+        let _ = opened.await;
+        // The receiver is dropped if the check took too long.
+        let _ = done.send(());
+    }));
+    runtime.spawner.spawn(Task::new("later", async move { drop(open) }));
+    run.wait(ended).await.ok_or_else(|| "the task was dropped".into())
+}
 
 pub(super) async fn tasks_never_run_inline(runtime: Runtime, run: Run) -> Outcome {
     let spawning = Arc::new(AtomicBool::new(true));

@@ -49,7 +49,13 @@ fn every_suite_panics_with_the_broken_rule() {
     };
     let base = breaking(Fault::FailuresAreOfTheProtocol);
     panics(&|| backend(&base.runtime.backend), "a_refused_connect_is_a_network_error: ");
-    panics(&|| runtime(&base.runtime), "a_refused_connect_is_a_network_error, in a task: ");
+    panics(&|| runtime(&base.runtime), "a_refused_connect_is_a_network_error: ");
+    let mut report = Report::new(STEP_TIMEOUT, Duration::MAX);
+    for own in BACKEND_CHECKS.iter().filter(|own| own.rule.check.starts_with("a_refused")) {
+        own.in_task(&base.runtime, &mut report);
+    }
+    let place = "a_refused_connect_is_a_network_error, in a task: ";
+    assert!(report.failures[0].starts_with(place), "{:?}", report.failures);
     // A port that refuses may answer before the first poll.
     let pending = "a_connect_without_reply_times_out: a future is pending, but it has to block \
                    when connecting to a port that does not answer";
@@ -140,6 +146,11 @@ const BROKEN: &[(&str, Fault, &str)] = &[
         "a send succeeded after the connection had failed when using a connection after a receive",
     ),
     (
+        "an_idle_connection_can_be_looked_at",
+        Fault::LooksBreak,
+        "the connection broke when sending a message",
+    ),
+    (
         "a_dropped_connection_is_closed",
         Fault::ConnectionsLeak,
         "hangs for 3s when waiting for the peer to see that a dropped connection is closed",
@@ -150,6 +161,17 @@ const BROKEN: &[(&str, Fault, &str)] = &[
         "a send succeeded after the connection had failed when using a connection after a receive",
     ),
     ("a_receive_may_move_to_another_thread", Fault::ReceivesWakeTheFirst, "hangs for 3s when"),
+    (
+        "tasks_run_to_completion",
+        Fault::TasksNeverRun,
+        "hangs for 3s when waiting for a task to end",
+    ),
+    ("spawn_returns_without_waiting", Fault::SpawnBlocks, "the fastest call took 2"),
+    (
+        "a_pending_task_holds_up_no_other",
+        Fault::TasksTakeTurns,
+        "hangs for 3s when waiting for a task that waits for a later one",
+    ),
     ("tasks_never_run_inline", Fault::TasksRunInline, "before `spawn` returned"),
     ("tasks_are_spawned_from_any_thread", Fault::SpawnsOnlyInside, "0 of 64 tasks have run"),
     ("tasks_spawn_tasks", Fault::SpawnsOnlyOutside, "the inner task was dropped"),
@@ -195,6 +217,11 @@ const BROKEN: &[(&str, Fault, &str)] = &[
         "hangs for 3s when connecting to two addresses, of which the first is silent",
     ),
     (
+        "an_ipv6_address_keeps_its_zone",
+        Fault::ZonesAreLost,
+        "the addresses of fe80::1%1 are [[fe80::1]:0]",
+    ),
+    (
         "tcp_sockets_probe_an_idle_peer",
         Fault::SocketsAreUntuned,
         "the system runs no keep-alive timer for the socket",
@@ -207,9 +234,23 @@ const BROKEN: &[(&str, Fault, &str)] = &[
     ),
 ];
 
+#[test]
+fn the_cause_is_reported_alone_when_a_spawner_does_not_work() {
+    let check = |fault, check: &str| {
+        let mut report = Report::new(SHORT, SHORT);
+        check_tasks(&breaking(fault).runtime, &mut report);
+        assert!(report.failures[0].starts_with(check), "{:?}", report.failures);
+        assert_eq!(report.failures.len(), 1, "{:?}", report.failures);
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| check(Fault::TasksNeverRun, "tasks_run_to_completion: "));
+        scope.spawn(|| check(Fault::TasksTakeTurns, "a_pending_task_holds_up_no_other: "));
+    });
+}
+
 /// Runs only `check` on a runtime with the given fault, and returns the failures.
 fn complaints(check: &str, fault: Fault) -> Vec<String> {
-    let mut report = Report::new(SHORT);
+    let mut report = Report::new(SHORT, Duration::MAX);
     let base = breaking(fault);
     let backend = BACKEND_CHECKS.iter().chain(PENDING_CHECKS);
     for own in backend.filter(|own| own.rule.check == check) {

@@ -202,8 +202,13 @@ fn errors_of_the_stream_keep_their_kind() {
 #[test]
 fn a_partial_receive_that_is_dropped_makes_the_connection_unusable_i_12() {
     let (head, tail) = (bytes(1)[..20].to_vec(), bytes(1)[20..].to_vec());
-    for before in [vec![], vec![Step::Bytes(head)]] {
+    for (is_reply_due, before) in [(true, vec![]), (false, vec![Step::Bytes(head)])] {
         let mut framed = framed(before);
+        if is_reply_due {
+            framed.stream.steps.push_front(Step::Take(100));
+            framed.send(message(1, 0)).now_or_never().unwrap().unwrap();
+            framed.stream.written.lock().unwrap().clear();
+        }
         framed.stream.steps.extend([Step::Pending, Step::Bytes(tail.clone())]);
         assert!(framed.recv().now_or_never().is_none());
         refused(&mut framed, ErrorKind::Network, "a receive was dropped before it was complete");
@@ -219,6 +224,24 @@ fn a_partial_send_that_is_dropped_makes_the_connection_unusable_i_12() {
     assert!(framed.send(message(1, 0)).now_or_never().is_none());
     refused(&mut framed, ErrorKind::Network, "a send was dropped before it was complete");
     assert_eq!(*framed.stream.written.lock().unwrap(), bytes(1)[..10]);
+}
+
+#[test]
+fn a_look_at_an_idle_connection_finds_its_end_and_changes_nothing_else() {
+    let look = |framed: &mut Framed<Script>| framed.recv().now_or_never();
+    let mut idle = framed([Step::Take(100), Step::Bytes(bytes(1)), Step::Pending]);
+    idle.send(message(1, 0)).now_or_never().unwrap().unwrap();
+    recv(&mut idle).unwrap();
+    assert!(look(&mut idle).is_none());
+    idle.stream.steps.extend([Step::Fail(io::ErrorKind::TimedOut), Step::Take(100)]);
+    assert!(look(&mut idle).unwrap().unwrap_err().is_timeout());
+    idle.send(message(2, 0)).now_or_never().unwrap().unwrap();
+    // A reply is due now.
+    assert!(look(&mut idle).is_none());
+    refused(&mut idle, ErrorKind::Network, "a receive was dropped before it was complete");
+    let mut closed = framed([Step::Eof]);
+    assert!(look(&mut closed).unwrap().unwrap_err().is_network());
+    refused(&mut closed, ErrorKind::Network, "it has failed before");
 }
 
 #[test]

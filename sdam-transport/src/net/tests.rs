@@ -51,14 +51,18 @@ impl Dial for FakeDial {
         }
     }
 
-    async fn lookup_ip(&self, host: &str) -> io::Result<Vec<IpAddr>> {
+    async fn lookup_host(&self, host: &str) -> io::Result<Vec<SocketAddr>> {
         match self.fates.get(host).copied() {
             Some(Outcome::Fail(kind)) => return Err(kind.into()),
             Some(Outcome::Silent) => future::pending().await,
             Some(Outcome::Open) | None => {}
         }
         let addresses = self.names.get(host).into_iter().flatten();
-        Ok(addresses.map(|address| address.parse().unwrap()).collect())
+        let with_port = |address: &&str| match address.parse() {
+            Ok(ip) => SocketAddr::new(ip, 0),
+            Err(_) => format!("[{address}]:0").parse().unwrap(),
+        };
+        Ok(addresses.map(with_port).collect())
     }
 
     fn blocks(&self) -> bool {
@@ -122,6 +126,14 @@ fn families_take_turns_until_one_answers() {
     );
     connect(&dial, "a").unwrap();
     assert_eq!(dialled(&dial), "[::1]:27017 127.0.0.1:27017 [::2]:27017");
+}
+
+#[test]
+fn the_zone_of_an_address_is_kept() {
+    let dial = dial(&[("fe80::1%Lo0", &["fe80::1%3"]), ("printer", &["fe80::1%4"])], &[]);
+    connect(&dial, "[FE80::1%Lo0]:5").unwrap();
+    connect(&dial, "printer").unwrap();
+    assert_eq!(dialled(&dial), "[fe80::1%3]:5 [fe80::1%4]:27017");
 }
 
 #[test]

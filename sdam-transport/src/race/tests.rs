@@ -221,8 +221,9 @@ fn a_race_without_candidates_fails() {
 #[test]
 fn families_take_turns_and_the_first_address_stays_first() {
     let check = |addresses: &str, expected: &str| {
-        let addresses: Vec<IpAddr> = addresses.split(' ').map(|a| a.parse().unwrap()).collect();
-        let order: Vec<_> = interleave(&addresses).iter().map(IpAddr::to_string).collect();
+        let addresses = addresses.split(' ').map(|ip| SocketAddr::new(ip.parse().unwrap(), 0));
+        let order = interleave(&addresses.collect::<Vec<_>>());
+        let order: Vec<_> = order.iter().map(|address| address.ip().to_string()).collect();
         assert_eq!(order.join(" "), expected);
     };
     check("::1 ::2 ::3 1.1.1.1 2.2.2.2", "::1 1.1.1.1 ::2 2.2.2.2 ::3");

@@ -1,4 +1,8 @@
-use std::{future::poll_fn, sync::Arc, task::Poll};
+use std::{
+    future::{pending, poll_fn},
+    sync::Arc,
+    task::Poll,
+};
 
 use bson::RawDocument;
 use sdam_core::{
@@ -129,8 +133,9 @@ impl Connection for ServerConnection {
 
     async fn recv(&mut self) -> Result<WireMessage, Error> {
         self.stall().await;
-        let nothing = || Error::protocol(Stage::Hello, "nothing was asked");
-        let (request, sent) = self.request.take().ok_or_else(nothing)?;
+        let Some((request, sent)) = self.request.take() else {
+            return pending().await;
+        };
         let body = self.body(&request, sent).await?;
         reply_to(&request, &body).map_err(|error| error::from_wire(Stage::Hello, error))
     }

@@ -1,7 +1,7 @@
 //! The simulated server of the pool under test.
 
 use std::{
-    future::poll_fn,
+    future::{pending, poll_fn},
     mem,
     sync::{Arc, Mutex, MutexGuard},
     task::{Poll, Waker},
@@ -226,8 +226,9 @@ impl Connection for Socket {
     }
 
     async fn recv(&mut self) -> Result<WireMessage, Error> {
-        let nothing = || Error::protocol(Stage::Hello, "nothing was asked");
-        let request = self.request.take().ok_or_else(nothing)?;
+        let Some(request) = self.request.take() else {
+            return pending().await;
+        };
         let is_hello = self.opening.is_some();
         let gate = |state: &State| {
             if is_hello { state.hellos } else { state.commands }

@@ -3,7 +3,7 @@
 
 use std::{
     io::{self, Read as _, Write as _},
-    net::{IpAddr, Shutdown, TcpStream},
+    net::{Shutdown, SocketAddr, TcpStream},
     thread::{self, JoinHandle},
 };
 
@@ -72,8 +72,8 @@ impl Dial for Threads {
         pump(socket)
     }
 
-    async fn lookup_ip(&self, host: &str) -> io::Result<Vec<IpAddr>> {
-        system::lookup_ip(host).await
+    async fn lookup_host(&self, host: &str) -> io::Result<Vec<SocketAddr>> {
+        system::lookup_host(host).await
     }
 }
 

@@ -3,11 +3,12 @@
 use std::{
     future::{Future, poll_fn},
     io, mem,
-    net::{IpAddr, TcpStream},
+    net::{SocketAddr, TcpStream},
     pin::Pin,
     sync::{
         Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
+        mpsc,
     },
     task::{Context, Poll, Waker},
     thread::{self, ThreadId},
@@ -54,6 +55,7 @@ pub(super) enum Fault {
     LimitIsSmall,
     LimitIsFixed,
     LimitIsNone,
+    LooksBreak,
     ReceivesTimeOut,
     ReceivesWakeTheFirst,
     SendsSucceed,
@@ -62,11 +64,14 @@ pub(super) enum Fault {
     SpawnsOnlyInside,
     SpawnsOnlyOutside,
     PanicsEndAll,
+    SpawnBlocks,
     TasksNeverRun,
+    TasksTakeTurns,
     TasksOutlive,
     RefusalsComeLate,
     DialBlocks,
     SocketsAreUntuned,
+    ZonesAreLost,
 }
 
 /// Creates a runtime with the given fault.
@@ -89,10 +94,13 @@ pub(super) fn breaking(fault: Fault) -> Base {
     });
     runtime.backend.transport =
         Arc::new(BrokenTransport { inner: Arc::clone(&runtime.backend.transport), fault, ended });
+    let (turns, tasks) = mpsc::channel();
+    thread::spawn(|| tasks.into_iter().for_each(block_on::<Task>));
     runtime.spawner = Arc::new(BrokenSpawner {
         inner: Arc::clone(&runtime.spawner),
         fault,
         own_thread: base.thread.thread().id(),
+        turns,
         has_panicked: Arc::default(),
     });
     base
@@ -231,6 +239,7 @@ impl Transport for BrokenTransport {
             inner: Some(connection),
             fault: self.fault,
             last: None,
+            is_broken: false,
             first: None,
         }))
     }
@@ -242,6 +251,8 @@ struct BrokenConnection {
     inner: Option<Box<dyn Connection>>,
     fault: Fault,
     last: Option<WireMessage>,
+    /// True if a receive was dropped.
+    is_broken: bool,
     /// The waker of the first poll.
     first: Option<Waker>,
 }
@@ -267,6 +278,9 @@ impl BrokenConnection {
 #[async_trait]
 impl Connection for BrokenConnection {
     async fn send(&mut self, message: WireMessage) -> Result<(), Error> {
+        if mem::take(&mut self.is_broken) {
+            return Err(Error::network(Stage::Hello, "the connection broke"));
+        }
         let sent = self.wake(|inner| inner.send(message)).await;
         if self.fault == Fault::SendsSucceed {
             return Ok(());
@@ -278,7 +292,9 @@ impl Connection for BrokenConnection {
         if let (Fault::RepliesAreRepeated, Some(last)) = (self.fault, &self.last) {
             return Ok(last.clone());
         }
+        self.is_broken = self.fault == Fault::LooksBreak;
         let received = self.wake(|inner| inner.recv()).await;
+        self.is_broken = false;
         self.last = received.as_ref().ok().cloned();
         received.map_err(|error| match self.fault {
             Fault::ReceivesTimeOut => Error::timeout(error.stage(), "no"),
@@ -306,6 +322,8 @@ struct BrokenSpawner {
     inner: Arc<dyn Spawner>,
     fault: Fault,
     own_thread: ThreadId,
+    /// A thread that runs tasks to their end, one after another.
+    turns: mpsc::Sender<Task>,
     has_panicked: Arc<AtomicBool>,
 }
 
@@ -317,6 +335,14 @@ impl Spawner for BrokenSpawner {
             Fault::SpawnsOnlyInside if !inside => {}
             Fault::SpawnsOnlyOutside if inside => {}
             Fault::TasksNeverRun => mem::forget(task),
+            Fault::SpawnBlocks => {
+                let end = std::time::Instant::now() + Duration::from_millis(20);
+                while std::time::Instant::now() < end {
+                    thread::park_timeout(Duration::from_millis(20));
+                }
+                self.inner.spawn(task);
+            }
+            Fault::TasksTakeTurns => drop(self.turns.send(task)),
             Fault::TasksOutlive => drop(thread::spawn(|| block_on(task))),
             Fault::PanicsEndAll if self.has_panicked.load(Ordering::SeqCst) => {}
             Fault::PanicsEndAll => {
@@ -377,7 +403,11 @@ impl Dial for BrokenDial {
         }
     }
 
-    async fn lookup_ip(&self, host: &str) -> io::Result<Vec<IpAddr>> {
-        Threads.lookup_ip(host).await
+    async fn lookup_host(&self, host: &str) -> io::Result<Vec<SocketAddr>> {
+        let mut found = Threads.lookup_host(host).await?;
+        if self.0 == Fault::ZonesAreLost {
+            found = found.iter().map(|address| SocketAddr::new(address.ip(), 0)).collect();
+        }
+        Ok(found)
     }
 }

@@ -79,8 +79,8 @@ impl Dial for Silent {
         Ok(stream)
     }
 
-    async fn lookup_ip(&self, _: &str) -> io::Result<Vec<IpAddr>> {
-        Ok(vec![[9, 9, 9, 9].into()])
+    async fn lookup_host(&self, _: &str) -> io::Result<Vec<SocketAddr>> {
+        Ok(vec![([9, 9, 9, 9], 0).into()])
     }
 }
 

@@ -58,6 +58,23 @@ fn the_commands_of_a_pinned_connection_have_its_read_preference() {
 }
 
 #[test]
+fn a_connection_that_was_closed_while_it_was_idle_is_not_used() {
+    let ping = encoded(&doc! { "ping": 1 });
+    for blueprint in [replica_set(), Blueprint::load_balanced([ServerAddress::new("a", 27017)])] {
+        let world = World::start(&blueprint, "");
+        for round in 0..2 {
+            world.try_command(&Command::new("admin", ping.as_bytes())).unwrap();
+            let (_, names) = world.log("ping");
+            assert_eq!(names, ["CommandStarted", "CommandSucceeded"], "{round}");
+            world.sim.run_for(Duration::from_secs(30));
+            let network = world.sim.network();
+            let reset = |member| network.reset_idle(MemberId(member), Duration::from_secs(20));
+            assert_eq!((0..3).map(reset).sum::<usize>(), 1);
+        }
+    }
+}
+
+#[test]
 fn errors_of_writes_are_errors_unless_the_caller_reads_the_reply() {
     // A duplicate key is an error, although the reply has `ok: 1`.
     let world = World::start(&replica_set(), "");

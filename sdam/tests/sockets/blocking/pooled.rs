@@ -11,15 +11,16 @@ use futures::executor::block_on;
 use sdam::{BlockingTopology, Criteria, Error, Options};
 use sdam_pool::{Pool, Pools};
 use sdam_sim::{
-    User,
+    Action, User,
+    action::{FailCommand, Mode, Target},
     serve::{Builder, ReplicaSet},
 };
 
 use crate::PATIENCE;
 
-/// Starts a topology whose pools have one connection each; returns it with the primary's pool.
-fn start(set: &ReplicaSet, options: &str) -> (BlockingTopology<Pool>, Pool) {
-    let uri = format!("{}&maxPoolSize=1&{options}", set.uri());
+/// Starts a topology, and returns it with the primary's pool of at most `size` connections.
+fn start(set: &ReplicaSet, size: u32, options: &str) -> (BlockingTopology<Pool>, Pool) {
+    let uri = format!("{}&maxPoolSize={size}&{options}", set.uri());
     let pools = Pools::new(&Options::parse(&uri).unwrap()).unwrap();
     let builder = BlockingTopology::builder(&uri).unwrap().pools(pools);
     let mut topology = builder.blocking().unwrap();
@@ -37,9 +38,9 @@ fn ping(pool: &Pool) -> Result<(), Error> {
     })
 }
 
-fn wait_for_a_waiter(pool: &Pool) {
+fn wait_for_waiters(pool: &Pool, waiting: usize) {
     let deadline = Instant::now() + PATIENCE;
-    while pool.stats().waiting == 0 {
+    while pool.stats().waiting != waiting {
         assert!(Instant::now() < deadline, "{pool:?}");
         thread::yield_now();
     }
@@ -70,7 +71,7 @@ fn a_pool_authenticates_on_blocking_sockets() {
 #[test]
 fn threads_that_share_one_connection_are_all_served() {
     let set = ReplicaSet::start(1).unwrap();
-    let (_topology, pool) = start(&set, "");
+    let (_topology, pool) = start(&set, 1, "");
     thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| (0..200).for_each(|_| ping(&pool).unwrap()));
@@ -84,7 +85,7 @@ fn threads_that_share_one_connection_are_all_served() {
 #[test]
 fn a_waiting_thread_gets_the_connection_before_its_time_is_over() {
     let set = ReplicaSet::start(1).unwrap();
-    let (_topology, pool) = start(&set, "waitQueueTimeoutMS=60000");
+    let (_topology, pool) = start(&set, 1, "waitQueueTimeoutMS=60000");
     let held = block_on(pool.check_out()).unwrap();
     thread::scope(|scope| {
         let waiter = scope.spawn(|| {
@@ -92,7 +93,7 @@ fn a_waiting_thread_gets_the_connection_before_its_time_is_over() {
             ping(&pool).unwrap();
             begun.elapsed()
         });
-        wait_for_a_waiter(&pool);
+        wait_for_waiters(&pool, 1);
         drop(held);
         let elapsed = waiter.join().unwrap();
         assert!(elapsed < Duration::from_secs(30), "{elapsed:?}");
@@ -101,10 +102,37 @@ fn a_waiting_thread_gets_the_connection_before_its_time_is_over() {
 }
 
 #[test]
+fn a_thread_that_is_busy_opening_a_connection_is_not_handed_another_one() {
+    // Such a thread could not take the connection, for which another thread waits.
+    let set = ReplicaSet::start(1).unwrap();
+    let limits = "waitQueueTimeoutMS=60000&connectTimeoutMS=600000";
+    let (_topology, pool) = start(&set, 2, limits);
+    let held = block_on(pool.check_out()).unwrap();
+    let mut fail = FailCommand::default();
+    fail.mode = Mode::AlwaysOn;
+    fail.commands = vec!["hello".into(), "isMaster".into()];
+    fail.block = Some(Duration::from_secs(600));
+    set.apply(&Action::FailPoint(Target::Primary, Some(fail))).unwrap();
+    thread::scope(|scope| {
+        let opening = scope.spawn(|| ping(&pool));
+        wait_for_waiters(&pool, 1);
+        let waiting = scope.spawn(|| ping(&pool));
+        wait_for_waiters(&pool, 2);
+        drop(held);
+        let served = waiting.join().unwrap();
+        let stats = pool.stats();
+        set.kill(Target::Primary).unwrap();
+        served.unwrap();
+        assert_eq!((stats.idle, stats.pending), (1, 1), "{stats:?}");
+        opening.join().unwrap().unwrap_err();
+    });
+}
+
+#[test]
 fn threads_get_typed_errors_of_a_lost_server_of_a_paused_pool_and_of_a_closed_one() {
     // Lost connections, paused pools and closed pools cause different errors (I-15, F-68, F-68b).
     let set = ReplicaSet::start(1).unwrap();
-    let (mut topology, pool) = start(&set, "");
+    let (mut topology, pool) = start(&set, 1, "");
     let address = pool.address().clone();
     ping(&pool).unwrap();
     set.kill(set.primary().unwrap().unwrap()).unwrap();
