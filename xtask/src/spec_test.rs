@@ -59,9 +59,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         .map(|suite| Ok((suite, corpus.files(suite.folder)?)))
         .collect::<Result<Vec<Job>>>()?;
     let mut report = run_all(&jobs, &columns, options.every_release);
-    for (suite, files) in jobs.iter().filter(|(suite, _)| suite.deployed.is_some()) {
+    for (suite, files) in &jobs {
         for file in files {
-            report.leave_out(&suite.name(), file);
+            report.leave_out(suite, file);
         }
     }
     print!("{report}");

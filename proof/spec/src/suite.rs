@@ -59,6 +59,8 @@ pub struct Suite {
     pub scan: Option<Check>,
     /// Returns whether a file applies to single-threaded mode.
     pub scan_covers: fn(&Value) -> bool,
+    /// Returns the tests of a file that are never run, with the reasons.
+    pub left_out: fn(&Value) -> Vec<(String, &'static str)>,
 }
 
 impl Suite {
@@ -81,7 +83,7 @@ impl Suite {
         Self::new(corpus::MAX_STALENESS, selection::select).through(engine::select, scan::select),
         Self::new(corpus::URI_OPTIONS, uri::check_file),
         Self::new(corpus::CONNECTION_STRING, uri::check_file),
-        Self::new(corpus::CREDENTIALS, auth::check),
+        Self { left_out: auth::left_out, ..Self::new(corpus::CREDENTIALS, auth::check) },
         Self::new(corpus::SRV_REPLICA_SET, srv::check).through(
             |host, file| srv::discover(host, file, Kind::ReplicaSet),
             |file| srv::scan(file, Kind::ReplicaSet),
@@ -120,11 +122,13 @@ impl Suite {
             deployed: None,
             scan: None,
             scan_covers: covers,
+            left_out: |_| Vec::new(),
         }
     }
 
     const fn deployed(folder: Folder, runs: Runs) -> Self {
-        Self { pure: None, deployed: Some(runs), ..Self::new(folder, sdam::pure::check) }
+        let left_out = unified::excluded;
+        Self { pure: None, deployed: Some(runs), left_out, ..Self::new(folder, sdam::pure::check) }
     }
 
     const fn sdam(folder: Folder) -> Self {

@@ -60,10 +60,6 @@ pub fn runs(offer: &Offer, file: &Value) -> Result<Vec<Run>, String> {
     let mut runs = Vec::new();
     for (index, test) in file.tests.iter().enumerate() {
         let describe = |error| format!("{}: {error}", test.description);
-        if let Some(option) = test.optional_option() {
-            check_unsupported(option).map_err(describe)?;
-            continue;
-        }
         let has_short_limit =
             [&json["createEntities"], &json["tests"][index]].into_iter().any(has_short_limit);
         let admits = |environment: &Environment| file.admits(test, environment);
@@ -81,17 +77,6 @@ pub fn runs(offer: &Offer, file: &Value) -> Result<Vec<Run>, String> {
         return Err("the file has no test to run".to_owned());
     }
     Ok(runs)
-}
-
-/// Fails if clients support `option`, because only clients without this option may skip its tests.
-fn check_unsupported(option: &str) -> Result<(), String> {
-    let options = Options::parse(&format!("mongodb://a/?{option}=1"));
-    let options = options.map_err(|error| error.to_string())?;
-    let warnings = options.multi_threaded_warnings();
-    if warnings.iter().any(|warning| warning.option() == option) {
-        return Ok(());
-    }
-    Err(format!("{option} is supported, so its test has to run"))
 }
 
 async fn run_test(target: &Target, file: &File, test: &Test) -> Result<(), String> {

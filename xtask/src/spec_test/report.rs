@@ -4,10 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use sdam_spec::corpus::File;
-use sdam_spec::{
-    requirement::{Environment, Kind},
-    unified::excluded,
-};
+use sdam_spec::requirement::{Environment, Kind};
+use sdam_spec::suite::Suite;
 use serde_json::json;
 
 use crate::Result;
@@ -47,13 +45,13 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Adds the tests in a file that are never run, because they require more than single commands.
-    pub(crate) fn leave_out(&mut self, suite: &str, file: &File) {
+    /// Adds the tests in a file that are never run.
+    pub(crate) fn leave_out(&mut self, suite: &Suite, file: &File) {
         let mut reasons = BTreeMap::<_, Vec<_>>::new();
-        for (test, reason) in excluded(&file.json) {
+        for (test, reason) in (suite.left_out)(&file.json) {
             reasons.entry(reason).or_default().push(test);
         }
-        let total = file.json["tests"].as_array().map_or(0, Vec::len);
+        let (total, suite) = (tests(file), suite.name());
         for (reason, tests) in reasons {
             let which = if tests.len() == total {
                 format!("all {total} tests")
@@ -203,4 +201,9 @@ impl fmt::Display for Report {
         }
         Ok(())
     }
+}
+
+/// Returns the number of a file's tests. In some formats, each file is one.
+fn tests(file: &File) -> usize {
+    file.json["tests"].as_array().map_or(1, Vec::len)
 }

@@ -7,6 +7,7 @@ const CURSORS: &str = "cursors are correctly pinned to connections for load-bala
 
 const CURSOR: &str = "a cursor of several batches is several commands";
 const CURSOR_OPTION: &str = "the client has no cursors, so it has none of their options to check";
+const DEPRECATED: &str = "the option is deprecated, and new clients must not support it";
 const CHANGES: &str = "a change stream is several commands";
 const FILES: &str = "a file of GridFS is several commands";
 const ITERATION: &str =
@@ -36,6 +37,16 @@ const TESTS: &[(&str, &str, &str)] = &[
     (CURSORS, "listCollections pins the cursor to a connection", PINNING),
     (CURSORS, "listIndexes pins the cursor to a connection", PINNING),
     ("Test commands: deprecation errors", "", "the servers here accept version 1 of the API alone"),
+    (
+        "connection-pool-options",
+        "waitQueueMultiple should be included in connection pool created message when specified",
+        DEPRECATED,
+    ),
+    (
+        "connection-pool-options",
+        "waitQueueSize should be included in connection pool created message when specified",
+        DEPRECATED,
+    ),
     ("runCursorCommand", "accepts an explicit session that is reused across getMores", CURSOR),
     (
         "runCursorCommand",
@@ -70,12 +81,12 @@ const TESTS: &[(&str, &str, &str)] = &[
 ];
 
 /// Returns the excluded tests in a file, with the reasons.
-pub fn excluded(file: &Value) -> Vec<(&str, &'static str)> {
+pub fn excluded(file: &Value) -> Vec<(String, &'static str)> {
     let description = file["description"].as_str().unwrap_or_default();
     let tests = file["tests"].as_array().into_iter().flatten();
     let excluded = tests.filter_map(|test| {
         let name = test["description"].as_str()?;
-        Some((name, reason(description, name, test)?))
+        Some((name.to_owned(), reason(description, name, test)?))
     });
     excluded.collect()
 }

@@ -22,9 +22,6 @@ use crate::{
     requirement::{Environment, Requirement, Version},
 };
 
-/// Pool options that CMAP deprecates and that new drivers must not support.
-const OPTIONAL: [&str; 2] = ["waitQueueMultiple", "waitQueueSize"];
-
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct File {
@@ -108,22 +105,6 @@ impl Test {
             Call::Runner(RunnerCall::FailPoint { fail_point, .. }) => Some(fail_point),
             _ => None,
         })
-    }
-
-    /// Returns an option in the test that drivers need not support. According to the files, drivers
-    /// that lack the option skip the test (CMAP: "Deprecated Options").
-    pub(super) fn optional_option(&self) -> Option<&str> {
-        let calls = self.operations.iter().map(|operation| &operation.call);
-        let entities = calls.filter_map(|call| match call {
-            Call::Runner(RunnerCall::CreateEntities { entities }) => Some(entities),
-            _ => None,
-        });
-        let options = entities.flatten().filter_map(|entity| match entity {
-            Entity::Client(client) => Some(client.uri_options.keys()),
-            _ => None,
-        });
-        let mut options = options.flatten().map(String::as_str);
-        options.find(|option| OPTIONAL.contains(option))
     }
 }
 
