@@ -43,11 +43,11 @@ fn yes() -> bool {
 
 /// Checks the seeds and options in a file with the records of the [`zone`], without a DNS look-up.
 pub fn check(file: &Json) -> Result<(), String> {
-    check_file(file, resolve, |_, _| Ok(()))
+    check_file(file, from_zone, |_, _| Ok(()))
 }
 
 /// Resolves `uri` with the records of the zone.
-fn resolve(uri: &str) -> Result<Options, String> {
+fn from_zone(uri: &str) -> Result<Options, String> {
     let resolve = || {
         let string = ConnectionString::parse(uri)?;
         let (records, txt) = match string.srv() {
@@ -67,10 +67,11 @@ pub fn discover(host: &Host, file: &Json, kind: Kind) -> Result<(), String> {
 
 /// Checks a file with a single-threaded client of a simulated deployment.
 pub fn scan(file: &Json, kind: Kind) -> Result<(), String> {
-    check_file(file, resolve, |options, file| deployment::scan(kind, options, file))
+    check_file(file, from_zone, |options, file| deployment::scan(kind, options, file))
 }
 
-/// Checks a file. `resolve` looks up the connection string, and `discover` connects a client.
+/// Checks a file. `resolve` looks up the connection string, and `discover` connects a client. An
+/// expected error has to have the reason that it has without a network: a look-up that fails is none.
 fn check_file(
     file: &Json,
     resolve: impl FnOnce(&str) -> Result<Options, String>,
@@ -78,7 +79,13 @@ fn check_file(
 ) -> Result<(), String> {
     let file: File = read(file)?;
     let options = match (resolve(&file.uri), file.error) {
-        (Err(_), true) => return Ok(()),
+        (Err(error), true) => {
+            let reason = from_zone(&file.uri).err();
+            return match reason.filter(|reason| error.ends_with(reason)) {
+                Some(_) => Ok(()),
+                None => Err(format!("expected the string or a record to be refused: {error}")),
+            };
+        }
         (Ok(options), true) => return Err(format!("expected an error, found {:?}", options.seeds)),
         (Err(error), false) => return Err(error),
         (Ok(options), false) => options,

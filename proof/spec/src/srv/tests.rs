@@ -52,9 +52,13 @@ fn a_difference_of_each_kind_is_found() {
 }
 
 #[test]
-fn an_expected_error_passes() {
+fn an_expected_error_passes_unless_a_look_up_failed() {
     for uri in ["mongodb+srv://test4.test.build.10gen.cc", "mongodb+srv://a.b.c:1"] {
-        assert_eq!(check_file(&json!({ "uri": uri, "error": true })), Ok(()));
+        let file = json!({ "uri": uri, "error": true });
+        assert_eq!(check_file(&file), Ok(()));
+        let failed = |_: &str| Err("no answer from the name server".to_owned());
+        let difference = super::check_file(&file, failed, |_, _| Ok(())).unwrap_err();
+        assert!(difference.contains("no answer"), "{difference}");
     }
 }
 
