@@ -4,6 +4,7 @@
 mod deployment;
 pub(crate) mod fetch;
 mod ground;
+mod pinned;
 mod report;
 mod runner;
 mod servers;
@@ -61,7 +62,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let mut report = run_all(&jobs, &columns, options.every_release);
     for (suite, files) in &jobs {
         for file in files {
-            report.leave_out(suite, file);
+            report.cover(suite, file);
         }
     }
     print!("{report}");
@@ -69,8 +70,15 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         fs::write(path, report.to_json())
             .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
     }
-    println!("{}", report.summary());
-    report.verdict()
+    let digest = corpus.digest()?;
+    let pinned = pinned::find(&digest);
+    let other = format!("not the files that are expected, but others ({digest})");
+    println!("{}", report.summary(pinned.map_or(&*other, |pinned| pinned.name)));
+    report.verdict()?;
+    match pinned.filter(|_| options.suites.is_empty()) {
+        Some(pinned) => pinned.check(&report, options.every_release),
+        None => Ok(()),
+    }
 }
 
 /// Runs the columns side by side, as many as there are cores: those of runtimes first, alone, because

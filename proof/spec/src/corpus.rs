@@ -6,6 +6,9 @@ use std::{
 };
 
 use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::suite::Suite;
 
 /// A folder of test files, with the required number of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -238,6 +241,21 @@ impl Corpus {
     /// If the folder does not contain the required number of files, or a file cannot be read.
     pub fn files(&self, folder: Folder) -> Result<Vec<File>, String> {
         let path = self.path(folder);
+        let files = self.paths(folder)?;
+        let files = files.iter().map(|file| {
+            let mut file = read(file, &path)?;
+            if self.layout == Layout::PyMongo {
+                restore_level(&mut file.json);
+                remove_refused_option(&mut file.json);
+            }
+            Ok(file)
+        });
+        files.collect()
+    }
+
+    /// Returns the paths of the JSON files in `folder` and its subfolders, sorted.
+    fn paths(&self, folder: Folder) -> Result<Vec<PathBuf>, String> {
+        let path = self.path(folder);
         let mut paths = Vec::new();
         collect(&path, &mut paths)?;
         if let Some(names) = folder.only {
@@ -260,15 +278,26 @@ impl Corpus {
                 paths.len()
             ));
         }
-        let files = paths.iter().map(|file| {
-            let mut file = read(file, &path)?;
-            if self.layout == Layout::PyMongo {
-                restore_level(&mut file.json);
-                remove_refused_option(&mut file.json);
+        Ok(paths)
+    }
+
+    /// Returns the digest of all files of all suites, with their names: SHA-256, in hexadecimal
+    /// digits.
+    ///
+    /// # Errors
+    ///
+    /// Returns the same errors as [`files`](Self::files).
+    pub fn digest(&self) -> Result<String, String> {
+        let mut digest = Sha256::new();
+        for suite in Suite::ALL {
+            let folder = self.path(suite.folder);
+            for path in self.paths(suite.folder)? {
+                let name = path.strip_prefix(&folder).unwrap_or(&path);
+                digest.update(name.to_string_lossy().as_bytes());
+                digest.update(fs::read(&path).map_err(|error| unreadable(&path, &error))?);
             }
-            Ok(file)
-        });
-        files.collect()
+        }
+        Ok(digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
     fn place(&self, folder: Folder) -> Place {
@@ -344,12 +373,15 @@ fn collect(folder: &Path, paths: &mut Vec<PathBuf>) -> Result<(), String> {
     Ok(())
 }
 
+fn unreadable(path: &Path, error: &dyn fmt::Display) -> String {
+    format!("cannot read {}: {error}", path.display())
+}
+
 fn read(path: &Path, folder: &Path) -> Result<File, String> {
-    let describe = |error: &dyn fmt::Display| format!("cannot read {}: {error}", path.display());
-    let text = fs::read_to_string(path).map_err(|error| describe(&error))?;
+    let text = fs::read_to_string(path).map_err(|error| unreadable(path, &error))?;
     Ok(File {
         name: path.strip_prefix(folder).unwrap_or(path).display().to_string(),
-        json: serde_json::from_str(&text).map_err(|error| describe(&error))?,
+        json: serde_json::from_str(&text).map_err(|error| unreadable(path, &error))?,
     })
 }
 

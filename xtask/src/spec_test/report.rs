@@ -34,9 +34,27 @@ impl Cell {
     }
 }
 
+/// The numbers of distinct files and tests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Totals {
+    pub(crate) files: usize,
+    pub(crate) tests: usize,
+    /// The number of tests that are never run.
+    pub(crate) left_out: usize,
+}
+
+impl fmt::Display for Totals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { files, tests, left_out } = self;
+        write!(f, "{files} files with {tests} tests, {left_out} of them left out")
+    }
+}
+
 /// The outcome of all suites.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
+    /// What the files contain, whatever the number of columns.
+    pub(crate) scope: Totals,
     suites: Vec<String>,
     runtimes: Vec<&'static str>,
     cells: Vec<(String, &'static str, Cell)>,
@@ -45,13 +63,18 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Adds the tests in a file that are never run.
-    pub(crate) fn leave_out(&mut self, suite: &Suite, file: &File) {
+    /// Adds a file's tests, with those that are never run.
+    pub(crate) fn cover(&mut self, suite: &Suite, file: &File) {
         let mut reasons = BTreeMap::<_, Vec<_>>::new();
         for (test, reason) in (suite.left_out)(&file.json) {
             reasons.entry(reason).or_default().push(test);
         }
-        let (total, suite) = (tests(file), suite.name());
+        // In some formats, each file is one test.
+        let total = file.json["tests"].as_array().map_or(1, Vec::len);
+        let suite = suite.name();
+        self.scope.files += 1;
+        self.scope.tests += total;
+        self.scope.left_out += reasons.values().map(Vec::len).sum::<usize>();
         for (reason, tests) in reasons {
             let which = if tests.len() == total {
                 format!("all {total} tests")
@@ -85,10 +108,18 @@ impl Report {
         })
     }
 
-    /// Returns the summary line.
-    pub(crate) fn summary(&self) -> String {
+    /// Returns the number of files that passed in a column, and how many times a test ran on a
+    /// deployment there; `None` if there is no such column.
+    pub(crate) fn passed(&self, runtime: &str) -> Option<(usize, usize)> {
+        let cells = self.cells.iter().filter(|(_, own, _)| *own == runtime);
+        cells.map(|(.., cell)| (cell.passed, cell.runs())).reduce(|a, b| (a.0 + b.0, a.1 + b.1))
+    }
+
+    /// Returns the summary line: the results of the files in all columns, and what they consist of.
+    pub(crate) fn summary(&self, origin: &str) -> String {
         let (passed, failed, skipped) = self.totals();
-        format!("spec-test: {passed} passed, {failed} failed, {skipped} skipped")
+        let scope = &self.scope;
+        format!("spec-test: {passed} passed, {failed} failed, {skipped} skipped; {scope}; {origin}")
     }
 
     /// Checks that at least one file was run and that all files passed.
@@ -201,9 +232,4 @@ impl fmt::Display for Report {
         }
         Ok(())
     }
-}
-
-/// Returns the number of a file's tests. In some formats, each file is one.
-fn tests(file: &File) -> usize {
-    file.json["tests"].as_array().map_or(1, Vec::len)
 }

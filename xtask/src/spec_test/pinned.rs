@@ -1,0 +1,120 @@
+//! The official files that are pinned, and what a run of all of them amounts to.
+
+use super::report::{Report, Totals};
+use crate::Result;
+
+/// A version of the official files.
+#[derive(Debug)]
+pub(super) struct Pinned {
+    /// The description of the version, for the summary.
+    pub(super) name: &'static str,
+    /// The digest of the files ([`Corpus::digest`](sdam_spec::corpus::Corpus::digest)).
+    digest: &'static str,
+    totals: Totals,
+    /// The name of each column, the number of files that pass in it, and how many times a test runs
+    /// on a deployment there, unless each one runs on every release.
+    columns: [(&'static str, usize, usize); 6],
+}
+
+const PINNED: [Pinned; 2] = [
+    Pinned {
+        name: "the specifications at 92b3c0b9",
+        digest: "",
+        totals: Totals { files: 0, tests: 0, left_out: 0 },
+        columns: [
+            ("pure", 0, 0),
+            ("tokio", 0, 0),
+            ("smol", 0, 0),
+            ("async-std", 0, 0),
+            ("sim", 0, 0),
+            ("scan", 0, 0),
+        ],
+    },
+    Pinned {
+        name: "PyMongo 4.20.0, a part of the specifications",
+        digest: "",
+        totals: Totals { files: 0, tests: 0, left_out: 0 },
+        columns: [
+            ("pure", 0, 0),
+            ("tokio", 0, 0),
+            ("smol", 0, 0),
+            ("async-std", 0, 0),
+            ("sim", 0, 0),
+            ("scan", 0, 0),
+        ],
+    },
+];
+
+/// Returns the pinned version with this digest.
+pub(super) fn find(digest: &str) -> Option<&'static Pinned> {
+    PINNED.iter().find(|pinned| pinned.digest == digest)
+}
+
+impl Pinned {
+    /// Compares a run of all files with what is expected.
+    ///
+    /// # Errors
+    /// If a file or a test has been lost on the way, in one of the columns or in all of them.
+    pub(super) fn check(&self, report: &Report, every_release: bool) -> Result<()> {
+        if report.scope != self.totals {
+            return Err(format!(
+                "there are {}, expected {}, of {}",
+                report.scope, self.totals, self.name
+            )
+            .into());
+        }
+        for &(column, files, runs) in &self.columns {
+            let Some((passed, ran)) = report.passed(column) else { continue };
+            let runs = if every_release { ran } else { runs };
+            if (passed, ran) != (files, runs) {
+                return Err(format!(
+                    "{passed} files have passed in {column}, with {ran} tests on deployments; \
+                     expected {files} and {runs}, of {}",
+                    self.name
+                )
+                .into());
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sdam_spec::corpus::File;
+    use serde_json::json;
+
+    use super::super::{choose_suites, report::Cell};
+    use super::*;
+
+    #[test]
+    fn a_lost_file_test_or_run_is_an_error() {
+        let report = |tests: usize, passed: usize| {
+            let mut report = Report::default();
+            let tests = vec![json!({ "description": "" }); tests];
+            let file = File { name: "a".to_owned(), json: json!({ "tests": tests }) };
+            report.cover(choose_suites(&["auth".to_owned()]).unwrap()[0], &file);
+            report.add("auth".to_owned(), "sim", Cell { passed, ..Cell::default() });
+            report
+        };
+        let pinned = |runs| Pinned {
+            name: "the pinned files",
+            digest: "",
+            totals: Totals { files: 1, tests: 2, left_out: 0 },
+            columns: ["pure", "tokio", "smol", "async-std", "sim", "scan"].map(|it| (it, 1, runs)),
+        };
+        let check = |report: &Report, runs, every_release| {
+            let outcome = pinned(runs).check(report, every_release);
+            outcome.map_err(|error| error.to_string())
+        };
+        assert_eq!(check(&report(2, 1), 0, false), Ok(()));
+        assert_eq!(check(&report(2, 1), 5, true), Ok(()));
+        let error = "there are 1 files with 1 tests, 0 of them left out, expected 1 files with 2 \
+                     tests, 0 of them left out, of the pinned files";
+        assert_eq!(check(&report(1, 1), 0, false), Err(error.to_owned()));
+        let error = "0 files have passed in sim, with 0 tests on deployments; expected 1 and 0, of \
+                     the pinned files";
+        assert_eq!(check(&report(2, 0), 0, false), Err(error.to_owned()));
+        assert!(check(&report(2, 1), 5, false).is_err());
+    }
+}
