@@ -1,17 +1,32 @@
 //! Log messages as the test format describes them.
 
+use std::{
+    fmt, mem,
+    sync::{Arc, Mutex},
+};
+
 use sdam_core::event::Event;
-use sdam_events::log::{LogConfig, LogMessage, Severity, Value as Field};
+use sdam_events::{
+    log::{LogConfig, Severity},
+    sink::EventSink,
+    trace::TracingSink,
+};
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use tracing::{
+    Level, Metadata, Subscriber,
+    field::{Field, Visit},
+    span, subscriber,
+};
 
 use super::{entity::severity, matching::Expected};
+use crate::running::lock;
 
 /// A log message from a client.
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) level: Severity,
-    pub(super) component: &'static str,
+    pub(super) component: String,
     pub(super) data: Value,
 }
 
@@ -39,34 +54,87 @@ struct ExpectedMessage {
     data: Expected,
 }
 
-/// Returns the log messages about `events` that `config` enables.
+/// Returns the log messages about `events` that the client's own sink writes with `config`.
 pub(super) fn messages(config: &LogConfig, events: &[Event]) -> Vec<Message> {
-    let messages =
-        events.iter().filter_map(|event| LogMessage::of(event, config.max_document_length));
-    messages
-        .filter(|message| config.enables(message.component(), message.severity()))
-        .map(|message| Message::from(&message))
-        .collect()
+    let (log, sink) = (Log::default(), TracingSink::new(config.clone()));
+    subscriber::with_default(log.clone(), || events.iter().for_each(|event| sink.emit(event)));
+    mem::take(&mut *lock(&log.0))
 }
 
-impl From<&LogMessage<'_>> for Message {
-    fn from(message: &LogMessage<'_>) -> Self {
-        let mut data = Map::new();
-        data.insert("message".to_owned(), message.text().into());
-        for (name, value) in message.fields().iter() {
-            let value = match value {
-                Field::Integer(number) => number.into(),
-                Field::Number(number) => number.into(),
-                Field::Bool(truth) => truth.into(),
-                text => text.to_string().into(),
-            };
-            data.insert(name.to_owned(), value);
-        }
-        Self {
-            level: message.severity(),
-            component: message.component().as_str(),
-            data: data.into(),
-        }
+/// Collects what is logged through `tracing`.
+#[derive(Clone, Debug, Default)]
+struct Log(Arc<Mutex<Vec<Message>>>);
+
+impl Subscriber for Log {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        let metadata = event.metadata();
+        let component = match metadata.target().strip_prefix("mongodb::") {
+            Some("server_selection") => "serverSelection",
+            Some(component) => component,
+            None => metadata.target(),
+        };
+        let level = match *metadata.level() {
+            Level::INFO => Severity::Info,
+            Level::WARN => Severity::Warn,
+            Level::ERROR => Severity::Error,
+            _ => Severity::Debug,
+        };
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        let data = fields.0.into();
+        lock(&self.0).push(Message { level, component: component.to_owned(), data });
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}
+
+/// The fields of a message, with its text.
+#[derive(Debug, Default)]
+struct Fields(Map<String, Value>);
+
+impl Fields {
+    fn set(&mut self, field: &Field, value: impl Into<Value>) {
+        self.0.insert(field.name().to_owned(), value.into());
+    }
+}
+
+impl Visit for Fields {
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.set(field, value);
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.set(field, format!("{value:?}"));
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.set(field, value);
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.set(field, value);
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.set(field, value);
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.set(field, value);
     }
 }
 

@@ -85,7 +85,7 @@ fn differences_have_their_path() {
 fn logs(messages: &[&str]) -> Vec<Message> {
     let message = |text: &&str| Message {
         level: Severity::Debug,
-        component: "topology",
+        component: "topology".to_owned(),
         data: json!({ "message": text, "x": 1 }),
     };
     messages.iter().map(message).collect()
