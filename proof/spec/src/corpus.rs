@@ -297,7 +297,10 @@ impl Corpus {
                 digest.update(fs::read(&path).map_err(|error| unreadable(&path, &error))?);
             }
         }
-        Ok(digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+        Ok(digest
+            .finalize()
+            .iter()
+            .fold(String::new(), |digits, byte| digits + &format!("{byte:02x}")))
     }
 
     fn place(&self, folder: Folder) -> Place {

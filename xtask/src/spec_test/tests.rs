@@ -33,7 +33,8 @@ fn report(cells: impl IntoIterator<Item = (&'static str, &'static str, Cell)>) -
 fn a_report_is_a_success_only_if_everything_was_run_and_passed() {
     let check = |cell: Cell, summary: &str, success: bool| {
         let report = report([("rs", "pure", cell)]);
-        assert_eq!(report.summary(), format!("spec-test: {summary}"));
+        let scope = "0 files with 0 tests, 0 of them left out";
+        assert_eq!(report.summary("new"), format!("spec-test: {summary}; {scope}; new"));
         assert_eq!(report.verdict().is_ok(), success, "{summary}");
     };
     check(cell(2, &[], &[]), "2 passed, 0 failed, 0 skipped", true);
