@@ -25,6 +25,7 @@ use crate::{
 /// | a reply takes longer than the operation allows | `timeout` at `Stage::Operation` | none |
 /// | a reply is malformed or too long | `protocol` at `Stage::Operation` | none |
 /// | a command is answered with an error, including a write concern error | the error of the reply at `Stage::Operation` | a state change error: Unknown, check requested, and at a shutdown the pool is cleared; any other error: none |
+/// | a command is not sent, because the server does not accept its size | [`Invalid`](ErrorKind::Invalid) | none |
 /// | no connection can be checked out | nothing: see [`Error::pool_cleared`] and similar errors | none |
 /// | the pool closes a connection for another reason | nothing, but see [`Input::ServiceConnectionClosed`](crate::machine::Input::ServiceConnectionClosed) | none |
 ///

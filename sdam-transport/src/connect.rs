@@ -3,11 +3,17 @@
 use std::{fmt::Debug, sync::Arc};
 
 use async_trait::async_trait;
-use sdam_core::{address::ServerAddress, error::Error, time::Instant};
+use sdam_core::{
+    address::ServerAddress,
+    error::{Error, Stage},
+    hello::Hello,
+    time::Instant,
+};
 
 use crate::{
+    error::from_wire,
     layers::{Guards, Layers},
-    wire::WireMessage,
+    wire::{Exchange, WireError, WireMessage},
 };
 
 /// Opens connections: looks up host names, connects sockets and negotiates TLS.
@@ -116,5 +122,105 @@ pub trait Connection: Send + Debug + 'static {
     /// other transports may ignore it.
     fn set_deadline(&mut self, deadline: Option<Instant>) {
         let _ = deadline;
+    }
+}
+
+/// An open connection together with its [`Exchange`], which knows whether another request may be
+/// sent.
+///
+/// As a [`Connection`], it carries the messages of a driver that frames its own. A message that is
+/// longer than the server accepts is refused with an error of kind
+/// [`Invalid`](sdam_core::error::ErrorKind::Invalid), and changes nothing.
+#[derive(Debug)]
+pub struct Line {
+    connection: Box<dyn Connection>,
+    exchange: Exchange,
+}
+
+impl Line {
+    /// Creates the line of a connection on which nothing has been sent.
+    pub fn new(connection: Box<dyn Connection>) -> Self {
+        Self { connection, exchange: Exchange::new() }
+    }
+
+    /// Limits the sizes of later messages to those that the server has announced.
+    pub fn set_limits(&mut self, hello: &Hello) {
+        self.connection.set_max_message_size(hello.max_message_size());
+        self.exchange.set_limits(hello);
+    }
+
+    /// Returns the exchange, which encodes requests.
+    pub fn exchange(&mut self) -> &mut Exchange {
+        &mut self.exchange
+    }
+
+    /// Returns whether a request may be sent. Once a send or a receive has failed or was dropped,
+    /// or a message was not the reply that was due, this always returns false.
+    pub fn is_usable(&self) -> bool {
+        self.exchange.is_usable()
+    }
+
+    /// Sends a request of the [exchange](Self::exchange) and returns the reply to it. Errors have
+    /// the given stage.
+    pub async fn converse(
+        &mut self,
+        request: Result<WireMessage, WireError>,
+        stage: Stage,
+    ) -> Result<WireMessage, Error> {
+        self.request(request, stage).await?;
+        self.reply(stage).await
+    }
+
+    /// Sends a request of the [exchange](Self::exchange).
+    pub async fn request(
+        &mut self,
+        request: Result<WireMessage, WireError>,
+        stage: Stage,
+    ) -> Result<(), Error> {
+        let request = request.map_err(|error| from_wire(stage, error))?;
+        self.connection.send(request).await.map_err(|error| error.at(stage))
+    }
+
+    /// Receives the reply that is due.
+    pub async fn reply(&mut self, stage: Stage) -> Result<WireMessage, Error> {
+        let reply = self.connection.recv().await.map_err(|error| error.at(stage))?;
+        self.exchange.accept(&reply).map_err(|error| from_wire(stage, error))?;
+        Ok(reply)
+    }
+
+    /// Returns the exchange, and breaks it until it is restored.
+    fn take(&mut self) -> Exchange {
+        let exchange = self.exchange.clone();
+        self.exchange.break_off();
+        exchange
+    }
+}
+
+#[async_trait]
+impl Connection for Line {
+    async fn send(&mut self, message: WireMessage) -> Result<(), Error> {
+        let sending = self.exchange.sending(&message);
+        sending.map_err(|error| from_wire(Stage::Operation, error))?;
+        let sent = self.take();
+        self.connection.send(message).await?;
+        self.exchange = sent;
+        Ok(())
+    }
+
+    async fn recv(&mut self) -> Result<WireMessage, Error> {
+        let mut received = self.take();
+        let message = self.connection.recv().await?;
+        let accepted = received.accept(&message).map(drop);
+        accepted.map_err(|error| from_wire(Stage::Operation, error))?;
+        self.exchange = received;
+        Ok(message)
+    }
+
+    fn set_max_message_size(&mut self, bytes: usize) {
+        self.connection.set_max_message_size(bytes);
+    }
+
+    fn set_deadline(&mut self, deadline: Option<Instant>) {
+        self.connection.set_deadline(deadline);
     }
 }

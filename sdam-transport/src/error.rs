@@ -34,10 +34,16 @@ pub fn from_io(stage: Stage, message: impl Into<Box<str>>, source: io::Error) ->
     Error::new(kind, stage, message).with_source(source)
 }
 
-/// Converts an error from the wire codec, which reports malformed bytes and messages that are out
-/// of order.
+/// Converts an error from the wire codec, which reports malformed bytes, messages that are out of
+/// order, and messages that are too long to be sent.
 pub fn from_wire(stage: Stage, source: WireError) -> Error {
-    Error::protocol(stage, "the message violates the wire protocol").with_source(source)
+    let error = match source {
+        WireError::TooLong { .. } | WireError::CommandTooLong { .. } => {
+            Error::new(ErrorKind::Invalid, stage, "the message cannot be sent")
+        }
+        _ => Error::protocol(stage, "the message violates the wire protocol"),
+    };
+    error.with_source(source)
 }
 
 #[cfg(test)]

@@ -220,7 +220,7 @@ fn assemble(
     trailer: usize,
 ) -> Result<Vec<u8>, WireError> {
     let length = Header::LENGTH + parts.iter().map(|part| part.len()).sum::<usize>() + trailer;
-    let declared = i32::try_from(length).map_err(|_| WireError::TooLong { length })?;
+    let declared = i32::try_from(length).map_err(|_| too_long(length))?;
     let mut bytes = Vec::with_capacity(length);
     for field in [declared, request_id, response_to, op_code] {
         bytes.extend_from_slice(&field.to_le_bytes());
@@ -229,6 +229,10 @@ fn assemble(
         bytes.extend_from_slice(part);
     }
     Ok(bytes)
+}
+
+fn too_long(length: usize) -> WireError {
+    WireError::TooLong { length, limit: usize::try_from(i32::MAX).unwrap_or(usize::MAX) }
 }
 
 const OP_REPLY: i32 = 1;

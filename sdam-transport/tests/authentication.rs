@@ -28,6 +28,7 @@ use sdam_transport::{
         ServiceConnection,
     },
     runtime::Backend,
+    wire::OpMsg,
 };
 
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -179,6 +180,31 @@ fn a_driver_adds_fields_to_the_handshake_and_reads_the_servers_answer() {
     let reply = Document::from_reader(connection.hello_reply()).unwrap();
     assert_eq!(reply.get_array("compression").unwrap(), &["zstd".into()]);
     assert!(!reply.contains_key("speculativeAuthenticate"));
+    connection.close();
+}
+
+#[test]
+fn a_message_that_the_server_does_not_accept_by_the_hello_of_its_connection_is_not_sent() {
+    // O-36
+    let mut small = mongos();
+    small.extend(doc! { "maxBsonObjectSize": 1000, "maxMessageSizeBytes": 2000 });
+    let bench = Bench::new(&small, Some(&ok()));
+    let mut connection = block_on(bench.pool.establish(None)).unwrap();
+    bench.servers.take_log();
+    for (length, limit) in [(3_000, " 2000 "), (18_000, " 17384 ")] {
+        let body = doc! { "x".repeat(length): 1, "$db": "test" }.to_vec().unwrap();
+        let message = OpMsg { body: &body, request_id: 9, ..OpMsg::default() }.encode().unwrap();
+        let outcomes = [
+            block_on(connection.run_command(&body, None)).map(drop),
+            block_on(connection.connection().send(message)),
+        ];
+        for error in outcomes.map(Result::unwrap_err) {
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+            assert!(error.message().contains(limit), "{error}");
+        }
+    }
+    assert!(connection.is_usable());
+    assert!(bench.servers.take_log().is_empty());
     connection.close();
 }
 

@@ -28,8 +28,14 @@ impl Hello {
     /// [`DEFAULT_MAX_MESSAGE_SIZE`](Self::DEFAULT_MAX_MESSAGE_SIZE) if that is absent or not
     /// positive.
     pub fn max_message_size(&self) -> usize {
-        let announced = self.max_message_size_bytes.and_then(|size| usize::try_from(size).ok());
-        announced.filter(|size| *size > 0).unwrap_or(Self::DEFAULT_MAX_MESSAGE_SIZE)
+        announced(self.max_message_size_bytes, Self::DEFAULT_MAX_MESSAGE_SIZE)
+    }
+
+    /// Returns the maximum size in bytes of the document of a command on a connection whose
+    /// handshake had this reply: `maxBsonObjectSize`, or 16 MiB if that is absent or not positive,
+    /// and the further 16 KiB that servers allow for a command around a document of that size.
+    pub fn max_command_size(&self) -> usize {
+        announced(self.max_bson_object_size, 16 << 20) + (16 << 10)
     }
 
     /// Returns the service to which a load balancer routed the connection on which this reply
@@ -240,4 +246,10 @@ fn last_write_date(field: Field<'_>) -> Result<Option<i64>, Malformed> {
         }
     }
     Ok(date)
+}
+
+/// Returns the size that the server has announced, or `default` if that is absent or not positive.
+fn announced(size: Option<i32>, default: usize) -> usize {
+    let size = size.and_then(|size| usize::try_from(size).ok());
+    size.filter(|size| *size > 0).unwrap_or(default)
 }

@@ -64,7 +64,8 @@ impl TopologyMachine {
     /// does not concern the server.
     fn judge(&self, report: &ErrorReport) -> Option<(Error, Consequences)> {
         let error = report.error.clone().without_context();
-        if error.stage() == Stage::CheckOut {
+        // Neither says anything about the server.
+        if error.stage() == Stage::CheckOut || error.kind() == ErrorKind::Invalid {
             return None;
         }
         let establishing = error.stage().is_before_handshake_completes();

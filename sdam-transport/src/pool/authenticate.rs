@@ -7,13 +7,13 @@ use sdam_core::{
     reply,
 };
 
-use super::{AuthStep, Authenticator, Conversation, connection::converse};
+use super::{AuthStep, Authenticator, Conversation};
 use crate::{
-    connect::Connection,
-    wire::{Exchange, WireError, WireMessage},
+    connect::Line,
+    wire::{WireError, WireMessage},
 };
 
-/// Authenticates a connection to `server` that has already exchanged hello, such as the connection
+/// Authenticates the connection `line` to `server` that has already exchanged hello, such as the connection
 /// that a single-threaded client uses for both checks and operations. A pool does not need this: it
 /// begins to authenticate in the hello that opens the connection; see
 /// [`PoolContext::establish_with`](super::PoolContext::establish_with).
@@ -33,8 +33,7 @@ use crate::{
 /// The future may be dropped at any time. If it is dropped between two exchanges, the connection
 /// stays usable, and another authentication may begin.
 pub async fn authenticate(
-    connection: &mut dyn Connection,
-    exchange: &mut Exchange,
+    line: &mut Line,
     authenticator: &dyn Authenticator,
     server: &ServerAddress,
     mut hello: HelloRequest,
@@ -42,23 +41,22 @@ pub async fn authenticate(
     let conversation = authenticator.begin(server).await;
     let mut conversation = conversation?;
     hello.auth = Some(Box::new(conversation.hello_auth()));
-    let request = exchange.hello(&hello);
-    let reply = answer(connection, exchange, request).await?;
-    finish(connection, exchange, &mut *conversation, reply.body()).await
+    let request = line.exchange().hello(&hello);
+    let reply = answer(line, request).await?;
+    finish(line, &mut *conversation, reply.body()).await
 }
 
 /// Runs `conversation` to its end. `hello` is the reply to the hello that contained the
 /// conversation's first command.
 pub(super) async fn finish(
-    connection: &mut dyn Connection,
-    exchange: &mut Exchange,
+    line: &mut Line,
     conversation: &mut dyn Conversation,
     hello: &[u8],
 ) -> Result<(), Error> {
     let mut step = conversation.start(hello).await;
     while let AuthStep::Send(command) = step? {
-        let request = exchange.command(&command);
-        let reply = answer(connection, exchange, request).await?;
+        let request = line.exchange().command(&command);
+        let reply = answer(line, request).await?;
         step = conversation.next(reply.body()).await;
     }
     Ok(())
@@ -66,11 +64,10 @@ pub(super) async fn finish(
 
 /// Sends a request and returns the successful reply.
 async fn answer(
-    connection: &mut dyn Connection,
-    exchange: &mut Exchange,
+    line: &mut Line,
     request: Result<WireMessage, WireError>,
 ) -> Result<WireMessage, Error> {
-    let reply = converse(connection, exchange, request, Stage::Auth).await?;
+    let reply = line.converse(request, Stage::Auth).await?;
     reply::check(reply.body(), Stage::Auth)?;
     Ok(reply)
 }

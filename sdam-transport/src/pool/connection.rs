@@ -10,9 +10,8 @@ use sdam_core::{
 use super::{CommandReply, Reporter, ServiceConnection};
 use crate::{
     clock::Clock,
-    connect::Connection,
-    error, race,
-    wire::{Exchange, WireError, WireMessage},
+    connect::{Connection, Line},
+    race,
 };
 
 /// A connection of a pool, after its handshake.
@@ -22,8 +21,7 @@ use crate::{
 /// connection forever.
 #[must_use = "a connection to a service behind a load balancer is counted until it is closed"]
 pub struct Established {
-    pub(super) connection: Box<dyn Connection>,
-    pub(super) exchange: Exchange,
+    pub(super) line: Line,
     pub(super) hello: Hello,
     pub(super) hello_reply: Box<[u8]>,
     pub(super) generation: Generation,
@@ -68,16 +66,17 @@ impl Established {
         current.is_none_or(|current| self.generation < current)
     }
 
-    /// Returns whether the next command may be sent. Once a [`run_command`](Self::run_command) got
-    /// no reply, was dropped, or got a message that is not its reply, this always returns false:
-    /// close the connection then.
+    /// Returns whether the next command may be sent. Once a command, here or on the
+    /// [connection](Self::connection), got no reply, was dropped, or got a message that is not its
+    /// reply, this always returns false: close the connection then.
     pub fn is_usable(&self) -> bool {
-        self.exchange.is_usable()
+        self.line.is_usable()
     }
 
-    /// Returns the connection of the transport, for drivers that frame their own messages.
+    /// Returns the connection, for drivers that frame their own messages: each request must be
+    /// followed by its reply.
     pub fn connection(&mut self) -> &mut dyn Connection {
-        &mut *self.connection
+        &mut self.line
     }
 
     /// Runs a command, a BSON document with `$db`, and returns the reply if its `ok` is 1. All
@@ -87,7 +86,8 @@ impl Established {
     ///
     /// # Errors
     ///
-    /// If the server answered with an error. The connection then stays [usable](Self::is_usable).
+    /// If the server answered with an error, or does not accept the size of the command
+    /// ([`ErrorKind::Invalid`]). The connection then stays [usable](Self::is_usable).
     /// Also fails if the connection broke, if no reply came in time, or if the received message is
     /// not a valid reply: it answers another request, has no `ok`, or is not BSON. Close the
     /// connection in these cases.
@@ -104,9 +104,9 @@ impl Established {
         let stage = Stage::Operation;
         let clock = Arc::clone(&self.clock);
         let deadline = timeout.map(|timeout| clock.now() + timeout);
-        self.connection.set_deadline(deadline);
-        let request = self.exchange.command(command);
-        let conversation = converse(&mut *self.connection, &mut self.exchange, request, stage);
+        self.line.set_deadline(deadline);
+        let request = self.line.exchange().command(command);
+        let conversation = self.line.converse(request, stage);
         let conversation = self.reporter.noticing(&*clock, conversation);
         let outcome = race::within(&*clock, deadline, (stage, NO_ANSWER), conversation).await;
         let message = outcome.map_err(|error| self.report(error))?;
@@ -115,7 +115,7 @@ impl Established {
         if let Err(error) = &reply
             && error.kind() == ErrorKind::Protocol
         {
-            self.exchange.break_off();
+            self.line.exchange().break_off();
         }
         reply
     }
@@ -142,8 +142,8 @@ impl Established {
     ///
     /// The caller must not hold a lock that the pool's `ready`, `clear` or `close` take.
     pub fn close(self) {
-        let Self { connection, service, reporter, .. } = self;
-        drop(connection);
+        let Self { line, service, reporter, .. } = self;
+        drop(line);
         if let Some(service) = service {
             reporter.handle_service_connection_closed(service);
         }
@@ -155,21 +155,6 @@ sdam_core::opaque!(Established, |this|
     generation: this.generation,
     service_id: this.service_id()
 );
-
-/// Sends a request and returns the reply to it.
-pub(super) async fn converse(
-    connection: &mut dyn Connection,
-    exchange: &mut Exchange,
-    request: Result<WireMessage, WireError>,
-    stage: Stage,
-) -> Result<WireMessage, Error> {
-    let request = request.map_err(|error| error::from_wire(stage, error))?;
-    let at = |error: Error| error.at(stage);
-    connection.send(request).await.map_err(at)?;
-    let reply = connection.recv().await.map_err(at)?;
-    exchange.accept(&reply).map_err(|error| error::from_wire(stage, error))?;
-    Ok(reply)
-}
 
 /// The error message for a time-out.
 pub(super) const NO_ANSWER: &str = "no answer came in time";

@@ -13,11 +13,13 @@ use sdam_core::{
 };
 
 use super::{
-    Authenticator, Established, PoolContext, ServiceConnection,
-    authenticate::finish,
-    connection::{NO_ANSWER, converse},
+    Authenticator, Established, PoolContext, ServiceConnection, authenticate::finish,
+    connection::NO_ANSWER,
 };
-use crate::{connect::Connection, panic, race, wire::Exchange};
+use crate::{
+    connect::{Connection, Line},
+    panic, race,
+};
 
 impl PoolContext {
     /// Opens a connection without authentication; see [`establish_with`](Self::establish_with).
@@ -111,14 +113,14 @@ impl PoolContext {
             service: None,
             max_wire_version: None,
         };
-        let mut connection = if let Some(dialed) = dialed {
+        let connection = if let Some(dialed) = dialed {
             dialed
         } else {
             let connecting = self.backend.transport.connect(&self.address, attempt.deadline);
             attempt.step(Stage::Connect, connecting).await?
         };
-        connection.set_deadline(attempt.deadline);
-        let mut exchange = Exchange::new();
+        let mut line = Line::new(connection);
+        line.set_deadline(attempt.deadline);
         let mut conversation = None;
         if let Some(authenticator) = authenticator {
             let beginning = authenticator.begin(&self.address);
@@ -130,23 +132,21 @@ impl PoolContext {
         if let Some(fields) = &self.hello_fields {
             hello = hello.with_fields(fields.clone());
         }
-        let request = exchange.hello(&hello);
-        let greeting = converse(&mut *connection, &mut exchange, request, Stage::Hello);
+        let request = line.exchange().hello(&hello);
+        let greeting = line.converse(request, Stage::Hello);
         let reply = attempt.step(Stage::Hello, greeting).await?;
         let hello = attempt.introduce(reply.body(), conversation.is_some())?;
-        connection.set_max_message_size(hello.max_message_size());
+        line.set_limits(&hello);
         // Authentication: "If the server is of type RSArbiter, no authentication is possible".
         if let Some(mut conversation) = conversation
             && hello.server_type != ServerType::RsArbiter
         {
-            let finishing =
-                finish(&mut *connection, &mut exchange, &mut *conversation, reply.body());
+            let finishing = finish(&mut line, &mut *conversation, reply.body());
             attempt.step(Stage::Auth, finishing).await?;
         }
         Ok(Established {
             generation: attempt.generation,
-            connection,
-            exchange,
+            line,
             hello,
             hello_reply: without_speculative_reply(reply.body()).into(),
             service: attempt.service.take(),

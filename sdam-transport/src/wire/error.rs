@@ -12,11 +12,25 @@ pub enum WireError {
         /// The length of the message.
         length: usize,
     },
-    /// The message is longer than the length field can express.
-    #[error("a message of {length} bytes is longer than the protocol allows")]
+    /// The message to send is longer than the server accepts (`maxMessageSizeBytes`), or than the
+    /// length field can express.
+    #[error("a message of {length} bytes is longer than the {limit} allowed")]
     TooLong {
         /// The length of the message.
         length: usize,
+        /// The maximum length.
+        limit: usize,
+    },
+    /// The document of the command to send is longer than the server accepts.
+    #[error(
+        "a command of {length} bytes is longer than the {limit} that the server accepts \
+         (maxBsonObjectSize and 16 KiB)"
+    )]
+    CommandTooLong {
+        /// The length of the document.
+        length: usize,
+        /// The maximum length.
+        limit: usize,
     },
     /// The header declares a message length that is smaller than the header itself.
     #[error("the message declares a length of {declared} bytes, less than its header")]

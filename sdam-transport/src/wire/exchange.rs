@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use sdam_core::hello::HelloRequest;
+use sdam_core::hello::{Hello, HelloRequest};
 
 use super::{OpCode, OpMsg, OpQuery, WireError, WireMessage};
 
@@ -11,10 +11,12 @@ use super::{OpCode, OpMsg, OpQuery, WireError, WireMessage};
 /// Only one request is outstanding at a time. Its reply must name the request or, within a stream,
 /// the previous reply, so that an unrelated message is never mistaken for the reply. Any other
 /// message permanently breaks the exchange, because later messages may answer other requests.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Exchange {
     last_request_id: i32,
     state: State,
+    max_message_size: usize,
+    max_command_size: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -44,10 +46,29 @@ pub struct Reply<'m> {
     pub more_to_come: bool,
 }
 
+impl Default for Exchange {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Exchange {
     /// Creates the state of a connection on which nothing has been sent.
     pub fn new() -> Self {
-        Self::default()
+        let hello = Hello::default();
+        Self {
+            last_request_id: 0,
+            state: State::Idle,
+            max_message_size: hello.max_message_size(),
+            max_command_size: hello.max_command_size(),
+        }
+    }
+
+    /// Limits the sizes of later requests to those that the server has announced in its reply to
+    /// hello. Before, the limits that all supported servers have apply.
+    pub fn set_limits(&mut self, hello: &Hello) {
+        self.max_message_size = hello.max_message_size();
+        self.max_command_size = hello.max_command_size();
     }
 
     /// Creates the message for `hello`. From then on, the reply to it is outstanding.
@@ -89,12 +110,32 @@ impl Exchange {
     ///
     /// # Errors
     ///
-    /// Fails in the same cases as [`hello`](Self::hello), and with [`WireError::Document`] if
-    /// `command` is not BSON.
+    /// Fails in the same cases as [`hello`](Self::hello), with [`WireError::Document`] if `command`
+    /// is not BSON, and with [`WireError::CommandTooLong`] or [`WireError::TooLong`] if the server
+    /// does not [accept](Self::set_limits) its size. The exchange then stays usable.
     pub fn command(&mut self, command: &[u8]) -> Result<WireMessage, WireError> {
         self.request(false, |request_id| {
             OpMsg { request_id, body: command, ..OpMsg::default() }.encode()
         })
+    }
+
+    /// Checks that `message`, which a driver has framed itself, may be sent. From then on, its reply
+    /// is outstanding, unless it has none ([`WireMessage::more_to_come`]).
+    ///
+    /// # Errors
+    ///
+    /// As [`command`](Self::command). If a reply was outstanding, the exchange is then broken.
+    pub fn sending(&mut self, message: &WireMessage) -> Result<(), WireError> {
+        self.check_size(message)?;
+        let due =
+            Due { response_to: message.request_id(), streaming_allowed: message.exhaust_allowed() };
+        let next = if message.more_to_come() { State::Idle } else { State::Due(due) };
+        match mem::replace(&mut self.state, State::Broken) {
+            State::Idle => self.state = next,
+            State::Due(_) => return Err(WireError::ReplyOutstanding),
+            State::Broken => return Err(WireError::BrokenOff),
+        }
+        Ok(())
     }
 
     /// Checks that `message` is the outstanding reply.
@@ -157,9 +198,22 @@ impl Exchange {
         // means "no message" in `responseTo`.
         let request_id = self.last_request_id.checked_add(1).unwrap_or(1);
         let message = encode(request_id)?;
+        self.check_size(&message)?;
         self.last_request_id = request_id;
         self.state = State::Due(Due { response_to: request_id, streaming_allowed });
         Ok(message)
+    }
+
+    fn check_size(&self, message: &WireMessage) -> Result<(), WireError> {
+        let (length, limit) = (message.body().len(), self.max_command_size);
+        if length > limit {
+            return Err(WireError::CommandTooLong { length, limit });
+        }
+        let (length, limit) = (message.as_bytes().len(), self.max_message_size);
+        if length > limit {
+            return Err(WireError::TooLong { length, limit });
+        }
+        Ok(())
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeSet, ops::Range};
 
-use super::{Layout, OP_MSG, OpCode, WireError, WireMessage, assemble, crc32c, cursor::Cursor};
+use super::{
+    Layout, OP_MSG, OpCode, WireError, WireMessage, assemble, crc32c, cursor::Cursor, too_long,
+};
 
 pub(super) const CHECKSUM_PRESENT: u32 = 1;
 pub(super) const MORE_TO_COME: u32 = 1 << 1;
@@ -84,7 +86,7 @@ impl<'a> Sequence<'a> {
             return Err(WireError::NotUtf8 { field: IDENTIFIER });
         }
         let length = size_of::<i32>() + self.identifier.len() + 1 + self.documents.len();
-        let size = i32::try_from(length).map_err(|_| WireError::TooLong { length })?;
+        let size = i32::try_from(length).map_err(|_| too_long(length))?;
         bytes.push(KIND_SEQUENCE);
         bytes.extend_from_slice(&size.to_le_bytes());
         bytes.extend_from_slice(self.identifier.as_bytes());

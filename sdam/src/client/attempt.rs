@@ -139,7 +139,10 @@ impl<'c> Operation<'c> {
         }
         match outcome {
             Ok(reply) => self.accept(server, &connection, reply),
-            Err(error) => self.failed(server, Some(&connection), error, true),
+            Err(error) => {
+                let is_sent = error.kind() != ErrorKind::Invalid;
+                self.failed(server, Some(&connection), error, is_sent)
+            }
         }
     }
 
@@ -289,9 +292,11 @@ impl<'c> Operation<'c> {
     }
 }
 
-/// Returns whether the server has replied, so that the state of the session is known.
+/// Returns whether the server has replied, or was sent nothing, so that the state of the session is
+/// known.
 pub(super) fn is_answered(outcome: &Result<CommandReply, Error>) -> bool {
-    outcome.as_ref().err().is_none_or(|error| error.reply().is_some())
+    let is_known = |error: &Error| error.reply().is_some() || error.kind() == ErrorKind::Invalid;
+    outcome.as_ref().err().is_none_or(is_known)
 }
 
 /// Returns the error if a write, or waiting for its write concern, exceeded `maxTimeMS` (Client

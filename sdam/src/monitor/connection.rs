@@ -17,7 +17,7 @@ use sdam_core::{
 };
 use sdam_transport::{
     clock::Clock,
-    connect::Connection,
+    connect::{Connection as _, Line},
     race,
     runtime::Backend,
     wire::{Exchange, WireError, WireMessage},
@@ -69,11 +69,10 @@ pub(crate) struct MonitorConnection {
     busy: Option<BoxFuture<'static, Done>>,
 }
 
-/// An open connection and the state of its message exchange.
+/// An open connection.
 pub(crate) struct Wire {
     clock: Arc<dyn Clock>,
-    pub(crate) connection: Box<dyn Connection>,
-    pub(crate) exchange: Exchange,
+    pub(crate) line: Line,
     /// True if the connection was authenticated, which happens only in single-threaded mode.
     pub(crate) is_authenticated: bool,
     max_hello_size: usize,
@@ -101,8 +100,7 @@ impl MonitorConnection {
                 Ok(connection) => {
                     let wire = Wire {
                         clock,
-                        connection,
-                        exchange: Exchange::new(),
+                        line: Line::new(connection),
                         is_authenticated: false,
                         max_hello_size,
                     };
@@ -176,13 +174,13 @@ impl MonitorConnection {
         self.begin(async move {
             let Some(mut wire) = wire else {
                 let reason = "there is no open connection";
-                let error = Error::new(ErrorKind::Internal, Stage::Hello, reason);
+                let error = Error::new(ErrorKind::Internal, STAGE, reason);
                 // Without a connection there is no clock to read, so this instant is a placeholder,
                 // which the machine clamps.
                 return (None, Answer::Failed { at: Instant::EPOCH, error });
             };
-            wire.connection.set_deadline(deadline);
-            let request = request(&mut wire.exchange);
+            wire.line.set_deadline(deadline);
+            let request = request(wire.line.exchange());
             match wire.converse(request).await {
                 Ok(answer) => (Some(wire), answer),
                 Err(error) => (None, Answer::Failed { at: wire.clock.now(), error }),
@@ -199,24 +197,20 @@ impl Wire {
     /// Sends the request, if there is one, and reads a reply.
     async fn converse(&mut self, request: Option<Encoded>) -> Result<Answer, Error> {
         let sent = self.clock.now();
-        if let Some(message) = request {
-            let message = message.map_err(|error| protocol(&error))?;
-            self.connection.send(message).await?;
+        if let Some(request) = request {
+            self.line.request(request, STAGE).await?;
         }
         // The limit is set again for each request, because operations of a single-threaded client
         // change it.
-        self.connection.set_max_message_size(self.max_hello_size);
-        let message = self.connection.recv().await?;
-        let at = self.clock.now();
-        let more_to_come =
-            self.exchange.accept(&message).map_err(|error| protocol(&error))?.more_to_come;
+        self.line.set_max_message_size(self.max_hello_size);
+        let message = self.line.reply(STAGE).await?;
+        let (at, more_to_come) = (self.clock.now(), message.more_to_come());
         Ok(Answer::Reply { sent, at, message, more_to_come })
     }
 }
 
-fn protocol(error: &WireError) -> Error {
-    Error::new(ErrorKind::Protocol, Stage::Hello, error.to_string())
-}
+/// The stage of errors on connections of checks.
+const STAGE: Stage = Stage::Hello;
 
 sdam_core::opaque!(MonitorConnection, |this|
     open: this.idle.is_some(),

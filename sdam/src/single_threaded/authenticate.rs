@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use sdam_core::{
     error::{Error, ErrorKind, Stage},
-    hello::{Hello, HelloRequest},
+    hello::HelloRequest,
     ids::ServerId,
     report::ErrorReport,
     server::ServerType,
 };
-use sdam_transport::{pool::authenticate, race};
+use sdam_transport::{connect::Connection as _, pool::authenticate, race};
 
 use super::Scanner;
 
@@ -42,24 +42,18 @@ impl Scanner {
             self.is_balancer(server),
             self.shared.common.config.server_api.clone(),
         );
-        let max_wire_version = self.max_wire_version(server);
         let Some(member) = self.members.get_mut(&server) else {
             return Ok(());
         };
         let (generation, service) = (member.generation(&self.shared), member.service);
+        let max_wire_version = member.hello.wire_versions.max;
         let address = member.server.core.address.clone();
         let (Some(generation), Some(wire)) = (generation, member.connection.wire()) else {
             return Ok(());
         };
-        wire.connection.set_deadline(deadline);
-        wire.connection.set_max_message_size(Hello::DEFAULT_MAX_MESSAGE_SIZE);
-        let exchanges = authenticate(
-            &mut *wire.connection,
-            &mut wire.exchange,
-            &*authenticator,
-            &address,
-            hello,
-        );
+        wire.line.set_deadline(deadline);
+        wire.line.set_limits(&member.hello);
+        let exchanges = authenticate(&mut wire.line, &*authenticator, &address, hello);
         let late = (Stage::Auth, "no answer came in time");
         let Err(failure) = race::within(&*clock, deadline, late, exchanges).await else {
             member.set_authenticated(&self.shared);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sdam_core::{
     deployment::{Input, Timer},
     error::{Error, ErrorKind, Stage},
-    hello::{Hello, ping},
+    hello::{Hello, HelloReply, ping},
     ids::ServerId,
     time::Instant,
 };
@@ -33,7 +33,11 @@ impl Scanner {
             if let Answer::Reply { .. } = &answer {
                 member.used = clock.now();
             }
-            return answer.parsed(conn);
+            let input = answer.parsed(conn);
+            if let Input::Reply { reply: HelloReply { hello: Ok(hello), .. }, .. } = &input {
+                member.hello = hello.clone();
+            }
+            return input;
         }
         let (timer, wanted) = (Timer::Scan, false);
         Input::Due { timer, wanted }
@@ -111,7 +115,7 @@ impl Scanner {
         };
         let hello = Hello::parse(reply.body())?;
         member.service = Some(hello.load_balanced_service()?);
-        member.max_wire_version = hello.wire_versions.max;
+        member.hello = hello;
         member.used = shared.now();
         // The previous connection is reported as closed first.
         if let Some(before) = member.counted.take() {

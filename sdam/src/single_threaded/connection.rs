@@ -8,11 +8,7 @@ use sdam_core::{
     ids::{Generation, ObjectId},
     time::Instant,
 };
-use sdam_transport::{
-    connect::Connection,
-    error,
-    wire::{WireError, WireMessage},
-};
+use sdam_transport::{connect::Connection, wire::WireMessage};
 
 use super::member::Member;
 use crate::topology::shared::Shared;
@@ -48,6 +44,12 @@ impl<'t> ScanConnection<'t> {
         self.generation
     }
 
+    /// Returns the last reply to hello on the connection, with the server's limits, and with the
+    /// `maxWireVersion` for use in error reports.
+    pub fn hello(&self) -> &Hello {
+        &self.member.hello
+    }
+
     /// Returns the service to which a load balancer has connected this client, for use in error
     /// reports.
     pub fn service_id(&self) -> Option<ObjectId> {
@@ -61,8 +63,8 @@ impl<'t> ScanConnection<'t> {
     }
 
     /// Sends `command` and reads the reply. `deadline` applies to blocking connections; for others,
-    /// the caller has to race a timer. After an error, or if the future is dropped, the next call
-    /// that uses the connection closes it.
+    /// the caller has to race a timer. If the connection is no longer usable afterwards, the next
+    /// call that uses it closes it.
     pub(super) async fn command(
         &mut self,
         command: &[u8],
@@ -71,26 +73,21 @@ impl<'t> ScanConnection<'t> {
         let Some(wire) = self.member.connection.wire() else {
             return Err(Error::network(Stage::Operation, "the connection is closed"));
         };
-        let protocol = |error: WireError| error::from_wire(Stage::Operation, error);
-        wire.connection.set_deadline(deadline);
-        wire.connection.set_max_message_size(Hello::DEFAULT_MAX_MESSAGE_SIZE);
-        let message = wire.exchange.command(command).map_err(protocol)?;
-        let at = |error: Error| error.at(Stage::Operation);
-        wire.connection.send(message).await.map_err(at)?;
-        let reply = wire.connection.recv().await.map_err(at)?;
-        wire.exchange.accept(&reply).map_err(protocol)?;
-        Ok(reply)
+        wire.line.set_deadline(deadline);
+        wire.line.set_limits(&self.member.hello);
+        let request = wire.line.exchange().command(command);
+        wire.line.converse(request, Stage::Operation).await
     }
 
     /// Returns the connection itself, for drivers that frame their own messages.
     ///
-    /// Every message that is sent must be answered, and its reply read, before the topology is
-    /// called again. The deadline of the last check applies until another deadline is set. Replies
-    /// of up to [`Hello::DEFAULT_MAX_MESSAGE_SIZE`] are accepted until the next check.
+    /// Each request must be followed by its reply; otherwise the next call of the topology closes
+    /// the connection. The deadline of the last check applies until another deadline is set.
+    /// Messages of up to `maxMessageSizeBytes` are accepted until the next check.
     pub fn connection(&mut self) -> Option<&mut dyn Connection> {
         let wire = self.member.connection.wire()?;
-        wire.connection.set_max_message_size(Hello::DEFAULT_MAX_MESSAGE_SIZE);
-        Some(&mut *wire.connection)
+        wire.line.set_limits(&self.member.hello);
+        Some(&mut wire.line)
     }
 }
 

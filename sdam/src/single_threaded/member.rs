@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use sdam_core::{
     deployment::{ConnId, Input},
+    hello::Hello,
     ids::{Generation, ObjectId, ServerId},
     time::Instant,
 };
@@ -35,8 +36,8 @@ pub(super) struct Member {
     /// closed only when the next one opens, because an operation may report its error after the
     /// connection is closed.
     pub(super) counted: Option<ServiceConnection>,
-    /// The `maxWireVersion` that the service reported on the connection.
-    pub(super) max_wire_version: i32,
+    /// The last reply to hello on the connection, or on the one before if it is closed.
+    pub(super) hello: Hello,
 }
 
 impl Member {
@@ -48,7 +49,7 @@ impl Member {
             used: Instant::EPOCH,
             service: None,
             counted: None,
-            max_wire_version: 0,
+            hello: Hello::default(),
             server,
         }
     }
@@ -102,7 +103,7 @@ impl Member {
     /// Returns whether the connection is unusable, because an operation was dropped before its
     /// reply arrived, or received a message that was not its reply.
     pub(super) fn is_abandoned(&mut self) -> bool {
-        self.connection.wire().is_some_and(|wire| !wire.exchange.is_usable())
+        self.connection.wire().is_some_and(|wire| !wire.line.is_usable())
     }
 
     /// Returns whether the connection is authenticated.

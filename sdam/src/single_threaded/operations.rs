@@ -96,10 +96,10 @@ impl<P: PoolHandle> ScanTopology<P> {
         let unusable = self.scanner.connection_error(server);
         let mut lent = self.scanner.connection(server).ok_or(unusable)?;
         let (generation, service_id) = (lent.generation(), lent.service_id());
+        let max_wire_version = lent.hello().wire_versions.max;
         let late = (Stage::Operation, "the command took longer than allowed");
         let answer = lent.command(command, deadline);
         let outcome = race::within(&*clock, deadline, late, answer).await;
-        let max_wire_version = self.scanner.max_wire_version(server);
         let mut report = |error: Error| {
             let report = ErrorReport::new(generation, error.at(Stage::Operation))
                 .with_service(service_id)
@@ -155,17 +155,5 @@ impl Scanner {
         if member.is_some_and(|member| !member.connection.is_busy()) {
             self.lose_connection(server);
         }
-    }
-
-    /// Returns the server's `maxWireVersion`; behind a load balancer, that of the service to which
-    /// the connection leads.
-    pub(super) fn max_wire_version(&self, server: ServerId) -> i32 {
-        if self.is_balancer(server) {
-            let member = self.members.get(&server);
-            return member.map_or(0, |member| member.max_wire_version);
-        }
-        let snapshot = self.shared.published.load();
-        let description = snapshot.description.server_by_id(server);
-        description.map_or(0, |server| server.wire_versions.max)
     }
 }

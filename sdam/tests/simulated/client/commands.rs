@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, pin::pin, time::Duration};
 
-use bson::{Document, doc};
+use bson::{Binary, Document, doc, spec::BinarySubtype};
 use futures::{FutureExt, future};
 use sdam::{
     CommandInfo, Criteria, ErrorKind, EventKind, ReadMode, ReadPreference, SelectionError,
@@ -103,6 +103,28 @@ fn errors_of_writes_are_errors_unless_the_caller_reads_the_reply() {
     let error = world.insert(3).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Write, "{error}");
     assert!(error.write_errors().is_empty() && error.write_concern_error().is_some(), "{error}");
+}
+
+#[test]
+fn a_command_that_is_too_long_is_refused_and_harms_no_one() {
+    // The server would close the connection (O-36).
+    let world = World::start(&replica_set(), "timeoutMS=60000");
+    world.insert(1).unwrap();
+    let (before, now) = (world.client.topology().description(), world.sim.now());
+    for size in [16_800_000, 49_000_000] {
+        let blob = Binary { subtype: BinarySubtype::Generic, bytes: vec![0; size] };
+        let insert = encoded(&doc! { "insert": "c", "documents": [{ "blob": blob }] });
+        let insert = Command::write("test", insert.as_bytes());
+        let error = world.try_command(&insert).unwrap_err();
+        assert_eq!((error.kind(), error.retries()), (ErrorKind::Invalid, 0), "{error}");
+        let text = error.to_string();
+        let prefix = size.to_string()[..3].to_owned();
+        assert!(text.contains(&prefix) && text.contains(" 16793600 "), "{text}");
+    }
+    assert_eq!(world.sim.now(), now, "nothing was sent");
+    assert_eq!(world.client.topology().description(), before);
+    world.insert(2).unwrap();
+    assert_eq!(world.client.topology().description(), before);
 }
 
 fn info(kind: &EventKind) -> Option<&CommandInfo> {

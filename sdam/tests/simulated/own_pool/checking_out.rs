@@ -22,8 +22,9 @@ use sdam_sim::{
     action::{FailCommand, Mode, Target},
     runtime::Sim,
 };
+use sdam_transport::wire::OpMsg;
 
-use super::{block, builder, observed, pass, ping_primary, primary, simulation};
+use super::{block, builder, observed, pass, ping, ping_primary, primary, run_ping, simulation};
 
 const LONG: Duration = Duration::from_secs(600);
 
@@ -204,4 +205,32 @@ async fn yield_now() {
         Poll::Ready(())
     })
     .await;
+}
+
+#[test]
+fn a_connection_out_of_step_is_closed_at_its_check_in_whoever_moved_it() {
+    // A driver that frames its own messages receives the reply, drops the future of `recv`, or does
+    // not call it (P-23).
+    for (last_call, is_kept) in [("reply", true), ("recv", false), ("send", false)] {
+        let sim = simulation(1);
+        let (topology, _events) = observed(&sim, "", Interest::POOLS);
+        sim.block_on(async {
+            let pool = primary(&topology).await.pool().clone();
+            let mut connection = pool.check_out().await.unwrap();
+            let (id, ping) = (connection.id(), ping());
+            let ping = OpMsg { request_id: 7, body: ping.as_bytes(), ..OpMsg::default() };
+            let raw = connection.established().connection();
+            raw.send(ping.encode().unwrap()).await.unwrap();
+            match last_call {
+                "reply" => drop(raw.recv().await.unwrap()),
+                "recv" => assert!(raw.recv().now_or_never().is_none()),
+                _ => {}
+            }
+            assert_eq!(connection.established().is_usable(), is_kept, "{last_call}");
+            drop(connection);
+            let mut next = pool.check_out().await.unwrap();
+            assert_eq!(next.id() == id, is_kept, "{last_call}");
+            run_ping(&mut next).await.unwrap();
+        });
+    }
 }

@@ -6,6 +6,7 @@ use std::{future::Future, pin::pin, task::Context};
 use bson::doc;
 use futures::task::noop_waker_ref;
 use sdam::Criteria;
+use sdam_transport::wire::OpMsg;
 
 use super::harness::*;
 
@@ -106,17 +107,31 @@ fn the_reply_to_a_cancelled_probe_is_awaited_by_the_next_selection() {
 
 #[test]
 fn a_cancelled_operation_closes_its_connection() {
-    let harness = Harness::default();
-    let (mut topology, _) = harness.replica_set(|_| ());
-    select(&mut topology).unwrap();
-    let server = id(&topology, "a");
     let find = bytes(&doc! { "find": "things", "$db": "test" });
-    harness.stall();
-    poll_and_drop(topology.run_command(server, &find, None));
-    harness.log();
-    harness.advance(1_000);
-    // The next command opens a new connection, so it cannot mistake the late reply for its own.
-    ready(topology.run_command(server, &find, None)).unwrap();
-    assert_eq!(harness.log(), "a connect, a isMaster, a find");
-    assert_eq!(harness.open(), 3);
+    // The last two are operations of a driver that frames its own messages, and drops the future of
+    // `recv`, or does not even call it.
+    for operation in ["run", "recv", "send"] {
+        let harness = Harness::default();
+        let (mut topology, _) = harness.replica_set(|_| ());
+        select(&mut topology).unwrap();
+        let server = id(&topology, "a");
+        if operation == "run" {
+            harness.stall();
+            poll_and_drop(topology.run_command(server, &find, None));
+        } else {
+            let mut lent = topology.connection(server).unwrap();
+            let connection = lent.connection().unwrap();
+            let find = OpMsg { request_id: 7, body: &find, ..OpMsg::default() };
+            ready(connection.send(find.encode().unwrap())).unwrap();
+            if operation == "recv" {
+                harness.stall();
+                poll_and_drop(connection.recv());
+            }
+        }
+        harness.log();
+        harness.advance(1_000);
+        // The next command opens a new connection, so it cannot mistake the late reply for its own.
+        ready(topology.run_command(server, &find, None)).unwrap();
+        assert_eq!(harness.log(), "a connect, a isMaster, a find", "{operation}");
+    }
 }

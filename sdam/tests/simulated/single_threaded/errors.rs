@@ -36,6 +36,43 @@ fn i_38_x_6_x_45_a_primary_that_stepped_down_makes_the_next_selection_scan() {
 }
 
 #[test]
+fn i_36_the_own_hello_of_a_connection_decides_whether_its_pool_is_cleared() {
+    let harness = Harness::default();
+    let (mut topology, _) = harness.replica_set(|_| ());
+    select(&mut topology).unwrap();
+    let server = id(&topology, "a");
+    harness.change("a", |server| server.other = reply(&refusal(10_107)));
+    for _ in 0..2 {
+        // At the second error, the description is Unknown and has no wire version.
+        let error = ready(topology.run_command(server, &insert(), None)).unwrap_err();
+        assert_eq!(error.outcome(), Some(ErrorOutcome::MarkedUnknown));
+        assert_eq!(kind(&topology, "a"), ServerType::Unknown);
+        assert_eq!(topology.connection(server).unwrap().hello().wire_versions.max, 21);
+    }
+}
+
+#[test]
+fn o_36_a_command_that_the_server_does_not_accept_by_its_own_hello_is_not_sent() {
+    let harness = Harness::default();
+    let (mut topology, _) = harness.replica_set(|_| ());
+    let mut small = member(true, "a b c");
+    small.extend(doc! { "maxBsonObjectSize": 1000, "maxMessageSizeBytes": 2000 });
+    harness.serve("a", small);
+    select(&mut topology).unwrap();
+    harness.log();
+    let (server, before) = (id(&topology, "a"), topology.description());
+    for (length, limit) in [(3_000, " 2000 "), (18_000, " 17384 ")] {
+        let insert = bytes(&doc! { "insert": "x".repeat(length), "$db": "test" });
+        let error = ready(topology.run_command(server, &insert, None)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        assert!(error.message().contains(limit), "{error}");
+    }
+    ready(topology.run_command(server, &insert(), None)).unwrap();
+    assert_eq!(harness.log(), "a insert");
+    assert_eq!(topology.description(), before);
+}
+
+#[test]
 fn i_39_an_error_of_a_recovering_node_causes_no_check() {
     let harness = Harness::default();
     let (mut topology, _) = harness.replica_set(|_| ());
