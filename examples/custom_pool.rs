@@ -194,7 +194,7 @@ impl Connector {
         if connection.is_usable() && connection.generation() >= self.lock().generation {
             return Ok(());
         }
-        Err(Error::interrupted(&self.context.address))
+        Err(Error::stale_connection(&self.context.address))
     }
 }
 

@@ -143,7 +143,7 @@ impl Pool {
         let refusal = {
             let state = self.state();
             let is_current = state.is_current(&connection);
-            let cleared = || Error::interrupted(self.address());
+            let cleared = || Error::stale_connection(self.address());
             let refusal = state.refusal.clone();
             refusal.or_else(|| (!is_current).then(cleared))
         };

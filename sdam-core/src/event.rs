@@ -235,7 +235,7 @@ pub enum EventKind {
         /// The server's address.
         address: ServerAddress,
     },
-    /// The topology has cleared a server's pool. Also published if the pool [was already
+    /// The topology has cleared a server's pool. Not published if the pool [was already
     /// paused](PoolClear::was_paused).
     #[doc(alias = "ConnectionPoolCleared", alias = "PoolClearedEvent")]
     PoolCleared {

@@ -24,8 +24,8 @@ pub struct PoolClear {
     /// True if connections that are in use or being established are interrupted, too.
     #[doc(alias = "interruptInUseConnections")]
     pub interrupt_in_use: bool,
-    /// True if the pool was already paused. Its generation still increases, but the specification
-    /// has no event for it (CMAP: "Clearing a Connection Pool"), so logs and metrics omit it.
+    /// True if the pool was already paused. Its generation still increases, but no event is
+    /// published (CMAP: "Clearing a Connection Pool").
     pub was_paused: bool,
     /// The error that caused the clear.
     #[cfg_attr(feature = "serde", serde(rename = "error"))]

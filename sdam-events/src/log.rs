@@ -49,7 +49,7 @@
 //! | `ServerHeartbeatFailed` | topology | debug | Server heartbeat failed |
 //! | `PoolCreated` | connection | debug | Connection pool created |
 //! | `PoolReady` | connection | debug | Connection pool ready |
-//! | `PoolCleared`, unless the pool was paused | connection | debug | Connection pool cleared |
+//! | `PoolCleared` | connection | debug | Connection pool cleared |
 //! | `PoolClosed` | connection | debug | Connection pool closed |
 //! | `ConnectionCreated` | connection | debug | Connection created |
 //! | `ConnectionReady` | connection | debug | Connection ready |
@@ -66,7 +66,7 @@
 //! | `ServerSelectionSucceeded` | server selection | debug | Server selection succeeded |
 //! | `ServerSelectionFailed` | server selection | debug | Server selection failed |
 
-use sdam_core::event::{Event, EventKind, EventName};
+use sdam_core::event::{Event, EventName};
 
 mod config;
 mod content;
@@ -90,10 +90,6 @@ impl<'e> LogMessage<'e> {
     /// Returns the message for `event`, if it has one; truncates documents to `max_document_length`
     /// characters.
     pub fn of(event: &'e Event, max_document_length: usize) -> Option<Self> {
-        // CMAP: clearing a paused pool publishes no event.
-        if matches!(&event.kind, EventKind::PoolCleared { clear, .. } if clear.was_paused) {
-            return None;
-        }
         let name = event.kind.name();
         Some(Self { name, text: text(name)?, fields: LogFields::of(event, max_document_length) })
     }

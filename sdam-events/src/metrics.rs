@@ -364,8 +364,7 @@ impl EventSink for MetricsSink {
             EventKind::ServerHeartbeatFailed { heartbeat, failure, .. } => {
                 self.heartbeat(failure.kind().as_str(), heartbeat.awaited, None);
             }
-            // CMAP: clearing a paused pool publishes no event (F-63).
-            EventKind::PoolCleared { clear, .. } if !clear.was_paused => {
+            EventKind::PoolCleared { clear, .. } => {
                 let reason: ErrorKind = clear.cause.kind();
                 counter!(names::POOL_CLEARS, self.with("reason", reason.as_str())).increment(1);
             }

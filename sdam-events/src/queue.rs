@@ -57,7 +57,6 @@ use under_way::UnderWay;
 /// `TopologyClosed` closes the queue. It is held back while heartbeats, connections, check-outs or
 /// commands are under way, so that all of them end before it and it is the last event.
 /// [`close`](Self::close) ends this wait early.
-#[derive(Debug)]
 pub struct EventQueue {
     topology: ObjectId,
     wall: Option<Wall>,
@@ -350,3 +349,11 @@ impl Publish for EventQueue {
         self.push(at, kind);
     }
 }
+
+sdam_core::opaque!(EventQueue, |this|
+    depth: this.depth(),
+    bytes: this.bytes(),
+    high_water: this.high_water(),
+    dropped: this.dropped(),
+    is_closed: this.is_closed()
+);

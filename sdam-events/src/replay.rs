@@ -266,7 +266,7 @@ impl Replayer {
                     let ready = address.map(|address| EventKind::PoolReady { server, address });
                     self.expected.extend(ready);
                 }
-                Output::PoolClear { server, clear } => {
+                Output::PoolClear { server, clear } if !clear.was_paused => {
                     let address = self.addresses.get(&server).cloned();
                     let cleared =
                         address.map(|address| EventKind::PoolCleared { server, address, clear });

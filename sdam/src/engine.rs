@@ -311,11 +311,13 @@ impl Engine {
             server.set_generation(clear.generation);
         }
         // F-66: `PoolCleared` precedes the events of the connections that are closed when the pool
-        // is cleared.
-        self.events.push_with(now, EventName::PoolCleared, || {
-            let address = server.core.address.clone();
-            EventKind::PoolCleared { server: id, address, clear: clear.clone() }
-        });
+        // is cleared. F-63: there is none for a paused pool.
+        if !clear.was_paused {
+            self.events.push_with(now, EventName::PoolCleared, || {
+                let address = server.core.address.clone();
+                EventKind::PoolCleared { server: id, address, clear: clear.clone() }
+            });
+        }
         if let Some(pool) = server.core.pool() {
             panic.catch(|| pool.clear(clear));
         }

@@ -39,7 +39,7 @@ impl Pool {
         let connection = self.context.establish(Some(Duration::from_secs(10))).await?;
         if connection.is_stale() {
             connection.close(); // a clear came in between
-            return Err(Error::interrupted(&self.context.address));
+            return Err(Error::stale_connection(&self.context.address));
         }
         Ok(connection)
     }

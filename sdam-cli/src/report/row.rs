@@ -90,10 +90,7 @@ impl<'e> Words<'e> {
             EventKind::PoolCleared { address, clear, .. } => {
                 let (generation, cause) = (clear.generation.as_u64(), &clear.cause);
                 let text = format!("generation {generation} from now on: {cause:#}");
-                // Clearing a paused pool is not shown as a problem (CMAP: "Clearing a Connection
-                // Pool").
-                let kind = if clear.was_paused { Kind::Pool } else { Kind::PoolCleared };
-                Self::new(kind, of(address), text)
+                Self::new(Kind::PoolCleared, of(address), text)
             }
             EventKind::Input(input) => return of_input(&input.input),
             kind => return of_operation(kind),

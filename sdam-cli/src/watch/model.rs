@@ -172,11 +172,8 @@ impl Model {
                     server.cleared(at, clear);
                 }
                 self.stopwatch.cleared(at, address);
-                if !clear.was_paused {
-                    let generation = clear.generation.as_u64();
-                    let words = format!("pool cleared, now generation {generation}");
-                    self.log.add(at, address, Tone::Doubtful, words);
-                }
+                let words = format!("pool cleared, now generation {}", clear.generation.as_u64());
+                self.log.add(at, address, Tone::Doubtful, words);
             }
             EventKind::ConfigWarning(warning) => {
                 self.log.add(at, "options", Tone::Doubtful, warning.to_string());

@@ -32,7 +32,16 @@ impl Error {
         Self::of_pool(ErrorKind::PoolClosed, address, text)
     }
 
-    /// Creates the error for a connection that was interrupted by a clear.
+    /// Creates the error for a connection that became stale while it was opened, because the pool
+    /// was cleared.
+    pub fn stale_connection(address: &ServerAddress) -> Self {
+        let text =
+            format!("Connection pool for {address} was cleared while a connection was opened");
+        Self::of_pool(ErrorKind::PoolCleared, address, text)
+    }
+
+    /// Creates the error for a connection that was interrupted because the server's monitor got no
+    /// answer ([`interrupt_in_use`](crate::pool::PoolClear::interrupt_in_use)).
     pub fn interrupted(address: &ServerAddress) -> Self {
         let text = format!("Connection to {address} interrupted due to server monitor timeout");
         Self::of_pool(ErrorKind::Interrupted, address, text)
@@ -112,6 +121,12 @@ mod tests {
         let text = "Connection pool for a:27017 was cleared because another operation failed with: \
                     network error at operation: gone";
         check(cleared, ErrorKind::PoolCleared, text, true);
+        check(
+            Error::stale_connection(&address),
+            ErrorKind::PoolCleared,
+            "Connection pool for a:27017 was cleared while a connection was opened",
+            true,
+        );
         check(
             Error::pool_not_ready(&address),
             ErrorKind::PoolNotReady,

@@ -307,20 +307,13 @@ fn a_silent_failover_is_recorded_when_it_cannot_be_explained_any_more() {
 }
 
 #[test]
-fn pool_clears_are_counted_by_reason_but_not_those_of_paused_pools() {
-    // The pool publishes no event if it was already paused (F-63).
-    let clear = |kind, was_paused| {
+fn pool_clears_are_counted_by_reason() {
+    let clear = |kind| {
         let error = Error::new(kind, Stage::Operation, "");
-        let mut clear = PoolClear::new(Generation::from_u64(1), error);
-        clear.was_paused = was_paused;
-        pool_cleared(clear)
+        pool_cleared(PoolClear::new(Generation::from_u64(1), error))
     };
-    let events = vec![
-        clear(ErrorKind::Network, false),
-        clear(ErrorKind::Network, true),
-        clear(ErrorKind::Command, false),
-        clear(ErrorKind::Network, false),
-    ];
+    let events =
+        vec![clear(ErrorKind::Network), clear(ErrorKind::Command), clear(ErrorKind::Network)];
     let numbers = measure(&MetricsSink::new(), events);
     numbers.check("sdam_pool_clears_total{reason=network}", 2.0);
     numbers.check("sdam_pool_clears_total{reason=command}", 1.0);

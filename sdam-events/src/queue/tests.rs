@@ -32,6 +32,8 @@ fn events_without_interest_are_neither_built_nor_numbered() {
     assert!(!publish.wants(EventName::TopologyOpening));
     let pending = queue.pending();
     assert_eq!((pending.depth(), pending.bytes()), (1, queue.bytes()));
+    let text = format!("{pending:?}");
+    assert!(text.contains("depth: 1") && !text.contains("ServerOpening"), "{text}");
     assert!(pending.bytes() > 0);
     let sink = Recorder::shared();
     assert_eq!(pending.deliver_now(&sink), 1);

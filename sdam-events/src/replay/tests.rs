@@ -82,7 +82,7 @@ impl Client {
                     let ready = EventKind::PoolReady { server, address };
                     self.queue.push(self.now, ready);
                 }
-                Output::PoolClear { server, clear } => {
+                Output::PoolClear { server, clear } if !clear.was_paused => {
                     let address = self.addresses[&server].clone();
                     let cleared = EventKind::PoolCleared { server, address, clear };
                     self.queue.push(self.now, cleared);

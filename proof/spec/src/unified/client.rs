@@ -103,7 +103,8 @@ impl Client {
     ) -> Result<(), String> {
         let clock = Arc::clone(&self.driver.runtime().backend.clock);
         let observed = self.observed;
-        let matches = |event: &EventKind| is_recorded(observed, event) && expected.matches(event);
+        let matches =
+            |event: &EventKind| observed.contains(event.name()) && expected.matches(event);
         let waiting = self.recorder.wait_for(&*clock, (count, TIMEOUT), matches);
         waiting.await
     }
@@ -116,7 +117,8 @@ impl Client {
     ) -> Result<(), String> {
         self.flush().await;
         let observed = self.observed;
-        let matches = |event: &EventKind| is_recorded(observed, event) && expected.matches(event);
+        let matches =
+            |event: &EventKind| observed.contains(event.name()) && expected.matches(event);
         match self.recorder.count(matches) {
             actual if actual == count => Ok(()),
             actual => Err(format!("there are {actual} events, expected {count}")),
@@ -182,7 +184,7 @@ impl Client {
                 | EventKind::CommandFailed { command, .. } => &*command.name,
                 _ => "",
             };
-            is_recorded(self.observed, &event.kind)
+            self.observed.contains(event.kind.name())
                 && !self.unrecorded.iter().any(|own| own == name)
         };
         let events = self.recorder.events().iter().filter(is_expected);
@@ -198,14 +200,6 @@ impl Client {
         };
         self.recorder.flush(pending).await;
     }
-}
-
-/// Returns whether a test observes `event`.
-fn is_recorded(observed: Interest, event: &EventKind) -> bool {
-    // The topology publishes every clear, but tests expect events only for clears that pause a
-    // pool.
-    let is_published = !matches!(event, EventKind::PoolCleared { clear, .. } if clear.was_paused);
-    observed.contains(event.name()) && is_published
 }
 
 /// Builds the options for a client of the deployment at `uri`.

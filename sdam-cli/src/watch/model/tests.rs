@@ -178,7 +178,7 @@ impl Script {
                     let address = address(&self.ids, server);
                     self.emit(EventKind::PoolReady { server, address });
                 }
-                Effect::PoolClear { server, clear } => {
+                Effect::PoolClear { server, clear } if !clear.was_paused => {
                     let address = address(&self.ids, server);
                     self.emit(EventKind::PoolCleared { server, address, clear });
                 }

@@ -106,10 +106,10 @@ fn warning() -> Arc<Warning> {
     Arc::new(options.multi_threaded_warnings().remove(0))
 }
 
-/// Returns the event for clearing a pool, which may have been paused.
-pub(super) fn cleared(service_id: Option<ObjectId>, was_paused: bool) -> EventKind {
+/// Returns the event for clearing a pool, or a service.
+fn cleared(service_id: Option<ObjectId>) -> EventKind {
     let mut clear = PoolClear::new(Generation::from_u64(1), reset());
-    (clear.service_id, clear.was_paused) = (service_id, was_paused);
+    clear.service_id = service_id;
     pool_cleared(clear)
 }
 
@@ -130,8 +130,8 @@ fn pools() -> Vec<EventKind> {
         created(PoolOptions::default()),
         created(options),
         EventKind::PoolReady { server, address: address.clone() },
-        cleared(None, false),
-        cleared(Some(ObjectId::from_bytes([2; 12])), false),
+        cleared(None),
+        cleared(Some(ObjectId::from_bytes([2; 12]))),
         EventKind::PoolClosed { server, address },
     ]
 }

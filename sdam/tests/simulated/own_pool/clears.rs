@@ -11,14 +11,14 @@ use futures::{
     future::{AbortHandle, Either, abortable, join, poll_immediate, select},
     stream::FuturesUnordered,
 };
-use sdam::{ServerAddress, Spawner, Stage, Task};
+use sdam::{Event, EventName, Generation, Interest, ServerAddress, Spawner, Stage, Task};
 use sdam_core::error::{Error, ErrorKind, ErrorOutcome};
 use sdam_sim::{
     Blueprint,
     runtime::{Direction, Sim, Verdict},
 };
 
-use super::{builder, pass, ping, primary, run_ping, simulation};
+use super::{builder, observed, pass, ping, primary, run_ping, simulation};
 
 #[test]
 fn a_connection_that_was_interrupted_does_not_send_its_next_command() {
@@ -54,6 +54,27 @@ fn a_connection_that_was_interrupted_does_not_send_its_next_command() {
         assert_eq!(*pings.lock().unwrap(), 1);
         topology.close().await;
     });
+}
+
+#[test]
+fn one_event_reports_that_the_pool_of_a_server_in_an_outage_was_cleared() {
+    // Its generation increases with every failed check, but it is paused already (F-63).
+    let sim = simulation(1);
+    let options = "heartbeatFrequencyMS=500&connectTimeoutMS=1000";
+    let (topology, events) = observed(&sim, options, Interest::POOLS);
+    let (address, generation) = sim.block_on(async {
+        let pool = primary(&topology).await.pool().clone();
+        let silent = sim.status().primary().unwrap().id;
+        sim.network().blackhole(silent, true);
+        pass(&sim, Duration::from_secs(30)).await;
+        topology.close().await;
+        (pool.address().clone(), pool.stats().generation)
+    });
+    let events: Vec<Event> = sim.block_on(events.collect());
+    let own = events.iter().filter(|event| event.kind.address() == Some(&address));
+    let cleared = own.filter(|event| event.kind.name() == EventName::PoolCleared);
+    assert_eq!(cleared.count(), 1);
+    assert!(generation > Generation::FIRST.next().next(), "{generation}");
 }
 
 #[test]
