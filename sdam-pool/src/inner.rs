@@ -94,8 +94,7 @@ impl Inner {
             (self.context.clone(), self.settings.connect_timeout, self.clock().now());
         let authenticator = self.settings.authenticator.clone();
         async move {
-            let authenticator = authenticator.as_deref();
-            let result = context.establish_over(dialed, authenticator, timeout).await;
+            let result = context.establish_over(dialed, authenticator.as_ref(), timeout).await;
             match (result, attempt.pool.upgrade()) {
                 (Ok(established), Some(pool)) => {
                     attempt.end();

@@ -365,9 +365,9 @@ impl<C: Pooled> Machine<C> {
             return;
         }
         self.idle.push_back(Idle { connection, since });
-        // If the timer is already armed, it is early enough, because connections expire in the
-        // order in which they were checked in.
-        if self.config.options.max_idle_time.is_some() && self.armed.is_none() {
+        // The timer may be armed for a later task, such as the filling of the pool.
+        let expiry = self.config.options.max_idle_time.map(|limit| since + limit);
+        if expiry.is_some_and(|expiry| self.armed.is_none_or(|armed| expiry < armed)) {
             self.wake_worker();
         }
     }

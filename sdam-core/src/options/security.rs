@@ -83,6 +83,23 @@ impl TlsOptions {
 }
 
 impl TlsOptions {
+    /// Returns the name and the value of the first option that is set besides `tls`.
+    pub fn first_set(&self) -> Option<(&'static str, &str)> {
+        let flag = |set: bool| set.then_some("true");
+        let options = [
+            ("tlsCAFile", self.ca_file.as_deref()),
+            ("tlsCertificateKeyFile", self.certificate_key_file.as_deref()),
+            ("tlsAllowInvalidCertificates", flag(self.allow_invalid_certificates)),
+            ("tlsAllowInvalidHostnames", flag(self.allow_invalid_hostnames)),
+            (
+                "tlsDisableCertificateRevocationCheck",
+                flag(self.disable_certificate_revocation_check),
+            ),
+            ("tlsDisableOCSPEndpointCheck", flag(self.disable_ocsp_endpoint_check)),
+        ];
+        options.into_iter().find_map(|(name, value)| Some((name, value?)))
+    }
+
     /// Returns a warning for each option in a connection string that explicitly leaves OCSP
     /// enabled.
     pub(crate) fn ocsp_warnings(settings: &Settings) -> impl Iterator<Item = Warning> {

@@ -13,8 +13,9 @@ use sdam_transport::{
 ///
 /// # Errors
 ///
-/// If the runtime has no TLS, or its transport does not support a required layer: connecting in
-/// plain text, or without the proxy, would violate the user's security settings.
+/// If the runtime has no TLS, its transport does not support a required layer, or has TLS with other
+/// options: connecting in plain text, or without the proxy, would violate the user's security
+/// settings.
 pub(super) fn transport(
     backend: &Backend,
     options: &Options,
@@ -39,6 +40,11 @@ pub(super) fn transport(
     if let Some(proxy) = options.proxy.as_ref().filter(|_| !guards.proxy) {
         let refusal = refusal("proxyHost", &proxy.host, PROXY);
         add(&|layers| layers.proxy = Some(proxy.clone()), refusal)?;
+    }
+    if let Some(tls) = options.tls.as_ref().filter(|_| guards.tls)
+        && let Some((option, value)) = tls.first_set()
+    {
+        return Err(refusal(option, value, OWN_TLS));
     }
     if let Some(tls) = options.tls.as_ref().filter(|_| !guards.tls) {
         let provider = backend.tls.as_ref().ok_or_else(|| refusal("tls", "true", LIBRARY))?;
@@ -106,6 +112,10 @@ const LIBRARY: Refusal = (
     "the runtime has no TLS library",
     "enable the feature `tls` of sdam, or pass a library to `Backend::with_tls`; leave it out only if \
      plain text is acceptable",
+);
+const OWN_TLS: Refusal = (
+    "the runtime's transport negotiates TLS with options of its own, so this one would be ignored",
+    "leave it out, and set it where the transport is created",
 );
 const TLS: Refusal = (
     "the runtime's transport has no byte streams that could be encrypted",

@@ -6,12 +6,17 @@ mod retries;
 mod sessions;
 mod timeouts;
 
-use std::{cell::RefCell, future::Future, time::Duration};
+use std::{cell::RefCell, future::Future, sync::Arc, time::Duration};
 
 use bson::{Document, RawDocumentBuf, doc};
 use sdam::{
-    CheckOutFailure, Error, Event, EventKind, EventName, Interest,
+    CheckOutFailure, Connection, Error, Event, EventKind, EventName, Instant, Interest,
+    ServerAddress, Transport, async_trait,
     client::{Client, Command},
+    transport::{
+        wire::{OpMsg, WireMessage},
+        wrap::{Wrap, Wrapped},
+    },
 };
 use sdam_events::channel::{EventStream, unbounded};
 use sdam_sim::{Blueprint, runtime::Sim};
@@ -33,6 +38,11 @@ impl World {
     }
 
     fn with_seed(seed: u64, blueprint: &Blueprint, options: &str) -> Self {
+        Self::with_hello(seed, blueprint, options, |_| ())
+    }
+
+    /// Simulates servers whose replies to hello `edit` changes.
+    fn with_hello(seed: u64, blueprint: &Blueprint, options: &str, edit: Edit) -> Self {
         let sim = Sim::new(seed, blueprint);
         let (sink, events) = unbounded();
         let uri = sim.uri();
@@ -42,7 +52,10 @@ impl World {
         let sink =
             sink.interested_in(Interest::COMMANDS.union(Interest::SELECTION).union(failures));
         let client = builder.topology(|topology| topology.sink(sink));
-        let client = client.start(sim.runtime()).unwrap();
+        let mut runtime = sim.runtime();
+        let transport = Wrapped::new(runtime.backend.transport, Hellos(edit));
+        runtime.backend.transport = Arc::new(transport);
+        let client = client.start(runtime).unwrap();
         let events = RefCell::new(events);
         Self { sim, client, events }
     }
@@ -109,6 +122,49 @@ impl World {
             _ => None,
         });
         (started.collect(), names)
+    }
+}
+
+/// Changes a reply to hello.
+type Edit = fn(&mut Document);
+
+/// A hook around connections that changes the replies to hello.
+#[derive(Debug)]
+struct Hellos(Edit);
+
+#[async_trait]
+impl Wrap for Hellos {
+    async fn connect(
+        &self,
+        inner: &dyn Transport,
+        target: &ServerAddress,
+        deadline: Option<Instant>,
+    ) -> Result<Box<dyn Connection>, Error> {
+        Ok(Box::new(Edited(inner.connect(target, deadline).await?, self.0)))
+    }
+}
+
+#[derive(Debug)]
+struct Edited(Box<dyn Connection>, Edit);
+
+#[async_trait]
+impl Connection for Edited {
+    async fn send(&mut self, message: WireMessage) -> Result<(), Error> {
+        self.0.send(message).await
+    }
+
+    async fn recv(&mut self) -> Result<WireMessage, Error> {
+        let message = self.0.recv().await?;
+        let mut body = Document::from_reader(message.body()).unwrap();
+        if !body.contains_key("maxWireVersion") {
+            return Ok(message);
+        }
+        (self.1)(&mut body);
+        let (request_id, response_to) = (message.request_id(), message.response_to());
+        let (body, more_to_come) = (body.to_vec().unwrap(), message.more_to_come());
+        let edited =
+            OpMsg { request_id, response_to, more_to_come, body: &body, ..OpMsg::default() };
+        Ok(edited.encode().unwrap())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bson::doc;
+use bson::{Document, doc};
 use sdam::{
     CheckOutFailure, Criteria, Error, ErrorKind, ServerAddress, client::Command, pool::Pin,
 };
@@ -144,4 +144,26 @@ fn a_command_without_time_limit_is_selected_within_server_selection_timeout() {
         assert_eq!(error.kind(), ErrorKind::SelectionTimeout, "{error}");
         assert_eq!(world.sim.now().since(before).as_millis(), millis, "{error}");
     }
+}
+
+#[test]
+fn the_hello_of_the_connection_decides_about_the_fields_that_a_command_gets() {
+    // I-70, Q-8
+    let find = encoded(&doc! { "find": "c" });
+    let find = Command::read("test", find.as_bytes());
+    let check = |blueprint: &Blueprint, edit, field: &str, is_sent: bool| {
+        let world = World::with_hello(1, blueprint, "timeoutMS=10000", edit);
+        world.try_command(&find).unwrap();
+        let (started, _) = world.log("find");
+        assert_eq!(started[0].contains_key(field), is_sent, "{started:?}");
+    };
+    let balanced = Blueprint::load_balanced([ServerAddress::new("a", 27017)]);
+    let set = replica_set();
+    check(&set, |_| (), "maxTimeMS", true);
+    check(&set, |hello| drop(hello.insert("iscryptd", true)), "maxTimeMS", false);
+    // Behind a load balancer, sessions are always supported (Load Balancers: "Session Support").
+    let without = |hello: &mut Document| drop(hello.remove("logicalSessionTimeoutMinutes"));
+    check(&set, |_| (), "lsid", true);
+    check(&set, without, "lsid", false);
+    check(&balanced, without, "lsid", true);
 }

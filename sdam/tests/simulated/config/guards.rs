@@ -228,4 +228,20 @@ fn tls_and_a_proxy_are_accepted_if_the_transport_has_them() {
     let mut topology = builder.scan(backend).unwrap();
     let _unfinished = topology.scan().now_or_never();
     assert_eq!(server.attempts(), 1);
+    // The transport would ignore the other options of TLS.
+    for option in [
+        "tlsCAFile=ca.pem",
+        "tlsCertificateKeyFile=a",
+        "tlsAllowInvalidCertificates=true",
+        "tlsAllowInvalidHostnames=true",
+        "tlsDisableCertificateRevocationCheck=true",
+        "tlsDisableOCSPEndpointCheck=true",
+    ] {
+        let mut backend = server.backend();
+        backend.transport = Arc::new(Guarded(backend.transport));
+        let builder = Topology::builder(&format!("mongodb://a/?{option}&proxyHost=b")).unwrap();
+        let error = builder.scan(backend).unwrap_err();
+        assert_eq!(Some(error.option()), option.split('=').next(), "{error}");
+    }
+    assert_eq!(server.attempts(), 1);
 }

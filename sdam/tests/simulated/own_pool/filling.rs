@@ -3,10 +3,10 @@
 use std::{sync::atomic::Ordering, time::Duration};
 
 use futures::StreamExt;
-use sdam::{Event, EventKind, Interest, ServerAddress, ServerType, Topology};
+use sdam::{Event, EventKind, Interest, Options, ServerAddress, ServerType, Topology};
 use sdam_core::event::ConnectionClosedReason;
 use sdam_events::channel::EventStream;
-use sdam_pool::Pool;
+use sdam_pool::{Pool, Pools};
 use sdam_sim::{
     Action,
     action::{FailCommand, Mode, Target},
@@ -149,5 +149,24 @@ fn a_refused_handshake_for_the_minimum_clears_the_pool_and_marks_the_server_unkn
         assert!(lost < cleared && cleared < closed, "{events:#?}");
         let ready = |event: &&Event| matches!(event.kind, EventKind::PoolReady { .. });
         assert_eq!(events.iter().filter(ready).count(), 2);
+    });
+}
+
+#[test]
+fn an_idle_connection_expires_before_the_pool_is_filled() {
+    // The worker's timer is armed for the filling, which `spread` delays (P-30).
+    let sim = simulation(1);
+    sim.run_for(Duration::from_secs(20));
+    let uri = format!("{}&minPoolSize=2&maxIdleTimeMS=500", sim.uri());
+    let mut options = Options::parse(&uri).unwrap();
+    options.spread = Duration::from_secs(600);
+    let builder = Topology::builder(&uri).unwrap().pools(Pools::new(&options).unwrap());
+    let topology = builder.start(sim.runtime()).unwrap();
+    sim.block_on(async {
+        let pool = primary(&topology).await.pool().clone();
+        drop(pool.check_out().await.unwrap());
+        pass(&sim, Duration::from_millis(501)).await;
+        let stats = pool.stats();
+        assert_eq!((stats.opened, stats.closed), (1, 1), "{stats:?}");
     });
 }
