@@ -29,6 +29,9 @@ pub const RETRYABLE_ERROR: &str = "RetryableError";
 /// The label of an error after which a write with a transaction number may be retried.
 pub const RETRYABLE_WRITE_ERROR: &str = "RetryableWriteError";
 
+/// The error code for a connection that has to be authenticated again.
+pub const REAUTHENTICATION_REQUIRED: i32 = 391;
+
 /// The error code for a command that exceeded `maxTimeMS`.
 pub const MAX_TIME_MS_EXPIRED: i32 = 50;
 

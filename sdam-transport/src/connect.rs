@@ -130,7 +130,8 @@ pub trait Connection: Send + Debug + 'static {
 ///
 /// As a [`Connection`], it carries the messages of a driver that frames its own. A message that is
 /// longer than the server accepts is refused with an error of kind
-/// [`Invalid`](sdam_core::error::ErrorKind::Invalid), and changes nothing.
+/// [`Invalid`](sdam_core::error::ErrorKind::Invalid), and changes nothing. Messages that are out of
+/// order are carried, but break the exchange.
 #[derive(Debug)]
 pub struct Line {
     connection: Box<dyn Connection>,
@@ -167,7 +168,8 @@ impl Line {
         request: Result<WireMessage, WireError>,
         stage: Stage,
     ) -> Result<WireMessage, Error> {
-        self.request(request, stage).await?;
+        let request = request.map_err(|error| from_wire(stage, error))?;
+        self.connection.send(request).await.map_err(|error| error.at(stage))?;
         self.reply(stage).await
     }
 
@@ -210,8 +212,8 @@ impl Connection for Line {
     async fn recv(&mut self) -> Result<WireMessage, Error> {
         let mut received = self.take();
         let message = self.connection.recv().await?;
-        let accepted = received.accept(&message).map(drop);
-        accepted.map_err(|error| from_wire(Stage::Operation, error))?;
+        // A message that is not the reply breaks the exchange, but the driver may want to see it.
+        let _ = received.accept(&message);
         self.exchange = received;
         Ok(message)
     }

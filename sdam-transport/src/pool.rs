@@ -16,7 +16,7 @@ use sdam_core::{error::Error, ids::Generation};
 
 pub use self::{
     auth::{AuthStep, Authenticator, Conversation},
-    authenticate::authenticate,
+    authenticate::{authenticate, reauthenticate},
     connection::Established,
     reply::CommandReply,
     reporter::{PoolContext, PoolHost, Reporter, ServiceConnection},

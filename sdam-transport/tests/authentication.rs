@@ -138,8 +138,9 @@ impl Bench {
         Self { host, servers, clock, pool }
     }
 
-    fn establish(&self, script: &Script) -> Result<Established, Error> {
-        block_on(self.pool.establish_with(Some(script), Some(TIMEOUT)))
+    fn establish(&self, script: Script) -> Result<Established, Error> {
+        let script: Arc<dyn Authenticator> = Arc::new(script);
+        block_on(self.pool.establish_with(Some(&script), Some(TIMEOUT)))
     }
 }
 
@@ -176,7 +177,7 @@ fn a_driver_adds_fields_to_the_handshake_and_reads_the_servers_answer() {
     });
     let fields = doc! { "compression": ["zstd"] }.to_vec().unwrap();
     bench.pool = bench.pool.with_hello_fields(HelloFields::new(&fields).unwrap());
-    let connection = bench.establish(&TWO_COMMANDS).unwrap();
+    let connection = bench.establish(TWO_COMMANDS).unwrap();
     let reply = Document::from_reader(connection.hello_reply()).unwrap();
     assert_eq!(reply.get_array("compression").unwrap(), &["zstd".into()]);
     assert!(!reply.contains_key("speculativeAuthenticate"));
@@ -211,10 +212,11 @@ fn a_message_that_the_server_does_not_accept_by_the_hello_of_its_connection_is_n
 #[test]
 fn one_time_limit_is_that_of_the_whole_attempt() {
     // One time limit applies to the whole attempt, including authentication (I-14, T-31).
-    let check = |script: &Script, hello: &Document, other: &Document| {
+    let check = |script: Script, hello: &Document, other: &Document| {
+        let script: Arc<dyn Authenticator> = Arc::new(script);
         let bench = Bench::new(hello, Some(other));
         bench.servers.change(&address(), |server| server.delay = Duration::from_secs(4));
-        let attempt = bench.pool.establish_with(Some(script), Some(TIMEOUT));
+        let attempt = bench.pool.establish_with(Some(&script), Some(TIMEOUT));
         let mut attempt = pin!(attempt);
         // Hello and one command are answered in time, but the next command is not.
         let outcome = loop {
@@ -227,17 +229,17 @@ fn one_time_limit_is_that_of_the_whole_attempt() {
         failure(&bench, outcome, ErrorKind::Timeout);
     };
     let hangs = doc! { "hang": true, "ok": 1 };
-    check(&TWO_COMMANDS, &mongos(), &ok());
-    check(&TWO_COMMANDS, &hangs, &ok());
-    check(&TWO_COMMANDS, &mongos(), &hangs);
-    check(&Script(None), &mongos(), &ok());
+    check(TWO_COMMANDS, &mongos(), &ok());
+    check(TWO_COMMANDS, &hangs, &ok());
+    check(TWO_COMMANDS, &mongos(), &hangs);
+    check(Script(None), &mongos(), &ok());
 }
 
 #[test]
 fn a_beginning_that_fails_is_a_failed_authentication_before_hello() {
     let bench = Bench::new(&mongos(), Some(&ok()));
     let script = Script(Some(Err(Error::auth("no random numbers"))));
-    let outcome = bench.establish(&script);
+    let outcome = bench.establish(script);
     failure(&bench, outcome, ErrorKind::Command);
     assert_eq!(bench.servers.take_log(), ["a connect"]);
 }

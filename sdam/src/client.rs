@@ -234,7 +234,7 @@ impl Client {
         let patience = self.topology().shared().now() + Self::END_SESSIONS_PATIENCE;
         let clock = Arc::clone(&self.topology().shared().common.backend.clock);
         // Driver Sessions: errors from `endSessions` are ignored.
-        let _ = race::deadline(&*clock, Some(patience), self.end_sessions()).await;
+        let _ = race::deadline(&*clock, Some(patience), Box::pin(self.end_sessions())).await;
         self.topology().close().await;
     }
 

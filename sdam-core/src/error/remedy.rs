@@ -1,6 +1,6 @@
 //! Remedies of errors.
 
-use super::{Error, ErrorKind, Stage};
+use super::{Error, ErrorKind, REAUTHENTICATION_REQUIRED, Stage};
 
 const CREDENTIALS: &str = "check the user, the password, `authSource` and `authMechanism`";
 
@@ -15,8 +15,7 @@ fn of_code(code: i32) -> Option<&'static str> {
         354 => {
             "set `loadBalanced=true` if the server is behind a load balancer, and remove it if not"
         }
-        // ReauthenticationRequired
-        391 => "log in again: the credentials of the connection have expired",
+        REAUTHENTICATION_REQUIRED => "log in again: the credentials of the connection have expired",
         // AtlasError
         8000 => "check the user and the password at the hosting service, and what its plan allows",
         // ShutdownInProgress, PrimarySteppedDown, InterruptedAtShutdown, InterruptedDueToReplStateChange

@@ -25,6 +25,25 @@ pub trait Authenticator: Send + Sync + Debug + 'static {
     ///
     /// The future may be dropped at any time.
     async fn begin(&self, server: &ServerAddress) -> Result<Box<dyn Conversation>, Error>;
+
+    /// Begins to authenticate a connection again, because the server has answered a command with
+    /// the error `ReauthenticationRequired` (Authentication: "Reauthentication"). The default
+    /// implementation [begins](Self::begin) like the first time; a mechanism with credentials that
+    /// expire gets new ones first.
+    ///
+    /// The conversation gets the reply to the hello of the connection, without its speculative
+    /// part. No other hello is sent.
+    ///
+    /// # Errors
+    ///
+    /// As [`begin`](Self::begin).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`begin`](Self::begin).
+    async fn reauthenticate(&self, server: &ServerAddress) -> Result<Box<dyn Conversation>, Error> {
+        self.begin(server).await
+    }
 }
 
 /// The authentication of one connection, which takes replies and returns commands.

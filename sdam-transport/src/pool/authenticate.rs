@@ -3,9 +3,12 @@
 use sdam_core::{
     address::ServerAddress,
     error::{Error, Stage},
-    hello::HelloRequest,
+    hello::{HelloRequest, without_speculative_reply},
     reply,
 };
+
+#[cfg(doc)]
+use sdam_core::error::REAUTHENTICATION_REQUIRED;
 
 use super::{AuthStep, Authenticator, Conversation};
 use crate::{
@@ -20,7 +23,8 @@ use crate::{
 ///
 /// `hello` is a hello request. The fields for authentication are added to it before it is sent.
 ///
-/// The caller sets the deadline of the connection and reports the error.
+/// The caller sets the deadline of the connection and reports the error. Returns the reply to
+/// `hello`, for [`reauthenticate`].
 ///
 /// # Errors
 ///
@@ -37,13 +41,41 @@ pub async fn authenticate(
     authenticator: &dyn Authenticator,
     server: &ServerAddress,
     mut hello: HelloRequest,
-) -> Result<(), Error> {
+) -> Result<Box<[u8]>, Error> {
     let conversation = authenticator.begin(server).await;
     let mut conversation = conversation?;
     hello.auth = Some(Box::new(conversation.hello_auth()));
     let request = line.exchange().hello(&hello);
     let reply = answer(line, request).await?;
-    finish(line, &mut *conversation, reply.body()).await
+    finish(line, &mut *conversation, reply.body()).await?;
+    Ok(without_speculative_reply(reply.body()).into())
+}
+
+/// Authenticates a connection again, because the server has answered a command on it with the error
+/// [`ReauthenticationRequired`](REAUTHENTICATION_REQUIRED). `hello` is the reply to the hello
+/// before its first authentication.
+///
+/// # Errors
+///
+/// As [`authenticate`]. The stage of the error is [`Stage::Operation`].
+///
+/// # Cancel safety
+///
+/// As [`authenticate`].
+pub async fn reauthenticate(
+    line: &mut Line,
+    authenticator: &dyn Authenticator,
+    server: &ServerAddress,
+    hello: &[u8],
+) -> Result<(), Error> {
+    let authentication = async {
+        let mut conversation = authenticator.reauthenticate(server).await?;
+        // No hello is sent that could contain these fields.
+        drop(conversation.hello_auth());
+        finish(line, &mut *conversation, hello).await
+    };
+    let outcome = authentication.await;
+    outcome.map_err(|error| error.at(Stage::Operation).within("authenticating again"))
 }
 
 /// Runs `conversation` to its end. `hello` is the reply to the hello that contained the

@@ -1,13 +1,17 @@
 use std::{sync::Arc, time::Duration};
 
 use sdam_core::{
-    error::{Error, ErrorKind, Stage},
+    address::ServerAddress,
+    error::{Error, ErrorKind, REAUTHENTICATION_REQUIRED, Stage},
     hello::Hello,
     ids::{Generation, ObjectId},
     report::ErrorReport,
+    time::Instant,
 };
 
-use super::{CommandReply, Reporter, ServiceConnection};
+use super::{
+    Authenticator, CommandReply, Reporter, ServiceConnection, authenticate::reauthenticate,
+};
 use crate::{
     clock::Clock,
     connect::{Connection, Line},
@@ -24,6 +28,10 @@ pub struct Established {
     pub(super) line: Line,
     pub(super) hello: Hello,
     pub(super) hello_reply: Box<[u8]>,
+    /// True if the server demands an authentication.
+    pub(super) is_refused: bool,
+    /// The authenticator, and the address of the server.
+    pub(super) authenticator: Option<(Arc<dyn Authenticator>, ServerAddress)>,
     pub(super) generation: Generation,
     pub(super) service: Option<ServiceConnection>,
     pub(super) reporter: Reporter,
@@ -68,9 +76,10 @@ impl Established {
 
     /// Returns whether the next command may be sent. Once a command, here or on the
     /// [connection](Self::connection), got no reply, was dropped, or got a message that is not its
-    /// reply, this always returns false: close the connection then.
+    /// reply, or the server demands an authentication, this always returns false: close the
+    /// connection then.
     pub fn is_usable(&self) -> bool {
-        self.line.is_usable()
+        self.line.is_usable() && !self.is_refused
     }
 
     /// Returns the connection, for drivers that frame their own messages: each request must be
@@ -82,12 +91,16 @@ impl Established {
     /// Runs a command, a BSON document with `$db`, and returns the reply if its `ok` is 1. All
     /// errors, including those in the reply, are reported to the topology.
     ///
+    /// If the server answers with the error `ReauthenticationRequired`, the connection is
+    /// [authenticated again](Authenticator::reauthenticate), and the command is run again, once.
+    ///
     /// `timeout` limits the time to wait for the reply. `None` means that there is no limit.
     ///
     /// # Errors
     ///
     /// If the server answered with an error, or does not accept the size of the command
-    /// ([`ErrorKind::Invalid`]). The connection then stays [usable](Self::is_usable).
+    /// ([`ErrorKind::Invalid`]). The connection then stays [usable](Self::is_usable), unless the
+    /// server still demands an authentication, or it failed.
     /// Also fails if the connection broke, if no reply came in time, or if the received message is
     /// not a valid reply: it answers another request, has no `ok`, or is not BSON. Close the
     /// connection in these cases.
@@ -101,14 +114,36 @@ impl Established {
         command: &[u8],
         timeout: Option<Duration>,
     ) -> Result<CommandReply, Error> {
-        let stage = Stage::Operation;
-        let clock = Arc::clone(&self.clock);
-        let deadline = timeout.map(|timeout| clock.now() + timeout);
+        let deadline = timeout.map(|timeout| self.clock.now() + timeout);
         self.line.set_deadline(deadline);
+        let mut is_second = false;
+        loop {
+            let outcome = self.attempt(command, deadline).await;
+            let code = outcome.as_ref().err().and_then(Error::code);
+            if code != Some(REAUTHENTICATION_REQUIRED) {
+                return outcome;
+            }
+            self.is_refused = true;
+            if is_second || self.authenticator.is_none() {
+                return outcome;
+            }
+            drop(outcome);
+            // This future is large, and rarely needed.
+            Box::pin(self.authenticate_again(deadline)).await?;
+            (self.is_refused, is_second) = (false, true);
+        }
+    }
+
+    async fn attempt(
+        &mut self,
+        command: &[u8],
+        deadline: Option<Instant>,
+    ) -> Result<CommandReply, Error> {
+        let (stage, clock) = (Stage::Operation, &*self.clock);
         let request = self.line.exchange().command(command);
         let conversation = self.line.converse(request, stage);
-        let conversation = self.reporter.noticing(&*clock, conversation);
-        let outcome = race::within(&*clock, deadline, (stage, NO_ANSWER), conversation).await;
+        let conversation = self.reporter.noticing(clock, conversation);
+        let outcome = race::within(clock, deadline, (stage, NO_ANSWER), conversation).await;
         let message = outcome.map_err(|error| self.report(error))?;
         self.reporter.handle_answer();
         let reply = CommandReply::check(message, |error| self.report(error));
@@ -118,6 +153,18 @@ impl Established {
             self.line.exchange().break_off();
         }
         reply
+    }
+
+    /// Authenticates the connection again.
+    async fn authenticate_again(&mut self, deadline: Option<Instant>) -> Result<(), Error> {
+        let Some((authenticator, server)) = &self.authenticator else {
+            return Ok(());
+        };
+        let authentication =
+            reauthenticate(&mut self.line, &**authenticator, server, &self.hello_reply);
+        let late = (Stage::Operation, NO_ANSWER);
+        let outcome = race::within(&*self.clock, deadline, late, authentication).await;
+        outcome.map_err(|error| self.report(error))
     }
 
     /// Reports an error on this connection, together with the connection's generation, service and

@@ -31,7 +31,8 @@ impl PoolContext {
     /// to the topology, and authenticates (CMAP: "Establishing a Connection"; Authentication:
     /// "Authentication Handshake").
     ///
-    /// Does not authenticate if there is no `authenticator`, or if the server is an arbiter.
+    /// Does not authenticate if there is no `authenticator`, or if the server is an arbiter. The
+    /// connection keeps the `authenticator`, because the server may demand another authentication.
     ///
     /// The connection carries the [generation](Established::generation) that was current when the
     /// attempt began. Compare it with the pool's generation before using the connection, and close
@@ -58,7 +59,7 @@ impl PoolContext {
     /// Behind a load balancer, the connection is no longer counted.
     pub async fn establish_with(
         &self,
-        authenticator: Option<&dyn Authenticator>,
+        authenticator: Option<&Arc<dyn Authenticator>>,
         timeout: Option<Duration>,
     ) -> Result<Established, Error> {
         self.establish_over(None, authenticator, timeout).await
@@ -69,7 +70,7 @@ impl PoolContext {
     pub async fn establish_over(
         &self,
         dialed: Option<Box<dyn Connection>>,
-        authenticator: Option<&dyn Authenticator>,
+        authenticator: Option<&Arc<dyn Authenticator>>,
         timeout: Option<Duration>,
     ) -> Result<Established, Error> {
         // The future is large but rarely needed. It is boxed so that the futures of pools stay
@@ -98,7 +99,7 @@ impl PoolContext {
     async fn attempt(
         &self,
         dialed: Option<Box<dyn Connection>>,
-        authenticator: Option<&dyn Authenticator>,
+        authenticator: Option<&Arc<dyn Authenticator>>,
         timeout: Option<Duration>,
     ) -> Result<Established, Error> {
         let (Some(generation), Some(mut hello)) =
@@ -144,7 +145,10 @@ impl PoolContext {
             let finishing = finish(&mut line, &mut *conversation, reply.body());
             attempt.step(Stage::Auth, finishing).await?;
         }
+        let own = authenticator.map(|own| (Arc::clone(own), self.address.clone()));
         Ok(Established {
+            is_refused: false,
+            authenticator: own,
             generation: attempt.generation,
             line,
             hello,

@@ -119,22 +119,22 @@ impl Exchange {
         })
     }
 
-    /// Checks that `message`, which a driver has framed itself, may be sent. From then on, its reply
-    /// is outstanding, unless it has none ([`WireMessage::more_to_come`]).
+    /// Notes that `message`, which a driver has framed itself, is being sent. From then on, its
+    /// reply is outstanding, unless it has none ([`WireMessage::more_to_come`]). If another reply is
+    /// outstanding, the exchange is broken.
     ///
     /// # Errors
     ///
-    /// As [`command`](Self::command). If a reply was outstanding, the exchange is then broken.
+    /// If the server does not accept the size of `message`, as [`command`](Self::command).
     pub fn sending(&mut self, message: &WireMessage) -> Result<(), WireError> {
         self.check_size(message)?;
         let due =
             Due { response_to: message.request_id(), streaming_allowed: message.exhaust_allowed() };
-        let next = if message.more_to_come() { State::Idle } else { State::Due(due) };
-        match mem::replace(&mut self.state, State::Broken) {
-            State::Idle => self.state = next,
-            State::Due(_) => return Err(WireError::ReplyOutstanding),
-            State::Broken => return Err(WireError::BrokenOff),
-        }
+        self.state = match self.state {
+            State::Idle if message.more_to_come() => State::Idle,
+            State::Idle => State::Due(due),
+            State::Due(_) | State::Broken => State::Broken,
+        };
         Ok(())
     }
 

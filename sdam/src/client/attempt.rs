@@ -155,6 +155,9 @@ impl<'c> Operation<'c> {
         session: Option<Sent>,
     ) -> Result<CommandReply, Error> {
         let command = self.command;
+        // Client Side Operations Timeout: "maxTimeMS MUST NOT be sent to mongocryptd".
+        let is_cryptd = connection.hello().is_cryptd == Some(true);
+        let budget = Budget { max_time: budget.max_time.filter(|_| !is_cryptd), ..budget };
         let document = command
             .encode(server, self, session, budget)
             .map_err(|error| error::malformed(command, error))?;

@@ -73,8 +73,10 @@ pub(crate) struct MonitorConnection {
 pub(crate) struct Wire {
     clock: Arc<dyn Clock>,
     pub(crate) line: Line,
-    /// True if the connection was authenticated, which happens only in single-threaded mode.
-    pub(crate) is_authenticated: bool,
+    /// The reply to the hello that began the authentication of the connection; empty if a driver
+    /// has authenticated it, and `None` before. Connections are authenticated only in
+    /// single-threaded mode.
+    pub(crate) authenticated: Option<Box<[u8]>>,
     max_hello_size: usize,
 }
 
@@ -101,7 +103,7 @@ impl MonitorConnection {
                     let wire = Wire {
                         clock,
                         line: Line::new(connection),
-                        is_authenticated: false,
+                        authenticated: None,
                         max_hello_size,
                     };
                     (Some(wire), Answer::Connected)

@@ -8,8 +8,13 @@ use sdam_core::{
     ids::ServerId,
     report::ErrorReport,
     server::ServerType,
+    time::Instant,
 };
-use sdam_transport::{connect::Connection as _, pool::authenticate, race};
+use sdam_transport::{
+    connect::Connection as _,
+    pool::{Authenticator, authenticate, reauthenticate},
+    race,
+};
 
 use super::Scanner;
 
@@ -34,8 +39,32 @@ impl Scanner {
         if !self.lacks_authentication(server) {
             return Ok(());
         }
-        let (clock, deadline) =
-            (Arc::clone(&self.shared.common.backend.clock), self.reply_deadline());
+        let deadline = self.reply_deadline();
+        self.converse(server, &*authenticator, deadline).await
+    }
+
+    /// Authenticates the connection to `server` again, if there is an authenticator. A failure is
+    /// reported, and closes the connection. Returns whether the connection is authenticated.
+    pub(super) async fn reauthenticate(
+        &mut self,
+        server: ServerId,
+        deadline: Option<Instant>,
+    ) -> Result<bool, Error> {
+        let Some(authenticator) = self.authenticator.clone() else {
+            return Ok(false);
+        };
+        self.converse(server, &*authenticator, deadline).await?;
+        Ok(true)
+    }
+
+    /// Authenticates the open connection to `server`, without a hello if it is not the first time.
+    async fn converse(
+        &mut self,
+        server: ServerId,
+        authenticator: &dyn Authenticator,
+        deadline: Option<Instant>,
+    ) -> Result<(), Error> {
+        let clock = Arc::clone(&self.shared.common.backend.clock);
         // Every server that has users accepts the legacy hello; behind a load balancer, `hello` is
         // mandatory.
         let hello = HelloRequest::poll(
@@ -53,11 +82,23 @@ impl Scanner {
         };
         wire.line.set_deadline(deadline);
         wire.line.set_limits(&member.hello);
-        let exchanges = authenticate(&mut wire.line, &*authenticator, &address, hello);
-        let late = (Stage::Auth, "no answer came in time");
-        let Err(failure) = race::within(&*clock, deadline, late, exchanges).await else {
-            member.set_authenticated(&self.shared);
-            return Ok(());
+        let before = wire.authenticated.take().filter(|hello| !hello.is_empty());
+        let stage = if before.is_some() { Stage::Operation } else { Stage::Auth };
+        let (line, late) = (&mut wire.line, (stage, "no answer came in time"));
+        let exchanges = async {
+            match before {
+                Some(reply) => {
+                    reauthenticate(line, authenticator, &address, &reply).await.map(|()| reply)
+                }
+                None => authenticate(line, authenticator, &address, hello).await,
+            }
+        };
+        let failure = match race::within(&*clock, deadline, late, exchanges).await {
+            Ok(reply) => {
+                member.set_authenticated(&self.shared, reply);
+                return Ok(());
+            }
+            Err(failure) => failure,
         };
         let report = ErrorReport::new(generation, failure)
             .with_service(service)

@@ -59,7 +59,7 @@ impl<'t> ScanConnection<'t> {
     /// Marks the connection as authenticated, for drivers that authenticate it themselves. An
     /// overload error from a check then does not close the connection.
     pub fn set_authenticated(&mut self) {
-        self.member.set_authenticated(self.shared);
+        self.member.set_authenticated(self.shared, Box::default());
     }
 
     /// Sends `command` and reads the reply. `deadline` applies to blocking connections; for others,

@@ -108,13 +108,13 @@ impl Member {
 
     /// Returns whether the connection is authenticated.
     pub(super) fn is_authenticated(&mut self) -> bool {
-        self.connection.wire().is_some_and(|wire| wire.is_authenticated)
+        self.connection.wire().is_some_and(|wire| wire.authenticated.is_some())
     }
 
-    /// Marks the connection as authenticated.
-    pub(super) fn set_authenticated(&mut self, shared: &Arc<Shared>) {
+    /// Marks the connection as authenticated, in a conversation that began with the reply `hello`.
+    pub(super) fn set_authenticated(&mut self, shared: &Arc<Shared>, hello: Box<[u8]>) {
         if let Some(wire) = self.connection.wire() {
-            wire.is_authenticated = true;
+            wire.authenticated = Some(hello);
         }
         if let Some(conn) = self.conn {
             shared.handle(Input::Authenticated { conn });

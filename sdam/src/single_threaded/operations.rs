@@ -4,9 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use sdam_core::{
     deployment::ScanRequest,
-    error::{Error, ErrorOutcome, Stage},
+    error::{Error, ErrorOutcome, REAUTHENTICATION_REQUIRED, Stage},
     ids::ServerId,
     report::ErrorReport,
+    time::Instant,
 };
 use sdam_transport::{
     pool::{CommandReply, PoolHandle, PoolHost as _},
@@ -69,7 +70,10 @@ impl<P: PoolHandle> ScanTopology<P> {
     /// reply, whose `ok` is 1. Opens the connection if necessary.
     ///
     /// Errors, including those in the reply, are reported to the topology. If the reply takes
-    /// longer than `timeout`, the connection is closed.
+    /// longer than `timeout`, the connection is closed. If the server answers with the error
+    /// `ReauthenticationRequired`, the connection is
+    /// [authenticated again](sdam_transport::pool::Authenticator::reauthenticate), and the command
+    /// is run again, once.
     ///
     /// # Errors
     ///
@@ -87,12 +91,33 @@ impl<P: PoolHandle> ScanTopology<P> {
         command: &[u8],
         timeout: Option<Duration>,
     ) -> Result<CommandReply, Error> {
-        let clock = Arc::clone(&self.scanner.shared.common.backend.clock);
-        let deadline = timeout.map(|timeout| clock.now() + timeout);
+        let deadline = timeout.map(|timeout| self.scanner.now() + timeout);
         let connected = self.scanner.connect(server).await;
         self.scanner.deliver();
         connected?;
         self.scanner.check_authentication(server)?;
+        let first = self.attempt(server, command, deadline).await;
+        if !is_refused(&first) {
+            return first;
+        }
+        let authenticated = self.scanner.reauthenticate(server, deadline).await;
+        self.scanner.deliver();
+        let last =
+            if authenticated? { self.attempt(server, command, deadline).await } else { first };
+        if is_refused(&last) {
+            self.disconnect(server);
+        }
+        last
+    }
+
+    /// Runs a command once on the open connection to `server`.
+    async fn attempt(
+        &mut self,
+        server: ServerId,
+        command: &[u8],
+        deadline: Option<Instant>,
+    ) -> Result<CommandReply, Error> {
+        let clock = Arc::clone(&self.scanner.shared.common.backend.clock);
         let unusable = self.scanner.connection_error(server);
         let mut lent = self.scanner.connection(server).ok_or(unusable)?;
         let (generation, service_id) = (lent.generation(), lent.service_id());
@@ -156,4 +181,9 @@ impl Scanner {
             self.lose_connection(server);
         }
     }
+}
+
+/// Returns whether the server demands that the connection is authenticated again.
+fn is_refused(outcome: &Result<CommandReply, Error>) -> bool {
+    outcome.as_ref().err().and_then(Error::code) == Some(REAUTHENTICATION_REQUIRED)
 }

@@ -6,7 +6,9 @@ use bson::{Document, doc};
 use sdam::{Criteria, Error, ErrorKind, ErrorOutcome, Options, Stage, Topology};
 use sdam_pool::{Pool, Pools};
 use sdam_sim::{
-    Action, Blueprint, ServerVersion, Target, User, action::FailCommand, runtime::Sim,
+    Action, Blueprint, ServerVersion, Target, User,
+    action::{FailCommand, Mode},
+    runtime::Sim,
     users::Mechanism,
 };
 
@@ -90,6 +92,43 @@ fn pools_without_an_authenticator_refuse_options_with_a_credential() {
     let options = Options::parse("mongodb://ada:pencil@a/").unwrap();
     let error = Pools::new(&options).unwrap_err();
     assert_eq!((error.option(), error.value()), ("user name", "ada"));
+}
+
+/// The commands that the server answers with the error ReauthenticationRequired, and how often. The
+/// command is run again, if the server accepts another authentication, and the connection is closed
+/// if not. Each case has the code of the error, if there is one.
+pub(crate) const REAUTHENTICATIONS: [(&[&str], u32, Option<i32>); 3] =
+    [(&["find"], 1, None), (&["find"], 2, Some(391)), (&["find", "saslStart"], 2, Some(391))];
+
+/// Makes the primary demand another authentication.
+pub(crate) fn demand_authentication(sim: &Sim, commands: &[&str], times: u32) {
+    let mut fail = FailCommand::default();
+    fail.commands = commands.iter().map(ToString::to_string).collect();
+    fail.mode = Mode::Times(times);
+    fail.error_code = Some(391);
+    sim.apply(&Action::FailPoint(Target::Primary, Some(fail))).unwrap();
+}
+
+#[test]
+fn a_connection_is_authenticated_again_when_the_server_demands_it() {
+    // No hello is sent, and the server does not become Unknown (O-13).
+    for (commands, times, code) in REAUTHENTICATIONS {
+        let sim = Sim::new(1, &set([User::new("ada", "pencil")]));
+        sim.block_on(async {
+            let topology = start(&sim, "ada:pencil@");
+            find(&topology).await.unwrap();
+            let pool = topology.select(&Criteria::write()).await.unwrap().pool().clone();
+            let before = topology.snapshot().description().clone();
+            demand_authentication(&sim, commands, times);
+            let reply = find(&topology).await.unwrap();
+            assert_eq!(reply.get_i32("code").ok(), code, "{reply}");
+            assert_eq!(pool.stats().idle, usize::from(code.is_none()), "{commands:?}");
+            let reply = find(&topology).await.unwrap();
+            assert!(reply.contains_key("cursor"), "{reply}");
+            assert_eq!(topology.snapshot().description().clone(), before);
+            topology.close().await;
+        });
+    }
 }
 
 /// Checks the error that an operation returns while the authentication command `command` fails.

@@ -112,7 +112,7 @@ fn a_request_that_cannot_be_encoded_changes_nothing() {
 
 #[test]
 fn request_ids_wrap_around_and_stay_positive() {
-    let mut exchange = Exchange { last_request_id: i32::MAX, state: State::Idle };
+    let mut exchange = Exchange { last_request_id: i32::MAX, ..Exchange::new() };
     assert_eq!(exchange.command(BODY).unwrap().request_id(), 1);
 }
 

@@ -70,10 +70,10 @@ impl Client {
         block_on(async {
             let server = self.topology.select(&Criteria::write()).await.unwrap();
             let _guard = fail();
-            let authenticator = self.authenticator.as_ref();
-            let authenticator = authenticator.map(|own| own as &dyn Authenticator);
+            let authenticator = self.authenticator.clone();
+            let authenticator = authenticator.map(|own| Arc::new(own) as Arc<dyn Authenticator>);
             let pool = server.pool().context();
-            pool.establish_with(authenticator, Some(PATIENCE)).await
+            pool.establish_with(authenticator.as_ref(), Some(PATIENCE)).await
         })
     }
 
@@ -113,7 +113,7 @@ pub(super) struct Seen {
 }
 
 /// An authenticator that records its messages, and can omit the speculative command.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Observed {
     inner: Arc<dyn Authenticator>,
     speculates: bool,

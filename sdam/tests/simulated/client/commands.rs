@@ -110,7 +110,7 @@ fn a_command_that_is_too_long_is_refused_and_harms_no_one() {
     // The server would close the connection (O-36).
     let world = World::start(&replica_set(), "timeoutMS=60000");
     world.insert(1).unwrap();
-    let (before, now) = (world.client.topology().description(), world.sim.now());
+    let (before, now) = (world.client.topology().snapshot().description().clone(), world.sim.now());
     for size in [16_800_000, 49_000_000] {
         let blob = Binary { subtype: BinarySubtype::Generic, bytes: vec![0; size] };
         let insert = encoded(&doc! { "insert": "c", "documents": [{ "blob": blob }] });
@@ -122,9 +122,9 @@ fn a_command_that_is_too_long_is_refused_and_harms_no_one() {
         assert!(text.contains(&prefix) && text.contains(" 16793600 "), "{text}");
     }
     assert_eq!(world.sim.now(), now, "nothing was sent");
-    assert_eq!(world.client.topology().description(), before);
+    assert_eq!(world.client.topology().snapshot().description().clone(), before);
     world.insert(2).unwrap();
-    assert_eq!(world.client.topology().description(), before);
+    assert_eq!(world.client.topology().snapshot().description().clone(), before);
 }
 
 fn info(kind: &EventKind) -> Option<&CommandInfo> {

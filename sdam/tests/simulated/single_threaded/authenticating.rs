@@ -8,7 +8,10 @@ use sdam::{
 use sdam_sim::{Blueprint, ServerVersion, User, config::SetConfig, runtime::Sim, users::Mechanism};
 
 use super::harness::bytes;
-use crate::{authenticator, hosts, uri_of_user};
+use crate::{
+    authentication::{REAUTHENTICATIONS, demand_authentication},
+    authenticator, hosts, uri_of_user,
+};
 
 /// Returns a deployment of three members, the last of which is an arbiter.
 fn world(version: ServerVersion, user: User) -> Sim {
@@ -89,6 +92,25 @@ fn h_17_o_11_the_connection_of_checks_is_authenticated_before_an_operation() {
                 "a seed reproduces the run"
             );
         }
+    }
+}
+
+#[test]
+fn the_connection_is_authenticated_again_when_the_server_demands_it() {
+    // O-13
+    for (commands, times, code) in REAUTHENTICATIONS {
+        let sim = world(ServerVersion::V8_0, User::new("ada", "pencil"));
+        sim.block_on(async {
+            let mut topology = start(&sim, "ada:pencil@");
+            let server = primary(&mut topology).await;
+            run(&mut topology, server, &find()).await.unwrap();
+            demand_authentication(&sim, commands, times);
+            let outcome = run(&mut topology, server, &find()).await;
+            assert_eq!(outcome.err().and_then(|error| error.code()), code, "{commands:?}");
+            assert_eq!(topology.connection(server).is_some(), code.is_none(), "{commands:?}");
+            run(&mut topology, server, &find()).await.unwrap();
+            topology.close();
+        });
     }
 }
 
