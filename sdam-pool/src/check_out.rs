@@ -33,11 +33,15 @@ pub(crate) async fn run(
         match pool.change(|machine| machine.check_out(now)) {
             Ok(CheckOut::Cold(mut member)) => {
                 if member.is_open(now) {
+                    member.used = now;
                     break Ok(member);
                 }
                 pool.change(|machine| machine.check_in(member, None, now));
             }
-            Ok(CheckOut::Connection(member)) => break Ok(member),
+            Ok(CheckOut::Connection(mut member)) => {
+                member.used = now;
+                break Ok(member);
+            }
             Ok(CheckOut::Wait(ticket)) => {
                 let waiting = Waiting { pool, ticket: Some(ticket), deadline };
                 break waiting.connection().await;

@@ -79,8 +79,11 @@ impl PooledConnection {
         let member = self.member_mut();
         let interrupt = Arc::clone(&member.interrupt);
         let running = member.established.run_command(command, timeout);
-        match interrupt.race(running).await {
-            Some(result) => Ok(result?),
+        let result = interrupt.race(running).await;
+        let now = self.pool.clock().now();
+        self.member_mut().used = now;
+        match result {
+            Some(result) => result,
             None => Err(Error::interrupted(self.address())),
         }
     }

@@ -75,7 +75,10 @@ impl Inner {
 
     pub(crate) fn check_in(&self, member: Box<Member>, pin: Option<Pin>) {
         self.events.checked_in(member.id);
-        let now = self.clock().now();
+        // Without `maxIdleTimeMS`, the time of the last use is sufficient, and spares a look at the
+        // clock.
+        let limit = self.settings.options.max_idle_time;
+        let now = limit.map_or(member.used, |_| self.clock().now());
         self.change(|machine| machine.check_in(member, pin, now));
     }
 
@@ -121,10 +124,10 @@ impl Inner {
     }
 
     fn add(&self, id: u64, established: Established, started: Instant) {
-        let member = Box::new(Member::new(id, established));
+        let now = self.clock().now();
+        let member = Box::new(Member::new(id, established, now));
         self.interrupts.add(&member.interrupt);
         self.events.ready(member.id, started);
-        let now = self.clock().now();
         self.change(|machine| machine.established(id, member, now));
     }
 

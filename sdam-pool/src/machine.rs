@@ -98,7 +98,7 @@ enum State {
 #[derive(Debug)]
 pub(crate) struct Idle<C> {
     pub(crate) connection: C,
-    /// The time of the check-in.
+    /// The time of the check-in or, without `maxIdleTimeMS`, of the last use.
     since: Instant,
 }
 

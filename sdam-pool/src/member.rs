@@ -21,16 +21,19 @@ pub(crate) struct Member {
     pub(crate) established: Established,
     pub(crate) id: ConnectionId,
     pub(crate) interrupt: Arc<Interrupt>,
+    /// The time of the last reply to a command or, if there was none since, of the last check-out.
+    pub(crate) used: Instant,
     /// True if the user of the connection has discarded it, or if it was found closed.
     pub(crate) is_discarded: bool,
 }
 
 impl Member {
-    pub(crate) fn new(id: u64, established: Established) -> Self {
+    pub(crate) fn new(id: u64, established: Established, now: Instant) -> Self {
         let (generation, service) = (established.generation(), established.service_id());
         Self {
             id: ConnectionId { driver: id, server: established.hello().connection_id },
             interrupt: Arc::new(Interrupt::new(generation, service)),
+            used: now,
             is_discarded: false,
             established,
         }

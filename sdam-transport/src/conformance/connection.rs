@@ -153,16 +153,26 @@ pub(super) async fn an_idle_connection_can_be_looked_at(backend: Backend, run: R
     let (_peer, mut connection) = meet(echo, &backend, &run).await?;
     for request_id in 1..=2 {
         run.step("polling once a receive on an idle connection");
-        connection.set_deadline(Some(backend.clock.now()));
-        match connection.recv().now_or_never() {
-            None => {}
-            Some(Err(error)) => expect(&error, ErrorKind::Timeout, Stage::Hello)?,
-            Some(Ok(message)) => return Err(format!("{message:?} was never sent")),
-        }
-        connection.set_deadline(None);
+        look(&mut *connection, &backend, ErrorKind::Timeout)?;
         exchange(&mut *connection, request_id, 0, &run).await?;
     }
-    Ok(())
+    let script = |stream: &mut TcpStream| stream.shutdown(Shutdown::Both);
+    let (peer, mut connection) = meet(script, &backend, &run).await?;
+    peer.finish(&run).await?;
+    run.step("polling once a receive on a connection that the peer has closed");
+    look(&mut *connection, &backend, ErrorKind::Network)
+}
+
+/// Polls a receive once. If it is ready, expects an error of the given kind.
+fn look(connection: &mut dyn Connection, backend: &Backend, kind: ErrorKind) -> Outcome {
+    connection.set_deadline(Some(backend.clock.now()));
+    let received = connection.recv().now_or_never();
+    connection.set_deadline(None);
+    match received {
+        None => Ok(()),
+        Some(Err(error)) => expect(&error, kind, Stage::Hello),
+        Some(Ok(message)) => Err(format!("{message:?} was never sent")),
+    }
 }
 
 pub(super) async fn a_receive_may_move_to_another_thread(backend: Backend, run: Run) -> Outcome {
