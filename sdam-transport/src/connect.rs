@@ -210,8 +210,15 @@ impl Connection for Line {
     }
 
     async fn recv(&mut self) -> Result<WireMessage, Error> {
-        let mut received = self.take();
-        let message = self.connection.recv().await?;
+        // While no reply is due, a receive that is dropped or times out leaves the connection as it
+        // was.
+        let mut received =
+            if self.exchange.is_usable() { self.exchange.clone() } else { self.take() };
+        let outcome = self.connection.recv().await;
+        if outcome.as_ref().is_err_and(|error| !error.is_timeout()) {
+            self.exchange.break_off();
+        }
+        let message = outcome?;
         // A message that is not the reply breaks the exchange, but the driver may want to see it.
         let _ = received.accept(&message);
         self.exchange = received;
