@@ -63,6 +63,10 @@ pub(crate) fn relative(path: &Path) -> String {
 /// different features would be enabled, and most dependencies would have to be built again.
 pub(crate) const EVERYTHING: [&str; 2] = ["--workspace", "--all-features"];
 
+/// The build folder for checks that produce no program, relative to the workspace. Removing it does
+/// not force the tests to be rebuilt.
+pub(crate) const CHECKS: &str = "target/checks";
+
 /// Creates a command that runs cargo in the workspace. It is the same cargo that runs this program,
 /// without the variables that describe this program's package: if they came and went, the build
 /// script of ring would run again, and ring and all that depends on it would be built again.

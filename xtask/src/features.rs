@@ -1,11 +1,7 @@
 //! `cargo xtask features`: checks the crate `sdam` and the program with each of their features.
 
 use crate::Result;
-use crate::cargo::{cargo, output, run as run_command};
-
-/// The build folder for checks that produce no program, relative to the workspace. Removing it does
-/// not force the tests to be rebuilt.
-const CHECKS: &str = "target/checks";
+use crate::cargo::{CHECKS, cargo, output, run as run_command};
 
 /// The crates whose features are checked.
 const CRATES: [&str; 2] = ["sdam", "sdam-cli"];

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::Result;
-use crate::cargo::{cargo, output, root, run as run_command};
+use crate::cargo::{CHECKS, cargo, output, root, run as run_command};
 
 /// The compiler flags for coverage and arithmetic checks.
 const FLAGS: &[&str] = &[
@@ -28,16 +28,22 @@ pub(crate) struct Options {
     /// Give each target random inputs for this number of seconds instead.
     #[arg(long)]
     seconds: Option<u32>,
+    /// Check only that the targets compile, instead.
+    #[arg(long, conflicts_with_all = ["runs", "seconds", "target"])]
+    check: bool,
     /// Run only this target.
     target: Option<String>,
 }
 
 pub(crate) fn run(options: Options) -> Result<()> {
+    let folder = root().join("proof/fuzz");
+    if options.check {
+        return run_command(manifest(&folder, "check").args(["--bins", "--target-dir", CHECKS]));
+    }
     let effort = match options.seconds {
         Some(seconds) => vec![format!("-max_total_time={seconds}")],
         None => vec!["-seed=1".to_owned(), format!("-runs={}", options.runs)],
     };
-    let folder = root().join("proof/fuzz");
     let mut targets = targets(&folder)?;
     if let Some(only) = options.target {
         targets.retain(|target| *target == only);
