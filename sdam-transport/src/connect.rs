@@ -70,7 +70,7 @@ pub trait Transport: Send + Sync + Debug + 'static {
 /// - Messages arrive whole, in order, and once.
 /// - A message longer than the connection accepts is refused by its header, as a protocol error.
 /// - A connection that the server closes or resets, in the middle of a message or before, is a
-///   network error at [`Stage::Hello`](sdam_core::error::Stage::Hello).
+///   network error at [`Stage::Hello`].
 /// - A `send` or `recv` that failed, or was dropped before it was ready, makes the connection
 ///   unusable: every later call fails, and no half message is ever read as the start of the next.
 /// - A `recv` that is dropped or times out while no reply is due, and before a byte has arrived,
