@@ -86,7 +86,7 @@ async fn run_on(target: &Target, file: &File) -> Result<(), String> {
         Ok(())
     };
     let outcome = compare_error(file.error.as_ref(), outcome.await);
-    test.recorder.flush(|| 0).await;
+    test.recorder.flush(|| test.owner.deliver()).await;
     let outcome = outcome.and_then(|()| compare_events(file, &test.recorder));
     test.owner.close();
     if file.fail_point.is_some() {
@@ -131,8 +131,8 @@ impl Test {
     fn start(target: &Target, file: &File) -> Result<Self, String> {
         let options = options(target.uri(false), &file.pool_options.0)?;
         let (sink, stream) = channel::unbounded();
-        let all = sdam_events::sink::Interest::ALL;
-        let sink = sink.interested_in(all);
+        let events = EventName::ALL.iter().copied().filter(|name| event::is_of_pool(*name));
+        let sink = Arc::new(sink.interested_in(events.collect()));
         Ok(Self {
             runtime: target.runtime().clone(),
             owner: Owner::open(options, target.runtime(), sink)?,

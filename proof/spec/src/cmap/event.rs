@@ -24,16 +24,22 @@ const ANY: [&str; 2] = ["42", "\"42\""];
 const RENAMED: [(&str, &str); 2] =
     [("driverConnectionId", "connectionId"), ("interruptInUse", "interruptInUseConnections")];
 
+/// Returns whether events of this name are about a pool or one of its connections.
+pub(super) fn is_of_pool(name: EventName) -> bool {
+    ["Pool", "Connection"].iter().any(|prefix| name.as_str().starts_with(prefix))
+}
+
 impl TryFrom<String> for PoolEventName {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
         let is_named = |event: &&EventName| {
             let name = event.as_str();
-            match name.strip_prefix("Pool") {
-                Some(rest) => text.strip_prefix("ConnectionPool") == Some(rest),
-                None => name.starts_with("Connection") && text == name,
-            }
+            is_of_pool(**event)
+                && match name.strip_prefix("Pool") {
+                    Some(rest) => text.strip_prefix("ConnectionPool") == Some(rest),
+                    None => text == name,
+                }
         };
         let event = EventName::ALL.iter().find(is_named);
         event.map(|event| Self(*event)).ok_or_else(|| format!("{text} is not an event of a pool"))

@@ -1,6 +1,12 @@
 //! The topology that owns the pool under test. The test controls it.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use futures::FutureExt;
 use sdam::{Topology, TopologyBuilder};
@@ -9,7 +15,6 @@ use sdam_core::{
     event::{Event, EventKind, EventName, Publish},
     ids::{ObjectId, ServerId},
     options::Options,
-    pool::PoolClear,
     report::ErrorReport,
     time::Instant,
 };
@@ -17,9 +22,8 @@ use sdam_events::{channel::ChannelSink, sink::EventSink};
 use sdam_pool::{Pool, Pools};
 use sdam_testkit::{ManualClock, Server, Servers};
 use sdam_transport::{
-    pool::{PoolContext, PoolFactory, PoolHandle},
+    pool::{PoolContext, PoolFactory},
     runtime::{Backend, Runtime},
-    spawn::Task,
 };
 
 use crate::running::{client_metadata, deployment};
@@ -30,22 +34,33 @@ const MAX_WIRE_VERSION: i32 = 21;
 /// A topology whose checks never end by themselves. The test decides when a check succeeds or
 /// fails.
 pub(super) struct Owner {
-    topology: Topology<TestPool>,
+    topology: Topology<Pool>,
     server: ServerId,
     pool: Pool,
+    sink: Arc<ChannelSink>,
+    is_closed: Arc<AtomicBool>,
 }
 
-/// Receives the events of a pool, including the events after the topology was closed.
+/// Publishes the events of a pool through its topology and, once that is closed and publishes
+/// nothing any more, directly.
 #[derive(Debug)]
-struct Log(ChannelSink);
+struct Events {
+    topology: Arc<dyn Publish>,
+    sink: Arc<ChannelSink>,
+    is_closed: Arc<AtomicBool>,
+}
 
-impl Publish for Log {
-    fn wants(&self, _: EventName) -> bool {
-        true
+impl Publish for Events {
+    fn wants(&self, name: EventName) -> bool {
+        self.is_closed.load(Ordering::Relaxed) || self.topology.wants(name)
     }
 
     fn publish(&self, at: Instant, kind: EventKind) {
-        self.0.emit(&Event::new(0, at, ObjectId::default(), kind));
+        if self.is_closed.load(Ordering::Relaxed) {
+            self.sink.emit(&Event::new(0, at, ObjectId::default(), kind));
+        } else {
+            self.topology.publish(at, kind);
+        }
     }
 }
 
@@ -55,54 +70,18 @@ impl Publish for Log {
 struct TestPools {
     pools: Pools,
     backend: Backend,
-    log: Arc<Log>,
+    sink: Arc<ChannelSink>,
+    is_closed: Arc<AtomicBool>,
 }
 
 impl PoolFactory for TestPools {
-    type Pool = TestPool;
+    type Pool = Pool;
 
-    fn create(&self, mut context: PoolContext) -> TestPool {
+    fn create(&self, mut context: PoolContext) -> Pool {
         context.backend = self.backend.clone();
-        context.events = Arc::clone(&self.log) as _;
-        TestPool { pool: self.pools.create(context.clone()), context }
-    }
-}
-
-/// A pool that publishes the events that its topology would publish.
-#[derive(Debug)]
-struct TestPool {
-    pool: Pool,
-    context: PoolContext,
-}
-
-impl TestPool {
-    fn publish(&self, kind: EventKind) {
-        self.context.events.publish(self.context.backend.clock.now(), kind);
-    }
-}
-
-impl PoolHandle for TestPool {
-    fn ready(&self) {
-        let PoolContext { server, address, .. } = self.context.clone();
-        self.publish(EventKind::PoolReady { server, address });
-        self.pool.ready();
-    }
-
-    fn clear(&self, clear: &PoolClear) {
-        // No event is published if the cleared pool is already paused.
-        if !clear.was_paused {
-            let PoolContext { server, address, .. } = self.context.clone();
-            self.publish(EventKind::PoolCleared { server, address, clear: clear.clone() });
-        }
-        self.pool.clear(clear);
-    }
-
-    fn close(&self) {
-        self.pool.close();
-    }
-
-    fn background(&self) -> Option<Task> {
-        self.pool.background()
+        let (sink, is_closed) = (Arc::clone(&self.sink), Arc::clone(&self.is_closed));
+        context.events = Arc::new(Events { topology: context.events, sink, is_closed });
+        self.pools.create(context)
     }
 }
 
@@ -111,23 +90,37 @@ impl Owner {
     pub(super) fn open(
         options: Options,
         runtime: &Runtime,
-        sink: ChannelSink,
+        sink: Arc<ChannelSink>,
     ) -> Result<Self, String> {
         let pools = Pools::new(&options).map_err(|error| error.to_string())?;
         let backend = runtime.backend.clone();
         let mut runtime = runtime.clone();
+        let is_closed = Arc::new(AtomicBool::new(false));
         // Monitors never connect.
         let unreachable = Servers::new(ManualClock::default(), Server::silent());
         runtime.backend.transport = Arc::new(unreachable.holding_connections());
         let topology = TopologyBuilder::new(options.with_connect_timeout(None))
             .metadata(client_metadata()?)
-            .pools(TestPools { pools, backend, log: Arc::new(Log(sink)) })
+            .pools(TestPools {
+                pools,
+                backend,
+                sink: Arc::clone(&sink),
+                is_closed: Arc::clone(&is_closed),
+            })
+            .sink(Arc::clone(&sink))
             .start(runtime)
             .map_err(|error| error.to_string())?;
         let servers = topology.servers();
         let server = servers.first().ok_or("the options name no server")?;
-        let pool = server.pool().ok_or("the server has no pool")?.pool.clone();
-        Ok(Self { server: server.id(), pool, topology })
+        let pool = server.pool().ok_or("the server has no pool")?.clone();
+        Ok(Self { server: server.id(), pool, topology, sink, is_closed })
+    }
+
+    /// Delivers events, and returns the number of those that are left.
+    pub(super) fn deliver(&self) -> usize {
+        let events = self.topology.events();
+        events.deliver_now(&*self.sink);
+        events.depth()
     }
 
     pub(super) fn pool(&self) -> Pool {
@@ -158,6 +151,8 @@ impl Owner {
     /// Closes the pool by closing the topology, without waiting for connections in use.
     pub(super) fn close(&self) {
         let _ = self.topology.close().now_or_never();
+        self.deliver();
+        self.is_closed.store(true, Ordering::Relaxed);
     }
 
     fn check(&self, outcome: Result<&[u8], Error>) {
