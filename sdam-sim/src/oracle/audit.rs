@@ -196,8 +196,10 @@ impl Audit {
         let server = self.server(id)?;
         let reported = server.description.replace(Arc::clone(new));
         let open = server.open;
-        // A network error makes the server's connections stale (SDAM), so its pool must be cleared.
-        server.clear_pending = new.server_type == ServerType::Unknown
+        // A network error makes the server's connections stale (SDAM), so its pool must be cleared,
+        // which is no event if the pool is paused.
+        server.clear_pending = server.ready
+            && new.server_type == ServerType::Unknown
             && previous.server_type.is_available()
             && new.error.as_ref().is_some_and(|error| {
                 matches!(error.kind(), ErrorKind::Network | ErrorKind::Timeout)
@@ -254,9 +256,9 @@ impl Audit {
             Some(service) => server.services.entry(service).or_default(),
             None => &mut server.generation,
         };
-        // A service that returns gets a higher generation than all its earlier ones.
-        let is_new_service = clear.service_id.is_some() && clear.generation > *last;
-        if !is_new_service && clear.generation != last.next() {
+        // A service that returns gets a higher generation than all its earlier ones, and clears of a
+        // paused pool are no events.
+        if clear.generation <= *last {
             let message = format!(
                 "the pool of server {id} goes from generation {last} to {}",
                 clear.generation
@@ -268,7 +270,10 @@ impl Audit {
         if clear.service_id.is_some() {
             return Ok(());
         }
-        server.ready = false;
+        if !std::mem::take(&mut server.ready) {
+            let message = format!("the pool of server {id} is cleared while it is paused");
+            return Err(Oracle::Pools.violated(at, message));
+        }
         server.clear_pending = false;
         if server.description.as_ref().is_some_and(|server| server.server_type.is_available()) {
             let message =
@@ -332,6 +337,21 @@ impl Audit {
             })?;
             let received = calls.iter().filter(|(server, _)| server == id);
             let received: Vec<&PoolCall> = received.map(|(_, call)| call).collect();
+            let mut generation = Generation::FIRST;
+            for call in &received {
+                let PoolCall::Clear(clear) = call else { continue };
+                if clear.service_id.is_none() {
+                    let last = std::mem::replace(&mut generation, clear.generation);
+                    self.ensure(generation == last.next(), Oracle::Sequence, || {
+                        format!(
+                            "the pool of server {id} goes from generation {last} to {generation}"
+                        )
+                    })?;
+                }
+            }
+            // Clears of a paused pool are calls, but no events (CMAP).
+            let is_silent = |call: &PoolCall| matches!(call, PoolCall::Clear(it) if it.was_paused);
+            let received: Vec<_> = received.into_iter().filter(|call| !is_silent(call)).collect();
             let mut expected: Vec<&PoolCall> = server.commands.iter().collect();
             expected.push(&PoolCall::Close);
             self.ensure(received == expected, Oracle::Pools, || {
