@@ -13,7 +13,8 @@
 //!
 //! Each check tests one rule, quoted from the contract. A failure names the rule, the contract and
 //! the step that failed. A step that takes 20 seconds counts as hanging. Once a check has failed, no
-//! other one begins after 10 seconds, so a broken runtime gets its verdict within 30 seconds.
+//! other one begins after 10 seconds, so a broken runtime gets its verdict after about half a
+//! minute.
 //!
 //! All peers are threads of this process that listen on loopback addresses and system-assigned
 //! ports. The suite measures time only with the clock under test, and asserts only lower bounds,

@@ -162,14 +162,13 @@ impl Line {
     }
 
     /// Sends a request of the [exchange](Self::exchange) and returns the reply to it. Errors have
-    /// the given stage.
+    /// the given stage. At [`Stage::Hello`], a server's refusal of TLS that came late keeps its own.
     pub async fn converse(
         &mut self,
         request: Result<WireMessage, WireError>,
         stage: Stage,
     ) -> Result<WireMessage, Error> {
-        let request = request.map_err(|error| from_wire(stage, error))?;
-        self.connection.send(request).await.map_err(|error| error.at(stage))?;
+        self.request(request, stage).await?;
         self.reply(stage).await
     }
 
@@ -180,12 +179,12 @@ impl Line {
         stage: Stage,
     ) -> Result<(), Error> {
         let request = request.map_err(|error| from_wire(stage, error))?;
-        self.connection.send(request).await.map_err(|error| error.at(stage))
+        self.connection.send(request).await.map_err(|error| staged(error, stage))
     }
 
     /// Receives the reply that is due.
     pub async fn reply(&mut self, stage: Stage) -> Result<WireMessage, Error> {
-        let reply = self.connection.recv().await.map_err(|error| error.at(stage))?;
+        let reply = self.connection.recv().await.map_err(|error| staged(error, stage))?;
         self.exchange.accept(&reply).map_err(|error| from_wire(stage, error))?;
         Ok(reply)
     }
@@ -196,6 +195,12 @@ impl Line {
         self.exchange.break_off();
         exchange
     }
+}
+
+/// Sets the stage of an error of a connection. It is [`Stage::Hello`] unless the stream knows better:
+/// with TLS 1.3, a server refuses the client's certificate after the handshake.
+fn staged(error: Error, stage: Stage) -> Error {
+    if stage == Stage::Hello { error } else { error.at(stage) }
 }
 
 #[async_trait]

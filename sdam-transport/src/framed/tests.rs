@@ -13,7 +13,7 @@ use futures::{
 use sdam_core::error::ErrorKind;
 
 use super::*;
-use crate::wire::OpMsg;
+use crate::{connect::Line, wire::OpMsg};
 
 /// The result of a stream's next read or write. After the last step, reads and writes stay pending
 /// forever.
@@ -23,6 +23,8 @@ enum Step {
     Pending,
     Eof,
     Fail(io::ErrorKind),
+    /// The server refuses the client's certificate after the handshake.
+    Refuse,
     /// Accepts this many bytes of a write.
     Take(usize),
 }
@@ -52,6 +54,9 @@ impl AsyncRead for Script {
             }
             Some(Step::Eof) => Poll::Ready(Ok(0)),
             Some(Step::Fail(kind)) => Poll::Ready(Err(kind.into())),
+            Some(Step::Refuse) => {
+                Poll::Ready(Err(io::Error::other(Error::network(Stage::Tls, "refused"))))
+            }
             None | Some(Step::Pending | Step::Take(_)) => Poll::Pending,
         }
     }
@@ -266,4 +271,14 @@ fn the_deadline_reaches_the_stream() {
     let mut framed = framed([]);
     framed.set_deadline(Some(Instant::from_millis(7)));
     assert_eq!(framed.stream.deadline, Some(Instant::from_millis(7)));
+}
+
+#[test]
+fn a_late_refusal_of_tls_keeps_its_stage_during_hello() {
+    for (stage, expected) in [(Stage::Hello, Stage::Tls), (Stage::Operation, Stage::Operation)] {
+        let mut line = Line::new(Box::new(framed([Step::Take(usize::MAX), Step::Refuse])));
+        let request = line.exchange().command(&[5, 0, 0, 0, 0]);
+        let error = line.converse(request, stage).now_or_never().unwrap().unwrap_err();
+        assert_eq!((error.stage(), error.message()), (expected, "refused"));
+    }
 }

@@ -16,9 +16,9 @@ use crate::{
     wire::{WireError, WireMessage},
 };
 
-/// Authenticates the connection `line` to `server` that has already exchanged hello, such as the connection
-/// that a single-threaded client uses for both checks and operations. A pool does not need this: it
-/// begins to authenticate in the hello that opens the connection; see
+/// Authenticates the connection `line` to `server` that has already exchanged hello, such as the
+/// one that a single-threaded client uses for both checks and operations. A pool does not need this:
+/// it begins to authenticate in the hello that opens the connection; see
 /// [`PoolContext::establish_with`](super::PoolContext::establish_with).
 ///
 /// `hello` is a hello request. The fields for authentication are added to it before it is sent.

@@ -53,7 +53,7 @@ impl fmt::Display for Totals {
 /// The outcome of all suites.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
-    /// What the files contain, whatever the number of columns.
+    /// The numbers of files and tests, each counted once for all columns.
     pub(crate) scope: Totals,
     suites: Vec<String>,
     runtimes: Vec<&'static str>,

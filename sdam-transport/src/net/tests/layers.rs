@@ -115,15 +115,6 @@ fn added_layers_replace_only_layers_of_their_kind() {
 }
 
 #[test]
-fn an_error_of_a_stream_keeps_the_stage_that_the_stream_has_found() {
-    let inner = Error::protocol(Stage::Tls, "the server rejected the certificate");
-    let source = io::Error::new(io::ErrorKind::InvalidData, inner);
-    let error = error::from_io(Stage::Hello, "receiving", source);
-    assert_eq!(error.stage(), Stage::Tls);
-    assert_eq!(error.message(), "the server rejected the certificate");
-}
-
-#[test]
 fn every_socket_has_the_user_timeout_of_the_last_layer_that_sets_one() {
     let dial =
         dial(&[("a", &["::1", "10.0.0.9"])], &[("[::1]:27017", Outcome::Fail(ConnectionRefused))]);
