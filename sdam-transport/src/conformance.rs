@@ -236,7 +236,7 @@ const BACKEND_CHECKS: &[Check<Backend>] = &checks![
             an_oversized_message_is_refused_by_its_header,
         },
     Connection: "A connection that the server closes or resets, in the middle of a message or \
-        before, is a network error at [`Stage::Hello`](sdam_core::error::Stage::Hello)."
+        before, is a network error at [`Stage::Hello`]."
         => connection::{
             a_closed_connection_is_a_network_error,
             a_reset_connection_is_a_network_error,
