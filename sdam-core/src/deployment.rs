@@ -21,7 +21,6 @@ use crate::{
     address::ServerAddress,
     error::{Error, ErrorOutcome},
     event::EventKind,
-    hello::{Hello, HelloReply},
     ids::{Generation, ObjectId, ServerId},
     machine::{self, TopologyMachine},
     monitor::{Check, MonitorConfig, Reply, Trip, Waiting},
@@ -217,7 +216,9 @@ impl Deployment {
             Input::Handshake { server, generation, reply } => {
                 let rtt = self.rtt(server);
                 if let Ok(hello) = reply.hello {
-                    self.handshake(now, (server, generation, rtt), hello, out_mut);
+                    let input = machine::Input::Handshake { server, generation, hello, rtt };
+                    self.apply(now, input, out_mut);
+                    self.answered_elsewhere(now, server, out_mut);
                 }
             }
             Input::ServiceConnectionClosed { server, service, generation } => {
@@ -231,9 +232,6 @@ impl Deployment {
             Input::Answered { server } => self.answered_elsewhere(now, server, out_mut),
             Input::LookedUp(outcome) => self.looked_up(now, outcome, out_mut),
             Input::Hosts(hosts) => self.hosts(now, &hosts, out_mut),
-            Input::Played { server, outcome, rtt } => {
-                self.played(now, server, outcome, rtt, out_mut);
-            }
         }
         out
     }
@@ -456,42 +454,6 @@ impl Deployment {
             Role::Probe => own.probe.failed(now, out),
         }
         self.proceed(now, conn.server, out);
-    }
-
-    fn handshake(
-        &mut self,
-        now: Instant,
-        (server, generation, rtt): (ServerId, Generation, Option<Rtt>),
-        hello: Hello,
-        out: &mut Outputs,
-    ) {
-        let input = machine::Input::Handshake { server, generation, hello, rtt };
-        self.apply(now, input, out);
-        self.answered_elsewhere(now, server, out);
-    }
-
-    fn played(
-        &mut self,
-        now: Instant,
-        server: ServerId,
-        outcome: Result<HelloReply, Error>,
-        rtt: Duration,
-        out: &mut Outputs,
-    ) {
-        match outcome.and_then(|reply| reply.hello) {
-            Ok(mut hello) => {
-                // The caller's own check leaves no connection open, so no connection is counted for
-                // the service.
-                hello.service_id = None;
-                let generation = self.generation(server, None).unwrap_or_default();
-                let rtt = Rtt { average: rtt, minimum: rtt, p90: rtt };
-                self.handshake(now, (server, generation, Some(rtt)), hello, out);
-            }
-            Err(error) => {
-                let input = machine::Input::Checked { server, outcome: Err(error), rtt: None };
-                self.apply(now, input, out);
-            }
-        }
     }
 
     fn hosts(&mut self, now: Instant, hosts: &[ServerAddress], out: &mut Outputs) {

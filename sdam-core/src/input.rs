@@ -166,19 +166,6 @@ pub enum Input {
     /// The hosts of an SRV record that the caller has looked up and validated. `srvMaxHosts`
     /// applies to them.
     Hosts(Box<[ServerAddress]>),
-    /// The caller itself has checked the server.
-    ///
-    /// A reply has the effects of a handshake on a new connection, and an error has those of a
-    /// failed check. This input is ignored for a load balancer.
-    Played {
-        /// The server.
-        server: ServerId,
-        /// The reply, or the error.
-        outcome: Result<HelloReply, Error>,
-        /// The round-trip time of the reply.
-        #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
-        rtt: Duration,
-    },
 }
 
 /// A timer of a deployment.

@@ -107,15 +107,11 @@ impl Engine {
         input: Input,
         published: &Published,
     ) -> AfterUnlock {
-        let played = match input {
-            Input::Played { server, .. } => Some(server),
-            _ => None,
-        };
         let subject = subject(&input);
         let outputs = self.deployment.handle(now, input);
         let failed = failed_check(&outputs);
         let after = self.run(now, outputs, published);
-        if let Some(server) = failed.or(played) {
+        if let Some(server) = failed {
             self.note_failure(now, server);
         }
         if let Some(server) = subject {
@@ -377,7 +373,6 @@ fn subject(input: &Input) -> Option<ServerId> {
         }
         Input::Due { timer: Timer::Server(server), .. }
         | Input::Handshake { server, .. }
-        | Input::Played { server, .. }
         | Input::Answered { server }
         | Input::Error { server, .. } => Some(*server),
         _ => None,

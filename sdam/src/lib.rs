@@ -123,7 +123,6 @@ mod select;
 mod single_threaded;
 mod srv;
 mod sync;
-pub mod testing;
 mod topology;
 
 #[doc(inline)]

@@ -28,7 +28,7 @@ const DEPARTURES: [&str; 7] = [
 ];
 
 /// The inputs of a deployment, in the order of [`Input`].
-const INPUTS: [&str; 21] = [
+const INPUTS: [&str; 20] = [
     "open",
     "close",
     "due",
@@ -49,7 +49,6 @@ const INPUTS: [&str; 21] = [
     "answered",
     "looked up",
     "hosts",
-    "played",
 ];
 
 /// The outputs of a deployment, in the order of [`Output`].
@@ -313,7 +312,6 @@ fn input(input: &Input) -> usize {
         Input::Answered { .. } => 17,
         Input::LookedUp(_) => 18,
         Input::Hosts(_) => 19,
-        Input::Played { .. } => 20,
     }
 }
 
@@ -376,7 +374,6 @@ const EXCLUDED: &[(&str, &str)] = &[
     ("connection lost", "operations that share the connection of a single-threaded client"),
     ("authenticated", "as `connection lost`"),
     ("hosts", "for drivers that look up SRV records themselves"),
-    ("played", "for other simulators, which check servers themselves"),
     ("too_many_waiters", "the limit is far above the number of applications"),
 ];
 

@@ -128,7 +128,7 @@ pub fn one_server() -> Vec<Step> {
     }
     steps.extend([
         Step::Member(0, MemberStep::Burst(primary)),
-        Step::Member(0, MemberStep::Played(silent)),
+        Step::Member(0, MemberStep::Handshake { reply: silent, late: false }),
         Step::Member(0, MemberStep::Deserted),
         Step::Suspended,
     ]);

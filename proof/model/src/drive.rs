@@ -50,10 +50,7 @@ impl World {
                 MemberStep::Due { wanted } => self.first_due(watch.id, wanted).is_some(),
                 MemberStep::Burst(_) => watch.check.phase == Phase::Asked && watch.check.awaited,
                 MemberStep::Close => self.start.is_inline() && watch.check.phase == Phase::Open,
-                MemberStep::CheckRequested
-                | MemberStep::Played(_)
-                | MemberStep::Late
-                | MemberStep::Answered => true,
+                MemberStep::CheckRequested | MemberStep::Late | MemberStep::Answered => true,
             },
             _ => false,
         }
@@ -96,11 +93,6 @@ impl World {
             MemberStep::Due { wanted } => self.due(server, wanted),
             MemberStep::Burst(reply) => self.burst(on, reply),
             MemberStep::CheckRequested => self.handle(other, Input::CheckRequested { server }),
-            MemberStep::Played(reply) => {
-                let (outcome, rtt) = (Ok(Ok(reply.hello(on)).into()), Start::MINIMUM);
-                self.hears(server);
-                self.handle(other, Input::Played { server, outcome, rtt })
-            }
             MemberStep::Deserted => {
                 self.double(server, |watch| watch.deserted = true);
                 self.handle(other, Input::Deserted { server })

@@ -104,8 +104,6 @@ pub enum MemberStep {
     Burst(Reply),
     /// An immediate check is requested.
     CheckRequested,
-    /// A driver checked the server on a connection of its own and received this reply.
-    Played(Reply),
     /// The task that monitored the server was dropped.
     Deserted,
     /// An operation of a single-threaded client closes the monitoring connection to the server.

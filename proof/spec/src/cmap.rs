@@ -1,7 +1,7 @@
 //! The test format for connection pools (CMAP: "cmap-format").
 //!
 //! Each file runs against every suitable server that the host provides. The pool under test belongs
-//! to an `Owner`, a topology whose monitors never connect, because each file decides for itself
+//! to an `Owner`, a topology whose checks end when the test says how, because each file decides for itself
 //! when the pool becomes ready and when it is cleared.
 
 mod event;
@@ -158,9 +158,9 @@ impl Test {
     async fn perform(&mut self, call: &Call) -> Result<(), Failure> {
         let clock = Arc::clone(&self.runtime.backend.clock);
         match call {
-            Call::Ready {} => self.owner.ready()?,
+            Call::Ready {} => self.owner.ready().await?,
             Call::Clear { interrupt_in_use_connections } => {
-                self.owner.clear(*interrupt_in_use_connections)?;
+                self.owner.clear(*interrupt_in_use_connections).await?;
             }
             Call::Close {} => self.owner.close(),
             Call::CheckOut { label } => self.check_out(label.clone()).await?,

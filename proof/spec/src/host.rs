@@ -9,7 +9,7 @@ use sdam_transport::{
     spawn::Spawner,
 };
 
-use crate::requirement::Environment;
+use crate::{requirement::Environment, srv};
 
 /// An executor of tasks, and the deployments that it can start.
 pub struct Host {
@@ -23,10 +23,15 @@ pub struct Host {
     /// Returns the parts of this host's runtime. Their resolver uses the records in
     /// [`zone`](crate::srv::zone).
     pub look_up: Box<dyn Fn() -> Result<Backend, String>>,
+    /// Starts a deployment whose servers have the names in the [`zone`](crate::srv::zone).
+    pub discover: Discover,
 }
 
 /// Runs a future to completion.
 pub type BlockOn = Box<dyn Fn(BoxFuture<'_, ()>)>;
+
+/// Starts a new deployment of a kind for a client with these options.
+pub type Discover = Box<dyn Fn(srv::Kind, &Options) -> Result<TestDeployment, String>>;
 
 /// Starts a new deployment.
 pub type Deploy = Box<dyn Fn(&Environment) -> Result<TestDeployment, String>>;
@@ -39,6 +44,7 @@ impl Host {
             block_on: Box::new(block_on),
             deploy: Box::new(|_| Err("the host has no deployments".to_owned())),
             look_up: Box::new(|| Err("the host looks nothing up".to_owned())),
+            discover: Box::new(|_, _| Err("the host has no named servers".to_owned())),
         }
     }
 

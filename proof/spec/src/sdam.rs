@@ -15,6 +15,7 @@ pub(crate) mod tests;
 use std::{collections::BTreeMap, fmt::Debug, sync::Arc};
 
 use sdam_core::{
+    address::ServerAddress,
     event::EventKind,
     ids::{Generation, ServerId},
     options::Options,
@@ -42,6 +43,9 @@ pub trait Subject {
     /// Processes a server's reply to a check. `None` means that the connection broke.
     fn respond(&mut self, server: &ServerDescription, reply: Option<&[u8]>) -> Result<(), String>;
 
+    /// Processes the reply to a pooled connection's handshake with a server that has left.
+    fn greet_late(&mut self, server: ServerId, reply: &[u8]) -> Result<(), String>;
+
     /// Processes an error that an application reports.
     fn fail(&mut self, server: ServerId, report: &ErrorReport);
 
@@ -61,21 +65,40 @@ pub fn check<S: Subject>(
     let script = Script::parse(file)?;
     let options = Options::parse(&script.uri).map_err(|error| error.to_string())?;
     let mut subject = start(options)?;
+    let mut seen = BTreeMap::new();
     for (index, phase) in script.phases.iter().enumerate() {
-        run_phase(phase, &mut subject).map_err(|difference| match &phase.description {
-            None => format!("phase {}: {difference}", index + 1),
-            Some(description) => format!("phase {} ({description}): {difference}", index + 1),
+        run_phase(phase, &mut seen, &mut subject).map_err(|difference| {
+            match &phase.description {
+                None => format!("phase {}: {difference}", index + 1),
+                Some(description) => format!("phase {} ({description}): {difference}", index + 1),
+            }
         })?;
     }
     let left = |difference| format!("after the last phase: {difference}");
     subject.end().map_err(left)
 }
 
-fn run_phase(phase: &Phase, subject: &mut impl Subject) -> Result<(), String> {
+/// Runs a phase. `seen` contains all servers that the topology has had.
+fn run_phase(
+    phase: &Phase,
+    seen: &mut BTreeMap<ServerAddress, ServerId>,
+    subject: &mut impl Subject,
+) -> Result<(), String> {
     for Response { address, reply } in &phase.responses {
-        // Replies from servers that are no longer in the topology are skipped.
-        if let Some(server) = subject.description().server(address) {
+        let description = subject.description();
+        seen.extend(description.servers().iter().map(|it| (it.address.clone(), it.id)));
+        if let Some(server) = description.server(address) {
             subject.respond(server, reply.as_deref())?;
+            continue;
+        }
+        // The topology has closed the connection of the check. A pool may still get a reply.
+        let server = *seen.get(address).ok_or_else(|| format!("{address} is no server"))?;
+        match reply {
+            Some(reply) => subject.greet_late(server, reply)?,
+            None => subject.fail(server, &script::broken_before_hello()),
+        }
+        if subject.description() != description {
+            return Err(format!("{address} has left, and its reply had an effect"));
         }
     }
     for error in &phase.application_errors {

@@ -14,7 +14,7 @@ use sdam_core::{options::Options, rng::Rng, uri::ConnectionString, uri_options::
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Map, Value as Json, json};
 
-pub use self::deployment::Kind;
+pub use self::deployment::{Kind, serve, simulate};
 use crate::{fields::read, host::Host, uri::effective};
 
 #[derive(Deserialize)]
@@ -59,10 +59,10 @@ fn from_zone(uri: &str) -> Result<Options, String> {
     resolve().map_err(|error: sdam_core::options::ConfigError| error.to_string())
 }
 
-/// Checks a file with DNS look-ups on `host`, and with a client of a simulated deployment.
+/// Checks a file with DNS look-ups on `host`, and with a client of a deployment there.
 pub fn discover(host: &Host, file: &Json, kind: Kind) -> Result<(), String> {
     let resolve = |uri: &str| host.resolve(uri);
-    check_file(file, resolve, |options, file| deployment::discover(kind, options, file))
+    check_file(file, resolve, |options, file| deployment::discover(host, kind, options, file))
 }
 
 /// Checks a file with a single-threaded client of a simulated deployment.

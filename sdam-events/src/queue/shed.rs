@@ -150,9 +150,7 @@ pub(super) fn weight(kind: &EventKind) -> usize {
         | EventKind::ServerSelectionFailed { failure, .. } => failure.len(),
         EventKind::CommandStarted { document, .. } => document.len(),
         EventKind::Input(recorded) => match &recorded.input {
-            Input::Reply { reply, .. }
-            | Input::Handshake { reply, .. }
-            | Input::Played { outcome: Ok(reply), .. } => reply.document.len(),
+            Input::Reply { reply, .. } | Input::Handshake { reply, .. } => reply.document.len(),
             Input::Failed { error, .. } => error.message().len(),
             Input::Error { report, .. } => {
                 let reply = report.error.reply().map_or(0, <[u8]>::len);

@@ -246,18 +246,9 @@ fn inputs_about_servers_are_written_as_documented() {
         &Input::Handshake {
             server,
             generation: Generation::from_u64(1),
-            reply: HelloReply::parse(document.clone()),
+            reply: HelloReply::parse(document),
         },
         &format!(r#"{{"Handshake":{{"server":3,"generation":1,"reply":{text}}}}}"#),
-    );
-    let played = |outcome| Input::Played { server, outcome, rtt: Duration::from_nanos(7) };
-    check_input(
-        &played(Ok(HelloReply::parse(document))),
-        &format!(r#"{{"Played":{{"server":3,"outcome":{{"Ok":{text}}},"rtt":7}}}}"#),
-    );
-    check_input(
-        &played(Err(error())),
-        &format!(r#"{{"Played":{{"server":3,"outcome":{{"Err":{ERROR}}},"rtt":7}}}}"#),
     );
     check_input(
         &Input::ServiceConnectionClosed {

@@ -14,8 +14,10 @@ use futures::future::{BoxFuture, FutureExt, pending, ready};
 use loom::{future::block_on, thread};
 use sdam_core::{
     address::ServerAddress,
+    deployment::{ConnId, Input, Role, Timer},
     error::Error,
-    ids::ServerId,
+    hello::HelloReply,
+    ids::{Generation, ServerId},
     time::{Instant, UnixTime},
 };
 use sdam_events::sink::EventSink;
@@ -27,7 +29,7 @@ use sdam_transport::{
     wire::{OpCode, OpMsg, OpReply, WireMessage},
 };
 
-use crate::{Topology, TopologyBuilder, testing::play_check};
+use crate::{Topology, TopologyBuilder};
 
 /// Timers longer than this never fire in a model: another event has to end the wait.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -78,10 +80,24 @@ impl Harness {
         self.topology.snapshot().description().servers()[0].id
     }
 
-    /// Applies a reply from the seed.
+    /// Applies the reply to the seed's first check.
     pub(super) fn checked(&self, reply: &Document) {
-        let (reply, rtt) = (bytes(reply), Duration::from_millis(1));
-        play_check(&self.topology, self.seed(), Ok(&reply), rtt);
+        let (server, now) = (self.seed(), Instant::EPOCH);
+        let conn = ConnId { server, role: Role::Check, number: 1 };
+        let reply = HelloReply::parse(bytes(reply));
+        for input in [
+            Input::Due { timer: Timer::Server(server), wanted: true },
+            Input::Connected { conn },
+            Input::Reply { conn, sent: now, at: now, reply, more_to_come: false },
+        ] {
+            self.topology.shared().handle(input);
+        }
+    }
+
+    /// Applies a later reply of the seed, to the handshake of a pooled connection.
+    pub(super) fn greeted(&self, reply: &Document) {
+        let greeted = self.topology.handle_handshake(self.seed(), Generation::FIRST, &bytes(reply));
+        greeted.unwrap();
     }
 }
 

@@ -8,7 +8,6 @@ mod blocking;
 mod dns;
 mod hostile;
 mod lifecycle;
-mod played_checks;
 mod pooled;
 mod transport_errors;
 #[cfg(target_os = "linux")]

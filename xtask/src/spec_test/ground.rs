@@ -11,6 +11,7 @@ use sdam_sim::Blueprint;
 use sdam_sim::runtime::Sim;
 use sdam_spec::host::Host;
 use sdam_spec::run::{Coverage, Offer};
+use sdam_spec::srv;
 use sdam_testkit::Pace;
 use sdam_transport::runtime::Runtime;
 
@@ -70,11 +71,15 @@ impl Ground {
         let (paced, clock) = (pace.apply(runtime.clone()), pace.clock());
         let host = move || {
             let (backend, paced, clock) = (runtime.backend.clone(), paced.clone(), clock.clone());
-            let own = block_on.clone();
+            let (named, time) = (paced.clone(), clock.clone());
+            let (own, run) = (block_on.clone(), block_on.clone());
             Host {
                 look_up: Box::new(move || zone::real(backend.clone())),
                 deploy: Box::new(move |environment| {
                     deployment::serve(environment, paced.clone(), &clock, own.clone())
+                }),
+                discover: Box::new(move |kind, _| {
+                    srv::serve(kind, named.clone(), Arc::new(time.clone()), run.clone())
                 }),
                 ..Host::new(Arc::clone(&runtime.spawner), block_on.clone())
             }
@@ -126,6 +131,7 @@ fn sim() -> Host {
     Host {
         look_up: Box::new(move || Ok(backend.clone())),
         deploy: Box::new(|environment| deployment::simulate(environment, SEED)),
+        discover: Box::new(|kind, options| Ok(srv::simulate(kind, options))),
         ..Host::new(sim.runtime().spawner, move |future| sim.block_on(future))
     }
 }

@@ -1,45 +1,56 @@
-//! The topology that owns the pool under test. The test controls it.
+//! The topology that owns the pool under test. The test supplies the results of checks.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
 };
 
-use futures::FutureExt;
-use sdam::{Topology, TopologyBuilder};
+use futures::{
+    FutureExt, StreamExt,
+    channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded},
+    future::pending,
+    lock::Mutex,
+};
+use sdam::{Snapshot, Topology, TopologyBuilder};
 use sdam_core::{
-    error::{Error, ErrorKind, Stage},
+    address::ServerAddress,
+    error::{Error, Stage},
     event::{Event, EventKind, EventName, Publish},
-    ids::{ObjectId, ServerId},
+    ids::{Generation, ObjectId, ServerId},
     options::Options,
     report::ErrorReport,
     time::Instant,
 };
 use sdam_events::{channel::ChannelSink, sink::EventSink};
 use sdam_pool::{Pool, Pools};
-use sdam_testkit::{ManualClock, Server, Servers};
+use sdam_testkit::reply_to;
 use sdam_transport::{
+    async_trait,
+    connect::{Connection, Transport},
+    error::from_wire,
     pool::{PoolContext, PoolFactory},
     runtime::{Backend, Runtime},
+    wire::WireMessage,
 };
 
+use super::TIMEOUT;
 use crate::running::{client_metadata, deployment};
 
 /// The wire version in the replies to checks, which is that of MongoDB 7.0.
 const MAX_WIRE_VERSION: i32 = 21;
 
-/// A topology whose checks never end by themselves. The test decides when a check succeeds or
-/// fails.
+/// A topology whose checks end when the test says how.
 pub(super) struct Owner {
     topology: Topology<Pool>,
+    outcomes: UnboundedSender<Outcome>,
     server: ServerId,
     pool: Pool,
     sink: Arc<ChannelSink>,
     is_closed: Arc<AtomicBool>,
 }
+
+/// The reply to a check, or the error that ends the check.
+type Outcome = Result<Vec<u8>, Error>;
 
 /// Publishes the events of a pool through its topology and, once that is closed and publishes
 /// nothing any more, directly.
@@ -61,6 +72,42 @@ impl Publish for Events {
         } else {
             self.topology.publish(at, kind);
         }
+    }
+}
+
+/// The transport of the monitors, and a connection of theirs. It opens at once, and each check waits
+/// for the next outcome.
+#[derive(Clone, Debug)]
+struct Checked {
+    outcomes: Arc<Mutex<UnboundedReceiver<Outcome>>>,
+    request: Option<WireMessage>,
+}
+
+#[async_trait]
+impl Transport for Checked {
+    async fn connect(
+        &self,
+        _: &ServerAddress,
+        _: Option<Instant>,
+    ) -> Result<Box<dyn Connection>, Error> {
+        Ok(Box::new(self.clone()))
+    }
+}
+
+#[async_trait]
+impl Connection for Checked {
+    async fn send(&mut self, message: WireMessage) -> Result<(), Error> {
+        self.request = Some(message);
+        Ok(())
+    }
+
+    async fn recv(&mut self) -> Result<WireMessage, Error> {
+        let (Some(request), Some(outcome)) =
+            (&self.request, self.outcomes.lock().await.next().await)
+        else {
+            return pending().await;
+        };
+        reply_to(request, &outcome?).map_err(|error| from_wire(Stage::Hello, error))
     }
 }
 
@@ -96,9 +143,9 @@ impl Owner {
         let backend = runtime.backend.clone();
         let mut runtime = runtime.clone();
         let is_closed = Arc::new(AtomicBool::new(false));
-        // Monitors never connect.
-        let unreachable = Servers::new(ManualClock::default(), Server::silent());
-        runtime.backend.transport = Arc::new(unreachable.holding_connections());
+        let (outcomes, upcoming) = unbounded();
+        let upcoming = Arc::new(Mutex::new(upcoming));
+        runtime.backend.transport = Arc::new(Checked { outcomes: upcoming, request: None });
         let topology = TopologyBuilder::new(options.with_connect_timeout(None))
             .metadata(client_metadata()?)
             .pools(TestPools {
@@ -113,7 +160,7 @@ impl Owner {
         let servers = topology.servers();
         let server = servers.first().ok_or("the options name no server")?;
         let pool = server.pool().ok_or("the server has no pool")?.clone();
-        Ok(Self { server: server.id(), pool, topology, sink, is_closed })
+        Ok(Self { server: server.id(), outcomes, pool, topology, sink, is_closed })
     }
 
     /// Delivers events, and returns the number of those that are left.
@@ -127,25 +174,51 @@ impl Owner {
         self.pool.clone()
     }
 
-    /// Makes the pool ready, as a successful check does.
-    pub(super) fn ready(&self) -> Result<(), String> {
-        self.check(Ok(&deployment::standalone_hello(MAX_WIRE_VERSION)?));
-        Ok(())
+    /// Makes the pool ready by a check that succeeds, or by a handshake if the server is known.
+    pub(super) async fn ready(&self) -> Result<(), String> {
+        let hello = deployment::standalone_hello(MAX_WIRE_VERSION)?;
+        let greeted = self.topology.handle_handshake(self.server, self.generation()?, &hello);
+        greeted.map_err(|error| error.to_string())?;
+        let is_known = |snapshot: &Snapshot| {
+            let server = snapshot.description().server_by_id(self.server);
+            server.filter(|server| server.server_type.is_available()).map(|_| ())
+        };
+        if is_known(&self.topology.snapshot()).is_some() {
+            return Ok(());
+        }
+        self.end_check(Ok(hello), is_known).await
     }
 
     /// Clears the pool. If connections in use must be interrupted, a check times out; otherwise, an
     /// operation fails.
-    pub(super) fn clear(&self, interrupts: bool) -> Result<(), String> {
+    pub(super) async fn clear(&self, interrupts: bool) -> Result<(), String> {
         let text = "the test clears the pool";
+        let generation = self.generation()?;
         if interrupts {
-            self.check(Err(Error::new(ErrorKind::Timeout, Stage::Hello, text)));
-            return Ok(());
+            let error = Error::timeout(Stage::Hello, text);
+            let is_cleared = |_: &Snapshot| (self.generation() != Ok(generation)).then_some(());
+            return self.end_check(Err(error), is_cleared).await;
         }
-        let generation = self.topology.generation(self.server, None);
-        let generation = generation.ok_or("the server has left the topology")?;
         let error = ErrorReport::new(generation, Error::network(Stage::Operation, text));
         self.topology.handle_error(self.server, &error);
         Ok(())
+    }
+
+    /// Ends the current or next check, and waits until it has had its effect.
+    async fn end_check(
+        &self,
+        outcome: Outcome,
+        has_effect: impl FnMut(&Snapshot) -> Option<()>,
+    ) -> Result<(), String> {
+        self.outcomes.unbounded_send(outcome).map_err(|error| error.to_string())?;
+        self.topology.request_check();
+        let ended = self.topology.wait_for(has_effect, TIMEOUT).await;
+        ended.ok_or_else(|| "the outcome of a check had no effect".to_owned())
+    }
+
+    fn generation(&self) -> Result<Generation, String> {
+        let generation = self.topology.generation(self.server, None);
+        generation.ok_or_else(|| "the server has left the topology".to_owned())
     }
 
     /// Closes the pool by closing the topology, without waiting for connections in use.
@@ -153,9 +226,5 @@ impl Owner {
         let _ = self.topology.close().now_or_never();
         self.deliver();
         self.is_closed.store(true, Ordering::Relaxed);
-    }
-
-    fn check(&self, outcome: Result<&[u8], Error>) {
-        sdam::testing::play_check(&self.topology, self.server, outcome, Duration::ZERO);
     }
 }

@@ -50,6 +50,12 @@ impl Subject for Engine<'_> {
         self.harness.answer(&server.address, reply)
     }
 
+    fn greet_late(&mut self, server: ServerId, reply: &[u8]) -> Result<(), String> {
+        let accepted = self.topology.handle_handshake(server, Generation::FIRST, reply);
+        self.harness.settle();
+        accepted.map(drop).map_err(|error| error.to_string())
+    }
+
     fn fail(&mut self, server: ServerId, report: &ErrorReport) {
         self.topology.handle_error(server, report);
         self.harness.settle();

@@ -74,6 +74,11 @@ impl Subject for Scanned {
         }
     }
 
+    /// Does nothing: in this mode, a connection to a server that has left is closed.
+    fn greet_late(&mut self, _: ServerId, _: &[u8]) -> Result<(), String> {
+        Ok(())
+    }
+
     fn fail(&mut self, server: ServerId, report: &ErrorReport) {
         self.topology.handle_error(server, report);
     }

@@ -8,7 +8,7 @@ use sdam_core::{
     address::ServerAddress,
     error::Error,
     ids::{Generation, ServerId},
-    server::{ServerDescription, ServerType},
+    server::{ServerDescription, WireVersions},
     topology::TopologyDescription,
 };
 use serde_json::{Map, Value, json};
@@ -66,8 +66,8 @@ pub(super) fn compare_server(
     let mut own = serde_json::to_value(server).map_err(|error| error.to_string())?;
     own["error"] = json!(server.error.as_ref().map(Error::message));
     own["pool"] = json!({ "generation": generation });
-    // A load balancer is never checked, so its wire versions are unknown.
-    if !server.server_type.is_available() || server.server_type == ServerType::LoadBalancer {
+    // A server whose hello is not known has wire versions 0 to 0; the files write `null`.
+    if server.wire_versions == WireVersions::default() {
         own["minWireVersion"] = Value::Null;
         own["maxWireVersion"] = Value::Null;
     }

@@ -157,6 +157,12 @@ impl Subject for Driven {
         Ok(())
     }
 
+    fn greet_late(&mut self, server: ServerId, reply: &[u8]) -> Result<(), String> {
+        let reply = HelloReply::parse(reply);
+        self.handle(Input::Handshake { server, generation: Generation::FIRST, reply });
+        Ok(())
+    }
+
     fn fail(&mut self, server: ServerId, report: &ErrorReport) {
         let (_, outputs) = self.deployment.handle_error(self.now, server, report);
         self.perform(outputs);

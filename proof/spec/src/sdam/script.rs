@@ -165,6 +165,11 @@ impl Script {
     }
 }
 
+/// Returns the report of a pool whose connection broke before the reply to hello.
+pub(super) fn broken_before_hello() -> ErrorReport {
+    ErrorReport::new(Generation::FIRST, Error::network(Stage::Hello, MESSAGE))
+}
+
 impl ApplicationError {
     /// Returns the report of a pool whose generation is `current`, or `None` if the reply contains
     /// no error that concerns the server.

@@ -22,7 +22,7 @@ pub(crate) fn file(outcome: &Value) -> Value {
                 "topologyType": "ReplicaSetNoPrimary", "setName": "rs",
                 "servers": { "a": { "type": "Unknown", "pool": { "generation": 0 } } },
             } },
-            { "description": "both", "responses": [["a:27017", reply], ["gone", {}]],
+            { "description": "both", "responses": [["a:27017", reply]],
               "outcome": outcome },
         ],
     })

@@ -1,23 +1,42 @@
 //! Clients that discover simulated deployments from seeds.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use bson::rawdoc;
+use futures::future::BoxFuture;
 use sdam::{
     Criteria, Snapshot, TopologyBuilder,
     client::{ClientBuilder, Command},
 };
-use sdam_core::{address::ServerAddress, options::Options, topology::TopologyDescription};
+use sdam_core::{
+    address::ServerAddress,
+    error::{Error, Stage},
+    options::Options,
+    time::Instant,
+    topology::TopologyDescription,
+};
 use sdam_sim::{
     Blueprint, MemberId,
     config::SetConfig,
     runtime::{Certificate, Sim},
+    serve::Builder,
+};
+use sdam_transport::{
+    async_trait,
+    clock::Clock,
+    connect::{Connection, Transport},
+    layers::Guards,
+    runtime::Runtime,
 };
 
 use super::{File, compare, zone};
+use crate::host::{Host, TestDeployment};
 
 /// The maximum virtual time until all servers are discovered.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The name of the replica set.
+const SET: &str = "repl0";
 
 /// The kind of deployment that a folder's files require.
 #[derive(Clone, Copy, Debug)]
@@ -31,11 +50,17 @@ pub enum Kind {
 }
 
 /// Discovers the servers from the seeds in `options`, and sends a ping.
-pub(super) fn discover(kind: Kind, options: Options, file: &File) -> Result<(), String> {
-    let sim = start(kind, &options);
+pub(super) fn discover(
+    host: &Host,
+    kind: Kind,
+    options: Options,
+    file: &File,
+) -> Result<(), String> {
+    let deployment = (host.discover)(kind, &options)?;
     let builder = ClientBuilder::new(TopologyBuilder::new(options));
-    let client = builder.start(sim.runtime()).map_err(|error| error.to_string())?;
-    sim.block_on(async {
+    let client = builder.start(deployment.target().runtime().clone());
+    let client = client.map_err(|error| error.to_string())?;
+    let outcome = deployment.block_on(async {
         let complete = |snapshot: &Snapshot| {
             let description = snapshot.description();
             let known = description.servers().iter();
@@ -54,7 +79,8 @@ pub(super) fn discover(kind: Kind, options: Options, file: &File) -> Result<(), 
         }
         client.close().await;
         Ok(())
-    })
+    });
+    outcome.ok_or("the host has not run it")?
 }
 
 /// Discovers the servers as [`discover`] does, in single-threaded mode.
@@ -77,6 +103,66 @@ pub(super) fn scan(kind: Kind, options: Options, file: &File) -> Result<(), Stri
     })
 }
 
+/// Starts a deployment in a simulation.
+pub fn simulate(kind: Kind, options: &Options) -> TestDeployment {
+    let sim = start(kind, options);
+    let runtime = sim.runtime();
+    TestDeployment::new("", None, runtime, move |future| sim.block_on(future), ())
+}
+
+/// Starts a deployment on loopback TCP, whose time is that of `clock`.
+///
+/// # Errors
+///
+/// If it does not start.
+pub fn serve(
+    kind: Kind,
+    mut runtime: Runtime,
+    clock: Arc<dyn Clock>,
+    block_on: impl Fn(BoxFuture<'_, ()>) + 'static,
+) -> Result<TestDeployment, String> {
+    let (builder, host, port) = match kind {
+        Kind::ReplicaSet => {
+            let set = Builder::replica_set(3).configure(|config| config.name = SET.into());
+            (set, "localhost", 27017)
+        }
+        Kind::Sharded => (Builder::sharded(2), zone::HOST, 27017),
+        Kind::LoadBalanced => (Builder::load_balanced(1), zone::HOST, 8000),
+    };
+    let builder = builder.name(move |index, _| ServerAddress::new(host, port + index));
+    let server = builder.clock(clock).start().map_err(|error| error.to_string())?;
+    runtime.backend.transport =
+        Arc::new(Named { transport: runtime.backend.transport, places: server.places().into() });
+    Ok(TestDeployment::new("", None, runtime, block_on, server))
+}
+
+/// A transport to servers on loopback, which may be called by any name. It counts as encrypted, as
+/// one whose TLS ends at a tunnel.
+#[derive(Debug)]
+struct Named {
+    transport: Arc<dyn Transport>,
+    /// The name of each server, and the address at which it listens.
+    places: Box<[(ServerAddress, ServerAddress)]>,
+}
+
+#[async_trait]
+impl Transport for Named {
+    async fn connect(
+        &self,
+        target: &ServerAddress,
+        deadline: Option<Instant>,
+    ) -> Result<Box<dyn Connection>, Error> {
+        let place = self.places.iter().find(|(name, _)| name.port() == target.port());
+        let refusal = || Error::network(Stage::Connect, format!("nothing listens on {target}"));
+        let (_, place) = place.ok_or_else(refusal)?;
+        self.transport.connect(place, deadline).await
+    }
+
+    fn guards(&self) -> Guards {
+        self.transport.guards().with_tls()
+    }
+}
+
 /// Compares the servers of the topology with those in the file.
 fn check(description: &TopologyDescription, file: &File) -> Result<(), String> {
     let servers = description.servers().iter();
@@ -91,7 +177,7 @@ fn start(kind: Kind, options: &Options) -> Sim {
     };
     let members = || hosts("localhost", &[27017, 27018, 27019]);
     let blueprint = match kind {
-        Kind::ReplicaSet => Blueprint::replica_set(SetConfig::new("repl0", members())),
+        Kind::ReplicaSet => Blueprint::replica_set(SetConfig::new(SET, members())),
         Kind::Sharded => Blueprint::sharded(hosts(zone::HOST, &[27017, 27018])),
         Kind::LoadBalanced => Blueprint::load_balanced(hosts(zone::HOST, &[8000])),
     };

@@ -15,7 +15,7 @@ pub(super) use crate::{
     address::ServerAddress,
     deployment::*,
     error::{Error, ErrorKind, Stage},
-    hello::Handshake,
+    hello::{Handshake, HelloReply},
     ids::Generation,
     options::{Detector, Options, ServerMonitoringMode},
     report::ErrorReport,

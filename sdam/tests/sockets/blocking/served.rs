@@ -1,6 +1,6 @@
 //! Simulated deployments on loopback.
 
-use sdam::{BlockingTopology, Criteria, EventKind, SelectionError};
+use sdam::{BlockingTopology, Criteria, EventKind, ObjectId, SelectionError};
 use sdam_events::channel::unbounded;
 use sdam_sim::serve::ReplicaSet;
 
@@ -23,17 +23,18 @@ fn a_string_of_either_kind_is_resolved_before_the_topology_is_built() {
 }
 
 #[test]
-fn the_events_of_requested_checks_and_of_the_end_have_the_id_of_the_topology() {
+fn the_events_of_requested_checks_and_of_the_end_have_the_id_that_was_chosen() {
     let set = ReplicaSet::start(3).unwrap();
     let (sink, mut events) = unbounded();
-    let builder = BlockingTopology::builder(set.uri()).unwrap().sink(sink);
+    let id = ObjectId::from_bytes(*b"twelve bytes");
+    let builder = BlockingTopology::builder(set.uri()).unwrap().sink(sink).id(id);
     let mut topology = builder.blocking().unwrap();
     topology.scan();
     let description = topology.description();
     let ids: Vec<_> = description.servers().iter().map(|it| it.id).collect();
     let chosen = description.primary().unwrap().id;
     topology.check(chosen);
-    let id = topology.id();
+    assert_eq!(topology.id(), id);
     topology.close();
     let error = topology.select(&Criteria::write()).unwrap_err();
     assert!(matches!(error, SelectionError::Closed), "{error}");
