@@ -12,6 +12,7 @@ mod fuzz;
 mod layers;
 mod loom;
 mod mongod;
+mod mutants;
 mod package;
 mod sim;
 mod spec_test;
@@ -104,6 +105,12 @@ enum Subcommand {
         #[arg(long)]
         version: Option<Version>,
     },
+    /// Plant faults in the product and in the official files, which have to be noticed.
+    ///
+    /// Builds a copy of the workspace in target/mutants with one fault after another, such as an
+    /// event that is not published, and runs the official files that concern it: they must fail.
+    /// Then changes expected values of the files, other ones every day: hardly any may pass.
+    Mutants(mutants::Options),
     /// Rehearse the release of every published crate.
     ///
     /// Packages the crates in the order required by crates.io, and uploads nothing. The packages
@@ -172,6 +179,7 @@ fn main() -> ExitCode {
         Subcommand::Layers => layers::run(),
         Subcommand::Loom { name } => loom::run(&name),
         Subcommand::Mongod { version } => mongod::run(version),
+        Subcommand::Mutants(options) => mutants::run(&options),
         Subcommand::Package { verify, semver } => package::run(verify, semver),
         Subcommand::Sim(options) => sim::run(&options),
         Subcommand::SpecTest(options) => spec_test::run(&options),

@@ -4,6 +4,7 @@
 mod deployment;
 pub(crate) mod fetch;
 mod ground;
+pub(crate) mod leaves;
 mod pinned;
 mod report;
 mod runner;
