@@ -62,6 +62,7 @@ codes! {
     METADATA_TOO_LARGE = 185, "ClientMetadataDocumentTooLarge";
     METADATA_CANNOT_BE_MUTATED = 186, "ClientMetadataCannotBeMutated";
     PRIMARY_STEPPED_DOWN = 189, "PrimarySteppedDown";
+    INVALID_UUID = 207, "InvalidUUID";
     TRANSACTION_TOO_OLD = 225, "TransactionTooOld";
     EXCEEDED_TIME_LIMIT = 262, "ExceededTimeLimit";
     FAIL_POINT_SET_FAILED = 266, "FailPointSetFailed";
@@ -84,11 +85,13 @@ codes! {
 /// A pseudo error code that makes the server close the connection instead of replying.
 pub(crate) const HANG_UP: i32 = -1;
 pub(crate) const INVALID_PARAMETER: i32 = 10065;
+pub(crate) const WRONG_DATABASE_TYPE: i32 = 13111;
 pub(crate) const TOPOLOGY_VERSION_WITHOUT_AWAIT: i32 = 31368;
 pub(crate) const NEGATIVE_COUNTER: i32 = 31372;
 pub(crate) const NEGATIVE_AWAIT: i32 = 31373;
 pub(crate) const COUNTER_FROM_THE_FUTURE: i32 = 31382;
 pub(crate) const MISSING_FIELD: i32 = 40414;
+pub(crate) const UNKNOWN_FIELD: i32 = 40415;
 pub(crate) const NO_DATABASE: i32 = 40571;
 pub(crate) const NEGATIVE_ARGUMENT: i32 = 51024;
 pub(crate) const EXHAUST_WITHOUT_AWAIT: i32 = 51756;

@@ -1,6 +1,7 @@
 //! The connections to a server process, and the requests on them.
 
 mod admin;
+mod arguments;
 mod bulk_write;
 mod command;
 mod cursors;

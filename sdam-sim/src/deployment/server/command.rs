@@ -36,6 +36,7 @@ impl Deployment {
                 ),
             );
         }
+        super::arguments::check(version, request)?;
         let Some(database) = request.database() else {
             return refuse(NO_DATABASE, "OP_MSG requests require a $db argument");
         };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bson::{Binary, Bson, DateTime, Document, doc, oid::ObjectId, spec::BinarySubtype};
 
-use super::{Connection, Task, encoded};
+use super::{Connection, Task, arguments::wrong_type, encoded};
 use crate::{
     ConnectionId, Deployment, MemberId,
     action::Impostor,
@@ -16,9 +16,9 @@ use crate::{
         EXHAUST_WITHOUT_AWAIT, INVALID_PARAMETER, METADATA_APP_NAME_TOO_LARGE,
         METADATA_CANNOT_BE_MUTATED, METADATA_MISSING_FIELD, METADATA_TOO_LARGE, MISSING_FIELD,
         NEGATIVE_ARGUMENT, NEGATIVE_AWAIT, NEGATIVE_COUNTER, SHUTDOWN_IN_PROGRESS,
-        SPLIT_HORIZON_CHANGE, TOPOLOGY_VERSION_WITHOUT_AWAIT, TYPE_MISMATCH, refuse,
+        SPLIT_HORIZON_CHANGE, TOPOLOGY_VERSION_WITHOUT_AWAIT, refuse,
     },
-    request::{Request, flag, number, type_name},
+    request::{Request, flag, number},
     timers::Timer,
     version::ServerVersion,
 };
@@ -379,14 +379,6 @@ fn parse_topology_version(modern: bool, version: &Bson) -> Result<(ObjectId, i64
         (Bson::ObjectId(_), counter) => Err(wrong("counter", counter, "long")),
         (process_id, _) => Err(wrong("processId", process_id, "objectId")),
     }
-}
-
-fn wrong_type(field: &str, value: &Bson, expected: &str) -> CommandError {
-    let actual = type_name(value);
-    CommandError::new(
-        TYPE_MISMATCH,
-        format!("BSON field '{field}' is the wrong type '{actual}', expected type '{expected}'"),
-    )
 }
 
 fn host_fields(reply: &mut Document, config: &SetConfig) {

@@ -1,0 +1,284 @@
+//! Arguments that servers refuse, whatever the command does with them: those that all commands
+//! have, and those that a command does not have. Codes and texts are those of `mongod` 4.2 to 6.0.
+
+use bson::{Bson, Document, spec::BinarySubtype};
+
+use crate::{
+    reply::{
+        BAD_VALUE, CommandError, FAILED_TO_PARSE, INVALID_OPTIONS, INVALID_PARAMETER, INVALID_UUID,
+        MISSING_FIELD, TYPE_MISMATCH, UNKNOWN_FIELD, WRONG_DATABASE_TYPE, refuse,
+    },
+    request::{Request, type_name},
+    version::ServerVersion,
+};
+
+/// The arguments that every command may have. Those with `$` are not listed: servers ignore unknown
+/// ones.
+const GENERIC: [&str; 12] = [
+    "apiDeprecationErrors",
+    "apiStrict",
+    "apiVersion",
+    "autocommit",
+    "comment",
+    "lsid",
+    "maxTimeMS",
+    "rawData",
+    "readConcern",
+    "startTransaction",
+    "txnNumber",
+    "writeConcern",
+];
+
+/// The other arguments of commands whose unknown arguments all releases refuse.
+const OWN: [(&str, &[&str]); 4] = [
+    ("insert", &["documents", "ordered", "bypassDocumentValidation", "bypassEmptyTsReplacement"]),
+    (
+        "update",
+        &["updates", "ordered", "bypassDocumentValidation", "bypassEmptyTsReplacement", "let"],
+    ),
+    ("delete", &["deletes", "ordered", "let"]),
+    (
+        "find",
+        &[
+            "filter",
+            "sort",
+            "projection",
+            "hint",
+            "skip",
+            "limit",
+            "batchSize",
+            "singleBatch",
+            "max",
+            "min",
+            "returnKey",
+            "showRecordId",
+            "tailable",
+            "oplogReplay",
+            "noCursorTimeout",
+            "awaitData",
+            "allowPartialResults",
+            "collation",
+            "allowDiskUse",
+            "let",
+            "ntoreturn",
+            "options",
+        ],
+    ),
+];
+
+/// Checks the arguments of `request`.
+pub(super) fn check(version: ServerVersion, request: &Request) -> Result<(), CommandError> {
+    let own = OWN.iter().find(|(name, _)| *name == request.name);
+    for (key, value) in request.body.iter().filter(|(_, value)| **value != Bson::Null) {
+        check_generic(version, key, value)?;
+        let Some((command, fields)) = own else { continue };
+        let is_generic = key.starts_with('$') || GENERIC.contains(&&**key);
+        if key == command || is_generic || fields.contains(&&**key) {
+            continue;
+        }
+        let command = match version.has_versioned_api() {
+            true if *command == "find" => "FindCommandRequest",
+            false if *command == "find" => {
+                let message = format!("Failed to parse: Unrecognized field '{key}'.");
+                return refuse(FAILED_TO_PARSE, message);
+            }
+            _ => command,
+        };
+        return refuse(UNKNOWN_FIELD, format!("BSON field '{command}.{key}' is an unknown field."));
+    }
+    Ok(())
+}
+
+fn check_generic(version: ServerVersion, key: &str, value: &Bson) -> Result<(), CommandError> {
+    let wrong = |owner, expected| Err(wrong_type(&format!("{owner}.{key}"), value, expected));
+    let session = |expected| wrong("OperationSessionInfo", expected);
+    let api = |expected| wrong("APIParametersFromClient", expected);
+    match (key, value) {
+        ("lsid", Bson::Document(id)) => check_session(id),
+        ("lsid", _) => session("object"),
+        ("txnNumber", Bson::Int64(_))
+        | ("autocommit" | "startTransaction" | "apiStrict", Bson::Boolean(_))
+        | ("apiDeprecationErrors", Bson::Boolean(_))
+        | ("apiVersion" | "$db", Bson::String(_)) => Ok(()),
+        ("txnNumber", _) => session("long"),
+        ("autocommit" | "startTransaction", _) => session("bool"),
+        ("apiVersion", _) if version.has_versioned_api() => api("string"),
+        ("apiStrict" | "apiDeprecationErrors", _) if version.has_versioned_api() => api("bool"),
+        ("$db", _) => {
+            let actual = type_name(value);
+            let message = format!("wrong type for field ($db) {actual} != string");
+            refuse(WRONG_DATABASE_TYPE, message)
+        }
+        ("$clusterTime", Bson::Document(time)) => match time.get("clusterTime") {
+            None | Some(Bson::Timestamp(_)) => Ok(()),
+            Some(time) => had_the_wrong_type("clusterTime", "timestamp", time),
+        },
+        ("$clusterTime", _) => {
+            refuse(INVALID_PARAMETER, "invalid parameter: expected an object ($clusterTime)")
+        }
+        ("maxTimeMS", _) => check_max_time(value),
+        ("readConcern", Bson::Document(concern)) => check_read_concern(concern),
+        ("readConcern", _) => refuse(FAILED_TO_PARSE, "readConcern field should be an object"),
+        ("writeConcern", Bson::Document(concern)) => check_write_concern(concern),
+        _ => Ok(()),
+    }
+}
+
+fn check_session(id: &Document) -> Result<(), CommandError> {
+    for (key, value) in id {
+        let field = format!("OperationSessionInfo.lsid.{key}");
+        match (&**key, value) {
+            ("id", Bson::Binary(id)) if id.subtype != BinarySubtype::Uuid => {
+                let message = format!(
+                    "BSON field '{field}' is the wrong binData type 'general', expected type 'UUID'"
+                );
+                return refuse(TYPE_MISMATCH, message);
+            }
+            ("id", Bson::Binary(id)) if id.bytes.len() != 16 => {
+                let message = "uuid must be a 16-byte binary field with UUID (4) subtype";
+                return refuse(INVALID_UUID, message);
+            }
+            ("id", Bson::Binary(_)) | ("uid" | "txnNumber" | "txnUUID" | "stmtId", _) => {}
+            ("id", _) => return Err(wrong_type(&field, value, "binData")),
+            _ => {
+                return refuse(UNKNOWN_FIELD, format!("BSON field '{field}' is an unknown field."));
+            }
+        }
+    }
+    if id.contains_key("id") {
+        return Ok(());
+    }
+    let message = "BSON field 'OperationSessionInfo.lsid.id' is missing but a required field";
+    refuse(MISSING_FIELD, message)
+}
+
+fn check_max_time(value: &Bson) -> Result<(), CommandError> {
+    match value {
+        Bson::Int32(0..) | Bson::Int64(0..) => Ok(()),
+        Bson::Double(own) if own.fract() != 0.0 => {
+            refuse(BAD_VALUE, "maxTimeMS has non-integral value")
+        }
+        Bson::Double(own) if *own >= 0.0 => Ok(()),
+        Bson::Int32(_) | Bson::Int64(_) | Bson::Double(_) => {
+            refuse(BAD_VALUE, format!("{value} value for maxTimeMS is out of range"))
+        }
+        _ => refuse(BAD_VALUE, "maxTimeMS must be a number"),
+    }
+}
+
+fn check_read_concern(concern: &Document) -> Result<(), CommandError> {
+    for (key, value) in concern {
+        match (&**key, value) {
+            ("level", Bson::String(_)) | ("afterClusterTime", Bson::Timestamp(_)) => {}
+            ("level", _) => return had_the_wrong_type(key, "string", value),
+            ("afterClusterTime", _) => return had_the_wrong_type(key, "timestamp", value),
+            ("atClusterTime" | "afterOpTime" | "provenance", _) => {}
+            _ => {
+                let message = format!("Unrecognized option in readConcern: {key}");
+                return refuse(INVALID_OPTIONS, message);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_write_concern(concern: &Document) -> Result<(), CommandError> {
+    for (key, value) in concern {
+        let is_number = matches!(value, Bson::Int32(_) | Bson::Int64(_) | Bson::Double(_));
+        let expected = match (&**key, value) {
+            ("w", Bson::String(_) | Bson::Document(_)) | ("j" | "fsync", Bson::Boolean(_)) => {
+                continue;
+            }
+            ("w" | "j" | "fsync" | "wtimeout", _) if is_number => continue,
+            ("provenance", _) => continue,
+            ("w", _) => "[string, int, decimal, double, long']",
+            ("j" | "fsync", _) => "[bool, long, int, decimal, double']",
+            ("wtimeout", _) => "[long, int, decimal, double']",
+            _ => {
+                let message = format!("BSON field 'writeConcern.{key}' is an unknown field.");
+                return refuse(UNKNOWN_FIELD, message);
+            }
+        };
+        let actual = type_name(value);
+        let message = format!(
+            "BSON field 'writeConcern.{key}' is the wrong type '{actual}', expected types '{expected}"
+        );
+        return refuse(TYPE_MISMATCH, message);
+    }
+    Ok(())
+}
+
+/// Returns the error for a field whose BSON type is not the expected one.
+pub(super) fn wrong_type(field: &str, value: &Bson, expected: &str) -> CommandError {
+    let actual = type_name(value);
+    CommandError::new(
+        TYPE_MISMATCH,
+        format!("BSON field '{field}' is the wrong type '{actual}', expected type '{expected}'"),
+    )
+}
+
+fn had_the_wrong_type(key: &str, expected: &str, value: &Bson) -> Result<(), CommandError> {
+    let actual = type_name(value);
+    let message = format!("\"{key}\" had the wrong type. Expected {expected}, found {actual}");
+    refuse(TYPE_MISMATCH, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::{Timestamp, Uuid, doc};
+
+    use super::*;
+    use crate::request::Framing;
+
+    /// Returns the code with which the argument is refused.
+    fn refusal(command: &str, argument: Document) -> Option<i32> {
+        let mut body = doc! { command: 1, "$db": "test" };
+        body.extend(argument);
+        let framing = Framing::Msg { exhaust_allowed: false, silent: false };
+        let request = Request { id: 1, framing, name: command.to_owned(), body };
+        check(ServerVersion::V8_0, &request).err().map(|error| error.code)
+    }
+
+    #[test]
+    fn arguments_are_refused_as_real_servers_refuse_them() {
+        let id = Uuid::from_bytes([7; 16]);
+        let time = Timestamp { time: 1, increment: 1 };
+        for admitted in [
+            doc! { "lsid": { "id": id }, "txnNumber": 1_i64, "maxTimeMS": 5, "comment": [] },
+            doc! { "$clusterTime": { "clusterTime": time, "signature": {} }, "$audit": 1 },
+            doc! { "readConcern": { "level": "majority", "afterClusterTime": time } },
+            doc! { "writeConcern": { "w": "majority", "j": true, "wtimeout": 5_i64 } },
+            doc! { "lsid": null, "apiVersion": "1", "apiStrict": true, "maxTimeMS": 5.0 },
+        ] {
+            for command in ["ping", "insert", "find"] {
+                assert_eq!(refusal(command, admitted.clone()), None, "{command} {admitted}");
+            }
+        }
+        for (code, refused) in [
+            (14, doc! { "txnNumber": 1 }),
+            (14, doc! { "lsid": "a" }),
+            (14, doc! { "lsid": { "id": "a" } }),
+            (40_414, doc! { "lsid": {} }),
+            (40_415, doc! { "lsid": { "id": id, "other": 1 } }),
+            (14, doc! { "autocommit": 0 }),
+            (14, doc! { "apiVersion": 1 }),
+            (13_111, doc! { "$db": 1 }),
+            (10_065, doc! { "$clusterTime": 1 }),
+            (14, doc! { "$clusterTime": { "clusterTime": 1 } }),
+            (2, doc! { "maxTimeMS": "5" }),
+            (2, doc! { "maxTimeMS": 0.5 }),
+            (2, doc! { "maxTimeMS": -1 }),
+            (9, doc! { "readConcern": "local" }),
+            (72, doc! { "readConcern": { "other": 1 } }),
+            (14, doc! { "readConcern": { "level": 1 } }),
+            (14, doc! { "writeConcern": { "w": true } }),
+            (40_415, doc! { "writeConcern": { "other": 1 } }),
+        ] {
+            assert_eq!(refusal("ping", refused.clone()), Some(code), "{refused}");
+        }
+        let unknown = doc! { "other": 1 };
+        assert_eq!(refusal("find", unknown.clone()), Some(40_415));
+        assert_eq!(refusal("insert", unknown.clone()), Some(40_415));
+        assert_eq!(refusal("aggregate", unknown), None);
+    }
+}
