@@ -75,6 +75,13 @@ const MUTANTS: &[Mutant] = &[
         suite: "retryable-writes",
     },
     Mutant {
+        name: "sessions are never ended",
+        file: "sdam/src/client.rs",
+        from: "Some(patience), Box::pin(self.end_sessions())",
+        to: "Some(patience), Box::pin(async { if false { self.end_sessions().await } })",
+        suite: "connection-monitoring-and-pooling/logging",
+    },
+    Mutant {
         name: "commands have no session",
         file: "sdam-core/src/session.rs",
         from: r#"command.document("lsid", |id| id.uuid("id", self.0));"#,

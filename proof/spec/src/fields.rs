@@ -21,19 +21,23 @@ pub fn option_text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Returns whether part of a file has a time limit below a second: an option such as `timeoutMS`.
-pub(crate) fn has_short_limit(part: &Value) -> bool {
-    let is_short = |(name, value): (&String, &Value)| {
-        let is_limit = matches!(name.strip_suffix("MS"), Some(limit) if limit.ends_with("imeout"));
-        is_limit && value.as_u64().is_some_and(|millis| (1..1000).contains(&millis))
-    };
+/// Returns whether `holds` is true of the name and the value of a field, at any depth.
+pub(crate) fn has_field(part: &Value, holds: &dyn Fn(&str, &Value) -> bool) -> bool {
     match part {
         Value::Object(fields) => {
-            fields.iter().any(is_short) || fields.values().any(has_short_limit)
+            fields.iter().any(|(name, value)| holds(name, value) || has_field(value, holds))
         }
-        Value::Array(items) => items.iter().any(has_short_limit),
+        Value::Array(items) => items.iter().any(|item| has_field(item, holds)),
         _ => false,
     }
+}
+
+/// Returns whether part of a file has a time limit below a second: an option such as `timeoutMS`.
+pub(crate) fn has_short_limit(part: &Value) -> bool {
+    has_field(part, &|name, value| {
+        let is_limit = matches!(name.strip_suffix("MS"), Some(limit) if limit.ends_with("imeout"));
+        is_limit && value.as_u64().is_some_and(|millis| (1..1000).contains(&millis))
+    })
 }
 
 /// An integer, written plainly or as `$numberLong` or `$numberInt`.

@@ -61,6 +61,8 @@ pub struct Suite {
     pub scan_covers: fn(&Value) -> bool,
     /// Returns the tests of a file that are never run, with the reasons.
     pub left_out: fn(&Value) -> Vec<(String, &'static str)>,
+    /// Returns whether the verdict on a file depends on what the tests do in place of a driver.
+    pub stands_in: fn(&Value) -> bool,
 }
 
 impl Suite {
@@ -123,12 +125,18 @@ impl Suite {
             scan: None,
             scan_covers: covers,
             left_out: |_| Vec::new(),
+            stands_in: |_| false,
         }
     }
 
     const fn deployed(folder: Folder, runs: Runs) -> Self {
-        let left_out = unified::excluded;
-        Self { pure: None, deployed: Some(runs), left_out, ..Self::new(folder, sdam::pure::check) }
+        Self {
+            pure: None,
+            deployed: Some(runs),
+            left_out: unified::excluded,
+            stands_in: unified::stands_in,
+            ..Self::new(folder, sdam::pure::check)
+        }
     }
 
     const fn sdam(folder: Folder) -> Self {

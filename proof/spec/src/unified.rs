@@ -7,7 +7,6 @@
 mod bulk;
 mod client;
 mod command;
-mod cursor;
 mod data;
 mod driver;
 mod entity;
@@ -20,6 +19,7 @@ mod matching;
 mod operation;
 mod outcome;
 mod runner;
+mod stand_in;
 #[cfg(test)]
 mod tests;
 
@@ -77,6 +77,18 @@ pub fn runs(offer: &Offer, file: &Value) -> Result<Vec<Run>, String> {
         return Err("the file has no test to run".to_owned());
     }
     Ok(runs)
+}
+
+/// Returns whether the verdict on a file depends on what the tests do in place of a driver: cursors,
+/// sessions of the caller, transactions, and the concerns of databases and collections.
+pub fn stands_in(file: &Value) -> bool {
+    let mut file = file.clone();
+    if excluded::remove(&mut file) {
+        return false;
+    }
+    let tests = file["tests"].as_array().into_iter().flatten();
+    let operations = tests.map(|test| &test["operations"]);
+    operations.chain([&file["createEntities"]]).any(stand_in::stands_in)
 }
 
 async fn run_test(target: &Target, file: &File, test: &Test) -> Result<(), String> {

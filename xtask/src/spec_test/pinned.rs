@@ -27,20 +27,20 @@ const PINNED: [Pinned; 2] = [
     Pinned {
         name: "the specifications at 92b3c0b9",
         digest: "9d101233f6c81ac7d916e5ccbafd67c53c6400687fa0d3744585334266a2d2a1",
-        totals: Totals { files: 616, tests: 2_092, left_out: 128 },
+        totals: Totals { files: 616, tests: 2_092, left_out: 122, stand_ins: 15 },
         pure: 395,
         scan: 368,
-        engine: 580,
-        runs: [3_479, 11_757],
+        engine: 581,
+        runs: [3_490, 11_793],
     },
     Pinned {
         name: "PyMongo 4.20.0, a part of the specifications",
         digest: "f0afbd6838c457af57c25dbd5847e7a4e759244c8c64736b101d22a8cb5394a5",
-        totals: Totals { files: 602, tests: 1_941, left_out: 119 },
+        totals: Totals { files: 602, tests: 1_941, left_out: 113, stand_ins: 13 },
         pure: 396,
         scan: 370,
-        engine: 567,
-        runs: [3_240, 11_037],
+        engine: 568,
+        runs: [3_251, 11_073],
     },
 ];
 
@@ -105,7 +105,7 @@ mod tests {
         let pinned = |runs| Pinned {
             name: "the pinned files",
             digest: "",
-            totals: Totals { files: 1, tests: 2, left_out: 0 },
+            totals: Totals { files: 1, tests: 2, left_out: 0, stand_ins: 0 },
             pure: 1,
             scan: 1,
             engine: 1,
@@ -117,9 +117,11 @@ mod tests {
         };
         assert_eq!(check(&report(2, 1), 0, false), Ok(()));
         assert_eq!(check(&report(2, 1), 5, true), Ok(()));
-        let error = "there are 1 files with 1 tests, 0 of them left out, expected 1 files with 2 \
-                     tests, 0 of them left out, of the pinned files";
-        assert_eq!(check(&report(1, 1), 0, false), Err(error.to_owned()));
+        let error = check(&report(1, 1), 0, false).unwrap_err();
+        assert!(
+            error.starts_with("there are 1 files with 1 tests, 0 of them left out; "),
+            "{error}"
+        );
         let error = "0 files have passed in sim, with 0 tests on deployments; expected 1 and 0, of \
                      the pinned files";
         assert_eq!(check(&report(2, 0), 0, false), Err(error.to_owned()));

@@ -41,12 +41,15 @@ pub(crate) struct Totals {
     pub(crate) tests: usize,
     /// The number of tests that are never run.
     pub(crate) left_out: usize,
+    /// The number of files whose verdict depends on what the tests do in place of a driver.
+    pub(crate) stand_ins: usize,
 }
 
 impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { files, tests, left_out } = self;
-        write!(f, "{files} files with {tests} tests, {left_out} of them left out")
+        let Self { files, tests, left_out, stand_ins } = self;
+        write!(f, "{files} files with {tests} tests, {left_out} of them left out")?;
+        write!(f, "; in {stand_ins} of the files, the tests stand in for a driver")
     }
 }
 
@@ -60,6 +63,8 @@ pub(crate) struct Report {
     cells: Vec<(String, &'static str, Cell)>,
     /// The tests that are never run, with one line for each file and reason.
     left_out: Vec<String>,
+    /// The files whose verdict depends on what the tests do in place of a driver.
+    stand_ins: BTreeSet<String>,
 }
 
 impl Report {
@@ -71,7 +76,11 @@ impl Report {
         }
         // In some formats, each file is one test.
         let total = file.json["tests"].as_array().map_or(1, Vec::len);
+        if (suite.stands_in)(&file.json) {
+            self.stand_ins.insert(format!("{}/{}", suite.name(), file.name));
+        }
         let suite = suite.name();
+        self.scope.stand_ins = self.stand_ins.len();
         self.scope.files += 1;
         self.scope.tests += total;
         self.scope.left_out += reasons.values().map(Vec::len).sum::<usize>();
@@ -172,7 +181,9 @@ impl Report {
     fn fmt_places(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for suite in &self.suites {
             for (file, (runtimes, environments)) in self.places(suite) {
-                write!(f, "{suite}/{file} [{}]:", runtimes.join(", "))?;
+                let name = format!("{suite}/{file}");
+                let mark = if self.stand_ins.contains(&name) { " (with a stand-in)" } else { "" };
+                write!(f, "{name}{mark} [{}]:", runtimes.join(", "))?;
                 for &kind in Kind::ALL {
                     let own = environments.iter().filter(|it| it.kind == kind);
                     let mut own: Vec<_> = own.map(Environment::short_release).collect();

@@ -7,6 +7,7 @@ use sdam_spec::corpus::File;
 use sdam_spec::requirement::{Environment, Kind};
 use serde_json::json;
 
+use super::report::Totals;
 use super::*;
 
 fn cell(passed: usize, failed: &[(&str, &str)], skipped: &[&str]) -> Cell {
@@ -33,7 +34,7 @@ fn report(cells: impl IntoIterator<Item = (&'static str, &'static str, Cell)>) -
 fn a_report_is_a_success_only_if_everything_was_run_and_passed() {
     let check = |cell: Cell, summary: &str, success: bool| {
         let report = report([("rs", "pure", cell)]);
-        let scope = "0 files with 0 tests, 0 of them left out";
+        let scope = Totals::default();
         assert_eq!(report.summary("new"), format!("spec-test: {summary}; {scope}; new"));
         assert_eq!(report.verdict().is_ok(), success, "{summary}");
     };
@@ -124,22 +125,29 @@ fn a_hanging_check_fails_and_the_files_after_it_are_skipped() {
 }
 
 #[test]
-fn a_report_says_on_which_deployments_each_file_ran() {
+fn a_report_says_where_each_file_ran_and_whether_a_driver_would_have_a_part_in_it() {
     let on =
         |kind, release| Environment { kind, release, authentication: kind == Kind::ReplicaSet };
-    let ran = |environments: &[Environment]| Cell {
-        passed: 1,
-        ran: vec![("a.json".to_owned(), environments.to_vec())],
-        ..Cell::default()
-    };
     let single = on(Kind::Single, [8, 0, 5]);
     let older = on(Kind::Single, [4, 2, 25]);
-    let report = report([
-        ("unified", "tokio", ran(&[single])),
-        ("unified", "sim", ran(&[single, older, on(Kind::ReplicaSet, [5, 0, 31])])),
-    ]);
-    let line = "unified/a.json [tokio, sim]: single 4.2 8.0; replicaset 5.0*;\n";
-    assert!(report.to_string().contains(line), "{report}");
+    let suite = choose_suites(&["sessions".to_owned()]).unwrap()[0];
+    let mut report = Report::default();
+    for (column, environments) in
+        [("tokio", vec![single]), ("sim", vec![single, older, on(Kind::ReplicaSet, [5, 0, 31])])]
+    {
+        let ran = vec![("a".to_owned(), environments.clone()), ("b".to_owned(), environments)];
+        report.add(suite.name(), column, Cell { passed: 2, ran, ..Cell::default() });
+    }
+    for (name, call) in [("a", "insertOne"), ("b", "createFindCursor")] {
+        let json = json!({ "tests": [{ "operations": [{ "name": call }] }] });
+        report.cover(suite, &File { name: name.to_owned(), json });
+    }
+    let places = "[tokio, sim]: single 4.2 8.0; replicaset 5.0*;\n";
+    let lines = format!("sessions/a {places}sessions/b (with a stand-in) {places}");
+    assert!(report.to_string().contains(&lines), "{report}");
+    let scope = "2 files with 2 tests, 0 of them left out; in 1 of the files, the tests stand in \
+                 for a driver";
+    assert_eq!(report.scope.to_string(), scope);
 }
 
 #[test]

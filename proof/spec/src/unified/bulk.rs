@@ -32,9 +32,6 @@ pub(super) fn of_collection(mut arguments: Map<String, Value>) -> Result<Vec<Ste
                     if let Ok(statements) = last.body.get_array_mut(key) {
                         statements.extend(more.iter().cloned());
                     }
-                    if step.kind == Kind::Multi {
-                        last.kind = Kind::Multi;
-                    }
                 }
                 _ => steps.push(step),
             }
@@ -66,7 +63,6 @@ pub(super) fn of_client(mut arguments: Map<String, Value>) -> Result<Step, Strin
     let verbose = arguments.remove("verboseResults") == Some(Value::Bool(true));
     refuse_rest(&arguments)?;
     let (mut names, mut operations) = (Vec::<String>::new(), Vec::new());
-    let mut kind = Kind::Single;
     for model in read::<Vec<BTreeMap<String, Document>>>(&models)? {
         for (name, mut model) in model {
             let namespace = model.remove("namespace");
@@ -90,9 +86,6 @@ pub(super) fn of_client(mut arguments: Map<String, Value>) -> Result<Step, Strin
             if verb != "insert" {
                 operation.insert("multi", what == "Many");
             }
-            if what == "Many" {
-                kind = Kind::Multi;
-            }
             operations.push(operation);
         }
     }
@@ -101,7 +94,7 @@ pub(super) fn of_client(mut arguments: Map<String, Value>) -> Result<Step, Strin
         "bulkWrite": 1, "errorsOnly": !verbose, "ordered": ordered,
         "ops": operations, "nsInfo": namespaces,
     };
-    Ok(Step { kind, body })
+    Ok(Step { kind: Kind::Write, body })
 }
 
 /// Returns the numbers of documents that the commands inserted, matched, modified, upserted and

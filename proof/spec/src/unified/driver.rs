@@ -2,7 +2,7 @@
 
 use std::{error::Error, sync::Arc, time::Duration};
 
-use bson::{Binary, Document, doc, spec::BinarySubtype};
+use bson::Document;
 use sdam::{
     ErrorKind, Topology, TopologyBuilder,
     client::{Client, ClientBuilder, Command, PinnedConnection},
@@ -111,7 +111,7 @@ impl Request {
     fn command<'c>(&'c self, body: &'c [u8]) -> Result<Command<'c>, Box<dyn Error>> {
         let database = &*self.database;
         let mut command = match &self.kind {
-            Kind::Single | Kind::Multi => Command::write(database, body),
+            Kind::Write => Command::write(database, body),
             Kind::Read | Kind::List => Command::read(database, body),
             Kind::Generic => Command::new(database, body),
         };
@@ -141,16 +141,6 @@ impl From<&sdam::Error> for Failure {
             ..Self::default()
         }
     }
-}
-
-/// Returns the id of the session named `name`.
-pub(super) fn session_id(name: &str) -> Document {
-    let mut bytes = [1; 16];
-    for (byte, own) in bytes.iter_mut().zip(name.bytes()) {
-        *byte = own;
-    }
-    let id = Binary { subtype: BinarySubtype::Uuid, bytes: bytes.to_vec() };
-    doc! { "id": id }
 }
 
 fn client_error(error: &dyn Error) -> Failure {

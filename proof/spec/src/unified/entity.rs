@@ -1,9 +1,6 @@
 //! Entities that files and tests create.
 
-use std::time::Duration;
-
-use bson::Document;
-use sdam_core::{options::ServerApi, read_preference::ReadPreference};
+use sdam_core::options::ServerApi;
 use sdam_events::log::{LogConfig, Severity};
 use serde::{
     Deserialize, Deserializer,
@@ -11,8 +8,7 @@ use serde::{
 };
 use serde_json::{Map, Value};
 
-use super::{driver::Request, event::ObservedEvent, helper::Kind};
-use crate::fields::Preference;
+use super::{event::ObservedEvent, stand_in::Options};
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -102,51 +98,6 @@ pub(super) struct CollectionEntity {
     pub(super) collection_name: String,
     #[serde(default)]
     pub(super) collection_options: Options,
-}
-
-/// The options of a database or a collection.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub(super) struct Options {
-    read_concern: Option<Document>,
-    read_preference: Option<Preference>,
-    write_concern: Option<Document>,
-    #[serde(rename = "timeoutMS")]
-    timeout_ms: Option<u64>,
-}
-
-impl Options {
-    /// Takes the options that are not set from `other`.
-    pub(super) fn or(self, other: Self) -> Self {
-        Self {
-            read_concern: self.read_concern.or(other.read_concern),
-            read_preference: self.read_preference.or(other.read_preference),
-            write_concern: self.write_concern.or(other.write_concern),
-            timeout_ms: self.timeout_ms.or(other.timeout_ms),
-        }
-    }
-
-    /// Adds to a command the options that are valid for its kind.
-    pub(super) fn apply(&self, request: &mut Request) {
-        let concern = match request.kind {
-            Kind::Read => ("readConcern", &self.read_concern),
-            Kind::Single | Kind::Multi => ("writeConcern", &self.write_concern),
-            Kind::List | Kind::Generic => ("", &None),
-        };
-        if let (name, Some(concern)) = concern {
-            request.body.insert(name, concern.clone());
-            if concern.get_i32("w").is_ok_and(|w| w == 0) {
-                request.kind = Kind::Multi;
-            }
-        }
-        request.preference = match request.kind {
-            Kind::Read => self.read_preference.clone().map(|preference| preference.0),
-            // Only the primary is guaranteed to return a complete list.
-            Kind::List => Some(ReadPreference::default()),
-            _ => request.preference.take(),
-        };
-        request.timeout = self.timeout_ms.map(Duration::from_millis);
-    }
 }
 
 /// The minimum severity of observed log messages for each component.

@@ -4,15 +4,16 @@ use serde_json::Value;
 
 /// The file about cursors behind load balancers.
 const CURSORS: &str = "cursors are correctly pinned to connections for load-balanced clusters";
+/// The file about the time limits of cursors.
+const LIMITS: &str = "timeoutMS behaves correctly for non-tailable cursors";
 
-const CURSOR: &str = "a cursor of several batches is several commands";
-const CURSOR_OPTION: &str = "the client has no cursors, so it has none of their options to check";
+const CAPPED: &str = "no capped collections are simulated, and no cursors that stay open on them";
+const CURSOR: &str = "the client has no cursors, so it checks neither their options nor replies";
 const DEPRECATED: &str = "the option is deprecated, and new clients must not support it";
-const CHANGES: &str = "a change stream is several commands";
 const FILES: &str = "a file of GridFS is several commands";
 const ITERATION: &str =
     "the client limits the time on the server in every first command of a cursor";
-const PINNING: &str = "the client pins no connection to a read that it may retry";
+const ONE_BATCH: &str = "simulated servers return a cursor of several batches for a find alone";
 const SESSION: &str = "the session of a caller is its own, which knows whether it is dirty";
 const UNACKNOWLEDGED: &str = "the client waits for the reply to every write";
 const TRANSACTION: &str = "a transaction is several commands";
@@ -23,7 +24,7 @@ const OPERATIONS: &[(&str, &str)] = &[
     ("assertSessionDirty", SESSION),
     ("assertSessionNotDirty", SESSION),
     ("commitTransaction", TRANSACTION),
-    ("createCommandCursor", CURSOR),
+    ("createCollection", CAPPED),
     ("download", FILES),
     ("downloadByName", FILES),
     ("withTransaction", TRANSACTION),
@@ -32,10 +33,10 @@ const OPERATIONS: &[(&str, &str)] = &[
 /// Other excluded tests, each with the description of the file, the description of the test, and
 /// the reason. If the description of the test is empty, all tests in the file are excluded.
 const TESTS: &[(&str, &str, &str)] = &[
-    (CURSORS, "aggregate pins the cursor to a connection", PINNING),
-    (CURSORS, "change streams pin to a connection", CHANGES),
-    (CURSORS, "listCollections pins the cursor to a connection", PINNING),
-    (CURSORS, "listIndexes pins the cursor to a connection", PINNING),
+    (CURSORS, "aggregate pins the cursor to a connection", ONE_BATCH),
+    (CURSORS, "change streams pin to a connection", ONE_BATCH),
+    (CURSORS, "listCollections pins the cursor to a connection", ONE_BATCH),
+    (CURSORS, "listIndexes pins the cursor to a connection", ONE_BATCH),
     ("Test commands: deprecation errors", "", "the servers here accept version 1 of the API alone"),
     (
         "connection-pool-options",
@@ -47,33 +48,25 @@ const TESTS: &[(&str, &str, &str)] = &[
         "waitQueueSize should be included in connection pool created message when specified",
         DEPRECATED,
     ),
-    ("runCursorCommand", "accepts an explicit session that is reused across getMores", CURSOR),
     (
         "runCursorCommand",
         "error if timeoutMode is cursorLifetime and cursorType is tailableAwait",
-        CURSOR_OPTION,
+        CURSOR,
     ),
-    ("runCursorCommand", "errors if timeoutMode is set without timeoutMS", CURSOR_OPTION),
+    ("runCursorCommand", "errors if the command response is not a cursor", CURSOR),
+    ("runCursorCommand", "errors if timeoutMode is set without timeoutMS", CURSOR),
     (
         "runCursorCommand",
         "successfully executes checkMetadataConsistency cursor creating command",
         "no shards are simulated, so there are none to check",
     ),
-    ("tests for timeoutMS behavior that applies to all cursor types", "", CURSOR_OPTION),
-    (
-        "timeoutMS behaves correctly when closing cursors",
-        "timeoutMS is refreshed for close",
-        "behind a load balancer a cursor whose getMore took too long has lost its connection",
-    ),
+    ("tests for timeoutMS behavior that applies to all cursor types", "", CURSOR),
+    (LIMITS, "aggregate with $merge errors if timeoutMode is iteration", CURSOR),
+    (LIMITS, "aggregate with $out errors if timeoutMode is iteration", CURSOR),
     (
         "timeoutMS behaves correctly during command execution",
         "short-circuit is not enabled with only 1 RTT measurement",
         "the second measurement ends together with the handshake that the first command waits for",
-    ),
-    (
-        "transactions are correctly pinned to connections for load-balanced clusters",
-        "",
-        TRANSACTION,
     ),
     ("unacknowledged-write", "", UNACKNOWLEDGED),
     ("unacknowledgedBulkWrite", "", UNACKNOWLEDGED),
@@ -93,16 +86,12 @@ pub fn excluded(file: &Value) -> Vec<(String, &'static str)> {
 
 /// Removes the excluded tests. Returns whether no test is left.
 pub(super) fn remove(file: &mut Value) -> bool {
-    let description = file["description"].as_str().unwrap_or_default().to_owned();
+    let excluded = excluded(file);
     let Some(tests) = file["tests"].as_array_mut() else {
         return false;
     };
-    let count = tests.len();
-    tests.retain(|test| {
-        let name = test["description"].as_str().unwrap_or_default();
-        reason(&description, name, test).is_none()
-    });
-    tests.is_empty() && count > 0
+    tests.retain(|test| excluded.iter().all(|(name, _)| test["description"] != **name));
+    tests.is_empty() && !excluded.is_empty()
 }
 
 fn reason(file: &str, name: &str, test: &Value) -> Option<&'static str> {

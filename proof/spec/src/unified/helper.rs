@@ -6,19 +6,14 @@ use serde_json::{Map, Value};
 
 use crate::fields::read;
 
-/// The kind of a helper's command, as the client sees it.
+/// The kind of a helper's command, for which the client has a constructor.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Kind {
-    /// A read that uses the read preference of its collection. It may be retried.
     Read,
-    /// A command that lists databases, collections or indexes. The list is read from the primary.
-    /// The command may be retried.
+    /// A read of the databases, collections or indexes, of which only the primary has all.
     List,
-    /// A command that writes single documents. It may be retried.
-    Single,
-    /// Any other write.
-    Multi,
+    Write,
     /// A command that the application runs itself.
     Generic,
 }
@@ -54,20 +49,20 @@ aggregate | read | documents | {"aggregate":"$","cursor":{}} | pipeline batchSiz
 count | read | .n | {"count":"$"} | filter>query maxTimeMS
 countDocuments | read | count | {"aggregate":"$","pipeline":[{"$match":{}},{"$group":{"_id":1,"n":{"$sum":1}}}],"cursor":{}} | filter>pipeline.0.$match maxTimeMS
 createChangeStream | read | reply | {"aggregate":"$","pipeline":[{"$changeStream":{}}],"cursor":{}} | pipeline>pipeline.+ maxTimeMS
-createIndex | multi | reply | {"createIndexes":"$","indexes":[{}]} | keys>indexes.0.key name>indexes.0.name maxTimeMS
-deleteMany | multi | written | {"delete":"$","deletes":[{"limit":0}],"ordered":true} | filter>deletes.0.q
-deleteOne | single | written | {"delete":"$","deletes":[{"limit":1}],"ordered":true} | filter>deletes.0.q
+createIndex | write | reply | {"createIndexes":"$","indexes":[{}]} | keys>indexes.0.key name>indexes.0.name maxTimeMS
+deleteMany | write | written | {"delete":"$","deletes":[{"limit":0}],"ordered":true} | filter>deletes.0.q
+deleteOne | write | written | {"delete":"$","deletes":[{"limit":1}],"ordered":true} | filter>deletes.0.q
 distinct | read | .values | {"distinct":"$"} | fieldName>key filter>query maxTimeMS
-dropIndex | multi | reply | {"dropIndexes":"$"} | name>index maxTimeMS
-dropIndexes | multi | reply | {"dropIndexes":"$","index":"*"} | maxTimeMS
+dropIndex | write | reply | {"dropIndexes":"$"} | name>index maxTimeMS
+dropIndexes | write | reply | {"dropIndexes":"$","index":"*"} | maxTimeMS
 estimatedDocumentCount | read | .n | {"count":"$"} | maxTimeMS
 find | read | documents | {"find":"$"} | filter sort limit projection skip comment hint max min showRecordId returnKey batchSize maxTimeMS
 findOne | read | first | {"find":"$","limit":1,"singleBatch":true} | filter maxTimeMS
-findOneAndDelete | single | .value | {"findAndModify":"$","remove":true} | filter>query sort maxTimeMS
-findOneAndReplace | single | .value | {"findAndModify":"$"} | filter>query replacement>update returnDocument>new maxTimeMS
-findOneAndUpdate | single | .value | {"findAndModify":"$"} | filter>query update returnDocument>new maxTimeMS
-insertMany | single | written | {"insert":"$","ordered":true} | documents ordered
-insertOne | single | written | {"insert":"$","documents":[{}],"ordered":true} | document>documents.0
+findOneAndDelete | write | .value | {"findAndModify":"$","remove":true} | filter>query sort maxTimeMS
+findOneAndReplace | write | .value | {"findAndModify":"$"} | filter>query replacement>update returnDocument>new maxTimeMS
+findOneAndUpdate | write | .value | {"findAndModify":"$"} | filter>query update returnDocument>new maxTimeMS
+insertMany | write | written | {"insert":"$","ordered":true} | documents ordered
+insertOne | write | written | {"insert":"$","documents":[{}],"ordered":true} | document>documents.0
 listCollectionNames | list | reply | {"listCollections":1,"nameOnly":true} | filter
 listCollectionObjects | list | reply | {"listCollections":1} | filter
 listCollections | list | reply | {"listCollections":1} | filter
@@ -77,9 +72,9 @@ listDatabases | list | reply | {"listDatabases":1} | filter
 listIndexNames | list | reply | {"listIndexes":"$"} | -
 listIndexes | list | reply | {"listIndexes":"$"} | -
 mapReduce | generic | .results | {"mapReduce":"$"} | map reduce out
-replaceOne | single | written | {"update":"$","updates":[{"multi":false}],"ordered":true} | filter>updates.0.q replacement>updates.0.u upsert>updates.0.upsert
-updateMany | multi | written | {"update":"$","updates":[{"multi":true}],"ordered":true} | filter>updates.0.q update>updates.0.u upsert>updates.0.upsert
-updateOne | single | written | {"update":"$","updates":[{"multi":false}],"ordered":true} | filter>updates.0.q update>updates.0.u upsert>updates.0.upsert
+replaceOne | write | written | {"update":"$","updates":[{"multi":false}],"ordered":true} | filter>updates.0.q replacement>updates.0.u upsert>updates.0.upsert
+updateMany | write | written | {"update":"$","updates":[{"multi":true}],"ordered":true} | filter>updates.0.q update>updates.0.u upsert>updates.0.upsert
+updateOne | write | written | {"update":"$","updates":[{"multi":false}],"ordered":true} | filter>updates.0.q update>updates.0.u upsert>updates.0.upsert
 "#;
 
 /// A helper's command, whose target is not known yet.
@@ -124,7 +119,7 @@ pub(super) fn command(name: &str, arguments: Map<String, Value>) -> Result<(Step
     let last = body.get_array("pipeline").ok().and_then(|it| it.last());
     let stage = last.and_then(Bson::as_document);
     if stage.is_some_and(|it| it.contains_key("$out") || it.contains_key("$merge")) {
-        kind = Kind::Multi;
+        kind = Kind::Write;
     }
     Ok((Step { kind, body }, answer))
 }

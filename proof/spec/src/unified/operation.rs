@@ -70,6 +70,7 @@ pub(super) enum EntityCall {
         #[serde(rename = "timeoutMS")]
         timeout_ms: Option<u64>,
     },
+    CreateCommandCursor(Map<String, Value>),
     CreateFindCursor(Map<String, Value>),
     IterateUntilDocumentOrError {},
     StartTransaction {},
@@ -149,6 +150,7 @@ impl TryFrom<OperationFields> for Operation {
             _ if object == "testRunner" => Call::Runner(read(&json!({ &*name: arguments }))?),
             "appendMetadata"
             | "close"
+            | "createCommandCursor"
             | "createFindCursor"
             | "iterateUntilDocumentOrError"
             | "startTransaction" => Call::Entity(read(&json!({ &*name: arguments }))?),

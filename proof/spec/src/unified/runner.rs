@@ -9,12 +9,12 @@ use serde_json::Value;
 use super::{
     client::{Client, Published},
     command::{Method, Scope, to_json},
-    cursor::{Cursor, Session},
     driver::{Driver, Request},
-    entity::{CollectionEntity, DatabaseEntity, Entity, Options},
+    entity::{CollectionEntity, DatabaseEntity, Entity},
     helper::Answer,
     operation::{Call, EntityCall, Operation, RunnerCall},
     outcome::Failure,
+    stand_in::{Cursor, Options, Session, session_id},
 };
 use crate::{host::Target, thread::Thread};
 
@@ -69,7 +69,7 @@ impl<'t> Runner<'t> {
                 }
                 Entity::Session(entity) => {
                     let driver = find(&self.clients, &entity.client)?.driver();
-                    self.sessions.insert(entity.id.clone(), Session::new(driver, &entity.id));
+                    self.sessions.insert(entity.id.clone(), Session::new(driver));
                 }
                 Entity::Thread(entity) => {
                     let thread = Thread::start(self.target.runtime());
@@ -93,7 +93,8 @@ impl<'t> Runner<'t> {
     }
 
     async fn call(&mut self, object: &str, method: &Method) -> Outcome {
-        let Some(session) = &method.session else {
+        let single = method.session.as_ref().filter(|_| method.answer != Answer::Documents);
+        let Some(session) = single else {
             return Ok(self.prepare(object, method)?.await);
         };
         let (_, requests) = self.requests(object, method)?;
@@ -118,8 +119,11 @@ impl<'t> Runner<'t> {
                 Some(cursor) => cursor.close(timeout_ms.map(Duration::from_millis)).await,
                 None => find(&self.clients, object)?.close().await,
             },
-            EntityCall::CreateFindCursor(arguments) => {
-                let method = Method::read("find", arguments.clone())?;
+            EntityCall::CreateFindCursor(arguments)
+            | EntityCall::CreateCommandCursor(arguments) => {
+                let is_find = matches!(call, EntityCall::CreateFindCursor(_));
+                let command = if is_find { "find" } else { "runCursorCommand" };
+                let method = Method::read(command, arguments.clone())?;
                 let (driver, requests) = self.requests(object, &method)?;
                 let request = requests.into_iter().next().ok_or("no command")?;
                 match Cursor::open(driver, request, method.get_more, true).await {
@@ -282,6 +286,9 @@ impl<'t> Runner<'t> {
         if let Some(collection) = collection {
             options = collection.collection_options.clone().or(options);
         }
+        if let Some(session) = &method.session {
+            find(&self.sessions, session)?;
+        }
         let requests = method.steps(scope).into_iter().map(|step| {
             let mut request = Request::generic("admin", step.body);
             if let Some(database) = database {
@@ -291,6 +298,9 @@ impl<'t> Runner<'t> {
             request.preference = method.preference.clone().map(|preference| preference.0);
             options.apply(&mut request);
             request.timeout = method.timeout.or(request.timeout);
+            if let Some(session) = &method.session {
+                request.body.insert("lsid", session_id(session));
+            }
             request
         });
         Ok((find(&self.clients, client)?.driver(), requests.collect()))

@@ -378,6 +378,7 @@ fn tests_of_features_of_drivers_are_left_out_with_the_reason() {
     file["tests"].as_array_mut().unwrap().push(other);
     let reason = "a transaction is several commands";
     assert_eq!(excluded(&file), [("transaction".to_owned(), reason)]);
+    assert!(!stands_in(&file));
     assert_eq!(run(&file), Ok(vec![SINGLE]));
     file["tests"][1]["operations"] = json!([insert(None)]);
     file["tests"][1]["operations"][0]["arguments"]["timeoutMode"] = json!("iteration");
@@ -389,4 +390,24 @@ fn tests_of_features_of_drivers_are_left_out_with_the_reason() {
     assert_eq!(excluded(&file), [("transaction".to_owned(), reason)]);
     file["tests"].as_array_mut().unwrap().remove(0);
     assert_eq!(run(&file), Ok(Vec::new()));
+}
+
+#[test]
+fn files_with_something_that_the_client_lacks_are_known() {
+    let find = |arguments: Value| json!({ "name": "find", "object": "x", "arguments": arguments });
+    let start = json!({ "name": "startTransaction", "object": "s" });
+    for (operation, expected) in [
+        (find(json!({ "filter": { "name": "find" } })), false),
+        (find(json!({ "filter": {}, "batchSize": 2 })), true),
+        (find(json!({ "filter": {}, "session": "s" })), true),
+        (start, true),
+    ] {
+        assert_eq!(stands_in(&file(&operation)), expected, "{operation}");
+    }
+    for (option, expected) in [("timeoutMS", false), ("readConcern", true), ("writeConcern", true)]
+    {
+        let mut file = file(&insert(None));
+        file["createEntities"][2]["collection"]["collectionOptions"] = json!({ option: {} });
+        assert_eq!(stands_in(&file), expected, "{option}");
+    }
 }

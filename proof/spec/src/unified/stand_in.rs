@@ -1,19 +1,77 @@
-//! Cursors and transactions, which require several commands.
+//! What the tests do in place of a driver.
+//!
+//! The client runs commands, and does alone what the files expect of commands: implicit sessions
+//! and their end, cluster time, transaction numbers, retries, the concerns and limits of the
+//! connection string, errors of writes. Drivers also have the following. The verdict on the files
+//! [with any of it](stands_in) depends on this module:
+//!
+//! - databases and collections with options. Their concerns are added to each read or write; the
+//!   client gets their read preference and time limit with the command.
+//! - cursors. `getMore` and `killCursors` are sent, and share the time limit. Behind a load
+//!   balancer, a cursor that a test iterates keeps its connection. A cursor that is read to its
+//!   end does not, because its commands may be retried.
+//! - sessions of the caller, which have an id and nothing else.
+//! - transactions, one for each session, which are numbered and keep their connection. They are
+//!   never ended.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use bson::{Bson, Document, doc};
+use bson::{Binary, Bson, Document, doc, spec::BinarySubtype};
 use sdam::client::PinnedConnection;
-use sdam_core::{time::Instant, topology::TopologyType};
+use sdam_core::{read_preference::ReadPreference, time::Instant, topology::TopologyType};
 use sdam_pool::Pin;
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
     command::to_json,
-    driver::{Driver, Request, session_id},
+    driver::{Driver, Request},
     helper::Kind,
     outcome::Failure,
 };
+use crate::fields::{Preference, has_field};
+
+/// The options of a database or a collection.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct Options {
+    read_concern: Option<Document>,
+    read_preference: Option<Preference>,
+    write_concern: Option<Document>,
+    #[serde(rename = "timeoutMS")]
+    timeout_ms: Option<u64>,
+}
+
+impl Options {
+    /// Takes the options that are not set from `other`.
+    pub(super) fn or(self, other: Self) -> Self {
+        Self {
+            read_concern: self.read_concern.or(other.read_concern),
+            read_preference: self.read_preference.or(other.read_preference),
+            write_concern: self.write_concern.or(other.write_concern),
+            timeout_ms: self.timeout_ms.or(other.timeout_ms),
+        }
+    }
+
+    /// Adds to a command the options that are valid for its kind.
+    pub(super) fn apply(&self, request: &mut Request) {
+        let concern = match request.kind {
+            Kind::Read => ("readConcern", &self.read_concern),
+            Kind::Write => ("writeConcern", &self.write_concern),
+            Kind::List | Kind::Generic => ("", &None),
+        };
+        if let (name, Some(concern)) = concern {
+            request.body.insert(name, concern.clone());
+        }
+        request.preference = match request.kind {
+            Kind::Read => self.read_preference.clone().map(|preference| preference.0),
+            // Only the primary is guaranteed to return a complete list.
+            Kind::List => Some(ReadPreference::default()),
+            _ => request.preference.take(),
+        };
+        request.timeout = self.timeout_ms.map(Duration::from_millis);
+    }
+}
 
 /// An open cursor. Behind a load balancer, a cursor keeps its connection until it is closed.
 pub(super) struct Cursor {
@@ -29,8 +87,9 @@ pub(super) struct Cursor {
     /// The number of documents that a `find` may return in addition to those returned so far.
     left: Option<i32>,
     batch: VecDeque<Document>,
+    /// The session of the caller.
+    session: Option<Bson>,
     connection: Option<PinnedConnection>,
-    is_broken: bool,
 }
 
 impl Cursor {
@@ -65,8 +124,8 @@ impl Cursor {
             timeout,
             left: request.body.get_i32("limit").ok(),
             batch: VecDeque::new(),
+            session: request.body.get("lsid").cloned(),
             connection,
-            is_broken: false,
         };
         cursor.take(&reply, "firstBatch");
         Ok(cursor)
@@ -100,7 +159,10 @@ impl Cursor {
             // The limit must not become 0, because that would mean no limit.
             let timeout = timeout.map(|left| left.max(Duration::from_millis(1)));
             let reply = self.run(body, timeout).await;
-            self.is_broken = reply.as_ref().is_err_and(|failure| !failure.is_server_error);
+            if self.connection.is_some() && reply.as_ref().is_err_and(|it| !it.is_server_error) {
+                // Only this connection, which is broken, reaches the cursor.
+                self.id = 0;
+            }
             self.take(&reply?, "nextBatch");
         }
         Ok(self.batch.pop_front())
@@ -109,7 +171,7 @@ impl Cursor {
     /// Closes the cursor on the server and checks in its connection. The time limit is `timeout`,
     /// or the full time limit of the cursor if `timeout` is `None`.
     pub(super) async fn close(mut self, timeout: Option<Duration>) {
-        if self.id != 0 && !self.is_broken {
+        if self.id != 0 {
             let body = doc! { "killCursors": &self.collection, "cursors": [self.id] };
             let timeout = timeout.or(self.timeout.map(|(timeout, _)| timeout));
             // Drivers ignore errors from `killCursors`.
@@ -119,9 +181,10 @@ impl Cursor {
 
     async fn run(
         &mut self,
-        body: Document,
+        mut body: Document,
         timeout: Option<Duration>,
     ) -> Result<Document, Failure> {
+        body.extend(self.session.iter().map(|session| ("lsid".to_owned(), session.clone())));
         let request = Request { timeout, ..Request::generic(&self.database, body) };
         let connection = self.connection.as_mut();
         self.driver.run_on(connection, &request).await
@@ -147,27 +210,23 @@ impl Cursor {
 /// the session ends.
 pub(super) struct Session {
     driver: Arc<Driver>,
-    id: Document,
     connection: Option<PinnedConnection>,
     is_in_transaction: bool,
 }
 
 impl Session {
-    pub(super) fn new(driver: Arc<Driver>, name: &str) -> Self {
-        Self { driver, id: session_id(name), connection: None, is_in_transaction: false }
+    pub(super) fn new(driver: Arc<Driver>) -> Self {
+        Self { driver, connection: None, is_in_transaction: false }
     }
 
     pub(super) fn start_transaction(&mut self) {
         self.is_in_transaction = true;
     }
 
-    /// Runs a command in the session.
+    /// Runs a command of the session.
     pub(super) async fn run(&mut self, mut request: Request) -> Result<Document, Failure> {
-        request.body.insert("lsid", self.id.clone());
         if self.is_in_transaction {
-            let number = doc! { "txnNumber": 1_i64, "autocommit": false };
-            request.body.extend(number);
-            request.kind = Kind::Generic;
+            request.body.extend(doc! { "txnNumber": 1_i64, "autocommit": false });
             if self.connection.is_none() {
                 request.body.insert("startTransaction", true);
                 self.connection = Some(self.driver.pin(Pin::Transaction).await?);
@@ -177,3 +236,30 @@ impl Session {
         self.driver.run_on(connection, &request).await
     }
 }
+
+/// Returns the id of the session named `name`.
+pub(super) fn session_id(name: &str) -> Document {
+    let mut bytes = [1; 16];
+    for (byte, own) in bytes.iter_mut().zip(name.bytes()) {
+        *byte = own;
+    }
+    let id = Binary { subtype: BinarySubtype::Uuid, bytes: bytes.to_vec() };
+    doc! { "id": id }
+}
+
+/// Returns whether the verdict on a part of a file, its entities or operations, depends on this
+/// module.
+pub(super) fn stands_in(part: &Value) -> bool {
+    has_field(part, &|name, value| match (name, value.as_str()) {
+        ("batchSize", _) | ("session", Some(_)) => true,
+        ("name", Some(call)) => CALLS.contains(&call),
+        ("databaseOptions" | "collectionOptions", _) => {
+            value.get("readConcern").or(value.get("writeConcern")).is_some()
+        }
+        _ => false,
+    })
+}
+
+/// The operations that use this module.
+const CALLS: [&str; 4] =
+    ["createCommandCursor", "createFindCursor", "runCursorCommand", "startTransaction"];
