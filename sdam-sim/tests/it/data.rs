@@ -1,6 +1,6 @@
 //! Tests of documents: cursors, sort order, and commands that change one document.
 
-use bson::{Bson, Document, doc};
+use bson::{Bson, Document, Timestamp, Uuid, doc};
 use sdam_sim::ConnectionId;
 
 use crate::support::{Fixture, code};
@@ -87,10 +87,11 @@ fn m_47_a_retryable_write_runs_once_for_each_session_and_number() {
     let connection = fixture.connect(0);
     let insert = doc! { "insert": "c", "documents": [{ "_id": 1 }], "$db": "d" };
     fixture.call(connection, &insert);
-    let mut increment = |session: i32, number: i64, by: Bson| {
+    let mut increment = |session: u8, number: i64, by: Bson| {
         let update = doc! { "q": { "_id": 1 }, "u": { "$inc": { "n": by } } };
         let mut command = doc! { "update": "c", "updates": [update], "$db": "d" };
-        command.extend(doc! { "lsid": { "id": session }, "txnNumber": number });
+        let id = Uuid::from_bytes([session; 16]);
+        command.extend(doc! { "lsid": { "id": id }, "txnNumber": number });
         fixture.call(connection, &command)
     };
     let first = increment(1, 1, 1.into());
@@ -110,6 +111,55 @@ fn m_47_a_retryable_write_runs_once_for_each_session_and_number() {
     let batch = reply.get_document("cursor").unwrap().get_array("firstBatch");
     let found = batch.unwrap()[0].as_document().unwrap();
     assert_eq!(found.get_i32("n").unwrap(), 111, "{found}");
+}
+
+#[test]
+fn arguments_are_refused_as_real_servers_refuse_them() {
+    let mut fixture = Fixture::replica_set(1);
+    let connection = fixture.connect(0);
+    let mut ask = |command: &str, argument: Document| {
+        let mut body = doc! { command: "c", "$db": "d" };
+        body.extend(argument);
+        fixture.call(connection, &body)
+    };
+    let id = Uuid::from_bytes([7; 16]);
+    let time = Timestamp { time: 1, increment: 1 };
+    for admitted in [
+        doc! { "lsid": { "id": id }, "maxTimeMS": 5, "comment": [], "$audit": 1 },
+        doc! { "$clusterTime": { "clusterTime": time, "signature": {} } },
+        doc! { "readConcern": { "level": "majority", "afterClusterTime": time } },
+        doc! { "lsid": null, "apiVersion": "1", "apiStrict": true, "maxTimeMS": 5.0 },
+    ] {
+        for command in ["ping", "find"] {
+            let reply = ask(command, admitted.clone());
+            assert!(reply.get_f64("ok").unwrap() > 0.0, "{command} {reply}");
+        }
+    }
+    for (refused, expected) in [
+        (doc! { "txnNumber": 1 }, 14),
+        (doc! { "lsid": "a" }, 14),
+        (doc! { "lsid": { "id": "a" } }, 14),
+        (doc! { "lsid": {} }, 40_414),
+        (doc! { "lsid": { "id": id, "other": 1 } }, 40_415),
+        (doc! { "autocommit": 0 }, 14),
+        (doc! { "apiVersion": 1 }, 14),
+        (doc! { "$db": 1 }, 13_111),
+        (doc! { "$clusterTime": 1 }, 10_065),
+        (doc! { "$clusterTime": { "clusterTime": 1 } }, 14),
+        (doc! { "maxTimeMS": "5" }, 2),
+        (doc! { "maxTimeMS": 0.5 }, 2),
+        (doc! { "maxTimeMS": -1 }, 2),
+        (doc! { "readConcern": "local" }, 9),
+        (doc! { "readConcern": { "other": 1 } }, 72),
+        (doc! { "readConcern": { "level": 1 } }, 14),
+        (doc! { "writeConcern": { "w": true } }, 14),
+        (doc! { "writeConcern": { "other": 1 } }, 40_415),
+    ] {
+        assert_eq!(code(&ask("ping", refused.clone())), expected, "{refused}");
+    }
+    for command in ["insert", "find"] {
+        assert_eq!(code(&ask(command, doc! { "other": 1 })), 40_415);
+    }
 }
 
 #[test]

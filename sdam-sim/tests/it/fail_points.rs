@@ -1,6 +1,6 @@
 //! Tests of the fail points failCommand and onPrimaryTransactionalWrite (M-46).
 
-use bson::{Bson, Document, doc};
+use bson::{Bson, Document, Uuid, doc};
 use sdam_sim::version::ServerVersion;
 
 use crate::support::{Fixture, awaiting, code, hello, is_ok, ping};
@@ -178,7 +178,7 @@ fn m_46_a_struck_write_closes_its_connection_after_it_has_run_or_with_an_error_b
         other.insert("insert", "other");
         assert!(is_ok(&fixture.call_member(0, &other)));
         let mut numbered = insert;
-        numbered.extend(doc! { "lsid": { "id": 1 }, "txnNumber": 1_i64 });
+        numbered.extend(doc! { "lsid": { "id": Uuid::from_bytes([1; 16]) }, "txnNumber": 1_i64 });
         let connection = fixture.connect(0);
         fixture.send(connection, &numbered);
         assert!(fixture.is_closed(connection));

