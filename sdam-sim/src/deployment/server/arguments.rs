@@ -102,8 +102,10 @@ fn check_generic(version: ServerVersion, key: &str, value: &Bson) -> Result<(), 
         ("lsid", Bson::Document(id)) => check_session(id),
         ("lsid", _) => session("object"),
         ("txnNumber", Bson::Int64(_))
-        | ("autocommit" | "startTransaction" | "apiStrict", Bson::Boolean(_))
-        | ("apiDeprecationErrors", Bson::Boolean(_))
+        | (
+            "autocommit" | "startTransaction" | "apiStrict" | "apiDeprecationErrors",
+            Bson::Boolean(_),
+        )
         | ("apiVersion" | "$db", Bson::String(_)) => Ok(()),
         ("txnNumber", _) => session("long"),
         ("autocommit" | "startTransaction", _) => session("bool"),
@@ -174,10 +176,11 @@ fn check_max_time(value: &Bson) -> Result<(), CommandError> {
 fn check_read_concern(concern: &Document) -> Result<(), CommandError> {
     for (key, value) in concern {
         match (&**key, value) {
-            ("level", Bson::String(_)) | ("afterClusterTime", Bson::Timestamp(_)) => {}
+            ("level", Bson::String(_))
+            | ("afterClusterTime", Bson::Timestamp(_))
+            | ("atClusterTime" | "afterOpTime" | "provenance", _) => {}
             ("level", _) => return had_the_wrong_type(key, "string", value),
             ("afterClusterTime", _) => return had_the_wrong_type(key, "timestamp", value),
-            ("atClusterTime" | "afterOpTime" | "provenance", _) => {}
             _ => {
                 let message = format!("Unrecognized option in readConcern: {key}");
                 return refuse(INVALID_OPTIONS, message);
