@@ -102,9 +102,10 @@ impl Connection for Checked {
     }
 
     async fn recv(&mut self) -> Result<WireMessage, Error> {
-        let (Some(request), Some(outcome)) =
-            (&self.request, self.outcomes.lock().await.next().await)
-        else {
+        let Some(request) = &self.request else {
+            return pending().await;
+        };
+        let Some(outcome) = self.outcomes.lock().await.next().await else {
             return pending().await;
         };
         reply_to(request, &outcome?).map_err(|error| from_wire(Stage::Hello, error))

@@ -1,4 +1,4 @@
-//! What the tests do in place of a driver.
+//! The parts of a driver for which the tests stand in.
 //!
 //! The client runs commands, and does alone what the files expect of commands: implicit sessions
 //! and their end, cluster time, transaction numbers, retries, the concerns and limits of the

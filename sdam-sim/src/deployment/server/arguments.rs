@@ -1,5 +1,6 @@
 //! Arguments that servers refuse, whatever the command does with them: those that all commands
-//! have, and those that a command does not have. Codes and texts are those of `mongod` 4.2 to 6.0.
+//! have, and those that a command does not have. Codes are those of `mongod` 6.0; older releases
+//! differ in a few, and in the text.
 
 use bson::{Bson, Document, spec::BinarySubtype};
 
