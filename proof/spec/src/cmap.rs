@@ -88,7 +88,7 @@ async fn run_on(target: &Target, file: &File) -> Result<(), String> {
     let outcome = compare_error(file.error.as_ref(), outcome.await);
     test.recorder.flush(|| test.owner.deliver()).await;
     let outcome = outcome.and_then(|()| compare_events(file, &test.recorder));
-    test.owner.close();
+    test.owner.close().await;
     if file.fail_point.is_some() {
         let off = doc! { "configureFailPoint": "failCommand", "mode": "off" };
         set_fail_point(target, off).await?;
@@ -162,7 +162,7 @@ impl Test {
             Call::Clear { interrupt_in_use_connections } => {
                 self.owner.clear(*interrupt_in_use_connections).await?;
             }
-            Call::Close {} => self.owner.close(),
+            Call::Close {} => self.owner.close().await,
             Call::CheckOut { label } => self.check_out(label.clone()).await?,
             Call::CheckIn { connection } => {
                 let mut connections = lock(&self.connections);

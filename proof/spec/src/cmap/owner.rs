@@ -30,6 +30,7 @@ use sdam_transport::{
     error::from_wire,
     pool::{PoolContext, PoolFactory},
     runtime::{Backend, Runtime},
+    spawn::yield_now,
     wire::WireMessage,
 };
 
@@ -222,10 +223,13 @@ impl Owner {
         generation.ok_or_else(|| "the server has left the topology".to_owned())
     }
 
-    /// Closes the pool by closing the topology, without waiting for connections in use.
-    pub(super) fn close(&self) {
+    /// Closes the pool by closing the topology, without waiting for connections in use, and waits
+    /// until the events so far are delivered: those that follow bypass the topology.
+    pub(super) async fn close(&self) {
         let _ = self.topology.close().now_or_never();
-        self.deliver();
+        while self.deliver() > 0 {
+            yield_now().await;
+        }
         self.is_closed.store(true, Ordering::Relaxed);
     }
 }
