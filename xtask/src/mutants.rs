@@ -117,6 +117,27 @@ const MUTANTS: &[Mutant] = &[
         suite: "run-command",
     },
     Mutant {
+        name: "messages have a number that is no opcode",
+        file: "sdam-transport/src/wire.rs",
+        from: "const OP_MSG: i32 = 2013;",
+        to: "const OP_MSG: i32 = 2014;",
+        suite: "run-command",
+    },
+    Mutant {
+        name: "the flag that allows streams is another bit",
+        file: "sdam-transport/src/wire/msg.rs",
+        from: "const EXHAUST_ALLOWED: u32 = 1 << 16;",
+        to: "const EXHAUST_ALLOWED: u32 = 1 << 15;",
+        suite: "run-command",
+    },
+    Mutant {
+        name: "the keys of SCRAM have another label",
+        file: "sdam-auth/src/scram/keys.rs",
+        from: r#"b"Client Key""#,
+        to: r#"b"client key""#,
+        suite: "server-discovery-and-monitoring/unified",
+    },
+    Mutant {
         name: "a load balancer has wire versions",
         file: "sdam-core/src/machine/open_close.rs",
         from: "server_type: ServerType::LoadBalancer,\n",

@@ -11,9 +11,7 @@ mod harness;
 mod sdam;
 mod selection;
 #[cfg(test)]
-pub(crate) mod testing;
-#[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use serde_json::Value;
 

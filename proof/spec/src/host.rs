@@ -9,7 +9,7 @@ use sdam_transport::{
     spawn::Spawner,
 };
 
-use crate::{requirement::Environment, srv};
+use crate::{requirement::Environment, srv, wire::Reader};
 
 /// An executor of tasks, and the deployments that it can start.
 pub struct Host {
@@ -75,6 +75,8 @@ sdam_core::opaque!(Host, |this| spawner: this.spawner);
 /// The deployment for one test, and the runtime that reaches it.
 pub struct TestDeployment {
     target: Target,
+    /// Reads all messages of the clients.
+    reader: Reader,
     block_on: BlockOn,
     /// A value that stops the deployment when the value is dropped.
     _deployment: Box<dyn Any>,
@@ -95,12 +97,16 @@ impl TestDeployment {
     pub fn new(
         uri: impl Into<String>,
         single_uri: Option<String>,
-        runtime: Runtime,
+        mut runtime: Runtime,
         block_on: impl Fn(BoxFuture<'_, ()>) + 'static,
         deployment: impl Any,
     ) -> Self {
+        let uri = uri.into();
+        let reader = Reader::new(&uri);
+        runtime.backend.transport = reader.read(runtime.backend.transport);
         Self {
-            target: Target { uri: uri.into(), single_uri, runtime },
+            target: Target { uri, single_uri, runtime },
+            reader,
             block_on: Box::new(block_on),
             _deployment: Box::new(deployment),
         }
@@ -108,6 +114,11 @@ impl TestDeployment {
 
     pub(crate) fn target(&self) -> &Target {
         &self.target
+    }
+
+    /// Fails if a message between a client and a server was wrong.
+    pub(crate) fn check_messages(&self) -> Result<(), String> {
+        self.reader.verdict()
     }
 
     /// Runs `future` and returns its result.

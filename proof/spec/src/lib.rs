@@ -28,3 +28,4 @@ pub mod suite;
 mod thread;
 pub mod unified;
 pub mod uri;
+mod wire;

@@ -59,7 +59,10 @@ impl Run {
     ///
     /// If a result differs from the expected one. The error names the environment.
     pub fn on(self, host: &Host) -> Result<(), String> {
-        let outcome = (host.deploy)(&self.environment).and_then(|it| (self.check)(&it));
+        let outcome = (host.deploy)(&self.environment).and_then(|deployment| {
+            let outcome = (self.check)(&deployment);
+            deployment.check_messages().and(outcome)
+        });
         outcome.map_err(|error| format!("[{}] {error}", self.environment))
     }
 }

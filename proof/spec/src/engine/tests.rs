@@ -1,4 +1,5 @@
-//! Tests that the harness detects idle tasks, and that wrong expectations fail.
+//! Tests that the harness detects idle tasks, and that wrong expectations fail. Their host is
+//! minimal, and runs each task on a thread of its own.
 
 use std::{
     sync::{
@@ -6,6 +7,7 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
     task::Poll,
+    thread,
 };
 
 use futures::{channel::oneshot, executor::block_on};
@@ -13,11 +15,21 @@ use sdam_testkit::DroppedTasks;
 use sdam_transport::spawn::{Spawner, Task};
 use serde_json::json;
 
-use super::{
-    activity::Activity,
-    discovery_and_monitoring,
-    testing::{Threads, host},
-};
+use super::{activity::Activity, discovery_and_monitoring};
+use crate::host::Host;
+
+#[derive(Debug)]
+struct Threads;
+
+impl Spawner for Threads {
+    fn spawn(&self, task: Task) {
+        thread::spawn(|| block_on(task));
+    }
+}
+
+pub(crate) fn host() -> Host {
+    Host::new(Arc::new(Threads), |future| block_on(future))
+}
 
 #[test]
 fn tasks_are_settled_when_all_wait_for_external_events() {

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::{
-    engine::testing::host,
+    engine::tests::host,
     sdam::tests::{file, outcome},
     selection,
     suite::Suite,

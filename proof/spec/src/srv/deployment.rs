@@ -80,6 +80,7 @@ pub(super) fn discover(
         client.close().await;
         Ok(())
     });
+    deployment.check_messages()?;
     outcome.ok_or("the host has not run it")?
 }
 
