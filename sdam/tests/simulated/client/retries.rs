@@ -49,6 +49,18 @@ fn commands_of_unknown_kind_and_those_without_retry_are_run_once() {
 }
 
 #[test]
+fn a_read_is_run_once_if_its_error_is_not_retryable() {
+    let world = World::start(&replica_set(), "");
+    let find = encoded(&doc! { "find": "c" });
+    for (code, attempts) in [(2, 1), (91, 2)] {
+        world.fail(doc! { "times": 1 }, doc! { "failCommands": ["find"], "errorCode": code });
+        let outcome = world.try_command(&Command::read("test", find.as_bytes()));
+        assert_eq!(outcome.err().and_then(|error| error.code()), (attempts == 1).then_some(code));
+        assert_eq!(world.log("find").0.len(), attempts);
+    }
+}
+
+#[test]
 fn writes_that_cannot_be_repeated_have_no_number_and_are_run_once() {
     // A server refuses the number of writes of several documents, so an update would be lost.
     let world = World::start(&replica_set(), "");
