@@ -68,7 +68,6 @@ mod serialize;
 pub mod server;
 mod server_type;
 pub mod session;
-mod setters;
 mod silence;
 mod similar;
 pub mod srv;

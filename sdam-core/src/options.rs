@@ -11,7 +11,6 @@ use crate::{
 mod credential;
 mod deviations;
 mod security;
-mod set;
 mod srv;
 #[cfg(test)]
 mod tests;
@@ -50,8 +49,8 @@ pub const DEFAULT_SCAN_FREQUENCY: Duration = Duration::from_secs(60);
 ///
 /// Options that can appear in a connection string have the same names here. The meaning of a zero
 /// duration is the specification's, as documented at each field. Options come from
-/// [`Options::parse`] or [`Options::new`], are changed field by field or with the `with_` methods,
-/// and are checked as a whole by [`Options::validate`] when a topology is started.
+/// [`Options::parse`] or [`Options::new`], are changed field by field, and are checked as a whole by
+/// [`Options::validate`] when a topology is started.
 ///
 /// Values set in code take precedence over the connection string, which takes precedence over a TXT
 /// record; see [`uri`](crate::uri#precedence).

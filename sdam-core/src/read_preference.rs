@@ -34,16 +34,26 @@ impl ReadPreference {
         Self { mode, tag_sets: Vec::new(), max_staleness: None, hedge: None }
     }
 
-    crate::setters! {
-        /// Sets the tag sets, in order of preference.
-        pub fn with_tag_sets(tag_sets: Vec<TagSet>) => tag_sets = tag_sets;
+    /// Sets the tag sets, in order of preference.
+    #[must_use]
+    pub fn with_tag_sets(mut self, tag_sets: Vec<TagSet>) -> Self {
+        self.tag_sets = tag_sets;
+        self
+    }
 
-        /// Sets the staleness limit.
-        pub fn with_max_staleness(max_staleness: Duration) => max_staleness = Some(max_staleness);
+    /// Sets the staleness limit.
+    #[must_use]
+    pub fn with_max_staleness(mut self, max_staleness: Duration) -> Self {
+        self.max_staleness = Some(max_staleness);
+        self
+    }
 
-        /// Enables or disables hedged reads (L-77).
-        #[deprecated = "MongoDB 8.0 deprecates hedged reads: leave it out"]
-        pub fn with_hedge(enabled: bool) => hedge = Some(enabled);
+    /// Enables or disables hedged reads (L-77).
+    #[deprecated = "MongoDB 8.0 deprecates hedged reads: leave it out"]
+    #[must_use]
+    pub fn with_hedge(mut self, enabled: bool) -> Self {
+        self.hedge = Some(enabled);
+        self
     }
 
     /// Checks whether the parts of the preference can be combined, independently of the topology

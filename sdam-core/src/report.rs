@@ -90,14 +90,19 @@ impl ErrorReport {
         }
     }
 
-    crate::setters! {
-        /// Sets the service behind a load balancer to which the connection belongs: the `serviceId`
-        /// in the reply to its handshake.
-        pub fn with_service(service: impl Into<Option<ObjectId>>) => service_id = service.into();
+    /// Sets the service behind a load balancer to which the connection belongs: the `serviceId`
+    /// in the reply to its handshake.
+    #[must_use]
+    pub fn with_service(mut self, service: impl Into<Option<ObjectId>>) -> Self {
+        self.service_id = service.into();
+        self
+    }
 
-        /// Sets the `maxWireVersion` of the connection's own handshake. This version tells whether
-        /// the server closes its connections when it stops being primary.
-        pub fn with_max_wire_version(version: impl Into<Option<i32>>) =>
-            max_wire_version = version.into();
+    /// Sets the `maxWireVersion` of the connection's own handshake. This version tells whether
+    /// the server closes its connections when it stops being primary.
+    #[must_use]
+    pub fn with_max_wire_version(mut self, version: impl Into<Option<i32>>) -> Self {
+        self.max_wire_version = version.into();
+        self
     }
 }

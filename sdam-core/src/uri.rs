@@ -301,8 +301,8 @@ impl Options {
     /// use core::time::Duration;
     /// use sdam_core::options::Options;
     ///
-    /// let options = Options::parse("mongodb://a/?heartbeatFrequencyMS=1000")?
-    ///     .with_app_name("inventory");
+    /// let mut options = Options::parse("mongodb://a/?heartbeatFrequencyMS=1000")?;
+    /// options.app_name = Some("inventory".into());
     /// assert_eq!(options.monitor_frequency(), Duration::from_secs(1));
     ///
     /// let error = Options::parse("mongodb://a,b/?directConnection=true").unwrap_err();

@@ -132,16 +132,26 @@ impl Criteria {
         self
     }
 
-    sdam_core::setters! {
-        /// Sets the operation's own selector, which runs after the client's
-        /// ([`Settings::selector`]).
-        pub fn with_selector(selector: Arc<dyn Selector>) => selector = Some(selector);
+    /// Sets the operation's own selector, which runs after the client's
+    /// ([`Settings::selector`]).
+    #[must_use]
+    pub fn with_selector(mut self, selector: Arc<dyn Selector>) -> Self {
+        self.selector = Some(selector);
+        self
+    }
 
-        /// Sets the operation's name, such as `find`, for logs.
-        pub fn with_operation_name(name: impl Into<Arc<str>>) => name = Some(name.into());
+    /// Sets the operation's name, such as `find`, for logs.
+    #[must_use]
+    pub fn with_operation_name(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
 
-        /// Sets the operation's id, for logs.
-        pub fn with_operation_id(id: i64) => id = Some(id);
+    /// Sets the operation's id, for logs.
+    #[must_use]
+    pub fn with_operation_id(mut self, id: i64) -> Self {
+        self.id = Some(id);
+        self
     }
 
     /// Returns the operation's type and, for a read, its read preference.

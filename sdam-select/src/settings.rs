@@ -53,9 +53,11 @@ impl Settings {
         }
     }
 
-    sdam_core::setters! {
-        /// Sets the application's selector.
-        pub fn with_selector(selector: Arc<dyn Selector>) => selector = Some(selector);
+    /// Sets the application's selector.
+    #[must_use]
+    pub fn with_selector(mut self, selector: Arc<dyn Selector>) -> Self {
+        self.selector = Some(selector);
+        self
     }
 }
 

@@ -157,12 +157,18 @@ impl DriverInfo {
         Self { name: name.into(), version: None, platform: None }
     }
 
-    sdam_core::setters! {
-        /// Sets the library's version.
-        pub fn with_version(version: &str) => version = set(version);
+    /// Sets the library's version.
+    #[must_use]
+    pub fn with_version(mut self, version: &str) -> Self {
+        self.version = set(version);
+        self
+    }
 
-        /// Sets the details of the library's platform.
-        pub fn with_platform(platform: &str) => platform = set(platform);
+    /// Sets the details of the library's platform.
+    #[must_use]
+    pub fn with_platform(mut self, platform: &str) -> Self {
+        self.platform = set(platform);
+        self
     }
 
     fn validate(&self) -> Result<(), ConfigError> {

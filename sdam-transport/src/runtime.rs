@@ -87,16 +87,26 @@ impl Backend {
         bytes
     }
 
-    sdam_core::setters! {
-        /// Sets the source of identifiers. Only simulations replace the default source, because
-        /// their runs must be reproducible.
-        pub fn with_entropy(entropy: Arc<dyn Entropy>) => entropy = entropy;
+    /// Sets the source of identifiers. Only simulations replace the default source, because
+    /// their runs must be reproducible.
+    #[must_use]
+    pub fn with_entropy(mut self, entropy: Arc<dyn Entropy>) -> Self {
+        self.entropy = entropy;
+        self
+    }
 
-        /// Sets the resolver.
-        pub fn with_resolver(resolver: Arc<dyn Resolver>) => resolver = Some(resolver);
+    /// Sets the resolver.
+    #[must_use]
+    pub fn with_resolver(mut self, resolver: Arc<dyn Resolver>) -> Self {
+        self.resolver = Some(resolver);
+        self
+    }
 
-        /// Sets the TLS library.
-        pub fn with_tls(tls: Arc<dyn TlsProvider>) => tls = Some(tls);
+    /// Sets the TLS library.
+    #[must_use]
+    pub fn with_tls(mut self, tls: Arc<dyn TlsProvider>) -> Self {
+        self.tls = Some(tls);
+        self
     }
 }
 

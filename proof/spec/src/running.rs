@@ -20,9 +20,12 @@ pub(crate) type TopologyBuilder = sdam::TopologyBuilder<RecordingPool>;
 pub(crate) type ScanTopology = sdam::ScanTopology<RecordingPool>;
 
 /// Creates the builder for a topology that polls its servers and whose checks have no timeout.
-pub(crate) fn builder(options: Options, pools: &RecordingPools) -> Result<TopologyBuilder, String> {
-    let options =
-        options.with_server_monitoring_mode(ServerMonitoringMode::Poll).with_connect_timeout(None);
+pub(crate) fn builder(
+    mut options: Options,
+    pools: &RecordingPools,
+) -> Result<TopologyBuilder, String> {
+    options.server_monitoring_mode = ServerMonitoringMode::Poll;
+    options.connect_timeout = None;
     let metadata = client_metadata()?;
     Ok(sdam::TopologyBuilder::new(options).metadata(metadata).pools(pools.clone()))
 }

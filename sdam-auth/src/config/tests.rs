@@ -48,20 +48,26 @@ fn a_credential_that_its_mechanism_cannot_use_is_refused_with_the_option() {
     );
 }
 
+fn with_credential(credential: Credential) -> Options {
+    let mut options = Options::new(Vec::new());
+    options.credential = Some(credential);
+    options
+}
+
 #[test]
 fn a_credential_in_code_has_the_defaults_of_a_connection_string() {
     let check = |credential: Credential, source: &str| {
         assert_eq!(credential.source(), source);
-        let options = Options::new(Vec::new()).with_credential(credential);
+        let options = with_credential(credential);
         assert!(authenticator(&options).unwrap().is_some());
     };
     check(Credential::new("user", ""), "admin");
     check(Credential::new("user", "password").with_source("db"), "db");
     check(Credential::x509(), "$external");
-    let empty = Options::new(Vec::new()).with_credential(Credential::new("", "password"));
+    let empty = with_credential(Credential::new("", "password"));
     assert_eq!(authenticator(&empty).unwrap_err().option(), "user name");
     let nowhere = Credential::new("user", "password").with_source("");
-    let nowhere = Options::new(Vec::new()).with_credential(nowhere);
+    let nowhere = with_credential(nowhere);
     assert_eq!(authenticator(&nowhere).unwrap_err().option(), "authSource");
 }
 

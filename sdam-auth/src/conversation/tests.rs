@@ -46,7 +46,13 @@ fn options(mechanism: Option<&str>) -> Options {
         Some(mechanism) => credential.with_mechanism(mechanism),
         None => credential,
     };
-    Options::new(Vec::new()).with_credential(credential)
+    with_credential(credential)
+}
+
+fn with_credential(credential: Credential) -> Options {
+    let mut options = Options::new(Vec::new());
+    options.credential = Some(credential);
+    options
 }
 
 fn begin(account: &Account) -> Box<dyn Conversation> {
@@ -146,7 +152,8 @@ fn the_mechanism_is_the_given_one_or_else_the_best_that_the_user_has() {
 #[test]
 fn a_declared_api_is_in_every_command_but_the_one_within_hello() {
     // The API version is declared by the hello itself, not by the command within it (O-9).
-    let options = options(None).with_server_api(ServerApi::v1());
+    let mut options = options(None);
+    options.server_api = Some(ServerApi::v1());
     let mut conversation = begin(&account(&options));
     let first = speculative(&*conversation);
     assert!(!first.contains_key("apiVersion"));
@@ -298,7 +305,7 @@ fn other_tasks_run_while_keys_are_derived() {
 #[test]
 fn a_prohibited_password_or_missing_random_numbers_are_an_error_of_the_client() {
     let prohibited = Credential::new("ada", "a\u{7}");
-    let options = Options::new(Vec::new()).with_credential(prohibited);
+    let options = with_credential(prohibited);
     let account = Account::of(&options).unwrap().unwrap();
     let mut conversation = begin(&account);
     let server = serve(Mechanism::ScramSha256, &speculative(&*conversation));

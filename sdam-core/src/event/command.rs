@@ -67,12 +67,18 @@ impl CommandInfo {
         classify(command).0
     }
 
-    crate::setters! {
-        /// Sets the number of the operation.
-        pub fn with_operation_id(id: Option<i64>) => operation_id = id;
+    /// Sets the number of the operation.
+    #[must_use]
+    pub fn with_operation_id(mut self, id: Option<i64>) -> Self {
+        self.operation_id = id;
+        self
+    }
 
-        /// Sets the service behind a load balancer.
-        pub fn with_service_id(id: Option<ObjectId>) => service_id = id;
+    /// Sets the service behind a load balancer.
+    #[must_use]
+    pub fn with_service_id(mut self, id: Option<ObjectId>) -> Self {
+        self.service_id = id;
+        self
     }
 
     /// Returns the event for the start of the command.

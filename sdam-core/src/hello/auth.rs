@@ -18,15 +18,19 @@ pub struct HelloAuth {
 }
 
 impl HelloAuth {
-    crate::setters! {
-        /// Sets the user whose mechanisms the reply lists, as `database.user`.
-        pub fn with_sasl_supported_mechs(user: impl Into<Box<str>>) =>
-            sasl_supported_mechs = Some(user.into());
+    /// Sets the user whose mechanisms the reply lists, as `database.user`.
+    #[must_use]
+    pub fn with_sasl_supported_mechs(mut self, user: impl Into<Box<str>>) -> Self {
+        self.sasl_supported_mechs = Some(user.into());
+        self
+    }
 
-        /// Sets the first command of the authentication, a BSON document with a field `db`. Servers
-        /// before MongoDB 4.4 ignore it.
-        pub fn with_speculative_authenticate(command: impl Into<Box<[u8]>>) =>
-            speculative_authenticate = Some(command.into());
+    /// Sets the first command of the authentication, a BSON document with a field `db`. Servers
+    /// before MongoDB 4.4 ignore it.
+    #[must_use]
+    pub fn with_speculative_authenticate(mut self, command: impl Into<Box<[u8]>>) -> Self {
+        self.speculative_authenticate = Some(command.into());
+        self
     }
 
     /// Adds the arguments to a hello. A command that is not BSON is omitted.

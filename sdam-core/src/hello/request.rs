@@ -163,8 +163,10 @@ impl Handshake {
         Self { client: client.into(), load_balanced: false }
     }
 
-    crate::setters! {
-        /// Sets whether the connection is to a load balancer.
-        pub fn with_load_balanced(load_balanced: bool) => load_balanced = load_balanced;
+    /// Sets whether the connection is to a load balancer.
+    #[must_use]
+    pub fn with_load_balanced(mut self, load_balanced: bool) -> Self {
+        self.load_balanced = load_balanced;
+        self
     }
 }

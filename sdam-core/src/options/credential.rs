@@ -46,12 +46,18 @@ impl Credential {
         }
     }
 
-    crate::setters! {
-        /// Sets `authSource`: the database that defines the user.
-        pub fn with_source(source: &str) => source = Some(source.into());
+    /// Sets `authSource`: the database that defines the user.
+    #[must_use]
+    pub fn with_source(mut self, source: &str) -> Self {
+        self.source = Some(source.into());
+        self
+    }
 
-        /// Sets `authMechanism`.
-        pub fn with_mechanism(mechanism: &str) => mechanism = Some(mechanism.into());
+    /// Sets `authMechanism`.
+    #[must_use]
+    pub fn with_mechanism(mut self, mechanism: &str) -> Self {
+        self.mechanism = Some(mechanism.into());
+        self
     }
 
     /// Sets `authMechanismProperties`. Names are case-insensitive; if a name is repeated, its last

@@ -15,6 +15,15 @@ fn one() -> Options {
     Options::new(seeds(1))
 }
 
+fn one_with(change: impl FnOnce(&mut Options)) -> Options {
+    changed(one(), change)
+}
+
+fn changed(mut options: Options, change: impl FnOnce(&mut Options)) -> Options {
+    change(&mut options);
+    options
+}
+
 /// Asserts that `options` are rejected because of `option`, and that the message contains the name
 /// of this option, its value and a remedy.
 fn check_refused(options: &Options, option: &str, value: &str) {
@@ -57,26 +66,44 @@ fn options_decide_the_initial_topology_type() {
     };
     check(one(), TopologyType::Unknown);
     check(Options::new(seeds(3)), TopologyType::Unknown);
-    check(one().with_direct_connection(true), TopologyType::Single);
-    check(one().with_direct_connection(false), TopologyType::Unknown);
-    check(one().with_direct_connection(true).with_replica_set("rs"), TopologyType::Single);
+    check(one_with(|own| own.direct_connection = Some(true)), TopologyType::Single);
+    check(one_with(|own| own.direct_connection = Some(false)), TopologyType::Unknown);
     check(
-        one().with_direct_connection(false).with_replica_set("rs"),
+        one_with(|own| {
+            own.direct_connection = Some(true);
+            own.replica_set = Some("rs".into());
+        }),
+        TopologyType::Single,
+    );
+    check(
+        one_with(|own| {
+            own.direct_connection = Some(false);
+            own.replica_set = Some("rs".into());
+        }),
         TopologyType::ReplicaSetNoPrimary,
     );
-    check(one().with_replica_set("rs"), TopologyType::ReplicaSetNoPrimary);
-    check(one().with_load_balanced(true), TopologyType::LoadBalanced);
-    check(one().with_load_balanced(true).with_direct_connection(false), TopologyType::LoadBalanced);
+    check(one_with(|own| own.replica_set = Some("rs".into())), TopologyType::ReplicaSetNoPrimary);
+    check(one_with(|own| own.load_balanced = true), TopologyType::LoadBalanced);
+    check(
+        one_with(|own| {
+            own.load_balanced = true;
+            own.direct_connection = Some(false);
+        }),
+        TopologyType::LoadBalanced,
+    );
     for explicit in [
         TopologyType::Single,
         TopologyType::ReplicaSetNoPrimary,
         TopologyType::Sharded,
         TopologyType::Unknown,
     ] {
-        check(one().with_initial_topology_type(explicit), explicit);
+        check(one_with(|own| own.initial_topology_type = Some(explicit)), explicit);
     }
     let balanced = TopologyType::LoadBalanced;
-    let twice = one().with_load_balanced(true).with_initial_topology_type(balanced);
+    let twice = one_with(|own| {
+        own.load_balanced = true;
+        own.initial_topology_type = Some(balanced);
+    });
     check(twice, balanced);
 }
 
@@ -84,28 +111,29 @@ fn options_decide_the_initial_topology_type() {
 fn a_single_topology_accepts_only_one_seed() {
     // A topology of type Single needs exactly one seed (B-10).
     let two = Options::new(seeds(2));
-    let refused = two.clone().with_direct_connection(true);
+    let refused = changed(two.clone(), |own| own.direct_connection = Some(true));
     check_refused(&refused, "directConnection", "true");
-    let refused = two.clone().with_initial_topology_type(TopologyType::Single);
+    let refused =
+        changed(two.clone(), |own| own.initial_topology_type = Some(TopologyType::Single));
     check_refused(&refused, "initialTopologyType", "Single");
-    check_accepted(&two.with_direct_connection(false));
+    check_accepted(&changed(two, |own| own.direct_connection = Some(false)));
 }
 
 #[test]
 fn replica_set_is_refused_with_a_topology_type_without_set_name() {
     // A set name requires a type that uses it (B-10).
-    let named = one().with_replica_set("rs");
+    let named = one_with(|own| own.replica_set = Some("rs".into()));
     for explicit in [
         TopologyType::Sharded,
         TopologyType::Unknown,
         TopologyType::LoadBalanced,
         TopologyType::ReplicaSetWithPrimary,
     ] {
-        let refused = named.clone().with_initial_topology_type(explicit);
+        let refused = changed(named.clone(), |own| own.initial_topology_type = Some(explicit));
         check_refused(&refused, "initialTopologyType", explicit.as_str());
     }
     for explicit in [TopologyType::Single, TopologyType::ReplicaSetNoPrimary] {
-        check_accepted(&named.clone().with_initial_topology_type(explicit));
+        check_accepted(&changed(named.clone(), |own| own.initial_topology_type = Some(explicit)));
     }
 }
 
@@ -113,7 +141,10 @@ fn replica_set_is_refused_with_a_topology_type_without_set_name() {
 fn an_explicit_type_must_not_contradict_direct_connection() {
     // The options that determine the initial type must agree (B-13).
     let check = |explicit, direct, allowed| {
-        let options = one().with_initial_topology_type(explicit).with_direct_connection(direct);
+        let options = one_with(|own| {
+            own.initial_topology_type = Some(explicit);
+            own.direct_connection = Some(direct);
+        });
         assert_eq!(options.validate().is_ok(), allowed, "{explicit:?}, {direct}");
     };
     check(TopologyType::Single, true, true);
@@ -123,8 +154,10 @@ fn an_explicit_type_must_not_contradict_direct_connection() {
     check(TopologyType::ReplicaSetNoPrimary, true, false);
     check(TopologyType::Unknown, true, false);
     check(TopologyType::LoadBalanced, true, false);
-    let contradiction =
-        one().with_initial_topology_type(TopologyType::Sharded).with_load_balanced(true);
+    let contradiction = one_with(|own| {
+        own.initial_topology_type = Some(TopologyType::Sharded);
+        own.load_balanced = true;
+    });
     check_refused(&contradiction, "initialTopologyType", "Sharded");
 }
 
@@ -133,7 +166,7 @@ fn types_that_need_a_primary_or_load_balanced_are_refused_without() {
     // These types cannot be set: only discovery can find a primary, and without `loadBalanced`,
     // connections would not request a service id (B-7).
     for explicit in [TopologyType::ReplicaSetWithPrimary, TopologyType::LoadBalanced] {
-        let refused = one().with_initial_topology_type(explicit);
+        let refused = one_with(|own| own.initial_topology_type = Some(explicit));
         check_refused(&refused, "initialTopologyType", explicit.as_str());
     }
 }
@@ -142,17 +175,18 @@ fn types_that_need_a_primary_or_load_balanced_are_refused_without() {
 fn only_version_1_of_the_stable_api_is_accepted() {
     // The stable API version can be declared only in code (B-33).
     let mut api = ServerApi::v1();
-    check_accepted(&one().with_server_api(api.clone()));
+    check_accepted(&one_with(|own| own.server_api = Some(api.clone())));
     for version in ["", "2", "1.0", " 1", "v1"] {
         api.version = version.into();
-        check_refused(&one().with_server_api(api.clone()), "serverApi", version);
+        check_refused(&one_with(|own| own.server_api = Some(api.clone())), "serverApi", version);
     }
 }
 
 #[test]
 fn heartbeats_below_the_minimum_are_refused_in_code() {
     // The minimum is 500 ms. Tests of drivers may lower it, but not to zero (B-14).
-    let heartbeat = |millis| one().with_heartbeat_frequency(Duration::from_millis(millis));
+    let heartbeat =
+        |millis| one_with(|own| own.heartbeat_frequency = Some(Duration::from_millis(millis)));
     let with = |min, millis| {
         let mut options = heartbeat(millis);
         options.deviations.min_heartbeat_frequency = Duration::from_millis(min);
@@ -175,7 +209,7 @@ fn heartbeats_below_the_minimum_are_refused_in_code() {
 
 #[test]
 fn a_user_timeout_that_the_system_would_ignore_is_refused() {
-    let with = |time| one().with_tcp_user_timeout(time);
+    let with = |time| one_with(|own| own.tcp_user_timeout = Some(time));
     check_accepted(&with(Duration::from_millis(1)));
     check_refused(&with(Duration::from_micros(999)), "tcpUserTimeout", "999µs");
     check_refused(&with(Duration::ZERO), "tcpUserTimeout", "0ns");
@@ -186,7 +220,7 @@ fn the_floor_of_a_detector_is_at_least_a_millisecond() {
     for (micros, is_accepted) in [(1_000, true), (999, false)] {
         let mut detector = Detector::PROBING;
         detector.floor = Duration::from_micros(micros);
-        let options = one().with_detector(detector);
+        let options = one_with(|own| own.detector = Some(detector));
         assert_eq!(options.validate().is_ok(), is_accepted, "{micros}");
     }
 }
@@ -205,18 +239,20 @@ fn try_once_must_not_differ_between_string_and_code() {
     // B-38).
     let uri: Options = "mongodb://a/?serverSelectionTryOnce=false".parse().unwrap();
     check_accepted(&uri.clone());
-    check_accepted(&uri.clone().with_server_selection_try_once(false));
-    let refused = uri.with_server_selection_try_once(true);
+    check_accepted(&changed(uri.clone(), |own| own.server_selection_try_once = Some(false)));
+    let refused = changed(uri, |own| own.server_selection_try_once = Some(true));
     check_refused(&refused, "serverSelectionTryOnce", "true");
-    check_accepted(&one().with_server_selection_try_once(true));
+    check_accepted(&one_with(|own| own.server_selection_try_once = Some(true)));
 }
 
 #[test]
 fn options_set_in_code_override_the_connection_string() {
     // Values set in code take precedence (B-38).
     let options = Options::parse("mongodb://a/?connectTimeoutMS=5&replicaSet=x&localThresholdMS=1");
-    let options =
-        options.unwrap().with_connect_timeout(Duration::from_millis(7)).with_replica_set("y");
+    let options = changed(options.unwrap(), |own| {
+        own.connect_timeout = Duration::from_millis(7).into();
+        own.replica_set = Some("y".into());
+    });
     assert_eq!(options.connect_timeout, Some(Duration::from_millis(7)));
     assert_eq!(options.replica_set.as_deref(), Some("y"));
     assert_eq!(options.local_threshold, Duration::from_millis(1));
@@ -226,9 +262,9 @@ fn options_set_in_code_override_the_connection_string() {
 fn a_repeated_seed_is_used_once_with_a_warning() {
     // A duplicate does not count as a second seed (B-10, B-12, D-20).
     let twice = Options::new(vec![ServerAddress::new("a", 1), ServerAddress::new("A", 1)]);
-    check_accepted(&twice.clone().with_direct_connection(true));
-    check_accepted(&twice.clone().with_load_balanced(true));
-    check_accepted(&twice.clone().with_max_servers(1));
+    check_accepted(&changed(twice.clone(), |own| own.direct_connection = Some(true)));
+    check_accepted(&changed(twice.clone(), |own| own.load_balanced = true));
+    check_accepted(&changed(twice.clone(), |own| own.max_servers = 1));
     for warnings in [twice.multi_threaded_warnings(), twice.single_threaded_warnings()] {
         let texts: Vec<String> = warnings.iter().map(ToString::to_string).collect();
         assert_eq!(texts, ["`seeds` is `a:1`: it is named more than once; it counts once"]);
@@ -237,16 +273,16 @@ fn a_repeated_seed_is_used_once_with_a_warning() {
 
 #[test]
 fn more_seeds_than_max_servers_are_refused() {
-    let refused = Options::new(seeds(3)).with_max_servers(2);
+    let refused = changed(Options::new(seeds(3)), |own| own.max_servers = 2);
     check_refused(&refused, "maxServers", "2");
-    check_accepted(&Options::new(seeds(2)).with_max_servers(2));
+    check_accepted(&changed(Options::new(seeds(2)), |own| own.max_servers = 2));
 }
 
 #[test]
 fn the_default_read_preference_is_validated() {
     let with = |seconds| {
         let limit = Duration::from_secs(seconds);
-        one().with_read_preference(ReadPreference::default().with_max_staleness(limit))
+        one_with(|own| own.read_preference = ReadPreference::default().with_max_staleness(limit))
     };
     check_refused(&with(120), "maxStalenessSeconds", "120");
     check_accepted(&with(0));
@@ -255,18 +291,18 @@ fn the_default_read_preference_is_validated() {
 #[test]
 fn app_names_above_128_bytes_are_refused() {
     // The limit is in bytes (B-28).
-    check_accepted(&one().with_app_name("a".repeat(128)));
-    let refused = one().with_app_name("a".repeat(129));
+    check_accepted(&one_with(|own| own.app_name = Some("a".repeat(128).into())));
+    let refused = one_with(|own| own.app_name = Some("a".repeat(129).into()));
     check_refused(&refused, "appname", &"a".repeat(129));
     // This name has 128 characters, but 129 bytes.
     let name = "a".repeat(127) + "ü";
-    check_refused(&one().with_app_name(name.clone()), "appname", &name);
+    check_refused(&one_with(|own| own.app_name = Some(name.clone().into())), "appname", &name);
 }
 
 #[test]
 fn negative_or_reversed_wire_versions_are_refused() {
     // Programs may change the supported wire versions.
-    let with = |min, max| one().with_wire_versions(WireVersions { min, max });
+    let with = |min, max| one_with(|own| own.wire_versions = WireVersions { min, max });
     check_accepted(&with(0, 0));
     check_accepted(&with(2, 25));
     check_refused(&with(8, 7), "wireVersions", "8..=7");
@@ -275,5 +311,5 @@ fn negative_or_reversed_wire_versions_are_refused() {
 
 #[test]
 fn an_empty_replica_set_name_is_refused() {
-    check_refused(&one().with_replica_set(""), "replicaSet", "");
+    check_refused(&one_with(|own| own.replica_set = Some("".into())), "replicaSet", "");
 }

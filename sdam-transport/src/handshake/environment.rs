@@ -61,12 +61,18 @@ impl Environment {
         self
     }
 
-    sdam_core::setters! {
-        /// Sets whether the marker of a Docker container, `/.dockerenv`, exists.
-        pub fn with_docker(docker: bool) => docker = docker;
+    /// Sets whether the marker of a Docker container, `/.dockerenv`, exists.
+    #[must_use]
+    pub fn with_docker(mut self, docker: bool) -> Self {
+        self.docker = docker;
+        self
+    }
 
-        /// Sets the operating system.
-        pub fn with_os(os: OperatingSystem) => os = os;
+    /// Sets the operating system.
+    #[must_use]
+    pub fn with_os(mut self, os: OperatingSystem) -> Self {
+        self.os = os;
+        self
     }
 
     /// Returns whether the client runs as a function of a FaaS provider.
@@ -170,15 +176,25 @@ impl OperatingSystem {
         }
     }
 
-    sdam_core::setters! {
-        /// Sets the name of the distribution.
-        pub fn with_name(name: &str) => name = set(name);
+    /// Sets the name of the distribution.
+    #[must_use]
+    pub fn with_name(mut self, name: &str) -> Self {
+        self.name = set(name);
+        self
+    }
 
-        /// Sets the machine's hardware name, such as `x86_64`.
-        pub fn with_architecture(architecture: &str) => architecture = set(architecture);
+    /// Sets the machine's hardware name, such as `x86_64`.
+    #[must_use]
+    pub fn with_architecture(mut self, architecture: &str) -> Self {
+        self.architecture = set(architecture);
+        self
+    }
 
-        /// Sets the system's version.
-        pub fn with_version(version: &str) => version = set(version);
+    /// Sets the system's version.
+    #[must_use]
+    pub fn with_version(mut self, version: &str) -> Self {
+        self.version = set(version);
+        self
     }
 
     fn of_process() -> Self {

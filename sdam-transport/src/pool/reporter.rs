@@ -79,21 +79,34 @@ impl PoolContext {
         context
     }
 
-    sdam_core::setters! {
-        /// Sets the spawner of background tasks.
-        pub fn with_spawner(spawner: impl Into<Option<Arc<dyn Spawner>>>) =>
-            spawner = spawner.into();
+    /// Sets the spawner of background tasks.
+    #[must_use]
+    pub fn with_spawner(mut self, spawner: impl Into<Option<Arc<dyn Spawner>>>) -> Self {
+        self.spawner = spawner.into();
+        self
+    }
 
-        /// Adds fields, such as `compression`, to the handshake of connections that
-        /// [`establish`](Self::establish) opens. The server's answer to these fields is in
-        /// [`Established::hello_reply`](super::Established::hello_reply).
-        pub fn with_hello_fields(fields: HelloFields) => hello_fields = Some(fields);
+    /// Adds fields, such as `compression`, to the handshake of connections that
+    /// [`establish`](Self::establish) opens. The server's answer to these fields is in
+    /// [`Established::hello_reply`](super::Established::hello_reply).
+    #[must_use]
+    pub fn with_hello_fields(mut self, fields: HelloFields) -> Self {
+        self.hello_fields = Some(fields);
+        self
+    }
 
-        /// Sets the seed of random choices.
-        pub fn with_seed(seed: u64) => seed = seed;
+    /// Sets the seed of random choices.
+    #[must_use]
+    pub fn with_seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
 
-        /// Sets the destination of events.
-        pub fn with_events(events: Arc<dyn Publish>) => events = events;
+    /// Sets the destination of events.
+    #[must_use]
+    pub fn with_events(mut self, events: Arc<dyn Publish>) -> Self {
+        self.events = events;
+        self
     }
 
     /// Sets the detector of the topology. `asked` is true while the detector is asking whether the

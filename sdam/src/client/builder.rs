@@ -31,10 +31,12 @@ impl ClientBuilder {
         self
     }
 
-    sdam_core::setters! {
-        /// Sets the authenticator for the pools' connections, in place of the connection string's
-        /// credential.
-        pub fn authenticator(own: Arc<dyn Authenticator>) => authenticator = Some(own);
+    /// Sets the authenticator for the pools' connections, in place of the connection string's
+    /// credential.
+    #[must_use]
+    pub fn authenticator(mut self, own: Arc<dyn Authenticator>) -> Self {
+        self.authenticator = Some(own);
+        self
     }
 
     /// Starts monitoring and the pools on `runtime`. Performs no I/O itself and does not wait.

@@ -79,13 +79,19 @@ impl<'c> Command<'c> {
         Self { kind: Kind::Write, ..Self::new(database, document) }
     }
 
-    sdam_core::setters! {
-        /// Sets the selection criteria. Their read preference is also sent to the server.
-        pub fn with_criteria(criteria: Criteria) => criteria = Some(criteria);
+    /// Sets the selection criteria. Their read preference is also sent to the server.
+    #[must_use]
+    pub fn with_criteria(mut self, criteria: Criteria) -> Self {
+        self.criteria = Some(criteria);
+        self
+    }
 
-        /// Sets the time limit for all attempts together, in place of `timeoutMS`. Zero means no
-        /// limit.
-        pub fn with_timeout(timeout: Duration) => timeout = Some(timeout);
+    /// Sets the time limit for all attempts together, in place of `timeoutMS`. Zero means no
+    /// limit.
+    #[must_use]
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
     }
 
     /// Runs the command without a transaction number, and retries it only after a server has

@@ -95,14 +95,20 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         self
     }
 
-    sdam_core::setters! {
-        /// Sets the custom server selector, which takes part in every selection (Server Selection:
-        /// "Application-Provided Server Selector").
-        pub fn selector(selector: impl Selector + 'static) => selector = Some(Arc::new(selector));
+    /// Sets the custom server selector, which takes part in every selection (Server Selection:
+    /// "Application-Provided Server Selector").
+    #[must_use]
+    pub fn selector(mut self, selector: impl Selector + 'static) -> Self {
+        self.selector = Some(Arc::new(selector));
+        self
+    }
 
-        /// Sets the client metadata for every connection's handshake, including the platform. By
-        /// default, the metadata names this crate, and describes the environment of this process.
-        pub fn metadata(metadata: ClientMetadata) => metadata = Some(Metadata::Own(Mutex::new(metadata)));
+    /// Sets the client metadata for every connection's handshake, including the platform. By
+    /// default, the metadata names this crate, and describes the environment of this process.
+    #[must_use]
+    pub fn metadata(mut self, metadata: ClientMetadata) -> Self {
+        self.metadata = Some(Metadata::Own(Mutex::new(metadata)));
+        self
     }
 
     /// Sets a function that encodes the `client` document (BSON) for every connection's handshake,
@@ -125,30 +131,44 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         self
     }
 
-    sdam_core::setters! {
-        /// Keeps a history of the last `transitions` transitions and their causes. Errors from
-        /// selections that time out include it
-        /// ([`SelectionTimeout::history`](crate::SelectionTimeout::history)).
-        pub fn history(transitions: usize) => history = Some(Arc::new(History::new(transitions)));
+    /// Keeps a history of the last `transitions` transitions and their causes. Errors from
+    /// selections that time out include it
+    /// ([`SelectionTimeout::history`](crate::SelectionTimeout::history)).
+    #[must_use]
+    pub fn history(mut self, transitions: usize) -> Self {
+        self.history = Some(Arc::new(History::new(transitions)));
+        self
+    }
 
-        /// Sets the topology's id, which all events carry, for drivers that also publish it in
-        /// events of their own. It is random by default.
-        pub fn id(id: ObjectId) => id = Some(id);
+    /// Sets the topology's id, which all events carry, for drivers that also publish it in
+    /// events of their own. It is random by default.
+    #[must_use]
+    pub fn id(mut self, id: ObjectId) -> Self {
+        self.id = Some(id);
+        self
+    }
 
-        /// Sets the translation of members' addresses, for deployments whose members have names
-        /// that this host cannot resolve or reach: an [`AddressTable`](crate::AddressTable),
-        /// [`HostTranslation`](crate::HostTranslation), or your own. Only the address to connect to
-        /// is translated; members keep their names, and TLS verifies these.
-        pub fn translate(translate: impl Translate) => translate = Some(Arc::new(translate));
+    /// Sets the translation of members' addresses, for deployments whose members have names
+    /// that this host cannot resolve or reach: an [`AddressTable`](crate::AddressTable),
+    /// [`HostTranslation`](crate::HostTranslation), or your own. Only the address to connect to
+    /// is translated; members keep their names, and TLS verifies these.
+    #[must_use]
+    pub fn translate(mut self, translate: impl Translate) -> Self {
+        self.translate = Some(Arc::new(translate));
+        self
+    }
 
-        /// Sets the authenticator of connections in single-threaded mode, such as the result of
-        /// `sdam_auth::authenticator`. Without one,
-        /// [`run_command`](crate::ScanTopology::run_command) returns an error if the connection
-        /// string has a user.
-        ///
-        /// It has no effect on [`start`](Self::start), because pools authenticate their own
-        /// connections.
-        pub fn authenticator(own: Arc<dyn Authenticator>) => authenticator = Some(own);
+    /// Sets the authenticator of connections in single-threaded mode, such as the result of
+    /// `sdam_auth::authenticator`. Without one,
+    /// [`run_command`](crate::ScanTopology::run_command) returns an error if the connection
+    /// string has a user.
+    ///
+    /// It has no effect on [`start`](Self::start), because pools authenticate their own
+    /// connections.
+    #[must_use]
+    pub fn authenticator(mut self, own: Arc<dyn Authenticator>) -> Self {
+        self.authenticator = Some(own);
+        self
     }
 
     /// Changes the options.

@@ -168,8 +168,8 @@ fn a_frozen_primary_is_suspected_long_before_its_time_limit_and_until_it_answers
 fn a_detector_leaves_a_frozen_primary_and_another_one_is_found() {
     let Some(set) = replica_set() else { return };
     let primary = set.primary().unwrap();
-    let options = Options::parse(&uri(&set, primary, "")).unwrap();
-    let options = options.with_detector(Detector::PROBING);
+    let mut options = Options::parse(&uri(&set, primary, "")).unwrap();
+    options.detector = Some(Detector::PROBING);
     let observer = Observer::build(Host::start(), options, |builder| builder);
     let (_, mark) = observer.wait_for_topology("the whole set", 0, is_complete);
     let host = set.member(primary).host();

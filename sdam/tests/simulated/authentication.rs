@@ -25,7 +25,8 @@ fn set(users: impl IntoIterator<Item = User>) -> Blueprint {
 /// every run.
 fn start(sim: &Sim, user_info: &str) -> Topology<Pool> {
     let uri = uri_of_user(sim, user_info);
-    let options = Options::parse(&uri).unwrap().with_connect_timeout(TIMEOUT);
+    let mut options = Options::parse(&uri).unwrap();
+    options.connect_timeout = Some(TIMEOUT);
     let pools = match authenticator(&options) {
         Some(authenticator) => Pools::authenticated(&options, authenticator),
         None => Pools::new(&options),

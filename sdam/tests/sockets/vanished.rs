@@ -30,8 +30,9 @@ fn vanish_at_ping(request: i32, stream: &mut TcpStream) {
 }
 
 fn options() -> Options {
-    let options = Options::parse(&format!("mongodb://{}/", start(vanish_at_ping))).unwrap();
-    options.with_tcp_user_timeout(Duration::from_millis(100))
+    let mut options = Options::parse(&format!("mongodb://{}/", start(vanish_at_ping))).unwrap();
+    options.tcp_user_timeout = Some(Duration::from_millis(100));
+    options
 }
 
 /// Runs a small command, which succeeds, and one that does not fit into the socket's buffers.

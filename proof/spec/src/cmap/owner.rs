@@ -137,7 +137,7 @@ impl PoolFactory for TestPools {
 impl Owner {
     /// Opens a topology with one server, whose pool is paused.
     pub(super) fn open(
-        options: Options,
+        mut options: Options,
         runtime: &Runtime,
         sink: Arc<ChannelSink>,
     ) -> Result<Self, String> {
@@ -148,7 +148,8 @@ impl Owner {
         let (outcomes, upcoming) = unbounded();
         let upcoming = Arc::new(Mutex::new(upcoming));
         runtime.backend.transport = Arc::new(Checked { outcomes: upcoming, request: None });
-        let topology = TopologyBuilder::new(options.with_connect_timeout(None))
+        options.connect_timeout = None;
+        let topology = TopologyBuilder::new(options)
             .metadata(client_metadata()?)
             .pools(TestPools {
                 pools,

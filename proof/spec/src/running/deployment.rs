@@ -12,17 +12,17 @@ use sdam_core::{
 pub(crate) const SET_NAME: &str = "rs";
 
 /// Adds all servers of `target` and the extra seeds to the seeds in `options`.
-pub(crate) fn with_seeds(options: Options, target: &TopologyDescription) -> Options {
-    let seeds = members(target).into_iter().chain(extra_seeds(target)).collect();
-    let options = options.with_seeds(seeds);
+pub(crate) fn with_seeds(mut options: Options, target: &TopologyDescription) -> Options {
+    options.seeds = members(target).into_iter().chain(extra_seeds(target)).collect();
     match target.topology_type() {
-        TopologyType::Unknown | TopologyType::Sharded => options,
-        TopologyType::Single => options.with_direct_connection(true),
-        TopologyType::LoadBalanced => options.with_load_balanced(true),
+        TopologyType::Unknown | TopologyType::Sharded => {}
+        TopologyType::Single => options.direct_connection = Some(true),
+        TopologyType::LoadBalanced => options.load_balanced = true,
         TopologyType::ReplicaSetNoPrimary | TopologyType::ReplicaSetWithPrimary => {
-            options.with_replica_set(SET_NAME)
+            options.replica_set = Some(SET_NAME.into());
         }
     }
+    options
 }
 
 /// Returns the addresses of the servers in `target`.

@@ -7,10 +7,15 @@ use super::world::*;
 const LOST: [&str; 4] =
     ["ServerSuspected a", "ServerHeartbeatFailed a", "disconnect a1", "disconnect a1 for pings"];
 
+fn probing(mut options: Options) -> Options {
+    options.detector = Some(Detector::PROBING);
+    options
+}
+
 /// Returns a `World` with the primary `a` and the secondary `b`, both of which stream and were
 /// measured at 1000 ms. The detector waits for 750 ms.
 fn streaming_set() -> World {
-    let mut world = World::open(&options(&["a", "b"]).with_detector(Detector::PROBING));
+    let mut world = World::open(&probing(options(&["a", "b"])));
     world.check_both();
     for name in ["a", "b"] {
         let ping = world.conn(name, Role::Ping);
@@ -162,7 +167,7 @@ fn a_ping_without_an_answer_is_followed_by_a_probe_on_a_new_connection() {
 /// Returns a `World` in which the primary `a` and the secondary `b` are polled, and in which an
 /// operation was sent at 2,000 ms.
 fn polled_and_late() -> World {
-    let mut world = World::open(&polled(&["a", "b"]).with_detector(Detector::PROBING));
+    let mut world = World::open(&probing(polled(&["a", "b"])));
     world.check_both();
     world.wait_until(2_750);
     let _ = late(&mut world, 2_000);
@@ -203,7 +208,7 @@ fn a_probe_that_is_refused_proves_nothing() {
 
 #[test]
 fn a_server_whose_check_is_repeated_is_not_known_and_not_judged() {
-    let mut world = World::open(&options(&["a", "b"]).with_detector(Detector::PROBING));
+    let mut world = World::open(&probing(options(&["a", "b"])));
     let _ = world.due("a", false);
     let check = world.conn("a", Role::Check);
     let _ = world.connected(check);
@@ -226,7 +231,7 @@ fn an_answer_that_shortens_the_waits_of_others_wakes_them() {
 
 #[test]
 fn a_first_check_is_no_sign_of_a_slow_host() {
-    let mut world = World::open(&options(&["a", "b"]).with_detector(Detector::PROBING));
+    let mut world = World::open(&probing(options(&["a", "b"])));
     world.wait_until(60_000);
     world.check_both();
     assert_eq!(world.deadline("a", false), Some(60_750), "one wait after its first ping");

@@ -71,9 +71,10 @@ fn each_mode_warns_about_options_without_effect_in_it() {
         &["`serverMonitoringMode` is `poll`: only clients with background monitors have it; the \
            option is ignored"],
     );
-    let options = Options::parse("mongodb://a").unwrap();
+    let mut options = Options::parse("mongodb://a").unwrap();
+    options.server_selection_try_once = Some(false);
     check(
-        &options.with_server_selection_try_once(false),
+        &options,
         &["`serverSelectionTryOnce` is `false`: only single-threaded clients have it; the option \
            is ignored"],
         &[],

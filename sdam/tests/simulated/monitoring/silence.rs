@@ -83,7 +83,9 @@ fn options() -> Options {
 
 #[test]
 fn a_detector_leaves_nobody_if_this_program_stalls_or_is_cut_off_for_a_while() {
-    let harness = Harness::with(|_| (), options().with_detector(Detector::PROBING));
+    let mut options = options();
+    options.detector = Some(Detector::PROBING);
+    let harness = Harness::with(|_| (), options);
     for seconds in 1..=30 {
         harness.sim.stall(Duration::from_secs(seconds));
         harness.sim.run_for(Duration::from_secs(7));

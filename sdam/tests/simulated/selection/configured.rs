@@ -10,8 +10,9 @@ use super::harness::{Harness, hosts};
 /// Starts a topology with the connection string options `query`.
 fn start(harness: &mut Harness, number: u16, query: &str) -> Topology {
     let hosts = hosts(number);
-    let options = Options::parse(&format!("mongodb://a/?{query}")).unwrap();
-    harness.start(&hosts.clone(), |builder| builder.options(|own| *own = options.with_seeds(hosts)))
+    let mut options = Options::parse(&format!("mongodb://a/?{query}")).unwrap();
+    options.seeds.clone_from(&hosts);
+    harness.start(&hosts, |builder| builder.options(|own| *own = options))
 }
 
 /// L-61, B-32: the shorter of the two timeouts limits a selection, and the error names it. The

@@ -69,8 +69,8 @@ impl Harness {
         hosts: &[ServerAddress],
         change: impl FnOnce(TopologyBuilder) -> TopologyBuilder<P>,
     ) -> Topology<P> {
-        let options =
-            Options::new(hosts.to_vec()).with_server_monitoring_mode(ServerMonitoringMode::Poll);
+        let mut options = Options::new(hosts.to_vec());
+        options.server_monitoring_mode = ServerMonitoringMode::Poll;
         let clock: Arc<dyn Clock> = Arc::new(self.clock.clone());
         let backend = Backend::new(clock, Arc::new(self.servers.clone()), 1);
         let runtime = Runtime::new(backend, Arc::new(self.spawned.clone()));
