@@ -240,7 +240,7 @@ async fn ping(topology: &Topology<Pool>) -> Result<bool> {
 #[cfg(test)]
 mod tests {
     use sdam::{
-        Options, PoolOptions, async_trait,
+        Options, async_trait,
         transport::conformance::pools::{self, Claim, PoolUser},
     };
 
@@ -258,9 +258,8 @@ mod tests {
         }
 
         fn factory(&self, options: &Options) -> Pools {
-            let options = PoolOptions::of(&options.driver).unwrap_or_default();
             Pools {
-                max_size: options.max_pool_size as usize,
+                max_size: options.pool.max_pool_size as usize,
                 connect_timeout: Some(Duration::from_secs(10)),
             }
         }

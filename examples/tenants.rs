@@ -12,7 +12,7 @@ use futures::{
     channel::mpsc::{UnboundedSender, unbounded},
 };
 use sdam::{
-    Criteria, Options, PoolClear, PoolContext, PoolFactory, PoolHandle, Task, Topology,
+    Criteria, PoolClear, PoolContext, PoolFactory, PoolHandle, Task, Topology,
     discovery::event::NoEvents,
     pool::{Pool, Pools},
     runtime,
@@ -60,7 +60,9 @@ impl Tenants {
             return pool.clone();
         }
         // Events support only one pool per server, so the pools of tenants publish none.
-        let pool = self.factory.create(self.context.clone().with_events(Arc::new(NoEvents)));
+        let mut context = self.context.clone();
+        context.events = Arc::new(NoEvents);
+        let pool = self.factory.create(context);
         if let Some((tasks, task)) = state.tasks.as_ref().zip(pool.background()) {
             let _ = tasks.unbounded_send(task);
         }
@@ -115,7 +117,7 @@ impl PoolHandle for Tenants {
 }
 
 async fn run(uri: &str) -> Result<()> {
-    let pools = PerTenant(Pools::new(&Options::parse(uri)?)?);
+    let pools = PerTenant(Pools::new());
     let topology = Topology::builder(uri)?.pools(pools).start(runtime::tokio()?)?;
     let primary = topology.select(&Criteria::write()).await?;
     let ping = bson::rawdoc! { "ping": 1, "$db": "admin" };
@@ -154,7 +156,7 @@ mod tests {
         let hosts = ["a", "b", "c"].map(|host| ServerAddress::new(host, 27017));
         let sim = Sim::new(1, &Blueprint::replica_set(SetConfig::new("rs", hosts)));
         sim.block_on(async {
-            let pools = PerTenant(Pools::new(&Options::parse(&sim.uri())?)?);
+            let pools = PerTenant(Pools::new());
             let topology = Topology::builder(&sim.uri())?.pools(pools).start(sim.runtime())?;
             let primary = topology.select(&Criteria::write()).await?;
             let monitors = sim.connections();
@@ -200,8 +202,8 @@ mod tests {
             &[Claim::Reuses, Claim::Pauses, Claim::LoadBalanced]
         }
 
-        fn factory(&self, options: &Options) -> PerTenant {
-            PerTenant(Pools::new(options).expect("the options have no credential"))
+        fn factory(&self, _: &sdam::Options) -> PerTenant {
+            PerTenant(Pools::new())
         }
 
         async fn check_out(&self, pool: &Tenants) -> Result<PooledConnection, Error> {

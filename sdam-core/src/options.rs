@@ -1,11 +1,11 @@
-//! The options of discovery, monitoring and selection, with validation.
+//! The options of a client, with validation.
 
-use alloc::{collections::BTreeSet, sync::Arc, vec::Vec};
+use alloc::{boxed::Box, collections::BTreeSet, sync::Arc, vec::Vec};
 use core::time::Duration;
 
 use crate::{
-    address::ServerAddress, names::names, read_preference::ReadPreference,
-    topology_type::TopologyType, uri_options::DriverOptions, wire_versions::WireVersions,
+    address::ServerAddress, names::names, pool::PoolOptions, read_preference::ReadPreference,
+    topology_type::TopologyType, wire_versions::WireVersions,
 };
 
 mod credential;
@@ -45,7 +45,7 @@ pub const DEFAULT_HEARTBEAT_FREQUENCY: Duration = Duration::from_secs(10);
 /// The default `heartbeatFrequencyMS` of single-threaded clients.
 pub const DEFAULT_SCAN_FREQUENCY: Duration = Duration::from_secs(60);
 
-/// The options of a topology.
+/// The options of a topology, of its pools and of the operations of a client.
 ///
 /// Options that can appear in a connection string have the same names here. The meaning of a zero
 /// duration is the specification's, as documented at each field. Options come from
@@ -56,6 +56,7 @@ pub const DEFAULT_SCAN_FREQUENCY: Duration = Duration::from_secs(60);
 /// record; see [`uri`](crate::uri#precedence).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent option")]
 pub struct Options {
     /// The seeds, in the given order; duplicates are ignored.
     ///
@@ -167,8 +168,40 @@ pub struct Options {
     /// `None`, the default, the client waits for that limit. No connection string contains this
     /// option.
     pub detector: Option<Detector>,
-    /// The options in the connection string that concern the rest of the driver.
-    pub driver: DriverOptions,
+    /// The options of connection pools.
+    pub pool: PoolOptions,
+    /// `timeoutMS`: the maximum duration of an operation as a whole; zero for no limit. With
+    /// `None`, the limits of its parts apply.
+    #[doc(alias = "timeoutMS")]
+    pub timeout: Option<Duration>,
+    /// `socketTimeoutMS`: the maximum time that an operation waits to send or receive; `None` for
+    /// no limit. [`timeout`](Self::timeout) replaces it.
+    #[doc(alias = "socketTimeoutMS")]
+    pub socket_timeout: Option<Duration>,
+    /// `retryReads`: whether reads are retried, which is the default.
+    pub retry_reads: bool,
+    /// `retryWrites`: whether writes are retried, which is the default.
+    pub retry_writes: bool,
+    /// `maxAdaptiveRetries`: the maximum number of retries of an operation after overload errors; 2
+    /// by default (Client Backpressure: `MAX_RETRIES`).
+    pub max_adaptive_retries: u32,
+    /// `enableOverloadRetargeting`: whether a retry avoids servers that were overloaded.
+    pub enable_overload_retargeting: bool,
+    /// `readConcernLevel`: the level of the default read concern; `None` for the server's default.
+    pub read_concern_level: Option<Box<str>>,
+    /// `w`: the acknowledgment that a write waits for; `None` for the server's default.
+    pub w: Option<Acknowledgment>,
+    /// `journal`: whether a write waits for the journal; `None` for the server's default.
+    pub journal: Option<bool>,
+    /// `wTimeoutMS`: the maximum time that a write waits for its write concern; `None` for no
+    /// limit. [`timeout`](Self::timeout) replaces it.
+    #[doc(alias = "wTimeoutMS")]
+    pub w_timeout: Option<Duration>,
+    /// `compressors`: the compressors for messages, in order of preference. For drivers that
+    /// compress; `sdam` does not.
+    pub compressors: Vec<Box<str>>,
+    /// `zlibCompressionLevel`: the compression level of zlib, from 0 to 9, or -1 for its default.
+    pub zlib_compression_level: Option<i32>,
     /// The deviations from the specifications, which applications should not change.
     pub deviations: Deviations,
     /// The warnings about the connection string.
@@ -214,7 +247,19 @@ impl Options {
             spread: Duration::ZERO,
             early_dial: true,
             detector: None,
-            driver: DriverOptions::default(),
+            pool: PoolOptions::default(),
+            timeout: None,
+            socket_timeout: None,
+            retry_reads: true,
+            retry_writes: true,
+            max_adaptive_retries: 2,
+            enable_overload_retargeting: false,
+            read_concern_level: None,
+            w: None,
+            journal: None,
+            w_timeout: None,
+            compressors: Vec::new(),
+            zlib_compression_level: None,
             deviations: Deviations::default(),
             uri_warnings: Vec::new(),
             uri_unguarded: None,
@@ -271,6 +316,17 @@ names! {
         /// Always polls.
         Poll = "poll",
     }
+}
+
+/// The acknowledgment that a write waits for (Read and Write Concern: "w").
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Acknowledgment {
+    /// That of so many members; 0 for none.
+    Nodes(u32),
+    /// That of the members that a name stands for: `majority`, or a name in the set's
+    /// configuration.
+    Named(Box<str>),
 }
 
 /// The strategy for choosing among the servers in the latency window.

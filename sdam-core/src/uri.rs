@@ -1,8 +1,7 @@
 //! Connection strings.
 //!
 //! [`ConnectionString::parse`] supports the complete syntax and every option of the specification.
-//! Options of discovery, monitoring and selection become [`Options`]; the others remain readable as
-//! [`DriverOptions`], for the pools, the authentication and the operations of a driver.
+//! All of them become fields of [`Options`].
 //!
 //! Errors are tolerated where possible: an unknown option or an invalid value is ignored with a
 //! [`Warning`]. Invalid syntax and contradictory options cause a [`ConfigError`].
@@ -29,13 +28,14 @@ use core::{str::FromStr, time::Duration};
 use crate::{
     address::ServerAddress,
     options::{
-        ConfigError, Credential, Options, ProxyOptions, ServerMonitoringMode, Srv, TlsOptions,
-        Warning, default_source,
+        Acknowledgment, ConfigError, Credential, Options, ProxyOptions, ServerMonitoringMode, Srv,
+        TlsOptions, Warning, default_source,
     },
+    pool::PoolOptions,
     read_preference::ReadMode,
     rng::Rng,
     srv::SrvRecords,
-    uri_options::{self, DriverOptions, Properties, Secret, Settings, Value, limit, typed},
+    uri_options::{self, Properties, Secret, Settings, Value, limit, typed},
 };
 
 mod parts;
@@ -270,7 +270,6 @@ impl ConnectionString {
         options.credential = self.credential();
         options.tls = TlsOptions::of(&self.settings).ok().flatten();
         options.proxy = ProxyOptions::of(&self.settings);
-        options.driver = DriverOptions::of(&self.settings);
         apply(&self.settings, &mut options);
         options
     }
@@ -325,7 +324,7 @@ impl FromStr for Options {
     }
 }
 
-/// Applies the settings that concern the framework.
+/// Applies the settings, except those of credential, TLS and proxy.
 fn apply(settings: &Settings, options: &mut Options) {
     let text = |name| typed::<&str>(settings, name);
     let time = |name| match settings.get(name) {
@@ -355,4 +354,32 @@ fn apply(settings: &Settings, options: &mut Options) {
     options.server_selection_try_once = options.uri_try_once;
     let interval = time("socketCheckIntervalMS");
     options.socket_check_interval = interval.unwrap_or(options.socket_check_interval);
+    apply_to_pool(settings, &mut options.pool);
+    options.timeout = time("timeoutMS");
+    options.socket_timeout = typed(settings, "socketTimeoutMS");
+    options.retry_reads = typed(settings, "retryReads").unwrap_or(options.retry_reads);
+    options.retry_writes = typed(settings, "retryWrites").unwrap_or(options.retry_writes);
+    let retries = typed(settings, "maxAdaptiveRetries");
+    options.max_adaptive_retries = retries.unwrap_or(options.max_adaptive_retries);
+    let retargets = typed(settings, "enableOverloadRetargeting");
+    options.enable_overload_retargeting = retargets.unwrap_or_default();
+    options.read_concern_level = text("readConcernLevel").map(Into::into);
+    options.w = match settings.get("w") {
+        Some(Value::Text(name)) => Some(Acknowledgment::Named(name.clone())),
+        _ => typed(settings, "w").map(Acknowledgment::Nodes),
+    };
+    options.journal = typed(settings, "journal");
+    options.w_timeout = typed(settings, "wTimeoutMS");
+    if let Some(Value::List(names)) = settings.get("compressors") {
+        options.compressors = names.to_vec();
+    }
+    options.zlib_compression_level = typed(settings, "zlibCompressionLevel");
+}
+
+fn apply_to_pool(settings: &Settings, pool: &mut PoolOptions) {
+    pool.max_pool_size = typed(settings, "maxPoolSize").unwrap_or(pool.max_pool_size);
+    pool.min_pool_size = typed(settings, "minPoolSize").unwrap_or(pool.min_pool_size);
+    pool.max_idle_time = typed(settings, "maxIdleTimeMS");
+    pool.max_connecting = typed(settings, "maxConnecting").unwrap_or(pool.max_connecting);
+    pool.wait_queue_timeout = typed(settings, "waitQueueTimeoutMS");
 }

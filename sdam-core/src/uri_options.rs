@@ -1,21 +1,16 @@
 //! The options of connection strings (URI Options).
 
-mod driver;
 mod kind;
 mod table;
-#[cfg(test)]
-mod tests;
 mod value;
 
 use alloc::collections::BTreeMap;
 
-pub use driver::DriverOptions;
-pub(crate) use driver::typed;
 #[cfg(test)]
 pub(crate) use kind::Kind;
 pub(crate) use kind::Refusal;
 pub(crate) use table::{Alias, EXCLUSIVE, REQUIRES, Repetition, Row, find, guards_by_name, rows};
-pub(crate) use value::{HIDDEN, limit};
+pub(crate) use value::{HIDDEN, limit, typed};
 pub use value::{Properties, Secret, Value};
 
 /// Option values by option name.

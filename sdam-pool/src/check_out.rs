@@ -74,7 +74,7 @@ impl Waiting<'_> {
         };
         let pool = self.pool;
         let clock = pool.clock();
-        let timeout = pool.settings.options.wait_queue_timeout;
+        let timeout = pool.context.options.pool.wait_queue_timeout;
         let turn = timeout.map(|timeout| clock.now() + timeout);
         let mut deadline = self.deadline.or(turn);
         loop {

@@ -10,7 +10,7 @@ use std::{
 use futures::future::{BoxFuture, FutureExt as _};
 use sdam_core::{
     event::{ConnectionClosedReason, ConnectionId, EventName},
-    pool::{PoolClear, PoolOptions},
+    pool::PoolClear,
     rng::Rng,
     time::Instant,
 };
@@ -28,43 +28,36 @@ use crate::{
     member::Member,
 };
 
-/// Settings that all pools of a topology share.
-#[derive(Clone, Debug)]
-pub(crate) struct Settings {
-    pub(crate) options: PoolOptions,
-    pub(crate) connect_timeout: Option<Duration>,
-    pub(crate) spread: Duration,
-    pub(crate) load_balanced: bool,
-    pub(crate) authenticator: Option<Arc<dyn Authenticator>>,
-}
-
 /// The state of a pool.
 pub(crate) struct Inner {
     pub(crate) core: Core<Box<Member>>,
     pub(crate) context: PoolContext,
     pub(crate) events: PoolEvents,
     pub(crate) interrupts: Interrupts,
-    pub(crate) settings: Settings,
+    pub(crate) authenticator: Option<Arc<dyn Authenticator>>,
     pub(crate) by_caller: bool,
 }
 
 impl Inner {
-    pub(crate) fn new(context: PoolContext, settings: &Settings) -> Arc<Self> {
+    pub(crate) fn new(
+        context: PoolContext,
+        authenticator: Option<Arc<dyn Authenticator>>,
+    ) -> Arc<Self> {
         let by_caller = context.spawner.is_none();
         let config = Config {
             address: context.address.clone(),
-            options: settings.options.clone(),
-            load_balanced: settings.load_balanced,
+            options: context.options.pool.clone(),
+            load_balanced: context.options.load_balanced,
             by_caller,
         };
         let events = PoolEvents(context.clone());
-        events.pool_created(&settings.options);
+        events.pool_created(&context.options.pool);
         Arc::new(Self {
             core: Core::new(Machine::new(config, context.generation)),
             context,
             events,
             interrupts: Interrupts::default(),
-            settings: settings.clone(),
+            authenticator,
             by_caller,
         })
     }
@@ -77,7 +70,7 @@ impl Inner {
         self.events.checked_in(member.id);
         // Without `maxIdleTimeMS`, the time of the last use is sufficient, and spares a look at the
         // clock.
-        let limit = self.settings.options.max_idle_time;
+        let limit = self.context.options.pool.max_idle_time;
         let now = limit.map_or(member.used, |_| self.clock().now());
         self.change(|machine| machine.check_in(member, pin, now));
     }
@@ -94,8 +87,8 @@ impl Inner {
             Attempt { pool: Arc::downgrade(self), events: self.events.clone(), id, is_open: true };
         self.events.created(attempt.connection());
         let (context, timeout, started) =
-            (self.context.clone(), self.settings.connect_timeout, self.clock().now());
-        let authenticator = self.settings.authenticator.clone();
+            (self.context.clone(), self.context.options.connect_timeout, self.clock().now());
+        let authenticator = self.authenticator.clone();
         async move {
             let result = context.establish_over(dialed, authenticator.as_ref(), timeout).await;
             match (result, attempt.pool.upgrade()) {
@@ -119,7 +112,7 @@ impl Inner {
     /// Opens a socket before the pool is ready. Errors are ignored, because the monitor or the next
     /// attempt to open a connection will report its own.
     pub(crate) fn dial_early(&self) -> BoxFuture<'static, Option<Box<dyn Connection>>> {
-        let (context, timeout) = (self.context.clone(), self.settings.connect_timeout);
+        let (context, timeout) = (self.context.clone(), self.context.options.connect_timeout);
         async move { context.dial(timeout).await.ok() }.boxed()
     }
 
@@ -207,7 +200,7 @@ impl Inner {
         if !self.by_caller {
             return;
         }
-        if !self.settings.load_balanced {
+        if !self.context.options.load_balanced {
             self.work_by_caller();
             return;
         }
@@ -225,7 +218,7 @@ impl Inner {
 
     /// Makes the pool ready. Connections for `minPoolSize` are opened after a random delay.
     pub(crate) fn ready(&self) {
-        let spread = self.settings.spread.as_nanos().try_into().unwrap_or(u64::MAX);
+        let spread = self.context.options.spread.as_nanos().try_into().unwrap_or(u64::MAX);
         let fill_at = (spread > 0).then(|| {
             let now = self.clock().now();
             let seed = self.context.seed ^ now.as_nanos();

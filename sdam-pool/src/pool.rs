@@ -10,14 +10,14 @@ use sdam_core::{
     time::Instant,
 };
 use sdam_transport::{
-    pool::{PoolContext, PoolHandle},
+    pool::{Authenticator, PoolContext, PoolHandle},
     spawn::Task,
 };
 
 use crate::{
     check_out,
     connection::PooledConnection,
-    inner::{Inner, Settings},
+    inner::Inner,
     machine::{Machine, PoolStats},
     worker::Worker,
 };
@@ -51,8 +51,8 @@ use crate::{
 pub struct Pool(Arc<Inner>);
 
 impl Pool {
-    pub(crate) fn new(context: PoolContext, settings: &Settings) -> Self {
-        Self(Inner::new(context, settings))
+    pub(crate) fn new(context: PoolContext, authenticator: Option<Arc<dyn Authenticator>>) -> Self {
+        Self(Inner::new(context, authenticator))
     }
 
     /// Checks out a connection (CMAP: "Checking Out a Connection"). Dropping the connection checks
@@ -109,7 +109,7 @@ impl Pool {
 
     /// Returns the options of the pool.
     pub fn options(&self) -> &PoolOptions {
-        &self.0.settings.options
+        &self.0.context.options.pool
     }
 
     /// Returns the current numbers of connections and check-outs.

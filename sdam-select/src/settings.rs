@@ -38,7 +38,7 @@ impl Settings {
             heartbeat_frequency: options.monitor_frequency(),
             strategy: options.selection_strategy,
             min_wire_version: options.wire_versions.min,
-            retargets_overload: options.driver.enable_overload_retargeting() == Some(true),
+            retargets_overload: options.enable_overload_retargeting,
             selector: None,
         }
     }

@@ -10,9 +10,12 @@ mod reporter;
 
 use std::{any::Any, fmt::Debug, sync::Arc};
 
-use sdam_core::pool::PoolClear;
 #[cfg(doc)]
 use sdam_core::{error::Error, ids::Generation};
+use sdam_core::{
+    options::{ConfigError, Options},
+    pool::PoolClear,
+};
 
 pub use self::{
     auth::{AuthStep, Authenticator, Conversation},
@@ -43,8 +46,18 @@ pub trait PoolFactory: Send + Sync + Debug + 'static {
     /// `Arc<T>` and `Box<T>` are pools if `T` is one, including `Arc<dyn PoolHandle>`.
     type Pool: PoolHandle;
 
-    /// Creates the paused pool of a server.
+    /// Creates the paused pool of a server, which follows [`PoolContext::options`].
     fn create(&self, context: PoolContext) -> Self::Pool;
+
+    /// Checks the options of a topology that is being started. By default, all are accepted.
+    ///
+    /// # Errors
+    ///
+    /// If the pools could not follow the options. The topology then does not start.
+    fn check(&self, options: &Options) -> Result<(), ConfigError> {
+        let _ = options;
+        Ok(())
+    }
 }
 
 /// The part of a connection pool that the topology controls.
@@ -150,6 +163,10 @@ macro_rules! forward_factory {
 
             fn create(&self, context: PoolContext) -> F::Pool {
                 (**self).create(context)
+            }
+
+            fn check(&self, options: &Options) -> Result<(), ConfigError> {
+                (**self).check(options)
             }
         }
     )*};

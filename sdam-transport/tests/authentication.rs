@@ -176,7 +176,7 @@ fn a_driver_adds_fields_to_the_handshake_and_reads_the_servers_answer() {
         });
     });
     let fields = doc! { "compression": ["zstd"] }.to_vec().unwrap();
-    bench.pool = bench.pool.with_hello_fields(HelloFields::new(&fields).unwrap());
+    bench.pool.hello_fields = Some(HelloFields::new(&fields).unwrap());
     let connection = bench.establish(TWO_COMMANDS).unwrap();
     let reply = Document::from_reader(connection.hello_reply()).unwrap();
     assert_eq!(reply.get_array("compression").unwrap(), &["zstd".into()]);

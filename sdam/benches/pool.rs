@@ -13,7 +13,7 @@ use std::{
 use criterion::Criterion;
 use deadpool::managed::{Manager, Metrics, Pool as Deadpool, RecycleResult};
 use futures::{FutureExt, future::join_all};
-use sdam::{Criteria, Options, ServerAddress, Topology};
+use sdam::{Criteria, ServerAddress, Topology};
 use sdam_pool::{Pool, Pools};
 use sdam_sim::{Blueprint, config::SetConfig, runtime::Sim};
 
@@ -44,7 +44,7 @@ fn pool() -> (Sim, Topology<Pool>, Pool) {
     let hosts = [ServerAddress::new("a", 27017)];
     let sim = Sim::new(1, &Blueprint::replica_set(SetConfig::new("rs", hosts)));
     let uri = format!("{}&maxPoolSize={CONNECTIONS}&maxConnecting={CONNECTIONS}", sim.uri());
-    let pools = Pools::new(&Options::parse(&uri).unwrap()).unwrap();
+    let pools = Pools::new();
     let builder = Topology::builder(&uri).unwrap().pools(pools);
     let topology = builder.start(sim.runtime()).unwrap();
     let pool = sim.block_on(async {

@@ -26,11 +26,10 @@ use std::{
 use arc_swap::ArcSwapOption;
 use sdam_core::{
     error::Error,
-    options::ConfigError,
+    options::{ConfigError, Options},
     read_preference::{ReadMode, ReadPreference},
     session::{ClusterTime, SessionPool},
     time::Instant,
-    uri_options::DriverOptions,
 };
 use sdam_events::sink::Interest;
 use sdam_pool::Pool;
@@ -299,10 +298,8 @@ impl Client {
     }
 
     fn limit(&self, command: &Command<'_>) -> Limit {
-        let driver = self.driver();
         // A `timeoutMS` of 0 means no limit, and also overrides the deprecated timeout options.
-        let own = driver.value("timeoutMS").map(|_| driver.timeout().unwrap_or_default());
-        Limit::new(command.timeout.or(own), self.topology().shared().now())
+        Limit::new(command.timeout.or(self.options().timeout), self.topology().shared().now())
     }
 
     /// Returns the criteria for the selections of an operation. If a sink wants selection events,
@@ -315,8 +312,8 @@ impl Client {
         criteria.with_operation_name(operation.fields.name).with_operation_id(operation.id)
     }
 
-    fn driver(&self) -> &DriverOptions {
-        &self.topology().shared().common.options.driver
+    fn options(&self) -> &Options {
+        &self.topology().shared().common.options
     }
 
     fn next_operation(&self) -> i64 {

@@ -25,7 +25,7 @@ pub(crate) struct Common {
     /// Spawns the tasks of a topology with background monitors.
     pub(crate) spawner: Option<Arc<dyn Spawner>>,
     pub(crate) settings: Settings,
-    pub(crate) options: Options,
+    pub(crate) options: Arc<Options>,
     pub(crate) warnings: Vec<Warning>,
     pub(crate) config: Arc<MonitorConfig>,
     pub(crate) metadata: MetadataHandshake,

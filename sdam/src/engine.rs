@@ -20,7 +20,7 @@ use sdam_core::{
     address::ServerAddress,
     deployment::{ConnId, Deployment, Input, Output, Outputs, Timer},
     error::ErrorOutcome,
-    event::{EventKind, EventName},
+    event::{EventKind, EventName, Publish},
     ids::ServerId,
     pool::PoolClear,
     report::ErrorReport,
@@ -244,21 +244,20 @@ impl Engine {
     /// Returns the pool of `server`. If there is none, creates it and adds its task to `tasks`.
     fn pool<'s>(&self, server: &'s Server, tasks: &mut Vec<Task>) -> &'s dyn PoolHandle {
         server.pool_or_create(|| {
-            let context = PoolContext::of(
+            let mut context = PoolContext::of(
                 Weak::clone(&self.host),
                 server.id(),
                 server.core.address.clone(),
                 server.generation(),
                 self.common.backend.clone(),
             );
-            let events = Arc::clone(&self.events);
-            let (seed, _) = self.common.random();
-            let context = context.with_events(events).with_seed(seed);
-            let context = context.with_spawner(self.common.spawner.clone());
-            let context = match self.deployment.detector() {
-                Some(detector) => context.with_detector(detector, server.asked()),
-                None => context,
-            };
+            context.options = Arc::clone(&self.common.options);
+            context.events = Arc::clone(&self.events) as Arc<dyn Publish>;
+            (context.seed, _) = self.common.random();
+            context.spawner.clone_from(&self.common.spawner);
+            if let Some(detector) = self.deployment.detector() {
+                context = context.with_detector(detector, server.asked());
+            }
             let pool = self.pools.create_pool(context);
             if self.common.spawner.is_some() {
                 tasks.extend(pool.background());

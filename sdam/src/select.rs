@@ -96,7 +96,8 @@ impl Limit {
     /// Returns the configured limit: `serverSelectionTimeoutMS`, or `timeoutMS` if that is
     /// shorter. A `timeoutMS` of zero means no limit (Server Selection: "Timeouts").
     pub(crate) fn configured(options: &Options) -> Self {
-        Self::within(options, options.driver.timeout(), LimitSource::Timeout)
+        let timeout = options.timeout.filter(|timeout| !timeout.is_zero());
+        Self::within(options, timeout, LimitSource::Timeout)
     }
 
     /// Returns the limit for a call that has `timeout` left: that time, but at most

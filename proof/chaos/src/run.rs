@@ -230,8 +230,7 @@ async fn run_client(
     record: &Arc<RunRecord>,
     options: Options,
 ) -> Result<(), Violation> {
-    let pools = plan.pool.clone().map(|own| Pools::new(&options)?.with_options(own));
-    let pools = pools.transpose().map_err(|error| setup_failure(&error))?;
+    let pools = plan.pool.clone().map(|own| Pools::new().with_options(own));
     let topology = builder(record, options, pools)?
         .start(sim.runtime())
         .map_err(|error| setup_failure(&error))?;

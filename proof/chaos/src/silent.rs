@@ -146,7 +146,7 @@ pub fn run(seed: u64, detector: Option<Detector>) -> Outcome {
 
     let mut options = Options::parse(&sim.uri()).expect("the string is valid");
     options.detector = detector;
-    let pools = Pools::new(&options).expect("the options are valid");
+    let pools = Pools::new();
     let losses = Arc::new(Losses::default());
     let builder = TopologyBuilder::new(options).sink(Arc::clone(&losses)).pools(pools);
     let topology = builder.start(sim.runtime()).expect("the options are valid");

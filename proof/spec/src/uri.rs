@@ -7,7 +7,7 @@ use std::{net::Ipv4Addr, time::Duration};
 
 use sdam_core::{
     address::{DEFAULT_PORT, ServerAddress},
-    options::Options,
+    options::{Acknowledgment, Options},
     uri::ConnectionString,
     uri_options::{Secret, Value},
 };
@@ -188,7 +188,58 @@ pub(crate) fn effective(options: &Options, name: &str) -> Option<Json> {
         "servermonitoringmode" => Some(json!(options.server_monitoring_mode.as_str())),
         "serverselectiontimeoutms" => millis(options.server_selection_timeout),
         "serverselectiontryonce" => Some(json!(options.server_selection_try_once?)),
-        _ => options.driver.value(name).map(to_json),
+        _ => effective_of_driver(options, name),
+    }
+}
+
+/// Returns the value of an option of pools, operations, authentication, TLS and proxies.
+fn effective_of_driver(options: &Options, name: &str) -> Option<Json> {
+    let (pool, tls) = (&options.pool, options.tls.as_ref());
+    let (credential, proxy) = (options.credential.as_ref(), options.proxy.as_ref());
+    let limit = |time: Option<Duration>| Some(json!(time.unwrap_or_default().as_millis() as u64));
+    match name.to_ascii_lowercase().as_str() {
+        "authmechanism" => Some(json!(credential?.mechanism.as_deref()?)),
+        "authmechanismproperties" => Some(pairs(credential?.properties.as_ref()?.iter())),
+        "authsource" => Some(json!(credential?.source())),
+        "compressors" => Some(json!(options.compressors)),
+        "enableoverloadretargeting" => Some(json!(options.enable_overload_retargeting)),
+        "journal" => Some(json!(options.journal?)),
+        "maxadaptiveretries" => Some(json!(options.max_adaptive_retries)),
+        "maxconnecting" => Some(json!(pool.max_connecting)),
+        "maxidletimems" => limit(pool.max_idle_time),
+        "maxpoolsize" => Some(json!(pool.max_pool_size)),
+        "minpoolsize" => Some(json!(pool.min_pool_size)),
+        "proxyhost" => Some(json!(&*proxy?.host)),
+        "proxyport" => Some(json!(proxy?.port)),
+        "proxyusername" => Some(json!(&*proxy?.credential.as_ref()?.0)),
+        "proxypassword" => Some(json!(proxy?.credential.as_ref()?.1.expose())),
+        "readconcernlevel" => Some(json!(options.read_concern_level.as_deref()?)),
+        "retryreads" => Some(json!(options.retry_reads)),
+        "retrywrites" => Some(json!(options.retry_writes)),
+        "sockettimeoutms" => limit(options.socket_timeout),
+        "timeoutms" => limit(Some(options.timeout?)),
+        "tls" | "ssl" => Some(json!(tls.is_some())),
+        "tlscafile" => Some(json!(tls?.ca_file.as_deref()?)),
+        "tlscertificatekeyfile" => Some(json!(tls?.certificate_key_file.as_deref()?)),
+        "tlsallowinvalidcertificates" => Some(json!(tls?.allow_invalid_certificates)),
+        "tlsallowinvalidhostnames" => Some(json!(tls?.allow_invalid_hostnames)),
+        "tlsdisableocspendpointcheck" => Some(json!(tls?.disable_ocsp_endpoint_check)),
+        "tlsdisablecertificaterevocationcheck" => {
+            Some(json!(tls?.disable_certificate_revocation_check))
+        }
+        // It is the three that it stands for.
+        "tlsinsecure" => {
+            Some(json!(tls?.allow_invalid_certificates && tls?.allow_invalid_hostnames))
+        }
+        "w" => match options.w.as_ref()? {
+            Acknowledgment::Nodes(nodes) => Some(json!(nodes)),
+            Acknowledgment::Named(name) => Some(json!(name)),
+            _ => None,
+        },
+        "waitqueuetimeoutms" => limit(pool.wait_queue_timeout),
+        "wtimeoutms" => limit(options.w_timeout),
+        "zlibcompressionlevel" => Some(json!(options.zlib_compression_level?)),
+        _ => None,
     }
 }
 

@@ -62,11 +62,14 @@ fn a_credential_in_code_has_the_defaults_of_a_connection_string() {
         assert!(authenticator(&options).unwrap().is_some());
     };
     check(Credential::new("user", ""), "admin");
-    check(Credential::new("user", "password").with_source("db"), "db");
+    let mut elsewhere = Credential::new("user", "password");
+    elsewhere.source = Some("db".into());
+    check(elsewhere, "db");
     check(Credential::x509(), "$external");
     let empty = with_credential(Credential::new("", "password"));
     assert_eq!(authenticator(&empty).unwrap_err().option(), "user name");
-    let nowhere = Credential::new("user", "password").with_source("");
+    let mut nowhere = Credential::new("user", "password");
+    nowhere.source = Some("".into());
     let nowhere = with_credential(nowhere);
     assert_eq!(authenticator(&nowhere).unwrap_err().option(), "authSource");
 }

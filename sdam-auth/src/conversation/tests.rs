@@ -41,11 +41,9 @@ fn account(options: &Options) -> Account {
 }
 
 fn options(mechanism: Option<&str>) -> Options {
-    let credential = Credential::new("ada", "pencil").with_source("staff");
-    let credential = match mechanism {
-        Some(mechanism) => credential.with_mechanism(mechanism),
-        None => credential,
-    };
+    let mut credential = Credential::new("ada", "pencil");
+    credential.source = Some("staff".into());
+    credential.mechanism = mechanism.map(Into::into);
     with_credential(credential)
 }
 

@@ -46,31 +46,6 @@ impl Credential {
         }
     }
 
-    /// Sets `authSource`: the database that defines the user.
-    #[must_use]
-    pub fn with_source(mut self, source: &str) -> Self {
-        self.source = Some(source.into());
-        self
-    }
-
-    /// Sets `authMechanism`.
-    #[must_use]
-    pub fn with_mechanism(mut self, mechanism: &str) -> Self {
-        self.mechanism = Some(mechanism.into());
-        self
-    }
-
-    /// Sets `authMechanismProperties`. Names are case-insensitive; if a name is repeated, its last
-    /// value is used. Unlike in a connection string, values may contain commas.
-    #[must_use]
-    pub fn with_properties<'p>(
-        mut self,
-        properties: impl IntoIterator<Item = (&'p str, &'p str)>,
-    ) -> Self {
-        self.properties = Some(Properties::new(properties));
-        self
-    }
-
     /// Returns the database that defines the user: `authSource`, or else the mechanism's default.
     pub fn source(&self) -> &str {
         let default = || default_source(self.mechanism.as_deref(), None);
@@ -93,9 +68,11 @@ mod tests {
 
     #[test]
     fn the_source_is_as_given_or_the_default_of_the_mechanism() {
-        let credential = Credential::new("user", "pw");
+        let mut credential = Credential::new("user", "pw");
         assert_eq!(credential.source(), "admin");
-        assert_eq!(credential.clone().with_source("db").source(), "db");
-        assert_eq!(credential.with_mechanism("MONGODB-X509").source(), "$external");
+        credential.mechanism = Some("MONGODB-X509".into());
+        assert_eq!(credential.source(), "$external");
+        credential.source = Some("db".into());
+        assert_eq!(credential.source(), "db");
     }
 }

@@ -28,6 +28,7 @@ impl Options {
         self.check_seeds()?;
         self.check_load_balanced()?;
         self.check_srv()?;
+        self.pool.validate()?;
         self.read_preference.validate()
     }
 

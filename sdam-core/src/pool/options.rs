@@ -1,15 +1,15 @@
 use alloc::{format, string::ToString};
 use core::time::Duration;
 
-use crate::{options::ConfigError, uri_options::DriverOptions};
+use crate::options::ConfigError;
 
 /// The options of a connection pool (CMAP: "Connection Pool Options").
 ///
 /// ```
-/// use sdam_core::{options::Options, pool::PoolOptions};
+/// use sdam_core::options::Options;
 ///
 /// let options = Options::parse("mongodb://a/?maxPoolSize=10&maxIdleTimeMS=60000").unwrap();
-/// let pool = PoolOptions::of(&options.driver).unwrap();
+/// let pool = options.pool;
 /// assert_eq!((pool.min_pool_size, pool.max_pool_size), (0, 10));
 /// assert_eq!(pool.max_idle_time.unwrap().as_secs(), 60);
 /// ```
@@ -48,26 +48,7 @@ impl Default for PoolOptions {
 }
 
 impl PoolOptions {
-    /// Returns the options set by a connection string, with defaults for the rest. A duration of
-    /// zero means no limit.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`validate`](Self::validate).
-    pub fn of(options: &DriverOptions) -> Result<Self, ConfigError> {
-        let default = Self::default();
-        let pool = Self {
-            max_pool_size: options.max_pool_size().unwrap_or(default.max_pool_size),
-            min_pool_size: options.min_pool_size().unwrap_or(default.min_pool_size),
-            max_idle_time: options.max_idle_time(),
-            max_connecting: options.max_connecting().unwrap_or(default.max_connecting),
-            wait_queue_timeout: options.wait_queue_timeout(),
-        };
-        pool.validate()?;
-        Ok(pool)
-    }
-
-    /// Checks the options, including those set in code.
+    /// Checks the options.
     ///
     /// # Errors
     ///
@@ -97,7 +78,7 @@ mod tests {
     use crate::options::Options;
 
     fn of(query: &str) -> Result<PoolOptions, ConfigError> {
-        PoolOptions::of(&Options::parse(&format!("mongodb://a/?{query}")).unwrap().driver)
+        Options::parse(&format!("mongodb://a/?{query}")).map(|options| options.pool)
     }
 
     #[test]

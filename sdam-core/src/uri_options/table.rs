@@ -11,8 +11,6 @@ pub(crate) struct Row {
     /// The name in the specification's spelling.
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
-    /// The part of the client that uses the option.
-    pub(crate) user: User,
     /// The effect of giving the option more than once.
     pub(crate) repetition: Repetition,
     /// True if the option is allowed only in SRV strings.
@@ -20,15 +18,6 @@ pub(crate) struct Row {
     /// True if the option protects the confidentiality or the route of data. Ignoring such an
     /// option would leave connections unprotected, so no topology starts if its value is invalid.
     pub(crate) guards: bool,
-}
-
-/// The part of a client that uses an option.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum User {
-    /// Discovery, monitoring or selection.
-    Framework,
-    /// The pools, authentication, encryption and operations of a driver.
-    Driver,
 }
 
 /// The effect of giving an option more than once.
@@ -58,55 +47,55 @@ const MODES: &[&str] =
     &["primary", "primaryPreferred", "secondary", "secondaryPreferred", "nearest"];
 
 const ROWS: &[Row] = &[
-    framework("appname", Text),
-    framework("connectTimeoutMS", MILLIS),
-    framework("directConnection", Flag),
-    framework("heartbeatFrequencyMS", Millis(500)),
-    framework("loadBalanced", Flag),
-    framework("localThresholdMS", MILLIS),
-    framework("maxStalenessSeconds", Number(-1..=I32_MAX)),
-    framework("readPreference", Choice(MODES)),
-    framework("readPreferenceTags", TagSet).repeated(Repetition::List),
-    framework("replicaSet", Text),
-    framework("serverMonitoringMode", Choice(&["auto", "stream", "poll"])),
-    framework("serverSelectionTimeoutMS", MILLIS),
-    framework("serverSelectionTryOnce", Flag),
-    framework("socketCheckIntervalMS", MILLIS),
-    framework("srvMaxHosts", COUNT).srv_only(),
-    framework("srvServiceName", Service).srv_only(),
-    driver("authMechanism", Text),
-    driver("authMechanismProperties", Properties),
-    driver("authSource", Text),
-    driver("compressors", List(&["snappy", "zlib", "zstd"])),
-    driver("enableOverloadRetargeting", Flag),
-    driver("journal", Flag),
-    driver("maxAdaptiveRetries", COUNT),
-    driver("maxConnecting", Number(1..=I32_MAX)),
-    driver("maxIdleTimeMS", MILLIS),
-    driver("maxPoolSize", COUNT),
-    driver("minPoolSize", COUNT),
-    driver("proxyHost", Text).guard().repeated(Repetition::Error),
-    driver("proxyPassword", Secret).guard().repeated(Repetition::Error),
-    driver("proxyPort", Number(1..=65535)).guard().repeated(Repetition::Error),
-    driver("proxyUsername", Text).guard().repeated(Repetition::Error),
-    driver("readConcernLevel", Text),
-    driver("retryReads", Flag),
-    driver("retryWrites", Flag),
-    driver("socketTimeoutMS", MILLIS),
-    driver("timeoutMS", MILLIS),
-    driver("tls", Flag).guard(),
-    driver("tlsAllowInvalidCertificates", Flag).guard(),
-    driver("tlsAllowInvalidHostnames", Flag).guard(),
-    driver("tlsCAFile", Text).guard(),
-    driver("tlsCertificateKeyFile", Text).guard(),
-    driver("tlsCertificateKeyFilePassword", Secret).guard(),
-    driver("tlsDisableCertificateRevocationCheck", Flag).guard(),
-    driver("tlsDisableOCSPEndpointCheck", Flag).guard(),
-    driver("tlsInsecure", Flag).guard(),
-    driver("w", WriteConcern),
-    driver("waitQueueTimeoutMS", MILLIS),
-    driver("wTimeoutMS", MILLIS),
-    driver("zlibCompressionLevel", Number(-1..=9)),
+    row("appname", Text),
+    row("connectTimeoutMS", MILLIS),
+    row("directConnection", Flag),
+    row("heartbeatFrequencyMS", Millis(500)),
+    row("loadBalanced", Flag),
+    row("localThresholdMS", MILLIS),
+    row("maxStalenessSeconds", Number(-1..=I32_MAX)),
+    row("readPreference", Choice(MODES)),
+    row("readPreferenceTags", TagSet).repeated(Repetition::List),
+    row("replicaSet", Text),
+    row("serverMonitoringMode", Choice(&["auto", "stream", "poll"])),
+    row("serverSelectionTimeoutMS", MILLIS),
+    row("serverSelectionTryOnce", Flag),
+    row("socketCheckIntervalMS", MILLIS),
+    row("srvMaxHosts", COUNT).srv_only(),
+    row("srvServiceName", Service).srv_only(),
+    row("authMechanism", Text),
+    row("authMechanismProperties", Properties),
+    row("authSource", Text),
+    row("compressors", List(&["snappy", "zlib", "zstd"])),
+    row("enableOverloadRetargeting", Flag),
+    row("journal", Flag),
+    row("maxAdaptiveRetries", COUNT),
+    row("maxConnecting", Number(1..=I32_MAX)),
+    row("maxIdleTimeMS", MILLIS),
+    row("maxPoolSize", COUNT),
+    row("minPoolSize", COUNT),
+    row("proxyHost", Text).guard().repeated(Repetition::Error),
+    row("proxyPassword", Secret).guard().repeated(Repetition::Error),
+    row("proxyPort", Number(1..=65535)).guard().repeated(Repetition::Error),
+    row("proxyUsername", Text).guard().repeated(Repetition::Error),
+    row("readConcernLevel", Text),
+    row("retryReads", Flag),
+    row("retryWrites", Flag),
+    row("socketTimeoutMS", MILLIS),
+    row("timeoutMS", MILLIS),
+    row("tls", Flag).guard(),
+    row("tlsAllowInvalidCertificates", Flag).guard(),
+    row("tlsAllowInvalidHostnames", Flag).guard(),
+    row("tlsCAFile", Text).guard(),
+    row("tlsCertificateKeyFile", Text).guard(),
+    row("tlsCertificateKeyFilePassword", Secret).guard(),
+    row("tlsDisableCertificateRevocationCheck", Flag).guard(),
+    row("tlsDisableOCSPEndpointCheck", Flag).guard(),
+    row("tlsInsecure", Flag).guard(),
+    row("w", WriteConcern),
+    row("waitQueueTimeoutMS", MILLIS),
+    row("wTimeoutMS", MILLIS),
+    row("zlibCompressionLevel", Number(-1..=9)),
 ];
 
 const ALIASES: &[Alias] = &[
@@ -164,19 +153,8 @@ pub(crate) fn rows() -> &'static [Row] {
     ROWS
 }
 
-const fn framework(name: &'static str, kind: Kind) -> Row {
-    Row { user: User::Framework, ..driver(name, kind) }
-}
-
-const fn driver(name: &'static str, kind: Kind) -> Row {
-    Row {
-        name,
-        kind,
-        user: User::Driver,
-        repetition: Repetition::Warning,
-        srv_only: false,
-        guards: false,
-    }
+const fn row(name: &'static str, kind: Kind) -> Row {
+    Row { name, kind, repetition: Repetition::Warning, srv_only: false, guards: false }
 }
 
 impl Row {

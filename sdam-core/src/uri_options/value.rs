@@ -5,6 +5,7 @@ use core::{fmt, time::Duration};
 
 use zeroize::Zeroizing;
 
+use super::Settings;
 use crate::{joined::Joined, read_preference::TagSet};
 
 /// The placeholder in messages for a value that is, or may contain, a secret.
@@ -79,8 +80,8 @@ impl fmt::Debug for Secret {
 /// The properties of an authentication mechanism: unique names with one value each.
 ///
 /// Names are case-insensitive (Authentication: "Naming"). A value that contains a comma cannot be
-/// part of a connection string, where the comma would end it: set it in code with
-/// [`Credential::with_properties`](crate::options::Credential::with_properties).
+/// part of a connection string, where the comma would end it: set it in code, with
+/// [`Properties::new`].
 ///
 /// A value can be a session token, so `Debug` prints only the names.
 #[derive(Clone, PartialEq, Eq)]
@@ -88,7 +89,7 @@ pub struct Properties(BTreeMap<Box<str>, Box<str>>);
 
 impl Properties {
     /// Creates the properties; if a name is repeated, its last value is used.
-    pub(crate) fn new<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+    pub fn new<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let pairs = pairs.into_iter();
         Self(pairs.map(|(name, value)| (normal(name), value.into())).collect())
     }
@@ -115,6 +116,42 @@ impl fmt::Debug for Properties {
         let hidden = self.iter().map(|(name, _)| (name, Secret::new("")));
         f.debug_map().entries(hidden).finish()
     }
+}
+
+/// Returns the value of an option as a `T`.
+pub(crate) fn typed<'s, T: Typed<'s>>(settings: &'s Settings, name: &str) -> Option<T> {
+    settings.get(name).and_then(T::of)
+}
+
+/// A type to which the values of some options can be converted.
+pub(crate) trait Typed<'a>: Sized {
+    fn of(value: &'a Value) -> Option<Self>;
+}
+
+macro_rules! types {
+    ($($type:ty: $pattern:pat => $value:expr;)*) => {
+        $(
+            impl<'a> Typed<'a> for $type {
+                fn of(value: &'a Value) -> Option<Self> {
+                    match value {
+                        $pattern => $value,
+                        _ => None,
+                    }
+                }
+            }
+        )*
+    };
+}
+
+types! {
+    bool: Value::Flag(on) => Some(*on);
+    u16: Value::Number(number) => (*number).try_into().ok();
+    u32: Value::Number(number) => (*number).try_into().ok();
+    i32: Value::Number(number) => (*number).try_into().ok();
+    Duration: Value::Duration(time) => limit(*time);
+    &'a str: Value::Text(text) => Some(text);
+    &'a Secret: Value::Secret(secret) => Some(secret);
+    &'a Properties: Value::Properties(properties) => Some(properties);
 }
 
 #[cfg(test)]

@@ -36,14 +36,7 @@ fn an_attempt_that_is_dropped_before_its_first_poll_ends() {
     let backend = Backend::new(Arc::new(ManualClock::default()), Arc::new(Silence), 1);
     let address = ServerAddress::new("a", 1);
     let context = PoolContext::detached(ServerId::from_u64(1), address, backend);
-    let settings = Settings {
-        options: PoolOptions::default(),
-        connect_timeout: None,
-        spread: Duration::ZERO,
-        load_balanced: false,
-        authenticator: None,
-    };
-    let pool = Inner::new(context, &settings);
+    let pool = Inner::new(context, None);
     pool.change(|machine| machine.ready(None));
     let (result, _) = pool.core.change(|machine| machine.check_out(Instant::EPOCH));
     let Ok(CheckOut::Wait(ticket)) = result else {

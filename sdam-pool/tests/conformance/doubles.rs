@@ -14,7 +14,7 @@ use sdam_core::{
     hello::HelloRequest,
     ids::{Generation, ObjectId, ServerId},
     options::Options,
-    pool::{PoolClear, PoolOptions},
+    pool::PoolClear,
     report::ErrorReport,
 };
 use sdam_pool::{Pool, PooledConnection, Pools};
@@ -122,14 +122,11 @@ impl PoolFactory for Factory {
         let host = Arc::new(Silence(reporter.clone()));
         let context = if self.fault == Fault::HidesHandshakes {
             let weak: Weak<Silence> = Arc::downgrade(&host);
-            PoolContext::of(
-                weak,
-                context.server,
-                context.address,
-                context.generation,
-                context.backend,
-            )
-            .with_spawner(context.spawner)
+            let PoolContext { server, address, generation, backend, options, spawner, .. } =
+                context;
+            let mut silent = PoolContext::of(weak, server, address, generation, backend);
+            (silent.options, silent.spawner) = (options, spawner);
+            silent
         } else {
             context
         };
@@ -263,14 +260,14 @@ impl PoolUser for Faulty {
     }
 
     fn factory(&self, options: &Options) -> Factory {
-        let mut pool = PoolOptions::of(&options.driver).unwrap();
+        let mut pool = options.pool.clone();
         match self.0 {
             Fault::IgnoresMaxPoolSize => pool.max_pool_size = 0,
             Fault::IgnoresMaxConnecting => pool.max_connecting = 100,
             Fault::IgnoresWaitQueueTimeout => pool.wait_queue_timeout = None,
             _ => {}
         }
-        Factory { pools: Pools::new(options).unwrap().with_options(pool).unwrap(), fault: self.0 }
+        Factory { pools: Pools::new().with_options(pool), fault: self.0 }
     }
 
     async fn check_out(&self, pool: &FaultyPool) -> Result<Self::Connection, Error> {

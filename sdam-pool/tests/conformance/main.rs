@@ -36,8 +36,8 @@ impl PoolUser for Own {
         Claim::ALL
     }
 
-    fn factory(&self, options: &Options) -> Pools {
-        Pools::new(options).unwrap()
+    fn factory(&self, _: &Options) -> Pools {
+        Pools::new()
     }
 
     async fn check_out(&self, pool: &Pool) -> Result<PooledConnection, Error> {

@@ -13,7 +13,7 @@ use sdam_core::{
     event::{NoEvents, Publish},
     hello::{HelloFields, HelloRequest},
     ids::{Generation, ObjectId, ServerId},
-    options::Detector,
+    options::{Detector, Options},
     report::ErrorReport,
     time::Instant,
 };
@@ -30,6 +30,8 @@ pub struct PoolContext {
     pub server: ServerId,
     /// The address of the server.
     pub address: ServerAddress,
+    /// The options of the topology, which include those of [pools](Options::pool).
+    pub options: Arc<Options>,
     /// The generation of the connections that are opened first.
     pub generation: Generation,
     /// Reports the pool's errors and handshakes. [`create`](super::PoolFactory::create) may store
@@ -43,18 +45,21 @@ pub struct PoolContext {
     /// `PoolReady` and `PoolCleared` itself, before it calls the pool, so events that the pool
     /// publishes during the call come after them.
     pub events: Arc<dyn Publish>,
-    /// Additional fields that the driver sends in the handshake; see
-    /// [`with_hello_fields`](Self::with_hello_fields).
+    /// Additional fields, such as `compression`, in the handshake of connections that
+    /// [`establish`](Self::establish) opens. The server's answer to these fields is in
+    /// [`Established::hello_reply`](super::Established::hello_reply).
     pub hello_fields: Option<HelloFields>,
     /// The seed of the pool's random choices, which is different for each pool.
     pub seed: u64,
 }
 
 impl PoolContext {
-    /// Returns the context of a pool without a topology, for tests of pools.
+    /// Returns the context of a pool without a topology and with the default options, for tests of
+    /// pools.
     pub fn detached(server: ServerId, address: ServerAddress, backend: Backend) -> Self {
         Self {
             server,
+            options: Arc::new(Options::new(vec![address.clone()])),
             address,
             generation: Generation::FIRST,
             reporter: Reporter { server, host: None, trial: None },
@@ -66,7 +71,7 @@ impl PoolContext {
         }
     }
 
-    /// Returns the context of a pool of the topology `host`.
+    /// Returns the context of a pool of the topology `host`, with the default options.
     pub fn of(
         host: Weak<dyn PoolHost>,
         server: ServerId,
@@ -77,36 +82,6 @@ impl PoolContext {
         let mut context = Self { generation, ..Self::detached(server, address, backend) };
         context.reporter.host = Some(host);
         context
-    }
-
-    /// Sets the spawner of background tasks.
-    #[must_use]
-    pub fn with_spawner(mut self, spawner: impl Into<Option<Arc<dyn Spawner>>>) -> Self {
-        self.spawner = spawner.into();
-        self
-    }
-
-    /// Adds fields, such as `compression`, to the handshake of connections that
-    /// [`establish`](Self::establish) opens. The server's answer to these fields is in
-    /// [`Established::hello_reply`](super::Established::hello_reply).
-    #[must_use]
-    pub fn with_hello_fields(mut self, fields: HelloFields) -> Self {
-        self.hello_fields = Some(fields);
-        self
-    }
-
-    /// Sets the seed of random choices.
-    #[must_use]
-    pub fn with_seed(mut self, seed: u64) -> Self {
-        self.seed = seed;
-        self
-    }
-
-    /// Sets the destination of events.
-    #[must_use]
-    pub fn with_events(mut self, events: Arc<dyn Publish>) -> Self {
-        self.events = events;
-        self
     }
 
     /// Sets the detector of the topology. `asked` is true while the detector is asking whether the

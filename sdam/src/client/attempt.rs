@@ -22,9 +22,6 @@ use super::{
 };
 use crate::select::selected::SelectedServer;
 
-/// The default of `maxAdaptiveRetries` (Client Backpressure: `MAX_RETRIES`).
-const MAX_ADAPTIVE_RETRIES: u32 = 2;
-
 /// A command and the attempts to run it.
 pub(super) struct Operation<'c> {
     pub(super) client: &'c Client,
@@ -89,8 +86,8 @@ impl<'c> Operation<'c> {
     }
 
     pub(super) fn policy(&self) -> Policy {
-        let driver = self.client.driver();
-        let (reads, writes) = (driver.retry_reads() != Some(false), self.is_retrying_writes());
+        let options = self.client.options();
+        let (reads, writes) = (options.retry_reads, options.retry_writes);
         Policy {
             is_enabled: match self.command.kind {
                 // Client Backpressure: "To retry runCommand, both MUST be enabled".
@@ -99,7 +96,7 @@ impl<'c> Operation<'c> {
                 Kind::Write => writes,
             },
             has_limit: self.limit.is_set(),
-            max_adaptive_retries: driver.max_adaptive_retries().unwrap_or(MAX_ADAPTIVE_RETRIES),
+            max_adaptive_retries: options.max_adaptive_retries,
         }
     }
 
@@ -186,7 +183,7 @@ impl<'c> Operation<'c> {
     /// Returns the time limits of the command's exchange with `server`.
     pub(super) fn budget(&self, server: &SelectedServer<Pool>) -> Result<Budget, Error> {
         let minimum = server.rtt().map_or(Duration::ZERO, |rtt| rtt.minimum);
-        let socket_timeout = self.client.driver().socket_timeout();
+        let socket_timeout = self.client.options().socket_timeout;
         let budget = self.limit.budget(self.now(), minimum, socket_timeout);
         budget.ok_or_else(|| error::without_time(self.command))
     }
@@ -196,11 +193,7 @@ impl<'c> Operation<'c> {
         let Command { kind, is_retryable, .. } = self.command;
         let has_number =
             self.fields.takes_transaction_number() || self.fields.has_own_transaction_number();
-        *kind == Kind::Write && *is_retryable && has_number && self.is_retrying_writes()
-    }
-
-    fn is_retrying_writes(&self) -> bool {
-        self.client.driver().retry_writes() != Some(false)
+        *kind == Kind::Write && *is_retryable && has_number && self.client.options().retry_writes
     }
 
     /// Returns whether the write can take effect only once, although it is sent twice.

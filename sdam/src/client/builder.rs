@@ -33,7 +33,6 @@ impl ClientBuilder {
 
     /// Sets the authenticator for the pools' connections, in place of the connection string's
     /// credential.
-    #[must_use]
     pub fn authenticator(mut self, own: Arc<dyn Authenticator>) -> Self {
         self.authenticator = Some(own);
         self
@@ -54,16 +53,16 @@ impl ClientBuilder {
             None => sdam_auth::authenticator(options)?,
         };
         let pools = match authenticator {
-            Some(authenticator) => Pools::authenticated(options, authenticator)?,
-            None => Pools::new(options)?,
+            Some(authenticator) => Pools::authenticated(authenticator),
+            None => Pools::new(),
         };
-        concerns::check(&options.driver)?;
+        concerns::check(options)?;
         let preference = &options.read_preference;
         let read = Criteria::read(preference.clone()).map_err(|error| {
             let (value, reason) = (preference.to_string(), error.to_string());
             ConfigError::new("readPreference", value, reason, "choose another one")
         })?;
-        let warnings = concerns::ignored(&options.driver);
+        let warnings = concerns::ignored(options);
         let topology = self.topology.options(|options| {
             for warning in warnings {
                 options.warn(warning);

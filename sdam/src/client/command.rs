@@ -80,7 +80,6 @@ impl<'c> Command<'c> {
     }
 
     /// Sets the selection criteria. Their read preference is also sent to the server.
-    #[must_use]
     pub fn with_criteria(mut self, criteria: Criteria) -> Self {
         self.criteria = Some(criteria);
         self
@@ -88,7 +87,6 @@ impl<'c> Command<'c> {
 
     /// Sets the time limit for all attempts together, in place of `timeoutMS`. Zero means no
     /// limit.
-    #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
@@ -129,7 +127,7 @@ impl<'c> Command<'c> {
         let own = own.map_or(Cow::Borrowed(self.document), Cow::Owned);
         let mut document = DocumentWriter::extending(&own)?;
         document.int64("maxTimeMS", max_time.flatten());
-        concerns::append_to(&mut document, client.driver(), self.kind, fields, operation.limit);
+        concerns::append_to(&mut document, client.options(), self.kind, fields, operation.limit);
         if let Some(session) = session {
             session.append_to(&mut document);
         }

@@ -2,16 +2,22 @@
 
 use std::{any::Any, fmt::Debug};
 
+use sdam_core::options::{ConfigError, Options};
 use sdam_transport::pool::{PoolContext, PoolFactory, PoolHandle};
 
 /// A [`PoolFactory`] for pools of any type.
 pub(crate) trait CreatePool: Send + Sync + Debug {
     fn create_pool(&self, context: PoolContext) -> Box<dyn PoolHandle>;
+    fn check(&self, options: &Options) -> Result<(), ConfigError>;
 }
 
 impl<F: PoolFactory> CreatePool for F {
     fn create_pool(&self, context: PoolContext) -> Box<dyn PoolHandle> {
         Box::new(self.create(context))
+    }
+
+    fn check(&self, options: &Options) -> Result<(), ConfigError> {
+        PoolFactory::check(self, options)
     }
 }
 

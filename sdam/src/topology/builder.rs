@@ -97,7 +97,6 @@ impl<P: PoolHandle> TopologyBuilder<P> {
 
     /// Sets the custom server selector, which takes part in every selection (Server Selection:
     /// "Application-Provided Server Selector").
-    #[must_use]
     pub fn selector(mut self, selector: impl Selector + 'static) -> Self {
         self.selector = Some(Arc::new(selector));
         self
@@ -105,7 +104,6 @@ impl<P: PoolHandle> TopologyBuilder<P> {
 
     /// Sets the client metadata for every connection's handshake, including the platform. By
     /// default, the metadata names this crate, and describes the environment of this process.
-    #[must_use]
     pub fn metadata(mut self, metadata: ClientMetadata) -> Self {
         self.metadata = Some(Metadata::Own(Mutex::new(metadata)));
         self
@@ -134,7 +132,6 @@ impl<P: PoolHandle> TopologyBuilder<P> {
     /// Keeps a history of the last `transitions` transitions and their causes. Errors from
     /// selections that time out include it
     /// ([`SelectionTimeout::history`](crate::SelectionTimeout::history)).
-    #[must_use]
     pub fn history(mut self, transitions: usize) -> Self {
         self.history = Some(Arc::new(History::new(transitions)));
         self
@@ -142,7 +139,6 @@ impl<P: PoolHandle> TopologyBuilder<P> {
 
     /// Sets the topology's id, which all events carry, for drivers that also publish it in
     /// events of their own. It is random by default.
-    #[must_use]
     pub fn id(mut self, id: ObjectId) -> Self {
         self.id = Some(id);
         self
@@ -152,7 +148,6 @@ impl<P: PoolHandle> TopologyBuilder<P> {
     /// that this host cannot resolve or reach: an [`AddressTable`](crate::AddressTable),
     /// [`HostTranslation`](crate::HostTranslation), or your own. Only the address to connect to
     /// is translated; members keep their names, and TLS verifies these.
-    #[must_use]
     pub fn translate(mut self, translate: impl Translate) -> Self {
         self.translate = Some(Arc::new(translate));
         self
@@ -165,7 +160,6 @@ impl<P: PoolHandle> TopologyBuilder<P> {
     ///
     /// It has no effect on [`start`](Self::start), because pools authenticate their own
     /// connections.
-    #[must_use]
     pub fn authenticator(mut self, own: Arc<dyn Authenticator>) -> Self {
         self.authenticator = Some(own);
         self
@@ -216,6 +210,7 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         let sink = self.take_sink();
         let options = self.options;
         options.validate()?;
+        self.pools.check(&options)?;
         layers::require_certificate(backend, &options)?;
         backend.transport = layers::transport(backend, &options, self.translate.as_ref())?;
         let metadata = if let Some(metadata) = self.metadata {

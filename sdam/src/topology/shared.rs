@@ -92,7 +92,7 @@ impl Shared {
             backend,
             spawner,
             settings,
-            options: prepared.options,
+            options: Arc::new(prepared.options),
             warnings: prepared.warnings,
             config: Arc::new(prepared.config),
             metadata: prepared.metadata,

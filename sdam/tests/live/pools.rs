@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bson::{Document, doc};
 use futures::executor::block_on;
-use sdam::{Criteria, DriverInfo, Event, EventKind, Interest, Options, Topology};
+use sdam::{Criteria, DriverInfo, Event, EventKind, Interest, Topology};
 use sdam_live::{FailCommand, Mongod};
 use sdam_pool::{Pool, PooledConnection, Pools};
 
@@ -27,7 +27,7 @@ struct Pooled {
 impl Pooled {
     fn start(uri: &str) -> Self {
         let (host, record) = (Host::start(), Arc::<Record>::default());
-        let pools = Pools::new(&Options::parse(uri).unwrap()).unwrap();
+        let pools = Pools::new();
         let interest = Interest::SDAM.union(Interest::POOLS);
         let builder = Topology::builder(uri).unwrap().pools(pools);
         let builder = builder.sink(record.sink(interest));

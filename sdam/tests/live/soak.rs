@@ -12,7 +12,7 @@ use std::{
 
 use bson::doc;
 use futures::executor::block_on;
-use sdam::{Criteria, Error, Options, Task, Topology};
+use sdam::{Criteria, Error, Task, Topology};
 use sdam_live::{Mongod, ReplicaSet};
 use sdam_pool::{Pool, Pools};
 
@@ -88,7 +88,7 @@ fn many_tasks_over_few_connections_survive_failovers_and_leak_nothing() {
     let uri =
         format!("{}&appName={NAME}&maxPoolSize={CONNECTIONS}&heartbeatFrequencyMS=500", set.uri());
     let host = Host::start();
-    let pools = Pools::new(&Options::parse(&uri).unwrap()).unwrap();
+    let pools = Pools::new();
     let builder = Topology::builder(&uri).unwrap().pools(pools);
     let topology = builder.start(host.runtime.clone()).unwrap();
     let work = Arc::<Work>::default();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bson::{Document, doc};
-use sdam::{Criteria, Error, ErrorKind, ErrorOutcome, Options, Stage, Topology};
+use sdam::{Criteria, Error, ErrorKind, ErrorOutcome, Options, Stage, Topology, TopologyBuilder};
 use sdam_pool::{Pool, Pools};
 use sdam_sim::{
     Action, Blueprint, ServerVersion, Target, User,
@@ -28,10 +28,10 @@ fn start(sim: &Sim, user_info: &str) -> Topology<Pool> {
     let mut options = Options::parse(&uri).unwrap();
     options.connect_timeout = Some(TIMEOUT);
     let pools = match authenticator(&options) {
-        Some(authenticator) => Pools::authenticated(&options, authenticator),
-        None => Pools::new(&options),
+        Some(authenticator) => Pools::authenticated(authenticator),
+        None => Pools::new(),
     };
-    let builder = Topology::builder(&uri).unwrap().pools(pools.unwrap());
+    let builder = TopologyBuilder::new(options).pools(pools);
     builder.start(sim.runtime()).unwrap()
 }
 
@@ -90,8 +90,8 @@ fn every_server_authenticates_users_of_each_mechanism_and_a_seed_reproduces_the_
 
 #[test]
 fn pools_without_an_authenticator_refuse_options_with_a_credential() {
-    let options = Options::parse("mongodb://ada:pencil@a/").unwrap();
-    let error = Pools::new(&options).unwrap_err();
+    let builder = Topology::builder("mongodb://ada:pencil@a/").unwrap().pools(Pools::new());
+    let error = builder.start(Sim::new(1, &replica_set()).runtime()).unwrap_err();
     assert_eq!((error.option(), error.value()), ("user name", "ada"));
 }
 

@@ -29,7 +29,7 @@ fn world(seed: u64, encrypted: bool) -> Sim {
 fn start(sim: &Sim, early: bool) -> Topology<Pool> {
     let mut options = Options::parse(&uri_of_user(sim, "ada:pencil@")).unwrap();
     options.early_dial = early;
-    let pools = Pools::authenticated(&options, authenticator(&options).unwrap()).unwrap();
+    let pools = Pools::authenticated(authenticator(&options).unwrap());
     TopologyBuilder::new(options).pools(pools).start(sim.runtime()).unwrap()
 }
 

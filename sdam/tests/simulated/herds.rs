@@ -20,7 +20,7 @@ fn start(sim: &Sim, spread: Duration) -> Vec<Topology<Pool>> {
     let start = |_| {
         let mut options = Options::parse(&format!("{}&minPoolSize=1", sim.uri())).unwrap();
         options.spread = spread;
-        let pools = Pools::new(&options).unwrap();
+        let pools = Pools::new();
         TopologyBuilder::new(options).pools(pools).start(sim.runtime()).unwrap()
     };
     (0..CLIENTS).map(start).collect()

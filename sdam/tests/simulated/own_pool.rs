@@ -13,7 +13,7 @@ mod single_threaded;
 use std::time::Duration;
 
 use bson::{RawDocumentBuf, rawdoc};
-use sdam::{Criteria, Error, Interest, Options, SelectedServer, Topology, TopologyBuilder};
+use sdam::{Criteria, Error, Interest, SelectedServer, Topology, TopologyBuilder};
 use sdam_events::channel::{EventStream, unbounded};
 use sdam_pool::{Pool, PooledConnection, Pools};
 use sdam_sim::{
@@ -28,7 +28,7 @@ use crate::simulation;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn builder(uri: &str) -> TopologyBuilder<Pool> {
-    let pools = Pools::new(&Options::parse(uri).unwrap()).unwrap();
+    let pools = Pools::new();
     Topology::builder(uri).unwrap().pools(pools)
 }
 

@@ -10,7 +10,7 @@ use std::{
 
 use bson::{RawDocumentBuf, rawdoc};
 use futures::executor::block_on;
-use sdam::{Criteria, ErrorKind, Options, ServerType, Snapshot, Stage, Topology};
+use sdam::{Criteria, ErrorKind, ServerType, Snapshot, Stage, Topology};
 use sdam_pool::Pools;
 use sdam_sim::serve::Builder;
 use sdam_transport::wire::{OpMsg, OpReply};
@@ -206,7 +206,7 @@ fn run_long_command(limit: i32) -> Result<(), sdam_core::error::Error> {
     });
     let host = tokio();
     let uri = format!("mongodb://{server}/?directConnection=true");
-    let pools = Pools::new(&Options::parse(&uri).unwrap()).unwrap();
+    let pools = Pools::new();
     let builder = Topology::builder(&uri).unwrap().pools(pools);
     let topology = builder.start(on(&host)).unwrap();
     block_on(async {

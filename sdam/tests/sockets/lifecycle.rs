@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures::{StreamExt, executor::block_on};
-use sdam::{Criteria, ErrorKind, Options, Runtime, ServerType, Snapshot, Topology};
+use sdam::{Criteria, ErrorKind, Runtime, ServerType, Snapshot, Topology};
 use sdam_pool::Pools;
 use sdam_sim::serve::ReplicaSet;
 
@@ -73,7 +73,7 @@ fn selections_fail_at_once_when_the_runtime_has_shut_down() {
 #[test]
 fn a_check_out_after_the_runtime_has_ended_fails_and_a_check_in_is_possible() {
     let (set, host) = (ReplicaSet::start(1).unwrap(), tokio());
-    let pools = Pools::new(&Options::parse(set.uri()).unwrap()).unwrap();
+    let pools = Pools::new();
     let builder = Topology::builder(set.uri()).unwrap().pools(pools);
     let topology = builder.start(on(&host)).unwrap();
     let (pool, connection) = host.block_on(async {

@@ -114,10 +114,10 @@ impl Connection for Checked {
 }
 
 /// Creates the pool under test. Unlike the monitors, the pool connects with the runtime's own
-/// transport.
+/// transport, and has the time limit of the options.
 #[derive(Debug)]
 struct TestPools {
-    pools: Pools,
+    options: Arc<Options>,
     backend: Backend,
     sink: Arc<ChannelSink>,
     is_closed: Arc<AtomicBool>,
@@ -130,7 +130,8 @@ impl PoolFactory for TestPools {
         context.backend = self.backend.clone();
         let (sink, is_closed) = (Arc::clone(&self.sink), Arc::clone(&self.is_closed));
         context.events = Arc::new(Events { topology: context.events, sink, is_closed });
-        self.pools.create(context)
+        context.options = Arc::clone(&self.options);
+        Pools::new().create(context)
     }
 }
 
@@ -141,7 +142,7 @@ impl Owner {
         runtime: &Runtime,
         sink: Arc<ChannelSink>,
     ) -> Result<Self, String> {
-        let pools = Pools::new(&options).map_err(|error| error.to_string())?;
+        let pool_options = Arc::new(options.clone());
         let backend = runtime.backend.clone();
         let mut runtime = runtime.clone();
         let is_closed = Arc::new(AtomicBool::new(false));
@@ -152,7 +153,7 @@ impl Owner {
         let topology = TopologyBuilder::new(options)
             .metadata(client_metadata()?)
             .pools(TestPools {
-                pools,
+                options: pool_options,
                 backend,
                 sink: Arc::clone(&sink),
                 is_closed: Arc::clone(&is_closed),

@@ -108,7 +108,6 @@ fn every_discovery_and_selection_option_sets_its_field() {
     assert_eq!(options.server_selection_timeout, Duration::from_millis(4));
     assert_eq!(options.server_selection_try_once, Some(false));
     assert_eq!(options.socket_check_interval, Duration::from_millis(5));
-    assert_eq!(options.driver, DriverOptions::default());
     assert!(accepted("loadBalanced=true").load_balanced);
 }
 
@@ -152,25 +151,25 @@ fn max_staleness_is_whole_seconds_or_minus_one() {
 }
 
 #[test]
-fn pool_and_retry_options_are_driver_options() {
-    // The options of pools and retries are returned as they were given (B-17, B-30, B-31, B-32).
+fn pools_and_operations_have_their_options() {
+    // The options of pools and operations are set as they were given (B-17, B-30, B-31, B-32).
     let options = accepted(
         "maxPoolSize=0&minPoolSize=3&maxIdleTimeMS=4&maxConnecting=5&waitQueueTimeoutMS=6\
          &socketTimeoutMS=7&timeoutMS=0&enableOverloadRetargeting=true&maxAdaptiveRetries=0",
     );
-    let driver = options.driver;
-    assert_eq!(driver.max_pool_size(), Some(0));
-    assert_eq!(driver.min_pool_size(), Some(3));
-    assert_eq!(driver.max_connecting(), Some(5));
+    let pool = &options.pool;
+    assert_eq!((pool.max_pool_size, pool.min_pool_size, pool.max_connecting), (0, 3, 5));
     let millis = |millis| Some(Duration::from_millis(millis));
-    assert_eq!(driver.max_idle_time(), millis(4));
-    assert_eq!(driver.wait_queue_timeout(), millis(6));
-    assert_eq!(driver.socket_timeout(), millis(7));
-    assert_eq!((driver.timeout(), driver.value("timeoutMS").is_some()), (None, true));
-    assert_eq!(driver.enable_overload_retargeting(), Some(true));
-    assert_eq!(driver.max_adaptive_retries(), Some(0));
-    assert_eq!(driver.retry_reads(), None);
-    assert_eq!(driver.iter().len(), 9);
+    assert_eq!((pool.max_idle_time, pool.wait_queue_timeout), (millis(4), millis(6)));
+    assert_eq!((options.socket_timeout, options.timeout), (millis(7), millis(0)));
+    assert!(options.enable_overload_retargeting);
+    assert_eq!(options.max_adaptive_retries, 0);
+    assert!(options.retry_reads && options.retry_writes);
+    let options = accepted("retryReads=false&retryWrites=false&socketTimeoutMS=0");
+    assert!(!options.retry_reads && !options.retry_writes);
+    assert_eq!((options.socket_timeout, options.timeout), (None, None));
+    assert!(!options.enable_overload_retargeting);
+    assert_eq!(options.max_adaptive_retries, 2);
     check_ignored(&[
         "maxConnecting=0",
         "maxConnecting=-1",
@@ -181,24 +180,24 @@ fn pool_and_retry_options_are_driver_options() {
 }
 
 #[test]
-fn concern_compression_and_authentication_options_are_driver_options() {
+fn concerns_compression_and_authentication_have_their_options() {
     let options = accepted(
-        "w=majority&journal=true&readConcernLevel=local&compressors=ZSTD,zlib\
+        "w=majority&journal=true&wTimeoutMS=8&readConcernLevel=local&compressors=ZSTD,zlib\
          &zlibCompressionLevel=-1&authMechanism=GSSAPI&authSource=$external\
          &authMechanismProperties=SERVICE_NAME:a,X:b:c",
     );
-    let driver = options.driver;
-    assert_eq!(driver.w(), Some(&Value::Text("majority".into())));
-    assert_eq!(driver.journal(), Some(true));
-    assert_eq!(driver.read_concern_level(), Some("local"));
-    assert_eq!(driver.compressors(), Some(&["zstd".into(), "zlib".into()][..]));
-    assert_eq!(driver.zlib_compression_level(), Some(-1));
-    assert_eq!(driver.auth_mechanism(), Some("GSSAPI"));
-    assert_eq!(driver.auth_source(), Some("$external"));
-    let properties = driver.auth_mechanism_properties().unwrap();
+    assert_eq!(options.w, Some(Acknowledgment::Named("majority".into())));
+    assert_eq!((options.journal, options.w_timeout), (Some(true), Some(Duration::from_millis(8))));
+    assert_eq!(options.read_concern_level.as_deref(), Some("local"));
+    assert_eq!(options.compressors, ["zstd".into(), "zlib".into()]);
+    assert_eq!(options.zlib_compression_level, Some(-1));
+    let credential = options.credential.unwrap();
+    assert_eq!(credential.mechanism.as_deref(), Some("GSSAPI"));
+    assert_eq!(credential.source(), "$external");
+    let properties = credential.properties.unwrap();
     assert_eq!(properties.value("SERVICE_NAME"), Some("a"));
     assert_eq!(properties.value("X"), Some("b:c"));
-    assert_eq!(accepted("w=3").driver.w(), Some(&Value::Number(3)));
+    assert_eq!(accepted("w=3").w, Some(Acknowledgment::Nodes(3)));
     check_ignored(&["w=-1", "w=2147483648", "zlibCompressionLevel=10", "compressors=lz4"]);
 }
 
@@ -220,9 +219,9 @@ fn unknown_compressors_are_left_out() {
 fn names_of_mechanism_properties_ignore_case() {
     // Both spellings mean the same property (B-40).
     let options = accepted(
-        "authMechanismProperties=service_name:a,Service_Name:b,TOKEN_RESOURCE:mongodb://foo",
+        "authMechanism=GSSAPI&authMechanismProperties=service_name:a,Service_Name:b,TOKEN_RESOURCE:mongodb://foo",
     );
-    let properties = options.driver.auth_mechanism_properties().unwrap();
+    let properties = options.credential.unwrap().properties.unwrap();
     for name in ["SERVICE_NAME", "service_name", "sErViCe_NaMe"] {
         assert_eq!(properties.value(name), Some("b"), "{name}");
     }
@@ -232,7 +231,6 @@ fn names_of_mechanism_properties_ignore_case() {
     let string = parse("mongodb://a/?authMechanismProperties=TOKEN_RESOURCE:a,b");
     assert_eq!(warned(&string), ["authMechanismProperties"]);
     assert_eq!(string.credential(), None);
-    let credential = Credential::x509().with_properties([("token_resource", "a,b")]);
-    let properties = credential.properties.unwrap();
+    let properties = Properties::new([("token_resource", "a,b")]);
     assert_eq!(properties.value("TOKEN_RESOURCE"), Some("a,b"));
 }

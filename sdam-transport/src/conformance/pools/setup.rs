@@ -59,16 +59,19 @@ impl<U: PoolUser> Lab<U> {
         let (clock, transport) = (ManualClock::default(), server.clone());
         let own_clock = clock.clone();
         let weak = Arc::downgrade(&host);
-        let context = PoolContext::of(
+        let mut context = PoolContext::of(
             weak as Weak<dyn PoolHost>,
             ServerId::from_u64(1),
             ServerAddress::new("a", 27017),
             Generation::FIRST,
             Backend::new(Arc::new(clock), Arc::new(transport), 1),
         );
+        context.spawner = Some(executor.spawner());
         let factory = self.user.factory(&options);
+        factory.check(&options).map_err(|error| error.to_string())?;
+        context.options = Arc::new(options);
         let (pool, background) = lock.hold(|| {
-            let pool = factory.create(context.with_spawner(executor.spawner()));
+            let pool = factory.create(context);
             let background = pool.background();
             (pool, background)
         });

@@ -3,7 +3,9 @@
 use std::{sync::atomic::Ordering, time::Duration};
 
 use futures::StreamExt;
-use sdam::{Event, EventKind, Interest, Options, ServerAddress, ServerType, Topology};
+use sdam::{
+    Event, EventKind, Interest, Options, ServerAddress, ServerType, Topology, TopologyBuilder,
+};
 use sdam_core::event::ConnectionClosedReason;
 use sdam_events::channel::EventStream;
 use sdam_pool::{Pool, Pools};
@@ -160,7 +162,7 @@ fn an_idle_connection_expires_before_the_pool_is_filled() {
     let uri = format!("{}&minPoolSize=2&maxIdleTimeMS=500", sim.uri());
     let mut options = Options::parse(&uri).unwrap();
     options.spread = Duration::from_secs(600);
-    let builder = Topology::builder(&uri).unwrap().pools(Pools::new(&options).unwrap());
+    let builder = TopologyBuilder::new(options).pools(Pools::new());
     let topology = builder.start(sim.runtime()).unwrap();
     sim.block_on(async {
         let pool = primary(&topology).await.pool().clone();

@@ -21,7 +21,7 @@ use crate::PATIENCE;
 /// Starts a topology, and returns it with the primary's pool of at most `size` connections.
 fn start(set: &ReplicaSet, size: u32, options: &str) -> (BlockingTopology<Pool>, Pool) {
     let uri = format!("{}&maxPoolSize={size}&{options}", set.uri());
-    let pools = Pools::new(&Options::parse(&uri).unwrap()).unwrap();
+    let pools = Pools::new();
     let builder = BlockingTopology::builder(&uri).unwrap().pools(pools);
     let mut topology = builder.blocking().unwrap();
     let server = topology.select(&Criteria::write()).unwrap();
@@ -61,7 +61,7 @@ fn a_pool_authenticates_on_blocking_sockets() {
     let uri = set.uri().replace("//", "//ada:pencil@");
     let options = Options::parse(&uri).unwrap();
     let authenticator = sdam_auth::authenticator(&options).unwrap().unwrap();
-    let pools = Pools::authenticated(&options, authenticator).unwrap();
+    let pools = Pools::authenticated(authenticator);
     let builder = BlockingTopology::builder(&uri).unwrap().pools(pools);
     let mut topology = builder.blocking().unwrap();
     let server = topology.select(&Criteria::write()).unwrap();
