@@ -222,7 +222,7 @@ async fn run(
                 if let Some(server) = topology.snapshot().server_by_id(primary.id()) {
                     println!("  known of this server now: {}", server.description());
                 }
-                let generation = topology.generation(primary.id(), None);
+                let generation = topology.reporter(primary.id()).generation(None);
                 println!("  generation of its pool now: {generation:?}");
             }
         }

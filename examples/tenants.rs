@@ -166,7 +166,8 @@ mod tests {
             assert_eq!(sim.connections(), monitors + 1, "only pools have a cost for each tenant");
 
             let broken = Error::network(Stage::Operation, "reset");
-            topology.handle_error(primary.id(), &ErrorReport::new(used.generation(), broken));
+            let report = ErrorReport::new(used.generation(), broken);
+            topology.reporter(primary.id()).handle_error(&report);
             drop(used);
             let late = primary.pool().of("late");
             for pool in [&north, &south, &late] {

@@ -24,7 +24,7 @@ use sdam_transport::{
     async_trait,
     clock::Clock as _,
     pool::{
-        AuthStep, Authenticator, Conversation, Established, PoolContext, PoolHost,
+        AuthStep, Authenticator, Conversation, Established, PoolContext, PoolHost, Reporter,
         ServiceConnection,
     },
     runtime::Backend,
@@ -133,8 +133,9 @@ impl Bench {
         let servers = Servers::new(clock.clone(), server);
         let backend = Backend::new(Arc::new(clock.clone()), Arc::new(servers.clone()), 1);
         let weak = Arc::downgrade(&host);
-        let pool =
-            PoolContext::of(weak, ServerId::from_u64(1), address(), Generation::FIRST, backend);
+        let id = ServerId::from_u64(1);
+        let mut pool = PoolContext::new(id, address(), backend);
+        pool.reporter = Reporter::new(id, weak);
         Self { host, servers, clock, pool }
     }
 

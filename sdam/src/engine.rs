@@ -30,7 +30,7 @@ use sdam_core::{
 };
 use sdam_events::queue::EventQueue;
 use sdam_transport::{
-    pool::{PoolContext, PoolHandle, PoolHost},
+    pool::{PoolContext, PoolHandle, PoolHost, Reporter},
     spawn::Task,
 };
 use smallvec::SmallVec;
@@ -244,19 +244,16 @@ impl Engine {
     /// Returns the pool of `server`. If there is none, creates it and adds its task to `tasks`.
     fn pool<'s>(&self, server: &'s Server, tasks: &mut Vec<Task>) -> &'s dyn PoolHandle {
         server.pool_or_create(|| {
-            let mut context = PoolContext::of(
-                Weak::clone(&self.host),
-                server.id(),
-                server.core.address.clone(),
-                server.generation(),
-                self.common.backend.clone(),
-            );
+            let (id, backend) = (server.id(), self.common.backend.clone());
+            let mut context = PoolContext::new(id, server.core.address.clone(), backend);
+            context.generation = server.generation();
+            context.reporter = Reporter::new(id, Weak::clone(&self.host));
             context.options = Arc::clone(&self.common.options);
             context.events = Arc::clone(&self.events) as Arc<dyn Publish>;
             (context.seed, _) = self.common.random();
             context.spawner.clone_from(&self.common.spawner);
             if let Some(detector) = self.deployment.detector() {
-                context = context.with_detector(detector, server.asked());
+                context.reporter = context.reporter.with_detector(detector, server.asked());
             }
             let pool = self.pools.create_pool(context);
             if self.common.spawner.is_some() {

@@ -188,7 +188,7 @@ pub use self::{
     },
     single_threaded::{ScanConnection, ScanTopology},
     srv::resolve,
-    topology::{KnownServer, Topology, TopologyBuilder, TopologyWatch, WeakTopology},
+    topology::{Topology, TopologyBuilder, TopologyWatch, WeakTopology},
 };
 
 /// Types and state machines of server discovery and monitoring.

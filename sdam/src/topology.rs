@@ -6,12 +6,12 @@ mod lock;
 mod polling;
 mod select;
 mod server_task;
-mod servers;
 pub(crate) mod shared;
 pub(crate) mod tasks;
 mod watch;
 
 use std::{
+    any::Any,
     marker::PhantomData,
     pin::pin,
     sync::{Arc, Weak},
@@ -22,22 +22,21 @@ use futures::future::{self, Either};
 use sdam_core::{
     address::ServerAddress,
     deployment::Input,
-    error::{Error, ErrorOutcome},
+    error::Error,
     hello::HelloRequest,
-    ids::{Generation, ObjectId, ServerId},
+    ids::{ObjectId, ServerId},
     options::{ConfigError, Options, Warning},
-    report::ErrorReport,
 };
 use sdam_events::queue::PendingEvents;
 use sdam_select::{criteria::Criteria, explain::Explanation};
 use sdam_transport::handshake::DriverInfo;
-use sdam_transport::pool::{NoPools, PoolHandle, PoolHost as _, ServiceConnection};
+use sdam_transport::pool::{NoPools, PoolHandle, PoolHost, Reporter};
 use sdam_transport::runtime::Backend;
 
 use self::shared::{Background, Shared};
-pub use self::{builder::TopologyBuilder, servers::KnownServer, watch::TopologyWatch};
+pub use self::{builder::TopologyBuilder, watch::TopologyWatch};
 use crate::{
-    engine::snapshot::{Snapshot, SnapshotGuard},
+    engine::snapshot::{ServerState, Snapshot, SnapshotGuard},
     select::{Limit, error::SelectionError, selected::SelectedServer},
     srv,
 };
@@ -284,67 +283,39 @@ impl<P: PoolHandle> Topology<P> {
     }
 }
 
-/// Methods that report what operations and pools observe. Pools can also use their
-/// [`Reporter`](sdam_transport::pool::Reporter).
+/// Methods for connections and pools.
 impl<P: PoolHandle> Topology<P> {
-    /// Reports an error of an operation or a connection pool on `server` (SDAM: "application
-    /// errors").
-    ///
-    /// Any reply to a command and any connection error may be reported; irrelevant ones are
-    /// ignored. All effects have run when the call returns. Must not be called while holding a lock
-    /// that the pool's `ready`, `clear` or `close` takes.
+    /// Returns the handle through which errors and handshakes of connections to `server` are
+    /// reported, for programs that connect without a pool factory: pools get theirs with
+    /// [`PoolContext`](sdam_transport::pool::PoolContext).
     ///
     /// ```no_run
     /// use sdam::{Error, ErrorReport, SelectedServer, Stage, Topology};
     ///
     /// fn report(topology: &Topology, server: &SelectedServer, error: &std::io::Error) {
-    ///     let text = error.to_string();
-    ///     let error = ErrorReport::new(server.generation(), Error::network(Stage::Operation, text));
-    ///     topology.handle_error(server.id(), &error);
+    ///     let error = Error::network(Stage::Operation, error.to_string());
+    ///     topology.reporter(server.id()).report(ErrorReport::new(server.generation(), error));
     /// }
     /// ```
-    pub fn handle_error(&self, server: ServerId, error: &ErrorReport) -> ErrorOutcome {
-        Arc::clone(self.shared()).handle_error(server, error)
+    pub fn reporter(&self, server: ServerId) -> Reporter {
+        let host: Weak<dyn PoolHost> = Arc::downgrade(self.shared()) as _;
+        Reporter::new(server, host)
     }
 
-    /// Reports the reply to the handshake of a new pooled connection, a BSON document, as soon as
-    /// it arrives and before authentication.
+    /// Returns the pool of a server in a snapshot, for work on all pools, such as filling them before
+    /// the first operation, or ending cursors before the topology is closed. Returns `None` if the
+    /// pool factory panicked.
     ///
-    /// Behind a load balancer, and only there, the connection is counted for the service that the
-    /// reply names. The returned value contains the connection's generation; pass the value to
-    /// [`handle_service_connection_closed`](Self::handle_service_connection_closed) later. A closed
-    /// topology no longer counts connections, so close the connection in that case. Must not be
-    /// called while holding a lock that the pool's `ready`, `clear` or `close` takes.
+    /// ```no_run
+    /// use sdam::{PoolHandle, Topology};
     ///
-    /// # Errors
-    ///
-    /// If the reply is not a successful hello: report the error with
-    /// [`handle_error`](Self::handle_error), and close the connection. If the reply names no
-    /// service although `loadBalanced=true` is configured: just close the connection.
-    pub fn handle_handshake(
-        &self,
-        server: ServerId,
-        generation: Generation,
-        reply: &[u8],
-    ) -> Result<Option<ServiceConnection>, Error> {
-        Arc::clone(self.shared()).handle_handshake(server, generation, reply)
-    }
-
-    /// Reports that a connection to a service behind a load balancer is closed, or has been handed
-    /// to a task that closes it.
-    ///
-    /// The topology forgets a service when its last connection is closed (CMAP: "Load Balancer
-    /// Mode"). Report an error of the connection before this call; afterwards, the error is
-    /// [stale](ErrorOutcome::Stale). Must not be called while holding a lock that the pool's
-    /// `ready`, `clear` or `close` takes.
-    pub fn handle_service_connection_closed(&self, connection: ServiceConnection) {
-        Arc::clone(self.shared()).handle_service_connection_closed(connection);
-    }
-
-    /// Returns the current generation of the server's pool, or of `service` behind a load balancer.
-    /// `None` if the server has left the topology.
-    pub fn generation(&self, server: ServerId, service: Option<ObjectId>) -> Option<Generation> {
-        self.shared().generation(server, service)
+    /// fn pools<P: PoolHandle + Clone>(topology: &Topology<P>) -> Vec<P> {
+    ///     let snapshot = topology.snapshot();
+    ///     snapshot.servers().filter_map(|server| topology.pool(&server).cloned()).collect()
+    /// }
+    /// ```
+    pub fn pool<'s>(&self, server: &ServerState<'s>) -> Option<&'s P> {
+        (server.pool()? as &dyn Any).downcast_ref()
     }
 
     /// Applies the hosts from an SRV record look-up, for drivers that poll SRV records themselves,

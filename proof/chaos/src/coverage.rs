@@ -363,6 +363,7 @@ const EXCLUDED: &[(&str, &str)] = &[
     ("selection", "an error of the client of `sdam`"),
     ("selection_timeout", "an error of the client of `sdam`"),
     ("time_limit", "an error of the client of `sdam`"),
+    ("write", "an error of the client of `sdam`"),
     ("runtime_shut_down", "the simulated runtime ends after its topologies"),
     ("deserted", "the simulated runtime drops no task that watches a server"),
     ("scan", "an input of a single-threaded client, which `--scenario scan` runs"),

@@ -35,7 +35,7 @@ impl Transport for Silence {
 fn an_attempt_that_is_dropped_before_its_first_poll_ends() {
     let backend = Backend::new(Arc::new(ManualClock::default()), Arc::new(Silence), 1);
     let address = ServerAddress::new("a", 1);
-    let context = PoolContext::detached(ServerId::from_u64(1), address, backend);
+    let context = PoolContext::new(ServerId::from_u64(1), address, backend);
     let pool = Inner::new(context, None);
     pool.change(|machine| machine.ready(None));
     let (result, _) = pool.core.change(|machine| machine.check_out(Instant::EPOCH));

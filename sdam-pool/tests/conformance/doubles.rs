@@ -124,8 +124,9 @@ impl PoolFactory for Factory {
             let weak: Weak<Silence> = Arc::downgrade(&host);
             let PoolContext { server, address, generation, backend, options, spawner, .. } =
                 context;
-            let mut silent = PoolContext::of(weak, server, address, generation, backend);
-            (silent.options, silent.spawner) = (options, spawner);
+            let mut silent = PoolContext::new(server, address, backend);
+            silent.reporter = Reporter::new(server, weak);
+            (silent.generation, silent.options, silent.spawner) = (generation, options, spawner);
             silent
         } else {
             context

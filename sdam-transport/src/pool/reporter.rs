@@ -54,9 +54,9 @@ pub struct PoolContext {
 }
 
 impl PoolContext {
-    /// Returns the context of a pool without a topology and with the default options, for tests of
-    /// pools.
-    pub fn detached(server: ServerId, address: ServerAddress, backend: Backend) -> Self {
+    /// Returns the context of a pool without a topology and with the default options, whose fields
+    /// can be set one by one.
+    pub fn new(server: ServerId, address: ServerAddress, backend: Backend) -> Self {
         Self {
             server,
             options: Arc::new(Options::new(vec![address.clone()])),
@@ -69,27 +69,6 @@ impl PoolContext {
             hello_fields: None,
             seed: server.as_u64(),
         }
-    }
-
-    /// Returns the context of a pool of the topology `host`, with the default options.
-    pub fn of(
-        host: Weak<dyn PoolHost>,
-        server: ServerId,
-        address: ServerAddress,
-        generation: Generation,
-        backend: Backend,
-    ) -> Self {
-        let mut context = Self { generation, ..Self::detached(server, address, backend) };
-        context.reporter.host = Some(host);
-        context
-    }
-
-    /// Sets the detector of the topology. `asked` is true while the detector is asking whether the
-    /// server answers.
-    #[must_use]
-    pub fn with_detector(mut self, detector: Detector, asked: Arc<AtomicBool>) -> Self {
-        self.reporter.trial = Some((detector.floor, asked));
-        self
     }
 }
 
@@ -115,6 +94,19 @@ pub struct Reporter {
 }
 
 impl Reporter {
+    /// Returns the handle for a server of the topology `host`.
+    pub fn new(server: ServerId, host: Weak<dyn PoolHost>) -> Self {
+        Self { server, host: Some(host), trial: None }
+    }
+
+    /// Sets the detector of the topology. `asked` is true while the detector is asking whether the
+    /// server answers.
+    #[must_use]
+    pub fn with_detector(mut self, detector: Detector, asked: Arc<AtomicBool>) -> Self {
+        self.trial = Some((detector.floor, asked));
+        self
+    }
+
     /// Returns the id of the pool's server.
     pub fn server(&self) -> ServerId {
         self.server

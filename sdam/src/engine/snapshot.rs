@@ -10,6 +10,8 @@ use sdam_core::{
     topology::TopologyDescription,
 };
 
+use sdam_transport::pool::PoolHandle;
+
 use super::{failures::ServerFailures, pending::PendingSelections, server::Server};
 use crate::sync::{
     ArcSwap, Event, Guard,
@@ -60,7 +62,9 @@ impl Snapshot {
 
     /// Returns the server at `address`.
     pub fn server(&self, address: &ServerAddress) -> Option<ServerState<'_>> {
-        self.servers().find(|server| server.description.address == *address)
+        let servers = self.description.servers();
+        let index = servers.binary_search_by(|server| server.address.cmp(address)).ok()?;
+        self.servers().nth(index)
     }
 
     /// Returns the server with this id.
@@ -75,7 +79,9 @@ impl Snapshot {
     }
 }
 
-/// One server of a [`Snapshot`].
+/// One server of a [`Snapshot`]. Unlike a [`SelectedServer`](crate::SelectedServer), it is not
+/// counted as an operation in progress, and may have any server type.
+/// [`Topology::pool`](crate::Topology::pool) returns its pool.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerState<'s> {
     description: &'s Arc<ServerDescription>,
@@ -86,6 +92,11 @@ impl<'s> ServerState<'s> {
     /// Returns the description, as of the snapshot.
     pub fn description(&self) -> &'s Arc<ServerDescription> {
         self.description
+    }
+
+    /// Returns the pool, unless the pool factory panicked.
+    pub(crate) fn pool(&self) -> Option<&'s dyn PoolHandle> {
+        self.server.and_then(|server| server.core.pool())
     }
 
     /// Returns the number of operations in progress now (Server Selection: "operationCount").

@@ -96,7 +96,8 @@ impl Harness {
 
     /// Applies a later reply of the seed, to the handshake of a pooled connection.
     pub(super) fn greeted(&self, reply: &Document) {
-        let greeted = self.topology.handle_handshake(self.seed(), Generation::FIRST, &bytes(reply));
+        let greeted =
+            self.topology.reporter(self.seed()).handle_handshake(Generation::FIRST, &bytes(reply));
         greeted.unwrap();
     }
 }

@@ -90,7 +90,7 @@ fn no_monitor_starts_after_close_has_returned() {
         harness.tasks.begin();
         thread::spawn(move || {
             let reply = bytes(&member("isWritablePrimary", &["a:1", "b:1"]));
-            let _ = topology.handle_handshake(seed, Generation::FIRST, &reply);
+            let _ = topology.reporter(seed).handle_handshake(Generation::FIRST, &reply);
         });
         block_on(harness.topology.close());
         harness.tasks.end();

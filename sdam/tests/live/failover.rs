@@ -150,8 +150,10 @@ fn a_frozen_primary_is_suspected_long_before_its_time_limit_and_until_it_answers
     });
     // A server is suspected no earlier than 1 s after its answer was due.
     assert!(silence >= Duration::from_secs(1), "{silence:?}");
-    let described = observer.topology.server(&host.parse().unwrap()).unwrap();
+    let snapshot = observer.topology.snapshot();
+    let described = snapshot.server(&host.parse().unwrap()).unwrap();
     assert_eq!(described.description().server_type, ServerType::RsPrimary);
+    drop(snapshot);
     set.member(primary).sigcont().unwrap();
     let (answered, _) = observer.wait_for("its end", mark, |kind| match kind {
         EventKind::ServerSuspicionEnded { address, answered, .. } => {
@@ -218,7 +220,8 @@ fn a_member_is_followed_through_its_removal_its_return_and_its_restart() {
     let (_, mark) = observer.wait_for_topology("the whole set again", opened, is_complete);
 
     let version = || -> Option<TopologyVersion> {
-        let server = observer.topology.server(&host.parse().unwrap());
+        let snapshot = observer.topology.snapshot();
+        let server = snapshot.server(&host.parse().unwrap());
         server.unwrap().description().topology_version
     };
     let before = version();

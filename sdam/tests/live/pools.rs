@@ -43,8 +43,8 @@ impl Pooled {
     /// Waits until the change whose event was just received is complete. The topology publishes the
     /// event and then calls the pool, both under one lock. This method takes the same lock.
     fn settle(&self) {
-        let server = &self.topology.servers()[0];
-        self.topology.generation(server.id(), None).unwrap();
+        let server = self.topology.snapshot().description().servers()[0].id;
+        self.topology.reporter(server).generation(None).unwrap();
     }
 
     /// Runs a command on the primary; returns the reply.

@@ -37,7 +37,7 @@ impl Application {
         let reply = doc! { "ok": 1, "msg": "isdbgrid", "maxWireVersion": 21, "serviceId": service };
         let reply = reply.to_vec().unwrap_or_default();
         lock(&self.record.counts).handshakes += 1;
-        let handshake = self.topology.handle_handshake(server, Generation::FIRST, &reply);
+        let handshake = self.topology.reporter(server).handle_handshake(Generation::FIRST, &reply);
         let complaint = match handshake {
             Ok(Some(connection)) => {
                 self.record.note(format!("opens {connection:?}"));
@@ -57,7 +57,9 @@ impl Application {
         let closed = lock(&self.record.balanced).close(&mut self.rng);
         if let Some(connection) = closed {
             self.record.note(format!("closes {connection:?}"));
-            self.topology.handle_service_connection_closed(connection);
+            self.topology
+                .reporter(connection.server())
+                .handle_service_connection_closed(connection);
         }
     }
 
@@ -105,7 +107,7 @@ impl Application {
         drop(topology);
         let (service, generation) = connection.unzip();
         let error = drawn.on(server, generation.unwrap_or_default(), service);
-        let outcome = self.topology.handle_error(server.id, &error);
+        let outcome = self.topology.reporter(server.id).handle_error(&error);
         self.record.note(format!("{} of {connection:?}: {outcome:?}", drawn.error));
         let expected = if current { drawn.expected(service) } else { Some(ErrorOutcome::Stale) };
         drawn.reported(&self.record, server, outcome, expected);

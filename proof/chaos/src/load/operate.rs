@@ -70,7 +70,7 @@ impl Application {
                 continue;
             };
             let current = match connection.service_id() {
-                Some(service) => self.topology.generation(server, Some(service)),
+                Some(service) => self.topology.reporter(server).generation(Some(service)),
                 None => self.record.pool(server).map(|pool| pool.generation),
             };
             if current.is_some_and(|current| connection.generation() < current) {

@@ -117,7 +117,7 @@ impl Application {
         lock(&self.record.counts).handshakes += 1;
         self.record.note(format!("handshake with server {server}, generation {generation}"));
         let before = self.topology.snapshot().version();
-        if let Err(error) = self.topology.handle_handshake(server, generation, reply) {
+        if let Err(error) = self.topology.reporter(server).handle_handshake(generation, reply) {
             self.record.violated(Oracle::Errors, error.to_string());
         }
         if generation < pool.generation && self.topology.snapshot().version() != before {
@@ -142,7 +142,7 @@ impl Application {
         let current = pool.generation;
         let generation = possibly_stale(&mut self.rng, current);
         let error = drawn.on(known, generation, None);
-        let outcome = self.topology.handle_error(server, &error);
+        let outcome = self.topology.reporter(server).handle_error(&error);
         self.record.note(format!(
             "{} on {}, generation {generation} of {current}: {outcome:?}",
             drawn.error, known.address

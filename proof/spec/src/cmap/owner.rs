@@ -161,10 +161,12 @@ impl Owner {
             .sink(Arc::clone(&sink))
             .start(runtime)
             .map_err(|error| error.to_string())?;
-        let servers = topology.servers();
-        let server = servers.first().ok_or("the options name no server")?;
-        let pool = server.pool().ok_or("the server has no pool")?.clone();
-        Ok(Self { server: server.id(), outcomes, pool, topology, sink, is_closed })
+        let snapshot = topology.snapshot();
+        let state = snapshot.servers().next().ok_or("the options name no server")?;
+        let pool = topology.pool(&state).ok_or("the server has no pool")?.clone();
+        let server = state.description().id;
+        drop(snapshot);
+        Ok(Self { topology, outcomes, server, pool, sink, is_closed })
     }
 
     /// Delivers events, and returns the number of those that are left.
@@ -181,7 +183,8 @@ impl Owner {
     /// Makes the pool ready by a check that succeeds, or by a handshake if the server is known.
     pub(super) async fn ready(&self) -> Result<(), String> {
         let hello = deployment::standalone_hello(MAX_WIRE_VERSION)?;
-        let greeted = self.topology.handle_handshake(self.server, self.generation()?, &hello);
+        let greeted =
+            self.topology.reporter(self.server).handle_handshake(self.generation()?, &hello);
         greeted.map_err(|error| error.to_string())?;
         let is_known = |snapshot: &Snapshot| {
             let server = snapshot.description().server_by_id(self.server);
@@ -204,7 +207,7 @@ impl Owner {
             return self.end_check(Err(error), is_cleared).await;
         }
         let error = ErrorReport::new(generation, Error::network(Stage::Operation, text));
-        self.topology.handle_error(self.server, &error);
+        self.topology.reporter(self.server).handle_error(&error);
         Ok(())
     }
 
@@ -221,7 +224,7 @@ impl Owner {
     }
 
     fn generation(&self) -> Result<Generation, String> {
-        let generation = self.topology.generation(self.server, None);
+        let generation = self.topology.reporter(self.server).generation(None);
         generation.ok_or_else(|| "the server has left the topology".to_owned())
     }
 

@@ -51,13 +51,13 @@ impl Subject for Engine<'_> {
     }
 
     fn greet_late(&mut self, server: ServerId, reply: &[u8]) -> Result<(), String> {
-        let accepted = self.topology.handle_handshake(server, Generation::FIRST, reply);
+        let accepted = self.topology.reporter(server).handle_handshake(Generation::FIRST, reply);
         self.harness.settle();
         accepted.map(drop).map_err(|error| error.to_string())
     }
 
     fn fail(&mut self, server: ServerId, report: &ErrorReport) {
-        self.topology.handle_error(server, report);
+        self.topology.reporter(server).handle_error(report);
         self.harness.settle();
     }
 

@@ -146,8 +146,8 @@ impl Client {
 
     /// Fails unless exactly `count` connections are checked out.
     pub(super) fn assert_checked_out(&self, count: usize) -> Result<(), String> {
-        let servers = self.driver.topology().servers();
-        let pools = servers.iter().filter_map(|server| server.pool());
+        let (topology, snapshot) = (self.driver.topology(), self.driver.topology().snapshot());
+        let pools = snapshot.servers().filter_map(|server| topology.pool(&server));
         match pools.map(|pool| pool.stats().in_use).sum::<usize>() {
             actual if actual == count => Ok(()),
             actual => Err(format!("{actual} connections are checked out, expected {count}")),

@@ -11,7 +11,7 @@ use sdam_core::{
     address::ServerAddress,
     error::{Error, ErrorKind, Stage},
     hello::ping,
-    ids::{Generation, ObjectId, ServerId},
+    ids::{ObjectId, ServerId},
     options::Options,
     pool::PoolClear,
 };
@@ -23,7 +23,7 @@ use super::{
     tasks::{Attempt, Executor},
 };
 use crate::{
-    pool::{PoolContext, PoolFactory as _, PoolHandle as _, PoolHost},
+    pool::{PoolContext, PoolFactory as _, PoolHandle as _, PoolHost, Reporter},
     runtime::Backend,
     testing::ManualClock,
 };
@@ -59,13 +59,10 @@ impl<U: PoolUser> Lab<U> {
         let (clock, transport) = (ManualClock::default(), server.clone());
         let own_clock = clock.clone();
         let weak = Arc::downgrade(&host);
-        let mut context = PoolContext::of(
-            weak as Weak<dyn PoolHost>,
-            ServerId::from_u64(1),
-            ServerAddress::new("a", 27017),
-            Generation::FIRST,
-            Backend::new(Arc::new(clock), Arc::new(transport), 1),
-        );
+        let backend = Backend::new(Arc::new(clock), Arc::new(transport), 1);
+        let (id, address) = (ServerId::from_u64(1), ServerAddress::new("a", 27017));
+        let mut context = PoolContext::new(id, address, backend);
+        context.reporter = Reporter::new(id, weak as Weak<dyn PoolHost>);
         context.spawner = Some(executor.spawner());
         let factory = self.user.factory(&options);
         factory.check(&options).map_err(|error| error.to_string())?;

@@ -44,16 +44,16 @@ fn a_pool_is_cleared_before_the_report_of_the_error_returns() {
     let selected = selected.unwrap();
     let broken = Error::network(Stage::Operation, "the socket broke");
     let error = ErrorReport::new(Generation::FIRST, broken);
-    let outcome = harness.topology.handle_error(selected.id(), &error);
+    let outcome = harness.topology.reporter(selected.id()).handle_error(&error);
     assert_eq!(outcome, ErrorOutcome::Cleared);
-    let generation = harness.topology.generation(selected.id(), None);
+    let generation = harness.topology.reporter(selected.id()).generation(None);
     assert_eq!(generation, Some(Generation::FIRST.next()));
     let calls = harness.pools.calls();
     let call = calls.last().unwrap();
     assert_eq!(call.address, *selected.address());
     let cause = &call.clear.as_ref().unwrap().cause;
     assert_eq!(cause.message(), "the socket broke");
-    let again = harness.topology.handle_error(selected.id(), &error);
+    let again = harness.topology.reporter(selected.id()).handle_error(&error);
     assert_eq!(again, ErrorOutcome::Stale);
     assert_eq!(harness.pools.calls().len(), calls.len());
 }
@@ -73,10 +73,10 @@ fn a_pooled_handshake_makes_a_lost_streaming_server_known_again() {
     let stepped_down = doc! { "ok": 0, "code": 189, "errmsg": "the primary stepped down" };
     let error = reply::error(&stepped_down.to_vec().unwrap(), Stage::Operation).unwrap();
     let report = ErrorReport::new(Generation::FIRST, error);
-    let outcome = harness.topology.handle_error(id, &report);
+    let outcome = harness.topology.reporter(id).handle_error(&report);
     assert_eq!(outcome, ErrorOutcome::MarkedUnknown);
     assert_eq!(harness.server(host).server_type, ServerType::Unknown);
-    let accepted = harness.topology.handle_handshake(id, Generation::FIRST, hello);
+    let accepted = harness.topology.reporter(id).handle_handshake(Generation::FIRST, hello);
     accepted.unwrap();
     let found = harness.server(host);
     assert_eq!(found.server_type, ServerType::RsSecondary);

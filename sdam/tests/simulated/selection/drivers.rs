@@ -3,12 +3,12 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use futures::FutureExt;
-use sdam::{Criteria, KnownServer, ServerAddress, Topology};
+use sdam::{Criteria, PoolHandle, ServerAddress, Topology};
 use sdam_testkit::RecordingPools;
 
 use super::harness::{Harness, hosts};
 
-fn addresses(topology: &Topology) -> Vec<ServerAddress> {
+fn addresses<P: PoolHandle>(topology: &Topology<P>) -> Vec<ServerAddress> {
     let snapshot = topology.snapshot();
     let servers = snapshot.description().servers();
     servers.iter().map(|one| one.address.clone()).collect()
@@ -34,23 +34,22 @@ fn every_server_is_returned_with_the_pool_that_a_selection_returns() {
     let mut harness = Harness::with_replica_set(&hosts);
     let pools = RecordingPools::default();
     let topology = harness.start(&hosts, |builder| builder.pools(pools.clone()));
-    let servers = topology.servers();
-    let of = |server: &KnownServer<_>| server.address().clone();
-    assert_eq!(servers.iter().map(of).collect::<Vec<_>>(), hosts);
+    let snapshot = topology.snapshot();
+    assert_eq!(addresses(&topology), hosts);
     let selected = topology.try_select(&Criteria::write()).unwrap().unwrap();
-    for server in &servers {
-        let again = topology.server(server.address()).unwrap();
-        assert_eq!(again.id(), server.id());
-        assert_eq!(again.description(), server.description());
-        let is_selected = server.id() == selected.id();
-        let pool = server.pool().unwrap();
+    for server in snapshot.servers() {
+        let description = server.description();
+        let again = snapshot.server(&description.address).unwrap();
+        assert_eq!(again.description(), description);
+        let is_selected = description.id == selected.id();
+        let pool = topology.pool(&server).unwrap();
         assert_eq!(std::ptr::eq(pool, selected.pool()), is_selected);
-        let state = topology.snapshot().server_by_id(server.id()).unwrap().operation_count();
+        let state = snapshot.server_by_id(description.id).unwrap().operation_count();
         assert_eq!(state, u32::from(is_selected), "L-43");
     }
-    assert!(topology.server(&ServerAddress::new("db.lan", 1)).is_none());
+    assert!(snapshot.server(&ServerAddress::new("db.lan", 1)).is_none());
     topology.close().now_or_never();
-    assert!(topology.servers().is_empty());
+    assert_eq!(topology.snapshot().servers().len(), 0);
 }
 
 #[test]
@@ -61,6 +60,7 @@ fn a_server_whose_pool_factory_has_panicked_is_returned_without_pool() {
     pools.break_at("create");
     let add = AssertUnwindSafe(|| topology.handle_srv_hosts(&hosts));
     assert!(catch_unwind(add).is_err());
-    let has_pool = |server: &KnownServer<_>| server.pool().is_some();
-    assert_eq!(topology.servers().iter().map(has_pool).collect::<Vec<_>>(), [true, false]);
+    let snapshot = topology.snapshot();
+    let has_pool = snapshot.servers().map(|server| topology.pool(&server).is_some());
+    assert_eq!(has_pool.collect::<Vec<_>>(), [true, false]);
 }

@@ -38,8 +38,8 @@ fn a_server_is_checked_again_after_its_pool_panicked_in_clear() {
     let topology = harness.start(&hosts, |builder| builder.pools(pools.clone()).sink(sink));
     let primary = topology.try_select(&Criteria::write()).unwrap().unwrap();
     pools.break_at("clear");
-    assert_pool_panics(|| topology.handle_error(primary.id(), &shutdown()));
-    let role = || topology.server(&hosts[0]).unwrap().description().server_type;
+    assert_pool_panics(|| topology.reporter(primary.id()).handle_error(&shutdown()));
+    let role = || topology.snapshot().server(&hosts[0]).unwrap().description().server_type;
     assert_eq!(role(), ServerType::Unknown);
     // I-35: the error requests a check, which still happens after the pool has panicked. No
     // selection is waiting that could have requested this check.
@@ -86,8 +86,8 @@ fn a_pool_is_prepared_once_and_not_after_it_was_ready() {
     harness.servers.set(&hosts[0], Server::silent());
     harness.servers.set(&hosts[1], Server::member(&hosts, true));
     harness.pass(Duration::from_secs(10));
-    let displaced = topology.server(&hosts[0]).unwrap();
-    assert_eq!(displaced.description().last_update_time, None);
+    let displaced = topology.snapshot();
+    assert_eq!(displaced.server(&hosts[0]).unwrap().description().last_update_time, None);
     wait(ReadMode::Secondary);
     assert_eq!(pools.count("prepare"), 2);
 }
@@ -101,7 +101,7 @@ fn a_pool_whose_creation_panicked_is_created_before_its_server_is_selected() {
         let builder = builder.options(|options| options.replica_set = Some("rs".into()));
         builder.pools(pools.clone())
     });
-    assert_eq!(topology.servers().len(), 3);
+    assert_eq!(topology.snapshot().servers().len(), 3);
     let primary = topology.try_select(&Criteria::write()).unwrap().unwrap();
     assert!(pools.generations().contains_key(&primary.id()));
     assert_eq!(pools.count("create"), 4, "one creation failed");
