@@ -54,7 +54,7 @@ async fn ping(
     let mut runtime = runtime::tokio()?;
     if let Some(server) = dns {
         let resolver = DnsResolver::with_servers([server]);
-        runtime.backend = runtime.backend.with_resolver(Arc::new(resolver));
+        runtime.backend.resolver = Some(Arc::new(resolver));
     }
     let options = sdam::resolve(uri, &runtime.backend).await?;
     let mut topology = TopologyBuilder::new(options);

@@ -125,7 +125,7 @@ impl Target {
         let mut runtime = sdam::runtime::tokio().map_err(Failure::other)?;
         if let Some(server) = self.dns {
             let resolver = DnsResolver::with_servers([server]);
-            runtime.backend = runtime.backend.with_resolver(Arc::new(resolver));
+            runtime.backend.resolver = Some(Arc::new(resolver));
         }
         Ok(runtime)
     }

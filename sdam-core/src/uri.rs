@@ -244,9 +244,8 @@ impl ConnectionString {
             && self.hosts.is_empty()
         {
             let reason = "the hosts have to be looked up first";
-            let remedy = "call `Topology::resolve` or `Client::resolve` instead of `builder` or \
-                          `start`, with the Cargo feature `srv` of sdam; or pass the records to \
-                          `ConnectionString::resolved`";
+            let remedy = "pass the result of `sdam::resolve` to `TopologyBuilder::new`, with the Cargo \
+                          feature `srv` of sdam; or pass the records to `ConnectionString::resolved`";
             return Err(ConfigError::new("mongodb+srv", srv.host.clone(), reason, remedy));
         }
         let mut options = self.draft();

@@ -15,8 +15,9 @@
 //! use sdam_dns::DnsResolver;
 //! use sdam_transport::runtime::Backend;
 //!
-//! fn with_srv(backend: Backend) -> Backend {
-//!     backend.with_resolver(Arc::new(DnsResolver::system()))
+//! fn with_srv(mut backend: Backend) -> Backend {
+//!     backend.resolver = Some(Arc::new(DnsResolver::system()));
+//!     backend
 //! }
 //! ```
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -114,15 +114,15 @@ impl Sim {
         let clock = Arc::new(SimClock { shared: Arc::clone(&shared), may_be_late: true });
         let dial = SimDial(Arc::clone(&shared));
         let resolver = SimResolver(Arc::clone(&shared));
-        let backend = Backend::of_sockets(dial, clock, io_seed)
-            .with_entropy(Arc::new(SimEntropy(Mutex::new(rng.fork()))))
-            .with_resolver(Arc::new(resolver));
+        let mut backend = Backend::of_sockets(dial, clock, io_seed);
+        backend.entropy = Arc::new(SimEntropy(Mutex::new(rng.fork())));
+        backend.resolver = Some(Arc::new(resolver));
         #[cfg(feature = "tls")]
-        let backend = {
+        {
             let (servers, program) = tls::rustls(Arc::clone(&backend.clock));
             TlsServers(&shared).accept_by(servers);
-            backend.with_tls(Arc::new(program))
-        };
+            backend.tls = Some(Arc::new(program));
+        }
         let runtime = Runtime::new(backend, Arc::new(SimSpawner(Arc::clone(&shared))));
         Self { shared, runtime }
     }

@@ -13,8 +13,8 @@
 //! use sdam_transport::runtime::Backend;
 //!
 //! /// Adds TLS to the connections of a runtime.
-//! fn with_tls(backend: Backend) -> Backend {
-//!     backend.with_tls(Arc::new(sdam_tls::Rustls::ring()))
+//! fn add_tls(backend: &mut Backend) {
+//!     backend.tls = Some(Arc::new(sdam_tls::Rustls::ring()));
 //! }
 //! ```
 //!

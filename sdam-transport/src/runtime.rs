@@ -86,28 +86,6 @@ impl Backend {
         self.entropy.fill(&mut bytes);
         bytes
     }
-
-    /// Sets the source of identifiers. Only simulations replace the default source, because
-    /// their runs must be reproducible.
-    #[must_use]
-    pub fn with_entropy(mut self, entropy: Arc<dyn Entropy>) -> Self {
-        self.entropy = entropy;
-        self
-    }
-
-    /// Sets the resolver.
-    #[must_use]
-    pub fn with_resolver(mut self, resolver: Arc<dyn Resolver>) -> Self {
-        self.resolver = Some(resolver);
-        self
-    }
-
-    /// Sets the TLS library.
-    #[must_use]
-    pub fn with_tls(mut self, tls: Arc<dyn TlsProvider>) -> Self {
-        self.tls = Some(tls);
-        self
-    }
 }
 
 /// All parts that the engine needs: [`Backend`] and a spawner.

@@ -34,11 +34,7 @@ use sdam_core::{
 use sdam_events::sink::Interest;
 use sdam_pool::Pool;
 use sdam_select::criteria::Criteria;
-use sdam_transport::{
-    pool::CommandReply,
-    race,
-    runtime::{Backend, Runtime},
-};
+use sdam_transport::{pool::CommandReply, race, runtime::Runtime};
 
 use self::{
     attempt::{Attempt, Operation, Writes},
@@ -98,20 +94,6 @@ impl Client {
     /// If the connection string is malformed or contradicts itself; the error names the option.
     pub fn builder(uri: &str) -> Result<ClientBuilder, ConfigError> {
         Ok(ClientBuilder::new(Topology::builder(uri)?))
-    }
-
-    /// Creates a builder from a `mongodb` or `mongodb+srv` connection string, and looks up the
-    /// records that the latter refers to; see [`Topology::resolve`].
-    ///
-    /// # Errors
-    ///
-    /// As [`resolve`](crate::resolve).
-    ///
-    /// # Cancel safety
-    ///
-    /// May be dropped at any time without side effects.
-    pub async fn resolve(uri: &str, backend: &Backend) -> Result<ClientBuilder, Error> {
-        Ok(ClientBuilder::new(Topology::resolve(uri, backend).await?))
     }
 
     /// Returns the client's topology.

@@ -73,20 +73,25 @@ pub fn async_std() -> crate::Runtime {
 /// Returns the sockets and the clock of the system for single-threaded mode, which spawns nothing.
 #[cfg(feature = "blocking")]
 pub fn blocking() -> crate::Backend {
-    let backend = with_tls(sdam_runtime_blocking::backend());
+    let mut backend = sdam_runtime_blocking::backend();
+    add_tls(&mut backend);
     #[cfg(feature = "srv")]
-    let backend =
-        backend.with_resolver(std::sync::Arc::new(sdam_dns::DnsResolver::system().blocking()));
+    {
+        let resolver = sdam_dns::DnsResolver::system().blocking();
+        backend.resolver = Some(std::sync::Arc::new(resolver));
+    }
     backend
 }
 
 /// Adds the resolver and the TLS library, if the features for them are enabled.
 #[cfg(any(feature = "runtime-tokio", feature = "runtime-smol", feature = "runtime-async-std"))]
-fn equipped(runtime: crate::Runtime) -> crate::Runtime {
-    let backend = with_tls(runtime.backend);
+fn equipped(mut runtime: crate::Runtime) -> crate::Runtime {
+    add_tls(&mut runtime.backend);
     #[cfg(feature = "srv")]
-    let backend = backend.with_resolver(std::sync::Arc::new(sdam_dns::DnsResolver::system()));
-    crate::Runtime::new(backend, runtime.spawner)
+    {
+        runtime.backend.resolver = Some(std::sync::Arc::new(sdam_dns::DnsResolver::system()));
+    }
+    runtime
 }
 
 #[cfg(any(
@@ -95,8 +100,11 @@ fn equipped(runtime: crate::Runtime) -> crate::Runtime {
     feature = "runtime-async-std",
     feature = "blocking"
 ))]
-fn with_tls(backend: crate::Backend) -> crate::Backend {
+fn add_tls(backend: &mut crate::Backend) {
     #[cfg(feature = "tls")]
-    let backend = backend.with_tls(std::sync::Arc::new(sdam_tls::Rustls::ring()));
-    backend
+    {
+        backend.tls = Some(std::sync::Arc::new(sdam_tls::Rustls::ring()));
+    }
+    #[cfg(not(feature = "tls"))]
+    let _ = backend;
 }

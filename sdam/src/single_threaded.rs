@@ -115,18 +115,6 @@ impl<P: PoolHandle> TopologyBuilder<P> {
     }
 }
 
-impl ScanTopology {
-    /// Starts a topology that has neither pools nor sinks; see also [`TopologyBuilder::scan`].
-    /// Performs no I/O.
-    ///
-    /// # Errors
-    ///
-    /// If the options contradict each other.
-    pub fn start(options: Options, backend: Backend) -> Result<Self, ConfigError> {
-        TopologyBuilder::new(options).scan(backend)
-    }
-}
-
 impl<P: PoolHandle> ScanTopology<P> {
     /// Selects a server. Scans first if a scan is due or an error requires one.
     ///

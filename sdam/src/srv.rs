@@ -16,6 +16,9 @@ use sdam_transport::{race, resolve::Resolver, runtime::Backend};
 
 /// Parses a connection string, and looks up the hosts and options of a `mongodb+srv` string.
 ///
+/// The topology polls the SRV record to notice when a sharded cluster's routers are added or removed,
+/// unless the deployment is a replica set or behind a load balancer.
+///
 /// The SRV and the TXT record are looked up at the same time, within `connectTimeoutMS`, by the
 /// [resolver](Backend::resolver). With the feature `srv`, the functions of
 /// [`runtime`](crate::runtime) set a resolver. A `mongodb://` string needs no look-up, so the
@@ -26,9 +29,7 @@ use sdam_transport::{race, resolve::Resolver, runtime::Backend};
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// let runtime = sdam::runtime::tokio()?;
 /// let options = sdam::resolve("mongodb+srv://cluster.example.com", &runtime.backend).await?;
-/// for seed in &options.seeds {
-///     println!("{seed}");
-/// }
+/// let topology = sdam::TopologyBuilder::new(options).start(runtime)?;
 /// # Ok(())
 /// # }
 /// ```
@@ -52,8 +53,8 @@ pub async fn resolve(uri: &str, backend: &Backend) -> Result<Options, Error> {
             "mongodb+srv",
             srv.host.clone(),
             "the runtime has no resolver to look up its hosts",
-            "enable the Cargo feature `srv` of sdam, set one with `Backend::with_resolver`, or list the \
-             hosts in a mongodb:// string",
+            "enable the Cargo feature `srv` of sdam, set `Backend::resolver`, or list the hosts \
+             in a mongodb:// string",
         )));
     };
     let timeout = string.connect_timeout();

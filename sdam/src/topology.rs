@@ -22,7 +22,6 @@ use futures::future::{self, Either};
 use sdam_core::{
     address::ServerAddress,
     deployment::Input,
-    error::Error,
     hello::HelloRequest,
     ids::{ObjectId, ServerId},
     options::{ConfigError, Options, Warning},
@@ -31,14 +30,12 @@ use sdam_events::queue::PendingEvents;
 use sdam_select::{criteria::Criteria, explain::Explanation};
 use sdam_transport::handshake::DriverInfo;
 use sdam_transport::pool::{NoPools, PoolHandle, PoolHost, Reporter};
-use sdam_transport::runtime::Backend;
 
 use self::shared::{Background, Shared};
 pub use self::{builder::TopologyBuilder, watch::TopologyWatch};
 use crate::{
     engine::snapshot::{ServerState, Snapshot, SnapshotGuard},
     select::{Limit, error::SelectionError, selected::SelectedServer},
-    srv,
 };
 
 /// A deployment whose servers are monitored in the background.
@@ -98,38 +95,10 @@ impl Topology {
     /// # Errors
     ///
     /// If the connection string is malformed or contradicts itself; the error names the option.
-    /// Also if it is a `mongodb+srv` string, which needs [`resolve`](Self::resolve) to look up its
-    /// hosts.
+    /// Also if it is a `mongodb+srv` string, whose hosts have to be looked up: pass the
+    /// result of [`resolve`](crate::resolve) to [`TopologyBuilder::new`].
     pub fn builder(uri: &str) -> Result<TopologyBuilder, ConfigError> {
         Ok(TopologyBuilder::new(Options::parse(uri)?))
-    }
-
-    /// Creates a builder from a `mongodb` or `mongodb+srv` connection string, and looks up the
-    /// records that the latter refers to; see [`resolve`](crate::resolve).
-    ///
-    /// The topology polls the SRV record to notice when a sharded cluster's routers are added or
-    /// removed, unless the deployment is a replica set or behind a load balancer.
-    ///
-    /// ```no_run
-    /// # #[cfg(feature = "runtime-tokio")]
-    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-    /// let runtime = sdam::runtime::tokio()?;
-    /// let topology = sdam::Topology::resolve("mongodb+srv://cluster.example.com", &runtime.backend)
-    ///     .await?
-    ///     .start(runtime)?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As [`resolve`](crate::resolve).
-    ///
-    /// # Cancel safety
-    ///
-    /// May be dropped at any time without side effects.
-    pub async fn resolve(uri: &str, backend: &Backend) -> Result<TopologyBuilder, Error> {
-        Ok(TopologyBuilder::new(srv::resolve(uri, backend).await?))
     }
 }
 

@@ -38,7 +38,7 @@ fn with_runtime<T>(records: Vec<ServerAddress>, task: impl AsyncFnOnce(Runtime) 
     let tokio = Tokio::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let result = tokio.block_on(async {
         let mut runtime = sdam::runtime::tokio().unwrap();
-        runtime.backend = runtime.backend.with_resolver(Arc::new(Records(records)));
+        runtime.backend.resolver = Some(Arc::new(Records(records)));
         task(runtime).await
     });
     tokio.shutdown_background();

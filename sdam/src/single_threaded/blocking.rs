@@ -51,16 +51,6 @@ impl<P: PoolHandle> TopologyBuilder<P> {
 }
 
 impl BlockingTopology {
-    /// Creates a builder from a connection string; finish it with
-    /// [`blocking`](TopologyBuilder::blocking).
-    ///
-    /// # Errors
-    ///
-    /// If the connection string is malformed or contradicts itself; the error names the option.
-    pub fn builder(uri: &str) -> Result<TopologyBuilder, ConfigError> {
-        crate::Topology::builder(uri)
-    }
-
     /// Creates a builder from a `mongodb` or `mongodb+srv` connection string, and looks up the
     /// records that the latter refers to; see [`resolve`](crate::resolve). Finish it with
     /// [`blocking`](TopologyBuilder::blocking).
@@ -68,17 +58,8 @@ impl BlockingTopology {
     /// # Errors
     ///
     /// As [`resolve`](crate::resolve).
-    pub fn resolve(uri: &str) -> Result<TopologyBuilder, Error> {
-        wait(crate::Topology::resolve(uri, &runtime::blocking()))
-    }
-
-    /// Starts a topology that has neither pools nor sinks. Performs no I/O.
-    ///
-    /// # Errors
-    ///
-    /// If the options contradict each other.
-    pub fn start(options: Options) -> Result<Self, ConfigError> {
-        TopologyBuilder::new(options).blocking()
+    pub fn builder(uri: &str) -> Result<TopologyBuilder, Error> {
+        wait(crate::resolve(uri, &runtime::blocking())).map(TopologyBuilder::new)
     }
 }
 

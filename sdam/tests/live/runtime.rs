@@ -35,7 +35,7 @@ impl Host {
 
     /// Adds TLS, implemented by the given provider.
     pub(crate) fn with_tls(mut self, provider: Rustls) -> Self {
-        self.runtime.backend = self.runtime.backend.with_tls(Arc::new(provider));
+        self.runtime.backend.tls = Some(Arc::new(provider));
         self
     }
 

@@ -23,7 +23,8 @@ fn check(pairs: &[(&str, &str)]) {
         return;
     };
     let resolver = DnsResolver::with_servers([dns.address()]);
-    let backend = sdam_runtime_blocking::backend().with_resolver(Arc::new(resolver));
+    let mut backend = sdam_runtime_blocking::backend();
+    backend.resolver = Some(Arc::new(resolver));
     for (host, target) in pairs {
         let uri = format!("mongodb+srv://{host}/");
         let options = block_on(sdam::resolve(&uri, &backend)).unwrap();

@@ -11,12 +11,13 @@ use sdam_transport::runtime::Backend;
 
 /// Returns `backend` with a resolver that queries a name server on loopback. All columns share this
 /// server.
-pub(super) fn real(backend: Backend) -> Result<Backend, String> {
+pub(super) fn real(mut backend: Backend) -> Result<Backend, String> {
     static SERVER: OnceLock<Result<Dns, String>> = OnceLock::new();
     let start = || Dns::start(records()).map_err(|error| error.to_string());
     let server = SERVER.get_or_init(start).as_ref()?;
     let resolver = DnsResolver::with_servers([server.address()]);
-    Ok(backend.with_resolver(Arc::new(resolver)))
+    backend.resolver = Some(Arc::new(resolver));
+    Ok(backend)
 }
 
 fn records() -> impl Iterator<Item = Record> {

@@ -169,9 +169,9 @@ fn every_error_shows_the_given_value_and_a_remedy() {
     );
     check(
         "mongodb+srv://a.example.com",
-        "`mongodb+srv` is `a.example.com`: the hosts have to be looked up first; call \
-         `Topology::resolve` or `Client::resolve` instead of `builder` or `start`, with the Cargo \
-         feature `srv` of sdam; or pass the records to `ConnectionString::resolved`",
+        "`mongodb+srv` is `a.example.com`: the hosts have to be looked up first; pass \
+         the result of `sdam::resolve` to `TopologyBuilder::new`, with the Cargo feature `srv` of \
+         sdam; or pass the records to `ConnectionString::resolved`",
     );
 }
 

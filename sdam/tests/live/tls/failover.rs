@@ -56,7 +56,7 @@ fn a_set_with_tls_behind_an_srv_record_is_followed_through_failovers() {
     };
     let mut host = Host::start().with_tls(Rustls::ring());
     let resolver = DnsResolver::with_servers([dns.address()]);
-    host.runtime.backend = host.runtime.backend.with_resolver(Arc::new(resolver));
+    host.runtime.backend.resolver = Some(Arc::new(resolver));
     let uri = format!(
         "mongodb+srv://cluster.sdam.example/?heartbeatFrequencyMS=500&{}",
         with_client(&certificates),

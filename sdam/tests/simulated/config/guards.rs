@@ -163,7 +163,8 @@ impl Tls for Library {
 /// was given.
 fn refusal(options: &str) -> ConfigError {
     let server = Refusing::new();
-    let backend = server.backend().with_tls(Arc::new(Library));
+    let mut backend = server.backend();
+    backend.tls = Some(Arc::new(Library));
     let builder = Topology::builder(&format!("mongodb://a/?{options}")).unwrap();
     let error = builder.scan(backend).unwrap_err();
     assert_eq!(server.attempts(), 0);

@@ -136,7 +136,7 @@ fn without_an_authenticator_no_command_runs_for_a_user() {
     let sim = world(ServerVersion::V8_0, User::new("ada", "pencil"));
     sim.block_on(async {
         let options = options(&sim, "ada:pencil@");
-        let mut topology = ScanTopology::start(options, sim.runtime().backend).unwrap();
+        let mut topology = TopologyBuilder::new(options).scan(sim.runtime().backend).unwrap();
         let server = primary(&mut topology).await;
         let error = run(&mut topology, server, &find()).await.unwrap_err();
         assert_eq!((error.kind(), error.stage()), (ErrorKind::Internal, Stage::Auth));

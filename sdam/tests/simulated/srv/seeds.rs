@@ -103,16 +103,16 @@ fn without_a_resolver_the_error_names_the_feature() {
     let sim = sharded(1);
     let mut backend = sim.runtime().backend;
     backend.resolver = None;
-    let error = block_on(Topology::resolve(&uri("test1", ""), &backend)).unwrap_err();
+    let error = block_on(sdam::resolve(&uri("test1", ""), &backend)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert_eq!(
         error.source_as::<ConfigError>().unwrap().to_string(),
         "`mongodb+srv` is `test1.test.build.10gen.cc`: the runtime has no resolver to look up its \
-         hosts; enable the Cargo feature `srv` of sdam, set one with `Backend::with_resolver`, or list \
-         the hosts in a mongodb:// string",
+         hosts; enable the Cargo feature `srv` of sdam, set `Backend::resolver`, or list the hosts \
+         in a mongodb:// string",
     );
     let error = Topology::builder(&uri("test1", "")).unwrap_err();
-    assert!(error.to_string().contains("`Topology::resolve`"), "{error}");
+    assert!(error.to_string().contains("`sdam::resolve`"), "{error}");
 }
 
 #[test]

@@ -37,7 +37,7 @@ pub(crate) fn uri(name: &str, options: &str) -> String {
 }
 
 pub(crate) fn resolve(sim: &Sim, uri: &str) -> Result<TopologyBuilder, Error> {
-    sim.block_on(Topology::resolve(uri, &sim.runtime().backend))
+    sim.block_on(sdam::resolve(uri, &sim.runtime().backend)).map(TopologyBuilder::new)
 }
 
 /// Starts a topology with background monitors.

@@ -15,10 +15,10 @@ fn primary(set: &ReplicaSet) -> String {
 #[test]
 fn a_string_of_either_kind_is_resolved_before_the_topology_is_built() {
     let set = ReplicaSet::start(1).unwrap();
-    let builder = BlockingTopology::resolve(set.uri()).unwrap();
+    let builder = BlockingTopology::builder(set.uri()).unwrap();
     let mut topology = builder.blocking().unwrap();
     assert!(topology.select(&Criteria::write()).is_ok());
-    let error = BlockingTopology::resolve("mongodb+srv://a.example.com:1").unwrap_err();
+    let error = BlockingTopology::builder("mongodb+srv://a.example.com:1").unwrap_err();
     assert!(error.kind() == sdam::ErrorKind::Invalid, "{error}");
 }
 

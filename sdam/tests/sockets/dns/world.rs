@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use futures::{StreamExt, executor::block_on, future::BoxFuture};
 use sdam::{
     Backend, Clock, Connection, Error, EventKind, EventName, Instant, Resolver, Runtime,
-    ScanTopology, ServerAddress, Snapshot, Spawner, SrvRecords, Stage, Topology,
+    ScanTopology, ServerAddress, Snapshot, Spawner, SrvRecords, Stage, Topology, TopologyBuilder,
     TopologyDescription, Transport, UnixTime, async_trait,
 };
 use sdam_dns::DnsResolver;
@@ -120,7 +120,8 @@ impl World {
             self.0.set(records(&BEFORE)).unwrap();
             let (sink, failures) = unbounded();
             let sink = sink.interested_in(EventName::SrvLookupFailed.into());
-            let builder = block_on(Topology::resolve(&uri, backend)).unwrap().sink(sink);
+            let builder =
+                TopologyBuilder::new(block_on(sdam::resolve(&uri, backend)).unwrap()).sink(sink);
             let mode = match spawner {
                 Some(spawner) => {
                     let runtime = Runtime::new(backend.clone(), spawner);
@@ -150,7 +151,9 @@ fn ports(description: &TopologyDescription) -> Vec<u16> {
 fn hasty(backend: Backend, resolver: DnsResolver) -> Backend {
     let clock = Arc::new(HastyClock(backend.clock));
     let resolver = Arc::new(HastyResolver(resolver));
-    Backend::new(clock, Arc::new(NoServers), 1).with_resolver(resolver)
+    let mut backend = Backend::new(clock, Arc::new(NoServers), 1);
+    backend.resolver = Some(resolver);
+    backend
 }
 
 /// A resolver that applies time-outs on the faster clock.
