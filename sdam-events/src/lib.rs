@@ -15,7 +15,7 @@
 //! | [`facts`] | facts derived from events: primaries, failovers, losses, times |
 //! | [`history`] | the last transitions and their causes |
 //! | `record` | recordings of inputs and events, as lines of JSON (feature `record`) |
-//! | `replay` | replays a recording, and verifies that its inputs have the recorded effects (feature `replay`) |
+//! | `replay` | replays a recording, and verifies that its inputs have the recorded effects (feature `record`) |
 //! | `metrics` | metrics through the `metrics` facade (feature `metrics`) |
 //! | `trace` | log messages through `tracing` (feature `tracing`) |
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -30,7 +30,7 @@ pub mod metrics;
 pub mod queue;
 #[cfg(feature = "record")]
 pub mod record;
-#[cfg(feature = "replay")]
+#[cfg(feature = "record")]
 pub mod replay;
 pub mod sink;
 #[cfg(not(sdam_loom))]

@@ -105,7 +105,7 @@
 //! | `tls` | `tls`: TLS by rustls, for the runtimes from all functions of [`runtime`] |
 //! | `metrics` | `events::metrics`: metrics, for the exporter of your choice |
 //! | `tracing` | `events::trace`: log messages, for the subscriber of your choice |
-//! | `replay` | `events::replay`: replays recordings in the state machine |
+//! | `record` | `events::record`, `events::replay`: recordings of a topology, and their replay in the state machine |
 //! | `conformance` | `transport::conformance`: the suites that check a runtime or a connection pool of your own |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
