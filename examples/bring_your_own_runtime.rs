@@ -21,11 +21,11 @@ use futures::{
 use sdam::{
     Backend, Criteria, Runtime, ServerAddress, Spawner, Task, Topology, async_trait,
     sim::ReplicaSet,
-    transport::{
-        dial::{Dial, DialOptions, DialTarget},
-        pipe::{self, PipeEnd, Piped},
-        system::{self, Epoch, ThreadClock},
-    },
+};
+use sdam_transport::{
+    dial::{Dial, DialOptions, DialTarget},
+    pipe::{self, PipeEnd, Piped},
+    system::{self, Epoch, ThreadClock},
 };
 
 #[derive(Debug)]
@@ -117,7 +117,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 #[test]
 fn the_runtime_keeps_its_contracts() {
-    sdam::transport::conformance::runtime(&runtime());
+    sdam_transport::conformance::runtime(&runtime());
 }
 
 #[test]

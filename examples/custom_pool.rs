@@ -239,10 +239,8 @@ async fn ping(topology: &Topology<Pool>) -> Result<bool> {
 
 #[cfg(test)]
 mod tests {
-    use sdam::{
-        Options, async_trait,
-        transport::conformance::pools::{self, Claim, PoolUser},
-    };
+    use sdam::{Options, async_trait};
+    use sdam_transport::conformance::pools::{self, Claim, PoolUser};
 
     use super::*;
 

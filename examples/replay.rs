@@ -13,13 +13,12 @@ use std::{env, error::Error, fs, time::Duration};
 
 use bson::Document;
 use sdam::{
-    ErrorKind, EventKind, Instant, Options, ServerAddress, Stage,
-    discovery::{
-        hello::Hello,
-        machine::{Input, TopologyMachine},
-        server::Rtt,
-    },
-    events::replay::replay_to,
+    ErrorKind, EventKind, Instant, Options, ServerAddress, Stage, events::replay::replay_to,
+};
+use sdam_core::{
+    hello::Hello,
+    machine::{Input, TopologyMachine},
+    server::Rtt,
 };
 use serde_json::Value;
 

@@ -13,11 +13,11 @@ use futures::{
 };
 use sdam::{
     Criteria, PoolClear, PoolContext, PoolFactory, PoolHandle, Task, Topology,
-    discovery::event::NoEvents,
     pool::{Pool, Pools},
     runtime,
     sim::ReplicaSet,
 };
+use sdam_core::event::NoEvents;
 
 type Result<T, E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
 

@@ -2,7 +2,7 @@
 //! application would write it.
 //!
 //! Tasks and all socket operations run on one thread; the engine and the application communicate
-//! with it over channels. `sdam::transport` provides the timers and DNS look-ups, as it does for
+//! with it over channels. `sdam_transport` provides the timers and DNS look-ups, as it does for
 //! every runtime that lacks its own.
 
 use std::{
@@ -20,7 +20,7 @@ use monoio::{
     io::{AsyncReadRent as _, AsyncWriteRentExt as _, Splitable as _},
     net::TcpStream,
 };
-use sdam::transport::{
+use sdam_transport::{
     async_trait,
     dial::{Dial, DialOptions, DialTarget},
     local::{self, Remote},

@@ -34,10 +34,8 @@ fn find_primary(uri: &str) -> Result<sdam::ServerAddress, Box<dyn std::error::Er
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    use sdam::{
-        sim::{ReplicaSet, action::Target},
-        transport::conformance,
-    };
+    use sdam::sim::{ReplicaSet, action::Target};
+    use sdam_transport::conformance;
 
     use super::{adapter::Monoio, find_primary};
 

@@ -10,12 +10,12 @@ use std::{
     sync::Mutex,
 };
 
-use sdam::transport::system::wall;
 use sdam_core::event::Event;
 use sdam_events::{
     log::{LogConfig, LogMessage, LogOutput},
     sink::{EventSink, Interest},
 };
+use sdam_transport::system::wall;
 
 use crate::{lock::lock, output::Output, terminal::sanitize};
 

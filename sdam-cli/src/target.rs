@@ -9,11 +9,9 @@ use std::{
 };
 
 use clap::Args;
-use sdam::{
-    Backend, ConfigError, Options, Runtime, TopologyBuilder, dns::DnsResolver,
-    transport::translate::AddressTable,
-};
+use sdam::{Backend, ConfigError, Options, Runtime, TopologyBuilder, dns::DnsResolver};
 use sdam_sim::serve::{ReplicaSet, ServeError};
+use sdam_transport::translate::AddressTable;
 use tokio::time::timeout;
 
 use crate::{failure::Failure, secret, values::name_server};

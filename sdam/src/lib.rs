@@ -76,16 +76,16 @@
 //!
 //! | specification | code |
 //! | --- | --- |
-//! | SDAM | [`discovery::machine`], [`discovery::topology`], [`discovery::server`] |
-//! | Server Monitoring | [`discovery::monitor`], [`discovery::rtt`], [`discovery::deployment`] |
-//! | SDAM: "Error handling", and the part of CMAP that belongs to it | [`discovery::report`], [`discovery::pool`], [`transport::pool`] |
-//! | SDAM Logging and Monitoring | [`discovery::event`], [`events`] |
-//! | Server Selection, Max Staleness | [`selection`], [`discovery::read_preference`] |
-//! | Handshake | [`discovery::hello`], [`transport::handshake`] |
-//! | OP_MSG (OP_COMPRESSED is refused) | [`transport::wire`] |
-//! | Initial DNS Seedlist Discovery, Polling SRV Records | [`resolve`], [`discovery::srv`] |
-//! | Connection String, URI Options | [`discovery::uri`], [`discovery::options`] |
-//! | Load Balancers | [`ServiceConnection`], [`discovery::machine`] |
+//! | SDAM | [`sdam_core::machine`], [`sdam_core::topology`], [`sdam_core::server`] |
+//! | Server Monitoring | [`sdam_core::monitor`], [`sdam_core::rtt`], [`sdam_core::deployment`] |
+//! | SDAM: "Error handling", and the part of CMAP that belongs to it | [`sdam_core::report`], [`sdam_core::pool`], [`sdam_transport::pool`] |
+//! | SDAM Logging and Monitoring | [`sdam_core::event`], [`sdam_events`] |
+//! | Server Selection, Max Staleness | [`sdam_select`], [`sdam_core::read_preference`] |
+//! | Handshake | [`sdam_core::hello`], [`sdam_transport::handshake`] |
+//! | OP_MSG (OP_COMPRESSED is refused) | [`sdam_transport::wire`] |
+//! | Initial DNS Seedlist Discovery, Polling SRV Records | [`resolve`], [`sdam_core::srv`] |
+//! | Connection String, URI Options | [`sdam_core::uri`], [`sdam_core::options`] |
+//! | Load Balancers | [`ServiceConnection`], [`sdam_core::machine`] |
 //!
 //! # Features
 //!
@@ -106,7 +106,6 @@
 //! | `metrics` | `events::metrics`: metrics, for the exporter of your choice |
 //! | `tracing` | `events::trace`: log messages, for the subscriber of your choice |
 //! | `record` | `events::record`, `events::replay`: recordings of a topology, and their replay in the state machine |
-//! | `conformance` | `transport::conformance`: the suites that check a runtime or a connection pool of your own |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(feature = "client")]
@@ -137,7 +136,7 @@ pub use sdam_core::{
     ids::{Generation, ObjectId, ServerId},
     options::{ConfigError, Detector, Options, Warning},
     pool::{PoolClear, PoolOptions},
-    read_preference::{ReadMode, ReadPreference},
+    read_preference::{ReadMode, ReadPreference, TagSet},
     report::ErrorReport,
     server::{ServerDescription, ServerType, WireVersions},
     srv::SrvRecords,
@@ -191,8 +190,6 @@ pub use self::{
     topology::{Topology, TopologyBuilder, TopologyWatch, WeakTopology},
 };
 
-/// Types and state machines of server discovery and monitoring.
-pub use sdam_core as discovery;
 /// Look-ups of SRV and TXT records.
 #[cfg(feature = "srv")]
 pub use sdam_dns as dns;
@@ -201,12 +198,8 @@ pub use sdam_events as events;
 /// A connection pool (CMAP).
 #[cfg(feature = "pool")]
 pub use sdam_pool as pool;
-/// Server selection: criteria, explanations and diagnoses.
-pub use sdam_select as selection;
 #[cfg(feature = "sim")]
 pub use sdam_sim as sim;
 /// TLS by rustls.
 #[cfg(feature = "tls")]
 pub use sdam_tls as tls;
-/// The interfaces of a runtime: transport, clock, spawner.
-pub use sdam_transport as transport;

@@ -51,6 +51,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "sdam-runtime-tokio",
             "sdam-select",
             "sdam-sim",
+            "sdam-transport",
             "tokio",
         ],
     ),

@@ -184,7 +184,7 @@ impl sdam::Transport for Panicking {
         Err(Error::network(Stage::Hello, "refused by the test"))
     }
 
-    fn with_layers(&self, _: sdam::transport::layers::Layers) -> Option<Arc<dyn sdam::Transport>> {
+    fn with_layers(&self, _: sdam_transport::layers::Layers) -> Option<Arc<dyn sdam::Transport>> {
         Some(Arc::new(Self))
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use metrics::{Key, Label, counter, describe_gauge, gauge, histogram, with_local_recorder};
-use sdam::{Topology, transport::clock::Clock};
+use sdam::Topology;
 use sdam_core::{
     event::{Event, EventKind},
     ids::ObjectId,
@@ -18,6 +18,7 @@ use sdam_events::{
     sink::{EventSink, Interest},
 };
 use sdam_select::staleness::lag;
+use sdam_transport::clock::Clock;
 
 use crate::page::{Kind, Page, Registry};
 

@@ -10,7 +10,7 @@ use std::{
 
 use futures::{FutureExt, StreamExt, select_biased, stream::FusedStream};
 use metrics::{describe_gauge, gauge, with_local_recorder};
-use sdam::transport::clock::Clock;
+use sdam_transport::clock::Clock;
 use tokio::task::spawn_blocking;
 
 use super::targets::{self, Targets};

@@ -31,8 +31,8 @@ use futures::{
     stream::FusedStream,
 };
 use ratatui::backend::CrosstermBackend;
-use sdam::transport::system::wall;
 use sdam_core::{address::ServerAddress, event::Event, time::UnixTime};
+use sdam_transport::system::wall;
 use tokio::time::{self, sleep_until};
 
 use self::{

@@ -5,7 +5,6 @@ use std::{
     io::{self, Write},
 };
 
-use sdam::transport::system::wall;
 use sdam_core::{
     address::ServerAddress,
     event::{Event, EventKind},
@@ -15,6 +14,7 @@ use sdam_core::{
 };
 use sdam_events::facts::Facts;
 use sdam_select::settings::Settings;
+use sdam_transport::system::wall;
 
 use super::{Access, screen::Screen};
 use crate::{

@@ -10,7 +10,7 @@ use std::{
 };
 
 use futures::FutureExt as _;
-use sdam::{Topology, selection::criteria::Criteria};
+use sdam::{Criteria, Topology};
 use sdam_core::address::ServerAddress;
 use sdam_sim::{
     Blueprint,

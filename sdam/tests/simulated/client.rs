@@ -13,13 +13,13 @@ use sdam::{
     CheckOutFailure, Connection, Error, Event, EventKind, EventName, Instant, Interest,
     ServerAddress, Transport, async_trait,
     client::{Client, Command},
-    transport::{
-        wire::{OpMsg, WireMessage},
-        wrap::{Wrap, Wrapped},
-    },
 };
 use sdam_events::channel::{EventStream, unbounded};
 use sdam_sim::{Blueprint, runtime::Sim};
+use sdam_transport::{
+    wire::{OpMsg, WireMessage},
+    wrap::{Wrap, Wrapped},
+};
 
 use crate::replica_set;
 

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use sdam::Diagnosis;
 use sdam::tls::{Reason, rustls};
-use sdam::transport::wire::WireError;
 use sdam_core::{
     address::ServerAddress,
     error::{Error, ErrorKind, Stage},
@@ -12,6 +11,7 @@ use sdam_core::{
     server::{ServerType, WireVersions},
     topology::Obstacle,
 };
+use sdam_transport::wire::WireError;
 use serde_json::Value;
 
 use super::{MORE_TIME, counted, text};

@@ -13,7 +13,6 @@ use futures::{
     future::FutureExt as _,
     stream::{FuturesUnordered, StreamExt as _},
 };
-use sdam::transport::{connect::Connection, error::from_wire, race, wire::Exchange};
 use sdam::{
     Criteria, ReadMode, ReadPreference,
     client::{ClientBuilder, Command},
@@ -25,6 +24,7 @@ use sdam_core::{
     hello::{Hello, HelloRequest},
     server::ServerType,
 };
+use sdam_transport::{connect::Connection, error::from_wire, race, wire::Exchange};
 use tokio::net::{TcpStream, lookup_host};
 
 use super::line::Line;

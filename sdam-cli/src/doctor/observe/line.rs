@@ -7,13 +7,6 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use sdam::transport::{
-    connect::Transport,
-    handshake::{ClientMetadata, Environment},
-    layers::{Layers, Translate as _},
-    race,
-    tls::TlsProvider as _,
-};
 use sdam::{
     Backend, Clock, Runtime,
     tls::{
@@ -29,6 +22,13 @@ use sdam_core::{
     hello::{Handshake, HelloRequest},
     options::{ConfigError, Options, TlsOptions},
     time::Instant,
+};
+use sdam_transport::{
+    connect::Transport,
+    handshake::{ClientMetadata, Environment},
+    layers::{Layers, Translate as _},
+    race,
+    tls::TlsProvider as _,
 };
 use webpki::{EndEntityCert, KeyUsage};
 

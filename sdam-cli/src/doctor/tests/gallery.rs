@@ -121,7 +121,7 @@ impl sdam::Transport for Far {
 
     fn with_layers(
         &self,
-        layers: sdam::transport::layers::Layers,
+        layers: sdam_transport::layers::Layers,
     ) -> Option<Arc<dyn sdam::Transport>> {
         let near = self.near.with_layers(layers)?;
         Some(Arc::new(Self { near, clock: Arc::clone(&self.clock), away: self.away }))

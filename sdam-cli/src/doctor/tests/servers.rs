@@ -18,8 +18,8 @@ use sdam::tls::rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
     server::{WebPkiClientVerifier, danger::ClientCertVerifier},
 };
-use sdam::transport::wire::{OpCode, OpMsg, OpReply, WireMessage};
 use sdam_live::{Certificates, ServerCertificate};
+use sdam_transport::wire::{OpCode, OpMsg, OpReply, WireMessage};
 use tokio::{net::TcpSocket, runtime::Builder};
 
 /// A server that handles each connection on a thread of its own, until the value is dropped.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use sdam::{
     AddressTable, Criteria, Event, EventKind, ServerAddress, Snapshot, Topology, TopologyBuilder,
-    discovery::topology::Obstacle,
 };
+use sdam_core::topology::Obstacle;
 use sdam_events::channel::{EventStream, unbounded};
 use sdam_sim::{
     Blueprint, MemberId, Sim,

@@ -7,14 +7,14 @@ use futures::FutureExt;
 use sdam::{
     ConfigError, Connection, Error, Instant, Runtime, ServerAddress, Topology, Transport,
     async_trait,
-    discovery::options::TlsOptions,
-    transport::{
-        layers::Guards,
-        stream::ByteStream,
-        tls::{Tls, TlsProvider},
-    },
 };
+use sdam_core::options::TlsOptions;
 use sdam_testkit::HeldTasks;
+use sdam_transport::{
+    layers::Guards,
+    stream::ByteStream,
+    tls::{Tls, TlsProvider},
+};
 
 use super::{Refusing, poll};
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use bson::{Document, doc};
 use sdam::{
     Criteria, Error, ErrorOutcome, ErrorReport, EventName, Generation, Instant, ServerType, Stage,
-    discovery::reply,
 };
+use sdam_core::reply;
 
 use super::Harness;
 

@@ -11,8 +11,9 @@ use std::{
 use futures::future::join_all;
 use sdam::{
     AuthStep, Authenticator, Connection, Conversation, Criteria, Error, Runtime, ServerAddress,
-    Topology, Transport, async_trait, discovery::time::Instant,
+    Topology, Transport, async_trait,
 };
+use sdam_core::time::Instant;
 use sdam_core::{error::ErrorKind, hello::HelloAuth};
 use sdam_pool::{Pool, Pools};
 use sdam_sim::runtime::Sim;

@@ -7,9 +7,10 @@ use bson::doc;
 use futures::FutureExt as _;
 use sdam::{
     Criteria, ErrorReport, EventName, Generation, Interest, ReadMode, ReadPreference, ServerType,
-    Stage, discovery::reply,
+    Stage,
 };
 use sdam_core::options::MIN_HEARTBEAT_FREQUENCY;
+use sdam_core::reply;
 use sdam_events::channel::{EventStream, unbounded};
 use sdam_testkit::{RecordingPools, Server};
 
