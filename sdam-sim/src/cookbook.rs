@@ -19,7 +19,7 @@
 //! ```
 //! use std::time::Duration;
 //!
-//! use sdam::{discovery::address::ServerAddress, selection::criteria::Criteria, Topology};
+//! use sdam::{Criteria, ServerAddress, Topology};
 //! use sdam_sim::{Blueprint, action::Target, config::SetConfig, runtime::Sim};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -66,11 +66,7 @@
 //! ```
 //! use std::time::Duration;
 //!
-//! use sdam::{
-//!     discovery::{address::ServerAddress, server::ServerType},
-//!     selection::criteria::Criteria,
-//!     Topology,
-//! };
+//! use sdam::{Criteria, ServerAddress, ServerType, Topology};
 //! use sdam_sim::{Action, Blueprint, action::Target, config::SetConfig, runtime::Sim};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -126,14 +122,7 @@
 //! ```
 //! use std::time::Duration;
 //!
-//! use sdam::{
-//!     discovery::{
-//!         address::ServerAddress,
-//!         read_preference::{ReadMode, ReadPreference},
-//!     },
-//!     selection::criteria::Criteria,
-//!     Topology,
-//! };
+//! use sdam::{Criteria, ReadMode, ReadPreference, ServerAddress, Topology};
 //! use sdam_sim::{Blueprint, config::SetConfig, runtime::Sim, scenario::Scenario};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -190,7 +179,7 @@
 //! ```
 //! use std::time::Duration;
 //!
-//! use sdam::{discovery::address::ServerAddress, selection::criteria::Criteria, Topology};
+//! use sdam::{Criteria, ServerAddress, Topology};
 //! use sdam_sim::{Blueprint, MemberId, config::SetConfig, runtime::Sim};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
