@@ -141,7 +141,7 @@ impl TlsServers<'_> {
     /// members still apply.
     ///
     /// The program can use the same library or another one. Set it with
-    /// [`Backend::with_tls`](sdam_transport::runtime::Backend::with_tls) on the
+    /// [`Backend::tls`](sdam_transport::runtime::Backend::tls) on the
     /// [runtime](super::Sim::runtime).
     pub fn accept_by(&self, acceptor: impl TlsAcceptor) {
         self.with(|tls| tls.acceptor = Some(Arc::new(acceptor)));
