@@ -35,19 +35,6 @@ pub const REAUTHENTICATION_REQUIRED: i32 = 391;
 /// The error code for a command that exceeded `maxTimeMS`.
 pub const MAX_TIME_MS_EXPIRED: i32 = 50;
 
-/// An error that carries labels. The server or the client sets them, and they tell whether to
-/// retry. Drivers implement this trait for their own errors.
-pub trait Labelled {
-    /// Returns whether the error carries `label`.
-    fn has_label(&self, label: &str) -> bool;
-}
-
-impl Labelled for Error {
-    fn has_label(&self, label: &str) -> bool {
-        self.has_label(label)
-    }
-}
-
 /// An error from a server, a connection to it, the look-up of its name, or a command.
 ///
 /// Programs can match on its [`kind`](Self::kind) and [`stage`](Self::stage), or call a predicate

@@ -127,7 +127,7 @@ mod topology;
 #[doc(inline)]
 pub use sdam_core::{
     address::ServerAddress,
-    error::{Error, ErrorKind, ErrorOutcome, Labelled, Stage},
+    error::{Error, ErrorKind, ErrorOutcome, Stage},
     event::{
         CheckOutFailure, CommandInfo, ConnectionClosedReason, ConnectionId, Event, EventKind,
         EventName, Publish,

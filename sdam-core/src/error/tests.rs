@@ -101,7 +101,7 @@ fn a_label_is_carried_once() {
     let error = refused().with_labels(["a", "b", "a"]).with_label("b");
     assert_eq!(error.labels().collect::<Vec<_>>(), ["a", "b"]);
     assert!(error.has_label("a") && !error.has_label(""));
-    assert!(Labelled::has_label(&error, "b") && !Labelled::has_label(&error, "c"));
+    assert!(error.has_label("b") && !error.has_label("c"));
 }
 
 #[test]

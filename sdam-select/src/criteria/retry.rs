@@ -2,7 +2,7 @@
 
 use sdam_core::{
     address::ServerAddress,
-    error::{Labelled, SYSTEM_OVERLOADED_ERROR},
+    error::{Error, SYSTEM_OVERLOADED_ERROR},
     topology::TopologyType,
 };
 
@@ -29,7 +29,7 @@ impl Criteria {
     /// topologies, it does so only if the error has the label `SystemOverloadedError` and
     /// `enableOverloadRetargeting` is on (Server Selection: "deprioritized servers").
     #[must_use]
-    pub fn after(self, server: &impl Attempted, error: &impl Labelled) -> Self {
+    pub fn after(self, server: &impl Attempted, error: &Error) -> Self {
         let overloaded = server.retargets_overload() && error.has_label(SYSTEM_OVERLOADED_ERROR);
         if server.topology_type() != TopologyType::Sharded && !overloaded {
             return self;

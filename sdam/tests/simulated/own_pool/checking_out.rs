@@ -16,7 +16,7 @@ use futures::{
     future::{join_all, poll_immediate},
 };
 use sdam::{Error, EventKind, Interest, PoolOptions, Spawner, Task, Topology};
-use sdam_pool::Pool;
+use sdam_pool::{Pool, Pools};
 use sdam_sim::{
     Action,
     action::{FailCommand, Mode, Target},
@@ -84,6 +84,27 @@ fn all_pools_have_the_options_of_the_connection_string() {
     expected.wait_queue_timeout = Some(Duration::from_millis(6));
     let created: Vec<_> = created.iter().map(|options| &**options).collect();
     assert_eq!(created, [&expected; 3]);
+}
+
+#[test]
+fn pools_have_the_options_of_their_topology_or_those_of_their_factory() {
+    // Values set in code have precedence over the connection string (B-38).
+    let sim = simulation(11);
+    let start = |pools: Pools| {
+        let builder = Topology::builder(&format!("{}&maxPoolSize=9", sim.uri())).unwrap();
+        let builder = builder.options(|options| options.pool.max_pool_size = 7);
+        builder.pools(pools).start(sim.runtime())
+    };
+    let size = |pools: Pools| {
+        let topology = start(pools).unwrap();
+        sim.block_on(async { primary(&topology).await.pool().options().max_pool_size })
+    };
+    assert_eq!(size(Pools::new()), 7);
+    let mut own = PoolOptions::default();
+    own.max_pool_size = 2;
+    assert_eq!(size(Pools::new().with_options(own.clone())), 2);
+    own.min_pool_size = 3;
+    assert_eq!(start(Pools::new().with_options(own)).unwrap_err().option(), "minPoolSize");
 }
 
 #[test]
