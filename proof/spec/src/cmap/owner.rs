@@ -186,14 +186,18 @@ impl Owner {
         let greeted =
             self.topology.reporter(self.server).handle_handshake(self.generation()?, &hello);
         greeted.map_err(|error| error.to_string())?;
-        let is_known = |snapshot: &Snapshot| {
+        let (version, is_known) = {
+            let snapshot = self.topology.snapshot();
             let server = snapshot.description().server_by_id(self.server);
-            server.filter(|server| server.server_type.is_available()).map(|_| ())
+            let is_known = server.is_some_and(|server| server.server_type.is_available());
+            (snapshot.version(), is_known)
         };
-        if is_known(&self.topology.snapshot()).is_some() {
+        if is_known {
             return Ok(());
         }
-        self.end_check(Ok(hello), is_known).await
+        // The pool may fail at once, which makes the server unknown again.
+        let has_changed = |snapshot: &Snapshot| (snapshot.version() != version).then_some(());
+        self.end_check(Ok(hello), has_changed).await
     }
 
     /// Clears the pool. If connections in use must be interrupted, a check times out; otherwise, an
