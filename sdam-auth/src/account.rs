@@ -44,10 +44,12 @@ impl Account {
     ///
     /// Returns the same errors as [`authenticator`](crate::authenticator).
     pub fn of(options: &Options) -> Result<Option<Self>, ConfigError> {
-        let Some(credential) = &options.credential else {
+        let Some(mut credential) = options.credential.clone() else {
             return Ok(None);
         };
-        let (method, user) = config::method(credential, options.tls.is_some())?;
+        let source = credential.source_or(options.auth_source.as_deref()).into();
+        credential.source = Some(source);
+        let (method, user) = config::method(&credential, options.tls.is_some())?;
         let shared = Arc::new(Shared::new(user, options.server_api.clone()));
         Ok(Some(Self { method, shared, entropy: os_entropy() }))
     }

@@ -127,6 +127,10 @@ pub struct Options {
     pub srv: Option<Srv>,
     /// The credential for pooled connections; `None` for no authentication.
     pub credential: Option<Credential>,
+    /// `authSource`: the database that defines the user of a [credential](Self::credential) that
+    /// was set in code without a source.
+    #[doc(alias = "authSource")]
+    pub auth_source: Option<Box<str>>,
     /// The encryption of connections; `None` for no encryption.
     ///
     /// If this option is set, a topology starts only if its runtime can negotiate TLS.
@@ -241,6 +245,7 @@ impl Options {
             handshake_opcode: HandshakeOpcode::default(),
             srv: None,
             credential: None,
+            auth_source: None,
             tls: None,
             proxy: None,
             tcp_user_timeout: None,

@@ -353,6 +353,7 @@ fn apply(settings: &Settings, options: &mut Options) {
     options.server_selection_try_once = options.uri_try_once;
     let interval = time("socketCheckIntervalMS");
     options.socket_check_interval = interval.unwrap_or(options.socket_check_interval);
+    options.auth_source = text("authSource").map(Into::into);
     apply_to_pool(settings, &mut options.pool);
     options.timeout = time("timeoutMS");
     options.socket_timeout = typed(settings, "socketTimeoutMS");

@@ -148,6 +148,22 @@ fn the_mechanism_is_the_given_one_or_else_the_best_that_the_user_has() {
 }
 
 #[test]
+fn the_source_of_the_connection_string_is_that_of_a_credential_in_code() {
+    // The string or its TXT record names the database (B-38).
+    let check = |mechanism: Option<&str>, source: &str| {
+        let mut options = Options::parse("mongodb://a/?authSource=staff").unwrap();
+        let mut credential = Credential::new("ada", "pencil");
+        credential.mechanism = mechanism.map(Into::into);
+        options.credential = Some(credential);
+        let first = speculative(&*begin(&account(&options)));
+        assert_eq!(first.get_str("db").unwrap(), source, "{mechanism:?}");
+    };
+    check(None, "staff");
+    check(Some("SCRAM-SHA-1"), "staff");
+    assert_eq!(Credential::x509().source_or(Some("staff")), "$external");
+}
+
+#[test]
 fn a_declared_api_is_in_every_command_but_the_one_within_hello() {
     // The API version is declared by the hello itself, not by the command within it (O-9).
     let mut options = options(None);

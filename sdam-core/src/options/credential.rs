@@ -48,7 +48,13 @@ impl Credential {
 
     /// Returns the database that defines the user: `authSource`, or else the mechanism's default.
     pub fn source(&self) -> &str {
-        let default = || default_source(self.mechanism.as_deref(), None);
+        self.source_or(None)
+    }
+
+    /// Returns the database that defines the user: `authSource`, or else `default`, or else the
+    /// mechanism's default. The users of some mechanisms are always in `$external`.
+    pub fn source_or<'s>(&'s self, default: Option<&'s str>) -> &'s str {
+        let default = || default_source(self.mechanism.as_deref(), default);
         self.source.as_deref().unwrap_or_else(default)
     }
 }
