@@ -7,15 +7,17 @@
 use std::{
     convert::Infallible,
     hint::black_box,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use criterion::Criterion;
 use deadpool::managed::{Manager, Metrics, Pool as Deadpool, RecycleResult};
 use futures::{FutureExt, future::join_all};
-use sdam::{Criteria, ServerAddress, Topology};
+use sdam::{Criteria, PoolContext, PoolFactory, ServerAddress, Topology};
 use sdam_pool::{Pool, Pools};
 use sdam_sim::{Blueprint, config::SetConfig, runtime::Sim};
+use sdam_transport::system::{Epoch, ThreadClock};
 
 /// The numbers of connections, tasks and check-outs per task in the measurement under contention.
 const CONNECTIONS: usize = 50;
@@ -39,13 +41,25 @@ impl Manager for Numbers {
     }
 }
 
+/// Creates pools that read the clock of the system, because that of the simulation is behind a lock.
+#[derive(Debug)]
+struct Timed(Pools);
+
+impl PoolFactory for Timed {
+    type Pool = Pool;
+
+    fn create(&self, mut context: PoolContext) -> Pool {
+        context.backend.clock = Arc::new(ThreadClock::new(Epoch::begin()));
+        self.0.create(context)
+    }
+}
+
 /// Returns a pool with idle connections, and the values that keep it alive.
 fn pool() -> (Sim, Topology<Pool>, Pool) {
     let hosts = [ServerAddress::new("a", 27017)];
     let sim = Sim::new(1, &Blueprint::replica_set(SetConfig::new("rs", hosts)));
     let uri = format!("{}&maxPoolSize={CONNECTIONS}&maxConnecting={CONNECTIONS}", sim.uri());
-    let pools = Pools::new();
-    let builder = Topology::builder(&uri).unwrap().pools(pools);
+    let builder = Topology::builder(&uri).unwrap().pools(Timed(Pools::new()));
     let topology = builder.start(sim.runtime()).unwrap();
     let pool = sim.block_on(async {
         let server = topology.select(&Criteria::write()).await.unwrap();
@@ -81,6 +95,8 @@ fn main() {
         return;
     }
     let pair = || drop(pool.check_out().now_or_never().unwrap().unwrap());
+    // A connection that was idle for more than a second is looked at, which allocates.
+    pair();
     let allocations = allocation_counter::measure(pair).count_total;
     println!("bench: pool/pair/allocations {allocations} allocations");
     let host = tokio::runtime::Runtime::new().unwrap();
