@@ -132,4 +132,4 @@ fn no_properties(credential: &Credential) -> Result<(), ConfigError> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -327,10 +327,10 @@ names! {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Acknowledgment {
-    /// That of so many members; 0 for none.
+    /// The acknowledgment of this number of members; 0 for none.
     Nodes(u32),
-    /// That of the members that a name stands for: `majority`, or a name in the set's
-    /// configuration.
+    /// The acknowledgment of the members that a name stands for: `majority`, or a name in the
+    /// set's configuration.
     Named(Box<str>),
 }
 

@@ -232,7 +232,7 @@ fn effective_of_driver(options: &Options, name: &str) -> Option<Json> {
         "tlsdisablecertificaterevocationcheck" => {
             Some(json!(tls?.disable_certificate_revocation_check))
         }
-        // It is the three that it stands for.
+        // It stands for these two, and for two that concern revocation.
         "tlsinsecure" => {
             Some(json!(tls?.allow_invalid_certificates && tls?.allow_invalid_hostnames))
         }

@@ -26,7 +26,7 @@ use crate::running::lock;
 const MORE_TO_COME: u32 = 1 << 1;
 const EXHAUST_ALLOWED: u32 = 1 << 16;
 
-/// What the reader knows of a deployment, and the first fault that it has found.
+/// A reader of the messages of one deployment, with the first fault that it has found.
 #[derive(Clone, Debug)]
 pub(crate) struct Reader {
     /// The name and the password in the connection string.

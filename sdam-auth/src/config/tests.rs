@@ -48,7 +48,7 @@ fn a_credential_that_its_mechanism_cannot_use_is_refused_with_the_option() {
     );
 }
 
-fn with_credential(credential: Credential) -> Options {
+pub(crate) fn with_credential(credential: Credential) -> Options {
     let mut options = Options::new(Vec::new());
     options.credential = Some(credential);
     options

@@ -25,6 +25,7 @@ use sdam_transport::{
 
 use crate::{
     account::Account,
+    config::tests::with_credential,
     scram::{MAX_ITERATIONS, Mechanism},
     testing::{ServerConversation, StoredUser},
 };
@@ -45,12 +46,6 @@ fn options(mechanism: Option<&str>) -> Options {
     credential.source = Some("staff".into());
     credential.mechanism = mechanism.map(Into::into);
     with_credential(credential)
-}
-
-fn with_credential(credential: Credential) -> Options {
-    let mut options = Options::new(Vec::new());
-    options.credential = Some(credential);
-    options
 }
 
 fn begin(account: &Account) -> Box<dyn Conversation> {
