@@ -19,7 +19,8 @@ use futures::{
     executor::{block_on, block_on_stream},
 };
 use sdam::{
-    Backend, Criteria, Runtime, ServerAddress, Spawner, Task, Topology, async_trait,
+    Criteria, Runtime, ServerAddress, Spawner, Topology, async_trait,
+    runtime::{Backend, Task},
     sim::ReplicaSet,
 };
 use sdam_transport::{

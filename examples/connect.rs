@@ -7,10 +7,10 @@ use std::{env, error::Error, iter, net::SocketAddr, process::ExitCode, sync::Arc
 
 use bson::rawdoc;
 use sdam::{
-    ServerAddress, TopologyBuilder, Translate,
+    ServerAddress, TopologyBuilder,
     client::{ClientBuilder, Command},
     dns::DnsResolver,
-    runtime,
+    runtime::{self, Translate},
 };
 
 const USAGE: &str = "\

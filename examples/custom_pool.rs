@@ -34,8 +34,10 @@ use deadpool::managed::{
 use event_listener::Event;
 use futures::future::join_all;
 use sdam::{
-    Criteria, Error, ErrorKind, Established, Generation, PoolClear, PoolContext, PoolFactory,
-    PoolHandle, Task, Topology, runtime,
+    Criteria, Error, ErrorKind, Established, PoolClear, PoolContext, PoolFactory, PoolHandle,
+    Topology,
+    pool::Generation,
+    runtime::{self, Task},
     sim::{ReplicaSet, action::Target},
 };
 

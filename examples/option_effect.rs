@@ -10,8 +10,9 @@ use std::{env, error::Error, ops::Range, time::Duration};
 
 use bson::rawdoc;
 use sdam::{
-    Detector, Options, ServerAddress, TopologyBuilder,
+    Options, ServerAddress, TopologyBuilder,
     client::{ClientBuilder, Command},
+    options::Detector,
     sim::{Action, Blueprint, SetConfig, Sim, action::Target},
 };
 

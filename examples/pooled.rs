@@ -17,9 +17,12 @@ use std::{
 
 use futures::task::AtomicWaker;
 use sdam::{
-    Criteria, Error, ErrorKind, Established, Generation, ObjectId, PoolClear, PoolContext,
-    PoolFactory, PoolHandle, ServerAddress, Task, Topology, runtime,
+    Criteria, Error, ErrorKind, Established, PoolClear, PoolContext, PoolFactory, PoolHandle,
+    ServerAddress, Topology,
+    pool::Generation,
+    runtime::{self, Task},
     sim::{ReplicaSet, action::Target},
+    snapshot::ObjectId,
 };
 
 /// The time limit for connecting and for each reply.

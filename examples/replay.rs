@@ -13,7 +13,8 @@ use std::{env, error::Error, fs, time::Duration};
 
 use bson::Document;
 use sdam::{
-    ErrorKind, EventKind, Instant, Options, ServerAddress, Stage, events::replay::replay_to,
+    ErrorKind, EventKind, Options, ServerAddress, error::Stage, events::replay::replay_to,
+    runtime::Instant,
 };
 use sdam_core::{
     hello::Hello,

@@ -72,7 +72,10 @@ fn the_error_names_the_problem_and_what_happened_before() -> Result<(), Box<dyn 
     let failed = timeout.failures.iter().filter(|it| it.last.is_some());
     assert_eq!(failed.count(), 2, "{details}");
     let last = timeout.diagnoses.last();
-    assert!(matches!(last, Some(sdam::Diagnosis::NoPrimary { reached: 1, .. })), "{last:?}");
+    assert!(
+        matches!(last, Some(sdam::select::Diagnosis::NoPrimary { reached: 1, .. })),
+        "{last:?}"
+    );
     assert!(!timeout.history.is_empty(), "{details}");
     Ok(())
 }

@@ -12,9 +12,9 @@ use futures::{
     channel::mpsc::{UnboundedSender, unbounded},
 };
 use sdam::{
-    Criteria, PoolClear, PoolContext, PoolFactory, PoolHandle, Task, Topology,
+    Criteria, PoolClear, PoolContext, PoolFactory, PoolHandle, Topology,
     pool::{Pool, Pools},
-    runtime,
+    runtime::{self, Task},
     sim::ReplicaSet,
 };
 use sdam_core::event::NoEvents;
@@ -138,7 +138,8 @@ fn main() -> Result<()> {
 #[cfg(test)]
 mod tests {
     use sdam::{
-        Error, ErrorKind, ErrorReport, ServerAddress, Stage, async_trait,
+        Error, ErrorKind, ServerAddress, async_trait,
+        error::{ErrorReport, Stage},
         pool::PooledConnection,
         sim::{Blueprint, SetConfig, Sim},
     };

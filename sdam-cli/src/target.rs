@@ -9,7 +9,7 @@ use std::{
 };
 
 use clap::Args;
-use sdam::{Backend, ConfigError, Options, Runtime, TopologyBuilder, dns::DnsResolver};
+use sdam::{ConfigError, Options, Runtime, TopologyBuilder, dns::DnsResolver, runtime::Backend};
 use sdam_sim::serve::{ReplicaSet, ServeError};
 use sdam_transport::translate::AddressTable;
 use tokio::time::timeout;

@@ -26,7 +26,7 @@ pub use self::{
     command::CommandInfo,
     connection::{CheckOutFailure, ConnectionClosedReason, ConnectionId, Heartbeat},
     name::EventName,
-    publish::{NoEvents, Publish},
+    publish::{EventPublisher, NoEvents},
     selection::{Selection, SelectionFailure},
 };
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use sdam_core::{
-    event::{Event, EventKind, EventName, Publish},
+    event::{Event, EventKind, EventName, EventPublisher},
     ids::ObjectId,
     time::{Instant, UnixTime},
 };
@@ -340,7 +340,7 @@ impl EventQueue {
     }
 }
 
-impl Publish for EventQueue {
+impl EventPublisher for EventQueue {
     fn wants(&self, name: EventName) -> bool {
         self.wants(name)
     }

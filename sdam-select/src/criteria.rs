@@ -22,7 +22,6 @@ mod retry;
 mod selector;
 
 pub use preference::SharedPreference;
-pub use retry::Attempted;
 pub use selector::SelectorText;
 
 /// The selection criteria of an operation.

@@ -8,7 +8,10 @@
 use std::{env, process::Command, time::Instant};
 
 use bson::doc;
-use sdam::{Criteria, client::Client, client::Command as Operation};
+use sdam::{
+    Criteria,
+    client::{Client, Command as Operation},
+};
 use sdam_live::{MemberSpec, ReplicaSet, or_skip};
 
 /// The number of clients of each kind.

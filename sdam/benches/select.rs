@@ -16,8 +16,8 @@ use std::{
 
 use criterion::Criterion;
 use sdam::{
-    Backend, Criteria, Options, ReadMode, ReadPreference, Runtime, ServerAddress, Topology,
-    TopologyBuilder,
+    Criteria, Options, ReadMode, ReadPreference, Runtime, ServerAddress, Topology, TopologyBuilder,
+    runtime::Backend,
 };
 use sdam_core::options::ServerMonitoringMode;
 use sdam_testkit::{ManualClock, Server, Servers};

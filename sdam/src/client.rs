@@ -168,7 +168,7 @@ impl Client {
             };
             let is_late = limit.is_set() && failure.error.is_timeout();
             operation.needs_number |= !failure.error.is_retryable_overload();
-            criteria = criteria.after(&server, &failure.error);
+            criteria = server.criteria_after(criteria, &failure.error);
             drop(server);
             let Some(backoff) = retry.failed(failure, shared.common.random().0) else {
                 return retry.give_up(is_late);

@@ -20,7 +20,7 @@ use sdam_core::{
     address::ServerAddress,
     deployment::{ConnId, Deployment, Input, Output, Outputs, Timer},
     error::ErrorOutcome,
-    event::{EventKind, EventName, Publish},
+    event::{EventKind, EventName, EventPublisher},
     ids::ServerId,
     pool::PoolClear,
     report::ErrorReport,
@@ -249,7 +249,7 @@ impl Engine {
             context.generation = server.generation();
             context.reporter = Reporter::new(id, Weak::clone(&self.host));
             context.options = Arc::clone(&self.common.options);
-            context.events = Arc::clone(&self.events) as Arc<dyn Publish>;
+            context.events = Arc::clone(&self.events) as Arc<dyn EventPublisher>;
             (context.seed, _) = self.common.random();
             context.spawner.clone_from(&self.common.spawner);
             if let Some(detector) = self.deployment.detector() {

@@ -85,7 +85,7 @@
 //! | OP_MSG (OP_COMPRESSED is refused) | [`sdam_transport::wire`] |
 //! | Initial DNS Seedlist Discovery, Polling SRV Records | [`resolve`], [`sdam_core::srv`] |
 //! | Connection String, URI Options | [`sdam_core::uri`], [`sdam_core::options`] |
-//! | Load Balancers | [`ServiceConnection`], [`sdam_core::machine`] |
+//! | Load Balancers | [`pool::ServiceConnection`], [`sdam_core::machine`] |
 //!
 //! # Features
 //!
@@ -112,14 +112,19 @@
 pub mod client;
 mod common;
 mod engine;
+pub mod error;
+pub mod events;
 mod lane;
 mod metadata;
 #[cfg(all(test, sdam_loom))]
 mod models;
 mod monitor;
+pub mod options;
+pub mod pool;
 pub mod runtime;
-mod select;
+pub mod select;
 mod single_threaded;
+pub mod snapshot;
 mod srv;
 mod sync;
 mod topology;
@@ -127,77 +132,42 @@ mod topology;
 #[doc(inline)]
 pub use sdam_core::{
     address::ServerAddress,
-    error::{Error, ErrorKind, ErrorOutcome, Stage},
-    event::{
-        CheckOutFailure, CommandInfo, ConnectionClosedReason, ConnectionId, Event, EventKind,
-        EventName, Publish,
-    },
-    hello::HelloFields,
-    ids::{Generation, ObjectId, ServerId},
-    options::{ConfigError, Detector, Options, Warning},
-    pool::{PoolClear, PoolOptions},
+    error::{Error, ErrorKind},
+    event::{Event, EventKind},
+    options::{ConfigError, Options},
+    pool::PoolClear,
     read_preference::{ReadMode, ReadPreference, TagSet},
-    report::ErrorReport,
-    server::{ServerDescription, ServerType, WireVersions},
-    srv::SrvRecords,
-    time::{Instant, UnixTime},
+    server::{ServerDescription, ServerType},
     topology::{TopologyDescription, TopologyType},
 };
 #[doc(inline)]
-pub use sdam_events::{
-    queue::PendingEvents,
-    sink::{EventSink, Interest},
-};
+pub use sdam_events::sink::{EventSink, Interest};
 #[doc(inline)]
-pub use sdam_select::{
-    candidate::{Candidates, Selector},
-    criteria::{Attempted, Criteria},
-    diagnose::Diagnosis,
-    explain::Explanation,
-};
+pub use sdam_select::{candidate::Selector, criteria::Criteria};
 pub use sdam_transport::{BoxFuture, async_trait};
 #[doc(inline)]
 pub use sdam_transport::{
     clock::Clock,
     connect::{Connection, Transport},
-    handshake::{ClientMetadata, DriverInfo},
-    layers::Translate,
-    pool::{
-        AuthStep, Authenticator, CommandReply, Conversation, Established, NoPools, PoolContext,
-        PoolFactory, PoolHandle, Reporter, ServiceConnection,
-    },
+    pool::{Authenticator, Established, PoolContext, PoolFactory, PoolHandle, Reporter},
     resolve::Resolver,
-    runtime::{Backend, Runtime},
-    spawn::{Spawner, Task},
-    translate::{AddressTable, HostTranslation},
-    wrap::{Wrap, Wrapped},
+    runtime::Runtime,
+    spawn::Spawner,
 };
 
 #[cfg(feature = "blocking")]
 pub use self::single_threaded::BlockingTopology;
 pub use self::{
-    engine::{
-        failures::{ServerFailure, ServerFailures},
-        snapshot::{ServerState, Snapshot, SnapshotGuard},
-    },
-    select::{
-        error::SelectionError,
-        selected::SelectedServer,
-        timeout::{LimitSource, SelectionTimeout},
-    },
+    engine::snapshot::{ServerState, Snapshot},
+    select::{error::SelectionError, selected::SelectedServer},
     single_threaded::{ScanConnection, ScanTopology},
     srv::resolve,
-    topology::{Topology, TopologyBuilder, TopologyWatch, WeakTopology},
+    topology::{Topology, TopologyBuilder, WeakTopology},
 };
 
 /// Look-ups of SRV and TXT records.
 #[cfg(feature = "srv")]
 pub use sdam_dns as dns;
-/// Event sinks, logs and metrics.
-pub use sdam_events as events;
-/// A connection pool (CMAP).
-#[cfg(feature = "pool")]
-pub use sdam_pool as pool;
 #[cfg(feature = "sim")]
 pub use sdam_sim as sim;
 /// TLS by rustls.

@@ -1,7 +1,9 @@
-//! Functions that return runtimes, each available with its Cargo feature.
+//! Functions that return runtimes, and the parts of a runtime of your own.
 //!
-//! A topology is started on a [`Runtime`](crate::Runtime) value. The functions below return the
-//! usual runtimes. Each exists only with its feature:
+//! A topology is started on a [`Runtime`](crate::Runtime) value, which consists of a
+//! [`Transport`](crate::Transport), a [`Clock`](crate::Clock), a [`Spawner`](crate::Spawner) and,
+//! if you want, a [`Resolver`](crate::Resolver). The functions below return the usual runtimes.
+//! Each exists only with its feature:
 //!
 //! | function | feature | works |
 //! | --- | --- | --- |
@@ -29,8 +31,18 @@ mod current;
     feature = "runtime-async-std"
 ))]
 pub use current::{CurrentError, current};
+pub use sdam_core::{
+    srv::SrvRecords,
+    time::{Instant, UnixTime},
+};
 #[cfg(feature = "runtime-tokio")]
 pub use sdam_runtime_tokio::{NoTimers, NoTokioContext};
+pub use sdam_transport::{
+    layers::Translate,
+    runtime::Backend,
+    spawn::Task,
+    wrap::{Wrap, Wrapped},
+};
 
 /// Returns the tokio runtime of the calling context.
 ///
@@ -72,7 +84,7 @@ pub fn async_std() -> crate::Runtime {
 
 /// Returns the sockets and the clock of the system for single-threaded mode, which spawns nothing.
 #[cfg(feature = "blocking")]
-pub fn blocking() -> crate::Backend {
+pub fn blocking() -> Backend {
     let mut backend = sdam_runtime_blocking::backend();
     add_tls(&mut backend);
     #[cfg(feature = "srv")]
@@ -100,7 +112,7 @@ fn equipped(mut runtime: crate::Runtime) -> crate::Runtime {
     feature = "runtime-async-std",
     feature = "blocking"
 ))]
-fn add_tls(backend: &mut crate::Backend) {
+fn add_tls(backend: &mut Backend) {
     #[cfg(feature = "tls")]
     {
         backend.tls = Some(std::sync::Arc::new(sdam_tls::Rustls::ring()));

@@ -1,4 +1,7 @@
-//! Server selection from snapshots, without waiting.
+//! Selectors of your own, and the reasons why a selection had no server.
+//!
+//! A selection chooses from a snapshot, without waiting for a lock. If no server is suitable, it
+//! waits for the next snapshot, until its time is over: [`SelectionTimeout`] has the reasons.
 
 pub(crate) mod error;
 pub(crate) mod events;
@@ -10,19 +13,13 @@ use std::{sync::Arc, time::Duration};
 
 use sdam_core::{options::Options, time::Instant};
 use sdam_select::{
-    candidate::Candidate,
-    choose,
-    criteria::Criteria,
-    diagnose::diagnose,
-    explain::{Explanation, explain},
+    candidate::Candidate, choose, criteria::Criteria, diagnose::diagnose, explain::explain,
     settings::Settings,
 };
+pub use sdam_select::{candidate::Candidates, diagnose::Diagnosis, explain::Explanation};
 
-use self::{
-    error::SelectionError,
-    selected::Selected,
-    timeout::{LimitSource, SelectionTimeout},
-};
+pub use self::timeout::{LimitSource, SelectionTimeout};
+use self::{error::SelectionError, selected::Selected};
 use crate::engine::snapshot::Snapshot;
 
 /// Selects from `snapshot` without locking, allocating or waiting.

@@ -259,7 +259,7 @@ impl<P: PoolHandle> Topology<P> {
     /// [`PoolContext`](sdam_transport::pool::PoolContext).
     ///
     /// ```no_run
-    /// use sdam::{Error, ErrorReport, SelectedServer, Stage, Topology};
+    /// use sdam::{error::{ErrorReport, Stage}, Error, SelectedServer, Topology};
     ///
     /// fn report(topology: &Topology, server: &SelectedServer, error: &std::io::Error) {
     ///     let error = Error::network(Stage::Operation, error.to_string());

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sdam::ServiceConnection;
+use sdam::pool::ServiceConnection;
 use sdam_core::{
     ids::{Generation, ObjectId},
     rng::Rng,

@@ -7,7 +7,7 @@ mod string;
 mod tests;
 mod times;
 
-use sdam::Diagnosis;
+use sdam::select::Diagnosis;
 use sdam_core::{
     error::{Error, ErrorKind},
     options::{Credential, Options},

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use sdam::Diagnosis;
+use sdam::select::Diagnosis;
 use sdam_core::{
     address::ServerAddress,
     error::Error,

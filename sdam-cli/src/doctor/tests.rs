@@ -7,7 +7,7 @@ pub(in crate::doctor) mod servers;
 
 use std::{sync::Arc, time::Duration};
 
-use sdam::{Error, Resolver, Runtime, SrvRecords};
+use sdam::{Error, Resolver, Runtime, runtime::SrvRecords};
 use sdam_core::{address::ServerAddress, error::Stage, uri::ConnectionString};
 use sdam_live::Port;
 use sdam_sim::serve::{Builder, ReplicaSet};

@@ -9,7 +9,7 @@ use crate::time::Instant;
 ///
 /// Both methods may be called while locks are held, including the topology's. They take constant
 /// time, do not block and do not call a sink.
-pub trait Publish: Send + Sync + Debug {
+pub trait EventPublisher: Send + Sync + Debug {
     /// Returns whether an event with this name would be delivered. If not, its payload need not be
     /// built.
     fn wants(&self, name: EventName) -> bool;
@@ -23,7 +23,7 @@ pub trait Publish: Send + Sync + Debug {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoEvents;
 
-impl Publish for NoEvents {
+impl EventPublisher for NoEvents {
     fn wants(&self, _: EventName) -> bool {
         false
     }

@@ -7,7 +7,7 @@ use sdam_core::{
 
 mod shedding;
 
-use super::{EventQueue, Publish};
+use super::{EventPublisher, EventQueue};
 use crate::{
     sink::{EventSink, Interest},
     test_support::{
@@ -27,7 +27,7 @@ fn events_without_interest_are_neither_built_nor_numbered() {
     queue.push_with(at(1), EventName::TopologyOpening, || unreachable!());
     queue.push_with(at(1), EventName::ServerOpening, || opening(1));
     assert!(queue.wants_any(Interest::SDAM) && !queue.wants_any(Interest::POOLS));
-    let publish: &dyn Publish = &queue;
+    let publish: &dyn EventPublisher = &queue;
     assert!(publish.wants(EventName::ServerOpening));
     assert!(!publish.wants(EventName::TopologyOpening));
     let pending = queue.pending();

@@ -127,23 +127,6 @@ fn a_logged_selector_names_every_part_that_restricts_the_choice() {
     check(&Criteria::write(), &Settings::default(), "write operation");
 }
 
-/// The server of an attempt, the topology type, and `enableOverloadRetargeting`.
-struct On(ServerAddress, TopologyType, bool);
-
-impl Attempted for On {
-    fn address(&self) -> &ServerAddress {
-        &self.0
-    }
-
-    fn topology_type(&self) -> TopologyType {
-        self.1
-    }
-
-    fn retargets_overload(&self) -> bool {
-        self.2
-    }
-}
-
 #[test]
 fn a_retry_deprioritizes_the_failed_server_if_sharded_or_overloaded() {
     // Topologies that are not sharded deprioritize a server only after an overload error (L-54).
@@ -152,9 +135,10 @@ fn a_retry_deprioritizes_the_failed_server_if_sharded_or_overloaded() {
         if overloaded {
             error = error.with_label("SystemOverloadedError");
         }
-        let on = |number| On(address(number), topology_type, retargets);
-        let first = Criteria::write().after(&on(2), &error);
-        let second = first.after(&on(1), &error);
+        let after = |criteria: Criteria, number| {
+            criteria.after((&address(number), topology_type), retargets, &error)
+        };
+        let second = after(after(Criteria::write(), 2), 1);
         let expected: Vec<_> = expected.iter().map(|number| address(*number)).collect();
         assert_eq!(second.deprioritized(), expected, "{topology_type} {overloaded}");
     };

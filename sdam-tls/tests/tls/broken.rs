@@ -11,7 +11,7 @@ use std::{
 
 use sdam::{
     Criteria, ErrorKind, PoolClear, PoolContext, PoolFactory, PoolHandle, ServerAddress,
-    ServerType, Stage, Topology,
+    ServerType, Topology, error::Stage,
 };
 use sdam_sim::{
     Blueprint, MemberId,

@@ -2,7 +2,7 @@
 
 use std::{error::Error, time::Duration};
 
-use sdam::{Runtime, ServerAddress, Snapshot, Stage, Topology};
+use sdam::{Runtime, ServerAddress, Snapshot, Topology, error::Stage};
 use sdam_sim::{
     Blueprint, MemberId,
     config::SetConfig,

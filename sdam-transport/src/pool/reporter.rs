@@ -10,7 +10,7 @@ use std::{
 use sdam_core::{
     address::ServerAddress,
     error::{Error, ErrorOutcome},
-    event::{NoEvents, Publish},
+    event::{EventPublisher, NoEvents},
     hello::{HelloFields, HelloRequest},
     ids::{Generation, ObjectId, ServerId},
     options::{Detector, Options},
@@ -44,7 +44,7 @@ pub struct PoolContext {
     /// Receives the pool's events about itself and its connections. The topology publishes
     /// `PoolReady` and `PoolCleared` itself, before it calls the pool, so events that the pool
     /// publishes during the call come after them.
-    pub events: Arc<dyn Publish>,
+    pub events: Arc<dyn EventPublisher>,
     /// Additional fields, such as `compression`, in the handshake of connections that
     /// [`establish`](Self::establish) opens. The server's answer to these fields is in
     /// [`Established::hello_reply`](super::Established::hello_reply).

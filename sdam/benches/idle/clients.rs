@@ -13,7 +13,7 @@ use std::{
 };
 
 use futures::executor::block_on;
-use sdam::{Spawner, Task, Topology};
+use sdam::{Spawner, Topology, runtime::Task};
 
 use crate::process::{cpu, memory, sockets, switches};
 

@@ -30,7 +30,7 @@ mod measurements {
     };
 
     use futures::executor::block_on;
-    use sdam::{EventKind, EventName, Interest, Topology};
+    use sdam::{EventKind, Interest, Topology, events::EventName};
     use sdam_events::sink::sink_fn;
 
     use crate::servers::Servers;

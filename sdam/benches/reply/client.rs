@@ -12,8 +12,9 @@ use std::{
 
 use futures::{FutureExt, future::BoxFuture};
 use sdam::{
-    Backend, Clock, EventKind, EventName, Instant, Interest, Runtime, Spawner, Task, Topology,
-    UnixTime,
+    Clock, EventKind, Interest, Runtime, Spawner, Topology,
+    events::EventName,
+    runtime::{Backend, Instant, Task, UnixTime},
 };
 use sdam_events::sink::sink_fn;
 

@@ -9,7 +9,7 @@ use std::{
 
 use bson::{RawArrayBuf, RawDocument, RawDocumentBuf, oid::ObjectId, rawdoc};
 use futures::io::{AsyncRead, AsyncWrite};
-use sdam::{Connection, Error, Instant, ServerAddress, Transport, async_trait};
+use sdam::{Connection, Error, ServerAddress, Transport, async_trait, runtime::Instant};
 use sdam_testkit::reply_to;
 use sdam_transport::{
     framed::Framed,

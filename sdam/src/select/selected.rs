@@ -4,14 +4,12 @@ use std::{marker::PhantomData, sync::Arc};
 
 use sdam_core::{
     address::ServerAddress,
+    error::Error,
     ids::{Generation, ServerId},
     server::{Rtt, ServerDescription, ServerType, WireVersions},
     topology::{TopologyDescription, TopologyType},
 };
-use sdam_select::{
-    criteria::{Attempted, Criteria},
-    settings::Settings,
-};
+use sdam_select::{criteria::Criteria, settings::Settings};
 use sdam_transport::pool::{NoPools, PoolHandle};
 
 use crate::engine::{
@@ -107,6 +105,14 @@ impl<P> SelectedServer<P> {
         self.selected.overrides_read_preference
     }
 
+    /// Returns the criteria for the next attempt of an operation, after its attempt on this server
+    /// failed with `error`: in a sharded cluster, it avoids this server; see [`Criteria::after`].
+    #[must_use]
+    pub fn criteria_after(&self, criteria: Criteria, error: &Error) -> Criteria {
+        let Selected { topology_type, retargets_overload, .. } = self.selected;
+        criteria.after((self.address(), topology_type), retargets_overload, error)
+    }
+
     /// Returns the wire versions from the server's description. Those from a connection's own
     /// handshake take precedence.
     pub fn wire_versions(&self) -> WireVersions {
@@ -131,20 +137,6 @@ impl<P: PoolHandle> SelectedServer<P> {
     /// Returns the server's pool, as created by the pool factory.
     pub fn pool(&self) -> &P {
         pools::typed(self.selected.lane.server.pool())
-    }
-}
-
-impl<P> Attempted for SelectedServer<P> {
-    fn address(&self) -> &ServerAddress {
-        self.selected.address()
-    }
-
-    fn topology_type(&self) -> TopologyType {
-        self.selected.topology_type
-    }
-
-    fn retargets_overload(&self) -> bool {
-        self.selected.retargets_overload
     }
 }
 

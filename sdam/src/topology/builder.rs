@@ -131,7 +131,7 @@ impl<P: PoolHandle> TopologyBuilder<P> {
 
     /// Keeps a history of the last `transitions` transitions and their causes. Errors from
     /// selections that time out include it
-    /// ([`SelectionTimeout::history`](crate::SelectionTimeout::history)).
+    /// ([`SelectionTimeout::history`](crate::select::SelectionTimeout::history)).
     pub fn history(mut self, transitions: usize) -> Self {
         self.history = Some(Arc::new(History::new(transitions)));
         self
@@ -145,8 +145,8 @@ impl<P: PoolHandle> TopologyBuilder<P> {
     }
 
     /// Sets the translation of members' addresses, for deployments whose members have names
-    /// that this host cannot resolve or reach: an [`AddressTable`](crate::AddressTable),
-    /// [`HostTranslation`](crate::HostTranslation), or your own. Only the address to connect to
+    /// that this host cannot resolve or reach: an [`AddressTable`](crate::options::AddressTable),
+    /// [`HostTranslation`](crate::options::HostTranslation), or your own. Only the address to connect to
     /// is translated; members keep their names, and TLS verifies these.
     pub fn translate(mut self, translate: impl Translate) -> Self {
         self.translate = Some(Arc::new(translate));

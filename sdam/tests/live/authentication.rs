@@ -3,7 +3,10 @@
 mod client;
 
 use bson::doc;
-use sdam::{ErrorKind, ErrorOutcome, Stage};
+use sdam::{
+    ErrorKind,
+    error::{ErrorOutcome, Stage},
+};
 use sdam_live::{FailCommand, Mongod};
 
 use self::client::{Client, run, secured, wire_version};

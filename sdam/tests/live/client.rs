@@ -13,8 +13,9 @@ use std::{
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use futures::{StreamExt, executor::block_on};
 use sdam::{
-    Error, Event, EventKind, EventName, Interest,
+    Error, Event, EventKind, Interest,
     client::{Client, Command},
+    events::EventName,
 };
 use sdam_events::channel::unbounded;
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use sdam::{
-    Event, EventKind, EventSink, Interest, Options, ServerId, ServerType, Topology,
-    TopologyBuilder, TopologyDescription,
+    Event, EventKind, EventSink, Interest, Options, ServerType, Topology, TopologyBuilder,
+    TopologyDescription, snapshot::ServerId,
 };
 use sdam_events::{record::RecordSink, replay::replay};
 use sdam_sim::oracle::{self, PoolCall};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bson::{Document, doc};
 use futures::executor::block_on;
-use sdam::{Criteria, DriverInfo, Event, EventKind, Interest, Topology};
+use sdam::{Criteria, Event, EventKind, Interest, Topology, options::DriverInfo};
 use sdam_live::{FailCommand, Mongod};
 use sdam_pool::{Pool, PooledConnection, Pools};
 

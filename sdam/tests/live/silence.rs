@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sdam::Detector;
+use sdam::options::Detector;
 use sdam_live::{MemberSpec, Mongod, ReplicaSet, ReplicaSetBuilder, or_skip};
 
 use self::writer::Writer;

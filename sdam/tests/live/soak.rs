@@ -12,7 +12,7 @@ use std::{
 
 use bson::doc;
 use futures::executor::block_on;
-use sdam::{Criteria, Error, Task, Topology};
+use sdam::{Criteria, Error, Topology, runtime::Task};
 use sdam_live::{Mongod, ReplicaSet};
 use sdam_pool::{Pool, Pools};
 

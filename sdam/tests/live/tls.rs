@@ -9,7 +9,7 @@ mod routes;
 use std::{sync::Arc, time::Duration};
 
 use futures::executor::block_on;
-use sdam::{Criteria, EventKind, Options, SelectionError, Stage, TopologyBuilder};
+use sdam::{Criteria, EventKind, Options, SelectionError, TopologyBuilder, error::Stage};
 use sdam_live::{Certificates, Mongod, ServerTls, or_skip};
 use sdam_tls::Rustls;
 

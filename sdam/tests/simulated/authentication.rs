@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use bson::{Document, doc};
-use sdam::{Criteria, Error, ErrorKind, ErrorOutcome, Options, Stage, Topology, TopologyBuilder};
+use sdam::{
+    Criteria, Error, ErrorKind, Options, Topology, TopologyBuilder,
+    error::{ErrorOutcome, Stage},
+};
 use sdam_pool::{Pool, Pools};
 use sdam_sim::{
     Action, Blueprint, ServerVersion, Target, User,

@@ -10,9 +10,10 @@ use std::{cell::RefCell, future::Future, sync::Arc, time::Duration};
 
 use bson::{Document, RawDocumentBuf, doc};
 use sdam::{
-    CheckOutFailure, Connection, Error, Event, EventKind, EventName, Instant, Interest,
-    ServerAddress, Transport, async_trait,
+    Connection, Error, Event, EventKind, Interest, ServerAddress, Transport, async_trait,
     client::{Client, Command},
+    events::{CheckOutFailure, EventName},
+    runtime::Instant,
 };
 use sdam_events::channel::{EventStream, unbounded};
 use sdam_sim::{Blueprint, runtime::Sim};

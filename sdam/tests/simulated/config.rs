@@ -6,7 +6,7 @@ mod warnings;
 use std::sync::Arc;
 
 use futures::FutureExt;
-use sdam::{Backend, ServerAddress};
+use sdam::{ServerAddress, runtime::Backend};
 use sdam_testkit::{HeldTasks, ManualClock, Server, Servers};
 
 /// The only server, which refuses every connection.

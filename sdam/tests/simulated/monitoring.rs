@@ -12,8 +12,8 @@ use std::{
 
 use bson::Document;
 use sdam::{
-    Event, EventKind, Instant, Interest, Options, ServerDescription, Snapshot, Topology,
-    TopologyBuilder,
+    Event, EventKind, Interest, Options, ServerDescription, Snapshot, Topology, TopologyBuilder,
+    runtime::Instant,
 };
 use sdam_core::event::Heartbeat;
 use sdam_events::sink::sink_fn;

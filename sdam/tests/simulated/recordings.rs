@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::StreamExt;
-use sdam::{Event, Options, TopologyBuilder, UnixTime};
+use sdam::{Event, Options, TopologyBuilder, runtime::UnixTime};
 use sdam_events::{channel::unbounded, record::RecordSink, replay::replay};
 use sdam_sim::runtime::Sim;
 

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use futures::executor::block_on;
 use sdam::{
-    AddressTable, Criteria, HostTranslation, Runtime, ServerAddress, Snapshot, Stage, Topology,
+    Criteria, Runtime, ServerAddress, Snapshot, Topology,
+    error::Stage,
+    options::{AddressTable, HostTranslation},
 };
 use sdam_live::{Socks, or_skip};
 use sdam_sim::serve::{Builder, ReplicaSet};

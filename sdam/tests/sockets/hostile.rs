@@ -10,7 +10,7 @@ use std::{
 
 use bson::{RawDocumentBuf, rawdoc};
 use futures::executor::block_on;
-use sdam::{Criteria, ErrorKind, ServerType, Snapshot, Stage, Topology};
+use sdam::{Criteria, ErrorKind, ServerType, Snapshot, Topology, error::Stage};
 use sdam_pool::Pools;
 use sdam_sim::serve::Builder;
 use sdam_transport::wire::{OpMsg, OpReply};

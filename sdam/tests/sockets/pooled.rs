@@ -2,7 +2,11 @@
 //! errors that this pool reports.
 
 use bson::rawdoc;
-use sdam::{Criteria, Error, ErrorOutcome, ErrorReport, Generation, ScanTopology, Stage, Topology};
+use sdam::{
+    Criteria, Error, ScanTopology, Topology,
+    error::{ErrorOutcome, ErrorReport, Stage},
+    pool::Generation,
+};
 use sdam_sim::serve::Builder;
 use sdam_testkit::{RecordingPool, RecordingPools};
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures::{StreamExt, executor::block_on};
 use sdam::{
-    Connection, Error, EventKind, EventName, Instant, ServerAddress, Stage, Topology, Transport,
+    Connection, Error, EventKind, ServerAddress, Topology, Transport, error::Stage,
+    events::EventName, runtime::Instant,
 };
 use sdam_events::channel::unbounded;
 

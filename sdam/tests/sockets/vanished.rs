@@ -4,7 +4,7 @@ use std::{io::Write as _, net::TcpStream, time::Duration};
 
 use bson::{RawDocumentBuf, rawdoc};
 use futures::executor::block_on;
-use sdam::{Criteria, Error, ErrorKind, ErrorOutcome, Options, Runtime, TopologyBuilder};
+use sdam::{Criteria, Error, ErrorKind, Options, Runtime, TopologyBuilder, error::ErrorOutcome};
 use sdam_pool::{Pool, Pools};
 use socket2::{SockFilter, SockRef};
 

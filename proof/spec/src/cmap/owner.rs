@@ -15,7 +15,7 @@ use sdam::{Snapshot, Topology, TopologyBuilder};
 use sdam_core::{
     address::ServerAddress,
     error::{Error, Stage},
-    event::{Event, EventKind, EventName, Publish},
+    event::{Event, EventKind, EventName, EventPublisher},
     ids::{Generation, ObjectId, ServerId},
     options::Options,
     report::ErrorReport,
@@ -57,12 +57,12 @@ type Outcome = Result<Vec<u8>, Error>;
 /// nothing any more, directly.
 #[derive(Debug)]
 struct Events {
-    topology: Arc<dyn Publish>,
+    topology: Arc<dyn EventPublisher>,
     sink: Arc<ChannelSink>,
     is_closed: Arc<AtomicBool>,
 }
 
-impl Publish for Events {
+impl EventPublisher for Events {
     fn wants(&self, name: EventName) -> bool {
         self.is_closed.load(Ordering::Relaxed) || self.topology.wants(name)
     }

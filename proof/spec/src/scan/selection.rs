@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use sdam::{LimitSource, SelectionError};
+use sdam::{SelectionError, select::LimitSource};
 use sdam_core::{
     address::ServerAddress,
     options::{MIN_HEARTBEAT_FREQUENCY, Options},

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sdam::Diagnosis;
+use sdam::select::Diagnosis;
 use sdam::tls::{Reason, rustls};
 use sdam_core::{
     address::ServerAddress,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sdam::Diagnosis;
+use sdam::select::Diagnosis;
 use sdam_core::{
     address::ServerAddress, hello::Hello, options::Options, server::ServerType,
     topology::DepartureReason,

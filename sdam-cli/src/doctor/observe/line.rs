@@ -8,7 +8,8 @@ use std::{
 };
 
 use sdam::{
-    Backend, Clock, Runtime,
+    Clock, Runtime,
+    runtime::Backend,
     tls::{
         Rustls,
         rustls::{

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use futures::future;
-use sdam::Backend;
+use sdam::runtime::Backend;
 use sdam_core::{
     error::{Error, ErrorKind, Stage},
     options,

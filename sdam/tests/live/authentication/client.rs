@@ -8,8 +8,9 @@ use std::{
 use bson::Document;
 use futures::executor::block_on;
 use sdam::{
-    AuthStep, Authenticator, Conversation, Criteria, Error, Established, Options, ServerAddress,
-    Stage, Topology, async_trait,
+    Authenticator, Criteria, Error, Established, Options, ServerAddress, Topology, async_trait,
+    error::Stage,
+    pool::{AuthStep, Conversation},
 };
 use sdam_core::hello::HelloAuth;
 use sdam_live::{Mongod, or_skip};

@@ -7,7 +7,7 @@ use std::{
     thread,
 };
 
-use sdam::{Clock, EventKind, Instant};
+use sdam::{Clock, EventKind, runtime::Instant};
 
 use crate::{observer::Observer, runtime::Host};
 

@@ -11,9 +11,10 @@ use std::{
 use bson::rawdoc;
 use futures::executor::block_on;
 use sdam::{
-    Detector, EventKind, Interest, Options, Snapshot, TopologyBuilder,
+    EventKind, Interest, Options, Snapshot, TopologyBuilder,
     client::{Client, ClientBuilder, Command},
-    events::sink::sink_fn,
+    events::sink_fn,
+    options::Detector,
 };
 
 use super::{PATIENCE, Recovery};

@@ -2,7 +2,7 @@
 
 use std::{path::Path, thread};
 
-use sdam::Stage;
+use sdam::error::Stage;
 use sdam_live::{Mongod, ServerCertificate, ServerTls};
 use sdam_tls::{
     Rustls,

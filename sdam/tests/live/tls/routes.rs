@@ -1,7 +1,7 @@
 //! Tests members that cannot be reached by their own names. Their certificates must still contain
 //! these names.
 
-use sdam::{Stage, TopologyBuilder};
+use sdam::{TopologyBuilder, error::Stage};
 use sdam_live::{Certificates, Mongod, ServerCertificate, ServerTls, Socks, or_skip};
 use sdam_tls::Rustls;
 use sdam_transport::translate::AddressTable;

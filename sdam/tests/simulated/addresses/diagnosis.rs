@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use sdam::{
-    AddressTable, Criteria, Event, EventKind, ServerAddress, Snapshot, Topology, TopologyBuilder,
+    Criteria, Event, EventKind, ServerAddress, Snapshot, Topology, TopologyBuilder,
+    options::AddressTable,
 };
 use sdam_core::topology::Obstacle;
 use sdam_events::channel::{EventStream, unbounded};

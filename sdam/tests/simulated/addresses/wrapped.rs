@@ -7,8 +7,9 @@ use std::sync::{
 };
 
 use sdam::{
-    AddressTable, Connection, Criteria, Error, Instant, ServerAddress, Topology, Transport, Wrap,
-    Wrapped, async_trait,
+    Connection, Criteria, Error, ServerAddress, Topology, Transport, async_trait,
+    options::AddressTable,
+    runtime::{Instant, Wrap, Wrapped},
 };
 use sdam_sim::{
     Blueprint,

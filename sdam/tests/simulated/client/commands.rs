@@ -5,9 +5,9 @@ use std::{collections::BTreeSet, pin::pin, time::Duration};
 use bson::{Binary, Document, doc, spec::BinarySubtype};
 use futures::{FutureExt, future};
 use sdam::{
-    CommandInfo, Criteria, ErrorKind, EventKind, ReadMode, ReadPreference, SelectionError,
-    ServerAddress,
+    Criteria, ErrorKind, EventKind, ReadMode, ReadPreference, SelectionError, ServerAddress,
     client::{Client, Command},
+    events::CommandInfo,
 };
 use sdam_sim::{Blueprint, MemberId, runtime::Sim};
 

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use bson::{Document, doc};
 use sdam::{
-    Backend, Runtime,
+    Runtime,
     client::{Client, Command},
+    runtime::Backend,
 };
 use sdam_sim::{Blueprint, MemberId, runtime::Sim};
 

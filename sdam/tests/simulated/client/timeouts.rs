@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bson::{Document, doc};
 use sdam::{
-    CheckOutFailure, Criteria, Error, ErrorKind, ServerAddress, client::Command, pool::Pin,
+    Criteria, Error, ErrorKind, ServerAddress, client::Command, events::CheckOutFailure, pool::Pin,
 };
 use sdam_sim::{Blueprint, runtime::Latency};
 

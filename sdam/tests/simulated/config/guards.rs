@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 
 use futures::FutureExt;
 use sdam::{
-    ConfigError, Connection, Error, Instant, Runtime, ServerAddress, Topology, Transport,
-    async_trait,
+    ConfigError, Connection, Error, Runtime, ServerAddress, Topology, Transport, async_trait,
+    runtime::Instant,
 };
 use sdam_core::options::TlsOptions;
 use sdam_testkit::HeldTasks;

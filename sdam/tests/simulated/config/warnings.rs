@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use sdam::{EventKind, Options, Runtime, Topology, TopologyBuilder, Warning};
+use sdam::{EventKind, Options, Runtime, Topology, TopologyBuilder, options::Warning};
 use sdam_events::channel::unbounded;
 use sdam_testkit::HeldTasks;
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use sdam::{ClientMetadata, Criteria, EventKind, EventName, ServerType, Topology};
+use sdam::{Criteria, EventKind, ServerType, Topology, events::EventName, options::ClientMetadata};
 use sdam_events::channel::unbounded;
 use sdam_sim::{
     Action, MemberId,

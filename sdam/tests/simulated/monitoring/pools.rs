@@ -4,7 +4,11 @@ use std::time::Duration;
 
 use bson::{Document, doc};
 use sdam::{
-    Criteria, Error, ErrorOutcome, ErrorReport, EventName, Generation, Instant, ServerType, Stage,
+    Criteria, Error, ServerType,
+    error::{ErrorOutcome, ErrorReport, Stage},
+    events::EventName,
+    pool::Generation,
+    runtime::Instant,
 };
 use sdam_core::reply;
 

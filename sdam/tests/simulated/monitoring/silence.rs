@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sdam::{Criteria, Detector, EventKind, Options, ReadMode, ReadPreference};
+use sdam::{Criteria, EventKind, Options, ReadMode, ReadPreference, options::Detector};
 use sdam_sim::{
     Action,
     action::Target,
@@ -14,7 +14,7 @@ use super::{HEARTBEAT, Harness};
 impl Harness {
     /// Returns all suspicion events: for each, the host, the time since `from` in milliseconds, and
     /// whether the suspicion begins (true) or ends (false).
-    fn suspicions(&self, from: sdam::Instant) -> Vec<(String, u128, bool)> {
+    fn suspicions(&self, from: sdam::runtime::Instant) -> Vec<(String, u128, bool)> {
         let of = |event: sdam::Event| {
             let begins = match event.kind {
                 EventKind::ServerSuspected { .. } => true,

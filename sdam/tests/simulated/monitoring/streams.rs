@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sdam::{Instant, ServerType};
+use sdam::{ServerType, runtime::Instant};
 use sdam_sim::{Action, MemberId};
 
 use super::{Harness, Sent};

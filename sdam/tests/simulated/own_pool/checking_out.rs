@@ -15,7 +15,7 @@ use futures::{
     FutureExt, StreamExt,
     future::{join_all, poll_immediate},
 };
-use sdam::{Error, EventKind, Interest, PoolOptions, Spawner, Task, Topology};
+use sdam::{Error, EventKind, Interest, Spawner, Topology, pool::PoolOptions, runtime::Task};
 use sdam_pool::{Pool, Pools};
 use sdam_sim::{
     Action,

@@ -11,7 +11,10 @@ use futures::{
     future::{AbortHandle, Either, abortable, join, poll_immediate, select},
     stream::FuturesUnordered,
 };
-use sdam::{Event, EventName, Generation, Interest, ServerAddress, Spawner, Stage, Task};
+use sdam::{
+    Event, Interest, ServerAddress, Spawner, error::Stage, events::EventName, pool::Generation,
+    runtime::Task,
+};
 use sdam_core::error::{Error, ErrorKind, ErrorOutcome};
 use sdam_sim::{
     Blueprint,

@@ -7,7 +7,7 @@ use std::{
 };
 
 use bson::{Document, doc};
-use sdam::{DriverInfo, Topology, TopologyBuilder};
+use sdam::{Topology, TopologyBuilder, options::DriverInfo};
 use sdam_pool::Pool;
 use sdam_sim::{
     MemberId,

@@ -10,8 +10,9 @@ use std::{
 
 use futures::future::join_all;
 use sdam::{
-    AuthStep, Authenticator, Connection, Conversation, Criteria, Error, Runtime, ServerAddress,
-    Topology, Transport, async_trait,
+    Authenticator, Connection, Criteria, Error, Runtime, ServerAddress, Topology, Transport,
+    async_trait,
+    pool::{AuthStep, Conversation},
 };
 use sdam_core::time::Instant;
 use sdam_core::{error::ErrorKind, hello::HelloAuth};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::FutureExt;
-use sdam::{Criteria, LimitSource, Options, SelectionError, Topology};
+use sdam::{Criteria, Options, SelectionError, Topology, select::LimitSource};
 
 use super::harness::{Harness, hosts};
 

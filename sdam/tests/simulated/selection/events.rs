@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::FutureExt;
-use sdam::{Criteria, EventKind, EventName, Interest, ReadMode, ReadPreference, Topology};
+use sdam::{Criteria, EventKind, Interest, ReadMode, ReadPreference, Topology, events::EventName};
 use sdam_core::event::SelectionFailure;
 use sdam_events::channel::unbounded;
 

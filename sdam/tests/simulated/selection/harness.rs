@@ -8,8 +8,8 @@ use futures::{
     task::LocalSpawnExt,
 };
 use sdam::{
-    Backend, Clock, Instant, Options, PoolHandle, Runtime, ServerAddress, Spawner, Topology,
-    TopologyBuilder,
+    Clock, Options, PoolHandle, Runtime, ServerAddress, Spawner, Topology, TopologyBuilder,
+    runtime::{Backend, Instant},
 };
 use sdam_core::options::ServerMonitoringMode;
 use sdam_testkit::{HeldTasks, ManualClock, Server, Servers};

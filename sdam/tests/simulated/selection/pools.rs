@@ -6,8 +6,10 @@ use std::time::Duration;
 use bson::doc;
 use futures::FutureExt as _;
 use sdam::{
-    Criteria, ErrorReport, EventName, Generation, Interest, ReadMode, ReadPreference, ServerType,
-    Stage,
+    Criteria, Interest, ReadMode, ReadPreference, ServerType,
+    error::{ErrorReport, Stage},
+    events::EventName,
+    pool::Generation,
 };
 use sdam_core::options::MIN_HEARTBEAT_FREQUENCY;
 use sdam_core::reply;

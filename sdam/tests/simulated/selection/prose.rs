@@ -7,7 +7,9 @@ use std::{
     time::Duration,
 };
 
-use sdam::{Candidates, Clock, Criteria, ReadMode, ReadPreference, ServerAddress, Topology};
+use sdam::{
+    Clock, Criteria, ReadMode, ReadPreference, ServerAddress, Topology, select::Candidates,
+};
 use sdam_testkit::Server;
 
 use super::harness::{Harness, hosts};

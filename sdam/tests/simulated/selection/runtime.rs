@@ -11,8 +11,9 @@ use std::{
 
 use futures::FutureExt;
 use sdam::{
-    Candidates, Clock, Criteria, EventKind, EventName, Interest, PendingEvents, PoolHandle,
-    SelectionError, ServerAddress, Topology,
+    Clock, Criteria, EventKind, Interest, PoolHandle, SelectionError, ServerAddress, Topology,
+    events::{EventName, PendingEvents},
+    select::Candidates,
 };
 use sdam_core::{event::SelectionFailure, options::MIN_HEARTBEAT_FREQUENCY};
 use sdam_events::channel::unbounded;

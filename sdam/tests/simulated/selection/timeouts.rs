@@ -4,8 +4,10 @@ use std::{error::Error, time::Duration};
 
 use futures::FutureExt;
 use sdam::{
-    Criteria, Diagnosis, EventName, Instant, LimitSource, ReadPreference, SelectionError,
-    SelectionTimeout, ServerAddress, Topology,
+    Criteria, ReadPreference, SelectionError, ServerAddress, Topology,
+    events::EventName,
+    runtime::Instant,
+    select::{Diagnosis, LimitSource, SelectionTimeout},
 };
 use sdam_core::read_preference::TagSet;
 use sdam_events::channel::unbounded;
@@ -173,7 +175,7 @@ fn errors_that_are_returned_from_main_print_their_text() {
     let contradiction = Criteria::read(tagged).unwrap_err();
     check(&contradiction, "choose another `readPreference`");
     check(&SelectionError::InvalidCriteria(contradiction), "choose another `readPreference`");
-    let library = sdam::DriverInfo::new("a|b");
+    let library = sdam::options::DriverInfo::new("a|b");
     let topology = harness.start(&hosts, |builder| builder);
     let metadata = topology.append_metadata(library).unwrap_err();
     check(&metadata, "use another character");

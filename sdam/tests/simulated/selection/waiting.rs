@@ -4,7 +4,7 @@ use std::{cell::Cell, future::poll_fn, pin::pin, rc::Rc, time::Duration};
 
 use bson::doc;
 use futures::{FutureExt, future::RemoteHandle};
-use sdam::{Clock, Criteria, LimitSource, SelectionError, ServerAddress, Topology};
+use sdam::{Clock, Criteria, SelectionError, ServerAddress, Topology, select::LimitSource};
 use sdam_core::options::MIN_HEARTBEAT_FREQUENCY;
 use sdam_testkit::Server;
 

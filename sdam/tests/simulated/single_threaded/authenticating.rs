@@ -3,7 +3,8 @@
 
 use bson::{Document, doc};
 use sdam::{
-    Criteria, Error, ErrorKind, Options, ScanTopology, ServerId, ServerType, Stage, TopologyBuilder,
+    Criteria, Error, ErrorKind, Options, ScanTopology, ServerType, TopologyBuilder, error::Stage,
+    snapshot::ServerId,
 };
 use sdam_sim::{Blueprint, ServerVersion, User, config::SetConfig, runtime::Sim, users::Mechanism};
 

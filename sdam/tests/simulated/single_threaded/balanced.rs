@@ -1,7 +1,10 @@
 //! Single-threaded mode behind a load balancer.
 
 use bson::{doc, oid::ObjectId};
-use sdam::{Error, ErrorKind, ErrorOutcome, ErrorReport, ScanTopology, Stage};
+use sdam::{
+    Error, ErrorKind, ScanTopology,
+    error::{ErrorOutcome, ErrorReport, Stage},
+};
 use sdam_events::channel::EventStream;
 
 use super::harness::*;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bson::doc;
-use sdam::{ErrorKind, ServerId, ServerType};
+use sdam::{ErrorKind, ServerType, snapshot::ServerId};
 
 use super::harness::*;
 

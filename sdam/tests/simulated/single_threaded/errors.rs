@@ -1,7 +1,7 @@
 //! Errors reported by operations.
 
 use bson::doc;
-use sdam::{ErrorKind, ErrorOutcome, ServerType};
+use sdam::{ErrorKind, ServerType, error::ErrorOutcome};
 use sdam_testkit::fixed_reply;
 
 use super::harness::*;

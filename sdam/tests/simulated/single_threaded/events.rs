@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use sdam::{DriverInfo, EventKind, Options, TopologyBuilder};
+use sdam::{EventKind, Options, TopologyBuilder, options::DriverInfo};
 use sdam_events::sink::sink_fn;
 
 use super::harness::*;

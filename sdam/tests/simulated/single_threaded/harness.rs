@@ -5,8 +5,10 @@ use std::{future::Future, sync::Arc, time::Duration};
 use bson::{Document, doc, oid::ObjectId};
 use futures::FutureExt as _;
 use sdam::{
-    Backend, Clock, Criteria, Event, EventKind, Instant, Interest, Options, PoolHandle,
-    ScanTopology, ServerAddress, ServerId, ServerType, TopologyBuilder,
+    Clock, Criteria, Event, EventKind, Interest, Options, PoolHandle, ScanTopology, ServerAddress,
+    ServerType, TopologyBuilder,
+    runtime::{Backend, Instant},
+    snapshot::ServerId,
 };
 use sdam_events::channel::{EventStream, unbounded};
 use sdam_testkit::{ManualClock, Reply, Server, Servers, fixed_reply};

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use sdam::{
-    Criteria, LimitSource, Options, ReadMode, ReadPreference, SelectionError, ServerType,
-    TopologyBuilder, TopologyType,
+    Criteria, Options, ReadMode, ReadPreference, SelectionError, ServerType, TopologyBuilder,
+    TopologyType, select::LimitSource,
 };
 use sdam_events::history::{Cause, Change};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sdam::{Criteria, EventKind, EventName, Interest};
+use sdam::{Criteria, EventKind, Interest, events::EventName};
 use sdam_events::channel::unbounded;
 use sdam_sim::runtime::DnsFault;
 

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use sdam::{Error, Resolver, ServerAddress, SrvRecords, TopologyBuilder, async_trait};
+use sdam::{Error, Resolver, ServerAddress, TopologyBuilder, async_trait, runtime::SrvRecords};
 use sdam_sim::{
     Blueprint,
     config::SetConfig,

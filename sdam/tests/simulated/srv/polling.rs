@@ -1,6 +1,6 @@
 //! Runs the prose tests of "Polling SRV Records for mongos Discovery" in both modes.
 
-use sdam::{EventKind, EventName, Interest, ServerAddress};
+use sdam::{EventKind, Interest, ServerAddress, events::EventName};
 use sdam_events::channel::unbounded;
 use sdam_sim::{Blueprint, runtime::Sim};
 

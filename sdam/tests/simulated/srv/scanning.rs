@@ -3,7 +3,7 @@
 use std::{pin::pin, time::Duration};
 
 use futures::future::{Either, select};
-use sdam::{Criteria, EventName, Interest};
+use sdam::{Criteria, Interest, events::EventName};
 use sdam_events::channel::unbounded;
 use sdam_sim::runtime::DnsFault;
 

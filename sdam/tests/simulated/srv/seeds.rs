@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::executor::block_on;
-use sdam::{ConfigError, ErrorKind, Instant, Topology, TopologyType};
+use sdam::{ConfigError, ErrorKind, Topology, TopologyType, runtime::Instant};
 use sdam_sim::runtime::DnsFault;
 
 use super::world::*;

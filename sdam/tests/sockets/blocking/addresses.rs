@@ -1,6 +1,6 @@
 //! Deployments that cannot be reached by their members' names.
 
-use sdam::{Criteria, Stage};
+use sdam::{Criteria, error::Stage};
 use sdam_live::{Socks, or_skip};
 use sdam_sim::serve::ReplicaSet;
 

@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use bson::doc;
 use sdam::{
-    BlockingTopology, Criteria, ErrorOutcome, Options, ReadMode, ServerType, Stage, TopologyType,
+    BlockingTopology, Criteria, Options, ReadMode, ServerType, TopologyType,
+    error::{ErrorOutcome, Stage},
 };
 use sdam_live::{Error, MemberSpec, Mongod, ROOT, ReplicaSet, Version, or_skip};
 

@@ -1,6 +1,6 @@
 //! Simulated deployments on loopback.
 
-use sdam::{BlockingTopology, Criteria, EventKind, ObjectId, SelectionError};
+use sdam::{BlockingTopology, Criteria, EventKind, SelectionError, snapshot::ObjectId};
 use sdam_events::channel::unbounded;
 use sdam_sim::serve::ReplicaSet;
 

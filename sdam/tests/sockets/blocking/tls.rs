@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sdam::Stage;
+use sdam::error::Stage;
 use sdam_live::{Certificates, MemberSpec, ReplicaSet, ServerTls, or_skip};
 
 use super::{live::version, start, write};

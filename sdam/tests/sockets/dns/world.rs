@@ -4,9 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use futures::{StreamExt, executor::block_on, future::BoxFuture};
 use sdam::{
-    Backend, Clock, Connection, Error, EventKind, EventName, Instant, Resolver, Runtime,
-    ScanTopology, ServerAddress, Snapshot, Spawner, SrvRecords, Stage, Topology, TopologyBuilder,
-    TopologyDescription, Transport, UnixTime, async_trait,
+    Clock, Connection, Error, EventKind, Resolver, Runtime, ScanTopology, ServerAddress, Snapshot,
+    Spawner, Topology, TopologyBuilder, TopologyDescription, Transport, async_trait,
+    error::Stage,
+    events::EventName,
+    runtime::{Backend, Instant, SrvRecords, UnixTime},
 };
 use sdam_dns::DnsResolver;
 use sdam_events::channel::{EventStream, unbounded};
