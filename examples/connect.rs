@@ -8,7 +8,7 @@ use std::{env, error::Error, iter, net::SocketAddr, process::ExitCode, sync::Arc
 use bson::rawdoc;
 use sdam::{
     ServerAddress, TopologyBuilder,
-    client::{ClientBuilder, Command},
+    client::Command,
     dns::DnsResolver,
     runtime::{self, Translate},
 };
@@ -61,7 +61,7 @@ async fn ping(
     if let Some(domain) = loopback {
         topology = topology.translate(Loopback(domain));
     }
-    let client = ClientBuilder::new(topology).start(runtime)?;
+    let client = topology.client(runtime)?;
     let ping = rawdoc! { "ping": 1 };
     client.run(&Command::read("admin", ping.as_bytes())).await?;
     client.close().await;

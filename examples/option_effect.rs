@@ -11,7 +11,7 @@ use std::{env, error::Error, ops::Range, time::Duration};
 use bson::rawdoc;
 use sdam::{
     Options, ServerAddress, TopologyBuilder,
-    client::{ClientBuilder, Command},
+    client::Command,
     options::Detector,
     sim::{Action, Blueprint, SetConfig, Sim, action::Target},
 };
@@ -30,7 +30,7 @@ fn insert(seed: u64, options: &str, detector: Option<Detector>) -> Result<Durati
     let command = rawdoc! { "insert": "people", "documents": [{ "name": "Ada" }] };
     let command = Command::write("test", command.as_bytes());
     sim.block_on(async {
-        let client = ClientBuilder::new(TopologyBuilder::new(options)).start(sim.runtime())?;
+        let client = TopologyBuilder::new(options).client(sim.runtime())?;
         client.run(&command).await?;
         let moment = sim.now() + Duration::from_secs(15) + Duration::from_millis(500 * seed);
         sim.runtime().backend.clock.sleep_until(moment).await;

@@ -1,7 +1,7 @@
 //! Authenticates the connections of MongoDB pools.
 //!
 //! [`authenticator`] creates an [`Authenticator`] from the options of a connection string. A pool
-//! passes it to [`PoolContext::establish_with`](sdam_transport::pool::PoolContext::establish_with).
+//! passes it to [`PoolContext::establish`](sdam_transport::pool::PoolContext::establish).
 //!
 //! ```
 //! use sdam_core::options::Options;

@@ -12,20 +12,13 @@ use crate::pool::Pool;
 #[derive(Clone, Debug, Default)]
 pub struct Pools {
     options: Option<PoolOptions>,
-    authenticator: Option<Arc<dyn Authenticator>>,
 }
 
 impl Pools {
-    /// Creates the factory for a topology whose options have no credential. A topology with a
-    /// [credential](Options::credential), which needs an [authenticator](Self::authenticated), does
-    /// not start.
+    /// Creates the factory. A topology with a [credential](Options::credential) and without an
+    /// [authenticator](PoolContext::authenticator) does not start.
     pub fn new() -> Self {
         Self::default()
-    }
-
-    /// Creates the factory of pools whose connections `authenticator` authenticates.
-    pub fn authenticated(authenticator: Arc<dyn Authenticator>) -> Self {
-        Self { options: None, authenticator: Some(authenticator) }
     }
 
     /// Replaces the [pool options](Options::pool) of the topology.
@@ -43,14 +36,18 @@ impl PoolFactory for Pools {
         if let Some(options) = &self.options {
             Arc::make_mut(&mut context.options).pool.clone_from(options);
         }
-        Pool::new(context, self.authenticator.clone())
+        Pool::new(context)
     }
 
-    fn check(&self, options: &Options) -> Result<(), ConfigError> {
-        if let (Some(credential), None) = (&options.credential, &self.authenticator) {
+    fn check(
+        &self,
+        options: &Options,
+        authenticator: Option<&dyn Authenticator>,
+    ) -> Result<(), ConfigError> {
+        if let (Some(credential), None) = (&options.credential, authenticator) {
             let user = credential.user.as_deref().unwrap_or_default();
             let reason = "connections are to authenticate, and there is no authenticator";
-            let remedy = "pass that of `sdam_auth::authenticator` to `Pools::authenticated`";
+            let remedy = "call `authenticate` or `authenticator` of the topology's builder";
             return Err(ConfigError::new("user name", user, reason, remedy));
         }
         self.options.as_ref().map_or(Ok(()), PoolOptions::validate)

@@ -17,7 +17,7 @@ use sdam_core::{
 use sdam_transport::{
     clock::Clock,
     connect::Connection,
-    pool::{Authenticator, Established, PoolContext},
+    pool::{Established, PoolContext},
 };
 
 use crate::{
@@ -34,15 +34,11 @@ pub(crate) struct Inner {
     pub(crate) context: PoolContext,
     pub(crate) events: PoolEvents,
     pub(crate) interrupts: Interrupts,
-    pub(crate) authenticator: Option<Arc<dyn Authenticator>>,
     pub(crate) by_caller: bool,
 }
 
 impl Inner {
-    pub(crate) fn new(
-        context: PoolContext,
-        authenticator: Option<Arc<dyn Authenticator>>,
-    ) -> Arc<Self> {
+    pub(crate) fn new(context: PoolContext) -> Arc<Self> {
         let by_caller = context.spawner.is_none();
         let config = Config {
             address: context.address.clone(),
@@ -57,7 +53,6 @@ impl Inner {
             context,
             events,
             interrupts: Interrupts::default(),
-            authenticator,
             by_caller,
         })
     }
@@ -88,9 +83,8 @@ impl Inner {
         self.events.created(attempt.connection());
         let (context, timeout, started) =
             (self.context.clone(), self.context.options.connect_timeout, self.clock().now());
-        let authenticator = self.authenticator.clone();
         async move {
-            let result = context.establish_over(dialed, authenticator.as_ref(), timeout).await;
+            let result = context.establish_over(dialed, timeout).await;
             match (result, attempt.pool.upgrade()) {
                 (Ok(established), Some(pool)) => {
                     attempt.end();

@@ -10,7 +10,7 @@ use sdam_core::{
     time::Instant,
 };
 use sdam_transport::{
-    pool::{Authenticator, PoolContext, PoolHandle},
+    pool::{PoolContext, PoolHandle},
     spawn::Task,
 };
 
@@ -51,8 +51,8 @@ use crate::{
 pub struct Pool(Arc<Inner>);
 
 impl Pool {
-    pub(crate) fn new(context: PoolContext, authenticator: Option<Arc<dyn Authenticator>>) -> Self {
-        Self(Inner::new(context, authenticator))
+    pub(crate) fn new(context: PoolContext) -> Self {
+        Self(Inner::new(context))
     }
 
     /// Checks out a connection (CMAP: "Checking Out a Connection"). Dropping the connection checks

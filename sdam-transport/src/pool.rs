@@ -49,13 +49,18 @@ pub trait PoolFactory: Send + Sync + Debug + 'static {
     /// Creates the paused pool of a server, which follows [`PoolContext::options`].
     fn create(&self, context: PoolContext) -> Self::Pool;
 
-    /// Checks the options of a topology that is being started. By default, all are accepted.
+    /// Checks the options and the authenticator of a topology that is being started. By default,
+    /// all are accepted.
     ///
     /// # Errors
     ///
     /// If the pools could not follow the options. The topology then does not start.
-    fn check(&self, options: &Options) -> Result<(), ConfigError> {
-        let _ = options;
+    fn check(
+        &self,
+        options: &Options,
+        authenticator: Option<&dyn Authenticator>,
+    ) -> Result<(), ConfigError> {
+        let _ = (options, authenticator);
         Ok(())
     }
 }
@@ -165,8 +170,12 @@ macro_rules! forward_factory {
                 (**self).create(context)
             }
 
-            fn check(&self, options: &Options) -> Result<(), ConfigError> {
-                (**self).check(options)
+            fn check(
+                &self,
+                options: &Options,
+                authenticator: Option<&dyn Authenticator>,
+            ) -> Result<(), ConfigError> {
+                (**self).check(options, authenticator)
             }
         }
     )*};

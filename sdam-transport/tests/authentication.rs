@@ -140,8 +140,9 @@ impl Bench {
     }
 
     fn establish(&self, script: Script) -> Result<Established, Error> {
-        let script: Arc<dyn Authenticator> = Arc::new(script);
-        block_on(self.pool.establish_with(Some(&script), Some(TIMEOUT)))
+        let mut pool = self.pool.clone();
+        pool.authenticator = Some(Arc::new(script));
+        block_on(pool.establish(Some(TIMEOUT)))
     }
 }
 
@@ -214,10 +215,10 @@ fn a_message_that_the_server_does_not_accept_by_the_hello_of_its_connection_is_n
 fn one_time_limit_is_that_of_the_whole_attempt() {
     // One time limit applies to the whole attempt, including authentication (I-14, T-31).
     let check = |script: Script, hello: &Document, other: &Document| {
-        let script: Arc<dyn Authenticator> = Arc::new(script);
-        let bench = Bench::new(hello, Some(other));
+        let mut bench = Bench::new(hello, Some(other));
+        bench.pool.authenticator = Some(Arc::new(script));
         bench.servers.change(&address(), |server| server.delay = Duration::from_secs(4));
-        let attempt = bench.pool.establish_with(Some(&script), Some(TIMEOUT));
+        let attempt = bench.pool.establish(Some(TIMEOUT));
         let mut attempt = pin!(attempt);
         // Hello and one command are answered in time, but the next command is not.
         let outcome = loop {

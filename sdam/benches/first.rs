@@ -8,10 +8,7 @@
 use std::{env, process::Command, time::Instant};
 
 use bson::doc;
-use sdam::{
-    Criteria,
-    client::{Client, Command as Operation},
-};
+use sdam::{Criteria, Topology, client::Command as Operation};
 use sdam_live::{MemberSpec, ReplicaSet, or_skip};
 
 /// The number of clients of each kind.
@@ -87,10 +84,9 @@ fn client(uri: &str, early: bool) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let started = Instant::now();
-        let builder = Client::builder(uri).unwrap();
-        let builder =
-            builder.topology(|topology| topology.options(|options| options.early_dial = early));
-        let client = builder.start(sdam_runtime_tokio::current().unwrap()).unwrap();
+        let builder = Topology::builder(uri).unwrap();
+        let builder = builder.options(|options| options.early_dial = early);
+        let client = builder.client(sdam_runtime_tokio::current().unwrap()).unwrap();
         drop(client.topology().select(&Criteria::write()).await.unwrap());
         let selected = started.elapsed();
         client.run(&ping).await.unwrap();

@@ -41,7 +41,7 @@ use self::{
     limit::Limit,
     retry::Retry,
 };
-pub use self::{builder::ClientBuilder, command::Command, pinned::PinnedConnection};
+pub use self::{command::Command, pinned::PinnedConnection};
 use crate::{select::error::SelectionError, select::selected::SelectedServer, topology::Topology};
 
 /// A client for a deployment, with a monitored topology and a connection pool for each server.
@@ -79,21 +79,14 @@ struct Inner {
 
 impl Client {
     /// Starts a client from a connection string. Performs no I/O and does not wait.
+    /// [`TopologyBuilder::client`](crate::TopologyBuilder::client) starts one with options, sinks
+    /// and an authenticator of your own.
     ///
     /// # Errors
     ///
     /// If the connection string is malformed or contradicts itself.
     pub fn start(uri: &str, runtime: Runtime) -> Result<Self, ConfigError> {
-        Self::builder(uri)?.start(runtime)
-    }
-
-    /// Creates a builder from a connection string.
-    ///
-    /// # Errors
-    ///
-    /// If the connection string is malformed or contradicts itself; the error names the option.
-    pub fn builder(uri: &str) -> Result<ClientBuilder, ConfigError> {
-        Ok(ClientBuilder::new(Topology::builder(uri)?))
+        Topology::builder(uri)?.client(runtime)
     }
 
     /// Returns the client's topology.

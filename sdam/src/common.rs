@@ -11,7 +11,7 @@ use sdam_core::{
     rng::mix,
 };
 use sdam_select::settings::Settings;
-use sdam_transport::{runtime::Backend, spawn::Spawner};
+use sdam_transport::{pool::Authenticator, runtime::Backend, spawn::Spawner};
 
 use crate::{lane::lane_of_thread, metadata::MetadataHandshake};
 
@@ -26,6 +26,9 @@ pub(crate) struct Common {
     pub(crate) spawner: Option<Arc<dyn Spawner>>,
     pub(crate) settings: Settings,
     pub(crate) options: Arc<Options>,
+    /// Authenticates the connections of pools, and those of single-threaded mode before operations
+    /// use them.
+    pub(crate) authenticator: Option<Arc<dyn Authenticator>>,
     pub(crate) warnings: Vec<Warning>,
     pub(crate) config: Arc<MonitorConfig>,
     pub(crate) metadata: MetadataHandshake,

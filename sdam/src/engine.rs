@@ -249,6 +249,7 @@ impl Engine {
             context.generation = server.generation();
             context.reporter = Reporter::new(id, Weak::clone(&self.host));
             context.options = Arc::clone(&self.common.options);
+            context.authenticator.clone_from(&self.common.authenticator);
             context.events = Arc::clone(&self.events) as Arc<dyn EventPublisher>;
             (context.seed, _) = self.common.random();
             context.spawner.clone_from(&self.common.spawner);

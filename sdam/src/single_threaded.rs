@@ -21,7 +21,7 @@ use sdam_core::{
 };
 use sdam_events::sink::EventSink;
 use sdam_select::{criteria::Criteria, explain::Explanation, settings::Settings};
-use sdam_transport::pool::{Authenticator, NoPools, PoolHandle, PoolHost as _};
+use sdam_transport::pool::{NoPools, PoolHandle, PoolHost as _};
 use sdam_transport::{handshake::DriverInfo, runtime::Backend};
 
 #[cfg(feature = "blocking")]
@@ -97,8 +97,7 @@ impl<P: PoolHandle> TopologyBuilder<P> {
     /// # Errors
     ///
     /// If the options contradict each other.
-    pub fn scan(mut self, mut backend: Backend) -> Result<ScanTopology<P>, ConfigError> {
-        let authenticator = self.authenticator.take();
+    pub fn scan(self, mut backend: Backend) -> Result<ScanTopology<P>, ConfigError> {
         let mut prepared = self.prepare(&mut backend, Options::single_threaded_warnings)?;
         // H-16: servers must not stream, because nothing would read streamed replies between calls.
         prepared.config.streaming = false;
@@ -107,7 +106,7 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         let sink = prepared.sink.take();
         let background = Background::Caller(Mutex::new(DeferredPanic::default()));
         let shared = Shared::new(prepared, settings, (backend, None), background);
-        let mut scanner = Scanner { shared, members: BTreeMap::new(), sink, authenticator };
+        let mut scanner = Scanner { shared, members: BTreeMap::new(), sink };
         scanner.shared.handle(Input::Open);
         scanner.shared.publish_warnings();
         scanner.deliver();
@@ -272,8 +271,6 @@ struct Scanner {
     /// The servers, synchronised with the engine.
     members: BTreeMap<ServerId, Member>,
     sink: Option<Arc<dyn EventSink>>,
-    /// Authenticates connections before operations use them.
-    authenticator: Option<Arc<dyn Authenticator>>,
 }
 
 impl Scanner {

@@ -36,7 +36,7 @@ fn an_attempt_that_is_dropped_before_its_first_poll_ends() {
     let backend = Backend::new(Arc::new(ManualClock::default()), Arc::new(Silence), 1);
     let address = ServerAddress::new("a", 1);
     let context = PoolContext::new(ServerId::from_u64(1), address, backend);
-    let pool = Inner::new(context, None);
+    let pool = Inner::new(context);
     pool.change(|machine| machine.ready(None));
     let (result, _) = pool.core.change(|machine| machine.check_out(Instant::EPOCH));
     let Ok(CheckOut::Wait(ticket)) = result else {

@@ -6,7 +6,7 @@ use sdam_core::{address::ServerAddress, error::Error, hello::HelloAuth};
 /// Authenticates the new connections of pools (Authentication: "Authentication Handshake").
 ///
 /// A pool stores the authenticator as `Arc<dyn Authenticator>` and passes it to
-/// [`PoolContext::establish_with`](super::PoolContext::establish_with), which sends the commands,
+/// [`PoolContext::establish`](super::PoolContext::establish), which sends the commands,
 /// applies the time limit and reports the errors. Monitors do not authenticate.
 ///
 /// # Contract

@@ -19,7 +19,7 @@ use crate::{
 /// Authenticates the connection `line` to `server` that has already exchanged hello, such as the
 /// one that a single-threaded client uses for both checks and operations. A pool does not need this:
 /// it begins to authenticate in the hello that opens the connection; see
-/// [`PoolContext::establish_with`](super::PoolContext::establish_with).
+/// [`PoolContext::establish`](super::PoolContext::establish).
 ///
 /// `hello` is a hello request. The fields for authentication are added to it before it is sent.
 ///

@@ -13,8 +13,7 @@ use sdam_core::{
 };
 
 use super::{
-    Authenticator, Established, PoolContext, ServiceConnection, authenticate::finish,
-    connection::NO_ANSWER,
+    Established, PoolContext, ServiceConnection, authenticate::finish, connection::NO_ANSWER,
 };
 use crate::{
     connect::{Connection, Line},
@@ -22,17 +21,13 @@ use crate::{
 };
 
 impl PoolContext {
-    /// Opens a connection without authentication; see [`establish_with`](Self::establish_with).
-    pub async fn establish(&self, timeout: Option<Duration>) -> Result<Established, Error> {
-        self.establish_with(None, timeout).await
-    }
-
     /// Opens a connection to the server: connects, exchanges hello, reports the reply or the error
     /// to the topology, and authenticates (CMAP: "Establishing a Connection"; Authentication:
     /// "Authentication Handshake").
     ///
-    /// Does not authenticate if there is no `authenticator`, or if the server is an arbiter. The
-    /// connection keeps the `authenticator`, because the server may demand another authentication.
+    /// Does not authenticate if there is no [`authenticator`](Self::authenticator), or if the server
+    /// is an arbiter. The connection keeps the authenticator, because the server may demand another
+    /// authentication.
     ///
     /// The connection carries the [generation](Established::generation) that was current when the
     /// attempt began. Compare it with the pool's generation before using the connection, and close
@@ -46,8 +41,8 @@ impl PoolContext {
     ///
     /// If the server has left the topology, could not be reached or refused the handshake, or if
     /// authentication failed. The error has already been reported. An authentication error has
-    /// [`Stage::Auth`] and marks the server Unknown (I-14). If there is an `authenticator`, a
-    /// refused hello counts as an authentication error.
+    /// [`Stage::Auth`] and marks the server Unknown (I-14). If there is an authenticator, a refused
+    /// hello counts as an authentication error.
     ///
     /// A panic of the transport or of the authenticator becomes an error of kind
     /// [`Internal`](ErrorKind::Internal). Such an error says nothing about the server, so it is not
@@ -57,25 +52,20 @@ impl PoolContext {
     ///
     /// The future may be dropped at any time. The socket is then closed and no error is reported.
     /// Behind a load balancer, the connection is no longer counted.
-    pub async fn establish_with(
-        &self,
-        authenticator: Option<&Arc<dyn Authenticator>>,
-        timeout: Option<Duration>,
-    ) -> Result<Established, Error> {
-        self.establish_over(None, authenticator, timeout).await
+    pub async fn establish(&self, timeout: Option<Duration>) -> Result<Established, Error> {
+        self.establish_over(None, timeout).await
     }
 
-    /// Opens a connection like [`establish_with`](Self::establish_with), but over the socket
-    /// `dialed` if there is one.
+    /// Opens a connection like [`establish`](Self::establish), but over the socket `dialed` if
+    /// there is one.
     pub async fn establish_over(
         &self,
         dialed: Option<Box<dyn Connection>>,
-        authenticator: Option<&Arc<dyn Authenticator>>,
         timeout: Option<Duration>,
     ) -> Result<Established, Error> {
         // The future is large but rarely needed. It is boxed so that the futures of pools stay
         // small.
-        without_panic(Box::pin(self.attempt(dialed, authenticator, timeout))).await
+        without_panic(Box::pin(self.attempt(dialed, timeout))).await
     }
 
     /// Opens a socket to the server, and negotiates TLS if necessary, but sends no message; see
@@ -99,7 +89,6 @@ impl PoolContext {
     async fn attempt(
         &self,
         dialed: Option<Box<dyn Connection>>,
-        authenticator: Option<&Arc<dyn Authenticator>>,
         timeout: Option<Duration>,
     ) -> Result<Established, Error> {
         let (Some(generation), Some(mut hello)) =
@@ -123,7 +112,7 @@ impl PoolContext {
         let mut line = Line::new(connection);
         line.set_deadline(attempt.deadline);
         let mut conversation = None;
-        if let Some(authenticator) = authenticator {
+        if let Some(authenticator) = &self.authenticator {
             let beginning = authenticator.begin(&self.address);
             let beginning = beginning.map_err(|error| error.at(Stage::Auth));
             let begun = attempt.step(Stage::Auth, beginning).await?;
@@ -145,7 +134,7 @@ impl PoolContext {
             let finishing = finish(&mut line, &mut *conversation, reply.body());
             attempt.step(Stage::Auth, finishing).await?;
         }
-        let own = authenticator.map(|own| (Arc::clone(own), self.address.clone()));
+        let own = self.authenticator.clone().map(|own| (own, self.address.clone()));
         Ok(Established {
             is_refused: false,
             authenticator: own,

@@ -18,6 +18,7 @@ use sdam_core::{
     time::Instant,
 };
 
+use super::Authenticator;
 use crate::{clock::Clock, race, runtime::Backend, spawn::Spawner};
 
 /// The context of a new pool: its server, the runtime, and a handle to report errors to the
@@ -49,6 +50,9 @@ pub struct PoolContext {
     /// [`establish`](Self::establish) opens. The server's answer to these fields is in
     /// [`Established::hello_reply`](super::Established::hello_reply).
     pub hello_fields: Option<HelloFields>,
+    /// Authenticates the connections that [`establish`](Self::establish) opens; `None` if the
+    /// topology has no authenticator.
+    pub authenticator: Option<Arc<dyn Authenticator>>,
     /// The seed of the pool's random choices, which is different for each pool.
     pub seed: u64,
 }
@@ -67,6 +71,7 @@ impl PoolContext {
             spawner: None,
             events: Arc::new(NoEvents),
             hello_fields: None,
+            authenticator: None,
             seed: server.as_u64(),
         }
     }

@@ -3,12 +3,16 @@
 use std::{any::Any, fmt::Debug};
 
 use sdam_core::options::{ConfigError, Options};
-use sdam_transport::pool::{PoolContext, PoolFactory, PoolHandle};
+use sdam_transport::pool::{Authenticator, PoolContext, PoolFactory, PoolHandle};
 
 /// A [`PoolFactory`] for pools of any type.
 pub(crate) trait CreatePool: Send + Sync + Debug {
     fn create_pool(&self, context: PoolContext) -> Box<dyn PoolHandle>;
-    fn check(&self, options: &Options) -> Result<(), ConfigError>;
+    fn check(
+        &self,
+        options: &Options,
+        authenticator: Option<&dyn Authenticator>,
+    ) -> Result<(), ConfigError>;
 }
 
 impl<F: PoolFactory> CreatePool for F {
@@ -16,8 +20,12 @@ impl<F: PoolFactory> CreatePool for F {
         Box::new(self.create(context))
     }
 
-    fn check(&self, options: &Options) -> Result<(), ConfigError> {
-        PoolFactory::check(self, options)
+    fn check(
+        &self,
+        options: &Options,
+        authenticator: Option<&dyn Authenticator>,
+    ) -> Result<(), ConfigError> {
+        PoolFactory::check(self, options, authenticator)
     }
 }
 

@@ -33,7 +33,7 @@ impl Scanner {
     /// Authenticates the open connection to `server`, if there is an authenticator and the
     /// connection is not authenticated yet. A failure is reported, and closes the connection.
     pub(super) async fn authenticate(&mut self, server: ServerId) -> Result<(), Error> {
-        let Some(authenticator) = self.authenticator.clone() else {
+        let Some(authenticator) = self.shared.common.authenticator.clone() else {
             return Ok(());
         };
         if !self.lacks_authentication(server) {
@@ -50,7 +50,7 @@ impl Scanner {
         server: ServerId,
         deadline: Option<Instant>,
     ) -> Result<bool, Error> {
-        let Some(authenticator) = self.authenticator.clone() else {
+        let Some(authenticator) = self.shared.common.authenticator.clone() else {
             return Ok(false);
         };
         self.converse(server, &*authenticator, deadline).await?;
@@ -117,8 +117,8 @@ impl Scanner {
         Err(Error::new(
             ErrorKind::Internal,
             Stage::Auth,
-            "the connection string has a user, and nothing authenticates it; pass \
-             `sdam_auth::authenticator` of the options to `TopologyBuilder::authenticator`",
+            "the connection string has a user, and nothing authenticates it; call `authenticate` or \
+             `authenticator` of the topology's builder",
         ))
     }
 }

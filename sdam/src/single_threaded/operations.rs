@@ -38,7 +38,8 @@ impl<P: PoolHandle> ScanTopology<P> {
     pub fn connection(&mut self, server: ServerId) -> Option<ScanConnection<'_>> {
         let scanner = &mut self.scanner;
         scanner.follow();
-        let is_usable = !scanner.lacks_authentication(server) || scanner.authenticator.is_none();
+        let is_usable =
+            !scanner.lacks_authentication(server) || scanner.shared.common.authenticator.is_none();
         is_usable.then(|| scanner.connection(server)).flatten()
     }
 

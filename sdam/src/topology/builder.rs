@@ -153,13 +153,22 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         self
     }
 
-    /// Sets the authenticator of connections in single-threaded mode, such as the result of
-    /// `sdam_auth::authenticator`. Without one,
-    /// [`run_command`](crate::ScanTopology::run_command) returns an error if the connection
-    /// string has a user.
+    /// Authenticates connections as the options say: as the user of the connection string, or with
+    /// [`Options::credential`]. Call it after the options are set. Does nothing without a user.
     ///
-    /// It has no effect on [`start`](Self::start), because pools authenticate their own
-    /// connections.
+    /// # Errors
+    ///
+    /// If this library does not have the mechanism, or if the credential lacks parts that the
+    /// mechanism needs or has parts that it does not allow.
+    #[cfg(feature = "pool")]
+    pub fn authenticate(mut self) -> Result<Self, ConfigError> {
+        self.authenticator = sdam_auth::authenticator(&self.options)?;
+        Ok(self)
+    }
+
+    /// Sets an authenticator of your own, in place of `authenticate`. Every pool
+    /// [gets](sdam_transport::pool::PoolContext::authenticator) it, and connections of
+    /// single-threaded mode use it before they run operations. Monitors do not authenticate.
     pub fn authenticator(mut self, own: Arc<dyn Authenticator>) -> Self {
         self.authenticator = Some(own);
         self
@@ -210,7 +219,7 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         let sink = self.take_sink();
         let options = self.options;
         options.validate()?;
-        self.pools.check(&options)?;
+        self.pools.check(&options, self.authenticator.as_deref())?;
         layers::require_certificate(backend, &options)?;
         backend.transport = layers::transport(backend, &options, self.translate.as_ref())?;
         let metadata = if let Some(metadata) = self.metadata {
@@ -233,6 +242,7 @@ impl<P: PoolHandle> TopologyBuilder<P> {
             rng,
             config,
             metadata,
+            authenticator: self.authenticator,
             pools: self.pools,
             events: Arc::new(events),
             sink,
@@ -257,6 +267,7 @@ impl<P: PoolHandle> TopologyBuilder<P> {
 /// The validated parts that a topology starts with.
 pub(crate) struct Prepared {
     pub(crate) options: Options,
+    pub(crate) authenticator: Option<Arc<dyn Authenticator>>,
     pub(crate) rng: Rng,
     pub(crate) config: MonitorConfig,
     pub(crate) metadata: MetadataHandshake,

@@ -93,6 +93,7 @@ impl Shared {
             spawner,
             settings,
             options: Arc::new(prepared.options),
+            authenticator: prepared.authenticator,
             warnings: prepared.warnings,
             config: Arc::new(prepared.config),
             metadata: prepared.metadata,

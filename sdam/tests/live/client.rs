@@ -13,7 +13,7 @@ use std::{
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use futures::{StreamExt, executor::block_on};
 use sdam::{
-    Error, Event, EventKind, Interest,
+    Error, Event, EventKind, Interest, Topology,
     client::{Client, Command},
     events::EventName,
 };
@@ -97,9 +97,9 @@ fn no_operation_needs_more_than_one_retry_through_a_step_down_and_the_kill_of_a_
     let Some(set) = replica_set() else { return };
     let host = Host::start();
     let (sink, events) = unbounded();
-    let builder = Client::builder(&set.uri()).unwrap();
-    let client = builder.topology(|topology| topology.sink(sink.interested_in(Interest::COMMANDS)));
-    let client = client.start(host.runtime.clone()).unwrap();
+    let builder = Topology::builder(&set.uri()).unwrap();
+    let builder = builder.sink(sink.interested_in(Interest::COMMANDS));
+    let client = builder.client(host.runtime.clone()).unwrap();
     let shared = Arc::<Shared>::default();
     // Creates the collection before the failovers, because creating it takes so long that a
     // failover could interrupt it.

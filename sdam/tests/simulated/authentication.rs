@@ -30,11 +30,11 @@ fn start(sim: &Sim, user_info: &str) -> Topology<Pool> {
     let uri = uri_of_user(sim, user_info);
     let mut options = Options::parse(&uri).unwrap();
     options.connect_timeout = Some(TIMEOUT);
-    let pools = match authenticator(&options) {
-        Some(authenticator) => Pools::authenticated(authenticator),
-        None => Pools::new(),
-    };
-    let builder = TopologyBuilder::new(options).pools(pools);
+    let own = authenticator(&options);
+    let mut builder = TopologyBuilder::new(options).pools(Pools::new());
+    if let Some(own) = own {
+        builder = builder.authenticator(own);
+    }
     builder.start(sim.runtime()).unwrap()
 }
 

@@ -10,7 +10,7 @@ use std::{cell::RefCell, future::Future, sync::Arc, time::Duration};
 
 use bson::{Document, RawDocumentBuf, doc};
 use sdam::{
-    Connection, Error, Event, EventKind, Interest, ServerAddress, Transport, async_trait,
+    Connection, Error, Event, EventKind, Interest, ServerAddress, Topology, Transport, async_trait,
     client::{Client, Command},
     events::{CheckOutFailure, EventName},
     runtime::Instant,
@@ -48,15 +48,14 @@ impl World {
         let (sink, events) = unbounded();
         let uri = sim.uri();
         let separator = if uri.contains('?') { '&' } else { '?' };
-        let builder = Client::builder(&format!("{uri}{separator}{options}")).unwrap();
+        let builder = Topology::builder(&format!("{uri}{separator}{options}")).unwrap();
         let failures = Interest::of(&[EventName::ConnectionCheckOutFailed]);
         let sink =
             sink.interested_in(Interest::COMMANDS.union(Interest::SELECTION).union(failures));
-        let client = builder.topology(|topology| topology.sink(sink));
         let mut runtime = sim.runtime();
         let transport = Wrapped::new(runtime.backend.transport, Hellos(edit));
         runtime.backend.transport = Arc::new(transport);
-        let client = client.start(runtime).unwrap();
+        let client = builder.sink(sink).client(runtime).unwrap();
         let events = RefCell::new(events);
         Self { sim, client, events }
     }

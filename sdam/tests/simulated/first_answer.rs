@@ -29,8 +29,12 @@ fn world(seed: u64, encrypted: bool) -> Sim {
 fn start(sim: &Sim, early: bool) -> Topology<Pool> {
     let mut options = Options::parse(&uri_of_user(sim, "ada:pencil@")).unwrap();
     options.early_dial = early;
-    let pools = Pools::authenticated(authenticator(&options).unwrap());
-    TopologyBuilder::new(options).pools(pools).start(sim.runtime()).unwrap()
+    let own = authenticator(&options).unwrap();
+    TopologyBuilder::new(options)
+        .authenticator(own)
+        .pools(Pools::new())
+        .start(sim.runtime())
+        .unwrap()
 }
 
 async fn ping(topology: &Topology<Pool>) {

@@ -4,10 +4,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use bson::rawdoc;
 use futures::future::BoxFuture;
-use sdam::{
-    Criteria, Snapshot, TopologyBuilder,
-    client::{ClientBuilder, Command},
-};
+use sdam::{Criteria, Snapshot, TopologyBuilder, client::Command};
 use sdam_core::{
     address::ServerAddress,
     error::{Error, Stage},
@@ -57,8 +54,7 @@ pub(super) fn discover(
     file: &File,
 ) -> Result<(), String> {
     let deployment = (host.discover)(kind, &options)?;
-    let builder = ClientBuilder::new(TopologyBuilder::new(options));
-    let client = builder.start(deployment.target().runtime().clone());
+    let client = TopologyBuilder::new(options).client(deployment.target().runtime().clone());
     let client = client.map_err(|error| error.to_string())?;
     let outcome = deployment.block_on(async {
         let complete = |snapshot: &Snapshot| {

@@ -5,7 +5,7 @@ use std::{error::Error, sync::Arc, time::Duration};
 use bson::Document;
 use sdam::{
     ErrorKind, Topology, TopologyBuilder,
-    client::{Client, ClientBuilder, Command, PinnedConnection},
+    client::{Client, Command, PinnedConnection},
 };
 use sdam_core::{options::Options, read_preference::ReadPreference};
 use sdam_events::channel::ChannelSink;
@@ -44,7 +44,7 @@ impl Driver {
         if let Some(sink) = sink {
             builder = builder.sink(sink);
         }
-        let client = ClientBuilder::new(builder).start(runtime.clone());
+        let client = builder.client(runtime.clone());
         Ok(Self { client: client.map_err(|error| error.to_string())?, runtime: runtime.clone() })
     }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use bson::{DateTime, Document, doc, oid::ObjectId};
 use sdam::{
     Runtime,
-    client::{Client, ClientBuilder, Command},
+    client::{Client, Command},
 };
 use sdam_core::{
     error::{Error, ErrorKind, Stage},
@@ -28,7 +28,7 @@ pub(super) async fn write(
     let begun = Instant::now();
     let mut options = options.clone();
     options.server_selection_timeout = limit;
-    let outcome = match ClientBuilder::new(target.builder(options)).start(runtime.clone()) {
+    let outcome = match target.builder(options).client(runtime.clone()) {
         Ok(client) => {
             let outcome = insert_and_delete(&client, collection, limit).await;
             client.close().await;

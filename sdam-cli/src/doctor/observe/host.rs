@@ -13,10 +13,7 @@ use futures::{
     future::FutureExt as _,
     stream::{FuturesUnordered, StreamExt as _},
 };
-use sdam::{
-    Criteria, ReadMode, ReadPreference,
-    client::{ClientBuilder, Command},
-};
+use sdam::{Criteria, ReadMode, ReadPreference, client::Command};
 use sdam_core::{
     address::ServerAddress,
     document::DocumentWriter,
@@ -206,8 +203,10 @@ impl Line<'_> {
             options.direct_connection = Some(true);
         }
         options.server_selection_timeout = self.limits.left();
-        let client = ClientBuilder::new(self.target.builder(options))
-            .start(self.runtime.clone())
+        let client = self
+            .target
+            .builder(options)
+            .client(self.runtime.clone())
             .map_err(|error| internal(error.to_string()))?;
         let nearest = Criteria::read(ReadPreference::new(ReadMode::Nearest))
             .map_err(|error| internal(error.to_string()))?;

@@ -65,7 +65,7 @@ impl<U: PoolUser> Lab<U> {
         context.reporter = Reporter::new(id, weak as Weak<dyn PoolHost>);
         context.spawner = Some(executor.spawner());
         let factory = self.user.factory(&options);
-        factory.check(&options).map_err(|error| error.to_string())?;
+        factory.check(&options, None).map_err(|error| error.to_string())?;
         context.options = Arc::new(options);
         let (pool, background) = lock.hold(|| {
             let pool = factory.create(context);

@@ -48,16 +48,14 @@ impl Client {
         let uri = format!("mongodb://{user_info}{host}/?{base}{options}");
         let authenticator = sdam_auth::authenticator(&Options::parse(&uri).unwrap()).unwrap();
         let runtime = Host::start();
-        let builder = Topology::builder(&uri).unwrap().pools(RecordingPools::default());
-        Self {
-            topology: builder.start(runtime.runtime.clone()).unwrap(),
-            authenticator: authenticator.map(|inner| Observed {
-                inner,
-                speculates,
-                seen: Arc::default(),
-            }),
-            _host: runtime,
+        let mut builder = Topology::builder(&uri).unwrap().pools(RecordingPools::default());
+        let authenticator =
+            authenticator.map(|inner| Observed { inner, speculates, seen: Arc::default() });
+        if let Some(own) = &authenticator {
+            builder = builder.authenticator(Arc::new(own.clone()));
         }
+        let topology = builder.start(runtime.runtime.clone()).unwrap();
+        Self { topology, authenticator, _host: runtime }
     }
 
     /// Opens a connection to the server once the server is available.
@@ -71,10 +69,7 @@ impl Client {
         block_on(async {
             let server = self.topology.select(&Criteria::write()).await.unwrap();
             let _guard = fail();
-            let authenticator = self.authenticator.clone();
-            let authenticator = authenticator.map(|own| Arc::new(own) as Arc<dyn Authenticator>);
-            let pool = server.pool().context();
-            pool.establish_with(authenticator.as_ref(), Some(PATIENCE)).await
+            server.pool().context().establish(Some(PATIENCE)).await
         })
     }
 

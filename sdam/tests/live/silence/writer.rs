@@ -12,7 +12,7 @@ use bson::rawdoc;
 use futures::executor::block_on;
 use sdam::{
     EventKind, Interest, Options, Snapshot, TopologyBuilder,
-    client::{Client, ClientBuilder, Command},
+    client::{Client, Command},
     events::sink_fn,
     options::Detector,
 };
@@ -67,7 +67,7 @@ impl Writer {
             _ => {}
         });
         let builder = TopologyBuilder::new(options).sink(sink.interested_in(Interest::POOL_STATES));
-        let client = ClientBuilder::new(builder).start(host.runtime.clone()).unwrap();
+        let client = builder.client(host.runtime.clone()).unwrap();
         let (is_over, inserts, changed) = Default::default();
         Arc::new(Self { client, is_over, inserts, changed, name, interrupts })
     }

@@ -287,7 +287,7 @@ fn a_client_refuses_or_warns_about_what_it_does_not_honour() {
     let sim = Sim::new(1, &replica_set());
     let start = |options: &str| {
         let uri = format!("{}&{options}", sim.uri());
-        Client::builder(&uri).unwrap().start(sim.runtime())
+        Client::start(&uri, sim.runtime())
     };
     let error = start("w=0").unwrap_err();
     assert_eq!(

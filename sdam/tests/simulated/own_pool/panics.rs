@@ -10,8 +10,8 @@ use std::{
 
 use futures::future::join_all;
 use sdam::{
-    Authenticator, Connection, Criteria, Error, Runtime, ServerAddress, Topology, Transport,
-    async_trait,
+    Authenticator, Connection, Criteria, Error, Runtime, ServerAddress, Topology, TopologyBuilder,
+    Transport, async_trait,
     pool::{AuthStep, Conversation},
 };
 use sdam_core::time::Instant;
@@ -106,15 +106,16 @@ impl Conversation for Nobody {
     }
 }
 
-/// Returns a factory of pools and a runtime with these faults.
-fn faulty(sim: &Sim, faults: &Arc<Faults>) -> (Pools, Runtime) {
+/// Returns a builder and a runtime with these faults.
+fn faulty(sim: &Sim, uri: &str, faults: &Arc<Faults>) -> (TopologyBuilder<Pool>, Runtime) {
     let authenticator = Arc::new(Nobody(Arc::clone(faults)));
+    let builder = Topology::builder(uri).unwrap().authenticator(authenticator);
     let mut runtime = sim.runtime();
     runtime.backend.transport = Arc::new(Faulty {
         inner: Arc::clone(&runtime.backend.transport),
         faults: Arc::clone(faults),
     });
-    (Pools::authenticated(authenticator), runtime)
+    (builder.pools(Pools::new()), runtime)
 }
 
 /// Makes one attempt to open a connection panic, and checks that exactly one of five check-outs
@@ -144,8 +145,7 @@ fn a_panic_costs_one_attempt_or_one_connection_and_not_the_pool() {
     let sim = simulation(1);
     let faults = Arc::new(Faults::default());
     let uri = format!("{}&maxIdleTimeMS=1000&serverMonitoringMode=poll", sim.uri());
-    let (pools, runtime) = faulty(&sim, &faults);
-    let builder = Topology::builder(&uri).unwrap().pools(pools);
+    let (builder, runtime) = faulty(&sim, &uri, &faults);
     let topology = builder.start(runtime).unwrap();
     sim.block_on(async {
         let pool = primary(&topology).await.pool().clone();
@@ -171,8 +171,7 @@ fn a_panic_without_a_worker_is_the_error_of_its_check_out() {
     // Without a worker, a panic while connecting fails the check-out that connects (F-81b).
     let sim = simulation(2);
     let faults = Arc::new(Faults::default());
-    let (pools, runtime) = faulty(&sim, &faults);
-    let builder = Topology::builder(&sim.uri()).unwrap().pools(pools);
+    let (builder, runtime) = faulty(&sim, &sim.uri(), &faults);
     let mut topology = builder.scan(runtime.backend).unwrap();
     sim.block_on(async {
         let server = topology.select(&Criteria::write()).await.unwrap();

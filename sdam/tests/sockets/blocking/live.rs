@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use bson::doc;
 use sdam::{
-    BlockingTopology, Criteria, Options, ReadMode, ServerType, TopologyType,
+    BlockingTopology, Criteria, ReadMode, ServerType, TopologyType,
     error::{ErrorOutcome, Stage},
 };
 use sdam_live::{Error, MemberSpec, Mongod, ROOT, ReplicaSet, Version, or_skip};
@@ -63,9 +63,7 @@ fn the_user_of_the_connection_string_is_authenticated_before_the_first_command()
     let uri = |password| format!("mongodb://{user}:{password}@{}/", mongod.host());
     let start = |uri: &str| {
         let builder = BlockingTopology::builder(uri).unwrap();
-        let authenticator = sdam_auth::authenticator(&Options::parse(uri).unwrap());
-        let builder = builder.authenticator(authenticator.unwrap().unwrap());
-        builder.blocking().unwrap()
+        builder.authenticate().unwrap().blocking().unwrap()
     };
     let mut topology = start(&uri(password));
     let selected = topology.select(&Criteria::write()).unwrap();

@@ -8,7 +8,7 @@ use std::{
 
 use bson::rawdoc;
 use futures::executor::block_on;
-use sdam::{BlockingTopology, Criteria, Error, Options};
+use sdam::{BlockingTopology, Criteria, Error};
 use sdam_pool::{Pool, Pools};
 use sdam_sim::{
     Action, User,
@@ -59,10 +59,8 @@ fn a_pool_authenticates_on_blocking_sockets() {
     let user = User::new("ada", "pencil");
     let set = ReplicaSet::build(Builder::replica_set(1).user(user)).unwrap();
     let uri = set.uri().replace("//", "//ada:pencil@");
-    let options = Options::parse(&uri).unwrap();
-    let authenticator = sdam_auth::authenticator(&options).unwrap().unwrap();
-    let pools = Pools::authenticated(authenticator);
-    let builder = BlockingTopology::builder(&uri).unwrap().pools(pools);
+    let builder = BlockingTopology::builder(&uri).unwrap().authenticate().unwrap();
+    let builder = builder.pools(Pools::new());
     let mut topology = builder.blocking().unwrap();
     let server = topology.select(&Criteria::write()).unwrap();
     ping(server.pool()).unwrap();
