@@ -3,61 +3,6 @@
 use alloc::boxed::Box;
 use core::fmt;
 
-/// Implements the constructor, the accessors and the formatting of an error or a warning.
-macro_rules! about_option {
-    ($name:ident, $(#[$new:meta])* new, $(#[$doc:meta])* $outcome:ident) => {
-        impl $name {
-            $(#[$new])*
-            pub fn new(
-                option: impl Into<Box<str>>,
-                value: impl Into<Box<str>>,
-                reason: impl Into<Box<str>>,
-                $outcome: impl Into<Box<str>>,
-            ) -> Self {
-                Self(Box::new(Parts {
-                    option: option.into(),
-                    value: value.into(),
-                    reason: reason.into(),
-                    outcome: $outcome.into(),
-                }))
-            }
-
-            /// Returns the name of the option as it is spelled in connection strings, or the
-            /// invalid part of the string.
-            pub fn option(&self) -> &str {
-                &self.0.option
-            }
-
-            /// Returns the value as it was given, or an empty string if no value can be shown.
-            pub fn value(&self) -> &str {
-                &self.0.value
-            }
-
-            /// Returns a description of the problem with the value.
-            pub fn reason(&self) -> &str {
-                &self.0.reason
-            }
-
-            $(#[$doc])*
-            pub fn $outcome(&self) -> &str {
-                &self.0.outcome
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.0.fmt(f)
-            }
-        }
-
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                fmt::Display::fmt(&self.0, f)
-            }
-        }
-    };
-}
-
 /// The error for an unusable configuration.
 ///
 /// It never contains passwords, or text that might be part of one. `Debug` prints the same text as
@@ -65,18 +10,60 @@ macro_rules! about_option {
 #[derive(Clone, PartialEq, Eq)]
 pub struct ConfigError(Box<Parts>);
 
-about_option! {
-    ConfigError,
+impl ConfigError {
     /// Creates an error stating that `option` cannot have this `value`, with the `reason` and a
     /// `remedy`.
     ///
     /// `value` may be empty if the problem is a missing value.
-    new,
+    pub fn new(
+        option: impl Into<Box<str>>,
+        value: impl Into<Box<str>>,
+        reason: impl Into<Box<str>>,
+        remedy: impl Into<Box<str>>,
+    ) -> Self {
+        Self(Box::new(Parts {
+            option: option.into(),
+            value: value.into(),
+            reason: reason.into(),
+            outcome: remedy.into(),
+        }))
+    }
+
+    /// Returns the name of the option as it is spelled in connection strings, or the invalid part
+    /// of the string.
+    pub fn option(&self) -> &str {
+        &self.0.option
+    }
+
+    /// Returns the value as it was given, or an empty string if no value can be shown.
+    pub fn value(&self) -> &str {
+        &self.0.value
+    }
+
+    /// Returns a description of the problem with the value.
+    pub fn reason(&self) -> &str {
+        &self.0.reason
+    }
+
     /// Returns the suggested remedy.
-    remedy
+    pub fn remedy(&self) -> &str {
+        &self.0.outcome
+    }
 }
 
 impl core::error::Error for ConfigError {}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
 
 /// A warning about a part of the configuration that is invalid or has no effect, although the
 /// configuration as a whole can be used.
@@ -86,13 +73,50 @@ impl core::error::Error for ConfigError {}
 #[derive(Clone, PartialEq, Eq)]
 pub struct Warning(Box<Parts>);
 
-about_option! {
-    Warning,
+impl Warning {
     /// Creates a warning stating that `option` should not have this `value`, with the `reason` and
     /// the `consequence`.
-    new,
+    pub fn new(
+        option: impl Into<Box<str>>,
+        value: impl Into<Box<str>>,
+        reason: impl Into<Box<str>>,
+        consequence: impl Into<Box<str>>,
+    ) -> Self {
+        let ConfigError(parts) = ConfigError::new(option, value, reason, consequence);
+        Self(parts)
+    }
+
+    /// Returns the name of the option as it is spelled in connection strings.
+    pub fn option(&self) -> &str {
+        &self.0.option
+    }
+
+    /// Returns the value as it was given, or an empty string if no value can be shown.
+    pub fn value(&self) -> &str {
+        &self.0.value
+    }
+
+    /// Returns a description of the problem with the value.
+    pub fn reason(&self) -> &str {
+        &self.0.reason
+    }
+
     /// Returns the consequence, for instance that the option is ignored.
-    consequence
+    pub fn consequence(&self) -> &str {
+        &self.0.outcome
+    }
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// The fields shared by errors and warnings.

@@ -15,11 +15,11 @@ mod stream;
 mod tests;
 
 use std::{
-    fmt,
     panic::{self, AssertUnwindSafe},
     sync::Arc,
 };
 
+use sdam_core::options::ConfigError;
 use sdam_transport::{
     runtime::{Backend, Runtime},
     spawn::SpawnBy,
@@ -41,11 +41,14 @@ pub use self::stream::TokioStream;
 ///
 /// # Errors
 ///
-/// [`NoTimers`] if tokio's timers are not enabled. Tokio reports this only by panicking. The panic
+/// If tokio's timers are not enabled. Tokio reports this only by panicking. The panic
 /// is caught, but panic hooks still see it.
-pub fn from_handle(handle: Handle) -> Result<Runtime, NoTimers> {
+pub fn from_handle(handle: Handle) -> Result<Runtime, ConfigError> {
     let clock = panic::catch_unwind(AssertUnwindSafe(|| clock::of(handle.clone())));
-    let clock = clock.map_err(|_| NoTimers)?;
+    let clock = clock.map_err(|_| {
+        let remedy = "build it with `enable_all`, or `enable_time` and `enable_io`";
+        refuse("the runtime has no timers", remedy)
+    })?;
     let dial = TokioDial { handle: handle.clone() };
     let backend = Backend::of_sockets(dial, clock, system::entropy());
     // Dropping the join handle detaches the task.
@@ -57,46 +60,15 @@ pub fn from_handle(handle: Handle) -> Result<Runtime, NoTimers> {
 ///
 /// # Errors
 ///
-/// [`NoTokioContext`] if there is no tokio context, or if the runtime has no timers.
-pub fn current() -> Result<Runtime, NoTokioContext> {
-    let handle = Handle::try_current().map_err(|_| NoTokioContext(Reason::Outside))?;
-    from_handle(handle).map_err(|error| NoTokioContext(Reason::NoTimers(error)))
+/// If there is no tokio context, or if the runtime has no timers.
+pub fn current() -> Result<Runtime, ConfigError> {
+    let handle = Handle::try_current().map_err(|_| {
+        let remedy = "call this inside `block_on` or a task, or pass a handle";
+        refuse("this is not in the context of a tokio runtime", remedy)
+    })?;
+    from_handle(handle)
 }
 
-/// The error for a tokio runtime whose timers are not enabled.
-#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-#[error(
-    "the tokio runtime has no timers: build it with `enable_all`, or `enable_time` and `enable_io`"
-)]
-pub struct NoTimers;
-
-impl fmt::Debug for NoTimers {
-    /// Formats the error like `Display`, because programs may return it from `main`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-/// The error that [`current`] returns if there is no tokio context or the runtime has no timers.
-#[derive(Clone, PartialEq, Eq, thiserror::Error)]
-#[error(transparent)]
-pub struct NoTokioContext(Reason);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-enum Reason {
-    #[error(
-        "not in the context of a tokio runtime: call this inside `block_on` or a task, or pass a \
-         handle"
-    )]
-    Outside,
-    #[error(transparent)]
-    NoTimers(NoTimers),
-}
-
-impl fmt::Debug for NoTokioContext {
-    /// Formats the error like `Display`, because programs may return it from `main`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
+fn refuse(reason: &str, remedy: &str) -> ConfigError {
+    ConfigError::new("runtime", "tokio", reason, remedy)
 }

@@ -30,13 +30,11 @@ mod current;
     feature = "runtime-smol",
     feature = "runtime-async-std"
 ))]
-pub use current::{CurrentError, current};
+pub use current::current;
 pub use sdam_core::{
     srv::SrvRecords,
     time::{Instant, UnixTime},
 };
-#[cfg(feature = "runtime-tokio")]
-pub use sdam_runtime_tokio::{NoTimers, NoTokioContext};
 pub use sdam_transport::{
     layers::Translate,
     runtime::Backend,
@@ -50,7 +48,7 @@ pub use sdam_transport::{
 ///
 /// If the calling context has no tokio runtime, or that runtime was built without timers.
 #[cfg(feature = "runtime-tokio")]
-pub fn tokio() -> Result<crate::Runtime, NoTokioContext> {
+pub fn tokio() -> Result<crate::Runtime, crate::ConfigError> {
     Ok(equipped(sdam_runtime_tokio::current()?))
 }
 
@@ -60,7 +58,9 @@ pub fn tokio() -> Result<crate::Runtime, NoTokioContext> {
 ///
 /// If tokio's timers are not enabled.
 #[cfg(feature = "runtime-tokio")]
-pub fn tokio_from_handle(handle: sdam_runtime_tokio::Handle) -> Result<crate::Runtime, NoTimers> {
+pub fn tokio_from_handle(
+    handle: sdam_runtime_tokio::Handle,
+) -> Result<crate::Runtime, crate::ConfigError> {
     Ok(equipped(sdam_runtime_tokio::from_handle(handle)?))
 }
 
