@@ -118,7 +118,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 #[test]
 fn the_runtime_keeps_its_contracts() {
-    sdam_transport::conformance::runtime(&runtime());
+    sdam_testkit::conformance::runtime(&runtime());
 }
 
 #[test]

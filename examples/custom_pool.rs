@@ -242,7 +242,7 @@ async fn ping(topology: &Topology<Pool>) -> Result<bool> {
 #[cfg(test)]
 mod tests {
     use sdam::{Options, async_trait};
-    use sdam_transport::conformance::pools::{self, Claim, PoolUser};
+    use sdam_testkit::conformance::pools::{self, Claim, PoolUser};
 
     use super::*;
 

@@ -266,7 +266,7 @@ fn one_ping_fails_in_a_failover_and_the_next_one_uses_the_new_primary() -> Resul
 #[cfg(test)]
 mod conformance {
     use sdam::{Options, async_trait};
-    use sdam_transport::conformance::pools::{self, Claim, PoolUser};
+    use sdam_testkit::conformance::pools::{self, Claim, PoolUser};
 
     use super::*;
 

@@ -143,7 +143,7 @@ mod tests {
         pool::PooledConnection,
         sim::{Blueprint, SetConfig, Sim},
     };
-    use sdam_transport::conformance::pools::{self, Claim, PoolUser};
+    use sdam_testkit::conformance::pools::{self, Claim, PoolUser};
 
     use super::*;
 

@@ -35,7 +35,7 @@ fn find_primary(uri: &str) -> Result<sdam::ServerAddress, Box<dyn std::error::Er
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use sdam::sim::{ReplicaSet, action::Target};
-    use sdam_transport::conformance;
+    use sdam_testkit::conformance;
 
     use super::{adapter::Monoio, find_primary};
 

@@ -8,7 +8,7 @@ use sdam::{
     Error, ErrorKind, Established, Options, PoolClear, PoolContext, PoolFactory, PoolHandle,
     async_trait,
 };
-use sdam_transport::conformance::pools::{self, Claim, PoolUser};
+use sdam_testkit::conformance::pools::{self, Claim, PoolUser};
 
 include!("guide/smallest.rs");
 

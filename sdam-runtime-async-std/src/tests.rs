@@ -1,6 +1,6 @@
 //! Runs the conformance suite against the runtime.
 
-use sdam_transport::conformance;
+use sdam_testkit::conformance;
 
 #[test]
 fn runtime_keeps_its_contracts() {

@@ -1,6 +1,7 @@
 //! Runs the conformance suite with futures that are never pending.
 
-use sdam_transport::{conformance, system::Epoch};
+use sdam_testkit::conformance;
+use sdam_transport::system::Epoch;
 
 use super::{BlockingDial, backend, clock};
 

@@ -5,7 +5,7 @@ use std::{
     thread,
 };
 
-use sdam_transport::conformance;
+use sdam_testkit::conformance;
 use smol::{Executor, channel};
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::thread::{self, JoinHandle};
 
-use sdam_transport::conformance;
+use sdam_testkit::conformance;
 use tokio::{
     runtime::{self, Builder, Handle},
     sync::oneshot,

@@ -48,8 +48,6 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod clock;
-#[cfg(feature = "conformance")]
-pub mod conformance;
 pub mod connect;
 pub mod dial;
 pub mod entropy;
@@ -59,7 +57,8 @@ pub mod handshake;
 pub mod layers;
 pub mod local;
 pub mod net;
-mod panic;
+#[doc(hidden)]
+pub mod panic;
 pub mod pipe;
 pub mod pool;
 pub mod race;
@@ -69,8 +68,6 @@ mod socks;
 pub mod spawn;
 pub mod stream;
 pub mod system;
-#[cfg(any(test, feature = "testing"))]
-pub mod testing;
 pub mod tls;
 pub mod translate;
 pub mod wire;

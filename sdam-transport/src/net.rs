@@ -23,9 +23,6 @@ use crate::{
     tls::Tls,
 };
 
-#[cfg(test)]
-mod tests;
-
 /// A transport that looks up a host name, races its addresses, and frames messages on the winning
 /// socket.
 ///

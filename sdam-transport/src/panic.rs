@@ -3,7 +3,7 @@
 use std::any::Any;
 
 /// Returns the message of the panic.
-pub(crate) fn text(payload: &(dyn Any + Send)) -> &str {
+pub fn text(payload: &(dyn Any + Send)) -> &str {
     let text = payload.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
     text.unwrap_or("without a text")

@@ -88,7 +88,7 @@ pub trait PoolFactory: Send + Sync + Debug + 'static {
 ///   clear of one service leaves connections to the others alone and fails no check-out.
 /// - A check-out may be dropped at any time, and leaves no connection behind.
 ///
-/// The suite `conformance::pools`, behind the feature `conformance`, checks all this.
+/// The suite `conformance::pools` of `sdam-testkit` checks all this.
 ///
 /// # Behind a load balancer
 ///

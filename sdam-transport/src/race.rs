@@ -21,8 +21,6 @@ use sdam_core::{
 use crate::clock::Clock;
 
 mod block;
-#[cfg(test)]
-mod tests;
 
 /// Returns the result of `future` if it is ready by `deadline`. A deadline of `None` means no
 /// timeout.

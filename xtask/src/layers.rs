@@ -24,6 +24,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("sdam-runtime-async-std", &["sdam-core", "sdam-transport", "async-std"]),
     ("sdam-runtime-blocking", &["sdam-core", "sdam-transport"]),
     ("sdam-sim", &["sdam-auth", "sdam-core", "sdam-tls", "sdam-transport"]),
+    ("sdam-testkit", &["sdam-core", "sdam-sim", "sdam-transport"]),
     (
         "sdam",
         &[

@@ -4,11 +4,11 @@ use std::{
 };
 
 use sdam_core::{address::ServerAddress, error::Error, ids::ServerId};
+use sdam_testkit::ManualClock;
 use sdam_transport::{
     async_trait,
     connect::{Connection, Transport},
     runtime::Backend,
-    testing::ManualClock,
 };
 
 use super::*;

@@ -18,9 +18,9 @@ use sdam_core::{
     report::ErrorReport,
 };
 use sdam_pool::{Pool, PooledConnection, Pools};
+use sdam_testkit::conformance::pools::{Claim, PoolUser};
 use sdam_transport::{
     async_trait,
-    conformance::pools::{Claim, PoolUser},
     pool::{PoolContext, PoolFactory, PoolHandle, PoolHost, Reporter, ServiceConnection},
     spawn::Task,
 };

@@ -13,10 +13,8 @@ use std::{
 
 use sdam_core::{error::Error, options::Options};
 use sdam_pool::{Pool, PooledConnection, Pools};
-use sdam_transport::{
-    async_trait,
-    conformance::pools::{self, Claim, PoolUser},
-};
+use sdam_testkit::conformance::pools::{self, Claim, PoolUser};
+use sdam_transport::async_trait;
 
 use self::doubles::{Fault, Faulty};
 

@@ -10,9 +10,9 @@ use std::{
 
 use bson::{Document, doc};
 use sdam_core::time::Instant;
+use sdam_testkit::ManualClock;
 use sdam_transport::{
     clock::Clock as _,
-    testing::ManualClock,
     wire::{OpMsg, WireMessage},
 };
 use socket2::{Domain, Socket, Type};

@@ -4,7 +4,8 @@ use std::{io::Read as _, net::TcpListener, sync::Arc, time::Duration};
 
 use futures::executor::block_on;
 use sdam_core::{address::ServerAddress, error::Stage};
-use sdam_transport::{conformance, layers::Layers, runtime::Backend, tls::Tls};
+use sdam_testkit::conformance;
+use sdam_transport::{layers::Layers, runtime::Backend, tls::Tls};
 
 use crate::{certificates::Authority, handshakes::with, server::serve, terminated::Terminating};
 
