@@ -1,28 +1,18 @@
 //! Events: their parts, combinators of sinks, and the sinks that the library has.
 //!
 //! An [`EventSink`] receives the events of a topology, of its pools and of its clients, in order.
-//! This sink counts elections:
+//! A function is one, too:
 //!
 //! ```
-//! use std::sync::atomic::{AtomicU64, Ordering};
+//! use sdam::{EventKind, events::{EventName, sink_fn}};
 //!
-//! use sdam::{Event, EventKind, EventSink, Interest, events::EventName};
-//!
-//! #[derive(Debug, Default)]
-//! struct Failovers(AtomicU64);
-//!
-//! impl EventSink for Failovers {
-//!     fn interest(&self) -> Interest {
-//!         Interest::of([EventName::FailoverEnded])
+//! let sink = sink_fn(|event| {
+//!     if let EventKind::TopologyDescriptionChanged { new, .. } = &event.kind {
+//!         println!("the primary is {:?}", new.primary().map(|server| &server.address));
 //!     }
-//!
-//!     fn on_event(&self, event: &Event) {
-//!         if let EventKind::FailoverEnded(failover) = &event.kind {
-//!             self.0.fetch_add(1, Ordering::Relaxed);
-//!             println!("{failover:?}");
-//!         }
-//!     }
-//! }
+//! })
+//! .interested_in(EventName::TopologyDescriptionChanged.into());
+//! # drop(sink);
 //! ```
 //!
 //! [`TopologyBuilder::sink`](crate::TopologyBuilder::sink) adds it. [`EventKind`] lists all events.

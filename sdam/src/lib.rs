@@ -8,12 +8,15 @@
 //! This crate does not depend on a particular runtime. A topology is started on a [`Runtime`]
 //! value, which you get from a function of [`runtime`] or create yourself.
 //!
+//! # Start and select
+//!
 //! ```no_run
 //! use sdam::{Criteria, ReadMode, ReadPreference, Topology, runtime};
 //!
 //! # #[cfg(feature = "runtime-tokio")]
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let topology = Topology::builder("mongodb://db-0.example.com/?replicaSet=rs0")?
+//!     .options(|options| options.app_name = Some("orders".into()))
 //!     .start(runtime::tokio()?)?;
 //! let nearest = Criteria::read(ReadPreference::new(ReadMode::Nearest))?;
 //! let server = topology.select(&nearest).await?;
@@ -23,13 +26,13 @@
 //! # }
 //! ```
 //!
-//! # Pools
+//! # Your pool
 //!
 //! A [`PoolFactory`] creates the pool of each server. The topology marks it ready and clears it
 //! ([`PoolHandle`]), and every selection returns a typed reference to it:
 //!
 //! ```no_run
-//! use sdam::{PoolClear, PoolContext, PoolFactory, PoolHandle};
+//! use sdam::{Criteria, PoolClear, PoolContext, PoolFactory, PoolHandle, Topology, runtime};
 //!
 //! #[derive(Debug)]
 //! struct Pools;
@@ -54,10 +57,10 @@
 //!
 //! # #[cfg(feature = "runtime-tokio")]
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let topology = sdam::Topology::builder("mongodb://db-0.example.com/?replicaSet=rs0")?
+//! let topology = Topology::builder("mongodb://db-0.example.com/?replicaSet=rs0")?
 //!     .pools(Pools)
-//!     .start(sdam::runtime::tokio()?)?;
-//! let server = topology.select(&sdam::Criteria::write()).await?;
+//!     .start(runtime::tokio()?)?;
+//! let server = topology.select(&Criteria::write()).await?;
 //! // Connects, exchanges hello, and reports the reply or the error to the topology.
 //! let connection = server.pool().0.establish(None).await?;
 //! println!("a connection of generation {}", connection.generation());
@@ -65,6 +68,82 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # Your sink
+//!
+//! An [`EventSink`] receives the events of a topology, its pools and its client, in order:
+//!
+//! ```no_run
+//! use std::sync::{Arc, atomic::{AtomicU64, Ordering}};
+//!
+//! use sdam::{Event, EventSink, Interest, Topology, events::EventName, runtime};
+//!
+//! /// Counts the failed checks of servers.
+//! #[derive(Debug, Default)]
+//! struct Failures(AtomicU64);
+//!
+//! impl EventSink for Failures {
+//!     fn emit(&self, _: &Event) {
+//!         self.0.fetch_add(1, Ordering::Relaxed);
+//!     }
+//!
+//!     fn interest(&self) -> Interest {
+//!         EventName::ServerHeartbeatFailed.into()
+//!     }
+//! }
+//!
+//! # #[cfg(feature = "runtime-tokio")]
+//! # fn example() -> Result<(), sdam::ConfigError> {
+//! let failures = Arc::new(Failures::default());
+//! let topology = Topology::builder("mongodb://db-0.example.com/?replicaSet=rs0")?
+//!     .sink(Arc::clone(&failures))
+//!     .start(runtime::tokio()?)?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Your runtime
+//!
+//! A [`Runtime`] consists of a [`Clock`], a [`Transport`] and a [`Spawner`], each of which can be
+//! replaced. This one runs each task on a thread, and uses timers and sockets of this library:
+//!
+//! ```no_run
+//! use std::{sync::Arc, thread};
+//!
+//! use sdam::{Runtime, Spawner, Topology, runtime::{self, Task}};
+//!
+//! #[derive(Debug)]
+//! struct Threads;
+//!
+//! impl Spawner for Threads {
+//!     fn spawn(&self, task: Task) {
+//!         thread::spawn(|| futures::executor::block_on(task));
+//!     }
+//! }
+//!
+//! # #[cfg(feature = "runtime-smol")]
+//! # fn example() -> Result<(), sdam::ConfigError> {
+//! let runtime = Runtime::new(runtime::smol().backend, Arc::new(Threads));
+//! let topology = Topology::builder("mongodb://db-0.example.com/?replicaSet=rs0")?
+//!     .start(runtime)?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Sockets of your own are one more trait of two methods:
+//! [`Dial`](sdam_transport::dial::Dial). The suites of `sdam-testkit` check runtimes and pools.
+//!
+//! # What is where
+//!
+//! | to | names |
+//! | --- | --- |
+//! | start, stop and configure | [`Topology`], [`TopologyBuilder`], [`Options`], [`ConfigError`], [`resolve`], [`WeakTopology`]; without tasks [`ScanTopology`] and its [`ScanConnection`], `BlockingTopology`; [`options`] |
+//! | choose a server | [`Criteria`], [`ReadPreference`], [`ReadMode`], [`TagSet`], [`Selector`], [`SelectedServer`], [`SelectionError`]; [`select`] |
+//! | see the deployment | [`Snapshot`], [`ServerState`], [`ServerDescription`], [`ServerType`], [`TopologyDescription`], [`TopologyType`], [`ServerAddress`]; [`snapshot`] |
+//! | have a pool | [`PoolFactory`], [`PoolHandle`], [`PoolContext`], [`PoolClear`], [`Established`], [`Reporter`], [`Authenticator`], [`Error`], [`ErrorKind`]; [`pool`], [`error`] |
+//! | receive events | [`EventSink`], [`Event`], [`EventKind`], [`Interest`]; [`events`] |
+//! | have a runtime | [`Runtime`], [`Clock`], [`Transport`], [`Connection`], [`Spawner`], [`Resolver`], [`BoxFuture`], [`async_trait`]; [`runtime`] |
+//! | run commands | `client::Client` |
 //!
 //! # Guide
 //!
