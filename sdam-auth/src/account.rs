@@ -25,11 +25,11 @@ use crate::{
 /// them. The `Debug` output contains no secrets. Cloning is cheap, and clones share the cached
 /// keys.
 ///
-/// The server chooses the number of iterations before it has proved its identity;
-/// [`MAX_ITERATIONS`](crate::scram::MAX_ITERATIONS) is the upper limit. Keys are therefore derived
-/// in slices of less than a tenth of a millisecond. Between two slices, the executor can run other
-/// tasks, and the time limit of the connection is checked. If the connection is dropped between two
-/// slices, the derivation ends and its intermediate result is discarded.
+/// The server chooses the number of iterations before it has proved its identity; 2,000,000 is the
+/// upper limit. Keys are therefore derived in slices of less than a tenth of a millisecond. Between
+/// two slices, the executor can run other tasks, and the time limit of the connection is checked. If
+/// the connection is dropped between two slices, the derivation ends and its intermediate result is
+/// discarded.
 #[derive(Clone)]
 pub struct Account {
     method: Method,

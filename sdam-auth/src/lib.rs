@@ -24,7 +24,7 @@
 //! | `PLAIN` | yes, on encrypted connections only |
 //! | `GSSAPI`, `MONGODB-AWS`, `MONGODB-OIDC` | no: implement [`Authenticator`] |
 //!
-//! [`scram`] contains only the protocol, without I/O. The crate reads no clock and has no global
+//! The protocols are state machines without I/O. The crate reads no clock and has no global
 //! state. Random numbers come from a function that the caller may replace; the default function
 //! asks the operating system.
 
@@ -35,7 +35,7 @@ mod config;
 mod conversation;
 mod entropy;
 mod reply;
-pub mod scram;
+mod scram;
 mod shared;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -48,6 +48,7 @@ use sdam_transport::pool::Authenticator;
 pub use self::{
     account::Account,
     entropy::{Entropy, os_entropy},
+    scram::Mechanism,
 };
 
 /// Returns the authenticator for the credential in `options`, or `None` if there is no credential.

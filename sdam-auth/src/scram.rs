@@ -33,21 +33,22 @@ use std::sync::Arc;
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 
 pub(crate) use self::derivation::Derivation;
-pub use self::{error::ScramError, keys::Keys, mechanism::Mechanism};
+pub use self::mechanism::Mechanism;
+pub(crate) use self::{error::ScramError, keys::Keys};
 
 /// The minimum number of iterations (Authentication: "Drivers MUST enforce a minimum iteration
 /// count of 4096").
-pub const MIN_ITERATIONS: u32 = 4096;
+pub(crate) const MIN_ITERATIONS: u32 = 4096;
 /// The maximum number of iterations. Without this limit, a server that has not yet proved its
 /// identity could keep the client busy. The limit exceeds current recommendations for password
 /// hashing; that many iterations take about a second.
-pub const MAX_ITERATIONS: u32 = 2_000_000;
+pub(crate) const MAX_ITERATIONS: u32 = 2_000_000;
 
 /// The header of the first message. It requests neither channel binding nor acting as another user.
 const GS2_HEADER: &str = "n,,";
 
 /// The client's first message.
-pub struct ClientFirst {
+pub(crate) struct ClientFirst {
     /// The message without its header.
     bare: String,
     nonce: Box<str>,
@@ -56,14 +57,14 @@ pub struct ClientFirst {
 impl ClientFirst {
     /// Creates the message for `user`. `nonce` is a new random string of printable ASCII characters
     /// without commas.
-    pub fn new(user: &str, nonce: &str) -> Self {
+    pub(crate) fn new(user: &str, nonce: &str) -> Self {
         // Only the escapes of the message format are applied to the name, not SASLprep.
         let user = user.replace('=', "=3D").replace(',', "=2C");
         Self { bare: format!("n={user},r={nonce}"), nonce: nonce.into() }
     }
 
     /// Returns the message.
-    pub fn message(&self) -> Vec<u8> {
+    pub(crate) fn message(&self) -> Vec<u8> {
         format!("{GS2_HEADER}{}", self.bare).into_bytes()
     }
 
@@ -73,7 +74,7 @@ impl ClientFirst {
     ///
     /// If the message is malformed, if its nonce does not continue the client's nonce, or if it
     /// requests too few or too many iterations.
-    pub fn challenge(&self, server_first: &[u8]) -> Result<Challenge, ScramError> {
+    pub(crate) fn challenge(&self, server_first: &[u8]) -> Result<Challenge, ScramError> {
         let text = text(server_first)?;
         let mut attributes = text.split(',');
         let mut next = |name| attribute(attributes.next(), name);
@@ -107,7 +108,7 @@ impl ClientFirst {
 sdam_core::opaque!(ClientFirst);
 
 /// The server's challenge, which the client answers with its proof.
-pub struct Challenge {
+pub(crate) struct Challenge {
     salt: Vec<u8>,
     iterations: u32,
     /// The client's last message, without the proof.
@@ -117,18 +118,18 @@ pub struct Challenge {
 
 impl Challenge {
     /// Returns the salt of the user's password.
-    pub fn salt(&self) -> &[u8] {
+    pub(crate) fn salt(&self) -> &[u8] {
         &self.salt
     }
 
     /// Returns the number of iterations, from [`MIN_ITERATIONS`] to [`MAX_ITERATIONS`].
-    pub fn iterations(&self) -> u32 {
+    pub(crate) fn iterations(&self) -> u32 {
         self.iterations
     }
 
     /// Proves that the client has `keys`, which must have been derived with this [salt](Self::salt)
     /// and number of [iterations](Self::iterations).
-    pub fn answer(self, keys: Arc<Keys>) -> ClientFinal {
+    pub(crate) fn answer(self, keys: Arc<Keys>) -> ClientFinal {
         let proof = BASE64.encode(keys.client_proof(self.auth_message.as_bytes()));
         ClientFinal {
             message: format!("{},p={proof}", self.without_proof).into_bytes(),
@@ -141,7 +142,7 @@ impl Challenge {
 sdam_core::opaque!(Challenge, |this| iterations: this.iterations);
 
 /// The client's last message.
-pub struct ClientFinal {
+pub(crate) struct ClientFinal {
     message: Vec<u8>,
     auth_message: String,
     keys: Arc<Keys>,
@@ -149,7 +150,7 @@ pub struct ClientFinal {
 
 impl ClientFinal {
     /// Returns the message.
-    pub fn message(&self) -> &[u8] {
+    pub(crate) fn message(&self) -> &[u8] {
         &self.message
     }
 
@@ -158,7 +159,7 @@ impl ClientFinal {
     /// # Errors
     ///
     /// If the message is malformed, reports an error, or lacks the proof.
-    pub fn verify(&self, server_final: &[u8]) -> Result<(), ScramError> {
+    pub(crate) fn verify(&self, server_final: &[u8]) -> Result<(), ScramError> {
         let text = text(server_final)?;
         if let Some(error) = text.strip_prefix("e=") {
             return Err(ScramError::Server(error.into()));

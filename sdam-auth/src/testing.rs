@@ -10,11 +10,11 @@ use crate::scram::{Keys, Mechanism};
 #[derive(Clone, Debug)]
 pub struct StoredUser {
     /// The keys with which the server verifies proofs.
-    pub keys: Arc<Keys>,
+    pub(crate) keys: Arc<Keys>,
     /// The salt of the password.
-    pub salt: Vec<u8>,
+    pub(crate) salt: Vec<u8>,
     /// The number of iterations.
-    pub iterations: u32,
+    pub(crate) iterations: u32,
 }
 
 impl StoredUser {

@@ -14,7 +14,8 @@ mod text;
 use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
 use core::error::Error as StdError;
 
-pub use self::{kind::ErrorKind, outcome::ErrorOutcome, stage::Stage, state_change::StateChange};
+pub(crate) use self::state_change::StateChange;
+pub use self::{kind::ErrorKind, outcome::ErrorOutcome, stage::Stage};
 use crate::{
     address::ServerAddress,
     ids::TopologyVersion,
@@ -25,7 +26,7 @@ use crate::{
 /// The label of an error due to overload: the server could not accept the connection or command.
 pub const SYSTEM_OVERLOADED_ERROR: &str = "SystemOverloadedError";
 /// The label of an error after which the command may be retried.
-pub const RETRYABLE_ERROR: &str = "RetryableError";
+pub(crate) const RETRYABLE_ERROR: &str = "RetryableError";
 /// The label of an error after which a write with a transaction number may be retried.
 pub const RETRYABLE_WRITE_ERROR: &str = "RetryableWriteError";
 
@@ -381,7 +382,7 @@ impl Error {
 
     /// Returns the change of the server's state that the error reports, if any (SDAM:
     /// "state change error").
-    pub fn state_change(&self) -> Option<StateChange> {
+    pub(crate) fn state_change(&self) -> Option<StateChange> {
         (self.kind() == ErrorKind::Command)
             .then(|| StateChange::classify(self.code(), self.message()))
             .flatten()

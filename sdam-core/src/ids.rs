@@ -19,7 +19,8 @@ impl ObjectId {
     }
 
     /// Parses 24 hexadecimal digits.
-    pub fn parse_hex(text: &str) -> Option<Self> {
+    #[cfg(any(test, feature = "serde"))]
+    pub(crate) fn parse_hex(text: &str) -> Option<Self> {
         let digits = text.as_bytes();
         if digits.len() != 24 {
             return None;
@@ -162,7 +163,7 @@ impl ElectionTuple {
     /// Orders by election id, then by set version; a missing value sorts below any other.
     ///
     /// This is the rule for servers since MongoDB 6.0 (wire version 17).
-    pub fn compare(self, other: Self) -> Ordering {
+    pub(crate) fn compare(self, other: Self) -> Ordering {
         (self.election_id, self.set_version).cmp(&(other.election_id, other.set_version))
     }
 }

@@ -123,13 +123,17 @@ impl TopologyMachine {
     }
 
     /// Returns whether the topology was closed.
-    pub fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         self.phase == LifePhase::Closed
     }
 
     /// Returns the generation for new connections of the server's pool or, behind a load balancer,
     /// for new connections to `service`.
-    pub fn generation(&self, server: ServerId, service: Option<ObjectId>) -> Option<Generation> {
+    pub(crate) fn generation(
+        &self,
+        server: ServerId,
+        service: Option<ObjectId>,
+    ) -> Option<Generation> {
         let pool = self.pool(server)?;
         Some(match service {
             None => pool.generation,
@@ -138,7 +142,7 @@ impl TopologyMachine {
     }
 
     /// Returns whether the server's type is known, regardless of the source.
-    pub fn is_known(&self, server: ServerId) -> bool {
+    pub(crate) fn is_known(&self, server: ServerId) -> bool {
         let current = self.current(server);
         current.is_some_and(|current| current.server_type.is_available())
     }

@@ -41,9 +41,9 @@ pub const IDLE_WRITE_PERIOD: Duration = Duration::from_secs(10);
 #[doc(alias = "smallestMaxStalenessSeconds")]
 pub const SMALLEST_MAX_STALENESS: Duration = Duration::from_secs(90);
 /// The default `heartbeatFrequencyMS` of clients with background monitors.
-pub const DEFAULT_HEARTBEAT_FREQUENCY: Duration = Duration::from_secs(10);
+pub(crate) const DEFAULT_HEARTBEAT_FREQUENCY: Duration = Duration::from_secs(10);
 /// The default `heartbeatFrequencyMS` of single-threaded clients.
-pub const DEFAULT_SCAN_FREQUENCY: Duration = Duration::from_secs(60);
+pub(crate) const DEFAULT_SCAN_FREQUENCY: Duration = Duration::from_secs(60);
 
 /// The options of a topology, of its pools and of the operations of a client.
 ///

@@ -68,7 +68,7 @@ impl RttWindow {
     ///
     /// Until the next sample arrives, the newest one serves as the average, so that a server that
     /// has just recovered can be compared with others at once.
-    pub fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         *self = Self { newest: self.newest, ..Self::default() };
     }
 

@@ -175,7 +175,7 @@ impl Eq for ServerDescription {}
 impl ServerDescription {
     /// Returns whether a reply with `version` is stale (SDAM: "topologyVersion"). A reply that
     /// repeats the known version is not stale.
-    pub fn is_newer_than_reply(&self, version: Option<TopologyVersion>) -> bool {
+    pub(crate) fn is_newer_than_reply(&self, version: Option<TopologyVersion>) -> bool {
         TopologyVersion::compare(self.topology_version, version).is_gt()
     }
 
@@ -183,7 +183,7 @@ impl ServerDescription {
     /// [`is_newer_than_reply`](Self::is_newer_than_reply), an error that repeats the known version
     /// is stale, too.
     #[doc(alias = "isStaleError")]
-    pub fn is_newer_than_error(&self, version: Option<TopologyVersion>) -> bool {
+    pub(crate) fn is_newer_than_error(&self, version: Option<TopologyVersion>) -> bool {
         TopologyVersion::compare(self.topology_version, version).is_ge()
     }
 

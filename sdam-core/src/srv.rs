@@ -42,7 +42,7 @@ impl Srv {
     /// # Errors
     ///
     /// If there are no hosts, or one of them is not [allowed](Self::allows).
-    pub fn seeds(
+    pub(crate) fn seeds(
         &self,
         hosts: &[ServerAddress],
         rng: &mut Rng,

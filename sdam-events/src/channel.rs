@@ -159,7 +159,8 @@ impl EventStream {
     }
 
     /// Returns the number of unread events.
-    pub fn waiting(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn waiting(&self) -> usize {
         self.counters.waiting.load(Ordering::Relaxed)
     }
 

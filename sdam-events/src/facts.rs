@@ -113,7 +113,6 @@ pub struct Facts {
     writable: bool,
     outage: Option<Outage>,
     last_failover: Option<Failover>,
-    failovers: u64,
     /// The total time without a writable server in all failovers before the last one.
     without_before: Bounds,
     sightings: Sightings,
@@ -345,7 +344,6 @@ impl Facts {
     }
 
     fn end_failover(&mut self, failover: Failover) -> Fact {
-        self.failovers += 1;
         if let Some(before) = self.last_failover.replace(failover.clone()) {
             self.without_before = self.without_before + before.without_primary();
         }
@@ -372,11 +370,6 @@ impl Facts {
         self.last_failover.as_ref()
     }
 
-    /// Returns the number of completed failovers.
-    pub fn failovers(&self) -> u64 {
-        self.failovers
-    }
-
     /// Returns the total time without a writable server between the discovery of the first writable
     /// server and `now`. This total never decreases.
     pub fn time_without_writes(&self, now: Instant) -> Bounds {
@@ -387,11 +380,6 @@ impl Facts {
         });
         let current = self.outage.as_ref().map(|outage| outage.without_primary(now));
         self.without_before + last.unwrap_or_default() + current.unwrap_or_default()
-    }
-
-    /// Returns the current topology type.
-    pub fn topology_type(&self) -> TopologyType {
-        self.topology_type
     }
 
     /// Returns the facts about each server of the topology, sorted by address.

@@ -2,13 +2,11 @@
 //!
 //! ```
 //! use std::sync::Arc;
-//! use sdam_events::{history::History, sink::Fanout};
+//! use sdam_events::history::History;
 //!
 //! let history = Arc::new(History::new(100));
-//! let sink = Fanout::new().with(Arc::clone(&history));
-//! // Give `sink` to the topology. After an incident:
+//! // Give a clone of it to the topology. After an incident:
 //! eprintln!("{history}");
-//! # drop(sink);
 //! ```
 
 use std::{collections::VecDeque, fmt, sync::Mutex};
@@ -134,7 +132,7 @@ impl History {
     }
 
     /// Returns the number of old transitions that were discarded because the history was full.
-    pub fn forgotten(&self) -> u64 {
+    pub(crate) fn forgotten(&self) -> u64 {
         lock(&self.state).forgotten
     }
 }

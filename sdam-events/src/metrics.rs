@@ -33,7 +33,6 @@
 //! | `sdam_event_queue_depth` | gauge | 1 | - | events not delivered yet |
 //! | `sdam_event_queue_high_water` | gauge | 1 | - | the maximum depth so far |
 //! | `sdam_event_queue_dropped_total` | counter | 1 | - | events the queue has dropped |
-//! | `sdam_events_dropped_total` | counter | 1 | - | events a bounded channel has dropped |
 //!
 //! The total times without a primary never decrease, but counters of the facade are integers. The
 //! totals are therefore gauges here; an exporter may declare them as counters, as `sdam export`
@@ -180,12 +179,6 @@ impl MetricsSink {
         gauge!(names::QUEUE_DEPTH, self.labels.clone()).set(queue.depth() as f64);
         gauge!(names::QUEUE_HIGH_WATER, self.labels.clone()).set(queue.high_water() as f64);
         counter!(names::QUEUE_DROPPED, self.labels.clone()).absolute(queue.dropped());
-    }
-
-    /// Sets the number of events dropped by a bounded channel, see
-    /// [`EventStream::dropped`](crate::channel::EventStream::dropped).
-    pub fn set_dropped(&self, events: u64) {
-        counter!(names::EVENTS_DROPPED, self.labels.clone()).absolute(events);
     }
 
     fn with(&self, name: &'static str, value: &'static str) -> Vec<Label> {

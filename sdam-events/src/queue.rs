@@ -137,13 +137,13 @@ impl EventQueue {
     }
 
     /// Returns the set of events that are delivered. It is empty after a panic of the sink.
-    pub fn interest(&self) -> Interest {
+    pub(crate) fn interest(&self) -> Interest {
         Interest::from_bits(self.interest.load(Ordering::Relaxed))
     }
 
     /// Returns whether an event called `name` would be delivered. Only then does its payload have
     /// to be built.
-    pub fn wants(&self, name: EventName) -> bool {
+    pub(crate) fn wants(&self, name: EventName) -> bool {
         self.interest().contains(name)
     }
 
@@ -224,7 +224,7 @@ impl EventQueue {
     }
 
     /// Returns whether the queue is closed, so that it accepts no more events.
-    pub fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         self.lock().closed
     }
 

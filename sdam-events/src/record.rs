@@ -102,7 +102,7 @@ use crate::sink::{EventSink, Interest, lock};
 mod tests;
 
 /// The version of the format.
-pub const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 1;
 
 /// A sink that writes a recording of one topology.
 ///
@@ -228,13 +228,6 @@ impl Origin {
     /// clock of the runtime and on the wall clock.
     pub fn at(now: Instant, wall: SystemTime) -> Self {
         Self { epoch: wall.checked_sub(now.since(Instant::EPOCH)) }
-    }
-
-    /// Returns the wall-clock time of `at`.
-    ///
-    /// Ignores later adjustments of the wall clock, which are not recorded.
-    pub fn wall(&self, at: Instant) -> Option<SystemTime> {
-        self.epoch?.checked_add(at.since(Instant::EPOCH))
     }
 }
 

@@ -8,7 +8,6 @@ use std::{
 use sdam_core::event::{Event, EventName};
 
 mod fanout;
-mod filter;
 mod function;
 mod interest;
 mod panicked;
@@ -16,7 +15,6 @@ mod panicked;
 mod tests;
 
 pub use fanout::Fanout;
-pub use filter::Filter;
 pub use function::{SinkFn, sink_fn};
 pub use interest::Interest;
 pub use panicked::SinkPanicked;
@@ -30,7 +28,7 @@ pub(crate) use panicked::call;
 ///   topology, and without holding a lock of the engine: it may select servers, close the topology
 ///   or block. Blocking delays only later events.
 /// - Every [`Event::seq`] is one greater than the previous one, because only events in the sink's
-///   interest are counted. Behind an adapter that drops events ([`Fanout`], [`Filter`],
+///   interest are counted. Behind an adapter that drops events ([`Fanout`],
 ///   [`channel::bounded`](crate::channel::bounded)), the numbers increase with gaps.
 /// - `TopologyClosed` is the last event, if the sink is interested in it. Every started heartbeat
 ///   ends before it.

@@ -100,7 +100,7 @@ impl<'p> Additions<'p> {
 impl<'p> ReadPreferenceDocument<'p> {
     /// Returns the contents for `preference`. Mode primary is sent without any other field. Tag
     /// sets that are all empty and a staleness limit of zero are omitted.
-    pub fn new(preference: &'p ReadPreference) -> Self {
+    pub(crate) fn new(preference: &'p ReadPreference) -> Self {
         if preference.mode == ReadMode::Primary {
             return Self::bare(ReadMode::Primary);
         }
@@ -120,13 +120,6 @@ impl<'p> ReadPreferenceDocument<'p> {
     /// Returns whether the flag SecondaryOk alone tells a mongos to use this read preference.
     fn is_implied_by_secondary_ok(&self) -> bool {
         *self == Self::bare(ReadMode::SecondaryPreferred)
-    }
-
-    /// Encodes the document as BSON.
-    pub fn to_bson_bytes(&self) -> Vec<u8> {
-        let mut document = DocumentWriter::new();
-        self.write(&mut document);
-        document.finish()
     }
 
     fn write(&self, document: &mut DocumentWriter) {

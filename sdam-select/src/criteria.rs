@@ -163,7 +163,7 @@ impl Criteria {
     ///
     /// The result differs from [`operation`](Self::operation) only for an aggregation [with a write
     /// stage](Self::with_write_stage).
-    pub fn operation_on(&self, topology: &TopologyDescription) -> &Operation {
+    pub(crate) fn operation_on(&self, topology: &TopologyDescription) -> &Operation {
         match &self.fallback {
             Some(fallback) if has_server_before_5_0(topology) => fallback,
             _ => &self.operation,
@@ -296,7 +296,7 @@ pub(crate) fn check_staleness(
 
 /// Returns the smallest staleness limit that is valid with this heartbeat frequency.
 #[doc(alias = "smallestMaxStalenessSeconds")]
-pub fn smallest_max_staleness(heartbeat_frequency: Duration) -> Duration {
+pub(crate) fn smallest_max_staleness(heartbeat_frequency: Duration) -> Duration {
     heartbeat_frequency.saturating_add(IDLE_WRITE_PERIOD).max(SMALLEST_MAX_STALENESS)
 }
 

@@ -205,7 +205,7 @@ impl Explanation {
 
 impl ExplainedServer {
     /// Returns whether the server is suitable and in the latency window.
-    pub fn is_eligible(&self) -> bool {
+    pub(crate) fn is_eligible(&self) -> bool {
         matches!(self.verdict, Verdict::Eligible { .. })
     }
 }

@@ -1,5 +1,4 @@
-//! Checks whether a topology has a readable or a writable server (SDAM Monitoring:
-//! "hasReadableServer", "hasWritableServer").
+//! Checks whether a topology has a readable server (SDAM Monitoring: "hasReadableServer").
 
 use sdam_core::{
     read_preference::{ReadMode, ReadPreference},
@@ -11,7 +10,7 @@ use crate::{criteria::check_staleness, settings::Settings, suitability::Suitabil
 /// Returns whether some server can be read from, with `preference` if it is given.
 ///
 /// Returns false for a preference that selection would reject.
-pub fn has_readable_server(
+pub(crate) fn has_readable_server(
     topology: &TopologyDescription,
     settings: &Settings,
     preference: Option<&ReadPreference>,
@@ -40,11 +39,6 @@ pub fn accepts_reads(
             || topology.servers().iter().any(|server| server.server_type.is_data_bearing()))
 }
 
-/// Returns whether some server can be written to.
-pub fn has_writable_server(topology: &TopologyDescription) -> bool {
-    topology.has_writable_server()
-}
-
 #[cfg(test)]
 mod tests {
     use sdam_core::server::ServerType::{
@@ -71,7 +65,7 @@ mod tests {
                 readable(&topology, None),
                 readable(&topology, Some(ReadMode::Primary)),
                 readable(&topology, Some(ReadMode::Secondary)),
-                has_writable_server(&topology),
+                topology.has_writable_server(),
             ];
             assert_eq!(actual, expected, "{topology_type} {types:?}");
         };

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-pub use sdam_auth::scram::Mechanism;
+pub use sdam_auth::Mechanism;
 use sdam_auth::testing::{ServerConversation, StoredUser};
 
 /// The iteration count for the passwords of simulated users. It is the minimum that clients accept.

@@ -24,7 +24,8 @@ mod environment;
 #[cfg(test)]
 mod tests;
 
-pub use environment::{Environment, FaasProvider, OperatingSystem};
+pub use environment::Environment;
+pub(crate) use environment::FaasProvider;
 use sdam_core::{document::DocumentWriter, options::ConfigError};
 
 /// The separator between the driver's name and the names of its wrapping libraries. It also
@@ -50,9 +51,9 @@ impl ClientMetadata {
     /// The maximum length of the encoded document, in bytes.
     pub const MAX_LENGTH: usize = 512;
     /// The maximum length of the application's name, in bytes.
-    pub const MAX_APPLICATION_LENGTH: usize = 128;
+    pub(crate) const MAX_APPLICATION_LENGTH: usize = 128;
     /// The maximum length of the driver's own name and version, in bytes. They are never truncated.
-    pub const MAX_DRIVER_LENGTH: usize = 128;
+    pub(crate) const MAX_DRIVER_LENGTH: usize = 128;
 
     /// Creates the metadata of the driver `name` in version `version`, which runs in `environment`.
     ///

@@ -213,7 +213,7 @@ impl Client {
     }
 
     /// The maximum time that [`close`](Self::close) takes to end the sessions on the server.
-    pub const END_SESSIONS_PATIENCE: Duration = Duration::from_secs(2);
+    pub(crate) const END_SESSIONS_PATIENCE: Duration = Duration::from_secs(2);
 
     async fn end_sessions(&self) {
         // Driver Sessions: sessions are ended on the primary, or on any secondary if there is none.

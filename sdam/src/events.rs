@@ -32,7 +32,7 @@ pub use sdam_events::trace;
 pub use sdam_events::{
     channel, facts, history, log,
     queue::PendingEvents,
-    sink::{Fanout, Filter, sink_fn},
+    sink::{SinkFn, sink_fn},
 };
 #[cfg(feature = "record")]
 pub use sdam_events::{record, replay};

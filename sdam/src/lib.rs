@@ -191,19 +191,16 @@
 pub mod client;
 mod common;
 mod engine;
-pub mod error;
 pub mod events;
 mod lane;
 mod metadata;
 #[cfg(all(test, sdam_loom))]
 mod models;
 mod monitor;
-pub mod options;
 pub mod pool;
 pub mod runtime;
 pub mod select;
 mod single_threaded;
-pub mod snapshot;
 mod srv;
 mod sync;
 mod topology;
@@ -252,3 +249,44 @@ pub use sdam_sim as sim;
 /// TLS by rustls.
 #[cfg(feature = "tls")]
 pub use sdam_tls as tls;
+
+pub mod error {
+    //! The parts of an [`Error`](crate::Error) and of its report to a topology.
+    //!
+    //! Three types of errors exist: [`ConfigError`](crate::ConfigError) for an option that is wrong,
+    //! [`SelectionError`](crate::SelectionError) for a selection without a server, and
+    //! [`Error`](crate::Error) for everything that fails between this program and a server.
+
+    pub use sdam_core::{
+        error::{ErrorOutcome, Stage},
+        report::ErrorReport,
+    };
+}
+
+pub mod options {
+    //! Types of the fields of [`Options`](crate::Options).
+
+    pub use sdam_core::options::{Detector, Warning};
+    pub use sdam_transport::{
+        handshake::{ClientMetadata, DriverInfo},
+        translate::{AddressTable, HostTranslation},
+    };
+}
+
+pub mod snapshot {
+    //! The parts of a [`Snapshot`](crate::Snapshot), and a watch that waits for the next one.
+
+    pub use sdam_core::{
+        hello::HelloFields,
+        ids::{ObjectId, ServerId},
+        server::WireVersions,
+    };
+
+    pub use crate::{
+        engine::{
+            failures::{ServerFailure, ServerFailures},
+            snapshot::SnapshotGuard,
+        },
+        topology::TopologyWatch,
+    };
+}

@@ -5,7 +5,7 @@ use super::{MAX_ITERATIONS, MIN_ITERATIONS};
 /// The reason why a SCRAM conversation failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum ScramError {
+pub(crate) enum ScramError {
     /// The named attribute of a server message is malformed.
     #[error("the server's SCRAM message is malformed at `{0}`")]
     Malformed(&'static str),

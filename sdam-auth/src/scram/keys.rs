@@ -3,11 +3,11 @@ use sha1::{Digest as _, Sha1};
 use sha2::Sha256;
 use zeroize::Zeroizing;
 
-use super::{Derivation, Mechanism};
+use super::Mechanism;
 
 /// The keys that client and server derive from a password, its salt and the number of iterations.
 /// The keys are as sensitive as the password, so they are erased when they are dropped.
-pub struct Keys {
+pub(crate) struct Keys {
     mechanism: Mechanism,
     client: Bytes,
     server: Bytes,
@@ -20,8 +20,9 @@ impl Keys {
     /// proportional to `iterations`: usually a few milliseconds, and about a second for
     /// [`MAX_ITERATIONS`](super::MAX_ITERATIONS). An [`Account`](crate::Account) lets other tasks
     /// run in the meantime.
-    pub fn derive(mechanism: Mechanism, secret: &str, salt: &[u8], iterations: u32) -> Self {
-        let mut derivation = Derivation::new(mechanism, secret, salt, iterations);
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) fn derive(mechanism: Mechanism, secret: &str, salt: &[u8], iterations: u32) -> Self {
+        let mut derivation = super::Derivation::new(mechanism, secret, salt, iterations);
         loop {
             if let Some(keys) = derivation.advance(u32::MAX) {
                 return keys;
@@ -39,19 +40,20 @@ impl Keys {
     }
 
     /// Returns the client's proof that it has the keys.
-    pub fn client_proof(&self, auth_message: &[u8]) -> Vec<u8> {
+    pub(crate) fn client_proof(&self, auth_message: &[u8]) -> Vec<u8> {
         let signature = mac(self.mechanism, &self.stored_key(), auth_message);
         let pairs = self.client.iter().zip(signature.iter());
         pairs.map(|(key, mask)| key ^ mask).collect()
     }
 
     /// Returns the server's proof that it has the keys.
-    pub fn server_signature(&self, auth_message: &[u8]) -> Vec<u8> {
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) fn server_signature(&self, auth_message: &[u8]) -> Vec<u8> {
         mac(self.mechanism, &self.server, auth_message).to_vec()
     }
 
     /// Compares `signature` with the server's proof. The comparison takes constant time.
-    pub fn is_server_signature(&self, auth_message: &[u8], signature: &[u8]) -> bool {
+    pub(crate) fn is_server_signature(&self, auth_message: &[u8], signature: &[u8]) -> bool {
         let key = &self.server;
         let verified = match self.mechanism {
             Mechanism::ScramSha1 => {

@@ -30,7 +30,11 @@ impl Mechanism {
     ///
     /// [`ScramError::Password`] if the mechanism is SCRAM-SHA-256 and SASLprep prohibits a
     /// character of the password.
-    pub fn prepare(self, user: &str, password: &str) -> Result<Zeroizing<String>, ScramError> {
+    pub(crate) fn prepare(
+        self,
+        user: &str,
+        password: &str,
+    ) -> Result<Zeroizing<String>, ScramError> {
         match self {
             Self::ScramSha1 => {
                 let mut digest = Md5::new();

@@ -90,7 +90,7 @@ impl DocumentWriter {
     }
 
     /// Writes a UUID, such as the id of a session.
-    pub fn uuid(&mut self, key: &str, value: [u8; 16]) {
+    pub(crate) fn uuid(&mut self, key: &str, value: [u8; 16]) {
         self.bytes(key, BinarySubtype::Uuid, &value);
     }
 

@@ -32,7 +32,7 @@ impl Stage {
     /// Returns whether the connection had not been established yet (SDAM: "before handshake
     /// completes"). The handshake comprises hello and authentication.
     #[doc(alias = "beforeHandshakeCompletes")]
-    pub fn is_before_handshake_completes(self) -> bool {
+    pub(crate) fn is_before_handshake_completes(self) -> bool {
         self < Self::Operation
     }
 

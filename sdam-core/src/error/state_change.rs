@@ -5,7 +5,7 @@
 #[doc(alias("isNotWritablePrimary", "isRecovering"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum StateChange {
+pub(crate) enum StateChange {
     /// The server is no longer the primary.
     NotWritablePrimary,
     /// The server is recovering, or its replication state is changing.
@@ -17,7 +17,7 @@ pub enum StateChange {
 impl StateChange {
     /// Classifies an error by `code` if there is one, and otherwise by `message` (SDAM: "the code
     /// takes precedence").
-    pub fn classify(code: Option<i32>, message: &str) -> Option<Self> {
+    pub(crate) fn classify(code: Option<i32>, message: &str) -> Option<Self> {
         match code {
             Some(10107 | 13435 | 10058) => Some(Self::NotWritablePrimary),
             Some(11602 | 13436 | 189) => Some(Self::NodeIsRecovering),

@@ -58,7 +58,7 @@ impl HelloRequest {
     /// Frames the request as OP_QUERY if `op_query` is set and it is a legacy hello. Used for later
     /// messages on a connection to a server whose `maxWireVersion` is below 6.
     #[must_use]
-    pub fn with_op_query(mut self, op_query: bool) -> Self {
+    pub(crate) fn with_op_query(mut self, op_query: bool) -> Self {
         self.op_query = op_query && !self.modern;
         self
     }
@@ -91,7 +91,7 @@ impl HelloRequest {
     }
 
     /// Returns the name of the command: `hello` or `isMaster`.
-    pub const fn command_name(&self) -> &'static str {
+    pub(crate) const fn command_name(&self) -> &'static str {
         if self.modern { "hello" } else { "isMaster" }
     }
 

@@ -22,7 +22,7 @@ impl TopologyMachine {
     /// Any error from an operation may be reported. An error that does not concern the server's
     /// state, or is outdated, changes nothing.
     #[doc(alias = "isStateChangeError")]
-    pub fn handle_error(
+    pub(crate) fn handle_error(
         &mut self,
         now: Instant,
         server: ServerId,

@@ -26,7 +26,7 @@ pub enum Input<'a> {
     /// A pooled connection was opened and its handshake was answered.
     ///
     /// Behind a load balancer, the connection is counted for the service in the reply, and takes
-    /// the generation of that [service](crate::machine::TopologyMachine::generation).
+    /// the generation of that service.
     Handshake {
         /// The id of the connection's server.
         server: ServerId,
@@ -48,8 +48,7 @@ pub enum Input<'a> {
         /// The generation of the connection.
         generation: Generation,
     },
-    /// The hosts from a look-up of the SRV record, already validated and
-    /// [sampled](crate::topology::TopologyDescription::sample_hosts).
+    /// The hosts from a look-up of the SRV record, already validated and sampled.
     Hosts(&'a [ServerAddress]),
     /// A server's check ended because of a fault in this program: its transport has panicked, or
     /// its task was dropped. The next check, if there is one, comes no sooner than

@@ -55,7 +55,7 @@ impl Srv {
     /// Returns whether connecting to `host` is allowed. Its name must consist of one or more
     /// labels, followed by a dot and the [`domain`](Self::domain) (Initial DNS Seedlist Discovery:
     /// "Querying DNS").
-    pub fn allows(&self, host: &ServerAddress) -> bool {
+    pub(crate) fn allows(&self, host: &ServerAddress) -> bool {
         let name = host.host().trim_end_matches('.');
         name.strip_suffix(self.domain())
             .and_then(|head| head.strip_suffix('.'))

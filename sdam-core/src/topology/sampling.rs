@@ -11,7 +11,7 @@ impl TopologyDescription {
     /// returns the hosts that the topology already contains, and random others up to a total of
     /// `max_hosts` (Polling SRV Records for mongos Discovery: "srvMaxHosts").
     #[doc(alias = "srvMaxHosts")]
-    pub fn sample_hosts(
+    pub(crate) fn sample_hosts(
         &self,
         hosts: &[ServerAddress],
         max_hosts: usize,

@@ -110,7 +110,7 @@ impl Failover {
 
     /// Returns whether, at `now`, the old primary may still report that it stepped down; see
     /// [`Fact::FailoverExplained`].
-    pub fn may_be_explained(&self, now: Instant) -> bool {
+    pub(crate) fn may_be_explained(&self, now: Instant) -> bool {
         let is_replaced = matches!(self.outage.loss, Loss::Replaced(_));
         is_replaced && self.outage.streamed && now.since(self.writable_again) <= MOMENT
     }

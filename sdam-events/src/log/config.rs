@@ -180,7 +180,7 @@ impl LogConfig {
     }
 
     /// Returns the minimum severity to log for `component`.
-    pub const fn severity(&self, component: Component) -> Severity {
+    pub(crate) const fn severity(&self, component: Component) -> Severity {
         match component {
             Component::Topology => self.topology,
             Component::ServerSelection => self.server_selection,

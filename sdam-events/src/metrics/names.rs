@@ -95,8 +95,6 @@ metrics! {
         "The greatest number of events in the queue so far.";
     QUEUE_DROPPED: Counter Count = "sdam_event_queue_dropped_total",
         "Events that the queue has dropped, because the sink was too slow.";
-    EVENTS_DROPPED: Counter Count = "sdam_events_dropped_total",
-        "Events that a bounded channel has dropped.";
 }
 
 /// Registers units and descriptions with the installed recorder.

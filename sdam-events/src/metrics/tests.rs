@@ -382,11 +382,9 @@ fn gauges_without_events_are_updated_on_request_and_every_metric_has_the_labels(
     let topology = replica_set(vec![server(1, ServerType::RsPrimary, 9)]);
     with_local_recorder(&numbers, || {
         sink.update(at(5), &topology, queue.pending());
-        sink.set_dropped(4);
     });
     numbers.check("sdam_event_queue_depth{client=orders}", 1.0);
     numbers.check("sdam_event_queue_high_water{client=orders}", 1.0);
-    numbers.check("sdam_events_dropped_total{client=orders}", 4.0);
     let key = "sdam_rtt_average_seconds{client=orders,server.address=host1,server.port=27017}";
     numbers.check(key, 0.009);
     let values = numbers.values.lock().unwrap();

@@ -37,11 +37,6 @@ impl<'q> PendingEvents<'q> {
     pub fn deliver_now(&self, sink: &dyn EventSink) -> u64 {
         self.0.drain_now(sink)
     }
-
-    /// Returns whether the topology is closed and will publish no more events.
-    pub fn is_closed(&self) -> bool {
-        self.0.is_closed()
-    }
 }
 
 impl EventQueue {

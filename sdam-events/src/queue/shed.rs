@@ -37,7 +37,7 @@ impl EventQueue {
     pub const FULL_BYTES: usize = 32 << 20;
 
     /// Returns the approximate size of the undelivered events in bytes.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.bytes.get()
     }
 

@@ -5,15 +5,16 @@ use super::{Event, EventSink, Interest, SinkPanicked, call};
 /// Combines several sinks: passes each event to every sink that is interested in it, one after the
 /// other.
 ///
-/// A sink that panics is not called again; the other sinks still are.
+/// A sink that panics is not called again; the other sinks still are. The interest of each sink is
+/// read once.
 ///
 /// ```
-/// use sdam_events::{channel, sink::{Fanout, sink_fn}};
+/// use std::sync::Arc;
+/// use sdam_events::{channel, sink::{EventSink, Fanout, sink_fn}};
 ///
 /// let (sender, events) = channel::unbounded();
-/// let sink = Fanout::new()
-///     .with(sender)
-///     .with(sink_fn(|event| println!("{}", event.kind.name().as_str())));
+/// let printer = sink_fn(|event| println!("{}", event.kind.name().as_str()));
+/// let sink: Fanout = [Arc::new(sender) as Arc<dyn EventSink>, Arc::new(printer)].into_iter().collect();
 /// # drop((sink, events));
 /// ```
 #[derive(Debug, Default)]
@@ -26,34 +27,6 @@ struct Branch {
     sink: Arc<dyn EventSink>,
     interest: Interest,
     failure: OnceLock<SinkPanicked>,
-}
-
-impl Fanout {
-    /// Creates a fanout without sinks.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Adds `sink` after the others. The interest of `sink` is read only once, by this call.
-    #[must_use]
-    pub fn with(mut self, sink: impl EventSink) -> Self {
-        self.push(Arc::new(sink));
-        self
-    }
-
-    /// Adds `sink` after the others. The interest of `sink` is read only once, by this call.
-    pub fn push(&mut self, sink: Arc<dyn EventSink>) {
-        self.branches.push(Branch { interest: sink.interest(), sink, failure: OnceLock::new() });
-    }
-
-    /// Returns the panics of the sinks, each with the sink's position: 0 for the sink that was
-    /// added first.
-    pub fn failures(&self) -> impl Iterator<Item = (usize, &SinkPanicked)> {
-        self.branches
-            .iter()
-            .enumerate()
-            .filter_map(|(place, branch)| Some((place, branch.failure.get()?)))
-    }
 }
 
 impl EventSink for Fanout {
@@ -77,8 +50,11 @@ impl EventSink for Fanout {
 
 impl FromIterator<Arc<dyn EventSink>> for Fanout {
     fn from_iter<I: IntoIterator<Item = Arc<dyn EventSink>>>(sinks: I) -> Self {
-        let mut fanout = Self::new();
-        sinks.into_iter().for_each(|sink| fanout.push(sink));
-        fanout
+        let branch = |sink: Arc<dyn EventSink>| Branch {
+            interest: sink.interest(),
+            sink,
+            failure: OnceLock::new(),
+        };
+        Self { branches: sinks.into_iter().map(branch).collect() }
     }
 }

@@ -118,7 +118,7 @@ impl Interest {
 
     /// Returns the names that are in both sets.
     #[must_use]
-    pub const fn intersection(self, other: Self) -> Self {
+    pub(crate) const fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
@@ -134,12 +134,12 @@ impl Interest {
     }
 
     /// Returns whether every name of `other` is in the set.
-    pub const fn contains_all(self, other: Self) -> bool {
+    pub(crate) const fn contains_all(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
     /// Returns whether no name is in the set.
-    pub const fn is_empty(self) -> bool {
+    pub(crate) const fn is_empty(self) -> bool {
         self.0 == 0
     }
 

@@ -130,7 +130,7 @@ fn dropped_events_and_a_panicked_sink_are_logged() {
     }
     let panics = || sink_fn(|_| panic!("broken"));
     let seen = capture(|| {
-        queue.drain_now(&Fanout::new().with(panics()));
+        queue.drain_now(&Fanout::from_iter([Arc::new(panics()) as Arc<dyn EventSink>]));
     });
     let messages: Vec<_> =
         seen.iter().map(|seen| (&*seen.target, &*seen.level, &*seen.fields["message"])).collect();

@@ -125,8 +125,8 @@ fn run_command_sends_explicit_preferences_to_all_but_standalones() {
 fn read_preference_documents_have_exactly_the_fields_that_are_set() {
     // The value of a tag is a string (L-18, L-71, L-75, L-77).
     let check = |preference: ReadPreference, expected: RawDocumentBuf| {
-        let document = ReadPreferenceDocument::new(&preference);
-        assert_eq!(decode(document.to_bson_bytes()), expected);
+        let command = ReadPreferenceDocument::new(&preference).append_to(rawdoc! {}.as_bytes());
+        assert_eq!(decode(command.unwrap()), rawdoc! { "$readPreference": expected });
     };
     let nearest = || ReadPreference::new(ReadMode::Nearest);
     check(nearest(), rawdoc! { "mode": "nearest" });

@@ -63,26 +63,26 @@ impl Environment {
 
     /// Sets whether the marker of a Docker container, `/.dockerenv`, exists.
     #[must_use]
-    pub fn with_docker(mut self, docker: bool) -> Self {
+    pub(crate) fn with_docker(mut self, docker: bool) -> Self {
         self.docker = docker;
         self
     }
 
     /// Sets the operating system.
     #[must_use]
-    pub fn with_os(mut self, os: OperatingSystem) -> Self {
+    pub(crate) fn with_os(mut self, os: OperatingSystem) -> Self {
         self.os = os;
         self
     }
 
     /// Returns whether the client runs as a function of a FaaS provider.
-    pub fn is_faas(&self) -> bool {
+    pub(crate) fn is_faas(&self) -> bool {
         self.faas_provider().is_some()
     }
 
     /// Returns the FaaS provider if the variables identify exactly one. If they identify Vercel,
     /// the variables of AWS Lambda are ignored, because Vercel is built on it (Handshake: "FaaS").
-    pub fn faas_provider(&self) -> Option<FaasProvider> {
+    pub(crate) fn faas_provider(&self) -> Option<FaasProvider> {
         let vercel = self.has("VERCEL");
         let lambda = self
             .variable("AWS_EXECUTION_ENV")
@@ -140,7 +140,7 @@ names! {
     /// report in `client.env.name`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     #[non_exhaustive]
-    pub enum FaasProvider {
+    pub(crate) enum FaasProvider {
         /// AWS Lambda.
         AwsLambda = "aws.lambda",
         /// Azure Functions.
@@ -154,7 +154,7 @@ names! {
 
 /// An operating system, as described in client metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OperatingSystem {
+pub(crate) struct OperatingSystem {
     pub(super) kind: Box<str>,
     pub(super) name: Option<Box<str>>,
     pub(super) architecture: Option<Box<str>>,
@@ -163,11 +163,11 @@ pub struct OperatingSystem {
 
 impl OperatingSystem {
     /// The maximum length of a type, in bytes. Longer types are truncated.
-    pub const MAX_TYPE_LENGTH: usize = 32;
+    pub(crate) const MAX_TYPE_LENGTH: usize = 32;
 
     /// Creates an operating system of the type `kind`, such as `Linux`. An empty `kind` means that
     /// the type is unknown.
-    pub fn new(kind: &str) -> Self {
+    pub(crate) fn new(kind: &str) -> Self {
         Self {
             kind: set(cut(kind, Self::MAX_TYPE_LENGTH)).unwrap_or_else(|| "unknown".into()),
             name: None,
@@ -178,21 +178,21 @@ impl OperatingSystem {
 
     /// Sets the name of the distribution.
     #[must_use]
-    pub fn with_name(mut self, name: &str) -> Self {
+    pub(crate) fn with_name(mut self, name: &str) -> Self {
         self.name = set(name);
         self
     }
 
     /// Sets the machine's hardware name, such as `x86_64`.
     #[must_use]
-    pub fn with_architecture(mut self, architecture: &str) -> Self {
+    pub(crate) fn with_architecture(mut self, architecture: &str) -> Self {
         self.architecture = set(architecture);
         self
     }
 
     /// Sets the system's version.
     #[must_use]
-    pub fn with_version(mut self, version: &str) -> Self {
+    pub(crate) fn with_version(mut self, version: &str) -> Self {
         self.version = set(version);
         self
     }

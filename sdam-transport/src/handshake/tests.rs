@@ -1,6 +1,9 @@
 use bson::{Bson, Document, doc};
 
-use super::{environment::pretty_name, *};
+use super::{
+    environment::{OperatingSystem, pretty_name},
+    *,
+};
 
 const VARIABLES_OF_LAMBDA: [(&str, &str); 3] = [
     ("AWS_EXECUTION_ENV", "AWS_Lambda_java8"),

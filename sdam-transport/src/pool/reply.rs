@@ -36,11 +36,6 @@ impl CommandReply {
         self.message.body()
     }
 
-    /// Returns the message that contained the reply.
-    pub fn message(&self) -> &WireMessage {
-        &self.message
-    }
-
     /// Returns the errors of individual writes, `writeErrors`. These errors do not concern the
     /// state of the server.
     pub fn write_errors(&self) -> Vec<WriteError> {

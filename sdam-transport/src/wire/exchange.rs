@@ -66,7 +66,7 @@ impl Exchange {
 
     /// Limits the sizes of later requests to those that the server has announced in its reply to
     /// hello. Before, the limits that all supported servers have apply.
-    pub fn set_limits(&mut self, hello: &Hello) {
+    pub(crate) fn set_limits(&mut self, hello: &Hello) {
         self.max_message_size = hello.max_message_size();
         self.max_command_size = hello.max_command_size();
     }
@@ -112,7 +112,7 @@ impl Exchange {
     ///
     /// Fails in the same cases as [`hello`](Self::hello), with [`WireError::Document`] if `command`
     /// is not BSON, and with [`WireError::CommandTooLong`] or [`WireError::TooLong`] if the server
-    /// does not [accept](Self::set_limits) its size. The exchange then stays usable.
+    /// does not accept its size. The exchange then stays usable.
     pub fn command(&mut self, command: &[u8]) -> Result<WireMessage, WireError> {
         self.request(false, |request_id| {
             OpMsg { request_id, body: command, ..OpMsg::default() }.encode()
@@ -126,7 +126,7 @@ impl Exchange {
     /// # Errors
     ///
     /// If the server does not accept the size of `message`, as [`command`](Self::command).
-    pub fn sending(&mut self, message: &WireMessage) -> Result<(), WireError> {
+    pub(crate) fn sending(&mut self, message: &WireMessage) -> Result<(), WireError> {
         self.check_size(message)?;
         let due =
             Due { response_to: message.request_id(), streaming_allowed: message.exhaust_allowed() };
@@ -174,7 +174,7 @@ impl Exchange {
 
     /// Breaks the exchange because a reply could not be understood. From then on, the exchange
     /// neither creates nor accepts messages.
-    pub fn break_off(&mut self) {
+    pub(crate) fn break_off(&mut self) {
         self.state = State::Broken;
     }
 
