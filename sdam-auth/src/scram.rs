@@ -1,25 +1,5 @@
 //! The client side of SCRAM, without I/O (RFC 5802, RFC 7677; Authentication: "SCRAM-SHA-1",
 //! "SCRAM-SHA-256").
-//!
-//! ```
-//! use std::sync::Arc;
-//!
-//! use sdam_auth::scram::{ClientFirst, Keys, Mechanism};
-//!
-//! // The example of RFC 7677.
-//! let first = ClientFirst::new("user", "rOprNGfwEbeRWgbNEkqO");
-//! assert_eq!(first.message(), b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO");
-//! let challenge = first.challenge(
-//!     b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096",
-//! )?;
-//! let mechanism = Mechanism::ScramSha256;
-//! let secret = mechanism.prepare("user", "pencil")?;
-//! let keys = Keys::derive(mechanism, &secret, challenge.salt(), challenge.iterations());
-//! let last = challenge.answer(Arc::new(keys));
-//! assert!(last.message().ends_with(b"p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="));
-//! last.verify(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")?;
-//! # Ok::<_, sdam_auth::scram::ScramError>(())
-//! ```
 
 mod derivation;
 mod error;

@@ -225,7 +225,7 @@ const BACKEND_CHECKS: &[Check<Backend>] = &checks![
     Transport: "The attempt ends with a time-out once `deadline` has passed"
         => connect::{a_connect_without_reply_times_out},
     Transport: "A path is connected to as a Unix domain socket, or refused by \
-        [`DialTarget::unsupported`](sdam_transport::dial::DialTarget::unsupported)."
+        [`DialTarget::unsupported`](crate::dial::DialTarget::unsupported)."
         => connect::{unix_sockets_work_or_are_unsupported},
     Connection: "Messages arrive whole, in order, and once."
         => connection::{messages_arrive_in_both_directions, long_messages_arrive_whole},

@@ -141,7 +141,7 @@ fn without_an_authenticator_no_command_runs_for_a_user() {
         let server = primary(&mut topology).await;
         let error = run(&mut topology, server, &find()).await.unwrap_err();
         assert_eq!((error.kind(), error.stage()), (ErrorKind::Internal, Stage::Auth));
-        let remedy = "`TopologyBuilder::authenticator`";
+        let remedy = "`authenticator` of the topology's builder";
         assert!(error.to_string().contains(remedy), "{error}");
         assert_eq!(error.outcome(), None);
         // A driver that authenticates the connection itself calls `set_authenticated`.
