@@ -7,17 +7,23 @@ use std::{
     fmt::{self, Write},
 };
 
-use sdam_core::names;
-
 pub(crate) use self::registry::Registry;
 
-names! {
-    /// The type of a metric. Each variant has the name of the type in the text format.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub(crate) enum Kind {
-        Counter = "counter",
-        Gauge = "gauge",
-        Histogram = "histogram",
+/// The type of a metric. Each variant has the name of the type in the text format.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::IntoStaticStr, strum::VariantArray,
+)]
+#[strum(serialize_all = "snake_case")]
+pub(crate) enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+impl Kind {
+    /// Returns the name, for logs, records and counters.
+    pub(crate) fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 

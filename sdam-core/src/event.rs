@@ -25,7 +25,6 @@ mod selection;
 pub use self::{
     command::CommandInfo,
     connection::{CheckOutFailure, ConnectionClosedReason, ConnectionId, Heartbeat},
-    name::EventName,
     publish::{EventPublisher, NoEvents},
     selection::{Selection, SelectionFailure},
 };
@@ -65,6 +64,14 @@ impl Event {
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[cfg_attr(feature = "serde", serde(tag = "event", rename_all_fields = "camelCase"))]
+#[derive(strum::EnumDiscriminants)]
+#[strum_discriminants(
+    name(EventName),
+    derive(PartialOrd, Ord, Hash, strum::IntoStaticStr, strum::VariantArray),
+    doc = "The kind of an event without its payload, for filters and counters. The variants are those of [`EventKind`].",
+    non_exhaustive,
+    cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))
+)]
 pub enum EventKind {
     /// The first event of a topology.
     #[doc(alias = "TopologyOpeningEvent")]

@@ -52,7 +52,6 @@ mod input;
 mod joined;
 pub mod machine;
 pub mod monitor;
-mod names;
 mod opaque;
 pub mod options;
 mod output;

@@ -4,7 +4,7 @@ use alloc::{boxed::Box, collections::BTreeSet, sync::Arc, vec::Vec};
 use core::time::Duration;
 
 use crate::{
-    address::ServerAddress, names::names, pool::PoolOptions, read_preference::ReadPreference,
+    address::ServerAddress, pool::PoolOptions, read_preference::ReadPreference,
     topology_type::TopologyType, wire_versions::WireVersions,
 };
 
@@ -308,18 +308,38 @@ impl Options {
     }
 }
 
-names! {
-    /// Selects whether monitors stream or poll (SDAM: "serverMonitoringMode").
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-    pub enum ServerMonitoringMode {
-        /// Polls if the program runs in a function-as-a-service (FaaS) environment, and streams
-        /// otherwise.
-        #[default]
-        Auto = "auto",
-        /// Streams where the server supports it.
-        Stream = "stream",
-        /// Always polls.
-        Poll = "poll",
+/// Selects whether monitors stream or poll (SDAM: "serverMonitoringMode").
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    strum::Display,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
+#[strum(serialize_all = "snake_case")]
+pub enum ServerMonitoringMode {
+    /// Polls if the program runs in a function-as-a-service (FaaS) environment, and streams
+    /// otherwise.
+    #[default]
+    Auto,
+    /// Streams where the server supports it.
+    Stream,
+    /// Always polls.
+    Poll,
+}
+
+impl ServerMonitoringMode {
+    /// Every value, in declaration order.
+    pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
+
+    /// Returns the name, for logs, records and counters.
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -9,7 +9,7 @@ use alloc::{
 };
 use core::{fmt, time::Duration};
 
-use crate::{config_error::ConfigError, joined::Joined, names::names};
+use crate::{config_error::ConfigError, joined::Joined};
 
 /// The members of a replica set from which an operation may read (Server Selection: "Read
 /// preference").
@@ -127,21 +127,41 @@ impl fmt::Display for ReadPreference {
     }
 }
 
-names! {
-    /// The mode of a read preference.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-    pub enum ReadMode {
-        /// Only the primary.
-        #[default]
-        Primary = "primary",
-        /// The primary if there is one, else an eligible secondary.
-        PrimaryPreferred = "primaryPreferred",
-        /// Only eligible secondaries.
-        Secondary = "secondary",
-        /// Eligible secondaries if there are any, else the primary.
-        SecondaryPreferred = "secondaryPreferred",
-        /// The primary and the eligible secondaries, without preferring either.
-        Nearest = "nearest",
+/// The mode of a read preference.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    strum::Display,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
+#[strum(serialize_all = "camelCase")]
+pub enum ReadMode {
+    /// Only the primary.
+    #[default]
+    Primary,
+    /// The primary if there is one, else an eligible secondary.
+    PrimaryPreferred,
+    /// Only eligible secondaries.
+    Secondary,
+    /// Eligible secondaries if there are any, else the primary.
+    SecondaryPreferred,
+    /// The primary and the eligible secondaries, without preferring either.
+    Nearest,
+}
+
+impl ReadMode {
+    /// Every value, in declaration order.
+    pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
+
+    /// Returns the name, for logs, records and counters.
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -1,33 +1,55 @@
 //! The roles of servers.
 
-use crate::names::names;
+/// The role of a server (SDAM: "ServerType").
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    strum::Display,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
+pub enum ServerType {
+    /// A server that has not been reached yet, or that was lost because of an error.
+    #[default]
+    Unknown,
+    /// A server that is otherwise Unknown, but that another member names as the primary.
+    PossiblePrimary,
+    /// A server outside any replica set.
+    Standalone,
+    /// A router of a sharded cluster.
+    Mongos,
+    /// The primary of a replica set.
+    #[doc(alias("isWritablePrimary", "ismaster"))]
+    #[strum(serialize = "RSPrimary")]
+    RsPrimary,
+    /// A secondary of a replica set.
+    #[strum(serialize = "RSSecondary")]
+    RsSecondary,
+    /// An arbiter, which votes but holds no data.
+    #[strum(serialize = "RSArbiter")]
+    RsArbiter,
+    /// A member that is hidden, starting up or recovering.
+    #[strum(serialize = "RSOther")]
+    RsOther,
+    /// A member that has no replica set configuration.
+    #[strum(serialize = "RSGhost")]
+    RsGhost,
+    /// The single address of a load-balanced deployment; never the result of a check.
+    LoadBalancer,
+}
 
-names! {
-    /// The role of a server (SDAM: "ServerType").
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-    pub enum ServerType {
-        /// A server that has not been reached yet, or that was lost because of an error.
-        #[default]
-        Unknown = "Unknown",
-        /// A server that is otherwise Unknown, but that another member names as the primary.
-        PossiblePrimary = "PossiblePrimary",
-        /// A server outside any replica set.
-        Standalone = "Standalone",
-        /// A router of a sharded cluster.
-        Mongos = "Mongos",
-        /// The primary of a replica set.
-        #[doc(alias("isWritablePrimary", "ismaster"))]
-        RsPrimary = "RSPrimary",
-        /// A secondary of a replica set.
-        RsSecondary = "RSSecondary",
-        /// An arbiter, which votes but holds no data.
-        RsArbiter = "RSArbiter",
-        /// A member that is hidden, starting up or recovering.
-        RsOther = "RSOther",
-        /// A member that has no replica set configuration.
-        RsGhost = "RSGhost",
-        /// The single address of a load-balanced deployment; never the result of a check.
-        LoadBalancer = "LoadBalancer",
+impl ServerType {
+    /// Every value, in declaration order.
+    pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
+
+    /// Returns the name, for logs, records and counters.
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -1,25 +1,32 @@
 //! The kinds of deployments.
 
-use crate::names::names;
+/// The kind of a deployment (SDAM: "TopologyType").
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(strum::Display, strum::IntoStaticStr, strum::VariantArray)]
+pub enum TopologyType {
+    /// Nothing is known yet, or the topology is closed.
+    #[default]
+    Unknown,
+    /// One server of any type.
+    Single,
+    /// A replica set whose primary is not known.
+    ReplicaSetNoPrimary,
+    /// A replica set with a primary.
+    ReplicaSetWithPrimary,
+    /// A sharded cluster, represented by its routers.
+    Sharded,
+    /// A deployment behind a load balancer.
+    LoadBalanced,
+}
 
-names! {
-    /// The kind of a deployment (SDAM: "TopologyType").
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-    pub enum TopologyType {
-        /// Nothing is known yet, or the topology is closed.
-        #[default]
-        Unknown = "Unknown",
-        /// One server of any type.
-        Single = "Single",
-        /// A replica set whose primary is not known.
-        ReplicaSetNoPrimary = "ReplicaSetNoPrimary",
-        /// A replica set with a primary.
-        ReplicaSetWithPrimary = "ReplicaSetWithPrimary",
-        /// A sharded cluster, represented by its routers.
-        Sharded = "Sharded",
-        /// A deployment behind a load balancer.
-        LoadBalanced = "LoadBalanced",
+impl TopologyType {
+    /// Every value, in declaration order.
+    pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
+
+    /// Returns the name, for logs, records and counters.
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -3,7 +3,6 @@
 use std::{str::FromStr, time::Duration};
 
 use bson::{Bson, Document};
-use sdam_core::names;
 
 use crate::{
     reply::{BAD_VALUE, CommandError, refuse},
@@ -38,22 +37,32 @@ pub struct FailCommand {
     pub(crate) write_concern_message: Option<String>,
 }
 
-names! {
-    /// An invalid reply to a command, as a broken proxy might send it. Its name is used in actions
-    /// and in `data.badReply` of `configureFailPoint`.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    #[non_exhaustive]
-    pub enum BadReply {
-        /// A reply to an earlier request, followed by the correct reply.
-        Stray = "stray",
-        /// A reply whose `responseTo` refers to another request.
-        WrongResponseTo = "wrong-response-to",
-        /// A reply without `ok`.
-        NoOk = "no-ok",
-        /// A reply that is not BSON.
-        Malformed = "malformed",
-        /// A reply that announces more replies although the request did not allow them.
-        MoreToCome = "more-to-come",
+/// An invalid reply to a command, as a broken proxy might send it. Its name is used in actions
+/// and in `data.badReply` of `configureFailPoint`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[derive(strum::Display, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "kebab-case")]
+pub enum BadReply {
+    /// A reply to an earlier request, followed by the correct reply.
+    Stray,
+    /// A reply whose `responseTo` refers to another request.
+    WrongResponseTo,
+    /// A reply without `ok`.
+    NoOk,
+    /// A reply that is not BSON.
+    Malformed,
+    /// A reply that announces more replies although the request did not allow them.
+    MoreToCome,
+}
+
+impl BadReply {
+    /// Every value, in declaration order.
+    pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
+
+    /// Returns the name, for logs, records and counters.
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 

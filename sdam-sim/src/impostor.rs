@@ -1,33 +1,42 @@
 //! Servers that answer in place of a member, as if the member's address led to another deployment.
 
 use bson::{Document, doc};
-use sdam_core::names;
 
-names! {
-    /// The server that clients find at a member's address in place of the member.
-    ///
-    /// The impostor's replies to hello have no topology version, so clients poll it. All commands
-    /// other than hello reach the member itself.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    #[non_exhaustive]
-    pub enum Impostor {
-        /// A server without a replica set, such as a member that was restarted without
-        /// `--replSet`.
-        Standalone = "standalone",
-        /// A mongos.
-        Mongos = "mongos",
-        /// A member that does not know its configuration yet.
-        Ghost = "ghost",
-        /// An arbiter of the set.
-        Arbiter = "arbiter",
-        /// A hidden member of the set.
-        Hidden = "hidden",
-        /// A secondary that has another name in the configuration.
-        Renamed = "renamed",
-        /// A secondary of another set.
-        OtherSet = "other-set",
-        /// The primary of another set.
-        OtherPrimary = "other-primary",
+/// The server that clients find at a member's address in place of the member.
+///
+/// The impostor's replies to hello have no topology version, so clients poll it. All commands
+/// other than hello reach the member itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[derive(strum::Display, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "kebab-case")]
+pub enum Impostor {
+    /// A server without a replica set, such as a member that was restarted without
+    /// `--replSet`.
+    Standalone,
+    /// A mongos.
+    Mongos,
+    /// A member that does not know its configuration yet.
+    Ghost,
+    /// An arbiter of the set.
+    Arbiter,
+    /// A hidden member of the set.
+    Hidden,
+    /// A secondary that has another name in the configuration.
+    Renamed,
+    /// A secondary of another set.
+    OtherSet,
+    /// The primary of another set.
+    OtherPrimary,
+}
+
+impl Impostor {
+    /// Every value, in declaration order.
+    pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
+
+    /// Returns the name, for logs, records and counters.
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 

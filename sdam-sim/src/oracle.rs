@@ -10,7 +10,6 @@ mod tests;
 
 use sdam_core::{
     ids::ServerId,
-    names,
     pool::PoolClear,
     server::{ServerDescription, ServerType},
     time::Instant,
@@ -19,64 +18,81 @@ use sdam_core::{
 
 pub use self::audit::audit;
 
-names! {
-    /// An invariant, and its name in tables and files. The design documents refer to some
-    /// invariants by the numbers `P1` to `P10`.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-    #[non_exhaustive]
-    pub enum Oracle {
-        /// P1: there is at most one primary, and the topology type agrees with the servers.
-        OnePrimary = "P1-one-primary",
-        /// P2: an election is only replaced by a newer one.
-        Election = "P2-election",
-        /// P3: every selectable server's pool is ready, and a failed server's pool is cleared.
-        Pools = "P3-pools",
-        /// P4: event numbers and pool generations have no gaps.
-        Sequence = "P4-sequence",
-        /// P5: every heartbeat that was started ends exactly once.
-        Heartbeats = "P5-heartbeats",
-        /// P6: checks are neither too early nor too late.
-        Cadence = "P6-cadence",
-        /// P7: no task, pool, timer or connection outlives its server.
-        Leaks = "P7-leaks",
-        /// P8: after all faults have been healed, the description matches the deployment.
-        Convergence = "P8-convergence",
-        /// P9: no selection waits while a suitable server exists, or waits longer than its timeout.
-        Waiters = "P9-waiters",
-        /// P10: closing a topology completes without delay.
-        Close = "P10-close",
-        /// Events are continuous: each change starts from the final state of the previous one.
-        Continuity = "continuity",
-        /// Known state is never replaced by older state.
-        Freshness = "freshness",
-        /// Every available server, except a load balancer, has a round-trip time. Selection needs
-        /// it to compare servers.
-        RoundTrip = "round-trip",
-        /// Reported errors have the effects that SDAM specifies.
-        Errors = "errors",
-        /// If TLS is enabled, no plain text is sent. If a proxy is configured, all connections use
-        /// it.
-        Wire = "wire",
-        /// Each error names the stage at which it occurred.
-        Stages = "stages",
-        /// A command succeeds only if it gets its own reply. A connection that received any other
-        /// message is not used again.
-        Replies = "replies",
-        /// Selected servers are suitable, and every selection that was started ends exactly once.
-        Selection = "selection",
-        /// The numbers of tasks, timers, connections and undelivered events are bounded.
-        Memory = "memory",
-        /// No task runs too often, and tasks do not run endlessly while no time passes.
-        BusyLoop = "busy-loop",
-        /// Nothing panics.
-        Panic = "panic",
-        /// A server is reported as silent only if it is known and does not answer, and the end of
-        /// each silence is reported.
-        Silence = "silence",
-        /// The same seed yields the same run.
-        Determinism = "determinism",
-        /// Replaying the recorded inputs of a client reproduces its events.
-        Replay = "replay",
+/// An invariant, and its name in tables and files. The design documents refer to some
+/// invariants by the numbers `P1` to `P10`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+#[derive(strum::Display, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
+pub enum Oracle {
+    /// P1: there is at most one primary, and the topology type agrees with the servers.
+    #[strum(serialize = "P1-one-primary")]
+    OnePrimary,
+    /// P2: an election is only replaced by a newer one.
+    #[strum(serialize = "P2-election")]
+    Election,
+    /// P3: every selectable server's pool is ready, and a failed server's pool is cleared.
+    #[strum(serialize = "P3-pools")]
+    Pools,
+    /// P4: event numbers and pool generations have no gaps.
+    #[strum(serialize = "P4-sequence")]
+    Sequence,
+    /// P5: every heartbeat that was started ends exactly once.
+    #[strum(serialize = "P5-heartbeats")]
+    Heartbeats,
+    /// P6: checks are neither too early nor too late.
+    #[strum(serialize = "P6-cadence")]
+    Cadence,
+    /// P7: no task, pool, timer or connection outlives its server.
+    #[strum(serialize = "P7-leaks")]
+    Leaks,
+    /// P8: after all faults have been healed, the description matches the deployment.
+    #[strum(serialize = "P8-convergence")]
+    Convergence,
+    /// P9: no selection waits while a suitable server exists, or waits longer than its timeout.
+    #[strum(serialize = "P9-waiters")]
+    Waiters,
+    /// P10: closing a topology completes without delay.
+    #[strum(serialize = "P10-close")]
+    Close,
+    /// Events are continuous: each change starts from the final state of the previous one.
+    Continuity,
+    /// Known state is never replaced by older state.
+    Freshness,
+    /// Every available server, except a load balancer, has a round-trip time. Selection needs
+    /// it to compare servers.
+    RoundTrip,
+    /// Reported errors have the effects that SDAM specifies.
+    Errors,
+    /// If TLS is enabled, no plain text is sent. If a proxy is configured, all connections use
+    /// it.
+    Wire,
+    /// Each error names the stage at which it occurred.
+    Stages,
+    /// A command succeeds only if it gets its own reply. A connection that received any other
+    /// message is not used again.
+    Replies,
+    /// Selected servers are suitable, and every selection that was started ends exactly once.
+    Selection,
+    /// The numbers of tasks, timers, connections and undelivered events are bounded.
+    Memory,
+    /// No task runs too often, and tasks do not run endlessly while no time passes.
+    BusyLoop,
+    /// Nothing panics.
+    Panic,
+    /// A server is reported as silent only if it is known and does not answer, and the end of
+    /// each silence is reported.
+    Silence,
+    /// The same seed yields the same run.
+    Determinism,
+    /// Replaying the recorded inputs of a client reproduces its events.
+    Replay,
+}
+
+impl Oracle {
+    /// Returns the name, for logs, records and counters.
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 

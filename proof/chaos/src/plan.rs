@@ -8,7 +8,6 @@ use std::{fmt, str::FromStr, time::Duration};
 
 use sdam_core::{
     address::ServerAddress,
-    names,
     options::{Detector, Options, ServerMonitoringMode},
     pool::PoolOptions,
     rng::Rng,
@@ -25,21 +24,40 @@ const SPREAD: Duration = Duration::from_secs(2);
 pub(crate) use self::access::SRV_NAME;
 pub use self::access::{Access, ProxyUse};
 
-names! {
-    /// The kind of faults.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    pub enum Kind {
-        /// All faults, on every kind of deployment.
-        #[default]
-        Random = "random",
-        /// Primaries step down, die or become unresponsive.
-        Failover = "failover",
-        /// Members are disconnected from each other or from the client.
-        Partition = "partition",
-        /// Servers and connections go up and down continually.
-        Flapping = "flapping",
-        /// All faults, as in [`Random`](Self::Random), with a single-threaded client.
-        Scan = "scan",
+/// The kind of faults.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    strum::Display,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
+#[strum(serialize_all = "snake_case")]
+pub enum Kind {
+    /// All faults, on every kind of deployment.
+    #[default]
+    Random,
+    /// Primaries step down, die or become unresponsive.
+    Failover,
+    /// Members are disconnected from each other or from the client.
+    Partition,
+    /// Servers and connections go up and down continually.
+    Flapping,
+    /// All faults, as in [`Random`](Self::Random), with a single-threaded client.
+    Scan,
+}
+
+impl Kind {
+    /// Every value, in declaration order.
+    pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
+
+    /// Returns the name, for logs, records and counters.
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -3,25 +3,35 @@
 use std::fmt;
 
 use bson::Document;
-use sdam_core::names;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-names! {
-    /// A kind of deployment. Each kind has a name in `runOnRequirements`.
-    #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
-    #[serde(rename_all = "lowercase")]
-    pub enum Kind {
-        /// `single`: one server without a replica set.
-        Single = "single",
-        /// `replicaset`: three members.
-        ReplicaSet = "replicaset",
-        /// `sharded`: two mongoses.
-        #[serde(alias = "sharded-replicaset")]
-        Sharded = "sharded",
-        /// `load-balanced`: mongoses behind a load balancer.
-        #[serde(rename = "load-balanced")]
-        LoadBalanced = "load-balanced",
+/// A kind of deployment. Each kind has a name in `runOnRequirements`.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
+#[serde(rename_all = "lowercase")]
+#[derive(strum::Display, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "kebab-case")]
+pub enum Kind {
+    /// `single`: one server without a replica set.
+    Single,
+    /// `replicaset`: three members.
+    #[strum(serialize = "replicaset")]
+    ReplicaSet,
+    /// `sharded`: two mongoses.
+    #[serde(alias = "sharded-replicaset")]
+    Sharded,
+    /// `load-balanced`: mongoses behind a load balancer.
+    #[serde(rename = "load-balanced")]
+    LoadBalanced,
+}
+
+impl Kind {
+    /// Every value, in declaration order.
+    pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
+
+    /// Returns the name, for logs, records and counters.
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -1,27 +1,52 @@
 //! The checks, in the order in which they are made and shown.
 
-use sdam_core::names;
+/// A check. Its name never changes.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    strum::Display,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
+#[strum(serialize_all = "snake_case")]
+pub(super) enum Check {
+    Uri,
+    #[strum(serialize = "dns.srv")]
+    DnsSrv,
+    #[strum(serialize = "dns.addr")]
+    DnsAddr,
+    Tcp,
+    #[strum(serialize = "tls.handshake")]
+    TlsHandshake,
+    #[strum(serialize = "tls.verify")]
+    TlsVerify,
+    Hello,
+    #[strum(serialize = "topo.kind")]
+    TopoKind,
+    #[strum(serialize = "topo.members")]
+    TopoMembers,
+    #[strum(serialize = "topo.primary")]
+    TopoPrimary,
+    Clock,
+    Lag,
+    Rtt,
+    Auth,
+    Select,
+    Write,
+}
 
-names! {
-    /// A check. Its name never changes.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-    pub(super) enum Check {
-        Uri = "uri",
-        DnsSrv = "dns.srv",
-        DnsAddr = "dns.addr",
-        Tcp = "tcp",
-        TlsHandshake = "tls.handshake",
-        TlsVerify = "tls.verify",
-        Hello = "hello",
-        TopoKind = "topo.kind",
-        TopoMembers = "topo.members",
-        TopoPrimary = "topo.primary",
-        Clock = "clock",
-        Lag = "lag",
-        Rtt = "rtt",
-        Auth = "auth",
-        Select = "select",
-        Write = "write",
+impl Check {
+    /// Every value, in declaration order.
+    pub(super) const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
+
+    /// Returns the name, for logs, records and counters.
+    pub(super) fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use sdam_core::names;
 use serde_json::Value;
 
 use super::{
@@ -16,18 +15,26 @@ const MAX_LISTED: usize = 32;
 /// The maximum length of a string given as evidence, in characters.
 const MAX_LENGTH: usize = 1_000;
 
-names! {
-    /// The severity of a finding.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-    pub(super) enum Status {
-        Ok = "ok",
-        Info = "info",
-        /// Skipped, because an earlier check of the same host failed.
-        Skip = "skip",
-        Warn = "warn",
-        Fail = "fail",
-        /// The check could not be made.
-        Error = "error",
+/// The severity of a finding.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::Display, strum::IntoStaticStr,
+)]
+#[strum(serialize_all = "snake_case")]
+pub(super) enum Status {
+    Ok,
+    Info,
+    /// Skipped, because an earlier check of the same host failed.
+    Skip,
+    Warn,
+    Fail,
+    /// The check could not be made.
+    Error,
+}
+
+impl Status {
+    /// Returns the name, for logs, records and counters.
+    pub(super) fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -8,28 +8,47 @@ use sdam_core::{
     error::ErrorKind,
     event::{Event, EventKind},
     ids::ServerId,
-    names,
     server::{ServerDescription, ServerType},
     topology::TopologyDescription,
 };
 
 use crate::watch::changed_fields;
 
-names! {
-    /// The kind of an event.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-    pub(super) enum Kind {
-        /// The topology's type, primary or members changed.
-        Set = "set",
-        /// A server's type or another property changed.
-        Server = "server",
-        Heartbeat = "heartbeat",
-        HeartbeatFailed = "heartbeat failed",
-        Pool = "pool",
-        PoolCleared = "pool cleared",
-        Selection = "selection",
-        /// A server selection failed, or an operation reported an error.
-        Operation = "operation failed",
+/// The kind of an event.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    strum::Display,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
+#[strum(serialize_all = "snake_case")]
+pub(super) enum Kind {
+    /// The topology's type, primary or members changed.
+    Set,
+    /// A server's type or another property changed.
+    Server,
+    Heartbeat,
+    #[strum(serialize = "heartbeat failed")]
+    HeartbeatFailed,
+    Pool,
+    #[strum(serialize = "pool cleared")]
+    PoolCleared,
+    Selection,
+    /// A server selection failed, or an operation reported an error.
+    #[strum(serialize = "operation failed")]
+    Operation,
+}
+
+impl Kind {
+    /// Returns the name, for logs, records and counters.
+    pub(super) fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 

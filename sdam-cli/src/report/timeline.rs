@@ -7,7 +7,6 @@
 use sdam_core::{
     deployment::Input,
     event::EventKind,
-    names,
     server::{ServerDescription, ServerType},
     time::Instant,
 };
@@ -23,25 +22,40 @@ mod builder;
 /// unless such pauses are usual in the recording.
 const GAP: u64 = 30_000_000_000;
 
-names! {
-    /// The state of a server or of the topology, from the best to the worst, with its name on the
-    /// page.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-    #[repr(u8)]
-    pub(super) enum State {
-        /// The server is not a member.
-        Absent = "not monitored",
-        /// The server accepts writes: it is a primary, a router or a standalone server.
-        Writable = "primary",
-        Secondary = "secondary",
-        /// The server is reachable but not usable by operations, such as an arbiter or a starting
-        /// member.
-        Other = "other",
-        /// The server has not been reached yet.
-        Undiscovered = "not reached yet",
-        /// The server is no longer available, or was never reached because of an error. A topology
-        /// is lost when it is no longer writable.
-        Lost = "unknown",
+/// The state of a server or of the topology, from the best to the worst, with its name on the
+/// page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+#[derive(strum::Display, strum::IntoStaticStr, strum::VariantArray)]
+pub(super) enum State {
+    /// The server is not a member.
+    #[strum(serialize = "not monitored")]
+    Absent,
+    /// The server accepts writes: it is a primary, a router or a standalone server.
+    #[strum(serialize = "primary")]
+    Writable,
+    #[strum(serialize = "secondary")]
+    Secondary,
+    /// The server is reachable but not usable by operations, such as an arbiter or a starting
+    /// member.
+    #[strum(serialize = "other")]
+    Other,
+    /// The server has not been reached yet.
+    #[strum(serialize = "not reached yet")]
+    Undiscovered,
+    /// The server is no longer available, or was never reached because of an error. A topology
+    /// is lost when it is no longer writable.
+    #[strum(serialize = "unknown")]
+    Lost,
+}
+
+impl State {
+    /// Every value, in declaration order.
+    pub(super) const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
+
+    /// Returns the name, for logs, records and counters.
+    pub(super) fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use sdam_core::names;
 use sdam_events::facts::{Bounds, Outage};
 
 use super::timeline::{Band, Change, State, Timeline};
@@ -11,15 +10,21 @@ use crate::{
     failover::{cause, range},
 };
 
-names! {
-    /// The severity of a verdict, with its CSS class.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub(super) enum Severity {
-        Good = "good",
-        /// Servers were lost, but writes were always possible.
-        Warning = "warning",
-        /// Writes were not possible for some time.
-        Bad = "bad",
+/// The severity of a verdict, with its CSS class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
+pub(super) enum Severity {
+    Good,
+    /// Servers were lost, but writes were always possible.
+    Warning,
+    /// Writes were not possible for some time.
+    Bad,
+}
+
+impl Severity {
+    /// Returns the name, for logs, records and counters.
+    pub(super) fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -2,7 +2,6 @@
 //! decide that.
 
 use sdam_core::{
-    names,
     read_preference::{ReadMode, ReadPreference},
     server::{ServerDescription, ServerType},
     topology::TopologyDescription,
@@ -11,16 +10,26 @@ use sdam_select::{readable::accepts_reads, settings::Settings};
 
 use crate::{exit::Exit, terminal::Tone};
 
-names! {
-    /// The kinds of access that a deployment allows, best first.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-    pub enum Access {
-        /// There is a writable server.
-        Writable = "writable",
-        /// There are only readable servers.
-        ReadableOnly = "readable only",
-        /// There is no usable server, or the client is incompatible with one of the servers.
-        Neither = "neither readable nor writable",
+/// The kinds of access that a deployment allows, best first.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::Display, strum::IntoStaticStr,
+)]
+pub enum Access {
+    /// There is a writable server.
+    #[strum(serialize = "writable")]
+    Writable,
+    /// There are only readable servers.
+    #[strum(serialize = "readable only")]
+    ReadableOnly,
+    /// There is no usable server, or the client is incompatible with one of the servers.
+    #[strum(serialize = "neither readable nor writable")]
+    Neither,
+}
+
+impl Access {
+    /// Returns the name, for logs, records and counters.
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -1,30 +1,38 @@
 //! Stages of a connection.
 
-use crate::names::names;
+/// The stage that a connection to a server had reached when an error occurred.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+#[derive(strum::Display, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
+pub enum Stage {
+    /// Waiting for a connection from the pool.
+    CheckOut,
+    /// Looking up the host name.
+    Dns,
+    /// Opening the connection.
+    Connect,
+    /// Reaching a proxy, or asking it for the connection.
+    Proxy,
+    /// Negotiating TLS.
+    Tls,
+    /// Sending hello or reading its reply.
+    Hello,
+    /// Authenticating.
+    Auth,
+    /// Running an operation on an established connection.
+    Operation,
+}
 
-names! {
-    /// The stage that a connection to a server had reached when an error occurred.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-    #[non_exhaustive]
-    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-    #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
-    pub enum Stage {
-        /// Waiting for a connection from the pool.
-        CheckOut = "check_out",
-        /// Looking up the host name.
-        Dns = "dns",
-        /// Opening the connection.
-        Connect = "connect",
-        /// Reaching a proxy, or asking it for the connection.
-        Proxy = "proxy",
-        /// Negotiating TLS.
-        Tls = "tls",
-        /// Sending hello or reading its reply.
-        Hello = "hello",
-        /// Authenticating.
-        Auth = "auth",
-        /// Running an operation on an established connection.
-        Operation = "operation",
+impl Stage {
+    /// Every value, in declaration order.
+    pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
+
+    /// Returns the name, for logs, records and counters.
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -1,4 +1,4 @@
-use crate::{address::ServerAddress, ids::ServerId, names::names};
+use crate::{address::ServerAddress, ids::ServerId};
 
 /// The check that a heartbeat event reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,20 +41,30 @@ pub struct ConnectionId {
     pub server: Option<i64>,
 }
 
-names! {
-    /// The reason why a pool closed a connection (CMAP: "Events").
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-    #[non_exhaustive]
-    #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "camelCase"))]
-    pub enum ConnectionClosedReason {
-        /// The pool was cleared after the connection had been created.
-        Stale = "stale",
-        /// The connection was unused for longer than `maxIdleTimeMS`.
-        Idle = "idle",
-        /// The connection broke, or could not be established.
-        Error = "error",
-        /// The pool was closed.
-        PoolClosed = "poolClosed",
+/// The reason why a pool closed a connection (CMAP: "Events").
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "camelCase"))]
+#[derive(strum::Display, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "camelCase")]
+pub enum ConnectionClosedReason {
+    /// The pool was cleared after the connection had been created.
+    Stale,
+    /// The connection was unused for longer than `maxIdleTimeMS`.
+    Idle,
+    /// The connection broke, or could not be established.
+    Error,
+    /// The pool was closed.
+    PoolClosed,
+}
+
+impl ConnectionClosedReason {
+    /// Every value, in declaration order.
+    pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
+
+    /// Returns the name, for logs, records and counters.
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 
@@ -73,20 +83,30 @@ impl ConnectionClosedReason {
     }
 }
 
-names! {
-    /// The reason why a check-out failed (CMAP: "Events").
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-    #[non_exhaustive]
-    #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "camelCase"))]
-    pub enum CheckOutFailure {
-        /// No connection became available in time.
-        Timeout = "timeout",
-        /// The pool is closed.
-        PoolClosed = "poolClosed",
-        /// A connection could not be established, or the pool was cleared.
-        ConnectionError = "connectionError",
-        /// The caller dropped the check-out. The specification has no such reason.
-        Cancelled = "cancelled",
+/// The reason why a check-out failed (CMAP: "Events").
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "camelCase"))]
+#[derive(strum::Display, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "camelCase")]
+pub enum CheckOutFailure {
+    /// No connection became available in time.
+    Timeout,
+    /// The pool is closed.
+    PoolClosed,
+    /// A connection could not be established, or the pool was cleared.
+    ConnectionError,
+    /// The caller dropped the check-out. The specification has no such reason.
+    Cancelled,
+}
+
+impl CheckOutFailure {
+    /// Every value, in declaration order.
+    pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
+
+    /// Returns the name, for logs, records and counters.
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 

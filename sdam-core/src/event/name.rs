@@ -1,87 +1,26 @@
-use super::EventKind;
+//! The names of events.
 
-/// Declares the names of events, in the order of their indices.
-macro_rules! event_names {
-    ($($name:ident),* $(,)?) => {
-        /// The kind of an event without its payload, for filters and counters.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        #[non_exhaustive]
-        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-        pub enum EventName {
-            $(
-                #[doc = concat!("[`EventKind::", stringify!($name), "`](super::EventKind::", stringify!($name), ")")]
-                $name,
-            )*
-        }
-
-        impl EventName {
-            /// All names, in the order of [`index`](Self::index).
-            pub const ALL: &'static [Self] = &[$(Self::$name),*];
-
-            /// Returns the specification's name, such as `ServerHeartbeatStarted`.
-            pub fn as_str(self) -> &'static str {
-                match self {
-                    $(Self::$name => stringify!($name),)*
-                }
-            }
-        }
-
-        impl EventKind {
-            /// Returns the kind without its payload.
-            pub fn name(&self) -> EventName {
-                match self {
-                    $(Self::$name { .. } => EventName::$name,)*
-                }
-            }
-        }
-    };
-}
-
-event_names! {
-    TopologyOpening,
-    TopologyDescriptionChanged,
-    TopologyClosed,
-    ConfigWarning,
-    ServerOpening,
-    ServerDescriptionChanged,
-    ServerClosed,
-    MembersIgnored,
-    TopologyEmptied,
-    SrvHostsIgnored,
-    SrvLookupFailed,
-    ServerUnusable,
-    ServerSuspected,
-    ServerSuspicionEnded,
-    EventsDropped,
-    ServerHeartbeatStarted,
-    ServerHeartbeatSucceeded,
-    ServerHeartbeatFailed,
-    PoolCreated,
-    PoolReady,
-    PoolCleared,
-    PoolClosed,
-    ConnectionCreated,
-    ConnectionReady,
-    ConnectionClosed,
-    ConnectionCheckOutStarted,
-    ConnectionCheckOutFailed,
-    ConnectionCheckedOut,
-    ConnectionCheckedIn,
-    CommandStarted,
-    CommandSucceeded,
-    CommandFailed,
-    ServerSelectionStarted,
-    ServerSelectionWaiting,
-    ServerSelectionSucceeded,
-    ServerSelectionFailed,
-    RttMeasured,
-    Input,
-}
+use super::{EventKind, EventName};
 
 impl EventName {
+    /// All names, in the order of [`index`](Self::index).
+    pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
+
+    /// Returns the specification's name, such as `ServerHeartbeatStarted`.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+
     /// Returns the name's index in [`ALL`](Self::ALL), for sets and tables of counters.
     pub const fn index(self) -> usize {
         self as usize
+    }
+}
+
+impl EventKind {
+    /// Returns the kind without its payload.
+    pub fn name(&self) -> EventName {
+        self.into()
     }
 }
 

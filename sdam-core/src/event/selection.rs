@@ -1,7 +1,5 @@
 use alloc::boxed::Box;
 
-use crate::names::names;
-
 /// The server selection that an event reports. Created once for each selection that has listeners.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -30,26 +28,36 @@ impl Selection {
     }
 }
 
-names! {
-    /// The reason why a server selection failed.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-    #[non_exhaustive]
-    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-    #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
-    pub enum SelectionFailure {
-        /// `serverSelectionTimeoutMS` has passed.
-        Timeout = "timeout",
-        /// The client and a server have no wire version in common.
-        Incompatible = "incompatible",
-        /// The read preference does not fit the deployment.
-        InvalidCriteria = "invalid_criteria",
-        /// No server was suitable at once, and too many selections were already waiting.
-        TooManyWaiters = "too_many_waiters",
-        /// The topology was closed.
-        Closed = "closed",
-        /// The runtime shut down before the topology was closed.
-        RuntimeShutDown = "runtime_shut_down",
-        /// The caller cancelled the selection.
-        Cancelled = "cancelled",
+/// The reason why a server selection failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+#[derive(strum::Display, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
+pub enum SelectionFailure {
+    /// `serverSelectionTimeoutMS` has passed.
+    Timeout,
+    /// The client and a server have no wire version in common.
+    Incompatible,
+    /// The read preference does not fit the deployment.
+    InvalidCriteria,
+    /// No server was suitable at once, and too many selections were already waiting.
+    TooManyWaiters,
+    /// The topology was closed.
+    Closed,
+    /// The runtime shut down before the topology was closed.
+    RuntimeShutDown,
+    /// The caller cancelled the selection.
+    Cancelled,
+}
+
+impl SelectionFailure {
+    /// Every value, in declaration order.
+    pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
+
+    /// Returns the name, for logs, records and counters.
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }

@@ -1,26 +1,34 @@
 use std::str::FromStr;
 
-use sdam_core::names;
-
 use super::EventName;
 use crate::sink::Interest;
 
 /// The default of [`LogConfig::max_document_length`], in characters.
 pub const DEFAULT_MAX_DOCUMENT_LENGTH: usize = 1000;
 
-names! {
-    /// The part of a driver that emits a log message (Logging: "Components").
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-    #[non_exhaustive]
-    pub enum Component {
-        /// Discovery and monitoring.
-        Topology = "topology",
-        /// Server selection.
-        ServerSelection = "serverSelection",
-        /// Connections and connection pools.
-        Connection = "connection",
-        /// Commands.
-        Command = "command",
+/// The part of a driver that emits a log message (Logging: "Components").
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+#[derive(strum::Display, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "camelCase")]
+pub enum Component {
+    /// Discovery and monitoring.
+    Topology,
+    /// Server selection.
+    ServerSelection,
+    /// Connections and connection pools.
+    Connection,
+    /// Commands.
+    Command,
+}
+
+impl Component {
+    /// Every value, in declaration order.
+    pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
+
+    /// Returns the name, for logs, records and counters.
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 
@@ -39,32 +47,54 @@ impl Component {
     }
 }
 
-names! {
-    /// The severity of a log message (Logging: "Log Severity Levels"). More severe values compare
-    /// as smaller.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-    pub enum Severity {
-        /// A limit that disables all messages.
-        #[default]
-        Off = "off",
-        /// The system is unusable.
-        Emergency = "emergency",
-        /// Immediate action is required.
-        Alert = "alert",
-        /// A critical condition.
-        Critical = "critical",
-        /// An error that the user has to handle.
-        Error = "error",
-        /// A condition that may become an error for the user.
-        Warn = "warn",
-        /// An unusual condition that is not an error.
-        Notice = "notice",
-        /// A normal event.
-        Info = "info",
-        /// Details that help a user find a problem.
-        Debug = "debug",
-        /// Details that help a developer of this crate find a problem.
-        Trace = "trace",
+/// The severity of a log message (Logging: "Log Severity Levels"). More severe values compare
+/// as smaller.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    strum::Display,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
+#[strum(serialize_all = "snake_case")]
+pub enum Severity {
+    /// A limit that disables all messages.
+    #[default]
+    Off,
+    /// The system is unusable.
+    Emergency,
+    /// Immediate action is required.
+    Alert,
+    /// A critical condition.
+    Critical,
+    /// An error that the user has to handle.
+    Error,
+    /// A condition that may become an error for the user.
+    Warn,
+    /// An unusual condition that is not an error.
+    Notice,
+    /// A normal event.
+    Info,
+    /// Details that help a user find a problem.
+    Debug,
+    /// Details that help a developer of this crate find a problem.
+    Trace,
+}
+
+impl Severity {
+    /// Every value, in declaration order.
+    pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
+
+    /// Returns the name, for logs, records and counters.
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 

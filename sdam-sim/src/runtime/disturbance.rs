@@ -2,28 +2,44 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use sdam_core::{names, rng::Rng};
+use sdam_core::rng::Rng;
 
-names! {
-    /// Something that happens at random in a [disturbed](super::Sim::disturb) simulation. The
-    /// contracts of the runtime traits allow it, but runs seldom show it.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-    #[non_exhaustive]
-    pub enum Disturbance {
-        /// A read returns only a few of the bytes that have arrived.
-        PartialRead = "partial read",
-        /// A write accepts only a part of the bytes.
-        PartialWrite = "partial write",
-        /// The bytes of a message arrive in pieces, one after the other.
-        SplitMessage = "split message",
-        /// A socket is not ready for a read, a write or a flush, and wakes the task at once.
-        BusySocket = "busy socket",
-        /// A timer is ready later than its deadline.
-        LateTimer = "late timer",
-        /// A task is polled without a reason.
-        SpuriousPoll = "spurious poll",
-        /// A task that is ready waits until no other task is ready.
-        TaskHeldBack = "task held back",
+/// Something that happens at random in a [disturbed](super::Sim::disturb) simulation. The
+/// contracts of the runtime traits allow it, but runs seldom show it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+#[derive(strum::Display, strum::IntoStaticStr, strum::VariantArray)]
+pub enum Disturbance {
+    /// A read returns only a few of the bytes that have arrived.
+    #[strum(serialize = "partial read")]
+    PartialRead,
+    /// A write accepts only a part of the bytes.
+    #[strum(serialize = "partial write")]
+    PartialWrite,
+    /// The bytes of a message arrive in pieces, one after the other.
+    #[strum(serialize = "split message")]
+    SplitMessage,
+    /// A socket is not ready for a read, a write or a flush, and wakes the task at once.
+    #[strum(serialize = "busy socket")]
+    BusySocket,
+    /// A timer is ready later than its deadline.
+    #[strum(serialize = "late timer")]
+    LateTimer,
+    /// A task is polled without a reason.
+    #[strum(serialize = "spurious poll")]
+    SpuriousPoll,
+    /// A task that is ready waits until no other task is ready.
+    #[strum(serialize = "task held back")]
+    TaskHeldBack,
+}
+
+impl Disturbance {
+    /// Every value, in declaration order.
+    pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
+
+    /// Returns the name, for logs, records and counters.
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -6,23 +6,33 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use sdam_core::{address::ServerAddress, names};
+use sdam_core::address::ServerAddress;
 
 pub(super) use self::session::{Message, Opening, Refusal, Session, Step};
 use super::Shared;
 
-names! {
-    /// A fault of a proxy, with its name in scenarios.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    #[non_exhaustive]
-    pub enum ProxyFault {
-        /// The proxy is down. Its connections are reset, and new ones are refused.
-        Down = "down",
-        /// The proxy accepts connections, but neither replies nor forwards anything. Connections
-        /// that have lost bytes stay dead.
-        Stall = "stall",
-        /// The proxy's ruleset forbids new connections to servers.
-        Reject = "reject",
+/// A fault of a proxy, with its name in scenarios.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[derive(strum::Display, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
+pub enum ProxyFault {
+    /// The proxy is down. Its connections are reset, and new ones are refused.
+    Down,
+    /// The proxy accepts connections, but neither replies nor forwards anything. Connections
+    /// that have lost bytes stay dead.
+    Stall,
+    /// The proxy's ruleset forbids new connections to servers.
+    Reject,
+}
+
+impl ProxyFault {
+    /// Every value, in declaration order.
+    pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
+
+    /// Returns the name, for logs, records and counters.
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 

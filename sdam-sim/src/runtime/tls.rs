@@ -9,7 +9,7 @@ mod tests;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use sdam_core::{names, time::Instant};
+use sdam_core::time::Instant;
 
 pub use self::library::{TlsAcceptor, TlsSession};
 #[cfg(feature = "tls")]
@@ -82,18 +82,29 @@ pub enum TlsMode {
     Required,
 }
 
-names! {
-    /// A fault in a server's TLS handshakes, with its name in scenarios. The fault affects
-    /// handshakes that begin while it is active.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    #[non_exhaustive]
-    pub enum TlsFault {
-        /// The server does not answer.
-        Stall = "stall",
-        /// The server closes the connection in the middle of its answer.
-        Cut = "cut",
-        /// The server answers in plain text and closes the connection.
-        PlainText = "plain",
+/// A fault in a server's TLS handshakes, with its name in scenarios. The fault affects
+/// handshakes that begin while it is active.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[derive(strum::Display, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
+pub enum TlsFault {
+    /// The server does not answer.
+    Stall,
+    /// The server closes the connection in the middle of its answer.
+    Cut,
+    /// The server answers in plain text and closes the connection.
+    #[strum(serialize = "plain")]
+    PlainText,
+}
+
+impl TlsFault {
+    /// Every value, in declaration order.
+    pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
+
+    /// Returns the name, for logs, records and counters.
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 

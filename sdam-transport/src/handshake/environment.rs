@@ -2,8 +2,6 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use sdam_core::names;
-
 use super::{cut, set};
 
 /// The environment variables that client metadata uses.
@@ -135,20 +133,30 @@ impl Environment {
     }
 }
 
-names! {
-    /// A provider of functions as a service (FaaS). The name of a variant is the value that clients
-    /// report in `client.env.name`.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-    #[non_exhaustive]
-    pub(crate) enum FaasProvider {
-        /// AWS Lambda.
-        AwsLambda = "aws.lambda",
-        /// Azure Functions.
-        AzureFunctions = "azure.func",
-        /// Google Cloud Functions and Cloud Run.
-        GcpFunctions = "gcp.func",
-        /// Vercel.
-        Vercel = "vercel",
+/// A provider of functions as a service (FaaS). The name of a variant is the value that clients
+/// report in `client.env.name`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub(crate) enum FaasProvider {
+    /// AWS Lambda.
+    AwsLambda,
+    /// Azure Functions.
+    AzureFunctions,
+    /// Google Cloud Functions and Cloud Run.
+    GcpFunctions,
+    /// Vercel.
+    Vercel,
+}
+
+impl FaasProvider {
+    /// Returns the name in the handshake.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::AwsLambda => "aws.lambda",
+            Self::AzureFunctions => "azure.func",
+            Self::GcpFunctions => "gcp.func",
+            Self::Vercel => "vercel",
+        }
     }
 }
 

@@ -174,7 +174,7 @@ impl Exchange {
 
     /// Breaks the exchange because a reply could not be understood. From then on, the exchange
     /// neither creates nor accepts messages.
-    pub(crate) fn break_off(&mut self) {
+    pub fn break_off(&mut self) {
         self.state = State::Broken;
     }
 

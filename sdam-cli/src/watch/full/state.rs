@@ -2,22 +2,42 @@
 
 use sdam_core::{
     address::ServerAddress,
-    names,
     read_preference::{ReadMode, ReadPreference},
 };
 
 use super::{super::model::Model, keys::Key};
 
-names! {
-    /// The order of the servers.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    pub(super) enum Sort {
-        /// Servers with errors first, then the primary.
-        #[default]
-        Worst = "worst first",
-        Address = "by address",
-        /// Servers by round-trip time, the slowest first.
-        Slowest = "slowest first",
+/// The order of the servers.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    strum::Display,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
+pub(super) enum Sort {
+    /// Servers with errors first, then the primary.
+    #[default]
+    #[strum(serialize = "worst first")]
+    Worst,
+    #[strum(serialize = "by address")]
+    Address,
+    /// Servers by round-trip time, the slowest first.
+    #[strum(serialize = "slowest first")]
+    Slowest,
+}
+
+impl Sort {
+    /// Every value, in declaration order.
+    pub(super) const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
+
+    /// Returns the name, for logs, records and counters.
+    pub(super) fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 

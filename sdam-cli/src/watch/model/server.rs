@@ -8,7 +8,6 @@ use sdam_core::{
     event::Heartbeat,
     hello::Hello,
     ids::ServerId,
-    names,
     pool::PoolClear,
     server::{Rtt, ServerDescription, ServerType},
     time::Instant,
@@ -22,15 +21,22 @@ use super::{
 /// The maximum number of roles to keep.
 const ROLES: usize = 8;
 
-names! {
-    /// The way in which a server is checked.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub(crate) enum Mode {
-        /// The server replies when something changes, and at least once every
-        /// `heartbeatFrequencyMS`.
-        Streaming = "stream",
-        /// The client asks every `heartbeatFrequencyMS`.
-        Polling = "poll",
+/// The way in which a server is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::IntoStaticStr)]
+pub(crate) enum Mode {
+    /// The server replies when something changes, and at least once every
+    /// `heartbeatFrequencyMS`.
+    #[strum(serialize = "stream")]
+    Streaming,
+    /// The client asks every `heartbeatFrequencyMS`.
+    #[strum(serialize = "poll")]
+    Polling,
+}
+
+impl Mode {
+    /// Returns the name, for logs, records and counters.
+    pub(crate) fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 
