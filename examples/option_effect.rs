@@ -10,10 +10,10 @@ use std::{env, error::Error, ops::Range, time::Duration};
 
 use bson::rawdoc;
 use sdam::{
-    Options, ServerAddress, TopologyBuilder,
+    Options, TopologyBuilder,
     client::Command,
     options::Detector,
-    sim::{Action, Blueprint, SetConfig, Sim, action::Target},
+    sim::{Action, Blueprint, Sim, action::Target},
 };
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -23,8 +23,7 @@ const SEEDS: Range<u64> = 0..20;
 
 /// Returns how long the insert takes.
 fn insert(seed: u64, options: &str, detector: Option<Detector>) -> Result<Duration> {
-    let hosts = ["a", "b", "c"].map(|host| ServerAddress::new(host, 27017));
-    let sim = Sim::new(seed, &Blueprint::replica_set(SetConfig::new("rs", hosts)));
+    let sim = Sim::new(seed, &Blueprint::replica_set(3));
     let mut options = Options::parse(&format!("{}&{options}", sim.uri()))?;
     options.detector = detector;
     let command = rawdoc! { "insert": "people", "documents": [{ "name": "Ada" }] };

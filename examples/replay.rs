@@ -104,11 +104,10 @@ fn a_recording_is_replayed() -> Result<()> {
     use sdam::{
         Criteria, Topology,
         events::record::RecordSink,
-        sim::{Blueprint, SetConfig, Sim},
+        sim::{Blueprint, Sim},
     };
 
-    let hosts = ["a", "b", "c"].map(|host| ServerAddress::new(host, 27017));
-    let sim = Sim::new(1, &Blueprint::replica_set(SetConfig::new("rs", hosts)));
+    let sim = Sim::new(1, &Blueprint::replica_set(3));
     let sink = Arc::new(RecordSink::new(Vec::new(), &Options::parse(&sim.uri())?)?);
     sim.block_on(async {
         let builder = Topology::builder(&sim.uri())?.sink(Arc::clone(&sink));

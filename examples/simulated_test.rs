@@ -8,7 +8,7 @@ use std::{env, error::Error, time::Duration};
 
 use sdam::{
     Criteria, ServerAddress, Topology,
-    sim::{Blueprint, SetConfig, Sim, action::Target},
+    sim::{Blueprint, Sim, action::Target},
 };
 
 /// The results of a run with one seed.
@@ -24,8 +24,7 @@ struct Outcome {
 
 /// Kills the primary of a replica set, and selects its successor.
 fn outage(seed: u64) -> Result<Outcome, Box<dyn Error>> {
-    let hosts = ["a", "b", "c"].map(|host| ServerAddress::new(host, 27017));
-    let sim = Sim::new(seed, &Blueprint::replica_set(SetConfig::new("rs", hosts)));
+    let sim = Sim::new(seed, &Blueprint::replica_set(3));
     sim.block_on(async {
         // A program under test should take its runtime as an argument, as `start` does here.
         let topology = Topology::builder(&sim.uri())?.start(sim.runtime())?;

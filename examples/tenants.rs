@@ -138,10 +138,10 @@ fn main() -> Result<()> {
 #[cfg(test)]
 mod tests {
     use sdam::{
-        Error, ErrorKind, ServerAddress, async_trait,
+        Error, ErrorKind, async_trait,
         error::{ErrorReport, Stage},
         pool::PooledConnection,
-        sim::{Blueprint, SetConfig, Sim},
+        sim::{Blueprint, Sim},
     };
     use sdam_testkit::conformance::pools::{self, Claim, PoolUser};
 
@@ -154,8 +154,7 @@ mod tests {
 
     #[test]
     fn a_clear_and_the_end_reach_the_pools_of_all_tenants_even_new_ones() -> Result<()> {
-        let hosts = ["a", "b", "c"].map(|host| ServerAddress::new(host, 27017));
-        let sim = Sim::new(1, &Blueprint::replica_set(SetConfig::new("rs", hosts)));
+        let sim = Sim::new(1, &Blueprint::replica_set(3));
         sim.block_on(async {
             let pools = PerTenant(Pools::new());
             let topology = Topology::builder(&sim.uri())?.pools(pools).start(sim.runtime())?;

@@ -41,6 +41,18 @@ pub struct MemberConfig {
     pub tags: Vec<(Arc<str>, Arc<str>)>,
 }
 
+impl From<u8> for SetConfig {
+    /// Creates the first configuration of the set `rs` with this many members: `a:27017`, `b:27017`
+    /// and so on.
+    fn from(members: u8) -> Self {
+        let name = |number: u8| match number {
+            0..26 => char::from(b'a' + number).to_string(),
+            _ => format!("a{number}"),
+        };
+        Self::new("rs", (0..members).map(|number| ServerAddress::new(&*name(number), 27017)))
+    }
+}
+
 impl SetConfig {
     /// Creates the first configuration of a set of identical members.
     pub fn new(name: &str, addresses: impl IntoIterator<Item = ServerAddress>) -> Self {

@@ -66,12 +66,11 @@
 //! ```
 //! use std::time::Duration;
 //!
-//! use sdam::{Criteria, ServerAddress, ServerType, Topology};
-//! use sdam_sim::{Action, Blueprint, action::Target, config::SetConfig, runtime::Sim};
+//! use sdam::{Criteria, ServerType, Topology};
+//! use sdam_sim::{Action, Blueprint, action::Target, runtime::Sim};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let hosts = ["a", "b", "c"].map(|host| ServerAddress::new(host, 27017));
-//! let sim = Sim::new(42, &Blueprint::replica_set(SetConfig::new("rs", hosts)));
+//! let sim = Sim::new(42, &Blueprint::replica_set(3));
 //! let timeout = Duration::from_secs(120);
 //! sim.block_on(async {
 //!     let topology = Topology::builder(&sim.uri())?.start(sim.runtime())?;
@@ -138,8 +137,7 @@
 //!     50s   restart 2
 //! "
 //! .parse()?;
-//! let hosts = ["a", "b", "c"].map(|host| ServerAddress::new(host, 27017));
-//! let sim = Sim::new(7, &Blueprint::replica_set(SetConfig::new("rs", hosts)));
+//! let sim = Sim::new(7, &Blueprint::replica_set(3));
 //! let reads = sim.block_on(async {
 //!     let topology = Topology::builder(&sim.uri())?.start(sim.runtime())?;
 //!     let read = Criteria::read(ReadPreference::new(ReadMode::SecondaryPreferred))?;

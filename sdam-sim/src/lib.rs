@@ -5,6 +5,12 @@
 //! arguments, so that the same servers can run over a virtual network or, through [`serve`], over
 //! real TCP. Only [`serve`] reads a clock.
 //!
+//! | to have | begin with |
+//! | --- | --- |
+//! | a replica set on loopback TCP, for any driver | [`serve::ReplicaSet::start`] |
+//! | another deployment on loopback TCP | [`serve::Builder`] |
+//! | a deployment in virtual time, where a seed reproduces the run | [`runtime::Sim::new`] with a [`Blueprint`](deployment::Blueprint) |
+//!
 //! | module | contents |
 //! | --- | --- |
 //! | [`config`], [`version`], [`timing`] | the simulated configuration, release and durations |

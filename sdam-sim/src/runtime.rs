@@ -71,11 +71,9 @@ use crate::{
 /// ```
 /// use std::time::Duration;
 ///
-/// use sdam_sim::{Blueprint, config::SetConfig, runtime::Sim};
-/// use sdam_core::address::ServerAddress;
+/// use sdam_sim::{Blueprint, runtime::Sim};
 ///
-/// let hosts = ["a", "b", "c"].map(|host| ServerAddress::new(host, 27017));
-/// let sim = Sim::new(42, &Blueprint::replica_set(SetConfig::new("rs", hosts)));
+/// let sim = Sim::new(42, &Blueprint::replica_set(3));
 /// let clock = sim.runtime().backend.clock;
 /// let before = clock.now();
 /// sim.block_on(clock.sleep_until(before + Duration::from_secs(3600)));

@@ -2,8 +2,7 @@
 //! can be written as text.
 //!
 //! ```
-//! use sdam_core::address::ServerAddress;
-//! use sdam_sim::{Blueprint, config::SetConfig, runtime::Sim, scenario::Scenario};
+//! use sdam_sim::{Blueprint, runtime::Sim, scenario::Scenario};
 //!
 //! let scenario: Scenario = "
 //!     ## The primary dies while one of the others cannot be reached.
@@ -13,8 +12,7 @@
 //!     20s  net heal
 //! "
 //! .parse()?;
-//! let hosts = ["a", "b", "c"].map(|host| ServerAddress::new(host, 27017));
-//! let sim = Sim::new(42, &Blueprint::replica_set(SetConfig::new("rs", hosts)));
+//! let sim = Sim::new(42, &Blueprint::replica_set(3));
 //! let refused = sim.block_on(scenario.play(&sim));
 //! assert!(refused.is_empty());
 //! assert_ne!(sim.status().primary().unwrap().id.0, 0);

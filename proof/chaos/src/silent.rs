@@ -218,8 +218,7 @@ fn silence(sim: &Sim, topology: &Topology, losses: &Losses, freezes: bool) -> Ou
 /// If the simulation does not start.
 #[expect(clippy::expect_used, reason = "the world of a trial is valid")]
 pub fn idle_events(detector: Option<Detector>) -> u64 {
-    let hosts = ["a", "b", "c"].map(|host| ServerAddress::new(host, 27017));
-    let sim = Sim::new(0, &Blueprint::replica_set(SetConfig::new("rs", hosts)));
+    let sim = Sim::new(0, &Blueprint::replica_set(3));
     let mut options = Options::parse(&sim.uri()).expect("the string is valid");
     options.detector = detector;
     let builder = TopologyBuilder::new(options);

@@ -5,9 +5,9 @@ use std::{
 
 use sdam::{
     Criteria, Runtime, Topology,
-    sim::{Blueprint, SetConfig, Sim, action::Target},
+    sim::{Blueprint, Sim, action::Target},
 };
-use sdam_core::{address::ServerAddress, event::EventName, options::Options, time::UnixTime};
+use sdam_core::{event::EventName, options::Options, time::UnixTime};
 use sdam_events::record::{Origin, RecordSink};
 
 use super::Recording;
@@ -59,8 +59,7 @@ impl Client {
 
 /// Returns a simulated set of three members.
 pub(crate) fn simulation() -> Sim {
-    let hosts = ["a", "b", "c"].map(|host| ServerAddress::new(host, 27017));
-    Sim::new(7, &Blueprint::replica_set(SetConfig::new("rs", hosts)))
+    Sim::new(7, &Blueprint::replica_set(3))
 }
 
 /// Waits for `time` to pass in virtual time.

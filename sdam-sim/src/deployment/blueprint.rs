@@ -36,9 +36,10 @@ enum Processes {
 const EPOCH_MILLIS: i64 = 1_704_067_200_000;
 
 impl Blueprint {
-    /// Describes a replica set.
-    pub fn replica_set(config: SetConfig) -> Self {
-        Self::new(Processes::Replicas(config))
+    /// Describes a replica set by its configuration, or by the number of its members: `3` stands for
+    /// the set `rs` of `a:27017`, `b:27017` and `c:27017`.
+    pub fn replica_set(config: impl Into<SetConfig>) -> Self {
+        Self::new(Processes::Replicas(config.into()))
     }
 
     /// Describes the mongoses of a sharded cluster. The shards themselves are not simulated.

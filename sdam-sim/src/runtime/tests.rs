@@ -9,11 +9,9 @@ use sdam_core::address::ServerAddress;
 use sdam_transport::spawn::Task;
 
 use super::*;
-use crate::config::SetConfig;
 
 fn sim(seed: u64) -> Sim {
-    let hosts = ["a", "b", "c"].map(|host| ServerAddress::new(host, 27017));
-    Sim::new(seed, &Blueprint::replica_set(SetConfig::new("rs", hosts)))
+    Sim::new(seed, &Blueprint::replica_set(3))
 }
 
 /// Returns the order in which eight tasks that are ready at the same time are polled.
