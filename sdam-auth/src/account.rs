@@ -9,13 +9,13 @@ use sdam_core::{
 };
 use sdam_transport::{
     async_trait,
+    entropy::{Entropy, SystemEntropy},
     pool::{Authenticator, Conversation},
 };
 
 use crate::{
     config::{self, Method},
     conversation::{PlainConversation, ScramConversation, X509Conversation},
-    entropy::{Entropy, os_entropy},
     shared::Shared,
 };
 
@@ -34,7 +34,7 @@ use crate::{
 pub struct Account {
     method: Method,
     pub(crate) shared: Arc<Shared>,
-    entropy: Entropy,
+    entropy: Arc<dyn Entropy>,
 }
 
 impl Account {
@@ -51,13 +51,13 @@ impl Account {
         credential.source = Some(source);
         let (method, user) = config::method(&credential, options.tls.is_some())?;
         let shared = Arc::new(Shared::new(user, options.server_api.clone()));
-        Ok(Some(Self { method, shared, entropy: os_entropy() }))
+        Ok(Some(Self { method, shared, entropy: Arc::new(SystemEntropy) }))
     }
 
-    /// Replaces the operating system's source of random numbers. Meant for tests, and for systems
-    /// that have no such source.
+    /// Replaces the operating system's source of random numbers for nonces. `TopologyBuilder` of
+    /// `sdam` sets that of its runtime.
     #[must_use]
-    pub fn with_entropy(mut self, entropy: Entropy) -> Self {
+    pub fn with_entropy(mut self, entropy: Arc<dyn Entropy>) -> Self {
         self.entropy = entropy;
         self
     }
@@ -72,7 +72,7 @@ impl Authenticator for Account {
         Ok(match self.method {
             Method::Plain => Box::new(PlainConversation(shared)),
             Method::Scram(mechanism) => {
-                Box::new(ScramConversation::new(shared, mechanism, Arc::clone(&self.entropy))?)
+                Box::new(ScramConversation::new(shared, mechanism, Arc::clone(&self.entropy)))
             }
             Method::X509 => Box::new(X509Conversation(shared)),
         })

@@ -25,15 +25,14 @@
 //! | `GSSAPI`, `MONGODB-AWS`, `MONGODB-OIDC` | no: implement [`Authenticator`] |
 //!
 //! The protocols are state machines without I/O. The crate reads no clock and has no global
-//! state. Random numbers come from a function that the caller may replace; the default function
-//! asks the operating system.
+//! state. Random numbers come from an [`Entropy`](sdam_transport::entropy::Entropy), by default the
+//! operating system's.
 
 mod account;
 mod cache;
 mod command;
 mod config;
 mod conversation;
-mod entropy;
 mod reply;
 mod scram;
 mod shared;
@@ -45,11 +44,7 @@ use std::sync::Arc;
 use sdam_core::options::{ConfigError, Options};
 use sdam_transport::pool::Authenticator;
 
-pub use self::{
-    account::Account,
-    entropy::{Entropy, os_entropy},
-    scram::Mechanism,
-};
+pub use self::{account::Account, scram::Mechanism};
 
 /// Returns the authenticator for the credential in `options`, or `None` if there is no credential.
 ///

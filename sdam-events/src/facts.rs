@@ -276,6 +276,8 @@ impl Facts {
         let was_writable = std::mem::replace(&mut self.writable, new.accepts_writes());
         let handed_over = old.is_some() && primary.is_some() && primary != old;
         let outage = match (was_writable, self.writable) {
+            // Only closing makes a known topology Unknown again.
+            (true, false) if new.topology_type() == TopologyType::Unknown => None,
             (true, false) => {
                 let outage = self.start_outage(at, old, new);
                 facts.push(Fact::OutageStarted(outage.clone()));

@@ -178,7 +178,7 @@
 //! | `runtime-async-std` | `runtime::async_std`, for programs that still run on it |
 //! | `blocking` | `BlockingTopology`, `runtime::blocking`: single-threaded mode on the system's sockets |
 //! | `sim` | `sim`: simulated deployments |
-//! | `pool` | `pool`: a connection pool |
+//! | `pool` | in `pool`, a connection pool; `TopologyBuilder::authenticate`, also for a pool of your own |
 //! | `client` | `client`: a client that runs commands, with retries |
 //! | `srv` | `dns`: look-ups of `mongodb+srv` connection strings, for the runtimes from all functions of [`runtime`] |
 //! | `tls` | `tls`: TLS by rustls, for the runtimes from all functions of [`runtime`] |

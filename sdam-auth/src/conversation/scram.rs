@@ -1,24 +1,32 @@
 use std::sync::Arc;
 
+use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use sdam_core::{document::DocumentWriter, error::Error, hello::HelloAuth};
 use sdam_transport::{
     async_trait,
+    entropy::Entropy,
     pool::{AuthStep, Conversation},
 };
 
 use crate::{
     cache::KeyId,
     command,
-    entropy::{Entropy, nonce},
     reply::{self, SaslReply},
     scram::{ClientFinal, ClientFirst, Keys, Mechanism},
     shared::{Shared, User},
 };
 
+/// Returns a nonce: random printable characters without commas.
+fn nonce(entropy: &dyn Entropy) -> String {
+    let mut bytes = [0; 24];
+    entropy.fill(&mut bytes);
+    BASE64.encode(bytes)
+}
+
 /// A SCRAM conversation, whose first command is sent within hello.
 pub(crate) struct ScramConversation {
     shared: Arc<Shared>,
-    entropy: Entropy,
+    entropy: Arc<dyn Entropy>,
     is_negotiated: bool,
     mechanism: Mechanism,
     first: ClientFirst,
@@ -40,10 +48,10 @@ impl ScramConversation {
     pub(crate) fn new(
         shared: Arc<Shared>,
         mechanism: Option<Mechanism>,
-        entropy: Entropy,
-    ) -> Result<Self, Error> {
-        let first = ClientFirst::new(&shared.user.name, &nonce(&entropy)?);
-        Ok(Self {
+        entropy: Arc<dyn Entropy>,
+    ) -> Self {
+        let first = ClientFirst::new(&shared.user.name, &nonce(&*entropy));
+        Self {
             shared,
             entropy,
             is_negotiated: mechanism.is_none(),
@@ -53,7 +61,7 @@ impl ScramConversation {
             first,
             id: 0,
             state: State::First,
-        })
+        }
     }
 
     /// Returns the first command. Needed if the server ignored the command that was sent within
@@ -63,7 +71,7 @@ impl ScramConversation {
             self.mechanism = Mechanism::ScramSha1;
         }
         // Create a new nonce, because a nonce must never be sent twice.
-        self.first = ClientFirst::new(&self.shared.user.name, &nonce(&self.entropy)?);
+        self.first = ClientFirst::new(&self.shared.user.name, &nonce(&*self.entropy));
         Ok(self.shared.send(|command| self.write_start(command)))
     }
 

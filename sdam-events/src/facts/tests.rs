@@ -134,6 +134,19 @@ fn shown(facts: &[Fact]) -> Vec<String> {
 }
 
 #[test]
+fn closing_a_topology_is_no_outage() {
+    let mut script = Script::replica_set();
+    let previous = std::mem::take(&mut script.topology).into();
+    let new = std::sync::Arc::<TopologyDescription>::default();
+    let closed = script.at(1000).push(EventKind::TopologyDescriptionChanged { previous, new });
+    assert_eq!(
+        shown(&closed),
+        ["ReplicaSetWithPrimary -> Unknown after 900.000ms", "primary host1:27017 -> none"]
+    );
+    assert_eq!((script.facts.is_writable(), script.facts.outage()), (false, None));
+}
+
+#[test]
 fn a_failover_lasts_from_the_last_reply_of_the_old_primary_to_the_new_primary() {
     let mut script = Script::replica_set();
     script.at(1000).answered(1);

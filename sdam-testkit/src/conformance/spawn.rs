@@ -117,15 +117,19 @@ pub(super) async fn tasks_spawn_tasks(runtime: Runtime, run: Run) -> Outcome {
 }
 
 pub(super) async fn a_panic_ends_only_its_task(runtime: Runtime, run: Run) -> Outcome {
-    let (guard, dropped) = oneshot::channel::<()>();
-    run.step("waiting for a task that has panicked to be dropped");
-    runtime.spawner.spawn(Task::new("panicking", async move {
-        let _guard = guard;
-        // Unlike `panic!`, this does not call the panic hook.
-        panic::resume_unwind(Box::new("a task under test panics"));
-    }));
-    // The guard sends nothing, so the wait ends when it is dropped.
-    run.wait(dropped).await;
+    // A panic could end a thread of the runtime: so there are more panics than threads.
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    for _ in 0..=2 * threads {
+        let (guard, dropped) = oneshot::channel::<()>();
+        run.step("waiting for a task that has panicked to be dropped");
+        runtime.spawner.spawn(Task::new("panicking", async move {
+            let _guard = guard;
+            // Unlike `panic!`, this does not call the panic hook.
+            panic::resume_unwind(Box::new("a task under test panics"));
+        }));
+        // The guard sends nothing, so the wait ends when it is dropped.
+        run.wait(dropped).await;
+    }
     let later = tasks_spawn_tasks(runtime, run).await;
     later.map_err(|reason| format!("{reason} after another task had panicked"))
 }

@@ -50,7 +50,28 @@ pub struct TopologyBuilder<P = NoPools> {
     history: Option<Arc<History>>,
     id: Option<ObjectId>,
     translate: Option<Arc<dyn Translate>>,
-    pub(crate) authenticator: Option<Arc<dyn Authenticator>>,
+    pub(crate) authentication: Option<Authentication>,
+}
+
+/// The way in which connections are authenticated.
+pub(crate) enum Authentication {
+    /// With the authenticator of the program.
+    Own(Arc<dyn Authenticator>),
+    /// As the options say.
+    #[cfg(feature = "pool")]
+    Account(sdam_auth::Account),
+}
+
+impl Authentication {
+    /// Returns the authenticator, with the entropy of `backend` for its nonces.
+    #[cfg_attr(not(feature = "pool"), expect(unused_variables, reason = "no variant needs it"))]
+    fn authenticator(self, backend: &Backend) -> Arc<dyn Authenticator> {
+        match self {
+            Self::Own(authenticator) => authenticator,
+            #[cfg(feature = "pool")]
+            Self::Account(account) => Arc::new(account.with_entropy(Arc::clone(&backend.entropy))),
+        }
+    }
 }
 
 impl TopologyBuilder {
@@ -66,7 +87,7 @@ impl TopologyBuilder {
             history: None,
             id: None,
             translate: None,
-            authenticator: None,
+            authentication: None,
         }
     }
 }
@@ -85,7 +106,7 @@ impl<P: PoolHandle> TopologyBuilder<P> {
             history: self.history,
             id: self.id,
             translate: self.translate,
-            authenticator: self.authenticator,
+            authentication: self.authentication,
         }
     }
 
@@ -162,7 +183,8 @@ impl<P: PoolHandle> TopologyBuilder<P> {
     /// mechanism needs or has parts that it does not allow.
     #[cfg(feature = "pool")]
     pub fn authenticate(mut self) -> Result<Self, ConfigError> {
-        self.authenticator = sdam_auth::authenticator(&self.options)?;
+        let account = sdam_auth::Account::of(&self.options)?;
+        self.authentication = account.map(Authentication::Account);
         Ok(self)
     }
 
@@ -170,7 +192,7 @@ impl<P: PoolHandle> TopologyBuilder<P> {
     /// [gets](sdam_transport::pool::PoolContext::authenticator) it, and connections of
     /// single-threaded mode use it before they run operations. Monitors do not authenticate.
     pub fn authenticator(mut self, own: Arc<dyn Authenticator>) -> Self {
-        self.authenticator = Some(own);
+        self.authentication = Some(Authentication::Own(own));
         self
     }
 
@@ -219,7 +241,8 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         let sink = self.take_sink();
         let options = self.options;
         options.validate()?;
-        self.pools.check(&options, self.authenticator.as_deref())?;
+        let authenticator = self.authentication.map(|it| it.authenticator(backend));
+        self.pools.check(&options, authenticator.as_deref())?;
         layers::require_certificate(backend, &options)?;
         backend.transport = layers::transport(backend, &options, self.translate.as_ref())?;
         let metadata = if let Some(metadata) = self.metadata {
@@ -242,7 +265,7 @@ impl<P: PoolHandle> TopologyBuilder<P> {
             rng,
             config,
             metadata,
-            authenticator: self.authenticator,
+            authenticator,
             pools: self.pools,
             events: Arc::new(events),
             sink,

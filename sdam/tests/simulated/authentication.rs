@@ -15,7 +15,7 @@ use sdam_sim::{
     users::Mechanism,
 };
 
-use crate::{authenticator, replica_set, uri_of_user};
+use crate::{replica_set, uri_of_user};
 
 /// The `connectTimeoutMS` of all tests.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -24,17 +24,12 @@ fn set(users: impl IntoIterator<Item = User>) -> Blueprint {
     users.into_iter().fold(replica_set(), Blueprint::user)
 }
 
-/// Starts a topology whose pools authenticate as the user in `user_info`, with the same nonces in
-/// every run.
+/// Starts a topology whose pools authenticate as the user in `user_info`.
 fn start(sim: &Sim, user_info: &str) -> Topology<Pool> {
     let uri = uri_of_user(sim, user_info);
     let mut options = Options::parse(&uri).unwrap();
     options.connect_timeout = Some(TIMEOUT);
-    let own = authenticator(&options);
-    let mut builder = TopologyBuilder::new(options).pools(Pools::new());
-    if let Some(own) = own {
-        builder = builder.authenticator(own);
-    }
+    let builder = TopologyBuilder::new(options).authenticate().unwrap().pools(Pools::new());
     builder.start(sim.runtime()).unwrap()
 }
 

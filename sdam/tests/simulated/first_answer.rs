@@ -10,7 +10,7 @@ use sdam_sim::{
     runtime::{Latency, Sim},
 };
 
-use crate::{authenticator, complete, replica_set, simulation, uri_of_user};
+use crate::{complete, replica_set, simulation, uri_of_user};
 
 /// The duration of a round trip.
 const ROUND_TRIP: Duration = Duration::from_millis(1);
@@ -29,9 +29,9 @@ fn world(seed: u64, encrypted: bool) -> Sim {
 fn start(sim: &Sim, early: bool) -> Topology<Pool> {
     let mut options = Options::parse(&uri_of_user(sim, "ada:pencil@")).unwrap();
     options.early_dial = early;
-    let own = authenticator(&options).unwrap();
     TopologyBuilder::new(options)
-        .authenticator(own)
+        .authenticate()
+        .unwrap()
         .pools(Pools::new())
         .start(sim.runtime())
         .unwrap()

@@ -17,16 +17,9 @@ mod single_threaded;
 mod srv;
 mod starts;
 
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::{
-        Arc,
-        atomic::{AtomicU8, Ordering},
-    },
-};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use sdam::{Authenticator, Event, Options, ServerAddress, Snapshot};
-use sdam_auth::Account;
+use sdam::{Event, ServerAddress, Snapshot};
 use sdam_events::channel::EventStream;
 use sdam_sim::{Blueprint, config::SetConfig, runtime::Sim};
 use sdam_testkit::RecordingPools;
@@ -48,16 +41,6 @@ fn simulation(seed: u64) -> Sim {
 /// empty.
 fn uri_of_user(sim: &Sim, user_info: &str) -> String {
     sim.uri().replacen("//", &format!("//{user_info}"), 1)
-}
-
-/// Returns the authenticator for the user in `options`, with the same nonces in every run.
-fn authenticator(options: &Options) -> Option<Arc<dyn Authenticator>> {
-    let next = AtomicU8::new(0);
-    let account = Account::of(options).unwrap()?.with_entropy(Arc::new(move |bytes| {
-        bytes.fill(next.fetch_add(1, Ordering::Relaxed));
-        Ok(())
-    }));
-    Some(Arc::new(account))
 }
 
 /// Returns the primary, if all servers are available.

@@ -7,7 +7,7 @@ use std::{
     pin::Pin,
     sync::{
         Mutex,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
         mpsc,
     },
     task::{Context, Poll, Waker},
@@ -101,7 +101,7 @@ pub(super) fn breaking(fault: Fault) -> Base {
         fault,
         own_thread: base.thread.thread().id(),
         turns,
-        has_panicked: Arc::default(),
+        panicked: Arc::default(),
     });
     base
 }
@@ -324,7 +324,7 @@ struct BrokenSpawner {
     own_thread: ThreadId,
     /// A thread that runs tasks to their end, one after another.
     turns: mpsc::Sender<Task>,
-    has_panicked: Arc<AtomicBool>,
+    panicked: Arc<AtomicUsize>,
 }
 
 impl Spawner for BrokenSpawner {
@@ -344,12 +344,10 @@ impl Spawner for BrokenSpawner {
             }
             Fault::TasksTakeTurns => drop(self.turns.send(task)),
             Fault::TasksOutlive => drop(thread::spawn(|| block_on(task))),
-            Fault::PanicsEndAll if self.has_panicked.load(Ordering::SeqCst) => {}
+            Fault::PanicsEndAll if self.panicked.load(Ordering::SeqCst) > THREADS => {}
             Fault::PanicsEndAll => {
-                let task = Panicking {
-                    task: Mutex::new(task),
-                    has_panicked: Arc::clone(&self.has_panicked),
-                };
+                let task =
+                    Panicking { task: Mutex::new(task), panicked: Arc::clone(&self.panicked) };
                 self.inner.spawn(Task::new("panicking", task));
             }
             _ => self.inner.spawn(task),
@@ -357,10 +355,13 @@ impl Spawner for BrokenSpawner {
     }
 }
 
+/// The threads of the runtime, each of which [`Fault::PanicsEndAll`] loses to one panic.
+const THREADS: usize = 1;
+
 /// A guard that records whether its task has panicked.
 struct Panicking {
     task: Mutex<Task>,
-    has_panicked: Arc<AtomicBool>,
+    panicked: Arc<AtomicUsize>,
 }
 
 impl Future for Panicking {
@@ -375,8 +376,7 @@ impl Future for Panicking {
 impl Drop for Panicking {
     fn drop(&mut self) {
         // A lock is poisoned if a panic occurs while it is held.
-        let has_panicked = self.task.is_poisoned();
-        self.has_panicked.fetch_or(has_panicked, Ordering::SeqCst);
+        self.panicked.fetch_add(self.task.is_poisoned().into(), Ordering::SeqCst);
     }
 }
 

@@ -11,7 +11,7 @@ use sdam_sim::{Blueprint, ServerVersion, User, config::SetConfig, runtime::Sim, 
 use super::harness::bytes;
 use crate::{
     authentication::{REAUTHENTICATIONS, demand_authentication},
-    authenticator, hosts, uri_of_user,
+    hosts, uri_of_user,
 };
 
 /// Returns a deployment of three members, the last of which is an arbiter.
@@ -25,12 +25,10 @@ fn options(sim: &Sim, user_info: &str) -> Options {
     Options::parse(&uri_of_user(sim, user_info)).unwrap()
 }
 
-/// Starts a topology that authenticates as the user in `user_info`, with the same nonces in every
-/// run.
+/// Starts a topology that authenticates as the user in `user_info`.
 fn start(sim: &Sim, user_info: &str) -> ScanTopology {
     let options = options(sim, user_info);
-    let authenticator = authenticator(&options).unwrap();
-    let builder = TopologyBuilder::new(options).authenticator(authenticator);
+    let builder = TopologyBuilder::new(options).authenticate().unwrap();
     builder.scan(sim.runtime().backend).unwrap()
 }
 
