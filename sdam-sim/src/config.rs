@@ -49,7 +49,7 @@ impl From<u8> for SetConfig {
             0..26 => char::from(b'a' + number).to_string(),
             _ => format!("a{number}"),
         };
-        Self::new("rs", (0..members).map(|number| ServerAddress::new(&*name(number), 27017)))
+        Self::new("rs", (0..members).map(|number| ServerAddress::new(&name(number), 27017)))
     }
 }
 

@@ -9,7 +9,7 @@
 //! | --- | --- |
 //! | a replica set on loopback TCP, for any driver | [`serve::ReplicaSet::start`] |
 //! | another deployment on loopback TCP | [`serve::Builder`] |
-//! | a deployment in virtual time, where a seed reproduces the run | [`runtime::Sim::new`] with a [`Blueprint`](deployment::Blueprint) |
+//! | a deployment in virtual time, where a seed reproduces the run | [`runtime::Sim::new`] with a [`Blueprint`] |
 //!
 //! | module | contents |
 //! | --- | --- |

@@ -158,7 +158,11 @@ fn failure(bench: &Bench, outcome: Result<Established, Error>, kind: ErrorKind) 
     let [report] = reports.as_slice() else {
         unreachable!("{reports:?}");
     };
-    assert_eq!(report.error, error);
+    assert_eq!(
+        report.error.clone().with_address(&address()),
+        error,
+        "the caller learns the server"
+    );
 }
 
 fn ok() -> Document {

@@ -1,5 +1,7 @@
 //! Tests of deadlines, and of connection attempts that race each other.
 
+#![expect(clippy::panic, reason = "a panic fails the test")]
+
 use std::{
     cell::RefCell,
     collections::BTreeMap,

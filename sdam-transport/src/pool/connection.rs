@@ -30,8 +30,9 @@ pub struct Established {
     pub(super) hello_reply: Box<[u8]>,
     /// True if the server demands an authentication.
     pub(super) is_refused: bool,
-    /// The authenticator, and the address of the server.
-    pub(super) authenticator: Option<(Arc<dyn Authenticator>, ServerAddress)>,
+    pub(super) authenticator: Option<Arc<dyn Authenticator>>,
+    /// The address of the server.
+    pub(super) address: ServerAddress,
     pub(super) generation: Generation,
     pub(super) service: Option<ServiceConnection>,
     pub(super) reporter: Reporter,
@@ -157,11 +158,11 @@ impl Established {
 
     /// Authenticates the connection again.
     async fn authenticate_again(&mut self, deadline: Option<Instant>) -> Result<(), Error> {
-        let Some((authenticator, server)) = &self.authenticator else {
+        let Some(authenticator) = &self.authenticator else {
             return Ok(());
         };
-        let authentication =
-            reauthenticate(&mut self.line, &**authenticator, server, &self.hello_reply);
+        let (own, server) = (&**authenticator, &self.address);
+        let authentication = reauthenticate(&mut self.line, own, server, &self.hello_reply);
         let late = (Stage::Operation, NO_ANSWER);
         let outcome = race::within(&*self.clock, deadline, late, authentication).await;
         outcome.map_err(|error| self.report(error))
@@ -181,7 +182,7 @@ impl Established {
         let report = ErrorReport::new(self.generation, error)
             .with_service(self.service_id())
             .with_max_wire_version(self.hello.wire_versions.max);
-        self.reporter.report(report)
+        self.reporter.report(report).with_address(&self.address)
     }
 
     /// Closes the connection. Report the connection's errors first, because behind a load balancer,

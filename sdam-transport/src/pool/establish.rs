@@ -134,10 +134,10 @@ impl PoolContext {
             let finishing = finish(&mut line, &mut *conversation, reply.body());
             attempt.step(Stage::Auth, finishing).await?;
         }
-        let own = self.authenticator.clone().map(|own| (own, self.address.clone()));
         Ok(Established {
             is_refused: false,
-            authenticator: own,
+            authenticator: self.authenticator.clone(),
+            address: self.address.clone(),
             generation: attempt.generation,
             line,
             hello,
@@ -204,7 +204,7 @@ impl Attempt<'_> {
         let report = ErrorReport::new(self.generation, error)
             .with_service(service)
             .with_max_wire_version(self.max_wire_version);
-        self.context.reporter.report(report)
+        self.context.reporter.report(report).with_address(&self.context.address)
     }
 }
 

@@ -1,5 +1,7 @@
 //! Tests of connecting: look-ups, attempts, layers and proxies.
 
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
+
 use std::{
     collections::BTreeMap,
     io::{self, ErrorKind::ConnectionRefused},

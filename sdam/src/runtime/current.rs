@@ -52,17 +52,15 @@ pub(super) fn choose<R>(enabled: &[Adapter<R>]) -> Result<R, ConfigError> {
     if let Some(runtime) = contexts.find_map(|adapter| (adapter.make)()) {
         return Ok(runtime);
     }
-    match enabled {
-        [only] => (only.make)().ok_or_else(|| {
+    if let [only] = enabled {
+        return (only.make)().ok_or_else(|| {
             let (reason, remedy) =
                 ("not in the context of a tokio runtime", "call this inside `block_on` or a task");
             ConfigError::new("runtime", "current", reason, remedy)
-        }),
-        _ => {
-            let names: Vec<_> = enabled.iter().map(|adapter| adapter.feature).collect();
-            let reason = format!("several runtimes are enabled ({})", names.join(", "));
-            let remedy = "call the function of the intended one";
-            Err(ConfigError::new("runtime", "current", reason, remedy))
-        }
+        });
     }
+    let names: Vec<_> = enabled.iter().map(|adapter| adapter.feature).collect();
+    let reason = format!("several runtimes are enabled ({})", names.join(", "));
+    let remedy = "call the function of the intended one";
+    Err(ConfigError::new("runtime", "current", reason, remedy))
 }
