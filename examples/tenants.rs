@@ -12,7 +12,8 @@ use futures::{
     channel::mpsc::{UnboundedSender, unbounded},
 };
 use sdam::{
-    Criteria, PoolClear, PoolContext, PoolFactory, PoolHandle, Topology,
+    Authenticator, ConfigError, Criteria, Options, PoolClear, PoolContext, PoolFactory, PoolHandle,
+    Topology,
     pool::{Pool, Pools},
     runtime::{self, Task},
     sim::ReplicaSet,
@@ -49,6 +50,10 @@ impl PoolFactory for PerTenant {
 
     fn create(&self, context: PoolContext) -> Tenants {
         Tenants { context, factory: self.0.clone(), state: Mutex::default() }
+    }
+
+    fn check(&self, options: &Options, own: Option<&dyn Authenticator>) -> Result<(), ConfigError> {
+        self.0.check(options, own)
     }
 }
 

@@ -41,7 +41,7 @@ pub(crate) fn method(credential: &Credential, encrypted: bool) -> Validated {
         "PLAIN" => return plain(credential, encrypted),
         "MONGODB-X509" => return x509(credential),
         "GSSAPI" | "MONGODB-AWS" | "MONGODB-OIDC" => {
-            ("it is not supported", ", or pass an authenticator of your own to the pool")
+            ("it is not supported", ", or pass one of your own to `TopologyBuilder::authenticator`")
         }
         _ => match Mechanism::ALL.into_iter().find(|own| own.name() == name) {
             Some(mechanism) => return scram(credential, Some(mechanism)),

@@ -1,7 +1,7 @@
 //! Authenticates the connections of MongoDB pools.
 //!
-//! [`authenticator`] creates an [`Authenticator`] from the options of a connection string. A pool
-//! passes it to [`PoolContext::establish`](sdam_transport::pool::PoolContext::establish).
+//! [`authenticator`] creates an [`Authenticator`] from the options of a connection string.
+//! `TopologyBuilder::authenticate` of `sdam` does so for all connections of a topology.
 //!
 //! ```
 //! use sdam_core::options::Options;

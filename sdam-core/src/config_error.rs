@@ -29,8 +29,8 @@ impl ConfigError {
         }))
     }
 
-    /// Returns the name of the option as it is spelled in connection strings, or the invalid part
-    /// of the string.
+    /// Returns the name of the option as it is spelled in connection strings, the invalid part of
+    /// the string, or `runtime`.
     pub fn option(&self) -> &str {
         &self.0.option
     }

@@ -275,9 +275,14 @@ impl Facts {
         }
         let was_writable = std::mem::replace(&mut self.writable, new.accepts_writes());
         let handed_over = old.is_some() && primary.is_some() && primary != old;
+        // Only closing makes a known topology Unknown again. It is no outage, and ends the current
+        // one.
+        let is_closed = new.topology_type() == TopologyType::Unknown;
+        if let Some(outage) = self.outage.take_if(|_| is_closed) {
+            self.without_before = self.without_before + outage.without_primary(at);
+        }
         let outage = match (was_writable, self.writable) {
-            // Only closing makes a known topology Unknown again.
-            (true, false) if new.topology_type() == TopologyType::Unknown => None,
+            (true, false) if is_closed => None,
             (true, false) => {
                 let outage = self.start_outage(at, old, new);
                 facts.push(Fact::OutageStarted(outage.clone()));

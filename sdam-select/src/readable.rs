@@ -10,7 +10,7 @@ use crate::{criteria::check_staleness, settings::Settings, suitability::Suitabil
 /// Returns whether some server can be read from, with `preference` if it is given.
 ///
 /// Returns false for a preference that selection would reject.
-pub(crate) fn has_readable_server(
+pub fn has_readable_server(
     topology: &TopologyDescription,
     settings: &Settings,
     preference: Option<&ReadPreference>,

@@ -1,19 +1,20 @@
-//! The source of random bytes for unique identifiers.
+//! The source of random bytes for unique identifiers and nonces.
 
 use std::{
     fmt::Debug,
     hash::{BuildHasher as _, RandomState},
 };
 
-/// A source of random bytes for identifiers, such as those of sessions and topologies.
+/// A source of random bytes for identifiers, such as those of sessions and topologies, and for the
+/// nonces of authentications.
 ///
 /// These bytes never come from a seed, except in a simulation, because a server cannot distinguish
 /// two clients that use the same session id.
 ///
 /// # Contract
 ///
-/// The bytes differ from call to call, and between any two clients of a deployment. `fill` does not
-/// block, and its caller may hold a lock.
+/// Nobody can predict the bytes, and they differ from call to call and between any two clients of a
+/// deployment. `fill` does not block, and its caller may hold a lock.
 pub trait Entropy: Debug + Send + Sync {
     /// Fills `bytes` with random data.
     fn fill(&self, bytes: &mut [u8]);
@@ -22,7 +23,7 @@ pub trait Entropy: Debug + Send + Sync {
 /// Random bytes from the operating system.
 ///
 /// If the system returns an error, the bytes come from the keys of the standard library's hash
-/// maps, which are seeded by the system.
+/// maps, which are secret and seeded by the system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemEntropy;
 

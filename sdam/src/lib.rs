@@ -117,7 +117,8 @@
 //!
 //! impl Spawner for Threads {
 //!     fn spawn(&self, task: Task) {
-//!         thread::spawn(|| futures::executor::block_on(task));
+//!         // Without a thread, the task is dropped.
+//!         let _ = thread::Builder::new().spawn(|| futures::executor::block_on(task));
 //!     }
 //! }
 //!
@@ -264,9 +265,12 @@ pub mod error {
 }
 
 pub mod options {
-    //! Types of the fields of [`Options`](crate::Options).
+    //! Types of the fields of [`Options`](crate::Options), and of what else a builder takes.
 
-    pub use sdam_core::options::{Detector, Warning};
+    pub use sdam_core::options::{
+        Acknowledgment, Credential, Detector, ProxyOptions, SelectionStrategy, ServerApi,
+        ServerMonitoringMode, TlsOptions, Warning,
+    };
     pub use sdam_transport::{
         handshake::{ClientMetadata, DriverInfo},
         translate::{AddressTable, HostTranslation},

@@ -78,7 +78,7 @@ use crate::{
 /// # Authentication
 ///
 /// A connection is authenticated when the first operation [needs](Self::connect) it, by the
-/// builder's [authenticator](TopologyBuilder::authenticator). Checks need no authentication, and
+/// builder's [authenticator](TopologyBuilder::authenticator) or `authenticate`. Checks need no authentication, and
 /// arbiters have no users (Authentication: "Authentication Handshake").
 ///
 /// # Events

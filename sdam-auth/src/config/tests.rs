@@ -44,7 +44,7 @@ fn a_credential_that_its_mechanism_cannot_use_is_refused_with_the_option() {
     assert_eq!(
         error.to_string(),
         "`authMechanism` is `MONGODB-OIDC`: it is not supported; use SCRAM-SHA-256, SCRAM-SHA-1, \
-         MONGODB-X509 or PLAIN, or pass an authenticator of your own to the pool",
+         MONGODB-X509 or PLAIN, or pass one of your own to `TopologyBuilder::authenticator`",
     );
 }
 

@@ -117,9 +117,9 @@ pub(super) async fn tasks_spawn_tasks(runtime: Runtime, run: Run) -> Outcome {
 }
 
 pub(super) async fn a_panic_ends_only_its_task(runtime: Runtime, run: Run) -> Outcome {
-    // A panic could end a thread of the runtime: so there are more panics than threads.
+    // A panic could end a thread of the runtime, so there are more panics than it has threads.
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    for _ in 0..=2 * threads {
+    for _ in 0..(2 * threads).max(64) {
         let (guard, dropped) = oneshot::channel::<()>();
         run.step("waiting for a task that has panicked to be dropped");
         runtime.spawner.spawn(Task::new("panicking", async move {

@@ -5,9 +5,10 @@ use sdam_core::{address::ServerAddress, error::Error, hello::HelloAuth};
 
 /// Authenticates the new connections of pools (Authentication: "Authentication Handshake").
 ///
-/// A pool stores the authenticator as `Arc<dyn Authenticator>` and passes it to
-/// [`PoolContext::establish`](super::PoolContext::establish), which sends the commands,
-/// applies the time limit and reports the errors. Monitors do not authenticate.
+/// The builder of a topology takes it, and each pool finds it in
+/// [`PoolContext::authenticator`](super::PoolContext::authenticator).
+/// [`PoolContext::establish`](super::PoolContext::establish) sends the commands, applies the time
+/// limit and reports the errors. Monitors do not authenticate.
 ///
 /// # Contract
 ///
@@ -19,7 +20,7 @@ pub trait Authenticator: Send + Sync + Debug + 'static {
     ///
     /// # Errors
     ///
-    /// If there are no credentials, or if random numbers cannot be generated.
+    /// If the conversation cannot begin, for example without credentials.
     ///
     /// # Cancel safety
     ///

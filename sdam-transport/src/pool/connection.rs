@@ -182,7 +182,8 @@ impl Established {
         let report = ErrorReport::new(self.generation, error)
             .with_service(self.service_id())
             .with_max_wire_version(self.hello.wire_versions.max);
-        self.reporter.report(report).with_address(&self.address)
+        let error = self.reporter.report(report);
+        if error.address().is_some() { error } else { error.with_address(&self.address) }
     }
 
     /// Closes the connection. Report the connection's errors first, because behind a load balancer,

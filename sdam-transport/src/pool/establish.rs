@@ -65,7 +65,8 @@ impl PoolContext {
     ) -> Result<Established, Error> {
         // The future is large but rarely needed. It is boxed so that the futures of pools stay
         // small.
-        without_panic(Box::pin(self.attempt(dialed, timeout))).await
+        let outcome = without_panic(Box::pin(self.attempt(dialed, timeout))).await;
+        outcome.map_err(|error| error.with_address(&self.address))
     }
 
     /// Opens a socket to the server, and negotiates TLS if necessary, but sends no message; see
@@ -83,7 +84,8 @@ impl PoolContext {
         let deadline = timeout.map(|timeout| clock.now() + timeout);
         let dialing = self.backend.transport.connect(&self.address, deadline);
         let late = (Stage::Connect, NO_ANSWER);
-        without_panic(race::within(clock, deadline, late, dialing)).await
+        let outcome = without_panic(race::within(clock, deadline, late, dialing)).await;
+        outcome.map_err(|error| error.with_address(&self.address))
     }
 
     async fn attempt(
@@ -204,7 +206,7 @@ impl Attempt<'_> {
         let report = ErrorReport::new(self.generation, error)
             .with_service(service)
             .with_max_wire_version(self.max_wire_version);
-        self.context.reporter.report(report).with_address(&self.context.address)
+        self.context.reporter.report(report)
     }
 }
 

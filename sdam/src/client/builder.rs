@@ -24,9 +24,7 @@ impl TopologyBuilder {
     /// a client waits for the reply to every write. Compression options are ignored, with a warning.
     pub fn client(mut self, runtime: Runtime) -> Result<Client, ConfigError> {
         self.options.validate()?;
-        if self.authentication.is_none() {
-            self = self.authenticate()?;
-        }
+        self = self.authenticate()?;
         let options = &mut self.options;
         concerns::check(options)?;
         let preference = &options.read_preference;

@@ -1,6 +1,7 @@
 //! The builder of topologies.
 
 use std::{
+    any::TypeId,
     marker::PhantomData,
     sync::{Arc, Mutex},
 };
@@ -57,19 +58,29 @@ pub struct TopologyBuilder<P = NoPools> {
 pub(crate) enum Authentication {
     /// With the authenticator of the program.
     Own(Arc<dyn Authenticator>),
-    /// As the options say.
+    /// As the options say when the topology starts.
     #[cfg(feature = "pool")]
-    Account(sdam_auth::Account),
+    AsOptions,
 }
 
 impl Authentication {
     /// Returns the authenticator, with the entropy of `backend` for its nonces.
-    #[cfg_attr(not(feature = "pool"), expect(unused_variables, reason = "no variant needs it"))]
-    fn authenticator(self, backend: &Backend) -> Arc<dyn Authenticator> {
+    #[cfg_attr(
+        not(feature = "pool"),
+        expect(unused_variables, clippy::unnecessary_wraps, reason = "no variant needs them")
+    )]
+    fn authenticator(
+        self,
+        options: &Options,
+        backend: &Backend,
+    ) -> Result<Option<Arc<dyn Authenticator>>, ConfigError> {
         match self {
-            Self::Own(authenticator) => authenticator,
+            Self::Own(authenticator) => Ok(Some(authenticator)),
             #[cfg(feature = "pool")]
-            Self::Account(account) => Arc::new(account.with_entropy(Arc::clone(&backend.entropy))),
+            Self::AsOptions => Ok(sdam_auth::Account::of(options)?.map(|account| {
+                Arc::new(account.with_entropy(Arc::clone(&backend.entropy)))
+                    as Arc<dyn Authenticator>
+            })),
         }
     }
 }
@@ -175,16 +186,20 @@ impl<P: PoolHandle> TopologyBuilder<P> {
     }
 
     /// Authenticates connections as the options say: as the user of the connection string, or with
-    /// [`Options::credential`]. Call it after the options are set. Does nothing without a user.
+    /// [`Options::credential`]. Does nothing without a user, or with an
+    /// [authenticator](Self::authenticator) of your own.
     ///
     /// # Errors
     ///
     /// If this library does not have the mechanism, or if the credential lacks parts that the
-    /// mechanism needs or has parts that it does not allow.
+    /// mechanism needs or has parts that it does not allow. Starting the topology checks this
+    /// again, because the options may change until then.
     #[cfg(feature = "pool")]
     pub fn authenticate(mut self) -> Result<Self, ConfigError> {
-        let account = sdam_auth::Account::of(&self.options)?;
-        self.authentication = account.map(Authentication::Account);
+        if self.authentication.is_none() {
+            sdam_auth::Account::of(&self.options)?;
+            self.authentication = Some(Authentication::AsOptions);
+        }
         Ok(self)
     }
 
@@ -241,7 +256,10 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         let sink = self.take_sink();
         let options = self.options;
         options.validate()?;
-        let authenticator = self.authentication.map(|it| it.authenticator(backend));
+        let authenticator = match self.authentication {
+            Some(authentication) => authentication.authenticator(&options, backend)?,
+            None => None,
+        };
         self.pools.check(&options, authenticator.as_deref())?;
         layers::require_certificate(backend, &options)?;
         backend.transport = layers::transport(backend, &options, self.translate.as_ref())?;
@@ -259,8 +277,17 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         let interest = sink.as_ref().map_or(Interest::NONE, EventSink::interest);
         let clock = Arc::clone(&backend.clock);
         let events = EventQueue::new(id, interest).with_wall(move || clock.wall());
+        let mut warnings = warnings(&options);
+        if let (Some(credential), None) = (&options.credential, &authenticator)
+            && TypeId::of::<P>() != TypeId::of::<NoPools>()
+        {
+            let user = credential.user.as_deref().unwrap_or_default();
+            let reason = "the topology's builder has no authenticator";
+            let consequence = "the pools authenticate their connections themselves, or not at all";
+            warnings.push(Warning::new("user name", user, reason, consequence));
+        }
         Ok(Prepared {
-            warnings: warnings(&options),
+            warnings,
             options,
             rng,
             config,

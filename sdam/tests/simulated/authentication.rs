@@ -1,11 +1,14 @@
 //! Tests pools that authenticate to simulated deployments with users, in virtual time.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use bson::{Document, doc};
 use sdam::{
-    Criteria, Error, ErrorKind, Options, Topology, TopologyBuilder,
+    Authenticator, Criteria, Error, ErrorKind, Options, ServerAddress, Topology, TopologyBuilder,
+    async_trait,
     error::{ErrorOutcome, Stage},
+    options::Credential,
+    pool::Conversation,
 };
 use sdam_pool::{Pool, Pools};
 use sdam_sim::{
@@ -14,6 +17,8 @@ use sdam_sim::{
     runtime::Sim,
     users::Mechanism,
 };
+
+use sdam_testkit::RecordingPools;
 
 use crate::{replica_set, uri_of_user};
 
@@ -84,6 +89,51 @@ fn every_server_authenticates_users_of_each_mechanism_and_a_seed_reproduces_the_
             assert_eq!(failover(1, version, user), failover(1, version, user));
         }
     }
+}
+
+/// An authenticator of the program, which begins no conversation.
+#[derive(Debug)]
+struct Deaf;
+
+#[async_trait]
+impl Authenticator for Deaf {
+    async fn begin(&self, _: &ServerAddress) -> Result<Box<dyn Conversation>, Error> {
+        Err(Error::auth("it is deaf"))
+    }
+}
+
+#[test]
+fn authentication_follows_the_options_with_which_the_topology_starts() {
+    // A password is never sent in clear text because TLS was removed later (T-21).
+    let uri = "mongodb://ada:pencil@a/?authMechanism=PLAIN&authSource=$external&tls=true";
+    let builder = Topology::builder(uri).unwrap().authenticate().unwrap();
+    let builder = builder.options(|options| options.tls = None);
+    let error = builder.start(Sim::new(1, &replica_set()).runtime()).unwrap_err();
+    assert_eq!(error.option(), "authMechanism", "{error}");
+}
+
+#[test]
+fn an_authenticator_of_the_program_takes_precedence() {
+    let own = Topology::builder("mongodb://ada:pencil@a/").unwrap().authenticator(Arc::new(Deaf));
+    // Without a mechanism that this library has, only its own authenticator can be meant.
+    let own = own.options(|options| {
+        let mut credential = Credential::new("ada", "pencil");
+        credential.mechanism = Some("GSSAPI".into());
+        options.credential = Some(credential);
+    });
+    let topology = own.authenticate().unwrap().pools(Pools::new());
+    drop(topology.start(Sim::new(1, &replica_set()).runtime()).unwrap());
+}
+
+#[test]
+fn pools_of_the_program_without_an_authenticator_are_warned_about() {
+    let start = |uri: &str| {
+        let builder = Topology::builder(uri).unwrap().pools(RecordingPools::default());
+        let topology = builder.start(Sim::new(1, &replica_set()).runtime()).unwrap();
+        topology.warnings().iter().map(|it| it.option().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(start("mongodb://ada:pencil@a/"), ["user name"]);
+    assert_eq!(start("mongodb://a/"), <[&str; 0]>::default());
 }
 
 #[test]

@@ -356,7 +356,7 @@ impl Spawner for BrokenSpawner {
 }
 
 /// The threads of the runtime, each of which [`Fault::PanicsEndAll`] loses to one panic.
-const THREADS: usize = 1;
+const THREADS: usize = 60;
 
 /// A guard that records whether its task has panicked.
 struct Panicking {
