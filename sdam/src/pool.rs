@@ -9,11 +9,14 @@
 //!
 //! # The pool of this crate
 //!
-//! With the feature `pool`, `Pools` is a factory of pools that implement CMAP on every runtime, and
-//! `authenticator` returns the authenticator for the user in the options.
+//! With the feature `pool`, `Pools` is a factory of pools that implement CMAP on every runtime.
+//!
+//! # Authentication
+//!
+//! `TopologyBuilder::authenticate` (feature `pool`) authenticates the connections of every pool as
+//! the options say. For a mechanism of your own, implement
+//! [`Authenticator`](crate::Authenticator) and [`Conversation`].
 
-#[cfg(feature = "pool")]
-pub use sdam_auth::authenticator;
 pub use sdam_core::{ids::Generation, pool::PoolOptions};
 #[cfg(feature = "pool")]
 pub use sdam_pool::{Pin, Pool, PoolStats, PooledConnection, Pools};
