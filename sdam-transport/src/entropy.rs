@@ -13,7 +13,7 @@ use std::{
 ///
 /// # Contract
 ///
-/// Nobody can predict the bytes, and they differ from call to call and between any two clients of a
+/// The bytes are unpredictable, and differ from call to call and between any two clients of a
 /// deployment. `fill` does not block, and its caller may hold a lock.
 pub trait Entropy: Debug + Send + Sync {
     /// Fills `bytes` with random data.

@@ -192,13 +192,11 @@
 pub mod client;
 mod common;
 mod engine;
-pub mod events;
 mod lane;
 mod metadata;
 #[cfg(all(test, sdam_loom))]
 mod models;
 mod monitor;
-pub mod pool;
 pub mod runtime;
 pub mod select;
 mod single_threaded;
@@ -292,5 +290,75 @@ pub mod snapshot {
             snapshot::SnapshotGuard,
         },
         topology::TopologyWatch,
+    };
+}
+
+pub mod events {
+    //! Events: their parts, combinators of sinks, and the sinks that the library has.
+    //!
+    //! An [`EventSink`] receives the events of a topology, of its pools and of its clients, in order.
+    //! A function is one, too:
+    //!
+    //! ```
+    //! use sdam::{EventKind, events::{EventName, sink_fn}};
+    //!
+    //! let sink = sink_fn(|event| {
+    //!     if let EventKind::TopologyDescriptionChanged { new, .. } = &event.kind {
+    //!         println!("the primary is {:?}", new.primary().map(|server| &server.address));
+    //!     }
+    //! })
+    //! .interested_in(EventName::TopologyDescriptionChanged.into());
+    //! # drop(sink);
+    //! ```
+    //!
+    //! [`TopologyBuilder::sink`](crate::TopologyBuilder::sink) adds it. [`EventKind`] lists all events.
+    //! Others are built in: logs ([`log`], [`trace`]), [`metrics`], the [`history`] of servers, a
+    //! [`channel`], [`facts`] about outages, recordings ([`record`]) and their [`replay`].
+    //!
+    //! [`EventSink`]: crate::EventSink
+    //! [`EventKind`]: crate::EventKind
+
+    pub use sdam_core::event::{
+        CheckOutFailure, CommandInfo, ConnectionClosedReason, ConnectionId, EventName,
+        EventPublisher,
+    };
+    #[cfg(feature = "metrics")]
+    pub use sdam_events::metrics;
+    #[cfg(feature = "tracing")]
+    pub use sdam_events::trace;
+    pub use sdam_events::{
+        channel, facts, history, log,
+        queue::PendingEvents,
+        sink::{SinkFn, sink_fn},
+    };
+    #[cfg(feature = "record")]
+    pub use sdam_events::{record, replay};
+}
+
+pub mod pool {
+    //! Connections and pools: what the pool of a topology is given, and the pool that the library has.
+    //!
+    //! # A pool of your own
+    //!
+    //! A [`PoolFactory`](crate::PoolFactory) creates the pool of each server. The topology marks it
+    //! ready and clears it ([`PoolHandle`](crate::PoolHandle)), and every selection returns a typed
+    //! reference to it. [`PoolContext::establish`](crate::PoolContext::establish) opens connections: it
+    //! connects, exchanges hello, and reports the reply or the error to the topology.
+    //!
+    //! # The pool of this crate
+    //!
+    //! With the feature `pool`, `Pools` is a factory of pools that implement CMAP on every runtime.
+    //!
+    //! # Authentication
+    //!
+    //! `TopologyBuilder::authenticate` (feature `pool`) authenticates the connections of every pool as
+    //! the options say. For a mechanism of your own, implement
+    //! [`Authenticator`](crate::Authenticator) and [`Conversation`].
+
+    pub use sdam_core::{ids::Generation, pool::PoolOptions};
+    #[cfg(feature = "pool")]
+    pub use sdam_pool::{Pin, Pool, PoolStats, PooledConnection, Pools};
+    pub use sdam_transport::pool::{
+        AuthStep, CommandReply, Conversation, NoPools, ServiceConnection,
     };
 }

@@ -1,6 +1,9 @@
-use std::sync::{Arc, OnceLock};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
-use super::{Event, EventSink, Interest, SinkPanicked, call};
+use super::{Event, EventSink, Interest, call};
 
 /// Combines several sinks: passes each event to every sink that is interested in it, one after the
 /// other.
@@ -26,7 +29,7 @@ pub struct Fanout {
 struct Branch {
     sink: Arc<dyn EventSink>,
     interest: Interest,
-    failure: OnceLock<SinkPanicked>,
+    has_panicked: AtomicBool,
 }
 
 impl EventSink for Fanout {
@@ -34,11 +37,11 @@ impl EventSink for Fanout {
         let name = event.kind.name();
         for branch in &self.branches {
             if branch.interest.contains(name)
-                && branch.failure.get().is_none()
+                && !branch.has_panicked.load(Ordering::Relaxed)
                 && let Err(failure) = call(&*branch.sink, event)
             {
                 failure.report();
-                let _ = branch.failure.set(failure);
+                branch.has_panicked.store(true, Ordering::Relaxed);
             }
         }
     }
@@ -53,7 +56,7 @@ impl FromIterator<Arc<dyn EventSink>> for Fanout {
         let branch = |sink: Arc<dyn EventSink>| Branch {
             interest: sink.interest(),
             sink,
-            failure: OnceLock::new(),
+            has_panicked: AtomicBool::new(false),
         };
         Self { branches: sinks.into_iter().map(branch).collect() }
     }
