@@ -147,12 +147,12 @@ pub(crate) enum CheckOut<C> {
 #[derive(Debug)]
 pub(crate) struct After<C> {
     pub(crate) wake: SmallVec<[Waker; 2]>,
-    pub(crate) close: SmallVec<[(C, ConnectionClosedReason); 1]>,
+    pub(crate) close: Vec<(C, ConnectionClosedReason)>,
 }
 
 impl<C> Default for After<C> {
     fn default() -> Self {
-        Self { wake: SmallVec::new(), close: SmallVec::new() }
+        Self { wake: SmallVec::new(), close: Vec::new() }
     }
 }
 
