@@ -206,7 +206,7 @@ impl EventSink for EventRecorder {
     }
 
     fn interest(&self) -> Interest {
-        Interest::ALL
+        Interest::ALL.union(Interest::INPUTS)
     }
 }
 

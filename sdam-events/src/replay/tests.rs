@@ -52,7 +52,7 @@ impl Client {
         let deployment = Deployment::new(options, Arc::new(config), Rng::new(9));
         Self {
             deployment: deployment.with_recorded_inputs(),
-            queue: EventQueue::new(TOPOLOGY, Interest::ALL),
+            queue: EventQueue::new(TOPOLOGY, Interest::ALL.union(Interest::INPUTS)),
             sink,
             events: Recorder::shared(),
             addresses: BTreeMap::new(),
