@@ -6,7 +6,7 @@
 
 use std::{env, error::Error, io::stdin, time::Duration};
 
-use sdam::{BlockingTopology, Criteria, ServerAddress, sim::ReplicaSet};
+use sdam::{BlockingTopology, Criteria, ServerAddress, sim::Blueprint};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -18,7 +18,7 @@ fn main() -> Result<()> {
             Ok(())
         })?
     } else {
-        let set = ReplicaSet::start(3)?;
+        let set = Blueprint::replica_set(3).serve()?;
         run(set.uri(), || Ok(set.step_down()?))?
     };
     for outcome in outcomes {
@@ -66,7 +66,7 @@ fn insert(topology: &mut BlockingTopology) -> Result<ServerAddress> {
 
 #[test]
 fn the_insert_after_the_refused_one_uses_the_new_primary() -> Result<()> {
-    let set = ReplicaSet::start(3)?;
+    let set = Blueprint::replica_set(3).serve()?;
     let [before, refused, after] = run(set.uri(), || Ok(set.step_down()?))?;
     assert_ne!(before?, after?);
     assert_eq!(

@@ -21,7 +21,7 @@ use futures::{
 use sdam::{
     Criteria, Runtime, ServerAddress, Spawner, Topology, async_trait,
     runtime::{Backend, Task},
-    sim::ReplicaSet,
+    sim::Blueprint,
 };
 use sdam_transport::{
     dial::{Dial, DialOptions, DialTarget},
@@ -111,7 +111,7 @@ async fn application(uri: &str) -> Result<ServerAddress, Box<dyn Error>> {
 fn main() -> Result<(), Box<dyn Error>> {
     match env::args().nth(1) {
         Some(uri) => block_on(application(&uri))?,
-        None => block_on(application(ReplicaSet::start(3)?.uri()))?,
+        None => block_on(application(Blueprint::replica_set(3).serve()?.uri()))?,
     };
     Ok(())
 }
@@ -123,7 +123,7 @@ fn the_runtime_keeps_its_contracts() {
 
 #[test]
 fn the_application_finds_the_primary() -> Result<(), Box<dyn Error>> {
-    let set = ReplicaSet::start(3)?;
+    let set = Blueprint::replica_set(3).serve()?;
     let primary = block_on(application(set.uri()))?;
     assert!(set.uri().contains(primary.as_str()), "{primary}");
     Ok(())

@@ -38,7 +38,7 @@ use sdam::{
     Topology,
     pool::Generation,
     runtime::{self, Task},
-    sim::{ReplicaSet, action::Target},
+    sim::{Blueprint, action::Target},
 };
 
 /// The result of the program. Any error ends it.
@@ -205,7 +205,7 @@ fn main() -> Result<()> {
     if let Some(uri) = env::args().nth(1) {
         host.block_on(run(&uri, || Ok(())))?;
     } else {
-        let set = ReplicaSet::start(3)?;
+        let set = Blueprint::replica_set(3).serve()?;
         host.block_on(run(set.uri(), || Ok(set.kill(Target::Primary)?)))?;
     }
     println!("100 pings shared 4 connections, and one more went to the primary of now");
@@ -284,7 +284,7 @@ mod tests {
 
     #[test]
     fn operations_share_few_connections_and_go_on_after_a_failover() -> Result<()> {
-        let set = ReplicaSet::start(3)?;
+        let set = Blueprint::replica_set(3).serve()?;
         let host = tokio::runtime::Runtime::new()?;
         host.block_on(run(set.uri(), || Ok(set.kill(Target::Primary)?)))
     }

@@ -12,7 +12,7 @@ use std::{
 
 use sdam::{
     Criteria, ErrorKind, Event, EventKind, EventSink, Interest, ServerAddress, Snapshot, Topology,
-    runtime, sim::ReplicaSet,
+    runtime, sim::Blueprint,
 };
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -84,7 +84,7 @@ fn main() -> Result<()> {
             Ok(())
         }))?
     } else {
-        let set = ReplicaSet::start(3)?;
+        let set = Blueprint::replica_set(3).serve()?;
         host.block_on(count(set.uri(), || Ok(set.step_down()?)))?
     };
     println!("heartbeats_total {}", counts.heartbeats);
@@ -95,7 +95,7 @@ fn main() -> Result<()> {
 
 #[test]
 fn heartbeats_and_one_failover_are_counted() -> Result<()> {
-    let set = ReplicaSet::start(3)?;
+    let set = Blueprint::replica_set(3).serve()?;
     let host = tokio::runtime::Runtime::new()?;
     let counts = host.block_on(count(set.uri(), || Ok(set.step_down()?)))?;
     assert!(counts.heartbeats >= 2, "{counts:?}");

@@ -21,7 +21,7 @@ use futures::{
 };
 use sdam::{
     Criteria, PoolClear, PoolContext, PoolFactory, PoolHandle, ServerAddress, Topology, runtime,
-    sim::ReplicaSet,
+    sim::{Blueprint, Served},
 };
 use tokio::{
     io::copy_bidirectional,
@@ -126,9 +126,10 @@ async fn other_primary(topology: &Topology<Dialer>, own: &ServerAddress) -> Opti
 }
 
 fn main() -> Result<()> {
-    let simulated = if env::args().len() > 1 { None } else { Some(ReplicaSet::start(3)?) };
+    let simulated =
+        if env::args().len() > 1 { None } else { Some(Blueprint::replica_set(3).serve()?) };
     let given = env::args().nth(1);
-    let uri = given.as_deref().or(simulated.as_ref().map(|set| set.uri())).unwrap_or_default();
+    let uri = given.as_deref().or(simulated.as_ref().map(Served::uri)).unwrap_or_default();
     tokio::runtime::Runtime::new()?.block_on(async {
         let builder = Topology::builder(uri)?.pools(PlainSockets);
         let topology = builder.start(runtime::tokio()?)?;

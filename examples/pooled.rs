@@ -21,7 +21,7 @@ use sdam::{
     ServerAddress, Topology,
     pool::Generation,
     runtime::{self, Task},
-    sim::{ReplicaSet, action::Target},
+    sim::{Blueprint, action::Target},
     snapshot::ObjectId,
 };
 
@@ -244,7 +244,7 @@ fn main() -> Result<()> {
             Ok(())
         }))?;
     } else {
-        let set = ReplicaSet::start(3)?;
+        let set = Blueprint::replica_set(3).serve()?;
         host.block_on(run(set.uri(), || Ok(set.kill(Target::Primary)?)))?;
     }
     Ok(())
@@ -252,7 +252,7 @@ fn main() -> Result<()> {
 
 #[test]
 fn one_ping_fails_in_a_failover_and_the_next_one_uses_the_new_primary() -> Result<()> {
-    let set = ReplicaSet::start(3)?;
+    let set = Blueprint::replica_set(3).serve()?;
     let host = tokio::runtime::Runtime::new()?;
     let pings = host.block_on(run(set.uri(), || Ok(set.kill(Target::Primary)?)))?;
     let succeeded: Vec<bool> = pings.iter().map(|(_, succeeded)| *succeeded).collect();

@@ -9,7 +9,7 @@ use bson::rawdoc;
 use sdam::{
     client::{Client, Command},
     runtime,
-    sim::{ReplicaSet, action::Target},
+    sim::{Blueprint, Served, action::Target},
 };
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -38,7 +38,7 @@ async fn run(uri: &str, count: i32, disturb: impl Fn(i32) -> Result<()>) -> Resu
 
 /// Makes the primary step down before the insert of document 30, and kills its successor before
 /// that of document 60.
-fn disturb(set: &ReplicaSet, number: i32) -> Result<()> {
+fn disturb(set: &Served, number: i32) -> Result<()> {
     match number {
         30 => set.step_down()?,
         60 => set.kill(Target::Primary)?,
@@ -52,7 +52,7 @@ fn main() -> Result<()> {
     let found = if let Some(uri) = env::args().nth(1) {
         host.block_on(run(&uri, 10_000, |_| Ok(())))?
     } else {
-        let set = ReplicaSet::start(3)?;
+        let set = Blueprint::replica_set(3).serve()?;
         host.block_on(run(set.uri(), 100, |number| disturb(&set, number)))?
     };
     println!("the collection has {found} documents");
@@ -61,7 +61,7 @@ fn main() -> Result<()> {
 
 #[test]
 fn no_operation_fails_through_a_step_down_and_the_loss_of_a_primary() -> Result<()> {
-    let set = ReplicaSet::start(3)?;
+    let set = Blueprint::replica_set(3).serve()?;
     let host = tokio::runtime::Runtime::new()?;
     let found = host.block_on(run(set.uri(), 100, |number| disturb(&set, number)))?;
     assert_eq!(found, 100);

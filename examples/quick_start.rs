@@ -5,13 +5,13 @@
 
 use std::{env, error::Error};
 
-use sdam::{Criteria, ReadMode, ReadPreference, ServerAddress, Topology, runtime, sim::ReplicaSet};
+use sdam::{Criteria, ReadMode, ReadPreference, ServerAddress, Topology, runtime, sim::Blueprint};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let host = tokio::runtime::Runtime::new()?;
     match env::args().nth(1) {
         Some(uri) => host.block_on(quick_start(&uri))?,
-        None => host.block_on(quick_start(ReplicaSet::start(3)?.uri()))?,
+        None => host.block_on(quick_start(Blueprint::replica_set(3).serve()?.uri()))?,
     };
     Ok(())
 }
@@ -41,7 +41,7 @@ async fn quick_start(uri: &str) -> Result<[ServerAddress; 2], Box<dyn Error>> {
 
 #[test]
 fn a_primary_and_a_secondary_are_selected() -> Result<(), Box<dyn Error>> {
-    let set = ReplicaSet::start(3)?;
+    let set = Blueprint::replica_set(3).serve()?;
     let host = tokio::runtime::Runtime::new()?;
     let [primary, secondary] = host.block_on(quick_start(set.uri()))?;
     assert_ne!(primary, secondary);

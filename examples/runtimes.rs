@@ -6,13 +6,13 @@
 use std::{env, error::Error};
 
 use futures::executor::block_on;
-use sdam::{Criteria, Runtime, ServerAddress, Topology, runtime, sim::ReplicaSet};
+use sdam::{Criteria, Runtime, ServerAddress, Topology, runtime, sim::Blueprint};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let name = env::args().nth(1).unwrap_or_else(|| "tokio".to_owned());
     match env::args().nth(2) {
         Some(uri) => run(&name, &uri)?,
-        None => run(&name, ReplicaSet::start(3)?.uri())?,
+        None => run(&name, Blueprint::replica_set(3).serve()?.uri())?,
     };
     Ok(())
 }
@@ -42,7 +42,7 @@ async fn application(uri: &str, runtime: Runtime) -> Result<ServerAddress, Box<d
 
 #[test]
 fn the_application_finds_the_same_primary_on_every_runtime() -> Result<(), Box<dyn Error>> {
-    let set = ReplicaSet::start(3)?;
+    let set = Blueprint::replica_set(3).serve()?;
     let primary = run("tokio", set.uri())?;
     assert_eq!(run("smol", set.uri())?, primary);
     assert_eq!(run("async-std", set.uri())?, primary);

@@ -13,7 +13,7 @@ use std::{
 };
 
 use sdam::{
-    BlockingTopology, Criteria, Options, ReadMode, ReadPreference, TopologyBuilder, sim::ReplicaSet,
+    BlockingTopology, Criteria, Options, ReadMode, ReadPreference, TopologyBuilder, sim::Blueprint,
 };
 
 /// The result of a step of the example. Any error ends the example.
@@ -110,7 +110,7 @@ fn run(request: &Request, output: &mut impl Write) -> Result<()> {
         let mut topology = TopologyBuilder::new(Options::parse(uri)?).blocking()?;
         return show(&mut topology, request, output);
     }
-    let set = ReplicaSet::start(3)?;
+    let set = Blueprint::replica_set(3).serve()?;
     writeln!(output, "a simulated deployment: {}", set.uri())?;
     let builder = TopologyBuilder::new(Options::parse(set.uri())?)
         .options(|options| options.server_selection_try_once = Some(false));
@@ -169,7 +169,7 @@ impl Display for Deployment<'_> {
 
 #[cfg(test)]
 mod tests {
-    use sdam::{SelectionError, sim::serve::Builder};
+    use sdam::{SelectionError, sim::Blueprint};
 
     use super::*;
 
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn the_read_preference_of_the_connection_string_is_the_default() {
-        let set = Builder::replica_set(2).start().unwrap();
+        let set = Blueprint::replica_set(2).serve().unwrap();
         let separator = if set.uri().contains('?') { '&' } else { '?' };
         let uri = format!("{}{separator}readPreference=secondary", set.uri());
         let request = Request { uri: Some(uri), purpose: None };
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn an_unreachable_deployment_is_an_error_with_the_reason() {
-        let server = Builder::standalone().start().unwrap();
+        let server = Blueprint::standalone().serve().unwrap();
         let uri = Some(server.uri().to_owned());
         drop(server);
         let request = Request { uri, purpose: None };

@@ -7,7 +7,7 @@ use std::{env, error::Error, time::Duration};
 
 use sdam::{
     Criteria, SelectionError, Topology, runtime,
-    sim::{ReplicaSet, action::Target, serve::ServeError},
+    sim::{Blueprint, Served, action::Target, serve::ServeError},
 };
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -49,8 +49,8 @@ async fn select_primary(uri: &str) -> Result<Option<SelectionError>, Box<dyn Err
     Ok(error)
 }
 
-fn without_majority() -> Result<ReplicaSet, ServeError> {
-    let set = ReplicaSet::start(3)?;
+fn without_majority() -> Result<Served, ServeError> {
+    let set = Blueprint::replica_set(3).serve()?;
     set.kill(Target::Primary)?;
     set.kill(Target::Secondary)?;
     Ok(set)

@@ -16,7 +16,7 @@ use sdam::{
     Topology,
     pool::{Pool, Pools},
     runtime::{self, Task},
-    sim::ReplicaSet,
+    sim::Blueprint,
 };
 use sdam_core::event::NoEvents;
 
@@ -136,7 +136,7 @@ async fn run(uri: &str) -> Result<()> {
 }
 
 fn main() -> Result<()> {
-    let set = ReplicaSet::start(3)?;
+    let set = Blueprint::replica_set(3).serve()?;
     tokio::runtime::Runtime::new()?.block_on(run(set.uri()))
 }
 

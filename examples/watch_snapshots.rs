@@ -6,7 +6,7 @@
 use std::{env, error::Error, sync::Arc};
 
 use futures::StreamExt;
-use sdam::{ServerAddress, Topology, TopologyDescription, runtime, sim::ReplicaSet};
+use sdam::{ServerAddress, Topology, TopologyDescription, runtime, sim::Blueprint};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -18,7 +18,7 @@ fn main() -> Result<()> {
             Ok(())
         }))?;
     } else {
-        let set = ReplicaSet::start(3)?;
+        let set = Blueprint::replica_set(3).serve()?;
         host.block_on(watch(set.uri(), || Ok(set.step_down()?)))?;
     }
     Ok(())
@@ -76,7 +76,7 @@ fn changes(old: &TopologyDescription, new: &TopologyDescription) -> Vec<String> 
 
 #[test]
 fn an_election_is_seen_as_two_primaries() -> Result<()> {
-    let set = ReplicaSet::start(3)?;
+    let set = Blueprint::replica_set(3).serve()?;
     let host = tokio::runtime::Runtime::new()?;
     let primaries = host.block_on(watch(set.uri(), || Ok(set.step_down()?)))?;
     let [old, new] = &primaries[..] else {

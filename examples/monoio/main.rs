@@ -13,7 +13,7 @@ fn main() {}
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let primary = match std::env::args().nth(1) {
         Some(uri) => find_primary(&uri)?,
-        None => find_primary(sdam::sim::ReplicaSet::start(3)?.uri())?,
+        None => find_primary(sdam::sim::Blueprint::replica_set(3).serve()?.uri())?,
     };
     println!("writes go to {primary}");
     Ok(())
@@ -34,7 +34,7 @@ fn find_primary(uri: &str) -> Result<sdam::ServerAddress, Box<dyn std::error::Er
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    use sdam::sim::{ReplicaSet, action::Target};
+    use sdam::sim::{Blueprint, action::Target};
     use sdam_testkit::conformance;
 
     use super::{adapter::Monoio, find_primary};
@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn a_topology_on_monoio_finds_its_primary() {
-        let set = ReplicaSet::start(3).unwrap();
+        let set = Blueprint::replica_set(3).serve().unwrap();
         let primary = find_primary(set.uri()).unwrap();
         set.kill(Target::Primary).unwrap();
         assert_ne!(find_primary(set.uri()).unwrap(), primary);

@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 #[test]
 fn writes_go_to_the_new_primary_after_a_failover() -> Result<(), Box<dyn Error>> {
     let limit = Duration::from_secs(30);
-    let set = sdam::sim::ReplicaSet::start(3)?;
+    let set = sdam::sim::Blueprint::replica_set(3).serve()?;
     let options = ConnectionString::parse(set.uri())?.into_options()?;
     let mut client = Client::new(&options, 1)?;
     let first = client.select(&Criteria::write(), limit)?;

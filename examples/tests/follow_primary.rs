@@ -10,7 +10,7 @@ use std::{net::SocketAddr, time::Duration};
 
 use bson::{Document, doc};
 use futures::StreamExt;
-use sdam::{Topology, runtime, sim::ReplicaSet};
+use sdam::{Topology, runtime, sim::Blueprint};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -55,7 +55,7 @@ async fn me(stream: &mut TcpStream) -> std::io::Result<String> {
 
 #[test]
 fn relays_to_the_old_primary_end_when_another_one_is_known_and_new_ones_lead_to_it() {
-    let set = ReplicaSet::start(3).unwrap();
+    let set = Blueprint::replica_set(3).serve().unwrap();
     with_relay(set.uri(), async |_, address| {
         let mut old = TcpStream::connect(address).await.unwrap();
         let first = me(&mut old).await.unwrap();
@@ -69,7 +69,7 @@ fn relays_to_the_old_primary_end_when_another_one_is_known_and_new_ones_lead_to_
 
 #[test]
 fn a_check_that_merely_fails_ends_no_relay() {
-    let set = ReplicaSet::start(1).unwrap();
+    let set = Blueprint::replica_set(1).serve().unwrap();
     let uri = format!("{}&connectTimeoutMS=100&serverMonitoringMode=poll", set.uri());
     with_relay(&uri, async |topology, address| {
         let mut own = TcpStream::connect(address).await.unwrap();

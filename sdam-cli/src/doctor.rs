@@ -14,7 +14,7 @@ mod tests;
 use std::io::{self, Write};
 
 use sdam::Runtime;
-use sdam_sim::serve::ReplicaSet;
+use sdam_sim::{Blueprint, Served};
 
 pub use self::arguments::{Arguments, Collection, FailOn, Suppression};
 use self::observation::Observation;
@@ -51,8 +51,8 @@ pub async fn run<O: Write, R: Write>(
 }
 
 /// Returns the connection string, the runtime, and the simulated deployment if one was requested.
-fn prepare(arguments: &Arguments) -> Result<(String, Runtime, Option<ReplicaSet>), Failure> {
-    let (uri, simulated) = arguments.target.deployment(|| ReplicaSet::start(3))?;
+fn prepare(arguments: &Arguments) -> Result<(String, Runtime, Option<Served>), Failure> {
+    let (uri, simulated) = arguments.target.deployment(|| Blueprint::replica_set(3).serve())?;
     Ok((uri, arguments.target.runtime()?, simulated))
 }
 

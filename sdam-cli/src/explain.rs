@@ -19,7 +19,10 @@ use sdam_select::{
     diagnose::diagnose,
     settings::Settings,
 };
-use sdam_sim::serve::{Builder, ReplicaSet, ServeError};
+use sdam_sim::{
+    Blueprint,
+    serve::{ServeError, Served},
+};
 
 pub use self::arguments::Arguments;
 use crate::{
@@ -68,7 +71,7 @@ pub async fn run<O: Write, R: Write>(
 struct Session {
     topology: Topology,
     criteria: Criteria,
-    simulated: Option<ReplicaSet>,
+    simulated: Option<Served>,
 }
 
 impl Session {
@@ -162,12 +165,12 @@ fn fail<O, R: Write>(error: &SelectionError, console: &mut Console<O, R>) -> io:
 }
 
 /// Starts a replica set whose members have different tags.
-fn simulate() -> Result<ReplicaSet, ServeError> {
-    let builder = Builder::replica_set(TAGS.len() as u16).configure(|config| {
+fn simulate() -> Result<Served, ServeError> {
+    let blueprint = Blueprint::replica_set(TAGS.len() as u16).configure(|config| {
         for (member, (dc, rack)) in config.members.iter_mut().zip(TAGS) {
             let tags = [("dc", dc), ("rack", rack)];
             member.tags = tags.map(|(name, value)| (name.into(), value.into())).into();
         }
     });
-    ReplicaSet::build(builder)
+    blueprint.serve()
 }

@@ -28,7 +28,7 @@ use futures::{
     select_biased,
 };
 use sdam_events::sink::EventSink;
-use sdam_sim::serve::ReplicaSet;
+use sdam_sim::{Blueprint, Served};
 use tokio::{
     net::TcpListener,
     time::{MissedTickBehavior, interval},
@@ -96,7 +96,7 @@ struct Exporter {
     source: Option<Source>,
     listener: TcpListener,
     /// The simulated deployment, if one was requested.
-    simulated: Option<ReplicaSet>,
+    simulated: Option<Served>,
     /// The reasons why some deployments cannot be watched.
     invalid: Vec<String>,
 }
@@ -111,7 +111,8 @@ impl Exporter {
             let (targets, source) = Source::open(path, &clock).map_err(Failure::config)?;
             (targets, source, None)
         } else {
-            let (uri, simulated) = arguments.target.deployment(|| ReplicaSet::start(3))?;
+            let (uri, simulated) =
+                arguments.target.deployment(|| Blueprint::replica_set(3).serve())?;
             let only = Named::only(arguments.name.clone(), uri, simulated.is_some());
             (Targets { named: vec![only], ..Targets::default() }, None, simulated)
         };

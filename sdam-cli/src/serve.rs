@@ -19,10 +19,7 @@ use std::{
 use clap::Args;
 use futures::{FutureExt, Stream, StreamExt, select_biased};
 use sdam_sim::{
-    ServerVersion,
-    deployment::Status,
-    scenario::Step,
-    serve::{Builder, Server},
+    Blueprint, Served, ServerVersion, deployment::Status, scenario::Step, serve::Listen,
 };
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -97,20 +94,18 @@ struct Kind {
 }
 
 impl Arguments {
-    /// Returns a builder for the deployment on loopback.
-    fn builder(&self) -> Builder {
-        let builder = match self.kind {
-            Kind { sharded: Some(mongoses), .. } => Builder::sharded(mongoses),
-            Kind { load_balanced: Some(mongoses), .. } => Builder::load_balanced(mongoses),
-            Kind { standalone: true, .. } => Builder::standalone(),
-            Kind { replica_set, .. } => Builder::replica_set(replica_set.unwrap_or(MEMBERS)),
+    /// Returns the deployment, and where to serve it.
+    fn deployment(&self) -> (Blueprint, Listen) {
+        let blueprint = match self.kind {
+            Kind { sharded: Some(mongoses), .. } => Blueprint::sharded(mongoses),
+            Kind { load_balanced: Some(mongoses), .. } => Blueprint::load_balanced(mongoses),
+            Kind { standalone: true, .. } => Blueprint::standalone(),
+            Kind { replica_set, .. } => Blueprint::replica_set(replica_set.unwrap_or(MEMBERS)),
         };
-        let builder = builder.version(self.version.unwrap_or_default());
-        let builder = builder.spares(self.spares.unwrap_or_default());
-        match self.seed {
-            Some(seed) => builder.seed(seed),
-            None => builder,
-        }
+        let spares = self.spares.unwrap_or_default();
+        let blueprint = blueprint.version(self.version.unwrap_or_default()).spares(spares);
+        let listen = self.seed.map_or_else(Listen::new, |seed| Listen::new().seed(seed));
+        (blueprint, listen)
     }
 }
 
@@ -139,10 +134,10 @@ pub async fn run<O: Write, R: Write, C: Stream<Item = String>>(
     }
     let script = arguments.scenario.as_deref().map(Script::open).transpose();
     let started = script.and_then(|script| {
-        let builder = arguments.builder();
+        let (blueprint, listen) = arguments.deployment();
         let server = match arguments.port {
-            None => builder.start().map_err(Failure::other)?,
-            Some(port) => builder.port(port).start().map_err(|error| {
+            None => listen.serve(blueprint).map_err(Failure::other)?,
+            Some(port) => listen.port(port).serve(blueprint).map_err(|error| {
                 Failure::other(format!("--port {port}: {error}; choose another port"))
             })?,
         };
@@ -198,7 +193,7 @@ fn announce(remarks: &mut impl Write) -> io::Result<()> {
 
 /// A deployment, and the output to which its commands print.
 struct Session<O> {
-    server: Server,
+    server: Served,
     output: O,
 }
 

@@ -10,7 +10,7 @@ use std::{
 
 use clap::Args;
 use sdam::{ConfigError, Options, Runtime, TopologyBuilder, dns::DnsResolver, runtime::Backend};
-use sdam_sim::serve::{ReplicaSet, ServeError};
+use sdam_sim::{Served, serve::ServeError};
 use sdam_transport::translate::AddressTable;
 use tokio::time::timeout;
 
@@ -103,8 +103,8 @@ impl Target {
     /// `simulate` and returns it, too.
     pub(crate) fn deployment(
         &self,
-        simulate: impl FnOnce() -> Result<ReplicaSet, ServeError>,
-    ) -> Result<(String, Option<ReplicaSet>), Failure> {
+        simulate: impl FnOnce() -> Result<Served, ServeError>,
+    ) -> Result<(String, Option<Served>), Failure> {
         if let Some(uri) = self.uri()? {
             return Ok((uri, None));
         }

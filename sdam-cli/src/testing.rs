@@ -6,7 +6,7 @@ use std::{
     sync::mpsc::Sender,
 };
 
-use sdam_sim::serve::Builder;
+use sdam_sim::Blueprint;
 
 use crate::{console::Console, terminal::Palette};
 
@@ -29,8 +29,8 @@ pub(crate) fn capture<T>(
 }
 
 /// Returns a replica set whose third and last member is an arbiter.
-pub(crate) fn with_arbiter() -> Builder {
-    Builder::replica_set(3).configure(|config| config.members[2].arbiter = true)
+pub(crate) fn with_arbiter() -> Blueprint {
+    Blueprint::replica_set(3).configure(|config| config.members[2].arbiter = true)
 }
 
 /// A writer that sends every line to a channel.

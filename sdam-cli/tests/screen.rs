@@ -12,7 +12,7 @@ use std::{
 
 use sdam_cli::recording::Recording;
 use sdam_live::{Error, Terminal, or_skip, target_dir};
-use sdam_sim::serve::{Builder, ReplicaSet};
+use sdam_sim::{Blueprint, Served};
 
 /// Opens a terminal with its default modes, or skips the test.
 fn open(width: u16, height: u16) -> Option<Screen> {
@@ -43,7 +43,7 @@ impl Screen {
     }
 
     /// Starts the program so that it watches `set`, and waits until the primary is shown.
-    fn watch(&self, set: &ReplicaSet) -> String {
+    fn watch(&self, set: &Served) -> String {
         self.start(&format!("watch '{}'", set.uri()));
         self.wait_for("OK  writable for")
     }
@@ -90,12 +90,12 @@ fn keep(screen: &Screen, name: &str) -> Result<(), Error> {
 }
 
 /// Starts a set of three members on loopback.
-fn set() -> ReplicaSet {
-    ReplicaSet::build(Builder::replica_set(3)).unwrap()
+fn set() -> Served {
+    Blueprint::replica_set(3).serve().unwrap()
 }
 
 /// Opens a terminal in which the program watches a set, or skips the test.
-fn watching() -> Option<(Screen, ReplicaSet)> {
+fn watching() -> Option<(Screen, Served)> {
     let (screen, set) = (open(80, 24)?, set());
     screen.watch(&set);
     Some((screen, set))

@@ -41,16 +41,23 @@ pub struct MemberConfig {
     pub tags: Vec<(Arc<str>, Arc<str>)>,
 }
 
-impl From<u8> for SetConfig {
-    /// Creates the first configuration of the set `rs` with this many members: `a:27017`, `b:27017`
+impl From<u16> for SetConfig {
+    /// Creates the first configuration of the set `rs0` with this many members: `a:27017`, `b:27017`
     /// and so on.
-    fn from(members: u8) -> Self {
-        let name = |number: u8| match number {
-            0..26 => char::from(b'a' + number).to_string(),
-            _ => format!("a{number}"),
-        };
-        Self::new("rs", (0..members).map(|number| ServerAddress::new(&name(number), 27017)))
+    fn from(members: u16) -> Self {
+        Self::new("rs0", addresses(members))
     }
+}
+
+/// Returns the addresses `a:27017`, `b:27017` and so on.
+pub(crate) fn addresses(number: u16) -> impl Iterator<Item = ServerAddress> + Clone {
+    (0..number).map(|index| {
+        let name = match u8::try_from(index) {
+            Ok(index @ 0..26) => char::from(b'a' + index).to_string(),
+            _ => format!("a{index}"),
+        };
+        ServerAddress::new(&name, 27017)
+    })
 }
 
 impl SetConfig {

@@ -220,7 +220,7 @@
 //!
 //! A program with its own sockets and clock cannot run in virtual time, but it can connect to the
 //! same servers: [`serve`](crate::serve) runs them on loopback ports, with intervals short enough
-//! for a test. Pass [`uri`](crate::serve::Server::uri) to the driver, apply an action to the
+//! for a test. Pass [`uri`](crate::Served::uri) to the driver, apply an action to the
 //! deployment, and wait for an event from the driver instead of sleeping.
 //!
 //! The driver in this example is a client that only runs commands. Like other drivers, it waits for
@@ -229,10 +229,10 @@
 //! ```
 //! use bson::doc;
 //! use sdam_live::Client;
-//! use sdam_sim::serve::ReplicaSet;
+//! use sdam_sim::Blueprint;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let rs = ReplicaSet::start(3)?;
+//! let rs = Blueprint::replica_set(3).serve()?;
 //! assert!(rs.uri().starts_with("mongodb://127.0.0.1:"));
 //!
 //! let primary = rs.primary()?.ok_or("no primary")?;

@@ -5,11 +5,12 @@
 //! arguments, so that the same servers can run over a virtual network or, through [`serve`], over
 //! real TCP. Only [`serve`] reads a clock.
 //!
-//! | to have | begin with |
+//! A [`Blueprint`] describes the deployment. It runs in one of two ways:
+//!
+//! | to have | |
 //! | --- | --- |
-//! | a replica set on loopback TCP, for any driver | [`serve::ReplicaSet::start`] |
-//! | another deployment on loopback TCP | [`serve::Builder`] |
-//! | a deployment in virtual time, where a seed reproduces the run | [`runtime::Sim::new`] with a [`Blueprint`] |
+//! | virtual time, where a seed reproduces the run | `Sim::new(seed, &Blueprint::replica_set(3))`, see [`runtime::Sim`] |
+//! | loopback TCP, for any driver | `Blueprint::replica_set(3).serve()?`, see [`serve`] |
 //!
 //! | module | contents |
 //! | --- | --- |
@@ -57,7 +58,7 @@ pub use crate::{
     deployment::{Blueprint, ConnectionId, Deployment, MemberId, Output, Outputs, Role},
     runtime::Sim,
     scenario::Scenario,
-    serve::ReplicaSet,
+    serve::Served,
     timing::Timing,
     version::ServerVersion,
 };

@@ -154,7 +154,7 @@ impl Sim {
     /// use sdam_sim::{Blueprint, runtime::Sim};
     ///
     /// for seed in 0..100 {
-    ///     let sim = Sim::new(42, &Blueprint::standalone(ServerAddress::new("a", 27017)));
+    ///     let sim = Sim::new(42, &Blueprint::standalone());
     ///     sim.disturb(seed);
     ///     // The program runs.
     /// }

@@ -2,26 +2,25 @@
 //!
 //! ```no_run
 //! # fn main() -> Result<(), sdam_sim::serve::ServeError> {
-//! let rs = sdam_sim::serve::ReplicaSet::start(3)?;
-//! println!("{}", rs.uri());
-//! rs.step_down()?;
+//! let set = sdam_sim::Blueprint::replica_set(3).serve()?;
+//! println!("{}", set.uri());
+//! set.step_down()?;
 //! # Ok(())
 //! # }
 //! ```
 //!
 //! One thread owns the [`Deployment`](crate::Deployment) and writes to connections, one thread per
-//! listener accepts connections, and one thread per connection reads. Dropping the [`Server`] stops
+//! listener accepts connections, and one thread per connection reads. Dropping [`Served`] stops
 //! all threads.
 
-mod builder;
 mod driver;
+mod listen;
 mod listener;
 #[cfg(test)]
 mod tests;
 
 use std::{
     io,
-    ops::Deref,
     sync::mpsc::{self, Sender},
     thread::JoinHandle,
     time::Duration,
@@ -29,8 +28,8 @@ use std::{
 
 use sdam_core::address::ServerAddress;
 
-pub use self::builder::Builder;
 use self::driver::Event;
+pub use self::listen::Listen;
 use crate::{
     MemberId,
     action::{Action, ActionError, Target},
@@ -40,16 +39,12 @@ use crate::{
 
 /// A running deployment on loopback TCP. Dropping it stops the deployment.
 #[derive(Debug)]
-pub struct Server {
+pub struct Served {
     uri: String,
     places: Box<[(ServerAddress, ServerAddress)]>,
     events: Sender<Event>,
     driver: Option<JoinHandle<()>>,
 }
-
-/// A replica set on loopback TCP: a [`Server`] with methods for common actions on a replica set.
-#[derive(Debug)]
-pub struct ReplicaSet(Server);
 
 /// The error returned when a deployment cannot be started or an action cannot be applied.
 #[derive(Debug, thiserror::Error)]
@@ -66,14 +61,14 @@ pub enum ServeError {
     Stopped,
 }
 
-impl Server {
+impl Served {
     /// Returns the connection string for the deployment's initial servers.
     pub fn uri(&self) -> &str {
         &self.uri
     }
 
     /// Returns each server's name and the address on which it listens. The two differ if servers
-    /// were given [names](Builder::name).
+    /// were given [names](Listen::name).
     pub fn places(&self) -> &[(ServerAddress, ServerAddress)] {
         &self.places
     }
@@ -108,50 +103,6 @@ impl Server {
         self.apply(&Action::Thaw(member.into()))
     }
 
-    /// Returns the true state of the deployment.
-    pub fn status(&self) -> Result<Status, ServeError> {
-        self.request(Event::Status)
-    }
-
-    /// Returns the configuration of the replica set, or `None` for other deployments.
-    pub fn config(&self) -> Result<Option<SetConfig>, ServeError> {
-        self.request(Event::Config)
-    }
-
-    /// Returns the number of open client connections.
-    pub fn connections(&self) -> Result<usize, ServeError> {
-        self.request(Event::Connections)
-    }
-
-    fn request<T>(&self, event: impl FnOnce(Sender<T>) -> Event) -> Result<T, ServeError> {
-        let (reply, answer) = mpsc::channel();
-        self.events.send(event(reply)).map_err(|_| ServeError::Stopped)?;
-        answer.recv().map_err(|_| ServeError::Stopped)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // An error means that the driver thread has already stopped.
-        let _ = self.events.send(Event::Stop);
-        if let Some(driver) = self.driver.take() {
-            let _ = driver.join();
-        }
-    }
-}
-
-impl ReplicaSet {
-    /// Starts a replica set with this number of members on free ports. The replica set has a
-    /// primary when this function returns.
-    pub fn start(members: u16) -> Result<Self, ServeError> {
-        Builder::replica_set(members).start().map(Self)
-    }
-
-    /// Starts the replica set described by `builder`.
-    pub fn build(builder: Builder) -> Result<Self, ServeError> {
-        builder.start().map(Self)
-    }
-
     /// Makes the primary step down and hand over to another member.
     pub fn step_down(&self) -> Result<(), ServeError> {
         let period = Duration::from_secs(60);
@@ -180,13 +131,36 @@ impl ReplicaSet {
     pub fn primary(&self) -> Result<Option<MemberId>, ServeError> {
         Ok(self.status()?.primary().map(|primary| primary.id))
     }
+
+    /// Returns the true state of the deployment.
+    pub fn status(&self) -> Result<Status, ServeError> {
+        self.request(Event::Status)
+    }
+
+    /// Returns the configuration of the replica set, or `None` for other deployments.
+    pub fn config(&self) -> Result<Option<SetConfig>, ServeError> {
+        self.request(Event::Config)
+    }
+
+    /// Returns the number of open client connections.
+    pub fn connections(&self) -> Result<usize, ServeError> {
+        self.request(Event::Connections)
+    }
+
+    fn request<T>(&self, event: impl FnOnce(Sender<T>) -> Event) -> Result<T, ServeError> {
+        let (reply, answer) = mpsc::channel();
+        self.events.send(event(reply)).map_err(|_| ServeError::Stopped)?;
+        answer.recv().map_err(|_| ServeError::Stopped)
+    }
 }
 
-impl Deref for ReplicaSet {
-    type Target = Server;
-
-    fn deref(&self) -> &Server {
-        &self.0
+impl Drop for Served {
+    fn drop(&mut self) {
+        // An error means that the driver thread has already stopped.
+        let _ = self.events.send(Event::Stop);
+        if let Some(driver) = self.driver.take() {
+            let _ = driver.join();
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 use sdam::{Error, Resolver, Runtime, runtime::SrvRecords};
 use sdam_core::{address::ServerAddress, error::Stage, uri::ConnectionString};
 use sdam_live::Port;
-use sdam_sim::serve::{Builder, ReplicaSet};
+use sdam_sim::{Blueprint, Served, serve::Listen};
 use serde_json::Value;
 use tokio::runtime::Builder as Tokio;
 
@@ -163,7 +163,7 @@ fn words(text: &str) -> String {
 }
 
 /// Returns the arguments that map the members of `set` to their real addresses.
-fn translated(set: &ReplicaSet) -> Arguments {
+fn translated(set: &Served) -> Arguments {
     let mut arguments = arguments();
     arguments.target.translate = Some(set.places().iter().cloned().collect());
     arguments
@@ -222,7 +222,7 @@ fn parse(words: &[&str]) -> Arguments {
 
 #[test]
 fn suppressed_findings_do_not_count_but_stay_in_json() {
-    let set = ReplicaSet::start(1).unwrap();
+    let set = Blueprint::replica_set(1).serve().unwrap();
     let closed = Port::reserve().unwrap();
     let port = closed.address().port();
     let member = set.places()[0].0.clone();
@@ -276,7 +276,7 @@ fn the_severity_of_a_failing_exit_code_can_be_chosen() {
 fn text_shows_the_matrix_the_problem_and_the_remedy_in_80_columns() {
     let closed = Port::reserve().unwrap();
     let port = closed.address().port();
-    let set = ReplicaSet::start(1).unwrap();
+    let set = Blueprint::replica_set(1).serve().unwrap();
     let member = set.places()[0].0.clone();
     let uri = format!("mongodb://127.0.0.1:{port},{member}/?replicaSet=rs0");
     let mut arguments = arguments();

@@ -11,7 +11,7 @@ use crate::{
 /// Returns the arguments for the deployment that `--demo` simulates. All of its members are in the
 /// latency window, however busy this machine is.
 fn demo() -> Arguments {
-    static SET: LazyLock<ReplicaSet> = LazyLock::new(|| simulate().unwrap());
+    static SET: LazyLock<Served> = LazyLock::new(|| simulate().unwrap());
     let uri = format!("{}&localThresholdMS=60000", SET.uri());
     Arguments { target: Target::new(&uri), ..Arguments::default() }
 }
@@ -64,7 +64,7 @@ fn the_chosen_server_is_marked_and_the_others_are_explained() {
 
 #[test]
 fn a_direct_connection_is_explained_by_what_its_server_does() {
-    let set = ReplicaSet::build(with_arbiter()).unwrap();
+    let set = with_arbiter().serve().unwrap();
     let primary = set.primary().unwrap().unwrap();
     let direct = |member: u16, write, read| {
         let (member, _) = &set.places()[usize::from(member)];

@@ -17,7 +17,7 @@ use std::{
 use futures::channel::oneshot;
 use sdam_core::options::Options;
 use sdam_live::{Port, Prometheus, or_skip};
-use sdam_sim::{config::SetConfig, serve::Builder};
+use sdam_sim::{Blueprint, config::SetConfig};
 use serde_json::Value;
 use tempfile::NamedTempFile;
 
@@ -126,7 +126,7 @@ impl Running {
 
 #[test]
 fn pages_describe_a_replica_set() {
-    let set = ReplicaSet::start(3).unwrap();
+    let set = Blueprint::replica_set(3).serve().unwrap();
     let program = Running::start(set.uri());
     assert_eq!(program.get_until("/healthz", 200), "ok\n");
     program.get_until("/healthz?read=secondary", 200);
@@ -152,7 +152,7 @@ fn pages_describe_a_replica_set() {
 
 #[test]
 fn unknown_pages_and_invalid_parameters_are_refused() {
-    let server = Builder::standalone().start().unwrap();
+    let server = Blueprint::standalone().serve().unwrap();
     let program = Running::start(server.uri());
     let check = |target: &str, status: u16, body: &str| {
         assert_eq!(program.get(target), (status, format!("{body}\n")), "{target}");
@@ -184,7 +184,7 @@ fn primary_member<'m>(program: &Running, members: &'m [String]) -> &'m str {
 
 #[test]
 fn each_role_has_the_members_that_a_load_balancer_may_use() {
-    let set = ReplicaSet::start(3).unwrap();
+    let set = Blueprint::replica_set(3).serve().unwrap();
     let program = Running::start(set.uri());
     let options = Options::parse(set.uri()).unwrap();
     let members: Vec<_> = options.seeds.iter().map(ToString::to_string).collect();
@@ -221,7 +221,7 @@ fn each_role_has_the_members_that_a_load_balancer_may_use() {
 
 #[test]
 fn a_lost_server_has_no_round_trip_times_and_is_counted() {
-    let set = ReplicaSet::start(3).unwrap();
+    let set = Blueprint::replica_set(3).serve().unwrap();
     let program = Running::start(set.uri());
     program.get_until("/healthz?read=secondary", 200);
     let options = Options::parse(set.uri()).unwrap();
@@ -254,8 +254,8 @@ fn a_lost_server_has_no_round_trip_times_and_is_counted() {
 
 #[test]
 fn a_server_outside_a_set_is_readable_and_nothing_else() {
-    let server = Builder::standalone().start().unwrap();
-    let mongos = Builder::sharded(1).start().unwrap();
+    let server = Blueprint::standalone().serve().unwrap();
+    let mongos = Blueprint::sharded(1).serve().unwrap();
     for (uri, found) in [(server.uri(), "Standalone"), (mongos.uri(), "Mongos")] {
         let program = Running::start(uri);
         let own = Options::parse(uri).unwrap().seeds[0].to_string();
@@ -270,7 +270,7 @@ fn a_server_outside_a_set_is_readable_and_nothing_else() {
 
 #[test]
 fn health_checks_ask_with_any_method_and_version_and_wrong_ones_learn_the_remedy() {
-    let set = ReplicaSet::start(3).unwrap();
+    let set = Blueprint::replica_set(3).serve().unwrap();
     let program = Running::start(set.uri());
     program.get_until("/healthz", 200);
     let (_, primary) = program.get("/primary");
@@ -300,7 +300,7 @@ fn health_checks_ask_with_any_method_and_version_and_wrong_ones_learn_the_remedy
 
 #[test]
 fn the_only_deployment_may_have_a_name_that_requests_need_not_give() {
-    let server = Builder::standalone().start().unwrap();
+    let server = Blueprint::standalone().serve().unwrap();
     let program = Running::start_with(Arguments {
         target: Target::new(server.uri()),
         name: Some("orders".to_owned()),
@@ -317,7 +317,7 @@ fn the_only_deployment_may_have_a_name_that_requests_need_not_give() {
 /// The health depends on the operation that the request is about. The reason names every server.
 #[test]
 fn health_depends_on_the_requested_read_preference() {
-    let set = ReplicaSet::start(3).unwrap();
+    let set = Blueprint::replica_set(3).serve().unwrap();
     let program = Running::start(set.uri());
     program.get_until("/healthz?read=secondary&maxLag=60", 200);
     assert_eq!(program.get("/healthz?read=secondary&tags=dc:ny").0, 503);
@@ -351,7 +351,7 @@ fn health_depends_on_the_requested_read_preference() {
 /// A direct connection has what its server does: every page agrees.
 #[test]
 fn a_secondary_and_an_arbiter_behind_a_direct_connection_are_not_writable() {
-    let set = ReplicaSet::build(with_arbiter()).unwrap();
+    let set = with_arbiter().serve().unwrap();
     let primary = set.primary().unwrap().unwrap();
     let secondary = set.places()[usize::from(1 - primary.0)].0.to_string();
     let arbiter = set.places()[2].0.to_string();
@@ -378,7 +378,7 @@ fn a_secondary_and_an_arbiter_behind_a_direct_connection_are_not_writable() {
 
 #[test]
 fn the_metrics_page_has_the_text_format_of_prometheus() {
-    let set = ReplicaSet::start(3).unwrap();
+    let set = Blueprint::replica_set(3).serve().unwrap();
     let program = Running::start(set.uri());
     program.get_until("/healthz", 200);
     set.step_down().unwrap();
@@ -456,8 +456,8 @@ fn labels(page: &str) -> BTreeMap<&str, BTreeSet<&str>> {
 
 #[test]
 fn each_of_several_deployments_has_its_own_pages() {
-    let set = ReplicaSet::start(3).unwrap();
-    let server = Builder::standalone().start().unwrap();
+    let set = Blueprint::replica_set(3).serve().unwrap();
+    let server = Blueprint::standalone().serve().unwrap();
     let closed = Port::reserve().unwrap();
     let dead = closed.address();
     let program = Running::start_many(&format!(
@@ -504,7 +504,7 @@ fn each_of_several_deployments_has_its_own_pages() {
 
 #[test]
 fn probes_of_dead_and_live_deployments_have_the_same_labels() {
-    let set = ReplicaSet::start(3).unwrap();
+    let set = Blueprint::replica_set(3).serve().unwrap();
     // This listener accepts connections but never answers.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let program = Running::start_many(&format!(
@@ -528,7 +528,7 @@ fn probes_of_dead_and_live_deployments_have_the_same_labels() {
 
 #[test]
 fn a_server_that_has_left_has_no_metrics() {
-    let set = ReplicaSet::start(3).unwrap();
+    let set = Blueprint::replica_set(3).serve().unwrap();
     let program = Running::start(set.uri());
     program.get_until("/healthz?read=secondary", 200);
     let options = Options::parse(set.uri()).unwrap();

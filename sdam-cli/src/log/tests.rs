@@ -6,7 +6,7 @@ use std::{
 use sdam::TopologyBuilder;
 use sdam_core::{event::EventKind, options::Options};
 use sdam_events::log::Severity;
-use sdam_sim::serve::ReplicaSet;
+use sdam_sim::{Blueprint, Served};
 
 use super::*;
 use crate::testing::block_on;
@@ -48,12 +48,12 @@ impl Write for Shared {
 
 /// Opens a topology, selects a server of `set`, and closes the topology. Returns the log lines that
 /// `config` enables.
-fn lines(set: &ReplicaSet, config: LogConfig) -> Vec<String> {
+fn lines(set: &Served, config: LogConfig) -> Vec<String> {
     lines_of(set, config, "insert")
 }
 
 /// Like [`lines`], but the selection is for the operation named `operation`.
-fn lines_of(set: &ReplicaSet, config: LogConfig, operation: &str) -> Vec<String> {
+fn lines_of(set: &Served, config: LogConfig, operation: &str) -> Vec<String> {
     let shared = Shared::default();
     let sink = LogSink::new(config, Box::new(shared.clone()));
     block_on(async {
@@ -76,7 +76,8 @@ fn lines_of(set: &ReplicaSet, config: LogConfig, operation: &str) -> Vec<String>
 
 #[test]
 fn lines_have_time_severity_component_and_specified_message() {
-    let logged = lines(&ReplicaSet::start(1).unwrap(), LogConfig::all(Severity::Debug));
+    let logged =
+        lines(&Blueprint::replica_set(1).serve().unwrap(), LogConfig::all(Severity::Debug));
     let first = &logged[0];
     let (time, rest) = first.split_at(24);
     assert!(time.starts_with("20") && time.ends_with('Z'), "{first}");
@@ -93,7 +94,7 @@ fn lines_have_time_severity_component_and_specified_message() {
 #[test]
 fn a_text_of_others_cannot_forge_a_line() {
     let forged = "insert\n2024-01-01T00:00:00.000Z ERROR\u{1b}[2J";
-    let set = ReplicaSet::start(1).unwrap();
+    let set = Blueprint::replica_set(1).serve().unwrap();
     let logged = lines_of(&set, LogConfig::all(Severity::Debug), forged);
     let shown: Vec<_> = logged.iter().filter(|line| line.contains("ERROR")).collect();
     assert!(!shown.is_empty(), "{logged:?}");

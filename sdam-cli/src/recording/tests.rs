@@ -91,7 +91,7 @@ pub(crate) fn failover() -> Vec<u8> {
 fn a_recording_has_the_events_with_their_wall_clock_times() {
     let bytes = failover();
     let recording = Recording::parse("in.jsonl", &bytes).unwrap();
-    assert_eq!(recording.options.replica_set.as_deref(), Some("rs"));
+    assert_eq!(recording.options.replica_set.as_deref(), Some("rs0"));
     assert_eq!(recording.defect, None);
     let count = bytes.split_inclusive(|byte| *byte == b'\n').count() as u64;
     let mut lines = recording.lines.clone();

@@ -5,10 +5,7 @@ use std::time::Duration;
 use futures::channel::mpsc::UnboundedSender;
 use sdam::Topology;
 use sdam_core::address::ServerAddress;
-use sdam_sim::{
-    serve::{Builder, ReplicaSet, ServeError},
-    timing::Timing,
-};
+use sdam_sim::{Blueprint, Served, serve::ServeError, timing::Timing};
 
 use super::is_known;
 
@@ -20,7 +17,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// A simulated replica set and its scripted step-down.
 #[derive(Debug)]
 pub(super) struct Demonstration {
-    set: ReplicaSet,
+    set: Served,
     /// The pause after the start, which gives the user time to read about the discovery.
     pause: Duration,
 }
@@ -30,7 +27,7 @@ impl Demonstration {
     pub(super) fn start(pause: Duration) -> Result<Self, ServeError> {
         let mut timing = Timing::fast();
         timing.hand_over = HAND_OVER;
-        let set = ReplicaSet::build(Builder::replica_set(3).timing(timing))?;
+        let set = Blueprint::replica_set(3).timing(timing).serve()?;
         Ok(Self { set, pause })
     }
 

@@ -10,10 +10,7 @@ use std::{
 
 use futures::channel::oneshot;
 use sdam_core::time::UnixTime;
-use sdam_sim::{
-    MemberId,
-    serve::{Builder, ReplicaSet},
-};
+use sdam_sim::{Blueprint, MemberId};
 use serde_json::Value;
 
 use super::*;
@@ -67,7 +64,7 @@ const LONG: &str = "60";
 
 #[test]
 fn once_a_set_with_a_primary_is_writable() {
-    let set = ReplicaSet::start(3).unwrap();
+    let set = Blueprint::replica_set(3).serve().unwrap();
     let json = once(set.uri(), LONG, Exit::SUCCESS, "ReplicaSetWithPrimary", "writable");
     let mut types = types(&json);
     types.sort_unstable();
@@ -77,18 +74,18 @@ fn once_a_set_with_a_primary_is_writable() {
 
 #[test]
 fn once_other_deployments_are_writable_too() {
-    let check = |builder: Builder, topology_type: &str| {
-        let server = builder.start().unwrap();
+    let check = |blueprint: Blueprint, topology_type: &str| {
+        let server = blueprint.serve().unwrap();
         once(server.uri(), LONG, Exit::SUCCESS, topology_type, "writable");
     };
-    check(Builder::standalone(), "Single");
-    check(Builder::sharded(2), "Sharded");
-    check(Builder::load_balanced(2), "LoadBalanced");
+    check(Blueprint::standalone(), "Single");
+    check(Blueprint::sharded(2), "Sharded");
+    check(Blueprint::load_balanced(2), "LoadBalanced");
 }
 
 #[test]
 fn once_a_set_without_a_majority_is_readable_only() {
-    let set = ReplicaSet::start(3).unwrap();
+    let set = Blueprint::replica_set(3).serve().unwrap();
     let primary = set.primary().unwrap().unwrap();
     let mut others = (0..3).map(MemberId).filter(|member| *member != primary);
     set.kill(others.next().unwrap()).unwrap();
@@ -102,7 +99,7 @@ fn once_a_set_without_a_majority_is_readable_only() {
 
 #[test]
 fn once_a_direct_connection_allows_what_its_server_does() {
-    let set = ReplicaSet::build(with_arbiter()).unwrap();
+    let set = with_arbiter().serve().unwrap();
     let primary = set.primary().unwrap().unwrap();
     for (index, (member, _)) in set.places().iter().enumerate() {
         let uri = format!("mongodb://{member}/?directConnection=true");
@@ -117,7 +114,7 @@ fn once_a_direct_connection_allows_what_its_server_does() {
 
 #[test]
 fn once_without_replies_it_is_neither_readable_nor_writable() {
-    let set = ReplicaSet::start(1).unwrap();
+    let set = Blueprint::replica_set(1).serve().unwrap();
     set.kill(0).unwrap();
     let neither = "neither readable nor writable";
     let json = once(set.uri(), "0.1", Exit::NEITHER, "ReplicaSetNoPrimary", neither);
@@ -129,7 +126,7 @@ fn once_without_replies_it_is_neither_readable_nor_writable() {
 /// Checks that `--once` does not wait for the timeout if the only server was removed.
 #[test]
 fn once_with_a_wrong_set_name_it_is_neither_readable_nor_writable() {
-    let set = ReplicaSet::start(1).unwrap();
+    let set = Blueprint::replica_set(1).serve().unwrap();
     let uri = set.uri().replace("replicaSet=rs0", "replicaSet=other");
     let neither = "neither readable nor writable";
     let json = once(&uri, LONG, Exit::NEITHER, "ReplicaSetNoPrimary", neither);
@@ -144,7 +141,7 @@ fn once_with_a_wrong_set_name_it_is_neither_readable_nor_writable() {
 
 #[test]
 fn doubtful_options_cause_warnings() {
-    let set = ReplicaSet::start(1).unwrap();
+    let set = Blueprint::replica_set(1).serve().unwrap();
     let uri = format!("{}&heartbeatFrequencyMS=5", set.uri());
     let (_, remarks, result) = watch(&["--once", &uri]);
     assert_eq!(result.unwrap(), Exit::SUCCESS);
@@ -194,7 +191,7 @@ fn watch_until(line: &[&str], wanted: &'static str) -> String {
 
 #[test]
 fn every_change_is_shown_exactly_once_until_interrupted() {
-    let set = ReplicaSet::start(3).unwrap();
+    let set = Blueprint::replica_set(3).serve().unwrap();
     let text = watch_until(&[set.uri()], "primary found");
     let headlines: Vec<&str> =
         text.lines().filter(|line| !line.starts_with(' ')).map(|line| &line[15..]).collect();
@@ -229,7 +226,7 @@ fn the_demonstration_is_labelled_and_shows_a_failover() {
 
 #[test]
 fn json_output_is_one_object_per_change() {
-    let set = ReplicaSet::start(3).unwrap();
+    let set = Blueprint::replica_set(3).serve().unwrap();
     let text = watch_until(&["--json", set.uri()], "RSPrimary");
     let mut snapshots: Vec<Value> =
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

@@ -7,7 +7,7 @@ use std::{
 };
 
 use rustix::process::Signal;
-use sdam_sim::serve::Builder;
+use sdam_sim::Blueprint;
 
 use crate::{
     definition, each,
@@ -78,7 +78,7 @@ fn an_option_comes_before_the_variable_and_an_empty_variable_is_unset() {
 #[test]
 fn the_line_break_of_a_secret_is_left_out_with_a_warning() {
     let room = Room::new();
-    let server = Builder::standalone().start().unwrap();
+    let server = Blueprint::standalone().serve().unwrap();
     let uri = format!("{}\n", server.uri());
     for (words, code) in [(["watch", "--once"], 0), (["doctor", "--timeout=30"], 1)] {
         let ended = Running::start(room.sdam(&words).env("SDAM_URI", &uri)).end();

@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, fs, sync::LazyLock};
 
 use rustix::process::Signal;
-use sdam_sim::serve::ReplicaSet;
+use sdam_sim::{Blueprint, Served};
 
 use crate::program::{Room, Running};
 
@@ -23,7 +23,7 @@ pub(crate) static FILES: LazyLock<Vec<(&str, Vec<u8>)>> = LazyLock::new(|| {
 });
 
 /// A simulated set of three members that never changes.
-static SET: LazyLock<ReplicaSet> = LazyLock::new(|| ReplicaSet::start(3).unwrap());
+static SET: LazyLock<Served> = LazyLock::new(|| Blueprint::replica_set(3).serve().unwrap());
 
 /// Creates a folder with [`FILES`].
 pub(crate) fn room() -> Room {
@@ -62,7 +62,7 @@ pub(crate) fn arguments(name: &str, text: &str, given: &str) -> Vec<String> {
 
 /// Records a client while it discovers a set.
 fn record(members: u16) -> Vec<u8> {
-    let set = ReplicaSet::start(members).unwrap();
+    let set = Blueprint::replica_set(members).serve().unwrap();
     let room = Room::new();
     let words = ["watch", "--record", "new.jsonl", set.uri()];
     let mut client = Running::start(&mut room.sdam(&words));

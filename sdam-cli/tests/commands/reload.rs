@@ -1,13 +1,13 @@
 //! Tests that `sdam export` reloads its targets file on SIGHUP.
 
 use rustix::process::Signal;
-use sdam_sim::serve::Builder;
+use sdam_sim::Blueprint;
 
 use super::program::{Room, Running};
 
 #[test]
 fn the_targets_are_read_at_once_when_a_signal_asks_and_the_outcome_is_told() {
-    let server = Builder::standalone().start().unwrap();
+    let server = Blueprint::standalone().serve().unwrap();
     let room = Room::new();
     let valid = format!("alone = '{}'\n", server.uri());
     room.write("targets.toml", &valid);

@@ -3,7 +3,7 @@
 use std::{fs, os::unix::net::UnixDatagram};
 
 use rustix::process::Signal;
-use sdam_sim::{serve::Builder, users::User};
+use sdam_sim::{Blueprint, users::User};
 
 use super::program::{Room, Running, TIMEOUT};
 
@@ -42,7 +42,7 @@ fn the_unit_starts_the_program_with_arguments_that_it_has() {
 #[test]
 fn the_credentials_of_the_unit_have_the_secrets_that_the_targets_name() {
     let user = User::new("sdam", "secret");
-    let server = Builder::standalone().user(user).start().unwrap();
+    let server = Blueprint::standalone().user(user).serve().unwrap();
     let uri = server.uri().replace("://", "://sdam@");
     let room = Room::new();
     let unit = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/systemd/sdam-export.service");

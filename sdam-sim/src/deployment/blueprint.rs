@@ -5,18 +5,23 @@ use std::sync::Arc;
 use sdam_core::{address::ServerAddress, ids::ObjectId, rng::Rng};
 
 use crate::{
-    config::SetConfig,
+    config::{SetConfig, addresses},
     member::{Kind, Member, Replica},
+    serve::{Listen, ServeError, Served},
     timing::Timing,
     version::ServerVersion,
 };
 
-/// The description of a deployment to start.
+/// The description of a deployment to start: in virtual time by [`Sim`](crate::Sim), on loopback TCP by
+/// [`serve`](Self::serve).
+///
+/// The processes are called `a:27017`, `b:27017` and so on, unless they are [given](Self::at)
+/// addresses. On TCP they are called by the addresses at which they listen.
 #[derive(Clone, Debug)]
 pub struct Blueprint {
-    pub(super) timing: Timing,
-    pub(super) epoch_millis: i64,
-    pub(super) balanced: bool,
+    pub(crate) timing: Option<Timing>,
+    pub(crate) epoch_millis: Option<i64>,
+    pub(crate) balanced: bool,
     version: ServerVersion,
     processes: Processes,
     /// Processes that were started with `--replSet` but are not in a configuration.
@@ -37,31 +42,32 @@ const EPOCH_MILLIS: i64 = 1_704_067_200_000;
 
 impl Blueprint {
     /// Describes a replica set by its configuration, or by the number of its members: `3` stands for
-    /// the set `rs` of `a:27017`, `b:27017` and `c:27017`.
+    /// the set `rs0` of `a:27017`, `b:27017` and `c:27017`.
     pub fn replica_set(config: impl Into<SetConfig>) -> Self {
         Self::new(Processes::Replicas(config.into()))
     }
 
     /// Describes the mongoses of a sharded cluster. The shards themselves are not simulated.
-    pub fn sharded(mongoses: impl IntoIterator<Item = ServerAddress>) -> Self {
-        Self::new(Processes::Mongoses(mongoses.into_iter().collect()))
+    pub fn sharded(mongoses: u16) -> Self {
+        Self::new(Processes::Mongoses(addresses(mongoses).collect()))
     }
 
-    /// Describes the mongoses of a sharded cluster behind a load balancer. The caller acts as the
-    /// load balancer, and chooses a mongos for each connection.
-    pub fn load_balanced(mongoses: impl IntoIterator<Item = ServerAddress>) -> Self {
-        Self { balanced: true, ..Self::sharded(mongoses) }
+    /// Describes the mongoses of a sharded cluster behind the load balancer `a:27017`. In virtual
+    /// time, the caller acts as the load balancer, and chooses a mongos for each connection.
+    pub fn load_balanced(mongoses: u16) -> Self {
+        let balancer = addresses(1).cycle().take(mongoses.into());
+        Self { balanced: true, ..Self::new(Processes::Mongoses(balancer.collect())) }
     }
 
     /// Describes one mongod that is not in a replica set.
-    pub fn standalone(address: ServerAddress) -> Self {
-        Self::new(Processes::Standalone(address))
+    pub fn standalone() -> Self {
+        Self::new(Processes::Standalone(ServerAddress::new("a", 27017)))
     }
 
     fn new(processes: Processes) -> Self {
         Self {
-            timing: Timing::default(),
-            epoch_millis: EPOCH_MILLIS,
+            timing: None,
+            epoch_millis: None,
             balanced: false,
             version: ServerVersion::default(),
             processes,
@@ -71,6 +77,47 @@ impl Blueprint {
         }
     }
 
+    /// Gives the processes these addresses, in order, spares last. Behind a load balancer, it is the
+    /// address of the load balancer that leads to the mongos.
+    #[must_use]
+    pub fn at(mut self, addresses: impl IntoIterator<Item = ServerAddress>) -> Self {
+        for (own, address) in self.addresses_mut().into_iter().zip(addresses) {
+            *own = address;
+        }
+        self
+    }
+
+    fn addresses_mut(&mut self) -> Vec<&mut ServerAddress> {
+        let mut own: Vec<_> = match &mut self.processes {
+            Processes::Standalone(address) => vec![address],
+            Processes::Mongoses(addresses) => addresses.iter_mut().collect(),
+            Processes::Replicas(config) => {
+                config.members.iter_mut().map(|member| &mut member.address).collect()
+            }
+        };
+        own.extend(&mut self.spares);
+        own
+    }
+
+    /// Returns the number of processes, spares included.
+    pub(crate) fn len(&self) -> usize {
+        let processes = match &self.processes {
+            Processes::Standalone(_) => 1,
+            Processes::Mongoses(addresses) => addresses.len(),
+            Processes::Replicas(config) => config.members.len(),
+        };
+        processes + self.spares.len()
+    }
+
+    /// Changes the initial configuration of a replica set.
+    #[must_use]
+    pub fn configure(mut self, change: impl FnOnce(&mut SetConfig)) -> Self {
+        if let Processes::Replicas(config) = &mut self.processes {
+            change(config);
+        }
+        self
+    }
+
     /// Sets the release of all servers. The default is 8.0.
     #[must_use]
     pub fn version(mut self, version: ServerVersion) -> Self {
@@ -78,25 +125,31 @@ impl Blueprint {
         self
     }
 
-    /// Sets the deployment's intervals. By default, they are the same as mongod's.
+    /// Sets the deployment's intervals. In virtual time, they are by default the same as mongod's,
+    /// on TCP [shorter](Timing::fast).
     #[must_use]
     pub fn timing(mut self, timing: Timing) -> Self {
-        self.timing = timing;
+        self.timing = Some(timing);
         self
     }
 
     /// Sets the servers' wall clock time at the zero point of the caller's clock
-    /// (`Instant::EPOCH`), in milliseconds since the Unix epoch.
+    /// (`Instant::EPOCH`), in milliseconds since the Unix epoch. By default, it is the start of 2024
+    /// in virtual time, and that of this host on TCP.
     #[must_use]
     pub fn epoch_millis(mut self, millis: i64) -> Self {
-        self.epoch_millis = millis;
+        self.epoch_millis = Some(millis);
         self
     }
 
-    /// Adds a process that is not yet a member of the replica set.
+    /// Adds this many processes that are not yet members of the replica set. Other deployments have
+    /// none.
     #[must_use]
-    pub fn spare(mut self, address: ServerAddress) -> Self {
-        self.spares.push(address);
+    pub fn spares(mut self, number: u16) -> Self {
+        if let Processes::Replicas(config) = &self.processes {
+            let members = config.members.len() as u16;
+            self.spares = addresses(members + number).skip(members.into()).collect();
+        }
         self
     }
 
@@ -106,6 +159,20 @@ impl Blueprint {
     pub fn user(mut self, user: crate::users::User) -> Self {
         self.users.add(user);
         self
+    }
+
+    /// Starts the deployment on loopback TCP, on free ports. To choose ports, names, seed or clock,
+    /// use [`Listen`].
+    ///
+    /// # Errors
+    ///
+    /// If a port cannot be bound or a thread cannot be started.
+    pub fn serve(self) -> Result<Served, ServeError> {
+        Listen::new().serve(self)
+    }
+
+    pub(super) fn epoch(&self) -> i64 {
+        self.epoch_millis.unwrap_or(EPOCH_MILLIS)
     }
 
     pub(super) fn members(&self, rng: &mut Rng) -> Vec<Member> {

@@ -43,7 +43,7 @@ pub enum DnsFault {
 /// use sdam_sim::{Blueprint, runtime::{DnsFault, Sim}};
 ///
 /// let mongoses = ["a.sim.test", "b.sim.test"].map(|host| ServerAddress::new(host, 27017));
-/// let sim = Sim::new(42, &Blueprint::sharded(mongoses.clone()));
+/// let sim = Sim::new(42, &Blueprint::sharded(2).at(mongoses.clone()));
 /// let uri = sim.dns().publish("cluster.sim.test", Duration::from_secs(60));
 /// assert_eq!(uri, "mongodb+srv://cluster.sim.test/?tls=false");
 ///

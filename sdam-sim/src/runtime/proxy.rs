@@ -46,7 +46,7 @@ impl ProxyFault {
 /// use sdam_core::address::ServerAddress;
 /// use sdam_sim::{Blueprint, runtime::{ProxyFault, Sim}};
 ///
-/// let sim = Sim::new(42, &Blueprint::standalone(ServerAddress::new("a", 27017)));
+/// let sim = Sim::new(42, &Blueprint::standalone());
 /// let proxy = ServerAddress::new("proxy", 1080);
 /// sim.proxies().add(proxy.clone(), Some(("user", "password")));
 /// sim.proxies().set_fault(&proxy, Some(ProxyFault::Down));

@@ -126,7 +126,7 @@ impl TlsFault {
 /// use sdam_transport::connect::Transport;
 ///
 /// let host = ServerAddress::new("a", 27017);
-/// let sim = Sim::new(42, &Blueprint::standalone(host.clone()));
+/// let sim = Sim::new(42, &Blueprint::standalone());
 /// sim.tls().require();
 /// assert_eq!(sim.uri(), "mongodb://a:27017/?directConnection=true&tls=true");
 ///

@@ -11,7 +11,7 @@ use super::{
 /// use sdam_core::address::ServerAddress;
 /// use sdam_sim::{Blueprint, runtime::Sim};
 ///
-/// let sim = Sim::new(42, &Blueprint::standalone(ServerAddress::new("a", 27017)));
+/// let sim = Sim::new(42, &Blueprint::standalone());
 /// // The program runs, with TLS and through a proxy.
 /// let traffic = sim.network().traffic();
 /// assert_eq!((traffic.plain_text, traffic.direct), (0, 0));

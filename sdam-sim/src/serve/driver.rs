@@ -17,7 +17,7 @@ use sdam_core::{address::ServerAddress, time::Instant};
 use sdam_transport::clock::{Clock, DeadlineTimer};
 
 use super::{
-    ServeError, Server,
+    ServeError, Served,
     listener::{Listener, Reserved},
 };
 use crate::{
@@ -94,7 +94,7 @@ pub(super) fn start(
     listeners: Vec<TcpListener>,
     places: Box<[(ServerAddress, ServerAddress)]>,
     balanced: bool,
-) -> Result<Server, ServeError> {
+) -> Result<Served, ServeError> {
     let (sender, events) = mpsc::channel();
     let mut driver = Driver {
         started: clock.now(),
@@ -123,7 +123,7 @@ pub(super) fn start(
     let thread = thread::Builder::new()
         .name("simulated deployment".into())
         .spawn(move || driver.run(&events))?;
-    Ok(Server { uri, places, events: sender, driver: Some(thread) })
+    Ok(Served { uri, places, events: sender, driver: Some(thread) })
 }
 
 impl Driver {

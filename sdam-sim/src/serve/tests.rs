@@ -17,8 +17,8 @@ use sdam_transport::{
 };
 use socket2::{Domain, Socket, Type};
 
-use super::{Builder, ReplicaSet};
-use crate::{Action, timing::Timing};
+use super::{Listen, Served};
+use crate::{Action, Blueprint, timing::Timing};
 
 struct Client {
     stream: TcpStream,
@@ -58,8 +58,8 @@ impl Client {
 
 #[test]
 fn any_process_of_any_deployment_is_killed_and_restarted() {
-    for (builder, last) in [(Builder::standalone(), 0), (Builder::sharded(3), 2)] {
-        let server = builder.start().unwrap();
+    for (blueprint, last) in [(Blueprint::standalone(), 0), (Blueprint::sharded(3), 2)] {
+        let server = blueprint.serve().unwrap();
         let mut client = Client::connect(server.uri(), last).unwrap();
         client.hello();
         server.kill(last as u16).unwrap();
@@ -78,7 +78,7 @@ fn any_process_of_any_deployment_is_killed_and_restarted() {
 
 #[test]
 fn a_load_balancer_uses_each_mongos_in_turn_and_none_that_was_killed() {
-    let server = Builder::load_balanced(2).start().unwrap();
+    let server = Blueprint::load_balanced(2).serve().unwrap();
     let service = || {
         let mut client = Client::connect(server.uri(), 0).ok()?;
         let hello = doc! { "hello": 1, "loadBalanced": true, "$db": "admin" };
@@ -103,7 +103,7 @@ fn a_set_that_is_too_slow_for_its_timers_still_answers_and_ends() {
     timing.heartbeat_interval = Duration::from_micros(10);
     let (ended, end) = mpsc::channel();
     thread::spawn(move || {
-        let rs = ReplicaSet::build(Builder::replica_set(20).timing(timing)).unwrap();
+        let rs = Blueprint::replica_set(20).timing(timing).serve().unwrap();
         for _ in 0..10 {
             assert_eq!(rs.connections().unwrap(), 0);
         }
@@ -117,10 +117,11 @@ fn a_set_that_is_too_slow_for_its_timers_still_answers_and_ends() {
 #[test]
 fn a_deployment_follows_the_clock_that_it_was_given() {
     let clock = ManualClock::default();
-    let rs = ReplicaSet::build(Builder::replica_set(3).clock(Arc::new(clock.clone()))).unwrap();
+    let listen = Listen::new().clock(Arc::new(clock.clone()));
+    let rs = listen.serve(Blueprint::replica_set(3)).unwrap();
     let old = rs.primary().unwrap().unwrap();
     rs.kill(old).unwrap();
-    let is_down = |rs: &ReplicaSet| rs.primary().unwrap().is_none_or(|primary| primary == old);
+    let is_down = |rs: &Served| rs.primary().unwrap().is_none_or(|primary| primary == old);
     assert!(is_down(&rs), "no time has passed");
     // An election takes less than 5 s, and each call of the deployment is handled after the timers.
     let limit = Instant::EPOCH + Duration::from_secs(5);
@@ -132,7 +133,7 @@ fn a_deployment_follows_the_clock_that_it_was_given() {
 
 #[test]
 fn dropping_the_server_closes_its_ports_and_connections() {
-    let rs = ReplicaSet::start(1).unwrap();
+    let rs = Blueprint::replica_set(1).serve().unwrap();
     let uri = rs.uri().to_owned();
     let mut client = Client::connect(&uri, 0).unwrap();
     drop(rs);

@@ -45,7 +45,7 @@ fn clients_find_each_kind_of_impostor_until_it_leaves() {
 
 #[test]
 fn an_impostor_outlives_a_restart_of_the_member() {
-    let mut fixture = Fixture::new(&Blueprint::sharded((0..2).map(crate::support::address)));
+    let mut fixture = Fixture::new(&Blueprint::sharded(2).at(crate::support::addresses(2)));
     fixture.run("impostor 1 other-primary");
     fixture.run("restart 1");
     assert_eq!(seen(&mut fixture).server_type, ServerType::RsPrimary);

@@ -62,7 +62,8 @@ fn m_42_wire_versions_follow_the_release() {
 
 #[test]
 fn m_42_a_process_without_a_set_is_a_ghost() {
-    let blueprint = Blueprint::replica_set(set([MemberConfig::new(address(0))])).spare(address(1));
+    let set = set([MemberConfig::new(address(0))]);
+    let blueprint = Blueprint::replica_set(set).spares(1).at(addresses(2));
     let mut fixture = Fixture::new(&blueprint);
     let reply = fixture.hello(1);
     assert!(reply.get_bool("isreplicaset").unwrap());
@@ -78,7 +79,7 @@ fn m_42_a_process_without_a_set_is_a_ghost() {
 
 #[test]
 fn m_42_a_mongos_behind_a_load_balancer_reports_its_service_id_on_request() {
-    let blueprint = |version| Blueprint::load_balanced(addresses(2)).version(version);
+    let blueprint = |version| Blueprint::load_balanced(2).at(addresses(2)).version(version);
     let balanced = doc! { "hello": 1, "loadBalanced": true, "$db": "admin" };
     let mut fixture = Fixture::new(&blueprint(ServerVersion::V8_0));
     let services: Vec<_> = (0..2)
@@ -214,7 +215,7 @@ fn c_4_the_core_parses_every_server_type_from_the_replies() {
         MemberConfig::new(address(3)).hidden(),
         MemberConfig::new(address(4)),
     ]);
-    let mut fixture = Fixture::new(&Blueprint::replica_set(config).spare(address(5)));
+    let mut fixture = Fixture::new(&Blueprint::replica_set(config).spares(1).at(addresses(6)));
     fixture.run("maintenance 4 on");
     for (member, expected) in [
         (0, ServerType::RsPrimary),

@@ -77,11 +77,11 @@ impl Fixture {
     }
 
     pub(crate) fn standalone() -> Self {
-        Self::new(&Blueprint::standalone(address(0)))
+        Self::new(&Blueprint::standalone().at([address(0)]))
     }
 
     pub(crate) fn sharded(mongoses: u16) -> Self {
-        Self::new(&Blueprint::sharded(addresses(mongoses)))
+        Self::new(&Blueprint::sharded(mongoses).at(addresses(mongoses)))
     }
 
     pub(crate) fn connect(&mut self, member: u16) -> ConnectionId {

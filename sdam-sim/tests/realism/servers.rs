@@ -4,10 +4,7 @@ use std::net::SocketAddr;
 
 use bson::{Document, doc};
 use sdam_live::{Error, MemberSpec, Mongod, ReplicaSet, Version};
-use sdam_sim::{
-    serve::{Builder, Server},
-    version::ServerVersion,
-};
+use sdam_sim::{Blueprint, Served, serve::Listen, version::ServerVersion};
 
 use crate::{
     cases::{Case, ServerKind, Step},
@@ -86,8 +83,8 @@ pub(crate) fn real(version: Version) -> Result<Box<dyn Servers>, Error> {
 }
 
 struct Simulated {
-    standalone: Server,
-    set: Server,
+    standalone: Served,
+    set: Served,
 }
 
 impl Servers for Simulated {
@@ -100,16 +97,17 @@ impl Servers for Simulated {
     }
 }
 
-fn addresses(server: &Server) -> Vec<SocketAddr> {
+fn addresses(server: &Served) -> Vec<SocketAddr> {
     let status = server.status().unwrap();
     let addresses = status.members.iter();
     addresses.map(|member| member.address.as_str().parse().unwrap()).collect()
 }
 
 pub(crate) fn simulated(version: ServerVersion) -> Box<dyn Servers> {
-    let start = |builder: Builder| builder.version(version).seed(7).start().unwrap();
+    let start =
+        |blueprint: Blueprint| Listen::new().seed(7).serve(blueprint.version(version)).unwrap();
     Box::new(Simulated {
-        standalone: start(Builder::standalone()),
-        set: start(Builder::replica_set(3)),
+        standalone: start(Blueprint::standalone()),
+        set: start(Blueprint::replica_set(3)),
     })
 }

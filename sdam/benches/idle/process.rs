@@ -7,7 +7,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use sdam_sim::serve::ReplicaSet;
+use sdam_sim::Blueprint;
 
 use crate::clients::Figures;
 
@@ -68,7 +68,7 @@ fn this_program(arguments: &[&str]) -> Command {
 
 /// Runs the servers until standard input ends.
 pub(crate) fn serve(members: u16) {
-    let set = ReplicaSet::start(members).unwrap();
+    let set = Blueprint::replica_set(members).serve().unwrap();
     println!("{}", set.uri());
     let _ = std::io::stdin().read(&mut [0]);
 }

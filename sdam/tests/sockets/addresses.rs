@@ -10,7 +10,7 @@ use sdam::{
     options::{AddressTable, HostTranslation},
 };
 use sdam_live::{Socks, or_skip};
-use sdam_sim::serve::{Builder, ReplicaSet};
+use sdam_sim::{Blueprint, Served, serve::Listen};
 
 use crate::{PATIENCE, on_every_runtime};
 
@@ -29,7 +29,7 @@ fn complete(snapshot: &Snapshot) -> Option<ServerAddress> {
 
 #[test]
 fn a_set_with_unknown_names_fails_over_through_a_table_or_a_host_and_keeps_its_names() {
-    let table = |set: &ReplicaSet| AddressTable::from_iter(set.places().to_vec());
+    let table = |set: &Served| AddressTable::from_iter(set.places().to_vec());
     on_every_runtime(|runtime| {
         // The members keep their ports in the first round only.
         for keeps_ports in [true, false] {
@@ -37,7 +37,7 @@ fn a_set_with_unknown_names_fails_over_through_a_table_or_a_host_and_keeps_its_n
                 let port = if keeps_ports { port } else { 27017 };
                 address(&format!("mongo-{index}.invalid:{port}"))
             };
-            let set = ReplicaSet::build(Builder::replica_set(3).name(name)).unwrap();
+            let set = Listen::new().name(name).serve(Blueprint::replica_set(3)).unwrap();
             let builder = if keeps_ports {
                 let builder = Topology::builder(set.uri()).unwrap();
                 builder.translate(HostTranslation::new("127.0.0.1"))
@@ -62,9 +62,9 @@ fn a_set_with_unknown_names_fails_over_through_a_table_or_a_host_and_keeps_its_n
 
 /// Starts a topology of a set whose members have the host name `localhost`, which the proxy looks
 /// up.
-fn start(runtime: &Runtime, socks: &Socks, options: &str) -> (Topology, ReplicaSet) {
+fn start(runtime: &Runtime, socks: &Socks, options: &str) -> (Topology, Served) {
     let name = |_, port| address(&format!("localhost:{port}"));
-    let set = ReplicaSet::build(Builder::replica_set(3).name(name)).unwrap();
+    let set = Listen::new().name(name).serve(Blueprint::replica_set(3)).unwrap();
     let (ip, port) = (socks.address().ip(), socks.address().port());
     let proxy = format!("proxyHost={ip}&proxyPort={port}&heartbeatFrequencyMS=500{options}");
     let builder = Topology::builder(&format!("{}&{proxy}", set.uri())).unwrap();

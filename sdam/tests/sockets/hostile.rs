@@ -12,7 +12,7 @@ use bson::{RawDocumentBuf, rawdoc};
 use futures::executor::block_on;
 use sdam::{Criteria, ErrorKind, ServerType, Snapshot, Topology, error::Stage};
 use sdam_pool::Pools;
-use sdam_sim::serve::Builder;
+use sdam_sim::Blueprint;
 use sdam_transport::wire::{OpMsg, OpReply};
 
 use crate::{PATIENCE, on, tokio};
@@ -145,7 +145,7 @@ fn bad_answers() -> Vec<(Answer, ErrorKind, &'static str)> {
 
 #[test]
 fn each_server_with_a_bad_answer_gets_its_error_and_others_are_not_affected() {
-    let (healthy, host) = (Builder::sharded(1).start().unwrap(), tokio());
+    let (healthy, host) = (Blueprint::sharded(1).serve().unwrap(), tokio());
     let healthy = healthy.uri().trim_start_matches("mongodb://");
     let healthy = healthy.trim_end_matches('/');
     let (mut seeds, mut expected) = (vec![healthy.to_owned()], Vec::new());

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use futures::{StreamExt, executor::block_on};
 use sdam::{Criteria, ErrorKind, Runtime, ServerType, Snapshot, Topology};
 use sdam_pool::Pools;
-use sdam_sim::serve::ReplicaSet;
+use sdam_sim::Blueprint;
 
 use crate::{PATIENCE, on, tokio};
 
 #[test]
 fn after_the_runtime_has_shut_down_all_servers_are_unknown_and_close_returns() {
     // No task is left when the runtime has ended (I12).
-    let (set, host) = (ReplicaSet::start(3).unwrap(), tokio());
+    let (set, host) = (Blueprint::replica_set(3).serve().unwrap(), tokio());
     let builder = Topology::builder(set.uri()).unwrap();
     let topology = builder.start(on(&host)).unwrap();
     // Waits until all servers are known. Otherwise, a reply from a secondary could arrive after the
@@ -72,7 +72,7 @@ fn selections_fail_at_once_when_the_runtime_has_shut_down() {
 
 #[test]
 fn a_check_out_after_the_runtime_has_ended_fails_and_a_check_in_is_possible() {
-    let (set, host) = (ReplicaSet::start(1).unwrap(), tokio());
+    let (set, host) = (Blueprint::replica_set(1).serve().unwrap(), tokio());
     let pools = Pools::new();
     let builder = Topology::builder(set.uri()).unwrap().pools(pools);
     let topology = builder.start(on(&host)).unwrap();
@@ -92,7 +92,7 @@ fn a_check_out_after_the_runtime_has_ended_fails_and_a_check_in_is_possible() {
 
 #[test]
 fn a_watch_yields_newer_snapshots_and_ends_when_the_topology_closes() {
-    let (set, host) = (ReplicaSet::start(3).unwrap(), tokio());
+    let (set, host) = (Blueprint::replica_set(3).serve().unwrap(), tokio());
     let builder = Topology::builder(set.uri()).unwrap();
     let topology = builder.start(on(&host)).unwrap();
     let versions: Vec<u64> = block_on(async {

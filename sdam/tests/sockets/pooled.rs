@@ -7,7 +7,7 @@ use sdam::{
     error::{ErrorOutcome, ErrorReport, Stage},
     pool::Generation,
 };
-use sdam_sim::serve::Builder;
+use sdam_sim::Blueprint;
 use sdam_testkit::{RecordingPool, RecordingPools};
 
 use crate::{PATIENCE, on, tokio};
@@ -15,7 +15,7 @@ use crate::{PATIENCE, on, tokio};
 #[test]
 fn a_pool_that_outlives_the_topology_keeps_no_task_running() {
     let host = tokio();
-    let server = Builder::standalone().start().unwrap();
+    let server = Blueprint::standalone().serve().unwrap();
     let builder = Topology::builder(server.uri()).unwrap().pools(RecordingPools::default());
     let topology = builder.start(on(&host)).unwrap();
     let weak = topology.downgrade();
@@ -52,7 +52,7 @@ fn a_pool_that_outlives_the_topology_keeps_no_task_running() {
 #[test]
 fn a_report_of_a_pool_in_single_threaded_mode_is_applied_at_once() {
     let host = tokio();
-    let server = Builder::standalone().start().unwrap();
+    let server = Blueprint::standalone().serve().unwrap();
     let builder = Topology::builder(server.uri()).unwrap();
     let builder = builder.pools(RecordingPools::default());
     let mut topology = builder.scan(on(&host).backend).unwrap();

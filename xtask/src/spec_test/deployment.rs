@@ -4,12 +4,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use sdam_core::address::ServerAddress;
-use sdam_sim::Blueprint;
-use sdam_sim::config::SetConfig;
-use sdam_sim::runtime::Sim;
-use sdam_sim::serve::Builder;
-use sdam_sim::users::User;
-use sdam_sim::version::ServerVersion;
+use sdam_sim::{Blueprint, ServerVersion, Sim, User, serve::Listen};
 use sdam_spec::{
     host::TestDeployment,
     requirement::{Environment, Kind},
@@ -76,29 +71,27 @@ pub(super) fn serve(
     clock: &ManualClock,
     block_on: impl Fn(BoxFuture<'_, ()>) + 'static,
 ) -> Result<TestDeployment, String> {
-    let builder = match environment.kind {
-        Kind::Single => Builder::standalone(),
-        Kind::ReplicaSet => Builder::replica_set(3),
-        Kind::Sharded => Builder::sharded(2),
-        Kind::LoadBalanced => Builder::load_balanced(2),
+    let blueprint = match environment.kind {
+        Kind::Single => Blueprint::standalone(),
+        Kind::ReplicaSet => Blueprint::replica_set(3),
+        Kind::Sharded => Blueprint::sharded(2),
+        Kind::LoadBalanced => Blueprint::load_balanced(2),
     };
-    let start = |builder: Builder| {
-        let builder = builder.version(version(environment)?).clock(Arc::new(clock.clone()));
-        let builder = if environment.authentication {
-            builder.user(User::new(USER, PASSWORD))
-        } else {
-            builder
-        };
-        let server = builder.start();
-        server.map_err(|error| error.to_string())
+    let start = |blueprint: Blueprint| {
+        let mut blueprint = blueprint.version(version(environment)?);
+        if environment.authentication {
+            blueprint = blueprint.user(User::new(USER, PASSWORD));
+        }
+        let listen = Listen::new().clock(Arc::new(clock.clone()));
+        listen.serve(blueprint).map_err(|error| error.to_string())
     };
-    let server = start(builder)?;
+    let server = start(blueprint)?;
     let uri = connection_string(server.uri(), environment);
     if environment.kind != Kind::LoadBalanced {
         return Ok(TestDeployment::new(uri, None, runtime, block_on, server));
     }
     // A load balancer has one port, so the deployment with a single mongos is separate.
-    let single = start(Builder::load_balanced(1))?;
+    let single = start(Blueprint::load_balanced(1))?;
     let single_uri = connection_string(single.uri(), environment);
     Ok(TestDeployment::new(uri, Some(single_uri), runtime, block_on, (server, single)))
 }
@@ -107,11 +100,11 @@ pub(super) fn serve(
 pub(super) fn simulate(environment: &Environment, seed: u64) -> Result<TestDeployment, String> {
     let hosts = |count: u16| (0..count).map(|port| ServerAddress::new("server", 27017 + port));
     let blueprint = match environment.kind {
-        Kind::Single => Blueprint::standalone(ServerAddress::new("server", 27017)),
-        Kind::ReplicaSet => Blueprint::replica_set(SetConfig::new("rs0", hosts(3))),
-        Kind::Sharded => Blueprint::sharded(hosts(2)),
+        Kind::Single => Blueprint::standalone().at(hosts(1)),
+        Kind::ReplicaSet => Blueprint::replica_set(3).at(hosts(3)),
+        Kind::Sharded => Blueprint::sharded(2).at(hosts(2)),
         // One load balancer has a single mongos behind it, and the other one has two.
-        Kind::LoadBalanced => Blueprint::load_balanced(hosts(1).chain(hosts(2))),
+        Kind::LoadBalanced => Blueprint::load_balanced(3).at(hosts(1).chain(hosts(2))),
     };
     let mut blueprint = blueprint.version(version(environment)?);
     if environment.authentication {

@@ -125,7 +125,7 @@ fn start_tokio() -> Result<(Arc<tokio::runtime::Runtime>, Runtime), String> {
 /// other files gets a simulation of its own.
 fn sim() -> Host {
     let server = ServerAddress::new("nobody", 27017);
-    let sim = Sim::new(SEED, &Blueprint::standalone(server));
+    let sim = Sim::new(SEED, &Blueprint::standalone().at([server]));
     zone::simulated(&sim);
     let backend = sim.runtime().backend;
     Host {

@@ -48,12 +48,14 @@ pub(super) fn deploy(kind: Kind, rng: &mut Rng) -> Deployed {
         Shape::ReplicaSet | Shape::Direct => return replica_set(kind, shape, version, rng),
         Shape::Sharded => {
             let processes = rng.below(3) + 1;
-            (processes, Blueprint::sharded((0..processes).map(mongos)).version(version))
+            let blueprint = Blueprint::sharded(processes as u16).at((0..processes).map(mongos));
+            (processes, blueprint.version(version))
         }
-        Shape::Standalone => (1, Blueprint::standalone(first()).version(version)),
+        Shape::Standalone => (1, Blueprint::standalone().at([first()]).version(version)),
         Shape::LoadBalanced => {
             let processes = rng.below(3) + 1;
-            let blueprint = Blueprint::load_balanced((0..processes).map(|_| first()));
+            let blueprint =
+                Blueprint::load_balanced(processes as u16).at((0..processes).map(|_| first()));
             (processes, blueprint.version(version.max(ServerVersion::V5_0)))
         }
     };
@@ -92,7 +94,7 @@ fn replica_set(kind: Kind, shape: Shape, version: ServerVersion, rng: &mut Rng) 
         blueprint = blueprint.timing(Timing::fast());
     }
     if spare {
-        blueprint = blueprint.spare(host(members));
+        blueprint = blueprint.spares(1).at((0..=members).map(host));
     }
     Deployed { shape, blueprint, processes: members + u64::from(spare), spare }
 }

@@ -15,7 +15,7 @@ use mongodb::bson::{Document, doc};
 use sdam::{
     client::{Client, Command},
     runtime,
-    sim::serve::ReplicaSet,
+    sim::Blueprint,
 };
 
 type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
@@ -29,7 +29,7 @@ const CONNECTIONS: usize = 50;
 const EACH: usize = 20;
 
 fn main() -> Result<()> {
-    let set = ReplicaSet::start(1)?;
+    let set = Blueprint::replica_set(1).serve()?;
     let uri = format!("{}&maxPoolSize={CONNECTIONS}", set.uri());
     let host = tokio::runtime::Runtime::new()?;
     host.block_on(measure(&uri))

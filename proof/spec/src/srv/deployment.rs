@@ -16,7 +16,7 @@ use sdam_sim::{
     Blueprint, MemberId,
     config::SetConfig,
     runtime::{Certificate, Sim},
-    serve::Builder,
+    serve::Listen,
 };
 use sdam_transport::{
     async_trait,
@@ -118,16 +118,16 @@ pub fn serve(
     clock: Arc<dyn Clock>,
     block_on: impl Fn(BoxFuture<'_, ()>) + 'static,
 ) -> Result<TestDeployment, String> {
-    let (builder, host, port) = match kind {
+    let (blueprint, host, port) = match kind {
         Kind::ReplicaSet => {
-            let set = Builder::replica_set(3).configure(|config| config.name = SET.into());
+            let set = Blueprint::replica_set(3).configure(|config| config.name = SET.into());
             (set, "localhost", 27017)
         }
-        Kind::Sharded => (Builder::sharded(2), zone::HOST, 27017),
-        Kind::LoadBalanced => (Builder::load_balanced(1), zone::HOST, 8000),
+        Kind::Sharded => (Blueprint::sharded(2), zone::HOST, 27017),
+        Kind::LoadBalanced => (Blueprint::load_balanced(1), zone::HOST, 8000),
     };
-    let builder = builder.name(move |index, _| ServerAddress::new(host, port + index));
-    let server = builder.clock(clock).start().map_err(|error| error.to_string())?;
+    let listen = Listen::new().name(move |index, _| ServerAddress::new(host, port + index));
+    let server = listen.clock(clock).serve(blueprint).map_err(|error| error.to_string())?;
     runtime.backend.transport =
         Arc::new(Named { transport: runtime.backend.transport, places: server.places().into() });
     Ok(TestDeployment::new("", None, runtime, block_on, server))
@@ -175,8 +175,8 @@ fn start(kind: Kind, options: &Options) -> Sim {
     let members = || hosts("localhost", &[27017, 27018, 27019]);
     let blueprint = match kind {
         Kind::ReplicaSet => Blueprint::replica_set(SetConfig::new(SET, members())),
-        Kind::Sharded => Blueprint::sharded(hosts(zone::HOST, &[27017, 27018])),
-        Kind::LoadBalanced => Blueprint::load_balanced(hosts(zone::HOST, &[8000])),
+        Kind::Sharded => Blueprint::sharded(2).at(hosts(zone::HOST, &[27017, 27018])),
+        Kind::LoadBalanced => Blueprint::load_balanced(1).at(hosts(zone::HOST, &[8000])),
     };
     let sim = Sim::new(1, &blueprint);
     for (number, member) in (0..).zip(members()) {

@@ -23,24 +23,24 @@ use crate::testing::with_arbiter;
 
 #[test]
 fn a_healthy_set_has_no_finding() {
-    let set = ReplicaSet::start(3).unwrap();
+    let set = Blueprint::replica_set(3).serve().unwrap();
     check(set.uri(), "none", Exit::SUCCESS, "");
 }
 
 #[test]
 fn a_healthy_standalone_and_healthy_mongoses_also_balanced_have_no_finding() {
-    let server = Builder::standalone().start().unwrap();
+    let server = Blueprint::standalone().serve().unwrap();
     check(server.uri(), "none", Exit::SUCCESS, "");
-    let cluster = Builder::sharded(2).start().unwrap();
+    let cluster = Blueprint::sharded(2).serve().unwrap();
     check(cluster.uri(), "none", Exit::SUCCESS, "");
-    let balancer = Builder::load_balanced(2).start().unwrap();
+    let balancer = Blueprint::load_balanced(2).serve().unwrap();
     check(balancer.uri(), "none", Exit::SUCCESS, "");
 }
 
 #[test]
 fn a_healthy_set_behind_a_table_of_addresses_has_no_finding() {
     let named = |index, port| ServerAddress::new(&format!("mongo-{index}.invalid"), port);
-    let set = ReplicaSet::build(Builder::replica_set(3).name(named)).unwrap();
+    let set = Listen::new().name(named).serve(Blueprint::replica_set(3)).unwrap();
     check_with(&translated(&set), set.uri(), "none", Exit::SUCCESS, "");
 }
 
@@ -215,14 +215,14 @@ fn a_socket_file_that_is_missing_is_not_blamed_on_the_network() {
 
 #[test]
 fn an_arbiter_behind_a_direct_connection_is_no_server_for_reads() {
-    let set = ReplicaSet::build(with_arbiter()).unwrap();
+    let set = with_arbiter().serve().unwrap();
     let uri = format!("mongodb://{}/?directConnection=true", set.places()[2].0);
     check(&uri, "select fail", Exit::FAILURES, "refuses them as RSArbiter");
 }
 
 #[test]
 fn a_set_without_primary_is_recognized() {
-    let set = ReplicaSet::start(1).unwrap();
+    let set = Blueprint::replica_set(1).serve().unwrap();
     set.step_down().unwrap();
     check(set.uri(), "topo.primary fail", Exit::FAILURES, "no primary");
 }
@@ -279,8 +279,8 @@ fn causes_that_cannot_be_told_apart_are_all_given() {
     let uri = format!("mongodb://{}/?{}", alerting.address(), certificates.options());
     check(&uri, "tls.handshake fail", &["allow list", "cipher suite", "does not use TLS"]);
 
-    let guarded = Builder::standalone().user(User::new("ada", "right"));
-    let guarded = guarded.start().unwrap();
+    let guarded = Blueprint::standalone().user(User::new("ada", "right"));
+    let guarded = guarded.serve().unwrap();
     let uri = guarded.uri().replace("mongodb://", "mongodb://ada:wrong@");
     check(&uri, "auth fail", &["password", "authSource"]);
 

@@ -133,7 +133,7 @@ fn a_server_is_updated_initiated_or_synchronized() {
 
 #[test]
 fn a_server_that_hangs_or_closes_connections_answers_later() {
-    let set = ReplicaSet::start(1).unwrap();
+    let set = Blueprint::replica_set(1).serve().unwrap();
     set.freeze(0).unwrap();
     let mut arguments = arguments();
     arguments.timeout = Some(Duration::from_secs(1));
@@ -195,7 +195,7 @@ fn options_that_do_not_suit_the_deployment_are_removed() {
     check("replicaSet=rs0", "topo.kind fail", "if it is the whole deployment, remove replicaSet");
     check("loadBalanced=true", "topo.kind fail", "remove loadBalanced");
 
-    let set = ReplicaSet::start(1).unwrap();
+    let set = Blueprint::replica_set(1).serve().unwrap();
     let words = format!("remove {} from the seeds", server.address());
     let with_stranger = set.uri().replace("/?", &format!(",{}/?", server.address()));
     mended(&with_stranger, "topo.kind fail", &words, set.uri());
@@ -203,7 +203,7 @@ fn options_that_do_not_suit_the_deployment_are_removed() {
 
 #[test]
 fn a_string_that_is_refused_is_corrected() {
-    let server = Builder::standalone().user(User::new("ada", "p@ss/word")).start().unwrap();
+    let server = Blueprint::standalone().user(User::new("ada", "p@ss/word")).serve().unwrap();
     let right = server.uri().replace("mongodb://", "mongodb://ada:p%40ss%2Fword@");
     let right = right.split('?').next().unwrap();
     let check = |broken: String, words| {

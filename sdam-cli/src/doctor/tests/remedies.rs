@@ -52,7 +52,7 @@ fn named(index: u16, port: u16) -> ServerAddress {
 
 #[test]
 fn a_misspelled_option_gets_its_name() {
-    let set = ReplicaSet::start(1).unwrap();
+    let set = Blueprint::replica_set(1).serve().unwrap();
     let with = |option| format!("{}&{option}=20", set.uri());
     let words = "write localThresholdMS";
     mended(&with("localTresholdMS"), "uri warn", words, &with("localThresholdMS"));
@@ -154,7 +154,7 @@ fn a_name_that_the_certificate_has_is_used() {
 
 #[test]
 fn a_wrong_set_name_is_replaced_by_the_right_one() {
-    let set = ReplicaSet::start(1).unwrap();
+    let set = Blueprint::replica_set(1).serve().unwrap();
     let broken = set.uri().replace("replicaSet=rs0", "replicaSet=other");
     mended(&broken, "topo.kind fail", "set replicaSet=rs0", set.uri());
 }
@@ -181,7 +181,7 @@ fn seeds_of_two_sets_are_separated() {
 
 #[test]
 fn members_whose_names_lead_nowhere_are_translated_or_one_is_connected_to_alone() {
-    let set = ReplicaSet::build(Builder::replica_set(1).name(named)).unwrap();
+    let set = Listen::new().name(named).serve(Blueprint::replica_set(1)).unwrap();
     let (_, place) = set.places()[0].clone();
     let uri = format!("mongodb://{place}/?replicaSet=rs0");
     let remedies = advised(&arguments(), &uri, "topo.members fail", "--translate");
@@ -195,7 +195,7 @@ fn members_whose_names_lead_nowhere_are_translated_or_one_is_connected_to_alone(
 
 #[test]
 fn exchanged_places_are_exchanged_back() {
-    let set = ReplicaSet::build(Builder::replica_set(2).name(named)).unwrap();
+    let set = Listen::new().name(named).serve(Blueprint::replica_set(2)).unwrap();
     let places = set.places();
     let [(first, one), (second, other)] = [0, 1].map(|index: usize| places[index].clone());
     let mut arguments = arguments();
@@ -207,7 +207,7 @@ fn exchanged_places_are_exchanged_back() {
 
 #[test]
 fn a_member_that_is_down_is_started_before_names_are_doubted() {
-    let set = ReplicaSet::start(3).unwrap();
+    let set = Blueprint::replica_set(3).serve().unwrap();
     let secondary = 2;
     set.kill(secondary).unwrap();
     let uri = format!("mongodb://{}/?replicaSet=rs0", set.places()[0].1);
@@ -223,7 +223,7 @@ fn a_member_that_is_down_is_started_before_names_are_doubted() {
 
 #[test]
 fn a_direct_connection_to_a_secondary_serves_reads_only() {
-    let set = ReplicaSet::start(2).unwrap();
+    let set = Blueprint::replica_set(2).serve().unwrap();
     let (_, place) = set.places()[1].clone();
     let direct = format!("mongodb://{place}/?directConnection=true");
     mended(&direct, "topo.primary warn", "remove directConnection=true", set.uri());
@@ -236,10 +236,10 @@ fn a_direct_connection_to_a_secondary_serves_reads_only() {
 
 #[test]
 fn a_login_needs_the_right_password_and_database() {
-    let server = Builder::standalone()
+    let server = Blueprint::standalone()
         .user(User::new("ada", "right"))
         .user(User::new("eve", "right").source("app"))
-        .start()
+        .serve()
         .unwrap();
     let uri = |user: &str, options: &str| {
         server.uri().replace("mongodb://", &format!("mongodb://{user}@")) + options
@@ -266,7 +266,7 @@ fn a_login_needs_the_right_password_and_database() {
 
 #[test]
 fn a_read_preference_without_a_server_is_changed() {
-    let set = ReplicaSet::start(1).unwrap();
+    let set = Blueprint::replica_set(1).serve().unwrap();
     let broken = format!("{}&readPreference=secondary&readPreferenceTags=dc:ny", set.uri());
     mended(&broken, "select fail", "change readPreference or readPreferenceTags", set.uri());
 }
@@ -283,7 +283,7 @@ fn a_proxy_that_does_not_run_is_left_out() {
 
 #[test]
 fn writes_are_tested_on_request_and_need_the_right_to_write() {
-    let set = ReplicaSet::start(3).unwrap();
+    let set = Blueprint::replica_set(3).serve().unwrap();
     let mut arguments = arguments();
     arguments.write = Some(Collection::parse("app.canary").unwrap());
     let (exit, document) = run_json(&arguments, set.uri());
@@ -291,7 +291,7 @@ fn writes_are_tested_on_request_and_need_the_right_to_write() {
     let write = checks.iter().find(|check| check["id"] == "write").unwrap();
     assert_eq!((exit, &write["status"]), (Exit::SUCCESS, &Value::from("ok")), "{write:#}");
     // Without a primary, an earlier check fails, so the doctor skips the write test.
-    let set = ReplicaSet::start(1).unwrap();
+    let set = Blueprint::replica_set(1).serve().unwrap();
     set.step_down().unwrap();
     arguments.timeout = Some(Duration::from_millis(200));
     let (_, document) = run_json(&arguments, set.uri());

@@ -4,7 +4,7 @@ use std::{fs, io::ErrorKind, path::Path, process::Command, thread};
 
 use saphyr::{LoadableYamlNode, Yaml};
 use sdam_core::{address::ServerAddress, options::Options};
-use sdam_sim::serve::{Builder, ReplicaSet};
+use sdam_sim::Blueprint;
 
 use super::Running;
 use crate::cli::tests::export;
@@ -92,7 +92,7 @@ fn the_manifests_agree_with_each_other_and_with_the_program() {
         assert_eq!(endpoint["port"], outside["name"]);
         asked.push(text(&endpoint["path"]));
     }
-    let server = Builder::standalone().start().unwrap();
+    let server = Blueprint::standalone().serve().unwrap();
     let program = Running::start(server.uri());
     for path in asked {
         assert_eq!(program.get(path).0, 200, "{path}");
@@ -156,7 +156,7 @@ fn a_reverse_proxy_with_tls_and_passwords_passes_on_some_pages() {
     {
         assert!(lines.contains(&needed), "{needed}");
     }
-    let server = Builder::standalone().start().unwrap();
+    let server = Blueprint::standalone().serve().unwrap();
     let program = Running::start(server.uri());
     program.get_until("/healthz", 200);
     let pages: Vec<_> = lines.iter().filter_map(|it| it.strip_prefix("location = ")).collect();
@@ -224,7 +224,7 @@ fn haproxy_asks_the_program_which_members_have_the_role() {
     assert!(checks.ends_with(" on-marked-down shutdown-sessions"), "{checks}");
     assert!(defaults.contains(&"option httpchk"), "{defaults:?}");
 
-    let set = ReplicaSet::start(3).unwrap();
+    let set = Blueprint::replica_set(3).serve().unwrap();
     let program = Running::start(set.uri());
     program.get_until("/healthz?read=secondary", 200);
     let options = Options::parse(set.uri()).unwrap();

@@ -76,7 +76,7 @@ fn names(text: &str) -> BTreeSet<&str> {
 #[test]
 #[ignore = "deep: scrapes of a real Prometheus"]
 fn prometheus_follows_a_failover() {
-    let set = ReplicaSet::start(3).unwrap();
+    let set = Blueprint::replica_set(3).serve().unwrap();
     let closed = Port::reserve().unwrap();
     let dead = closed.address();
     let program =
@@ -132,7 +132,7 @@ fn with_probes(configuration: &str) -> String {
 #[test]
 #[ignore = "deep: waits until a look-up is repeated"]
 fn a_failed_look_up_is_repeated_while_other_deployments_are_served() {
-    let server = Builder::standalone().start().unwrap();
+    let server = Blueprint::standalone().serve().unwrap();
     let other = Record::address("other.example", Ipv4Addr::LOCALHOST);
     let Some(dns) = or_skip(Dns::start([other])).unwrap() else {
         return;

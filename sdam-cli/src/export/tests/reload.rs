@@ -49,8 +49,8 @@ const TIMESTAMP: &str = "sdam_config_last_reload_success_timestamp_seconds";
 
 #[test]
 fn a_changed_file_starts_and_stops_deployments_and_the_others_go_on() {
-    let set = ReplicaSet::start(3).unwrap();
-    let [old, new] = [(); 2].map(|()| Builder::standalone().start().unwrap());
+    let set = Blueprint::replica_set(3).serve().unwrap();
+    let [old, new] = [(); 2].map(|()| Blueprint::standalone().serve().unwrap());
     let kept = format!("kept = '{}'\n", set.uri());
     let test = Followed::start(&format!("{kept}gone = '{}'\nmoved = '{}'\n", old.uri(), old.uri()));
     for name in ["kept", "gone", "moved"] {
@@ -91,7 +91,7 @@ fn a_changed_file_starts_and_stops_deployments_and_the_others_go_on() {
 
 #[test]
 fn an_invalid_file_changes_nothing_until_it_is_corrected() {
-    let server = Builder::standalone().start().unwrap();
+    let server = Blueprint::standalone().serve().unwrap();
     let valid = format!("alone = '{}'\n", server.uri());
     let test = Followed::start(&valid);
     test.program.get_until("/healthz?target=alone", 200);
@@ -122,7 +122,7 @@ fn an_invalid_file_changes_nothing_until_it_is_corrected() {
 /// own deployments only, at the start and later.
 #[test]
 fn a_deployment_that_cannot_be_watched_blocks_no_other() {
-    let [one, two] = [(); 2].map(|()| Builder::standalone().start().unwrap());
+    let [one, two] = [(); 2].map(|()| Blueprint::standalone().serve().unwrap());
     let missing = "bad = { uri = 'mongodb://u@h/', passwordFile = 'none' }\n";
     let test = Followed::start(&format!("{missing}one = '{}'\n", one.uri()));
     let skipped = |line: u32, reason: &str| {
@@ -161,7 +161,7 @@ fn a_deployment_that_cannot_be_watched_blocks_no_other() {
 fn the_links_of_a_kubernetes_volume_are_followed_and_so_are_secrets_in_it() {
     use std::os::unix::fs::symlink;
 
-    let server = Builder::standalone().start().unwrap();
+    let server = Blueprint::standalone().serve().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().to_owned();
     let path = |name: &str| root.join(name);

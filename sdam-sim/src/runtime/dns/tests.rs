@@ -14,7 +14,7 @@ fn host(name: &str) -> ServerAddress {
 }
 
 fn sharded() -> (Sim, Arc<dyn Resolver>) {
-    let sim = Sim::new(1, &Blueprint::sharded(["a", "b"].map(host)));
+    let sim = Sim::new(1, &Blueprint::sharded(2).at(["a", "b"].map(host)));
     let resolver = sim.runtime().backend.resolver.unwrap();
     (sim, resolver)
 }
@@ -109,9 +109,9 @@ fn a_published_deployment_has_a_record_for_each_seed_and_its_options() {
     let balanced = || (0..2).map(|_| host("lb"));
     for (blueprint, hosts, options) in [
         (Blueprint::replica_set(config), vec![host("a"), host("b")], "replicaSet=rs"),
-        (Blueprint::sharded(["a", "b"].map(host)), vec![host("a"), host("b")], ""),
-        (Blueprint::load_balanced(balanced()), vec![host("lb")], "loadBalanced=true"),
-        (Blueprint::standalone(host("a")), vec![host("a")], ""),
+        (Blueprint::sharded(2).at(["a", "b"].map(host)), vec![host("a"), host("b")], ""),
+        (Blueprint::load_balanced(2).at(balanced()), vec![host("lb")], "loadBalanced=true"),
+        (Blueprint::standalone().at([host("a")]), vec![host("a")], ""),
     ] {
         let sim = Sim::new(1, &blueprint);
         let resolver = sim.runtime().backend.resolver.unwrap();

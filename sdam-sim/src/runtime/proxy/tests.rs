@@ -19,7 +19,7 @@ fn proxy() -> ServerAddress {
 
 /// Returns a simulation with a server and a proxy.
 fn sim() -> Sim {
-    let sim = Sim::new(1, &Blueprint::standalone(ServerAddress::new("a", 27017)));
+    let sim = Sim::new(1, &Blueprint::standalone());
     sim.proxies().add(proxy(), None);
     sim
 }

@@ -21,7 +21,7 @@ const MEMBER: MemberId = MemberId(0);
 
 /// Returns a simulation whose only server requires TLS.
 fn sim() -> Sim {
-    let sim = Sim::new(1, &Blueprint::standalone(ServerAddress::new("a", 27017)));
+    let sim = Sim::new(1, &Blueprint::standalone());
     sim.tls().require();
     sim
 }

@@ -52,7 +52,7 @@ impl Transport for Naive {
 
 /// Simulates a server whose name only a proxy can resolve.
 fn behind_a_proxy() -> Sim {
-    let sim = Sim::new(3, &Blueprint::standalone(address("inside:27017")));
+    let sim = Sim::new(3, &Blueprint::standalone().at([address("inside:27017")]));
     sim.dns().set_fault("inside", Some(DnsFault::NoSuchName));
     sim.proxies().add(address("bastion:1080"), None);
     sim

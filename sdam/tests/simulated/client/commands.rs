@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, pin::pin, time::Duration};
 use bson::{Binary, Document, doc, spec::BinarySubtype};
 use futures::{FutureExt, future};
 use sdam::{
-    Criteria, ErrorKind, EventKind, ReadMode, ReadPreference, SelectionError, ServerAddress,
+    Criteria, ErrorKind, EventKind, ReadMode, ReadPreference, SelectionError,
     client::{Client, Command},
     events::CommandInfo,
 };
@@ -34,7 +34,7 @@ fn the_read_preference_is_sent_as_the_topology_and_the_kind_of_command_demand() 
     let preference = ReadPreference::new(ReadMode::SecondaryPreferred);
     let criteria = Criteria::read(preference).unwrap();
     check(&set, "", &generic.with_criteria(criteria), true);
-    let standalone = Blueprint::standalone(ServerAddress::new("a", 27017));
+    let standalone = Blueprint::standalone();
     check(&standalone, option, &read, false);
 }
 
@@ -60,7 +60,7 @@ fn the_commands_of_a_pinned_connection_have_its_read_preference() {
 #[test]
 fn a_connection_that_was_closed_while_it_was_idle_is_not_used() {
     let ping = encoded(&doc! { "ping": 1 });
-    for blueprint in [replica_set(), Blueprint::load_balanced([ServerAddress::new("a", 27017)])] {
+    for blueprint in [replica_set(), Blueprint::load_balanced(1)] {
         let world = World::start(&blueprint, "");
         for round in 0..2 {
             world.try_command(&Command::new("admin", ping.as_bytes())).unwrap();

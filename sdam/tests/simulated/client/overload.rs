@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bson::{Document, doc};
-use sdam::{ServerAddress, client::Command};
+use sdam::client::Command;
 use sdam_sim::Blueprint;
 
 use super::{World, encoded, replica_set};
@@ -116,7 +116,7 @@ fn both_kinds_of_retries_have_to_be_enabled_for_any_command() {
 /// After an overload error, even writes that are otherwise not retryable are retried (I-62, Q-21).
 #[test]
 fn every_write_is_retried_after_overload_also_on_a_standalone() {
-    let standalone = Blueprint::standalone(ServerAddress::new("a", 27017));
+    let standalone = Blueprint::standalone();
     let insert = encoded(&doc! { "insert": "c", "documents": [{ "_id": 1 }] });
     let insert = Command::write("test", insert.as_bytes());
     for blueprint in [&replica_set(), &standalone] {

@@ -4,7 +4,7 @@ use std::{cell::Cell, time::Duration};
 
 use bson::doc;
 use futures::future::{join, join_all};
-use sdam::{Criteria, ErrorKind, ServerAddress, client::Command};
+use sdam::{Criteria, ErrorKind, client::Command};
 use sdam_sim::Blueprint;
 
 use super::{World, encoded, replica_set};
@@ -122,7 +122,7 @@ fn a_write_with_a_session_of_its_own_is_repeated_with_its_number() {
 #[test]
 fn a_standalone_gets_no_transaction_numbers_and_writes_are_not_retried() {
     // On a standalone, writes have no transaction number and are not retried.
-    let world = World::start(&Blueprint::standalone(ServerAddress::new("a", 27017)), "");
+    let world = World::start(&Blueprint::standalone(), "");
     let data = doc! { "failCommands": ["insert"], "closeConnection": true };
     world.fail(doc! { "times": 1 }, data);
     assert_eq!(world.insert(1).unwrap_err().retries(), 0);
@@ -181,8 +181,7 @@ fn concurrent_writes_go_on_through_failovers_and_none_is_lost_or_doubled() {
 #[test]
 fn in_a_sharded_cluster_a_retry_avoids_the_mongos_that_failed() {
     // A retry prefers a mongos other than the one that failed (L-26, Q-6).
-    let hosts = ["a", "b"].map(|host| ServerAddress::new(host, 27017));
-    let world = World::start(&Blueprint::sharded(hosts), "");
+    let world = World::start(&Blueprint::sharded(2), "");
     let find = encoded(&doc! { "find": "c" });
     let read = Command::read("test", find.as_bytes());
     // One of the two mongoses has the fail point, which closes the connection each time.
@@ -198,8 +197,7 @@ fn in_a_sharded_cluster_a_retry_avoids_the_mongos_that_failed() {
 #[test]
 fn behind_a_load_balancer_writes_are_retried_on_another_connection() {
     // Behind a load balancer, a retry uses another connection.
-    let balancer = ServerAddress::new("a", 27017);
-    let world = World::start(&Blueprint::load_balanced([balancer]), "");
+    let world = World::start(&Blueprint::load_balanced(1), "");
     for id in 0..10 {
         world.insert(id).unwrap();
     }

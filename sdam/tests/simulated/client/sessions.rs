@@ -102,7 +102,7 @@ fn every_acknowledged_command_has_a_session_and_those_of_a_cursor_have_the_same(
 #[test]
 fn commands_carry_the_newest_cluster_time_except_to_standalones() {
     // Each command has the newest cluster time that a reply contained.
-    let standalone = Blueprint::standalone(sdam::ServerAddress::new("a", 27017));
+    let standalone = Blueprint::standalone();
     for (blueprint, expected) in [(replica_set(), true), (standalone, false)] {
         let world = World::start(&blueprint, "");
         let ping = encoded(&doc! { "ping": 1 });

@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use bson::{Document, doc};
-use sdam::{
-    Criteria, Error, ErrorKind, ServerAddress, client::Command, events::CheckOutFailure, pool::Pin,
-};
+use sdam::{Criteria, Error, ErrorKind, client::Command, events::CheckOutFailure, pool::Pin};
 use sdam_sim::{Blueprint, runtime::Latency};
 
 use super::{World, encoded, replica_set};
@@ -32,7 +30,7 @@ fn exhausted(world: &World, is_pin: bool) -> (u128, Error) {
 #[test]
 fn the_time_limit_ends_a_check_out_in_place_of_wait_queue_timeout() {
     // One time limit covers selection and check-out (B-32, L-61, P-6, P-7, S-2, S-3).
-    let balanced = Blueprint::load_balanced([ServerAddress::new("a", 27017)]);
+    let balanced = Blueprint::load_balanced(1);
     for (blueprint, is_balanced) in [(replica_set(), false), (balanced, true)] {
         for (options, millis) in [
             ("timeoutMS=500", 500),
@@ -157,7 +155,7 @@ fn the_hello_of_the_connection_decides_about_the_fields_that_a_command_gets() {
         let (started, _) = world.log("find");
         assert_eq!(started[0].contains_key(field), is_sent, "{started:?}");
     };
-    let balanced = Blueprint::load_balanced([ServerAddress::new("a", 27017)]);
+    let balanced = Blueprint::load_balanced(1);
     let set = replica_set();
     check(&set, |_| (), "maxTimeMS", true);
     check(&set, |hello| drop(hello.insert("iscryptd", true)), "maxTimeMS", false);

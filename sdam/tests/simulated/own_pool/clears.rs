@@ -12,8 +12,7 @@ use futures::{
     stream::FuturesUnordered,
 };
 use sdam::{
-    Event, Interest, ServerAddress, Spawner, error::Stage, events::EventName, pool::Generation,
-    runtime::Task,
+    Event, Interest, Spawner, error::Stage, events::EventName, pool::Generation, runtime::Task,
 };
 use sdam_core::error::{Error, ErrorKind, ErrorOutcome};
 use sdam_sim::{
@@ -84,7 +83,7 @@ fn one_event_reports_that_the_pool_of_a_server_in_an_outage_was_cleared() {
 fn a_check_out_whose_service_is_cleared_goes_on_waiting_in_its_place() {
     // If the connection given to a check-out has become stale, the check-out waits again, in its
     // former place in the queue (F-67b).
-    let sim = Sim::new(2, &Blueprint::load_balanced([ServerAddress::new("a", 27017)]));
+    let sim = Sim::new(2, &Blueprint::load_balanced(1));
     let uri = format!("{}&maxPoolSize=2", sim.uri());
     let topology = builder(&uri).start(sim.runtime()).unwrap();
     sim.block_on(async {

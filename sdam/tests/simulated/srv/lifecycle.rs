@@ -57,13 +57,13 @@ fn only_unknown_and_sharded_topologies_are_polled() {
     let hosts = ["a", "b", "c"].map(|name| format!("{name}.sim.test"));
     let hosts = hosts.map(|host| ServerAddress::new(&host, 27017));
     let [first, ..] = &hosts;
-    assert_eq!(is_polled(&Blueprint::sharded(hosts.clone())), (true, 1));
+    assert_eq!(is_polled(&Blueprint::sharded(3).at(hosts.clone())), (true, 1));
     let set = SetConfig::new("rs", hosts.clone());
     assert_eq!(is_polled(&Blueprint::replica_set(set)), (false, 0));
-    let balancer = Blueprint::load_balanced([first.clone()]);
+    let balancer = Blueprint::load_balanced(1).at([first.clone()]);
     assert_eq!(is_polled(&balancer), (false, 0));
     // The topology begins as Unknown, and the first check ends its polling task.
-    let standalone = Blueprint::standalone(first.clone());
+    let standalone = Blueprint::standalone().at([first.clone()]);
     assert_eq!(is_polled(&standalone), (false, 0));
 }
 

@@ -60,7 +60,7 @@ fn prose_9_behind_a_load_balancer_the_record_is_not_polled() {
     // Behind a load balancer, records are not polled (N-20, N-13).
     const TEST3: &str = "_mongodb._tcp.test3.test.build.10gen.cc";
     let sim = || {
-        let sim = Sim::new(1, &Blueprint::load_balanced(hosts(&[27017])));
+        let sim = Sim::new(1, &Blueprint::load_balanced(1).at(hosts(&[27017])));
         set(&sim, TEST3, &[27017]);
         sim
     };

@@ -21,7 +21,7 @@ pub(crate) fn hosts(ports: &[u16]) -> Vec<ServerAddress> {
 /// `test1`.
 pub(crate) fn sharded(seed: u64) -> Sim {
     let mongoses = hosts(&[27017, 27018, 27019, 27020]);
-    let sim = Sim::new(seed, &Blueprint::sharded(mongoses));
+    let sim = Sim::new(seed, &Blueprint::sharded(4).at(mongoses));
     set(&sim, TEST1, &[27017, 27018]);
     sim
 }

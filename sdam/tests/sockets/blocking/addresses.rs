@@ -2,7 +2,7 @@
 
 use sdam::{Criteria, error::Stage};
 use sdam_live::{Socks, or_skip};
-use sdam_sim::serve::ReplicaSet;
+use sdam_sim::Blueprint;
 
 use super::start;
 
@@ -11,7 +11,7 @@ fn a_frozen_proxy_times_out_and_a_thawed_one_leads_to_the_servers() {
     let Some(socks) = or_skip(Socks::start()).unwrap() else {
         return;
     };
-    let set = ReplicaSet::start(1).unwrap();
+    let set = Blueprint::replica_set(1).serve().unwrap();
     let (host, port) = (socks.address().ip(), socks.address().port());
     let proxy = format!("proxyHost={host}&proxyPort={port}&connectTimeoutMS=300");
     let mut topology = start(set.uri(), &proxy);

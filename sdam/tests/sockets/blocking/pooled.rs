@@ -11,15 +11,14 @@ use futures::executor::block_on;
 use sdam::{BlockingTopology, Criteria, Error};
 use sdam_pool::{Pool, Pools};
 use sdam_sim::{
-    Action, User,
+    Action, Blueprint, Served, User,
     action::{FailCommand, Mode, Target},
-    serve::{Builder, ReplicaSet},
 };
 
 use crate::PATIENCE;
 
 /// Starts a topology, and returns it with the primary's pool of at most `size` connections.
-fn start(set: &ReplicaSet, size: u32, options: &str) -> (BlockingTopology<Pool>, Pool) {
+fn start(set: &Served, size: u32, options: &str) -> (BlockingTopology<Pool>, Pool) {
     let uri = format!("{}&maxPoolSize={size}&{options}", set.uri());
     let pools = Pools::new();
     let builder = BlockingTopology::builder(&uri).unwrap().pools(pools);
@@ -57,7 +56,7 @@ fn assert_survived(pool: &Pool) {
 fn a_pool_authenticates_on_blocking_sockets() {
     // A pool authenticates its connections after the handshake (O-11, O-12).
     let user = User::new("ada", "pencil");
-    let set = ReplicaSet::build(Builder::replica_set(1).user(user)).unwrap();
+    let set = Blueprint::replica_set(1).user(user).serve().unwrap();
     let uri = set.uri().replace("//", "//ada:pencil@");
     let builder = BlockingTopology::builder(&uri).unwrap().authenticate().unwrap();
     let builder = builder.pools(Pools::new());
@@ -68,7 +67,7 @@ fn a_pool_authenticates_on_blocking_sockets() {
 
 #[test]
 fn threads_that_share_one_connection_are_all_served() {
-    let set = ReplicaSet::start(1).unwrap();
+    let set = Blueprint::replica_set(1).serve().unwrap();
     let (_topology, pool) = start(&set, 1, "");
     thread::scope(|scope| {
         for _ in 0..2 {
@@ -82,7 +81,7 @@ fn threads_that_share_one_connection_are_all_served() {
 /// before its own timeout has passed.
 #[test]
 fn a_waiting_thread_gets_the_connection_before_its_time_is_over() {
-    let set = ReplicaSet::start(1).unwrap();
+    let set = Blueprint::replica_set(1).serve().unwrap();
     let (_topology, pool) = start(&set, 1, "waitQueueTimeoutMS=60000");
     let held = block_on(pool.check_out()).unwrap();
     thread::scope(|scope| {
@@ -102,7 +101,7 @@ fn a_waiting_thread_gets_the_connection_before_its_time_is_over() {
 #[test]
 fn a_thread_that_is_busy_opening_a_connection_is_not_handed_another_one() {
     // Such a thread could not take the connection, for which another thread waits.
-    let set = ReplicaSet::start(1).unwrap();
+    let set = Blueprint::replica_set(1).serve().unwrap();
     let limits = "waitQueueTimeoutMS=60000&connectTimeoutMS=600000";
     let (_topology, pool) = start(&set, 2, limits);
     let held = block_on(pool.check_out()).unwrap();
@@ -129,7 +128,7 @@ fn a_thread_that_is_busy_opening_a_connection_is_not_handed_another_one() {
 #[test]
 fn threads_get_typed_errors_of_a_lost_server_of_a_paused_pool_and_of_a_closed_one() {
     // Lost connections, paused pools and closed pools cause different errors (I-15, F-68, F-68b).
-    let set = ReplicaSet::start(1).unwrap();
+    let set = Blueprint::replica_set(1).serve().unwrap();
     let (mut topology, pool) = start(&set, 1, "");
     let address = pool.address().clone();
     ping(&pool).unwrap();

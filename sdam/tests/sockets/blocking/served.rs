@@ -2,19 +2,19 @@
 
 use sdam::{BlockingTopology, Criteria, EventKind, SelectionError, snapshot::ObjectId};
 use sdam_events::channel::unbounded;
-use sdam_sim::serve::ReplicaSet;
+use sdam_sim::{Blueprint, Served};
 
 use super::start;
 
 /// Returns the name of the primary as known to the deployment itself.
-fn primary(set: &ReplicaSet) -> String {
+fn primary(set: &Served) -> String {
     let status = set.status().unwrap();
     status.primary().unwrap().address.to_string()
 }
 
 #[test]
 fn a_string_of_either_kind_is_resolved_before_the_topology_is_built() {
-    let set = ReplicaSet::start(1).unwrap();
+    let set = Blueprint::replica_set(1).serve().unwrap();
     let builder = BlockingTopology::builder(set.uri()).unwrap();
     let mut topology = builder.blocking().unwrap();
     assert!(topology.select(&Criteria::write()).is_ok());
@@ -24,7 +24,7 @@ fn a_string_of_either_kind_is_resolved_before_the_topology_is_built() {
 
 #[test]
 fn the_events_of_requested_checks_and_of_the_end_have_the_id_that_was_chosen() {
-    let set = ReplicaSet::start(3).unwrap();
+    let set = Blueprint::replica_set(3).serve().unwrap();
     let (sink, mut events) = unbounded();
     let id = ObjectId::from_bytes(*b"twelve bytes");
     let builder = BlockingTopology::builder(set.uri()).unwrap().sink(sink).id(id);
@@ -54,7 +54,7 @@ fn the_events_of_requested_checks_and_of_the_end_have_the_id_that_was_chosen() {
 
 #[test]
 fn blocking_mode_works_within_an_executor() {
-    let set = ReplicaSet::start(1).unwrap();
+    let set = Blueprint::replica_set(1).serve().unwrap();
     let uri = set.uri().to_owned();
     let selected = futures::executor::block_on(async move {
         start(&uri, "").select(&Criteria::write()).map(|it| it.address().clone())
