@@ -48,7 +48,7 @@ enum Subcommand {
     /// Record which tests prove which rule of the specifications.
     ///
     /// The pages are docs/conformance/*.md. A test proves a rule by naming it (`// L-43`); this
-    /// command finds those names and writes the `Proof:` lines. `cargo xtask tidy` checks that they
+    /// command finds those names and writes the lists of tests. `cargo xtask tidy` checks that they
     /// are up to date, that the catalogue contains every rule named in the code, and that every
     /// MUST has a proof or a line that explains why it has none.
     Conformance,

@@ -2,8 +2,10 @@
 
 use super::citations::Citations;
 
-/// The prefix of the lines that this program generates.
-const PROOF: &str = "  Proof: ";
+/// The prefix of the lines that this program generates: the proofs, in parentheses.
+const PROOF: &str = "  (";
+/// The words of rules that no test has to cite.
+const WEAK: &[&str] = &["SHOULD. ", "MAY. ", "own. ", "observed. "];
 /// The prefixes of lines that explain why a rule has no test.
 const EXEMPTIONS: &[&str] = &["  By construction: ", "  Caller's duty: ", "  Not offered: "];
 
@@ -31,8 +33,9 @@ impl Page {
 
     pub(super) fn rules(&self) -> impl Iterator<Item = Rule<'_>> {
         self.lines.iter().enumerate().filter_map(|(index, line)| {
-            let needs_proof = line.contains("** MUST.") && !self.is_excuse(index + 1);
-            Some(Rule { id: defined(line)?, needs_proof })
+            let (id, text) = defined(line)?;
+            let is_must = !WEAK.iter().any(|word| text.starts_with(word));
+            Some(Rule { id, needs_proof: is_must && !self.is_excuse(index + 1) })
         })
     }
 
@@ -47,19 +50,19 @@ impl Page {
         let mut rule = None;
         for (index, line) in self.lines.iter().enumerate() {
             text.extend([line, "\n"]);
-            rule = defined(line).or(rule);
+            rule = defined(line).map(|(id, _)| id).or(rule);
             // If the next line is an explanation, the proof follows that line.
             if !self.is_excuse(index + 1)
                 && let Some(proof) = rule.take().and_then(|rule| citations.proof(rule))
             {
-                text.extend([PROOF, &proof, "\n"]);
+                text.extend([PROOF, &proof, ")\n"]);
             }
         }
         text
     }
 }
 
-/// Returns the id of the rule that a line defines.
-fn defined(line: &str) -> Option<&str> {
-    line.strip_prefix("- **")?.split_once("** ").map(|(id, _)| id)
+/// Returns the id and the text of the rule that a line defines.
+fn defined(line: &str) -> Option<(&str, &str)> {
+    line.strip_prefix("- **")?.split_once("** ")
 }

@@ -88,11 +88,12 @@ impl Citations {
     /// Describes the proofs of the rule.
     pub(super) fn proof(&self, rule: &str) -> Option<String> {
         let places = self.proofs.get(rule)?.iter().map(|(place, functions)| {
-            let functions: Vec<_> = functions.iter().map(|name| format!("`{name}`")).collect();
-            let separator = if functions.is_empty() { "" } else { ": " };
-            format!("{place}{separator}{}", functions.join(", "))
+            let mut functions = functions.iter();
+            let Some(first) = functions.next() else { return place.clone() };
+            let first = format!("{}::{first}`", place.trim_end_matches('`'));
+            functions.fold(first, |text, name| format!("{text}, `{name}`"))
         });
-        Some(places.collect::<Vec<_>>().join("; ") + ".")
+        Some(places.collect::<Vec<_>>().join("; "))
     }
 
     /// Returns every rule cited in the code, with one place for each.

@@ -3,8 +3,8 @@ use super::{catalogue::Page, citations::Citations};
 const PAGE: &str = "\
 # L. Selection
 
-- **L-1** MUST. One. [Server Selection]
-- **L-2** MUST. Two. [Server Selection]
+- **L-1** One. [Server Selection]
+- **L-2** Two. [Server Selection]
   Caller's duty: it calls.
 - **L-3** own. Three.
 ";
@@ -31,13 +31,13 @@ fn proofs_are_written_below_their_rules_and_replace_older_ones() {
     let expected = "\
 # L. Selection
 
-- **L-1** MUST. One. [Server Selection]
-  Proof: `a/src/b/tests.rs`: `a_rule_holds`.
-- **L-2** MUST. Two. [Server Selection]
+- **L-1** One. [Server Selection]
+  (`a/src/b/tests.rs::a_rule_holds`)
+- **L-2** Two. [Server Selection]
   Caller's duty: it calls.
-  Proof: `a/src/b/tests.rs`: `a_rule_holds`.
+  (`a/src/b/tests.rs::a_rule_holds`)
 - **L-3** own. Three.
-  Proof: `a/src/b/tests.rs`: `a_rule_holds`.
+  (`a/src/b/tests.rs::a_rule_holds`)
 ";
     let once = Page::parse(PAGE).render(&citations);
     assert_eq!(once, expected);
@@ -54,18 +54,18 @@ fn only_tests_oracles_and_official_files_prove_anything() {
     check(
         "a/src/b.rs",
         "fn code() {}\n#[cfg(test)]\nmod tests {\n    // L-4\n    fn it() {}\n}\n",
-        Some("`a/src/b.rs`: `it`."),
+        Some("`a/src/b.rs::it`"),
     );
-    check("a/tests/b.rs", "//! L-4\n\nfn it() {}\n", Some("`a/tests/b.rs`."));
+    check("a/tests/b.rs", "//! L-4\n\nfn it() {}\n", Some("`a/tests/b.rs`"));
     check(
         "proof/chaos/src/oracle/step.rs",
         "fn judge() { format!(\"L-4: no\") }\n",
-        Some("oracle `proof/chaos/src/oracle/step.rs`."),
+        Some("oracle `proof/chaos/src/oracle/step.rs`"),
     );
     check(
         "proof/spec/src/suite.rs",
         "//! | `rs` | L-1, L-3 to L-5 |\n",
-        Some("official files `rs`."),
+        Some("official files `rs`"),
     );
 }
 
