@@ -303,15 +303,4 @@ mod conformance {
     fn the_pool_keeps_the_contract_of_pools_and_what_it_claims() {
         pools::check(User);
     }
-
-    #[test]
-    fn the_listing_of_the_guide_is_this_pool() {
-        let own = include_str!("pooled.rs");
-        let (begin, end) = ("/// Creates the pool of each server.", "/// Runs a ping on");
-        let from = own.find(begin).unwrap_or_default();
-        let to = own.find(end).unwrap_or_default();
-        assert!(from < to);
-        let guide = include_str!("../docs/guide/src/pool.md");
-        assert!(guide.contains(&own[from..to]));
-    }
 }
