@@ -110,7 +110,7 @@ const PROXY: Refusal = (
 );
 const LIBRARY: Refusal = (
     "the runtime has no TLS library",
-    "enable the feature `tls` of sdam, or pass a library to `Backend::with_tls`; leave it out only if \
+    "enable the feature `tls` of sdam, or set `Backend::tls` to a library of your own; leave it out only if \
      plain text is acceptable",
 );
 const OWN_TLS: Refusal = (

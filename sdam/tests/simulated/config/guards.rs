@@ -104,7 +104,7 @@ fn unsupported_tls_and_proxy_options_are_refused() {
     assert_eq!(
         error.unwrap().to_string(),
         "`tls` is `true`: the runtime has no TLS library; enable the feature `tls` of sdam, or \
-         pass a library to `Backend::with_tls`; leave it out only if plain text is acceptable"
+         set `Backend::tls` to a library of your own; leave it out only if plain text is acceptable"
     );
     let [(error, _), _] = attempts("tls=1");
     // A program prints this if its `fn main() -> Result<(), ConfigError>` fails.
