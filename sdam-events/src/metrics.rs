@@ -67,7 +67,9 @@ use std::{
     time::Duration,
 };
 
-use ::metrics::{Label, counter, gauge, histogram};
+use ::metrics::{
+    Label, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
+};
 use sdam_core::{
     address::ServerAddress,
     error::ErrorKind,
@@ -83,12 +85,8 @@ use crate::{
     sink::{EventSink, Interest, lock},
 };
 
-mod names;
-mod operations;
 #[cfg(test)]
 mod tests;
-
-pub use names::{Kind, METRICS, Metric, describe};
 
 /// A sink that turns the events of one topology into metrics.
 ///
@@ -171,14 +169,14 @@ impl MetricsSink {
         let mut state = lock(&self.state);
         for (address, server) in state.facts.servers() {
             if let Some(last) = server.last_answer {
-                gauge!(names::LAST_REPLY, self.of_server(address)).set(now.since(last));
+                gauge!(LAST_REPLY, self.of_server(address)).set(now.since(last));
             }
         }
         self.set_time_without_primary(&mut state, now);
         drop(state);
-        gauge!(names::QUEUE_DEPTH, self.labels.clone()).set(queue.depth() as f64);
-        gauge!(names::QUEUE_HIGH_WATER, self.labels.clone()).set(queue.high_water() as f64);
-        counter!(names::QUEUE_DROPPED, self.labels.clone()).absolute(queue.dropped());
+        gauge!(QUEUE_DEPTH, self.labels.clone()).set(queue.depth() as f64);
+        gauge!(QUEUE_HIGH_WATER, self.labels.clone()).set(queue.high_water() as f64);
+        counter!(QUEUE_DROPPED, self.labels.clone()).absolute(queue.dropped());
     }
 
     fn with(&self, name: &'static str, value: &'static str) -> Vec<Label> {
@@ -199,10 +197,10 @@ impl MetricsSink {
     fn heartbeat(&self, result: &'static str, awaited: bool, success: Option<Duration>) {
         let mut labels = self.with("mode", if awaited { "stream" } else { "poll" });
         if let Some(duration) = success {
-            histogram!(names::HEARTBEAT_DURATION, labels.clone()).record(duration);
+            histogram!(HEARTBEAT_DURATION, labels.clone()).record(duration);
         }
         labels.push(Label::from_static_parts("result", result));
-        counter!(names::HEARTBEATS, labels).increment(1);
+        counter!(HEARTBEATS, labels).increment(1);
     }
 
     fn set_rtt(&self, server: &ServerDescription) {
@@ -211,13 +209,13 @@ impl MetricsSink {
             return self.set_no_rtt(&server.address);
         };
         let labels = self.of_server(&server.address);
-        gauge!(names::RTT_AVERAGE, labels.clone()).set(rtt.average);
-        gauge!(names::RTT_MINIMUM, labels.clone()).set(rtt.minimum);
-        gauge!(names::RTT_P90, labels).set(rtt.p90);
+        gauge!(RTT_AVERAGE, labels.clone()).set(rtt.average);
+        gauge!(RTT_MINIMUM, labels.clone()).set(rtt.minimum);
+        gauge!(RTT_P90, labels).set(rtt.p90);
     }
 
     fn set_no_rtt(&self, address: &ServerAddress) {
-        for name in [names::RTT_AVERAGE, names::RTT_MINIMUM, names::RTT_P90] {
+        for name in [RTT_AVERAGE, RTT_MINIMUM, RTT_P90] {
             gauge!(name, self.of_server(address)).set(f64::NAN);
         }
     }
@@ -225,17 +223,17 @@ impl MetricsSink {
     fn set_server_type(&self, address: &ServerAddress, server_type: ServerType, is_so: bool) {
         let mut labels = self.of_server(address);
         labels.push(Label::from_static_parts("type", server_type.as_str()));
-        gauge!(names::SERVER_TYPE, labels).set(flag(is_so));
+        gauge!(SERVER_TYPE, labels).set(flag(is_so));
     }
 
     fn set_suspected(&self, address: &ServerAddress, is_so: bool) {
-        gauge!(names::SERVER_SUSPECTED, self.of_server(address)).set(flag(is_so));
+        gauge!(SERVER_SUSPECTED, self.of_server(address)).set(flag(is_so));
     }
 
     /// Adds to the losses of a server. Adding zero makes the counter begin before its first loss,
     /// so that queries see that loss as an increase.
     fn add_losses(&self, address: &ServerAddress, losses: u64) {
-        counter!(names::SERVER_LOSSES, self.of_server(address)).increment(losses);
+        counter!(SERVER_LOSSES, self.of_server(address)).increment(losses);
     }
 
     /// Sets the gauges of servers to match the topology.
@@ -252,7 +250,7 @@ impl MetricsSink {
                 None => {
                     self.set_server_type(address, *old, false);
                     self.set_no_rtt(address);
-                    gauge!(names::LAST_REPLY, self.of_server(address)).set(f64::NAN);
+                    gauge!(LAST_REPLY, self.of_server(address)).set(f64::NAN);
                 }
             }
         }
@@ -265,7 +263,7 @@ impl MetricsSink {
             }
             self.set_rtt(server);
         }
-        gauge!(names::SERVERS, self.labels.clone()).set(current.len() as f64);
+        gauge!(SERVERS, self.labels.clone()).set(current.len() as f64);
         state.servers = current;
     }
 
@@ -274,11 +272,11 @@ impl MetricsSink {
         if let Some(old) = state.topology_type.replace(new)
             && old != new
         {
-            gauge!(names::TOPOLOGY_TYPE, self.with("type", old.as_str())).set(0.0);
+            gauge!(TOPOLOGY_TYPE, self.with("type", old.as_str())).set(0.0);
         }
-        gauge!(names::TOPOLOGY_TYPE, self.with("type", new.as_str())).set(1.0);
+        gauge!(TOPOLOGY_TYPE, self.with("type", new.as_str())).set(1.0);
         let writable = flag(topology.accepts_writes());
-        gauge!(names::WRITABLE, self.labels.clone()).set(writable);
+        gauge!(WRITABLE, self.labels.clone()).set(writable);
         self.set_servers(state, topology);
     }
 
@@ -289,20 +287,20 @@ impl MetricsSink {
             self.record(&failover);
         }
         let without = state.facts.time_without_writes(now);
-        gauge!(names::TIME_WITHOUT_PRIMARY, self.labels.clone()).set(without.at_most);
-        gauge!(names::TIME_WITHOUT_PRIMARY_MIN, self.labels.clone()).set(without.at_least);
+        gauge!(TIME_WITHOUT_PRIMARY, self.labels.clone()).set(without.at_most);
+        gauge!(TIME_WITHOUT_PRIMARY_MIN, self.labels.clone()).set(without.at_least);
     }
 
     fn record(&self, failover: &Failover) {
         let without = failover.without_primary();
-        histogram!(names::FAILOVER_DURATION, self.labels.clone()).record(without.at_most);
-        histogram!(names::FAILOVER_DURATION_MIN, self.labels.clone()).record(without.at_least);
+        histogram!(FAILOVER_DURATION, self.labels.clone()).record(without.at_most);
+        histogram!(FAILOVER_DURATION_MIN, self.labels.clone()).record(without.at_least);
     }
 
     fn follow(&self, state: &mut State, fact: Fact) {
         match fact {
             Fact::FailoverEnded(failover) => {
-                counter!(names::FAILOVERS, self.labels.clone()).increment(1);
+                counter!(FAILOVERS, self.labels.clone()).increment(1);
                 if let Some(earlier) = state.unexplained.replace(failover) {
                     self.record(&earlier);
                 }
@@ -320,7 +318,7 @@ impl MetricsSink {
         result: &'static str,
         duration: Duration,
     ) {
-        self.ended([names::SELECTIONS, names::SELECTION_DURATION], result, duration);
+        self.ended([SELECTIONS, SELECTION_DURATION], result, duration);
         if state.waiting.remove(&identity(selection)).is_some() {
             self.set_waiters(state);
         }
@@ -333,8 +331,35 @@ impl MetricsSink {
         counter!(count, labels).increment(1);
     }
 
+    /// Counts an event of a pool, a connection or a command.
+    fn operation(&self, kind: &EventKind) {
+        match kind {
+            EventKind::ConnectionCreated { .. } => {
+                counter!(CONNECTIONS_CREATED, self.labels.clone()).increment(1);
+            }
+            EventKind::ConnectionReady { duration, .. } => {
+                histogram!(ESTABLISHMENT, self.labels.clone()).record(*duration);
+            }
+            EventKind::ConnectionClosed { reason, .. } => {
+                let labels = self.with("reason", reason.as_str());
+                counter!(CONNECTIONS_CLOSED, labels).increment(1);
+            }
+            EventKind::ConnectionCheckedOut { duration, .. } => {
+                self.ended(CHECK_OUT, "ok", *duration);
+            }
+            EventKind::ConnectionCheckOutFailed { reason, duration, .. } => {
+                self.ended(CHECK_OUT, reason.as_str(), *duration);
+            }
+            EventKind::CommandSucceeded { duration, .. } => self.ended(COMMAND, "ok", *duration),
+            EventKind::CommandFailed { failure, duration, .. } => {
+                self.ended(COMMAND, failure.kind().as_str(), *duration);
+            }
+            _ => {}
+        }
+    }
+
     fn set_waiters(&self, state: &State) {
-        gauge!(names::SELECTION_WAITERS, self.labels.clone()).set(state.waiting.len() as f64);
+        gauge!(SELECTION_WAITERS, self.labels.clone()).set(state.waiting.len() as f64);
     }
 }
 
@@ -359,7 +384,7 @@ impl EventSink for MetricsSink {
             }
             EventKind::PoolCleared { clear, .. } => {
                 let reason: ErrorKind = clear.cause.kind();
-                counter!(names::POOL_CLEARS, self.with("reason", reason.as_str())).increment(1);
+                counter!(POOL_CLEARS, self.with("reason", reason.as_str())).increment(1);
             }
             EventKind::ServerSelectionWaiting { selection, .. } => {
                 let key = identity(selection);
@@ -380,6 +405,118 @@ impl EventSink for MetricsSink {
         Interest::SDAM.union(Facts::INTEREST).union(Interest::POOL_STATES).union(self.more)
     }
 }
+
+/// The name and description of one metric.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Metric {
+    /// The metric's name.
+    pub name: &'static str,
+    /// The metric's type.
+    pub kind: Kind,
+    /// The metric's unit.
+    pub unit: Unit,
+    /// A description in one sentence.
+    pub description: &'static str,
+}
+
+/// The type of a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A value that never decreases.
+    Counter,
+    /// A value that increases and decreases.
+    Gauge,
+    /// A distribution of values.
+    Histogram,
+}
+
+/// Declares a constant for each metric's name, and the table of all metrics.
+macro_rules! metrics {
+    ($($name:ident: $kind:ident $unit:ident = $text:literal, $description:literal;)*) => {
+        $(const $name: &str = $text;)*
+
+        /// All metrics, in the order of the module's table.
+        pub const METRICS: &[Metric] = &[$(Metric {
+            name: $name,
+            kind: Kind::$kind,
+            unit: Unit::$unit,
+            description: $description,
+        }),*];
+    };
+}
+
+metrics! {
+    HEARTBEATS: Counter Count = "sdam_heartbeats_total", "Checks that have ended.";
+    HEARTBEAT_DURATION: Histogram Seconds = "sdam_heartbeat_duration_seconds",
+        "Durations of successful checks.";
+    RTT_AVERAGE: Gauge Seconds = "sdam_rtt_average_seconds",
+        "Moving average of a server's round-trip times.";
+    RTT_MINIMUM: Gauge Seconds = "sdam_rtt_minimum_seconds",
+        "Minimum of a server's last ten round-trip times.";
+    RTT_P90: Gauge Seconds = "sdam_rtt_p90_seconds",
+        "90th percentile of a server's last ten round-trip times.";
+    SERVER_TYPE: Gauge Count = "sdam_server_type",
+        "1 for the type of the server, 0 for every other type.";
+    SERVER_SUSPECTED: Gauge Count = "sdam_server_suspected",
+        "1 if the server is silent while other servers answer.";
+    LAST_REPLY: Gauge Seconds = "sdam_server_last_reply_seconds",
+        "Time since the last answer of a server.";
+    SERVER_LOSSES: Counter Count = "sdam_server_losses_total",
+        "Losses of a server that was available before.";
+    TOPOLOGY_TYPE: Gauge Count = "sdam_topology_type",
+        "1 for the type of the topology, 0 for every other type.";
+    SERVERS: Gauge Count = "sdam_servers", "Servers in the topology.";
+    WRITABLE: Gauge Count = "sdam_writable", "1 if a server accepts writes, else 0.";
+    FAILOVERS: Counter Count = "sdam_failovers_total", "Failovers that have ended.";
+    FAILOVER_DURATION: Histogram Seconds = "sdam_failover_duration_seconds",
+        "Times without a primary in each failover, at most.";
+    FAILOVER_DURATION_MIN: Histogram Seconds = "sdam_failover_duration_min_seconds",
+        "Times without a primary in each failover, at least.";
+    TIME_WITHOUT_PRIMARY: Gauge Seconds = "sdam_time_without_primary_seconds",
+        "Total time without a writable server, at most.";
+    TIME_WITHOUT_PRIMARY_MIN: Gauge Seconds = "sdam_time_without_primary_min_seconds",
+        "Total time without a writable server, at least.";
+    POOL_CLEARS: Counter Count = "sdam_pool_clears_total",
+        "Connection pools that were cleared, unless they were paused already.";
+    SELECTIONS: Counter Count = "sdam_selections_total", "Server selections that have ended.";
+    SELECTION_DURATION: Histogram Seconds = "sdam_selection_duration_seconds",
+        "Durations of server selections.";
+    SELECTION_WAITERS: Gauge Count = "sdam_selection_waiters",
+        "Server selections that are waiting.";
+    CONNECTIONS_CREATED: Counter Count = "sdam_connections_created_total",
+        "Connections that pools have created.";
+    CONNECTIONS_CLOSED: Counter Count = "sdam_connections_closed_total",
+        "Connections that pools have closed.";
+    ESTABLISHMENT: Histogram Seconds = "sdam_connection_establishment_seconds",
+        "Times to connect, greet and authenticate.";
+    CHECK_OUTS: Counter Count = "sdam_check_outs_total",
+        "Check-outs of connections that have ended.";
+    CHECK_OUT_DURATION: Histogram Seconds = "sdam_check_out_duration_seconds",
+        "Durations of check-outs.";
+    COMMANDS: Counter Count = "sdam_commands_total", "Commands that have ended.";
+    COMMAND_DURATION: Histogram Seconds = "sdam_command_duration_seconds", "Durations of commands.";
+    QUEUE_DEPTH: Gauge Count = "sdam_event_queue_depth", "Events in the queue.";
+    QUEUE_HIGH_WATER: Gauge Count = "sdam_event_queue_high_water",
+        "The greatest number of events in the queue so far.";
+    QUEUE_DROPPED: Counter Count = "sdam_event_queue_dropped_total",
+        "Events that the queue has dropped, because the sink was too slow.";
+}
+
+/// Registers units and descriptions with the installed recorder.
+pub fn describe() {
+    for metric in METRICS {
+        let Metric { name, kind, unit, description } = *metric;
+        match kind {
+            Kind::Counter => describe_counter!(name, unit, description),
+            Kind::Gauge => describe_gauge!(name, unit, description),
+            Kind::Histogram => describe_histogram!(name, unit, description),
+        }
+    }
+}
+
+const CHECK_OUT: [&str; 2] = [CHECK_OUTS, CHECK_OUT_DURATION];
+const COMMAND: [&str; 2] = [COMMANDS, COMMAND_DURATION];
 
 fn identity(selection: &Arc<Selection>) -> usize {
     Arc::as_ptr(selection).addr()

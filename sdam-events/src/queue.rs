@@ -13,27 +13,18 @@ use sdam_core::{
 };
 
 use crate::{
-    sink::{EventSink, Interest, SinkPanicked},
+    sink::{self, EventSink, Interest, SinkPanicked},
     sync::{
         AtomicWaker, Mutex, MutexGuard,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
 };
 
-mod batch;
-mod deliver;
-mod gauge;
-mod pending;
+use self::shed::{Shedding, weight};
+
 mod shed;
 #[cfg(test)]
 mod tests;
-mod under_way;
-
-pub(crate) use deliver::Stopped;
-use gauge::Gauge;
-pub use pending::PendingEvents;
-use shed::{Shedding, weight};
-use under_way::UnderWay;
 
 /// The ordered queue of one topology's events.
 ///
@@ -241,6 +232,11 @@ impl EventQueue {
         self.high_water.load(Ordering::Relaxed)
     }
 
+    /// Returns a read-only view of the undelivered events.
+    pub fn pending(&self) -> PendingEvents<'_> {
+        PendingEvents(self)
+    }
+
     /// Returns the panic of a sink, if one has ended the delivery of events.
     pub fn sink_failed(&self) -> Option<&SinkPanicked> {
         self.failure.get()
@@ -262,6 +258,41 @@ impl EventQueue {
                 return delivered;
             }
         }
+    }
+
+    /// Delivers up to `budget` events, and adds their number to `delivered`.
+    pub(crate) fn deliver(
+        &self,
+        sink: &dyn EventSink,
+        budget: usize,
+        delivered: &mut u64,
+    ) -> Stopped {
+        let Some(mut batch) = self.take_batch() else {
+            return Stopped::Busy;
+        };
+        self.warn_of_depth();
+        for _ in 0..budget {
+            let event = match batch.next() {
+                Ok(event) => event,
+                Err(stopped) => return stopped,
+            };
+            let outcome = sink::call(sink, event);
+            batch.delivered();
+            if let Err(failure) = outcome {
+                failure.report();
+                self.fail(failure);
+                batch.discard();
+                return Stopped::Failed;
+            }
+            *delivered += 1;
+        }
+        Stopped::Budget
+    }
+
+    /// Takes the right to deliver; `None` while another consumer has it.
+    fn take_batch(&self) -> Option<Batch<'_>> {
+        let events = self.lock().batch.take()?;
+        Some(Batch { queue: self, events })
     }
 
     fn append(&self, state: &mut State, at: Instant, kind: EventKind) {
@@ -299,7 +330,7 @@ impl EventQueue {
     }
 
     /// Ends delivery for good, because the sink has panicked. Called by the consumer.
-    pub(crate) fn fail(&self, failure: SinkPanicked) {
+    fn fail(&self, failure: SinkPanicked) {
         self.interest.store(Interest::NONE.bits(), Ordering::Relaxed);
         let _ = self.failure.set(failure);
         let mut state = self.lock();
@@ -319,7 +350,7 @@ impl EventQueue {
 
     /// Logs a warning (feature `tracing`) the first time the depth reaches `WARN_DEPTH`. The
     /// consumer does this, because producers hold locks.
-    pub(crate) fn warn_of_depth(&self) {
+    fn warn_of_depth(&self) {
         #[cfg(feature = "tracing")]
         if self.high_water() >= Self::WARN_DEPTH && !self.warned.swap(true, Ordering::Relaxed) {
             tracing::warn!(
@@ -357,3 +388,180 @@ sdam_core::opaque!(EventQueue, |this|
     dropped: this.dropped(),
     is_closed: this.is_closed()
 );
+
+/// A view of a topology's undelivered events, for metrics and health checks.
+#[derive(Clone, Copy, Debug)]
+pub struct PendingEvents<'q>(&'q EventQueue);
+
+impl<'q> PendingEvents<'q> {
+    /// Returns the number of undelivered events, see [`EventQueue::depth`].
+    pub fn depth(&self) -> usize {
+        self.0.depth()
+    }
+
+    /// Returns the approximate size of the undelivered events, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.0.bytes()
+    }
+
+    /// Returns the maximum depth so far, see [`EventQueue::high_water`].
+    pub fn high_water(&self) -> usize {
+        self.0.high_water()
+    }
+
+    /// Returns the number of dropped events, see [`EventQueue::dropped`].
+    pub fn dropped(&self) -> u64 {
+        self.0.dropped()
+    }
+
+    /// Returns the panic that ended delivery, if the sink has panicked.
+    pub fn sink_failed(&self) -> Option<&'q SinkPanicked> {
+        self.0.sink_failed()
+    }
+
+    /// Delivers the events to `sink` on this thread, and returns their number. Programs can use it
+    /// to deliver the events that are left after the runtime has shut down. See
+    /// [`EventQueue::drain_now`].
+    pub fn deliver_now(&self, sink: &dyn EventSink) -> u64 {
+        self.0.drain_now(sink)
+    }
+}
+
+/// The reason why a round of delivery ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stopped {
+    Budget,
+    Empty,
+    /// Another consumer is delivering; it wakes the dispatcher when it is done.
+    Busy,
+    Closed,
+    Failed,
+}
+
+/// The exclusive right to deliver events, and the events taken from the queue so far.
+///
+/// When the batch is dropped, undelivered events return to the front of the queue, so dropping a
+/// dispatcher loses no event.
+#[derive(Debug)]
+struct Batch<'q> {
+    queue: &'q EventQueue,
+    events: VecDeque<Event>,
+}
+
+impl Batch<'_> {
+    /// Returns the next event, or the reason why there is none. The lock is taken once for all
+    /// events that have accumulated.
+    fn next(&mut self) -> Result<&Event, Stopped> {
+        if self.events.is_empty() {
+            let mut state = self.queue.lock();
+            // Both buffers keep their capacity, so steady traffic allocates nothing.
+            mem::swap(&mut self.events, &mut state.buffer);
+            if self.events.is_empty() && state.closed {
+                return Err(Stopped::Closed);
+            }
+        }
+        self.events.front().ok_or(Stopped::Empty)
+    }
+
+    /// Removes the event that [`next`](Self::next) has returned.
+    fn delivered(&mut self) {
+        self.queue.forget(&self.events.pop_front());
+    }
+
+    /// Discards all taken events.
+    fn discard(&mut self) {
+        self.queue.forget(&self.events);
+        self.events.clear();
+    }
+}
+
+impl Drop for Batch<'_> {
+    fn drop(&mut self) {
+        let mut state = self.queue.lock();
+        let more = state.closed || !self.events.is_empty() || !state.buffer.is_empty();
+        state.batch = Some(mem::take(&mut self.events));
+        drop(state);
+        // Wakes a dispatcher that found the batch taken or has used up its budget.
+        if more {
+            self.queue.waker.wake();
+        }
+    }
+}
+
+/// The kinds of operations that are counted, heartbeats first. Each kind has the event that begins
+/// an operation, and the set of all events of such an operation.
+const COUNTED: [(EventName, Interest); 4] = [
+    (EventName::ServerHeartbeatStarted, Interest::HEARTBEATS),
+    (
+        EventName::ConnectionCreated,
+        Interest::of(&[EventName::ConnectionCreated, EventName::ConnectionClosed]),
+    ),
+    (
+        EventName::ConnectionCheckOutStarted,
+        Interest::CHECK_OUTS.without(Interest::of(&[EventName::ConnectionCheckedIn])),
+    ),
+    (EventName::CommandStarted, Interest::COMMANDS),
+];
+
+/// The numbers of heartbeats and operations under way for which the sink receives both start and
+/// end.
+///
+/// Operations that were shed are counted as well: an end event does not show whether the matching
+/// start was shed, so the count would otherwise reach zero too early.
+#[derive(Debug, Default)]
+struct UnderWay([usize; COUNTED.len()]);
+
+impl UnderWay {
+    /// Counts an event called `name`, if the sink's `interest` covers all events of that kind.
+    fn count(&mut self, name: EventName, interest: Interest) {
+        for ((begin, whole), count) in COUNTED.into_iter().zip(&mut self.0) {
+            if whole.contains(name) && interest.contains_all(whole) {
+                *count = if name == begin { *count + 1 } else { count.saturating_sub(1) };
+            }
+        }
+    }
+
+    fn end_heartbeats(&mut self) {
+        self.0[0] = 0;
+    }
+
+    fn total(&self) -> usize {
+        self.0.iter().sum()
+    }
+}
+
+/// The difference between two counters, each of which has only one writer at a time: producers add
+/// under the lock, and the consumer subtracts. Neither counter therefore needs an atomic
+/// read-modify-write operation, which would cost a producer several times as much as a load and a
+/// store.
+#[derive(Debug, Default)]
+struct Gauge {
+    added: AtomicUsize,
+    subtracted: AtomicUsize,
+}
+
+impl Gauge {
+    /// Adds to the difference. Called under the lock of the queue.
+    fn add(&self, count: usize) {
+        advance(&self.added, count);
+    }
+
+    /// Subtracts a number that is known to have been added. Called by the consumer.
+    fn subtract(&self, count: usize) {
+        advance(&self.subtracted, count);
+    }
+
+    /// Returns the difference, or zero if the reader sees a subtraction before the addition that
+    /// preceded it.
+    fn get(&self) -> usize {
+        let subtracted = self.subtracted.load(Ordering::Relaxed);
+        let difference = self.added.load(Ordering::Relaxed).wrapping_sub(subtracted);
+        if difference > usize::MAX / 2 { 0 } else { difference }
+    }
+}
+
+/// Advances a counter, which wraps around. No other thread may write it at the same time.
+fn advance(counter: &AtomicUsize, count: usize) {
+    let value = counter.load(Ordering::Relaxed);
+    counter.store(value.wrapping_add(count), Ordering::Relaxed);
+}

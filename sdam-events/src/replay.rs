@@ -14,7 +14,7 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     fmt,
-    io::{self, BufRead},
+    io::{self, BufRead, Read},
     mem,
     sync::Arc,
 };
@@ -33,12 +33,8 @@ use crate::{
     sink::Interest,
 };
 
-use self::{
-    lines::Lines,
-    read::{Entry, Record},
-};
+use self::read::{Entry, Record};
 
-mod lines;
 mod read;
 #[cfg(test)]
 mod tests;
@@ -319,4 +315,57 @@ fn line(record: &Record, kind: EventKind) -> Result<String, Box<str>> {
     let mut line = record::line(&record.event(kind)).map_err(|error| error.to_string())?;
     line.truncate(line.trim_end().len());
     Ok(line)
+}
+
+/// The maximum length of a line: an error may contain a reply of 48 MB, which base64 makes longer.
+const LIMIT: usize = 128 << 20;
+
+/// The non-empty lines of a recording.
+struct Lines<R> {
+    recording: R,
+    number: u64,
+}
+
+/// A line without its line break.
+struct Line {
+    /// The number of the line, counted from 1.
+    number: u64,
+    text: String,
+    /// True if a line break follows. The last line may be incomplete if the program was killed.
+    is_complete: bool,
+}
+
+impl<R: BufRead> Lines<R> {
+    fn new(recording: R) -> Self {
+        Self { recording, number: 0 }
+    }
+
+    /// Reads the next line; `None` at the end.
+    fn next(&mut self) -> Result<Option<Line>, ReplayError> {
+        let mut bytes = Vec::new();
+        loop {
+            self.number += 1;
+            bytes.clear();
+            let mut line = (&mut self.recording).take(LIMIT as u64);
+            if line.read_until(b'\n', &mut bytes)? == 0 {
+                return Ok(None);
+            }
+            if bytes.len() == LIMIT {
+                let reason = "longer than 128 MiB, which no line of a recording is";
+                return Err(at(self.number, reason.into()));
+            }
+            if !bytes.trim_ascii().is_empty() {
+                break;
+            }
+        }
+        let is_complete = bytes.ends_with(b"\n");
+        bytes.truncate(bytes.trim_ascii_end().len());
+        let text = match String::from_utf8(bytes) {
+            Ok(text) => text,
+            // An incomplete line may end inside a character.
+            Err(error) if !is_complete => String::from_utf8_lossy(error.as_bytes()).into_owned(),
+            Err(error) => return Err(at(self.number, error.to_string().into())),
+        };
+        Ok(Some(Line { number: self.number, text, is_complete }))
+    }
 }

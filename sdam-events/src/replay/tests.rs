@@ -20,7 +20,7 @@ use sdam_core::{
     topology::TopologyType,
 };
 
-use super::{ReplayError, read, replay, replay_to};
+use super::{Lines, ReplayError, read, replay, replay_to};
 use crate::{
     queue::EventQueue,
     record::{self, Origin, RecordSink},
@@ -435,4 +435,15 @@ fn a_difference_names_its_line_and_both_texts() {
     let expected = line.replace("PoolCleared", "PoolReady");
     let number = divergence.line;
     assert_eq!(message, format!("line {number}: recorded {line}, replayed {expected}"));
+}
+
+#[test]
+fn only_an_incomplete_line_may_end_within_a_character() {
+    let mut lines = Lines::new(&b"a\n\n b\xc3"[..]);
+    let first = lines.next().unwrap().unwrap();
+    assert_eq!((first.number, &*first.text, first.is_complete), (1, "a", true));
+    let last = lines.next().unwrap().unwrap();
+    assert_eq!((last.number, &*last.text, last.is_complete), (3, " b\u{fffd}", false));
+    assert!(lines.next().unwrap().is_none());
+    assert!(Lines::new(&b"b\xc3\n"[..]).next().is_err());
 }

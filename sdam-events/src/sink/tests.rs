@@ -78,3 +78,35 @@ fn a_closure_receives_the_events_of_its_interest() {
     queue.drain_now(&sink);
     assert_eq!(recorder.seqs(), [1, 2, 1]);
 }
+
+#[test]
+fn the_named_sets_partition_all_names() {
+    let sets = [
+        Interest::DESCRIPTIONS,
+        Interest::HEARTBEATS,
+        Interest::WARNINGS,
+        Interest::POOLS,
+        Interest::COMMANDS,
+        Interest::SELECTION,
+        Interest::INPUTS,
+    ];
+    for &name in EventName::ALL {
+        let homes = sets.iter().filter(|set| set.contains(name)).count();
+        assert_eq!(homes, 1, "{}", name.as_str());
+        assert_eq!(Interest::ALL.contains(name), name != EventName::Input);
+        assert!(!Interest::NONE.contains(name));
+    }
+}
+
+#[test]
+fn set_operations_agree_with_membership() {
+    let opening = Interest::from(EventName::TopologyOpening);
+    let checks = Interest::HEARTBEATS;
+    assert_eq!(opening.union(checks).without(checks), opening, "{opening:?}");
+    assert_eq!(checks | EventName::TopologyOpening, opening.union(checks));
+    assert!(opening.intersection(checks).is_empty());
+    assert!(Interest::SDAM.contains_all(checks));
+    assert!(!checks.contains_all(Interest::SDAM));
+    assert_eq!(checks.names().collect::<Interest>(), checks);
+    assert_eq!(format!("{opening:?}"), r#"{"TopologyOpening"}"#);
+}
