@@ -6,10 +6,12 @@ use alloc::{
     sync::Arc,
     vec::Vec,
 };
-use core::{fmt, time::Duration};
+use core::{fmt, ops::Deref, time::Duration};
 
 use sdam_core::{
+    Joined,
     address::ServerAddress,
+    error::{Error, SYSTEM_OVERLOADED_ERROR},
     options::{ConfigError, IDLE_WRITE_PERIOD, SMALLEST_MAX_STALENESS},
     read_preference::{ReadMode, ReadPreference},
     topology::{TopologyDescription, TopologyType},
@@ -17,12 +19,8 @@ use sdam_core::{
 
 use crate::{candidate::Selector, settings::Settings};
 
-mod preference;
-mod retry;
-mod selector;
-
-pub use preference::SharedPreference;
-pub use selector::SelectorText;
+#[cfg(test)]
+mod tests;
 
 /// The selection criteria of an operation.
 ///
@@ -131,6 +129,29 @@ impl Criteria {
         self
     }
 
+    /// Returns the criteria for the next attempt, after an attempt on `server` failed with `error`.
+    /// With `sdam`, this is `SelectedServer::criteria_after`.
+    ///
+    /// In a sharded cluster, the next attempt avoids that server after any error. On other
+    /// topologies, it does so only if the error has the label `SystemOverloadedError` and
+    /// `retargets_overload`, the client's `enableOverloadRetargeting`, is true (Server Selection:
+    /// "deprioritized servers").
+    #[must_use]
+    pub fn after(
+        self,
+        (server, topology_type): (&ServerAddress, TopologyType),
+        retargets_overload: bool,
+        error: &Error,
+    ) -> Self {
+        let overloaded = retargets_overload && error.has_label(SYSTEM_OVERLOADED_ERROR);
+        if topology_type != TopologyType::Sharded && !overloaded {
+            return self;
+        }
+        let mut addresses = self.deprioritized().to_vec();
+        addresses.push(server.clone());
+        self.with_deprioritized(addresses)
+    }
+
     /// Sets the operation's own selector, which runs after the client's
     /// ([`Settings::selector`]).
     #[must_use]
@@ -199,6 +220,11 @@ impl Criteria {
     pub fn operation_id(&self) -> Option<i64> {
         self.id
     }
+
+    /// Returns the complete string form of the criteria for a client with these settings.
+    pub fn selector_text<'a>(&'a self, settings: &'a Settings) -> SelectorText<'a> {
+        SelectorText { criteria: self, settings }
+    }
 }
 
 impl Operation {
@@ -238,6 +264,135 @@ impl fmt::Display for Operation {
             Self::Write => f.write_str("write operation"),
         }
     }
+}
+
+/// A read preference that can be cloned without allocating. Creating it does not allocate either if
+/// it consists only of a mode.
+#[derive(Clone)]
+pub struct SharedPreference(Repr);
+
+#[derive(Clone)]
+enum Repr {
+    Plain(&'static ReadPreference),
+    Shared(Arc<ReadPreference>),
+}
+
+impl Deref for SharedPreference {
+    type Target = ReadPreference;
+
+    fn deref(&self) -> &ReadPreference {
+        match &self.0 {
+            Repr::Plain(preference) => preference,
+            Repr::Shared(preference) => preference,
+        }
+    }
+}
+
+impl From<ReadMode> for SharedPreference {
+    fn from(mode: ReadMode) -> Self {
+        Self(Repr::Plain(plain(mode)))
+    }
+}
+
+impl From<ReadPreference> for SharedPreference {
+    fn from(preference: ReadPreference) -> Self {
+        let plain = plain(preference.mode);
+        Self(if preference == *plain {
+            Repr::Plain(plain)
+        } else {
+            Repr::Shared(Arc::new(preference))
+        })
+    }
+}
+
+impl From<Arc<ReadPreference>> for SharedPreference {
+    fn from(preference: Arc<ReadPreference>) -> Self {
+        Self(Repr::Shared(preference))
+    }
+}
+
+impl PartialEq for SharedPreference {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for SharedPreference {}
+
+impl fmt::Debug for SharedPreference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, f)
+    }
+}
+
+impl fmt::Display for SharedPreference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&**self, f)
+    }
+}
+
+/// Returns the preference with this mode, without tags or limits.
+fn plain(mode: ReadMode) -> &'static ReadPreference {
+    match mode {
+        ReadMode::Primary => const { &ReadPreference::new(ReadMode::Primary) },
+        ReadMode::PrimaryPreferred => const { &ReadPreference::new(ReadMode::PrimaryPreferred) },
+        ReadMode::Secondary => const { &ReadPreference::new(ReadMode::Secondary) },
+        ReadMode::SecondaryPreferred => {
+            const { &ReadPreference::new(ReadMode::SecondaryPreferred) }
+        }
+        ReadMode::Nearest => const { &ReadPreference::new(ReadMode::Nearest) },
+    }
+}
+
+/// Displays all suitability criteria, for the field `selector` in logs (Server Selection:
+/// "Logging", K-7).
+///
+/// When [`Criteria`] itself is displayed, the parts that restrict nothing are omitted. This type
+/// displays every part of the read preference that is set, and the presence of application
+/// selectors.
+#[derive(Debug)]
+pub struct SelectorText<'a> {
+    criteria: &'a Criteria,
+    settings: &'a Settings,
+}
+
+impl fmt::Display for SelectorText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { criteria, settings } = self;
+        match &criteria.operation {
+            Operation::Read(preference) => fmt_preference(f, preference)?,
+            Operation::Write => f.write_str("write operation")?,
+        }
+        if criteria.fallback.is_some() {
+            f.write_str(", with a write stage")?;
+        }
+        if !criteria.deprioritized().is_empty() {
+            let addresses = Joined(criteria.deprioritized(), ", ");
+            write!(f, ", deprioritized servers [{addresses}]")?;
+        }
+        if settings.selector.is_some() {
+            f.write_str(", custom selector of the client")?;
+        }
+        if criteria.selector.is_some() {
+            f.write_str(", custom selector of the operation")?;
+        }
+        Ok(())
+    }
+}
+
+/// Formats the parts with the same names and in the same order as in a command's `$readPreference`.
+fn fmt_preference(f: &mut fmt::Formatter<'_>, preference: &ReadPreference) -> fmt::Result {
+    write!(f, "read preference {{ mode: {}", preference.mode)?;
+    if !preference.tag_sets.is_empty() {
+        write!(f, ", tags: [{}]", Joined(&preference.tag_sets, ", "))?;
+    }
+    if let Some(limit) = preference.max_staleness {
+        write!(f, ", maxStalenessSeconds: {}", limit.as_secs_f64())?;
+    }
+    if let Some(enabled) = preference.hedge {
+        write!(f, ", hedge: {{ enabled: {enabled} }}")?;
+    }
+    f.write_str(" }")
 }
 
 /// The first wire version whose hello reply contains `lastWrite`.
@@ -299,6 +454,3 @@ pub(crate) fn check_staleness(
 pub(crate) fn smallest_max_staleness(heartbeat_frequency: Duration) -> Duration {
     heartbeat_frequency.saturating_add(IDLE_WRITE_PERIOD).max(SMALLEST_MAX_STALENESS)
 }
-
-#[cfg(test)]
-mod tests;

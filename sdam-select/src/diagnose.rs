@@ -16,6 +16,10 @@ use crate::{
     explain::{Explanation, Rejection, Verdict},
 };
 
+#[cfg(test)]
+mod tests;
+mod text;
+
 /// A probable fault, derived only from descriptions and their errors.
 ///
 /// `{}` prints the problem in one sentence; [`remedy`](Self::remedy) returns the remedy.
@@ -409,8 +413,3 @@ fn exclusion(explanation: &Explanation) -> Option<Diagnosis> {
         None
     }
 }
-
-mod text;
-
-#[cfg(test)]
-mod tests;

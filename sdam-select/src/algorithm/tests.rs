@@ -8,10 +8,7 @@ use sdam_core::{
 };
 
 use super::*;
-use crate::testing::{
-    any::{any_criteria, any_topology},
-    server, topology, with_rtt,
-};
+use crate::testing::{any_criteria, any_topology, server, topology, with_rtt};
 
 fn mongoses(latencies: &[u64]) -> TopologyDescription {
     let servers =

@@ -164,3 +164,17 @@ fn single_threaded_clients_scan_less_often_and_choose_at_random() {
     assert_eq!(settings.heartbeat_frequency, Duration::from_secs(10));
     assert_eq!(settings.strategy, SelectionStrategy::TwoChoices);
 }
+
+#[test]
+fn a_shared_preference_is_the_one_it_was_made_of() {
+    for &mode in ReadMode::ALL {
+        let plain = ReadPreference::new(mode);
+        let limited = plain.clone().with_max_staleness(Duration::from_secs(90));
+        assert_eq!(*SharedPreference::from(mode), plain);
+        for preference in [plain, limited] {
+            let shared = SharedPreference::from(Arc::new(preference.clone()));
+            assert_eq!(*shared, preference);
+            assert_eq!(SharedPreference::from(preference), shared);
+        }
+    }
+}

@@ -12,11 +12,7 @@ use super::*;
 use crate::{
     algorithm::{latency_window, suitable},
     candidate::Candidates,
-    testing::{
-        address,
-        any::{any_criteria, any_topology},
-        failed, server, tags, topology, with_rtt,
-    },
+    testing::{address, any_criteria, any_topology, failed, server, tags, topology, with_rtt},
 };
 
 fn read(preference: ReadPreference) -> Criteria {

@@ -17,10 +17,7 @@ use super::*;
 use crate::{
     explain::explain,
     suitable,
-    testing::{
-        any::{any_criteria, any_topology},
-        server, topology,
-    },
+    testing::{any_criteria, any_topology, server, topology},
 };
 
 fn read(preference: ReadPreference) -> Criteria {
