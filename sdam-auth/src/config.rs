@@ -3,7 +3,7 @@
 use sdam_core::options::{ConfigError, Credential};
 use zeroize::Zeroizing;
 
-use crate::{scram::Mechanism, shared::User};
+use crate::{account::User, scram::Mechanism};
 
 const MECHANISM: &str = "authMechanism";
 const EXTERNAL: &str = "$external";

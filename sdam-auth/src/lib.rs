@@ -29,13 +29,9 @@
 //! operating system's.
 
 mod account;
-mod cache;
-mod command;
 mod config;
 mod conversation;
-mod reply;
 mod scram;
-mod shared;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 

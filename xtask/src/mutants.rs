@@ -132,7 +132,7 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "the keys of SCRAM have another label",
-        file: "sdam-auth/src/scram/keys.rs",
+        file: "sdam-auth/src/scram.rs",
         from: r#"b"Client Key""#,
         to: r#"b"client key""#,
         suite: "server-discovery-and-monitoring/unified",
