@@ -92,16 +92,10 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod client;
-mod der;
-mod error;
-mod files;
-mod observer;
-mod own;
 mod provider;
 mod reason;
 mod stream;
 mod verifier;
-mod words;
 
 pub use rustls;
 

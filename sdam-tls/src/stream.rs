@@ -11,7 +11,7 @@ use rustls::ClientConnection;
 use sdam_core::time::Instant;
 use sdam_transport::stream::ByteStream;
 
-use crate::error::{Errors, is_closed};
+use crate::client::{Errors, is_closed};
 
 /// A TLS session over a stream whose reads either block or may be pending.
 ///
