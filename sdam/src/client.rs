@@ -5,13 +5,7 @@
 //! or compression.
 
 mod attempt;
-mod builder;
 mod command;
-mod concerns;
-mod error;
-mod events;
-mod limit;
-mod pinned;
 mod retry;
 mod session;
 
@@ -25,24 +19,27 @@ use std::{
 
 use arc_swap::ArcSwapOption;
 use sdam_core::{
-    error::Error,
-    options::{ConfigError, Options},
+    error::{Error, ErrorKind, Stage},
+    options::{Acknowledgment, ConfigError, Options, Warning},
     read_preference::{ReadMode, ReadPreference},
     session::{ClusterTime, SessionPool},
     time::Instant,
 };
 use sdam_events::sink::Interest;
-use sdam_pool::Pool;
+use sdam_pool::{Pool, PooledConnection, Pools};
 use sdam_select::criteria::Criteria;
 use sdam_transport::{pool::CommandReply, race, runtime::Runtime};
 
+pub use self::command::Command;
 use self::{
-    attempt::{Attempt, Operation, Writes},
-    limit::Limit,
-    retry::Retry,
+    attempt::{Attempt, Operation, Writes, check_out, is_answered, of_command},
+    retry::{Limit, Retry},
+    session::Lease,
 };
-pub use self::{command::Command, pinned::PinnedConnection};
-use crate::{select::error::SelectionError, select::selected::SelectedServer, topology::Topology};
+use crate::{
+    select::{error::SelectionError, selected::SelectedServer},
+    topology::{Topology, TopologyBuilder},
+};
 
 /// A client for a deployment, with a monitored topology and a connection pool for each server.
 ///
@@ -113,7 +110,7 @@ impl Client {
     /// number of [retries](Error::retries). It has already been reported to the topology.
     ///
     /// If some writes of the command failed, or their write concern was not met, the kind is
-    /// [`ErrorKind::Write`](sdam_core::error::ErrorKind::Write), and the error has the reply.
+    /// [`ErrorKind::Write`], and the error has the reply.
     ///
     /// # Cancel safety
     ///
@@ -150,7 +147,7 @@ impl Client {
                 Ok(server) => server,
                 Err(error) => {
                     let is_late = limit.has_passed(shared.now());
-                    return retry.end(error::of(command, error::unselected(error)), is_late);
+                    return retry.end(of_command(command, unselected(error)), is_late);
                 }
             };
             let failure = match operation.attempt(&server, check_out_by).await {
@@ -303,3 +300,180 @@ impl Client {
 }
 
 sdam_core::opaque!(Client, |this| topology: this.topology(), read: this.0.read);
+
+impl TopologyBuilder {
+    /// Starts monitoring, pools and a client on `runtime`. Performs no I/O itself and does not wait.
+    ///
+    /// Connections are authenticated as the options say, or with an
+    /// [authenticator](Self::authenticator) of your own.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start) and [`authenticate`](Self::authenticate); and if `w` is 0, because
+    /// a client waits for the reply to every write. Compression options are ignored, with a warning.
+    pub fn client(mut self, runtime: Runtime) -> Result<Client, ConfigError> {
+        self.options.validate()?;
+        self = self.authenticate()?;
+        let options = &mut self.options;
+        check_write_concern(options)?;
+        let preference = &options.read_preference;
+        let read = Criteria::read(preference.clone()).map_err(|error| {
+            let (value, reason) = (preference.to_string(), error.to_string());
+            ConfigError::new("readPreference", value, reason, "choose another one")
+        })?;
+        for warning in ignored_options(options) {
+            options.warn(warning);
+        }
+        Ok(Client(Arc::new(Inner {
+            topology: self.pools(Pools::new()).start(runtime)?,
+            read,
+            sessions: Mutex::new(SessionPool::new()),
+            cluster_time: ArcSwapOption::empty(),
+            operations: AtomicI64::new(1),
+            requests: AtomicU32::new(1),
+        })))
+    }
+}
+
+/// A connection that several commands share, such as those of a cursor. Dropping this value checks
+/// the connection in.
+///
+/// Behind a load balancer, the commands of a cursor have to use one connection (Load Balancers:
+/// "Connection Pinning"). On other topologies they have to use one server. All commands have the
+/// same session, as those of a cursor must (Driver Sessions: "Cursors").
+#[derive(Debug)]
+pub struct PinnedConnection {
+    client: Client,
+    connection: PooledConnection,
+    /// The criteria of commands that have none.
+    criteria: Criteria,
+    /// `None` before the first command that needs a session.
+    lease: Option<Lease>,
+    /// The selected server. While this field holds it, one operation is counted as in progress on
+    /// that server.
+    server: SelectedServer<Pool>,
+}
+
+impl PinnedConnection {
+    async fn check_out(client: &Client, criteria: Criteria) -> Result<Self, Error> {
+        let none = Command::new("", &[]);
+        let limit = client.limit(&none);
+        let check_out_by = client.check_out_by(limit);
+        let server = client.select(&criteria, limit).await.map_err(unselected)?;
+        let connection = check_out(server.pool(), check_out_by).await;
+        let connection = connection.map_err(|error| error.with_address(server.address()))?;
+        Ok(Self { client: client.clone(), connection, criteria, lease: None, server })
+    }
+
+    /// Returns the selected server.
+    pub fn server(&self) -> &SelectedServer<Pool> {
+        &self.server
+    }
+
+    /// Returns the pooled connection.
+    pub fn connection(&mut self) -> &mut PooledConnection {
+        &mut self.connection
+    }
+
+    /// Runs a command once, like [`Client::run`] without retries. A command without criteria of its
+    /// own has those of this connection; they affect only the read preference that is sent.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::run`].
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped at any time. Whether the command took effect is then unknown, and later
+    /// commands fail.
+    pub async fn run(&mut self, command: &Command<'_>) -> Result<CommandReply, Error> {
+        self.run_with(command, Writes::Checked).await
+    }
+
+    /// Runs a command once, like [`Client::run_raw`] without retries.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::run_raw`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`run`](Self::run).
+    pub async fn run_raw(&mut self, command: &Command<'_>) -> Result<CommandReply, Error> {
+        self.run_with(command, Writes::Raw).await
+    }
+
+    async fn run_with(
+        &mut self,
+        command: &Command<'_>,
+        writes: Writes,
+    ) -> Result<CommandReply, Error> {
+        let criteria = command.criteria(&self.criteria, &self.criteria);
+        let settings = (self.client.limit(command), writes);
+        let operation = Operation::new(&self.client, command, criteria, settings)?;
+        let server = &self.server;
+        let of_server = |error: Error| error.with_address(server.address());
+        let budget = operation.budget(server).map_err(of_server)?;
+        let mut lease = match operation.fields.takes_session() {
+            true if self.lease.is_none() => {
+                self.lease = Lease::acquire(&self.client, server, &self.connection);
+                self.lease.as_mut()
+            }
+            true => self.lease.as_mut(),
+            false => None,
+        };
+        let session = lease.as_mut().and_then(|lease| lease.send());
+        let outcome = operation.send(server, &mut self.connection, budget, session).await;
+        if let Some(lease) = lease {
+            lease.answered(is_answered(&outcome));
+        }
+        let reply = outcome.map_err(of_server)?;
+        operation.checked(server, &reply).map_or(Ok(reply), Err)
+    }
+}
+
+/// Returns the error for an operation for which no server was selected.
+fn unselected(error: SelectionError) -> Error {
+    let (kind, message) = match &error {
+        SelectionError::Timeout(_) => {
+            (ErrorKind::SelectionTimeout, "no server was selected in time")
+        }
+        _ => (ErrorKind::Selection, "no server was selected"),
+    };
+    Error::new(kind, Stage::CheckOut, message).with_source(error)
+}
+
+/// Refuses a write concern that this client does not support.
+fn check_write_concern(options: &Options) -> Result<(), ConfigError> {
+    if options.w != Some(Acknowledgment::Nodes(0)) {
+        return Ok(());
+    }
+    let reason = "this client waits for the reply to every write";
+    let remedy = "leave the option out, or set it to at least 1";
+    Err(ConfigError::new("w", "0", reason, remedy))
+}
+
+/// Returns the warnings about options that a client does not honour.
+fn ignored_options(options: &Options) -> Vec<Warning> {
+    let warning = |name, value, reason| Warning::new(name, value, reason, "the option is ignored");
+    let compression = "this client does not compress messages";
+    let mut warnings = Vec::new();
+    if !options.compressors.is_empty() {
+        warnings.push(warning("compressors", options.compressors.join(","), compression));
+    }
+    if let Some(level) = options.zlib_compression_level {
+        warnings.push(warning("zlibCompressionLevel", level.to_string(), compression));
+    }
+    if options.timeout.is_some() {
+        let limits = [
+            ("socketTimeoutMS", options.socket_timeout),
+            ("waitQueueTimeoutMS", options.pool.wait_queue_timeout),
+            ("wTimeoutMS", options.w_timeout),
+        ];
+        warnings.extend(limits.into_iter().filter_map(|(name, limit)| {
+            let millis = limit?.as_millis().to_string();
+            Some(warning(name, millis, "`timeoutMS` replaces it"))
+        }));
+    }
+    warnings
+}

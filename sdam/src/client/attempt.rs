@@ -1,12 +1,17 @@
-use std::time::Duration;
+//! The attempts to run a command, with their events and errors.
+
+use std::{sync::Arc, time::Duration};
 
 use sdam_core::{
     command::CommandFields,
+    document::MalformedDocument,
     error::{Error, ErrorKind, MAX_TIME_MS_EXPIRED, RETRYABLE_WRITE_ERROR, Stage},
+    event::{CommandInfo, EventKind},
     reply,
     server::ServerType,
     time::Instant,
 };
+use sdam_events::sink::Interest;
 use sdam_pool::{Pool, PooledConnection};
 use sdam_select::criteria::Criteria;
 use sdam_transport::pool::CommandReply;
@@ -14,13 +19,10 @@ use sdam_transport::pool::CommandReply;
 use super::{
     Client,
     command::{Command, Kind},
-    error,
-    events::CommandEvents,
-    limit::{Budget, Limit},
-    retry::{Failure, Policy},
+    retry::{Budget, Failure, Limit, Policy},
     session::{Lease, Sent},
 };
-use crate::select::selected::SelectedServer;
+use crate::{select::selected::SelectedServer, topology::shared::Shared};
 
 /// A command and the attempts to run it.
 pub(super) struct Operation<'c> {
@@ -69,8 +71,8 @@ impl<'c> Operation<'c> {
         (limit, writes): (Limit, Writes),
     ) -> Result<Self, Error> {
         let fields = CommandFields::of(command.document)?;
-        if let Some(reserved) = fields.reserved {
-            return Err(error::reserved(command, reserved));
+        if let Some(field) = fields.reserved {
+            return Err(reserved(command, field));
         }
         Ok(Self {
             client,
@@ -110,7 +112,7 @@ impl<'c> Operation<'c> {
         let mut connection = match check_out(server.pool(), check_out_by).await {
             Ok(connection) => connection,
             Err(error) => {
-                let error = error::of(self.command, error);
+                let error = of_command(self.command, error);
                 return self.failed(server, None, error, false);
             }
         };
@@ -157,7 +159,7 @@ impl<'c> Operation<'c> {
         let budget = Budget { max_time: budget.max_time.filter(|_| !is_cryptd), ..budget };
         let document = command
             .encode(server, self, session, budget)
-            .map_err(|error| error::malformed(command, error))?;
+            .map_err(|error| malformed(command, error))?;
         let events = CommandEvents::begin(self, server, connection, &document);
         let reply = match connection.run_command(&document, budget.timeout).await {
             Ok(reply) => reply,
@@ -169,13 +171,13 @@ impl<'c> Operation<'c> {
                     ErrorKind::Interrupted => Error::network(Stage::Operation, error.to_string()),
                     _ => error.clone(),
                 });
-                return Err(error::of(command, error));
+                return Err(of_command(command, error));
             }
         };
         self.client.note_cluster_time(reply.body());
         events.succeeded(reply.body());
         match expired(&reply) {
-            Some(error) if self.limit.is_set() => Err(error::in_reply(command, error, &reply)),
+            Some(error) if self.limit.is_set() => Err(in_reply(command, error, &reply)),
             _ => Ok(reply),
         }
     }
@@ -185,7 +187,7 @@ impl<'c> Operation<'c> {
         let minimum = server.rtt().map_or(Duration::ZERO, |rtt| rtt.minimum);
         let socket_timeout = self.client.options().socket_timeout;
         let budget = self.limit.budget(self.now(), minimum, socket_timeout);
-        budget.ok_or_else(|| error::without_time(self.command))
+        budget.ok_or_else(|| without_time(self.command))
     }
 
     /// Returns whether the command is a write that may be retried (Retryable Writes).
@@ -211,7 +213,7 @@ impl<'c> Operation<'c> {
     ) -> Attempt {
         let concern = reply.write_concern_error().filter(|_| self.has_number());
         if let Some(concern) = concern {
-            let error = error::in_reply(self.command, concern.clone(), &reply);
+            let error = in_reply(self.command, concern.clone(), &reply);
             if let Attempt::Failed(failure) = self.failed(server, Some(connection), error, true)
                 && failure.is_retryable
             {
@@ -242,7 +244,7 @@ impl<'c> Operation<'c> {
         reply: &CommandReply,
     ) -> Option<Error> {
         let error = reply.write_error().filter(|_| self.writes == Writes::Checked)?;
-        Some(error::of(self.command, error).with_address(server.address()))
+        Some(of_command(self.command, error).with_address(server.address()))
     }
 
     fn failed(
@@ -285,6 +287,68 @@ impl<'c> Operation<'c> {
 
     fn now(&self) -> Instant {
         self.client.topology().shared().now()
+    }
+}
+
+/// Publishes the events of one command, if a sink wants them. If this value is dropped before the
+/// last event, it publishes a failed event, so that every started event is followed by a succeeded
+/// or failed event (Command Logging and Monitoring: "Guarantees").
+struct CommandEvents<'c> {
+    shared: &'c Shared,
+    started: Instant,
+    /// `None` after the command's last event, or if no sink wants events.
+    info: Option<Arc<CommandInfo>>,
+}
+
+impl<'c> CommandEvents<'c> {
+    fn begin(
+        operation: &Operation<'c>,
+        server: &SelectedServer<Pool>,
+        connection: &PooledConnection,
+        document: &[u8],
+    ) -> Self {
+        let shared = &**operation.client.topology().shared();
+        let started = shared.now();
+        let events = &shared.events;
+        let is_wanted = events.wants_any(Interest::COMMANDS) && events.admits_operation(started);
+        let info = is_wanted.then(|| {
+            let database = operation.command.database;
+            let request = operation.client.next_request();
+            let server = (server.id(), server.address().clone());
+            let info = CommandInfo::new(document, database, request, server, connection.id())
+                .with_operation_id(Some(operation.id))
+                .with_service_id(connection.service_id());
+            let info = Arc::new(info);
+            events.push(started, info.started(document));
+            info
+        });
+        Self { shared, started, info }
+    }
+
+    fn succeeded(mut self, reply: &[u8]) {
+        self.end(|info, duration| info.succeeded(duration, reply));
+    }
+
+    fn failed(mut self, error: Error) {
+        self.end(|info, duration| info.failed(duration, error));
+    }
+
+    fn end(&mut self, event: impl FnOnce(&Arc<CommandInfo>, Duration) -> EventKind) {
+        if let Some(info) = self.info.take() {
+            let now = self.shared.now();
+            let event = event(&info, now.since(self.started));
+            self.shared.events.push(now, event);
+        }
+    }
+}
+
+impl Drop for CommandEvents<'_> {
+    fn drop(&mut self) {
+        let (kind, stage) = (ErrorKind::Cancelled, Stage::Operation);
+        self.end(|info, duration| {
+            let error = Error::new(kind, stage, "the caller has dropped the operation");
+            info.failed(duration, error)
+        });
     }
 }
 
@@ -332,4 +396,34 @@ fn is_retryable_write(
     let counts = server.server_type() != ServerType::Mongos
         || error.reply().is_none_or(|body| !reply::is_ok(body));
     counts && error.is_retryable_write(max_wire_version)
+}
+
+/// Returns the error for a command to which no field can be added.
+fn malformed(command: &Command<'_>, error: MalformedDocument) -> Error {
+    let message = "the command cannot be encoded";
+    let error = Error::new(ErrorKind::Invalid, Stage::Operation, message).with_source(error);
+    of_command(command, error)
+}
+
+/// Returns the error for a command with `field`, which the client adds itself.
+fn reserved(command: &Command<'_>, field: &str) -> Error {
+    let message =
+        format!("the command has the field `{field}`, which the client adds: leave it out");
+    of_command(command, Error::new(ErrorKind::Invalid, Stage::Operation, message))
+}
+
+/// Returns the error for a command whose remaining time is too short.
+fn without_time(command: &Command<'_>) -> Error {
+    let message = "the time limit is too short for a round trip to the server";
+    of_command(command, Error::new(ErrorKind::TimeLimit, Stage::Operation, message))
+}
+
+/// Adds the command and the reply to `error`, which was found in a `reply` with `ok: 1`.
+fn in_reply(command: &Command<'_>, error: Error, reply: &CommandReply) -> Error {
+    of_command(command, error.with_reply(reply.body()))
+}
+
+/// Adds the name of the command to the error.
+pub(super) fn of_command(command: &Command<'_>, error: Error) -> Error {
+    error.with_command(CommandInfo::name_of(command.document))
 }

@@ -1,7 +1,11 @@
+//! A command, and what the client adds to it.
+
 use std::{borrow::Cow, time::Duration};
 
 use sdam_core::{
+    command::CommandFields,
     document::{DocumentWriter, MalformedDocument, without},
+    options::{Acknowledgment, Options},
     server::ServerType,
 };
 use sdam_pool::Pool;
@@ -10,7 +14,11 @@ use sdam_select::{
     criteria::{self, Criteria},
 };
 
-use super::{attempt::Operation, concerns, limit::Budget, session::Sent};
+use super::{
+    attempt::Operation,
+    retry::{Budget, Limit},
+    session::Sent,
+};
 use crate::select::selected::SelectedServer;
 
 /// A command to run on a database.
@@ -127,7 +135,7 @@ impl<'c> Command<'c> {
         let own = own.map_or(Cow::Borrowed(self.document), Cow::Owned);
         let mut document = DocumentWriter::extending(&own)?;
         document.int64("maxTimeMS", max_time.flatten());
-        concerns::append_to(&mut document, client.options(), self.kind, fields, operation.limit);
+        append_concern(&mut document, client.options(), self.kind, fields, operation.limit);
         if let Some(session) = session {
             session.append_to(&mut document);
         }
@@ -162,5 +170,38 @@ impl<'c> Command<'c> {
             Some(preference) => preference.append_to(&document),
             None => Ok(document),
         }
+    }
+}
+
+/// Adds the connection string's read or write concern to a command that supports it, but never to a
+/// generic command (Read and Write Concern: "Generic Command Method").
+fn append_concern(
+    document: &mut DocumentWriter,
+    options: &Options,
+    kind: Kind,
+    fields: &CommandFields<'_>,
+    limit: Limit,
+) {
+    match kind {
+        Kind::Read if fields.takes_read_concern() => {
+            document.document_unless_empty("readConcern", |concern| {
+                concern.text("level", options.read_concern_level.as_deref());
+            });
+        }
+        Kind::Write if fields.takes_write_concern() => {
+            document.document_unless_empty("writeConcern", |concern| {
+                match &options.w {
+                    Some(Acknowledgment::Nodes(nodes)) => concern.int64("w", i64::from(*nodes)),
+                    Some(Acknowledgment::Named(name)) => concern.text("w", &**name),
+                    _ => {}
+                }
+                concern.boolean("j", options.journal);
+                // The time limit of the operation replaces `wTimeoutMS`.
+                let time = options.w_timeout.filter(|_| !limit.is_set());
+                let millis = time.and_then(|time| i64::try_from(time.as_millis()).ok());
+                concern.int64("wtimeout", millis);
+            });
+        }
+        _ => {}
     }
 }

@@ -1,15 +1,20 @@
+//! Whether and until when a failed command is run again.
+
 use std::time::Duration;
 
-use sdam_core::error::Error;
+use sdam_core::{error::Error, time::Instant};
 use sdam_transport::pool::CommandReply;
-
-use super::error::NO_WRITES_PERFORMED;
 
 /// The base backoff, unless the server specifies one (Client Backpressure: `BASE_BACKOFF`).
 const BASE_BACKOFF: Duration = Duration::from_millis(100);
 
 /// The maximum backoff (Client Backpressure: `MAX_BACKOFF`).
 const MAX_BACKOFF: Duration = Duration::from_secs(10);
+
+/// The time limit of a check-out without one: 34 years.
+const NEVER: Duration = Duration::from_secs(1 << 30);
+
+const NO_WRITES_PERFORMED: &str = "NoWritesPerformed";
 
 /// Decides whether and when a failed command is run again, and which of its errors is returned
 /// (Retryable Reads, Retryable Writes, Client Backpressure).
@@ -111,6 +116,79 @@ impl Retry {
         if may_have_run || self.kept.is_none() {
             self.kept = Some(failure);
         }
+    }
+}
+
+/// The time limit of an operation with all its attempts (Client Side Operations Timeout).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Limit {
+    /// `timeoutMS` is not set: each step is limited by its own option.
+    Unset,
+    /// `timeoutMS` is 0: there is no limit, and the deprecated options do not apply either.
+    Endless,
+    At(Instant),
+}
+
+/// The time limits of one exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Budget {
+    /// The time limit that the client itself enforces for the exchange.
+    pub(super) timeout: Option<Duration>,
+    /// The command's `maxTimeMS`, which is positive; `None` if there is no limit.
+    pub(super) max_time: Option<i64>,
+}
+
+impl Limit {
+    /// Returns the limit of an operation that begins now.
+    pub(super) fn new(timeout: Option<Duration>, now: Instant) -> Self {
+        match timeout {
+            None => Self::Unset,
+            Some(Duration::ZERO) => Self::Endless,
+            Some(timeout) => Self::At(now + timeout),
+        }
+    }
+
+    pub(super) fn is_set(self) -> bool {
+        self != Self::Unset
+    }
+
+    pub(super) fn has_passed(self, now: Instant) -> bool {
+        matches!(self, Self::At(deadline) if now >= deadline)
+    }
+
+    /// Returns the time by which an operation must have checked out its connection, if its
+    /// selection begins now and may take up to `selection`. `None` means that `waitQueueTimeoutMS`
+    /// applies.
+    pub(super) fn check_out_by(self, now: Instant, selection: Duration) -> Option<Instant> {
+        // A selection timeout of 0 means that the selection does not wait. It sets no limit for the
+        // check-out.
+        let selected = Some(now + selection).filter(|_| !selection.is_zero());
+        match self {
+            Self::Unset => None,
+            Self::Endless => Some(selected.unwrap_or(now + NEVER)),
+            Self::At(deadline) => Some(selected.map_or(deadline, |by| by.min(deadline))),
+        }
+    }
+
+    /// Returns the remaining time for an exchange with a server whose shortest round trip is
+    /// `minimum_rtt`; `None` if no reply can arrive in time.
+    pub(super) fn budget(
+        self,
+        now: Instant,
+        minimum_rtt: Duration,
+        socket_timeout: Option<Duration>,
+    ) -> Option<Budget> {
+        let unlimited = |timeout| Budget { timeout, max_time: None };
+        let deadline = match self {
+            Self::Unset => return Some(unlimited(socket_timeout)),
+            Self::Endless => return Some(unlimited(None)),
+            Self::At(deadline) => deadline,
+        };
+        let left = deadline.since(now);
+        let on_server = left.checked_sub(minimum_rtt)?.as_millis();
+        // A `maxTimeMS` of 0 means no limit, and servers accept at most an `i32`.
+        let on_server = i64::from(i32::try_from(on_server).unwrap_or(i32::MAX));
+        (on_server > 0).then_some(Budget { timeout: Some(left), max_time: Some(on_server) })
     }
 }
 

@@ -2,12 +2,18 @@ use sdam_core::error::{Error, ErrorKind, Stage};
 use sdam_transport::wire::OpMsg;
 
 use super::*;
-use crate::client::error::unselected;
+use crate::client::unselected;
 
 const OVERLOAD: [&str; 2] = ["SystemOverloadedError", "RetryableError"];
 
+const NOW: Instant = Instant::from_millis(1_000);
+
 fn policy() -> Policy {
     Policy { is_enabled: true, has_limit: false, max_adaptive_retries: 2 }
+}
+
+fn millis(count: u64) -> Duration {
+    Duration::from_millis(count)
 }
 
 /// Returns the failure of a sent command, with the given error code and labels.
@@ -91,4 +97,34 @@ fn an_accepted_reply_is_no_result_once_time_has_run_out() {
     };
     assert!(given_up(false).is_ok());
     assert!(given_up(true).unwrap_err().is_timeout());
+}
+
+#[test]
+fn the_server_gets_what_is_left_less_the_shortest_round_trip() {
+    let check = |timeout, rtt, expected: Option<(Duration, i64)>| {
+        let budget = Limit::new(Some(timeout), NOW).budget(NOW, rtt, Some(millis(1)));
+        let expected = expected
+            .map(|(timeout, max_time)| Budget { timeout: Some(timeout), max_time: Some(max_time) });
+        assert_eq!(budget, expected, "{timeout:?} {rtt:?}");
+    };
+    let (long, longest) = (millis(1 << 40), i64::from(i32::MAX));
+    check(millis(500), millis(50), Some((millis(500), 450)));
+    check(millis(50), millis(50), None);
+    check(millis(49), millis(50), None);
+    check(millis(1), Duration::from_micros(1), None);
+    check(millis(1), Duration::ZERO, Some((millis(1), 1)));
+    check(long, Duration::ZERO, Some((long, longest)));
+}
+
+#[test]
+fn the_limit_of_the_socket_applies_without_time_limit_only() {
+    // `socketTimeoutMS` applies only if `timeoutMS` is not set (S-4).
+    let socket = Some(millis(7));
+    for (timeout, expected) in [(None, socket), (Some(Duration::ZERO), None)] {
+        let limit = Limit::new(timeout, NOW);
+        let budget = limit.budget(NOW, millis(50), socket).unwrap();
+        assert_eq!((budget.timeout, budget.max_time), (expected, None));
+        assert_eq!(limit.is_set(), timeout.is_some());
+        assert!(!limit.has_passed(NOW + millis(1 << 40)));
+    }
 }
