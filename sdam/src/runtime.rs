@@ -19,18 +19,6 @@
 //! system. With the feature `tls`, they have a TLS library,
 //! [`Rustls::ring`](https://docs.rs/sdam-tls).
 
-#[cfg(test)]
-mod tests;
-
-#[cfg(any(feature = "runtime-tokio", feature = "runtime-smol", feature = "runtime-async-std"))]
-mod current;
-
-#[cfg(any(
-    feature = "runtime-tokio",
-    feature = "runtime-smol",
-    feature = "runtime-async-std"
-))]
-pub use current::current;
 pub use sdam_core::{
     srv::SrvRecords,
     time::{Instant, UnixTime},
@@ -95,6 +83,68 @@ pub fn blocking() -> Backend {
     backend
 }
 
+/// Infers the runtime if exactly one is possible. Meant for binaries; libraries should leave the
+/// choice to their users.
+///
+/// | enabled runtime features | result |
+/// | --- | --- |
+/// | one | that runtime; for tokio, the runtime of the calling context |
+/// | tokio and others, in the context of a tokio runtime | that tokio runtime |
+/// | several, in any other context | an error that names them |
+///
+/// Any other case is an error, too. Because other dependencies may enable further features, a program
+/// that has chosen a runtime should call the function of that runtime instead.
+///
+/// # Errors
+///
+/// If several runtimes are possible, or if only tokio is enabled and the caller is in no context. A
+/// tokio runtime without timers does not count as a context.
+#[cfg(any(feature = "runtime-tokio", feature = "runtime-smol", feature = "runtime-async-std"))]
+pub fn current() -> Result<crate::Runtime, crate::ConfigError> {
+    choose(ENABLED)
+}
+
+/// The adapter of a runtime whose feature is enabled.
+#[cfg(any(feature = "runtime-tokio", feature = "runtime-smol", feature = "runtime-async-std"))]
+struct Adapter<R> {
+    feature: &'static str,
+    /// True if the adapter captures the runtime of the calling context; false if it works
+    /// everywhere.
+    needs_context: bool,
+    /// Returns the runtime; `None` outside of its context.
+    make: fn() -> Option<R>,
+}
+
+#[cfg(any(feature = "runtime-tokio", feature = "runtime-smol", feature = "runtime-async-std"))]
+const ENABLED: &[Adapter<crate::Runtime>] = &[
+    #[cfg(feature = "runtime-tokio")]
+    Adapter { feature: "runtime-tokio", needs_context: true, make: || tokio().ok() },
+    #[cfg(feature = "runtime-smol")]
+    Adapter { feature: "runtime-smol", needs_context: false, make: || Some(smol()) },
+    #[cfg(feature = "runtime-async-std")]
+    Adapter { feature: "runtime-async-std", needs_context: false, make: || Some(async_std()) },
+];
+
+#[cfg(any(feature = "runtime-tokio", feature = "runtime-smol", feature = "runtime-async-std"))]
+fn choose<R>(enabled: &[Adapter<R>]) -> Result<R, crate::ConfigError> {
+    // A caller in a runtime's context has chosen that runtime.
+    let mut contexts = enabled.iter().filter(|adapter| adapter.needs_context);
+    if let Some(runtime) = contexts.find_map(|adapter| (adapter.make)()) {
+        return Ok(runtime);
+    }
+    if let [only] = enabled {
+        return (only.make)().ok_or_else(|| {
+            let (reason, remedy) =
+                ("not in the context of a tokio runtime", "call this inside `block_on` or a task");
+            crate::ConfigError::new("runtime", "current", reason, remedy)
+        });
+    }
+    let names: Vec<_> = enabled.iter().map(|adapter| adapter.feature).collect();
+    let reason = format!("several runtimes are enabled ({})", names.join(", "));
+    let remedy = "call the function of the intended one";
+    Err(crate::ConfigError::new("runtime", "current", reason, remedy))
+}
+
 /// Adds the resolver and the TLS library, if the features for them are enabled.
 #[cfg(any(feature = "runtime-tokio", feature = "runtime-smol", feature = "runtime-async-std"))]
 fn equipped(mut runtime: crate::Runtime) -> crate::Runtime {
@@ -120,3 +170,6 @@ fn add_tls(backend: &mut Backend) {
     #[cfg(not(feature = "tls"))]
     let _ = backend;
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,7 @@ use sdam_core::{server::ServerType, topology::TopologyType};
 use sdam_events::sync::explore;
 use sdam_select::criteria::Criteria;
 
-use super::harness::{Harness, member};
+use super::{Harness, member};
 
 #[test]
 fn waiting_selections_are_woken_by_concurrent_publications() {

@@ -12,7 +12,7 @@ use sdam_events::{
 };
 use sdam_select::criteria::Criteria;
 
-use super::harness::{Harness, bytes, member};
+use super::{Harness, bytes, member};
 
 /// A sink that records the names of all events.
 #[derive(Clone, Debug, Default)]

@@ -1,6 +1,6 @@
 #[cfg(any(feature = "runtime-tokio", feature = "runtime-smol", feature = "runtime-async-std"))]
 mod chosen {
-    use super::super::current::{Adapter, choose, current};
+    use super::super::{Adapter, choose, current};
 
     type Named = Adapter<&'static str>;
 
