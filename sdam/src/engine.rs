@@ -3,16 +3,14 @@
 //! The engine has no lock of its own: topologies with and without background tasks keep it in
 //! [`Shared`](crate::topology::shared::Shared), which locks it.
 
-pub(crate) mod failures;
-pub(crate) mod orders;
-pub(crate) mod panic;
-pub(crate) mod pending;
-pub(crate) mod pools;
 pub(crate) mod server;
 pub(crate) mod snapshot;
 
 use std::{
+    any::Any,
     collections::BTreeMap,
+    fmt::Debug,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::{Arc, Weak},
 };
 
@@ -22,6 +20,7 @@ use sdam_core::{
     error::ErrorOutcome,
     event::{EventKind, EventName, EventPublisher},
     ids::ServerId,
+    options::{ConfigError, Options},
     pool::PoolClear,
     report::ErrorReport,
     server::ServerDescription,
@@ -30,16 +29,13 @@ use sdam_core::{
 };
 use sdam_events::queue::EventQueue;
 use sdam_transport::{
-    pool::{PoolContext, PoolHandle, PoolHost, Reporter},
+    pool::{Authenticator, PoolContext, PoolFactory, PoolHandle, PoolHost, Reporter},
     spawn::Task,
 };
 use smallvec::SmallVec;
 
 use self::{
-    orders::{Action, Order},
-    panic::DeferredPanic,
-    pools::CreatePool,
-    server::Server,
+    server::{Action, Order, Server},
     snapshot::{Published, Snapshot},
 };
 use crate::common::Common;
@@ -353,6 +349,63 @@ impl Engine {
         Arc::new(Snapshot { version: self.version, description, servers, closed })
     }
 }
+
+/// A [`PoolFactory`] for pools of any type.
+pub(crate) trait CreatePool: Send + Sync + Debug {
+    fn create_pool(&self, context: PoolContext) -> Box<dyn PoolHandle>;
+    fn check(
+        &self,
+        options: &Options,
+        authenticator: Option<&dyn Authenticator>,
+    ) -> Result<(), ConfigError>;
+}
+
+impl<F: PoolFactory> CreatePool for F {
+    fn create_pool(&self, context: PoolContext) -> Box<dyn PoolHandle> {
+        Box::new(self.create(context))
+    }
+
+    fn check(
+        &self,
+        options: &Options,
+        authenticator: Option<&dyn Authenticator>,
+    ) -> Result<(), ConfigError> {
+        PoolFactory::check(self, options, authenticator)
+    }
+}
+
+/// The first panic of a pool, which is re-raised in the calling thread.
+///
+/// The remaining effects must still run after a pool panics, because the machine never requests an
+/// effect a second time.
+#[derive(Default)]
+pub(crate) struct DeferredPanic(Option<Box<dyn Any + Send>>);
+
+impl DeferredPanic {
+    /// Calls a pool; returns `None` if it panicked.
+    ///
+    /// Unwind safety: after a panic, the pool's state is used only by the pool itself.
+    pub(crate) fn catch<T>(&mut self, call: impl FnOnce() -> T) -> Option<T> {
+        catch_unwind(AssertUnwindSafe(call)).map_err(|panic| self.0.get_or_insert(panic)).ok()
+    }
+
+    /// Takes over the panic of `other`, unless this value already holds one.
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.0 = self.0.take().or(other.0);
+    }
+
+    /// Re-raises the panic, unless the thread is already panicking: a second panic would abort the
+    /// process.
+    pub(crate) fn resume(self) {
+        if let Some(panic) = self.0
+            && !std::thread::panicking()
+        {
+            resume_unwind(panic);
+        }
+    }
+}
+
+sdam_core::opaque!(DeferredPanic);
 
 /// Returns the server whose check has failed according to `outputs`.
 fn failed_check(outputs: &Outputs) -> Option<ServerId> {

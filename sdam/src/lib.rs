@@ -192,8 +192,6 @@
 pub mod client;
 mod common;
 mod engine;
-mod lane;
-mod metadata;
 #[cfg(all(test, sdam_loom))]
 mod models;
 mod monitor;
@@ -286,7 +284,7 @@ pub mod snapshot {
 
     pub use crate::{
         engine::{
-            failures::{ServerFailure, ServerFailures},
+            server::{ServerFailure, ServerFailures},
             snapshot::SnapshotGuard,
         },
         topology::TopologyWatch,

@@ -1,12 +1,9 @@
 //! Single-threaded mode: a topology without background work.
 
-mod authenticate;
 #[cfg(feature = "blocking")]
 mod blocking;
 mod check;
 mod connection;
-mod member;
-mod operations;
 mod select;
 
 use std::{collections::BTreeMap, marker::PhantomData, sync::Arc, time::Duration};
@@ -21,16 +18,19 @@ use sdam_core::{
 };
 use sdam_events::sink::EventSink;
 use sdam_select::{criteria::Criteria, explain::Explanation, settings::Settings};
-use sdam_transport::pool::{NoPools, PoolHandle, PoolHost as _};
-use sdam_transport::{handshake::DriverInfo, runtime::Backend};
+use sdam_transport::{
+    handshake::DriverInfo,
+    pool::{NoPools, PoolHandle, PoolHost as _},
+    runtime::Backend,
+};
 
 #[cfg(feature = "blocking")]
 pub use self::blocking::BlockingTopology;
+use self::connection::Member;
 pub use self::connection::ScanConnection;
-use self::member::Member;
 use crate::{
     engine::{
-        panic::DeferredPanic,
+        DeferredPanic,
         snapshot::{Snapshot, SnapshotGuard},
     },
     select::{Limit, error::SelectionError, selected::SelectedServer},

@@ -1,24 +1,23 @@
-//! The topology handle for applications.
+//! The topology handle for applications, and the stream of its snapshots.
 
 pub(crate) mod builder;
-mod layers;
-mod lock;
-mod polling;
 mod select;
-mod server_task;
 pub(crate) mod shared;
-pub(crate) mod tasks;
-mod watch;
+mod tasks;
 
 use std::{
     any::Any,
     marker::PhantomData,
-    pin::pin,
+    pin::{Pin, pin},
     sync::{Arc, Weak},
+    task::{Context, Poll},
     time::Duration,
 };
 
-use futures::future::{self, Either};
+use futures::{
+    future::{self, Either, Future},
+    stream::Stream,
+};
 use sdam_core::{
     address::ServerAddress,
     deployment::Input,
@@ -28,14 +27,17 @@ use sdam_core::{
 };
 use sdam_events::queue::PendingEvents;
 use sdam_select::{criteria::Criteria, explain::Explanation};
-use sdam_transport::handshake::DriverInfo;
-use sdam_transport::pool::{NoPools, PoolHandle, PoolHost, Reporter};
+use sdam_transport::{
+    handshake::DriverInfo,
+    pool::{NoPools, PoolHandle, PoolHost, Reporter},
+};
 
+pub use self::builder::TopologyBuilder;
 use self::shared::{Background, Shared};
-pub use self::{builder::TopologyBuilder, watch::TopologyWatch};
 use crate::{
     engine::snapshot::{ServerState, Snapshot, SnapshotGuard},
     select::{Limit, error::SelectionError, selected::SelectedServer},
+    sync::{EventListener, listen},
 };
 
 /// A deployment whose servers are monitored in the background.
@@ -412,3 +414,64 @@ impl Drop for Handle {
 sdam_core::opaque!(Topology<P>, |this| id: this.shared().events.topology());
 
 sdam_core::opaque!(WeakTopology<P>);
+
+/// A stream of snapshots, beginning with the current one.
+///
+/// Each snapshot is newer than the one before. A slow reader misses some snapshots. The stream ends
+/// after the snapshot of the closed topology.
+///
+/// # Cancel safety
+///
+/// The future of the next snapshot may be dropped at any time; no snapshot is lost.
+#[derive(Debug)]
+#[must_use = "a stream does nothing unless it is polled"]
+pub struct TopologyWatch {
+    shared: Arc<Shared>,
+    /// The version of the last snapshot returned.
+    seen: Option<u64>,
+    listener: Option<EventListener>,
+    ended: bool,
+}
+
+impl TopologyWatch {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, seen: None, listener: None, ended: false }
+    }
+
+    fn newer(&mut self) -> Option<Arc<Snapshot>> {
+        let snapshot = self.shared.published.load();
+        if self.seen.is_some_and(|seen| seen >= snapshot.version) {
+            return None;
+        }
+        self.seen = Some(snapshot.version);
+        self.ended = snapshot.closed;
+        Some(Arc::clone(&snapshot))
+    }
+}
+
+impl Stream for TopologyWatch {
+    type Item = Arc<Snapshot>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Arc<Snapshot>>> {
+        let this = &mut *self;
+        loop {
+            if this.ended {
+                return Poll::Ready(None);
+            }
+            if let Some(listener) = &mut this.listener {
+                if Pin::new(listener).poll(cx).is_pending() {
+                    return Poll::Pending;
+                }
+                this.listener = None;
+            }
+            if let Some(snapshot) = this.newer() {
+                return Poll::Ready(Some(snapshot));
+            }
+            // Starts to listen before reading the snapshot again, so that no change is missed.
+            this.listener = Some(listen(&this.shared.published.changed));
+            if let Some(snapshot) = this.newer() {
+                return Poll::Ready(Some(snapshot));
+            }
+        }
+    }
+}

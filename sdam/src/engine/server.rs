@@ -1,16 +1,23 @@
-//! One server of a running topology: its pool, its operations in progress and its orders.
+//! One server of a running topology: its pool, its operations in progress, its errors, and the orders
+//! from the engine to its task.
 
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::{
+    mem,
+    sync::{Arc, OnceLock, PoisonError},
+    task::{Context, Poll, Waker},
+};
 
 use sdam_core::{
     address::ServerAddress,
+    deployment::ConnId,
+    error::Error,
+    hello::HelloRequest,
     ids::{Generation, ServerId},
-    server::Silence,
+    server::{ServerDescription, Silence},
     time::Instant,
 };
 use sdam_transport::pool::PoolHandle;
 
-use super::{failures::ServerFailures, orders::Orders};
 use crate::sync::{
     Mutex, MutexGuard,
     atomic::{AtomicBool, AtomicU64, Ordering},
@@ -161,5 +168,152 @@ impl Server {
     /// Returns whether the server's task was dropped before the server left the topology.
     pub(crate) fn is_abandoned(&self) -> bool {
         self.abandoned.load(Ordering::Relaxed)
+    }
+}
+
+/// A server's error and the time when it was processed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ServerFailure {
+    /// The error.
+    pub error: Error,
+    /// The time at which the topology processed the error, as measured by its runtime's clock.
+    pub at: Instant,
+}
+
+/// The first and the last error of a server. They often differ: the error that began an outage is
+/// soon followed by others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ServerFailures {
+    /// The first error since the server was last available; `None` while it is available.
+    pub first: Option<ServerFailure>,
+    /// The last error, even if the server has been available since.
+    pub last: Option<ServerFailure>,
+}
+
+impl ServerFailures {
+    /// Updates the recorded errors to reflect the server's new description, as of `now`.
+    pub(crate) fn observe(&mut self, new: &ServerDescription, now: Instant) {
+        if let Some(error) = &new.error {
+            let failure = ServerFailure { error: error.clone(), at: now };
+            self.first.get_or_insert_with(|| failure.clone());
+            self.last = Some(failure);
+        } else if new.server_type.is_available() {
+            self.first = None;
+        }
+    }
+}
+
+/// An action on a connection of a server.
+#[derive(Debug)]
+pub(crate) struct Order {
+    pub(crate) conn: ConnId,
+    pub(crate) action: Action,
+}
+
+#[derive(Debug)]
+pub(crate) enum Action {
+    Connect { deadline: Option<Instant> },
+    Send { request: HelloRequest, deadline: Option<Instant> },
+    Read { deadline: Option<Instant> },
+    Disconnect,
+}
+
+/// The orders for one server, in the sequence in which the engine has issued them.
+///
+/// They are appended under the engine's lock, and the task is [woken](Self::wake) after the engine
+/// is unlocked. A single list preserves the sequence of requests and cancellations.
+#[derive(Debug, Default)]
+pub(crate) struct Orders(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    news: News,
+    /// The waker of the waiting task.
+    waker: Option<Waker>,
+}
+
+impl State {
+    fn take(&mut self) -> News {
+        let rest = News { end: self.news.end, ..News::default() };
+        mem::replace(&mut self.news, rest)
+    }
+}
+
+/// The orders and requests that a task has not taken yet.
+#[derive(Debug, Default)]
+pub(crate) struct News {
+    pub(crate) orders: Vec<Order>,
+    /// True if the server's deadline has to be read again.
+    pub(crate) look: bool,
+    /// True if an immediate check was requested.
+    pub(crate) check: bool,
+    /// True once the server has left the topology.
+    pub(crate) end: bool,
+}
+
+impl News {
+    fn is_empty(&self) -> bool {
+        self.orders.is_empty() && !self.look && !self.check && !self.end
+    }
+}
+
+impl Orders {
+    /// Appends an order. The caller has to [wake](Self::wake) the task.
+    pub(crate) fn push(&self, order: Order) {
+        self.lock().news.orders.push(order);
+    }
+
+    /// Makes the task read the server's deadline again. The caller has to wake the task.
+    pub(crate) fn look(&self) {
+        self.lock().news.look = true;
+    }
+
+    /// Requests an immediate check from the task. The caller has to wake the task.
+    pub(crate) fn check(&self) {
+        self.lock().news.check = true;
+    }
+
+    /// Makes the task end after it has carried out the earlier orders. The caller has to wake the
+    /// task.
+    pub(crate) fn end(&self) {
+        self.lock().news.end = true;
+    }
+
+    pub(crate) fn is_ended(&self) -> bool {
+        self.lock().news.end
+    }
+
+    /// Wakes the waiting task.
+    pub(crate) fn wake(&self) {
+        let waker = self.lock().waker.take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Takes the orders and requests given since the last call. If there are none, registers the
+    /// task's waker.
+    pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<News> {
+        let mut state = self.lock();
+        if !state.news.is_empty() {
+            return Poll::Ready(state.take());
+        }
+        match &mut state.waker {
+            Some(waker) => waker.clone_from(cx.waker()),
+            none => *none = Some(cx.waker().clone()),
+        }
+        Poll::Pending
+    }
+
+    /// Takes the orders and requests given since the last call, without registering a waker.
+    pub(crate) fn take(&self) -> News {
+        self.lock().take()
+    }
+
+    /// Locks the state. Poisoning is ignored, because nothing can panic while the lock is held.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,6 +1,6 @@
 //! The result of a server selection.
 
-use std::{marker::PhantomData, sync::Arc};
+use std::{any::Any, marker::PhantomData, sync::Arc};
 
 use sdam_core::{
     address::ServerAddress,
@@ -12,10 +12,7 @@ use sdam_core::{
 use sdam_select::{criteria::Criteria, settings::Settings};
 use sdam_transport::pool::{NoPools, PoolHandle};
 
-use crate::engine::{
-    pools,
-    server::{Lane, Server},
-};
+use crate::engine::server::{Lane, Server};
 
 /// A selected server, with its pool. It is counted as one operation in progress until it is
 /// dropped.
@@ -136,7 +133,7 @@ impl<P> SelectedServer<P> {
 impl<P: PoolHandle> SelectedServer<P> {
     /// Returns the server's pool, as created by the pool factory.
     pub fn pool(&self) -> &P {
-        pools::typed(self.selected.lane.server.pool())
+        typed(self.selected.lane.server.pool())
     }
 }
 
@@ -146,3 +143,17 @@ sdam_core::opaque!(SelectedServer<P>, |this|
     server_type: this.server_type(),
     topology_type: this.topology_type()
 );
+
+/// Returns the pool of a selected server, created by a factory with `Pool = P`.
+///
+/// # Panics
+///
+/// If there is no pool, or the pool has another type. Neither can happen: a server without a pool
+/// is never selected, and the type of a topology includes the type of its pools.
+fn typed<P: PoolHandle>(pool: Option<&dyn PoolHandle>) -> &P {
+    match pool.and_then(|pool| (pool as &dyn Any).downcast_ref()) {
+        Some(pool) => pool,
+        #[expect(clippy::unreachable, reason = "the topology's type names the pool")]
+        None => unreachable!("the selected server has no such pool"),
+    }
+}

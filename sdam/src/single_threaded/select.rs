@@ -11,10 +11,7 @@ use sdam_select::{choose, criteria::Criteria};
 
 use super::Scanner;
 use crate::{
-    select::{
-        Limit, error::SelectionError, events::SelectionEvents, selected::Selected,
-        timeout::LimitSource,
-    },
+    select::{Limit, LimitSource, SelectionEvents, error::SelectionError, selected::Selected},
     topology::shared::Shared,
 };
 

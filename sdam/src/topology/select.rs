@@ -1,4 +1,5 @@
-//! Server selection with background monitoring, which waits if no server is suitable.
+//! Server selection with background monitoring, which waits if no server is suitable, and
+//! the count of those that wait.
 
 use std::{pin::pin, sync::Arc};
 
@@ -10,10 +11,12 @@ use sdam_select::criteria::Criteria;
 use super::shared::Shared;
 use crate::{
     engine::snapshot::Snapshot,
-    select::{
-        Limit, error::SelectionError, events::SelectionEvents, select_from, selected::Selected,
+    select::{Limit, SelectionEvents, error::SelectionError, select_from, selected::Selected},
+    sync::{
+        EventListener,
+        atomic::{AtomicUsize, Ordering},
+        listen,
     },
-    sync::{EventListener, listen},
 };
 
 impl Shared {
@@ -129,6 +132,51 @@ impl Shared {
                 return found.or_else(|| ready(&self.published.load()));
             }
         }
+    }
+}
+
+/// The number of waiting selections.
+///
+/// While it is not zero, every idle monitor requests a check. Servers are then checked every
+/// `minHeartbeatFrequencyMS`, however many selections wait (SDAM: "minHeartbeatFrequencyMS", Server
+/// Selection: "request an immediate check"). A monitor reads the count whenever it is idle, so a
+/// busy monitor misses no request.
+///
+/// Relaxed accesses suffice: after the count has left zero, the first waiter gives each monitor an
+/// order, whose lock makes the count visible to it, and a fence makes it visible to the monitors of
+/// servers that are just being added. Later waiters rely on the first one.
+#[derive(Debug, Default)]
+pub(crate) struct Waiters(AtomicUsize);
+
+impl Waiters {
+    /// Returns whether any selection is waiting.
+    pub(crate) fn any(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > 0
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Counts a waiter until the guard is dropped. Returns `None` if `limit` selections are already
+    /// waiting. The second value is true for the first waiter, which has to wake the monitors.
+    pub(crate) fn enter(&self, limit: usize) -> Option<(WaiterGuard<'_>, bool)> {
+        // A refused waiter must not be counted even for a moment: the next waiter could then find a
+        // count of one, not regard itself as the first, and fail to wake the monitors.
+        let more = |waiters: usize| (waiters < limit).then_some(waiters + 1);
+        let taken = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        let before = taken.ok()?;
+        Some((WaiterGuard(self), before == 0))
+    }
+}
+
+/// The registration of one waiting selection.
+#[derive(Debug)]
+pub(crate) struct WaiterGuard<'d>(&'d Waiters);
+
+impl Drop for WaiterGuard<'_> {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

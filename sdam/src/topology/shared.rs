@@ -1,7 +1,12 @@
 //! The state shared by handles, tasks and pools. Writers lock the engine; readers load the
 //! published snapshot.
 
-use std::sync::{Arc, PoisonError, Weak};
+#[cfg(debug_assertions)]
+use std::thread;
+use std::{
+    ops::{Deref, DerefMut},
+    sync::{Arc, PoisonError, Weak},
+};
 
 use sdam_core::{
     deployment::{Deployment, Input, Output, Timer},
@@ -13,21 +18,27 @@ use sdam_core::{
 };
 use sdam_events::{history::History, queue::EventQueue, sink::Interest};
 use sdam_select::{criteria::Criteria, explain::Explanation, settings::Settings};
-use sdam_transport::pool::{PoolHost, ServiceConnection};
 use sdam_transport::{
+    pool::{PoolHost, ServiceConnection},
     runtime::Backend,
     spawn::{Spawner, Task},
 };
 
-use super::{builder::Prepared, lock::Lock, server_task::ServerTask, tasks::Tasks};
+use super::{
+    builder::Prepared,
+    select::Waiters,
+    tasks::{ServerTask, Tasks},
+};
 use crate::{
     common::{Common, Counters},
     engine::{
-        AfterUnlock, Engine, is_unchecked, orders::Action, panic::DeferredPanic, server::Server,
+        AfterUnlock, DeferredPanic, Engine, is_unchecked,
+        server::{Action, Server},
         snapshot::Published,
     },
-    monitor::connection::MonitorConnection,
-    select::{events::SelectionContext, explain_from, waiters::Waiters},
+    monitor::MonitorConnection,
+    select::{SelectionContext, explain_from},
+    srv::Lookup,
     sync::{
         Mutex, MutexGuard,
         atomic::{Ordering, fence},
@@ -305,10 +316,6 @@ impl Drop for Counted {
     }
 }
 
-fn lock(panic: &Mutex<DeferredPanic>) -> MutexGuard<'_, DeferredPanic> {
-    panic.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Methods for tasks.
 impl Shared {
     /// Passes an answer from a connection to the engine, and returns the server's next deadline.
@@ -375,6 +382,19 @@ impl Shared {
     ) {
         let limit = self.common.options.max_hello_size;
         connection.connect(&self.common.backend, limit, &server.core.address, deadline);
+    }
+
+    /// Looks up the SRV record if `output` requests it, and returns the outcome. Returns `None` for
+    /// any other output.
+    pub(crate) async fn look_up(&self, output: Option<Output>) -> Option<Input> {
+        let Some(Output::LookUp { name, deadline }) = output else {
+            return None;
+        };
+        let timeout = self.common.options.connect_timeout;
+        let backend = &self.common.backend;
+        let resolver = &**backend.resolver.as_ref()?;
+        let lookup = Lookup { backend, resolver, timeout, deadline };
+        Some(Input::LookedUp(lookup.srv(&name).await))
     }
 
     /// Counts a task that is about to be spawned.
@@ -450,5 +470,106 @@ impl PoolHost for Shared {
             config.server_api.clone(),
             config.handshake_opcode,
         )
+    }
+}
+
+/// A mutex that ignores poisoning, because a state machine never stops half-way.
+///
+/// In debug builds, locking it again on the same thread, which happens if a pool calls back into
+/// the topology, panics with an explanation instead of deadlocking.
+#[derive(Debug)]
+struct Lock<T> {
+    value: Mutex<T>,
+    holder: Holder,
+}
+
+/// The guard of a held [`Lock`].
+#[derive(Debug)]
+struct LockGuard<'l, T> {
+    value: MutexGuard<'l, T>,
+    holder: &'l Holder,
+}
+
+/// The thread that holds the lock, recorded in debug builds only.
+#[derive(Debug, Default)]
+struct Holder {
+    #[cfg(debug_assertions)]
+    thread: Mutex<Option<thread::ThreadId>>,
+}
+
+impl Holder {
+    fn is_this_thread(&self) -> bool {
+        #[cfg(debug_assertions)]
+        return *lock(&self.thread) == Some(thread::current().id());
+        #[cfg(not(debug_assertions))]
+        false
+    }
+
+    fn set(&self, is_held: bool) {
+        #[cfg(debug_assertions)]
+        {
+            *lock(&self.thread) = is_held.then(|| thread::current().id());
+        }
+        #[cfg(not(debug_assertions))]
+        let _ = is_held;
+    }
+}
+
+impl<T> Lock<T> {
+    fn new(value: T) -> Self {
+        Self { value: Mutex::new(value), holder: Holder::default() }
+    }
+
+    fn lock(&self) -> LockGuard<'_, T> {
+        assert!(
+            !self.holder.is_this_thread(),
+            "a connection pool called back into the topology from `create`, `ready`, `clear` or \
+             `close`, which run while the topology is locked; make the call from a task of the pool instead",
+        );
+        let value = lock(&self.value);
+        self.holder.set(true);
+        LockGuard { value, holder: &self.holder }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<T> Deref for LockGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T> DerefMut for LockGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.value
+    }
+}
+
+impl<T> Drop for LockGuard<'_, T> {
+    fn drop(&mut self) {
+        self.holder.set(false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locking_twice_panics_with_an_explanation_in_debug_builds() {
+        let lock = Lock::new(1);
+        let attempt = || {
+            let _outer = lock.lock();
+            let _inner = lock.lock();
+        };
+        let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(attempt)).unwrap_err();
+        let message = panic.downcast_ref::<&str>().copied().unwrap_or_default();
+        assert!(message.contains("called back into the topology"), "{message}");
+        assert_eq!(*lock.lock(), 1, "the lock is usable afterwards");
     }
 }
