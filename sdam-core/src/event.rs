@@ -1,8 +1,14 @@
 //! Events that a topology publishes, in order (SDAM Logging and Monitoring).
 
-use alloc::sync::Arc;
-use core::time::Duration;
+mod payload;
 
+use alloc::sync::Arc;
+use core::{fmt::Debug, time::Duration};
+
+pub use self::payload::{
+    CheckOutFailure, CommandInfo, ConnectionClosedReason, ConnectionId, Heartbeat, Selection,
+    SelectionFailure,
+};
 use crate::{
     address::ServerAddress,
     document::SharedDocument,
@@ -14,19 +20,6 @@ use crate::{
     server::{Rtt, ServerDescription},
     time::{Instant, UnixTime},
     topology::{DepartureReason, Obstacle, TopologyDescription},
-};
-
-mod command;
-mod connection;
-mod name;
-mod publish;
-mod selection;
-
-pub use self::{
-    command::CommandInfo,
-    connection::{CheckOutFailure, ConnectionClosedReason, ConnectionId, Heartbeat},
-    publish::{EventPublisher, NoEvents},
-    selection::{Selection, SelectionFailure},
 };
 
 /// A published event with its sequence number and time.
@@ -493,6 +486,82 @@ impl EventKind {
             | Self::CommandSucceeded { command, .. }
             | Self::CommandFailed { command, .. } => Some(&command.address),
             _ => None,
+        }
+    }
+}
+
+impl EventName {
+    /// All names, in the order of [`index`](Self::index).
+    pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
+
+    /// Returns the specification's name, such as `ServerHeartbeatStarted`.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+
+    /// Returns the name's index in [`ALL`](Self::ALL), for sets and tables of counters.
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+}
+
+impl EventKind {
+    /// Returns the kind without its payload.
+    pub fn name(&self) -> EventName {
+        self.into()
+    }
+}
+
+/// A destination for the events of pools and of all other publishers except the topology.
+///
+/// # Contract
+///
+/// Both methods may be called while locks are held, including the topology's. They take constant
+/// time, do not block and do not call a sink.
+pub trait EventPublisher: Send + Sync + Debug {
+    /// Returns whether an event with this name would be delivered. If not, its payload need not be
+    /// built.
+    fn wants(&self, name: EventName) -> bool;
+
+    /// Publishes an event that happened at `at`. Does nothing if events with its name are not
+    /// wanted.
+    fn publish(&self, at: Instant, kind: EventKind);
+}
+
+/// A destination that discards all events.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoEvents;
+
+impl EventPublisher for NoEvents {
+    fn wants(&self, _: EventName) -> bool {
+        false
+    }
+
+    fn publish(&self, _: Instant, _: EventKind) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_indexed_in_the_order_in_which_they_are_listed() {
+        for (index, name) in EventName::ALL.iter().enumerate() {
+            assert_eq!(name.index(), index, "{}", name.as_str());
+        }
+    }
+
+    #[test]
+    fn events_have_the_specified_names() {
+        // The names omit the word "event", which is part of the type's name (J-11).
+        let specified = "TopologyOpening TopologyDescriptionChanged TopologyClosed ServerOpening \
+             ServerDescriptionChanged ServerClosed ServerHeartbeatStarted ServerHeartbeatSucceeded \
+             ServerHeartbeatFailed PoolCreated PoolReady PoolCleared PoolClosed ConnectionCreated \
+             ConnectionReady ConnectionClosed ConnectionCheckOutStarted ConnectionCheckOutFailed \
+             ConnectionCheckedOut ConnectionCheckedIn CommandStarted CommandSucceeded CommandFailed";
+        for text in specified.split_whitespace() {
+            let named = EventName::ALL.iter().filter(|name| name.as_str() == text);
+            assert_eq!(named.count(), 1, "{text}");
         }
     }
 }

@@ -1,7 +1,5 @@
 //! Round-trip times: moving average, recent minimum and percentile.
 
-#[cfg(feature = "model")]
-mod key;
 mod ping;
 
 pub(crate) use self::ping::Ping;

@@ -1,15 +1,13 @@
 //! Scans that a client without background tasks runs inline (SDAM: "Single-threaded monitoring",
 //! Server Selection: "Single-threaded server selection").
 
-#[cfg(feature = "model")]
-mod key;
 mod order;
-mod selection;
 #[cfg(test)]
 mod tests;
 
 use core::time::Duration;
 
+use self::order::Scan;
 use crate::{
     error::{Error, StateChange},
     ids::ServerId,
@@ -20,8 +18,6 @@ use crate::{
     time::Instant,
     topology::{TopologyDescription, TopologyType},
 };
-
-use self::{order::Scan, selection::Selection};
 
 /// The next action for a request.
 #[derive(Clone, Debug, PartialEq)]
@@ -93,6 +89,17 @@ enum State {
         /// True if a new request, which may need another server, has arrived in the meantime.
         superseded: bool,
     },
+}
+
+/// A selection in progress.
+#[derive(Clone, Debug)]
+struct Selection {
+    /// "maxTime": no further attempt is made after this time.
+    deadline: Instant,
+    /// True if a scan has ended since the selection began, or since its probe failed.
+    scanned: bool,
+    /// True if a connection was already probed: a selection makes only one probe.
+    probed: bool,
 }
 
 impl Scans {
@@ -329,8 +336,153 @@ impl Scans {
     }
 }
 
+impl Scans {
+    /// Asks the caller to choose a server from the current description, or finishes the request if
+    /// no selection is in progress.
+    fn attempt(&mut self, view: View<'_>) -> Step {
+        if self.selection.is_none() {
+            return self.finish(Ok(None));
+        }
+        if !view.topology.is_compatible() {
+            self.stale = true;
+            return self.finish(Err(ScanFailure::Incompatible));
+        }
+        self.state = State::Choosing;
+        Step::Output(Output::Choose)
+    }
+
+    /// Handles the caller's choice: `server` is the chosen server, if any is suitable, and `idle`
+    /// is the time for which its connection, if there is one, has been idle.
+    pub(crate) fn chosen(
+        &mut self,
+        view: View<'_>,
+        server: Option<ServerId>,
+        idle: Option<Duration>,
+    ) -> Step {
+        let (State::Choosing, Some(selection)) = (&self.state, &mut self.selection) else {
+            return Step::Wait;
+        };
+        let Some(server) = server else {
+            return self.not_found(view);
+        };
+        let unused = idle.is_some_and(|idle| idle >= self.setup.socket_check_interval);
+        if unused && !selection.probed {
+            selection.probed = true;
+            self.state = State::Probing { server, superseded: false };
+            return Step::Output(Output::Probe { server });
+        }
+        self.finish(Ok(Some(server)))
+    }
+
+    fn not_found(&mut self, view: View<'_>) -> Step {
+        if view.is_load_balanced() {
+            // The single server is always suitable, so the application's own selector must have
+            // rejected it, and another scan would not change that.
+            return self.finish(Err(ScanFailure::TriedOnce));
+        }
+        self.stale = true;
+        let selection = self.selection.as_ref();
+        if self.setup.try_once {
+            if selection.is_some_and(|selection| selection.scanned) {
+                return self.finish(Err(ScanFailure::TriedOnce));
+            }
+        } else if selection.is_some_and(|selection| view.now > selection.deadline) {
+            return self.finish(Err(ScanFailure::Timeout));
+        }
+        self.advance(view)
+    }
+
+    /// Handles the end of a probe. If the probe failed, the topology already reflects the failure,
+    /// and exactly one more selection attempt follows, which does not probe the server that it
+    /// chooses (Server Selection: "socketCheckIntervalMS").
+    pub(crate) fn probed(&mut self, view: View<'_>, alive: bool) -> Step {
+        let State::Probing { server, superseded } = self.state else {
+            return Step::Wait;
+        };
+        self.state = State::Resting;
+        if alive && !superseded {
+            return self.finish(Ok(Some(server)));
+        }
+        if let Some(selection) = &mut self.selection
+            && !alive
+        {
+            selection.probed = true;
+            selection.scanned = false;
+            if !self.setup.try_once && view.now > selection.deadline {
+                // There is no time left for a scan, but another known server may be suitable.
+                return self.attempt(view);
+            }
+        }
+        self.advance(view)
+    }
+}
+
 impl View<'_> {
     fn is_load_balanced(&self) -> bool {
         self.topology.topology_type() == TopologyType::LoadBalanced
+    }
+}
+
+impl Selection {
+    fn new(now: Instant, timeout: Duration) -> Self {
+        Self { deadline: now + timeout, scanned: false, probed: false }
+    }
+
+    /// Returns the state that determines future steps.
+    #[cfg(feature = "model")]
+    fn key(&self, now: Instant) -> impl core::hash::Hash {
+        let late = self.deadline < now;
+        (self.deadline.since(now), late, self.scanned, self.probed)
+    }
+}
+
+/// Computes keys that identify the state of scans, for state-space searches.
+#[cfg(feature = "model")]
+mod key {
+    use core::{
+        hash::{Hash, Hasher},
+        time::Duration,
+    };
+
+    use super::{Scans, State};
+    use crate::{ids::ServerId, options::COOLDOWN, time::Instant, topology::TopologyDescription};
+
+    impl Scans {
+        /// Writes all state that determines the behavior of the scans from `now` on, except for the
+        /// random order of servers of equal rank. All ages at which a scan is no longer valid are
+        /// treated as equal.
+        pub(crate) fn write_key(
+            &self,
+            now: Instant,
+            topology: &TopologyDescription,
+            hasher: &mut impl Hasher,
+        ) {
+            let valid = self.setup.frequency.max(COOLDOWN) + Duration::from_secs(1);
+            let age = |instant: Instant| now.since(instant).min(valid);
+            let address = |server: ServerId| {
+                let server = topology.server_by_id(server);
+                server.map(|server| server.address.clone())
+            };
+            for server in topology.servers() {
+                server.last_update_time.map(age).hash(hasher);
+            }
+            self.stale.hash(hasher);
+            self.last_scan.map(age).hash(hasher);
+            self.urgent.and_then(address).hash(hasher);
+            let selection = self.selection.as_ref();
+            selection.map(|own| own.key(now)).hash(hasher);
+            match &self.state {
+                State::Resting => 1_u8.hash(hasher),
+                State::Sleeping { until } => (2_u8, until.since(now)).hash(hasher),
+                State::Checking { scan, server, known } => {
+                    (3_u8, scan.key(age), address(*server), known).hash(hasher);
+                }
+                State::LookingUp => 4_u8.hash(hasher),
+                State::Choosing => 5_u8.hash(hasher),
+                State::Probing { server, superseded } => {
+                    (6_u8, address(*server), superseded).hash(hasher);
+                }
+            }
+        }
     }
 }

@@ -1,9 +1,12 @@
-//! One monitored server of a deployment.
+//! One monitored server of a deployment, and the random delays of background connections.
 
 use alloc::sync::Arc;
 use core::time::Duration;
 
-use super::silence::{Answers, Host};
+use super::{
+    Deployment,
+    silence::{Answers, Host},
+};
 use crate::{
     address::ServerAddress,
     ids::ServerId,
@@ -109,6 +112,28 @@ impl Server {
         change(self, out);
         if is_sooner(deadlines(self), before) {
             out.push(Output::Wake { server: self.id });
+        }
+    }
+}
+
+impl Deployment {
+    /// Returns a random delay for a background connection, shorter than `Options::spread`, so that
+    /// many clients do not connect at the same time.
+    pub(super) fn random_delay(&mut self) -> Duration {
+        let spread = self.config.spread.as_nanos().try_into().unwrap_or(u64::MAX);
+        if spread == 0 || self.inline.is_some() {
+            return Duration::ZERO;
+        }
+        Duration::from_nanos(self.rng.below(spread))
+    }
+
+    /// Spreads the first checks of the seeds over time.
+    pub(super) fn spread(&mut self, now: Instant) {
+        for index in 0..self.servers.len() {
+            let delay = self.random_delay();
+            if let Some(server) = self.servers.get_mut(index).filter(|_| !delay.is_zero()) {
+                server.check.postpone(now + delay);
+            }
         }
     }
 }

@@ -1,14 +1,54 @@
-//! The hello commands sent by a client.
+//! The hello commands sent by a client, and `ping`.
+//!
+//! Handshakes of pooled connections also contain arguments for authentication (Handshake:
+//! "Speculative Authentication"; Authentication: "Mechanism Negotiation via Handshake") and fields
+//! of the driver.
 
-use alloc::{boxed::Box, sync::Arc, vec::Vec};
+use alloc::{
+    borrow::{Cow, ToOwned as _},
+    boxed::Box,
+    sync::Arc,
+    vec::Vec,
+};
 use core::time::Duration;
 
-use super::{Handshake, HelloAuth, HelloFields, HelloRequest};
 use crate::{
-    document::DocumentWriter,
+    document::{self, DocumentWriter, Fields},
     handshake_options::{HandshakeOpcode, ServerApi},
     ids::TopologyVersion,
+    options::ConfigError,
 };
+
+const SASL_SUPPORTED_MECHS: &str = "saslSupportedMechs";
+const SPECULATIVE_AUTHENTICATE: &str = "speculativeAuthenticate";
+
+/// A `hello` or legacy hello command, to be encoded for the wire.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct HelloRequest {
+    /// True to send `hello` instead of legacy hello.
+    pub modern: bool,
+    /// The arguments of the handshake, if this is the first message of a connection.
+    pub handshake: Option<Arc<Handshake>>,
+    /// If present, makes the hello awaitable. Contains the topology version that the server
+    /// compares with its own before it answers, and the maximum wait in milliseconds.
+    #[doc(alias = "maxAwaitTimeMS")]
+    pub awaiting: Option<(TopologyVersion, i64)>,
+    /// True if the server may stream replies (exhaustAllowed).
+    pub exhaust_allowed: bool,
+    /// True to frame the request as OP_QUERY, for servers before MongoDB 3.6. Allowed only for
+    /// legacy hello.
+    pub op_query: bool,
+    /// The declared API, sent with every command.
+    pub server_api: Option<Arc<ServerApi>>,
+    /// The authentication part of a pooled connection's first message (see
+    /// [`with_auth`](Self::with_auth)), or of a later message on a connection that a
+    /// single-threaded client shares between checks and operations.
+    pub auth: Option<Box<HelloAuth>>,
+    /// The driver's own fields in the first message of a pooled connection; see
+    /// [`with_fields`](Self::with_fields).
+    pub fields: Option<HelloFields>,
+}
 
 impl HelloRequest {
     /// Creates the first message of a connection (Handshake: "Connection handshake").
@@ -135,6 +175,132 @@ impl HelloRequest {
     }
 }
 
+/// The arguments carried only by the first hello of a connection.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Handshake {
+    /// The `client` document in BSON, or empty if there is none.
+    pub client: Box<[u8]>,
+    /// True if the connection is to a load balancer.
+    pub load_balanced: bool,
+}
+
+impl Handshake {
+    /// Creates the arguments with the given `client` document in BSON, which is empty if there is
+    /// none.
+    pub fn new(client: impl Into<Box<[u8]>>) -> Self {
+        Self { client: client.into(), load_balanced: false }
+    }
+
+    /// Sets whether the connection is to a load balancer.
+    #[must_use]
+    pub fn with_load_balanced(mut self, load_balanced: bool) -> Self {
+        self.load_balanced = load_balanced;
+        self
+    }
+}
+
+/// The authentication arguments of a handshake.
+///
+/// Its `Debug` output does not reveal the command.
+#[derive(Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HelloAuth {
+    /// `saslSupportedMechs`: the user whose mechanisms the reply lists, as `database.user`.
+    pub sasl_supported_mechs: Option<Box<str>>,
+    /// `speculativeAuthenticate`: the first command of the authentication, in BSON.
+    pub speculative_authenticate: Option<Box<[u8]>>,
+}
+
+impl HelloAuth {
+    /// Sets the user whose mechanisms the reply lists, as `database.user`.
+    #[must_use]
+    pub fn with_sasl_supported_mechs(mut self, user: impl Into<Box<str>>) -> Self {
+        self.sasl_supported_mechs = Some(user.into());
+        self
+    }
+
+    /// Sets the first command of the authentication, a BSON document with a field `db`. Servers
+    /// before MongoDB 4.4 ignore it.
+    #[must_use]
+    pub fn with_speculative_authenticate(mut self, command: impl Into<Box<[u8]>>) -> Self {
+        self.speculative_authenticate = Some(command.into());
+        self
+    }
+
+    /// Adds the arguments to a hello. A command that is not BSON is omitted.
+    fn write(&self, command: &mut DocumentWriter) {
+        command.text(SASL_SUPPORTED_MECHS, self.sasl_supported_mechs.as_deref());
+        if let Some(first) = &self.speculative_authenticate {
+            // Without this field, authentication proceeds as with servers before MongoDB 4.4.
+            let _ = command.encoded_document(SPECULATIVE_AUTHENTICATE, first);
+        }
+    }
+}
+
+crate::opaque!(HelloAuth, |this|
+    sasl_supported_mechs: this.sasl_supported_mechs,
+    speculative_authenticate: this.speculative_authenticate.as_ref().map(|_| "<hidden>"),
+);
+
+/// Returns the reply to a handshake without the embedded reply to the speculative authentication,
+/// which events and recordings must not show (Command Logging and Monitoring: "Redaction").
+///
+/// A reply without such a part, or one that is not BSON, is returned unchanged.
+pub fn without_speculative_reply(reply: &[u8]) -> Cow<'_, [u8]> {
+    document::without(reply, SPECULATIVE_AUTHENTICATE).map_or(Cow::Borrowed(reply), Cow::Owned)
+}
+
+/// The fields that a driver adds to the handshakes of its pooled connections, such as
+/// `compression`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HelloFields(Arc<[u8]>);
+
+impl HelloFields {
+    /// Creates the fields from `document`, in BSON.
+    ///
+    /// # Errors
+    ///
+    /// If `document` is malformed, or contains a field that a handshake sets itself.
+    pub fn new(document: &[u8]) -> Result<Self, ConfigError> {
+        let refused = |value: &str, reason, remedy| {
+            Err(ConfigError::new("hello", value.to_owned(), reason, remedy))
+        };
+        let read = Fields::of(document).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+        let Ok(fields) = read else {
+            return refused("", "the fields are not a BSON document", "encode them as BSON");
+        };
+        match fields.iter().map(|field| field.key()).find(|key| OWN.contains(key)) {
+            Some(key) => refused(key, "the handshake sets this field itself", "leave it out"),
+            None => Ok(Self(document.into())),
+        }
+    }
+
+    /// Adds the fields to a hello.
+    fn write(&self, command: &mut DocumentWriter) {
+        // The fields were checked on creation, so this cannot fail.
+        let _ = command.fields(&self.0);
+    }
+}
+
+/// The fields that the client itself sets in at least one form of hello.
+const OWN: [&str; 14] = [
+    "hello",
+    "isMaster",
+    "helloOk",
+    "topologyVersion",
+    "maxAwaitTimeMS",
+    "client",
+    "backpressure",
+    "loadBalanced",
+    SASL_SUPPORTED_MECHS,
+    SPECULATIVE_AUTHENTICATE,
+    "apiVersion",
+    "apiStrict",
+    "apiDeprecationErrors",
+    "$db",
+];
+
 /// Encodes the `ping` command as a BSON document, to check whether a connection is alive (Server
 /// Selection: "socketCheckIntervalMS").
 pub fn ping(server_api: Option<&ServerApi>) -> Vec<u8> {
@@ -153,20 +319,5 @@ impl ServerApi {
         command.text("apiVersion", &*self.version);
         command.boolean("apiStrict", self.strict);
         command.boolean("apiDeprecationErrors", self.deprecation_errors);
-    }
-}
-
-impl Handshake {
-    /// Creates the arguments with the given `client` document in BSON, which is empty if there is
-    /// none.
-    pub fn new(client: impl Into<Box<[u8]>>) -> Self {
-        Self { client: client.into(), load_balanced: false }
-    }
-
-    /// Sets whether the connection is to a load balancer.
-    #[must_use]
-    pub fn with_load_balanced(mut self, load_balanced: bool) -> Self {
-        self.load_balanced = load_balanced;
-        self
     }
 }

@@ -1,19 +1,17 @@
-//! The checks of one server, as a part of a deployment.
+//! The checks of one server, as a part of a deployment: the idle wait, the running check and the
+//! open connection.
 
 use alloc::sync::Arc;
 use core::{mem, time::Duration};
 
-use super::{
-    MonitorConfig, Trip,
-    pace::Pace,
-    state::{Connection, Idle, Running, State, Waiting},
-};
+use super::{MonitorConfig, Negotiation, Pace, Trip};
 use crate::{
     address::ServerAddress,
     document::SharedDocument,
-    error::Error,
+    error::{Error, ErrorKind, SYSTEM_OVERLOADED_ERROR, Stage},
+    event::{ConnectionId, EventKind, Heartbeat},
     hello::Hello,
-    ids::ServerId,
+    ids::{ServerId, TopologyVersion},
     input::{ConnId, Role},
     output::Outputs,
     time::Instant,
@@ -261,6 +259,233 @@ impl Check {
                 self.state = state;
                 None
             }
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum State {
+    Idle(Idle),
+    Running(Running),
+    Done,
+}
+
+/// The idle wait between two checks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Idle {
+    /// The time at which the last check ended.
+    pub(super) ended: Instant,
+    /// The time at which the next check begins.
+    pub(super) until: Instant,
+    /// True if there has been no check yet.
+    pub(super) is_first: bool,
+}
+
+impl Idle {
+    /// Returns a wait that precedes the first check and ends at `until`.
+    pub(super) fn first(until: Instant) -> Self {
+        Self { ended: Instant::EPOCH, until, is_first: true }
+    }
+
+    /// Returns an empty wait after a check that ended at `now`.
+    pub(super) fn at_once(now: Instant) -> Self {
+        Self { ended: now, until: now, is_first: false }
+    }
+
+    /// Returns whether there is no wait at all.
+    pub(super) fn is_at_once(&self) -> bool {
+        self.until == self.ended
+    }
+
+    /// Returns whether the next check may begin.
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        self.until <= now
+    }
+}
+
+/// A running check. The start event of its heartbeat has been emitted, so an end event must follow.
+#[derive(Clone, Debug)]
+pub(super) struct Running {
+    pub(super) heartbeat: Heartbeat,
+    /// The outstanding request.
+    pub(super) waiting: Waiting,
+    /// The time of the request.
+    pub(super) since: Instant,
+    /// The time at which the request fails; `None` for no limit.
+    pub(super) deadline: Option<Instant>,
+    /// True if the deadline was extended because the host was suspended.
+    pub(super) extended: bool,
+    /// True if a second request was sent because the first reply was late.
+    pub(super) repeated: bool,
+}
+
+/// The answer that a check waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Waiting {
+    Connection,
+    Reply,
+}
+
+impl Running {
+    /// Creates a check that waits from `now` on, for at most `limit`.
+    pub(super) fn new(
+        heartbeat: Heartbeat,
+        waiting: Waiting,
+        now: Instant,
+        limit: Option<Duration>,
+    ) -> Self {
+        Self {
+            heartbeat,
+            waiting,
+            since: now,
+            deadline: limit.map(|limit| now + limit),
+            extended: false,
+            repeated: false,
+        }
+    }
+
+    /// Returns whether a late reply was accepted only because the host was suspended or stalled, so
+    /// that a second request is needed to measure the round trip. Returns false for the reply to
+    /// that second request.
+    pub(super) fn has_to_be_repeated(&self, trip: Trip) -> bool {
+        let late = self.extended || trip.is_late(self.deadline);
+        late && !self.heartbeat.awaited && !self.repeated
+    }
+
+    /// Returns the event that ends the heartbeat with `error`.
+    pub(super) fn failed(self, duration: Duration, error: Error) -> EventKind {
+        EventKind::ServerHeartbeatFailed { heartbeat: self.heartbeat, duration, failure: error }
+    }
+
+    /// Returns the event that ends the heartbeat as cancelled, without an outcome.
+    pub(super) fn cancelled(self, now: Instant, reason: &str) -> EventKind {
+        let stage = match self.waiting {
+            Waiting::Connection => Stage::Connect,
+            Waiting::Reply => Stage::Hello,
+        };
+        let error = Error::new(ErrorKind::Cancelled, stage, reason);
+        let duration = now.since(self.since);
+        self.failed(duration, error)
+    }
+}
+
+/// An open connection and the state negotiated on it.
+#[derive(Clone, Debug)]
+pub(super) struct Connection {
+    pub(super) id: ConnectionId,
+    pub(super) negotiation: Negotiation,
+    /// The topology version in the last reply, if streaming is enabled and the server supports it.
+    ///
+    /// It is specific to this connection; the topology may know a newer version.
+    pub(super) topology_version: Option<TopologyVersion>,
+    /// True if the server will send another reply without a request.
+    pub(super) more_to_come: bool,
+    /// True if operations share the connection and have authenticated on it.
+    pub(super) authenticated: bool,
+}
+
+/// The kind of the next check.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Next {
+    /// Open a connection first.
+    Connect,
+    /// Send a hello that is answered at once.
+    Poll(Negotiation),
+    /// Send an awaitable hello with this topology version.
+    Await(Negotiation, TopologyVersion),
+    /// Read the next streamed reply.
+    Read,
+}
+
+impl Connection {
+    /// Creates the state of a new connection, on which nothing has been sent.
+    pub(super) fn new(id: ConnectionId) -> Self {
+        Self {
+            id,
+            negotiation: Negotiation::Handshake,
+            topology_version: None,
+            more_to_come: false,
+            authenticated: false,
+        }
+    }
+
+    /// Returns whether the connection is kept after a check on it has failed with `error`.
+    pub(super) fn outlives(&self, error: &Error) -> bool {
+        self.authenticated
+            && error.kind() == ErrorKind::Command
+            && error.has_label(SYSTEM_OVERLOADED_ERROR)
+    }
+
+    /// Updates the negotiation and the streaming state from a reply.
+    pub(super) fn learn(&mut self, hello: &Hello, more_to_come: bool, config: &MonitorConfig) {
+        self.id.server = self.id.server.or(hello.connection_id);
+        self.negotiation = Negotiation::after(hello, config);
+        self.topology_version = hello.topology_version.filter(|_| config.streaming);
+        self.more_to_come = more_to_come;
+    }
+
+    /// Returns the kind of the next check on this connection.
+    pub(super) fn next(&self) -> Next {
+        match self.topology_version {
+            _ if self.more_to_come => Next::Read,
+            Some(version) => Next::Await(self.negotiation, version),
+            None => Next::Poll(self.negotiation),
+        }
+    }
+}
+
+/// Writes keys that identify the states of a server's checks, for state-space searches.
+#[cfg(feature = "model")]
+mod key {
+    use core::hash::{Hash, Hasher};
+
+    use super::{Check, Idle, Running, State};
+    use crate::time::Instant;
+
+    impl Check {
+        /// Writes all state that determines the behavior of the checks from `now` on.
+        pub(crate) fn write_key(&self, now: Instant, hasher: &mut impl Hasher) {
+            match &self.state {
+                State::Idle(idle) => {
+                    1_u8.hash(hasher);
+                    self.write_idle(now, idle, hasher);
+                }
+                State::Running(check) => {
+                    2_u8.hash(hasher);
+                    self.write_running(now, check, hasher);
+                }
+                State::Done => 3_u8.hash(hasher),
+            }
+            let connection = self.connection.as_ref();
+            connection
+                .map(|own| {
+                    (own.negotiation, own.topology_version, own.more_to_come, own.authenticated)
+                })
+                .hash(hasher);
+            let exhausted = !{ self.pace }.admits(now);
+            (self.withheld, self.streaming, exhausted).hash(hasher);
+        }
+
+        fn write_idle(&self, now: Instant, idle: &Idle, hasher: &mut impl Hasher) {
+            idle.until.since(now).hash(hasher);
+            self.config.earliest(*idle).since(now).hash(hasher);
+            // If the next check is due at once, a cancellation begins a wait, whose length is counted
+            // from the end of the previous check.
+            let ended =
+                (idle.is_at_once() && self.connection.is_some()).then(|| now.since(idle.ended));
+            ended.hash(hasher);
+        }
+
+        fn write_running(&self, now: Instant, check: &Running, hasher: &mut impl Hasher) {
+            let wait = self.config.heartbeat_frequency;
+            let late = |deadline: Instant| {
+                // A deadline that was missed by more than a heartbeat is extended.
+                let late = now.since(deadline).min(2 * wait);
+                (deadline.since(now), late)
+            };
+            check.waiting.hash(hasher);
+            check.deadline.map(late).hash(hasher);
+            (check.heartbeat.awaited, check.extended, check.repeated).hash(hasher);
         }
     }
 }

@@ -12,8 +12,7 @@ use crate::{
 
 use super::{
     Negotiation,
-    check::{Check, Reply, Report},
-    state::{Connection, Idle, Next, Running, State, Waiting},
+    check::{Check, Connection, Idle, Next, Reply, Report, Running, State, Waiting},
 };
 
 impl Check {
@@ -132,7 +131,7 @@ impl Check {
     /// check").
     ///
     /// Only a check whose connection broke or fell silent is retried at once, within the limit of
-    /// [`Pace`](super::pace::Pace). A check that got a malformed reply is not retried at once,
+    /// [`Pace`](super::Pace). A check that got a malformed reply is not retried at once,
     /// because a retry would most likely fail in the same way, and the attempts would follow each
     /// other without a pause.
     ///

@@ -30,9 +30,9 @@ pub(crate) struct Ping {
     config: Arc<MonitorConfig>,
     server: ServerId,
     role: Role,
-    pub(super) state: State,
+    state: State,
     /// The negotiation on the open connection.
-    pub(super) connection: Option<Negotiation>,
+    connection: Option<Negotiation>,
     /// The number of connections requested so far.
     connections: u64,
     slack: Duration,
@@ -41,7 +41,7 @@ pub(crate) struct Ping {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) enum State {
+enum State {
     Stopped,
     Idle {
         /// The earliest time at which a measurement may begin during a call made for another
@@ -234,7 +234,38 @@ impl Ping {
 
     /// Returns the time at which a request made at `since` fails, or `None` if there is no time
     /// limit.
-    pub(super) fn limit(&self, since: Instant) -> Option<Instant> {
+    fn limit(&self, since: Instant) -> Option<Instant> {
         self.config.limit(false).map(|limit| since + limit)
+    }
+}
+
+/// Computes keys that identify the state of a server's round-trip measurements, for state-space
+/// searches.
+#[cfg(feature = "model")]
+mod key {
+    use core::hash::{Hash, Hasher};
+
+    use super::{Ping, State};
+    use crate::time::Instant;
+
+    impl Ping {
+        /// Writes all state that determines the behavior of the measurements from `now` on.
+        pub(crate) fn write_key(&self, now: Instant, hasher: &mut impl Hasher) {
+            match self.state {
+                State::Stopped => 1_u8.hash(hasher),
+                State::Idle { from, until } => {
+                    (2_u8, from.since(now), until.since(now)).hash(hasher);
+                }
+                State::Asked { answer, since } => {
+                    (3_u8, answer, left(now, self.limit(since))).hash(hasher);
+                }
+            }
+            self.connection.hash(hasher);
+        }
+    }
+
+    /// Returns the time until the deadline, and whether the deadline has passed.
+    fn left(now: Instant, deadline: Option<Instant>) -> Option<(core::time::Duration, bool)> {
+        deadline.map(|deadline| (deadline.since(now), deadline < now))
     }
 }

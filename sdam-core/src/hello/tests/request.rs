@@ -1,10 +1,10 @@
 use core::time::Duration;
-use std::vec;
+use std::{sync::Arc, vec};
 
 use bson::{Bson, Document, doc};
 
 use super::super::*;
-use crate::options::HandshakeOpcode;
+use crate::options::{HandshakeOpcode, ServerApi};
 
 fn decode(request: &HelloRequest) -> Document {
     Document::from_reader(&*request.encode()).unwrap()

@@ -1,13 +1,199 @@
+//! What events report: checks, connections, selections and commands.
+
 use alloc::{boxed::Box, sync::Arc};
 use core::time::Duration;
 
-use super::{ConnectionId, EventKind};
+use super::EventKind;
 use crate::{
     address::ServerAddress,
     document::{Fields, SharedDocument},
     error::{Error, ErrorKind},
     ids::{ObjectId, ServerId},
 };
+
+/// The check that a heartbeat event reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Heartbeat {
+    /// The server id.
+    pub server: ServerId,
+    /// The server's address.
+    pub address: ServerAddress,
+    /// The connection that carries the check.
+    #[cfg_attr(feature = "serde", serde(flatten))]
+    pub connection: ConnectionId,
+    /// True if the server may delay its reply until something changes.
+    pub awaited: bool,
+}
+
+impl Heartbeat {
+    /// Creates the check of `server` at `address` on `connection`.
+    pub fn new(
+        server: ServerId,
+        address: ServerAddress,
+        connection: ConnectionId,
+        awaited: bool,
+    ) -> Self {
+        Self { server, address, connection, awaited }
+    }
+}
+
+/// The ids that the driver and the server have assigned to a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct ConnectionId {
+    /// The client's number for the connection. Each monitor and each pool counts its connections
+    /// from 1, so it is unique only within one pool or one monitor.
+    #[cfg_attr(feature = "serde", serde(rename = "driverConnectionId"))]
+    pub driver: u64,
+    /// The server's number for the connection, taken from the first reply on it; `None` until then.
+    #[cfg_attr(feature = "serde", serde(rename = "serverConnectionId"))]
+    pub server: Option<i64>,
+}
+
+/// The reason why a pool closed a connection (CMAP: "Events").
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "camelCase"))]
+#[derive(strum::Display, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "camelCase")]
+pub enum ConnectionClosedReason {
+    /// The pool was cleared after the connection had been created.
+    Stale,
+    /// The connection was unused for longer than `maxIdleTimeMS`.
+    Idle,
+    /// The connection broke, or could not be established.
+    Error,
+    /// The pool was closed.
+    PoolClosed,
+}
+
+impl ConnectionClosedReason {
+    /// Every value, in declaration order.
+    pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
+
+    /// Returns the name, for logs, records and counters.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+}
+
+impl ConnectionClosedReason {
+    /// Returns the sentence that explains the reason in log messages.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Stale => "Connection became stale because the pool was cleared",
+            Self::Idle => {
+                "Connection has been available but unused for longer than the configured max idle \
+                 time"
+            }
+            Self::Error => "An error occurred while using the connection",
+            Self::PoolClosed => "Connection pool was closed",
+        }
+    }
+}
+
+/// The reason why a check-out failed (CMAP: "Events").
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "camelCase"))]
+#[derive(strum::Display, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "camelCase")]
+pub enum CheckOutFailure {
+    /// No connection became available in time.
+    Timeout,
+    /// The pool is closed.
+    PoolClosed,
+    /// A connection could not be established, or the pool was cleared.
+    ConnectionError,
+    /// The caller dropped the check-out. The specification has no such reason.
+    Cancelled,
+}
+
+impl CheckOutFailure {
+    /// Every value, in declaration order.
+    pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
+
+    /// Returns the name, for logs, records and counters.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+}
+
+impl CheckOutFailure {
+    /// Returns the sentence that explains the reason in log messages.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Timeout => "Wait queue timeout elapsed without a connection becoming available",
+            Self::PoolClosed => "Connection pool was closed",
+            Self::ConnectionError => "An error occurred while trying to establish a new connection",
+            Self::Cancelled => "The caller has cancelled the check-out",
+        }
+    }
+}
+
+/// The server selection that an event reports. Created once for each selection that has listeners.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "camelCase"))]
+pub struct Selection {
+    /// The complete read preference, or a note that the selector is custom.
+    pub selector: Box<str>,
+    /// The name of the operation's command, such as `find`.
+    pub operation: Option<Box<str>>,
+    /// The driver's operation id, if it assigns one.
+    pub operation_id: Option<i64>,
+}
+
+impl Selection {
+    /// Creates a selection with this `selector`, for an unknown operation.
+    pub fn new(selector: impl Into<Box<str>>) -> Self {
+        Self { selector: selector.into(), operation: None, operation_id: None }
+    }
+
+    /// Sets the name and number of the operation.
+    #[must_use]
+    pub fn with_operation(mut self, operation: impl Into<Box<str>>, id: Option<i64>) -> Self {
+        self.operation = Some(operation.into());
+        self.operation_id = id;
+        self
+    }
+}
+
+/// The reason why a server selection failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+#[derive(strum::Display, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
+pub enum SelectionFailure {
+    /// `serverSelectionTimeoutMS` has passed.
+    Timeout,
+    /// The client and a server have no wire version in common.
+    Incompatible,
+    /// The read preference does not fit the deployment.
+    InvalidCriteria,
+    /// No server was suitable at once, and too many selections were already waiting.
+    TooManyWaiters,
+    /// The topology was closed.
+    Closed,
+    /// The runtime shut down before the topology was closed.
+    RuntimeShutDown,
+    /// The caller cancelled the selection.
+    Cancelled,
+}
+
+impl SelectionFailure {
+    /// Every value, in declaration order.
+    pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
+
+    /// Returns the name, for logs, records and counters.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+}
 
 /// The names and ids of a command, shared by its events (Command Logging and Monitoring).
 #[derive(Clone, Debug, PartialEq, Eq)]
