@@ -3,7 +3,7 @@
 use alloc::{format, sync::Arc};
 use core::{cmp::Ordering, fmt, hash, net::Ipv6Addr, str::FromStr};
 
-use crate::config_error::ConfigError;
+use crate::options::ConfigError;
 
 /// The port of a server whose address does not contain one.
 pub const DEFAULT_PORT: u16 = 27017;

@@ -14,6 +14,10 @@ use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use core::time::Duration;
 
 use self::{inline::Inline, server::Server, silence::Evidence, srv::SrvPolling};
+pub use crate::interface::{
+    ConnId, Input, Output, Outputs, RecordedInput, Role, ScanFailure, ScanRequest, ScanSetup,
+    Setup, Timer,
+};
 use crate::{
     address::ServerAddress,
     error::{Error, ErrorOutcome},
@@ -28,10 +32,6 @@ use crate::{
     server::Rtt,
     time::Instant,
     topology::TopologyDescription,
-};
-pub use crate::{
-    input::{ConnId, Input, RecordedInput, Role, ScanRequest, ScanSetup, Setup, Timer},
-    output::{Output, Outputs, ScanFailure},
 };
 
 /// A client's view of a deployment, which holds all state and makes every decision.
@@ -546,15 +546,16 @@ mod key {
     impl Deployment {
         /// Writes all state that determines the behavior of the deployment from `now` on.
         ///
-        /// Instants are written relative to `now`, so that equal states at different times have equal
-        /// keys. The key omits server ids, connection numbers, the values of generations and round-trip
-        /// times, and error messages, because no rule depends on them. It also omits the random order
-        /// in which a scan checks servers of equal rank. It does not contain the number of checks that
-        /// followed each other without a pause, but only whether that number has reached its limit.
+        /// Instants are written relative to `now`, so that equal states at different times have
+        /// equal keys. The key omits server ids, connection numbers, the values of generations and
+        /// round-trip times, and error messages, because no rule depends on them. It also omits the
+        /// random order in which a scan checks servers of equal rank. It does not contain the
+        /// number of checks that followed each other without a pause, but only whether that number
+        /// has reached its limit.
         pub fn write_key(&self, now: Instant, hasher: &mut impl Hasher) {
             self.topology.write_key(hasher);
-            // Servers are sorted by address, so the key does not depend on the order in which they were
-            // added.
+            // Servers are sorted by address, so the key does not depend on the order in which they
+            // were added.
             for described in self.description().servers() {
                 let Some(server) = self.server(described.id) else {
                     continue;

@@ -14,7 +14,7 @@ use crate::{
     document::SharedDocument,
     error::Error,
     ids::{ObjectId, ServerId},
-    input::RecordedInput,
+    interface::RecordedInput,
     options::Warning,
     pool::{PoolClear, PoolOptions},
     server::{Rtt, ServerDescription},

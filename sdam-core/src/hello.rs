@@ -18,8 +18,7 @@ use crate::{
     ids::{ElectionTuple, ObjectId, TopologyVersion},
     read_preference::TagSet,
     reply::Failure,
-    server_type::ServerType,
-    wire_versions::WireVersions,
+    server::{ServerType, WireVersions},
 };
 
 /// A successful reply to `hello` or legacy hello, in parsed form.

@@ -37,24 +37,18 @@ extern crate std;
 pub mod actions;
 pub mod address;
 pub mod command;
-mod config_error;
 pub mod deployment;
-mod detector;
 pub mod document;
 #[cfg(feature = "serde")]
 mod encoding;
 pub mod error;
 pub mod event;
-mod handshake_options;
 pub mod hello;
 pub mod ids;
-mod input;
-mod joined;
+mod interface;
 pub mod machine;
 pub mod monitor;
-mod opaque;
 pub mod options;
-mod output;
 pub mod pool;
 pub mod read_preference;
 pub mod reply;
@@ -62,20 +56,15 @@ pub mod report;
 pub mod rng;
 pub mod rtt;
 mod scan;
-#[cfg(feature = "serde")]
-mod serialize;
 pub mod server;
-mod server_type;
 pub mod session;
 mod silence;
-mod similar;
 pub mod srv;
+mod text;
 pub mod time;
 pub mod topology;
-mod topology_type;
 pub mod uri;
 pub mod uri_options;
-mod wire_versions;
 
 #[doc(hidden)]
-pub use {joined::Joined, similar::closest};
+pub use text::{Joined, closest};

@@ -26,47 +26,6 @@ use crate::{
     topology::{TopologyDescription, TopologyType},
 };
 
-/// The state of one topology, and all rules for changing it (SDAM: "TopologyDescription").
-///
-/// The machine performs no actions itself: it returns [`Effects`], in the order of the
-/// specification. It cannot fail; inputs that do not match its state are ignored.
-#[doc(alias(
-    "updateUnknownWithStandalone",
-    "updateRSWithoutPrimary",
-    "updateRSWithPrimaryFromMember",
-    "updateRSFromPrimary",
-    "checkIfHasPrimary"
-))]
-#[derive(Clone, Debug)]
-pub struct TopologyMachine {
-    options: Arc<Options>,
-    phase: LifePhase,
-    description: Arc<TopologyDescription>,
-    /// The state of each server's pool, sorted by server id.
-    pools: Vec<Pool>,
-    /// The number of members that were ignored most recently because of `max_servers`.
-    ignored: usize,
-    last_id: u64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum LifePhase {
-    New,
-    Open,
-    Closed,
-}
-
-/// The state of a server's pool according to the effects returned so far.
-#[derive(Clone, Debug)]
-struct Pool {
-    server: ServerId,
-    address: ServerAddress,
-    generation: Generation,
-    /// Behind a load balancer: the services to which connections are open.
-    services: Services,
-    ready: bool,
-}
-
 /// An input to the topology machine.
 #[derive(Debug)]
 pub enum Input<'a> {
@@ -181,6 +140,47 @@ pub enum Effect {
 /// opening events of a load-balanced topology come before the "ready" of its single pool, and
 /// `TopologyClosed` comes last, because pools publish events while they close.
 pub type Effects = Actions<Effect>;
+
+/// The state of one topology, and all rules for changing it (SDAM: "TopologyDescription").
+///
+/// The machine performs no actions itself: it returns [`Effects`], in the order of the
+/// specification. It cannot fail; inputs that do not match its state are ignored.
+#[doc(alias(
+    "updateUnknownWithStandalone",
+    "updateRSWithoutPrimary",
+    "updateRSWithPrimaryFromMember",
+    "updateRSFromPrimary",
+    "checkIfHasPrimary"
+))]
+#[derive(Clone, Debug)]
+pub struct TopologyMachine {
+    options: Arc<Options>,
+    phase: LifePhase,
+    description: Arc<TopologyDescription>,
+    /// The state of each server's pool, sorted by server id.
+    pools: Vec<Pool>,
+    /// The number of members that were ignored most recently because of `max_servers`.
+    ignored: usize,
+    last_id: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LifePhase {
+    New,
+    Open,
+    Closed,
+}
+
+/// The state of a server's pool according to the effects returned so far.
+#[derive(Clone, Debug)]
+struct Pool {
+    server: ServerId,
+    address: ServerAddress,
+    generation: Generation,
+    /// Behind a load balancer: the services to which connections are open.
+    services: Services,
+    ready: bool,
+}
 
 impl TopologyMachine {
     /// Creates a topology that is not open yet. `options` should be validated.

@@ -205,11 +205,7 @@ impl Negotiation {
 
     /// Returns an awaitable hello request. The server replies when its topology version differs
     /// from `version` or after a heartbeat interval, and then continues to stream replies.
-    pub(crate) fn awaitable_request(
-        self,
-        config: &MonitorConfig,
-        version: TopologyVersion,
-    ) -> HelloRequest {
+    fn awaitable_request(self, config: &MonitorConfig, version: TopologyVersion) -> HelloRequest {
         let modern = matches!(self, Self::Agreed { modern: true, .. });
         let server_api = config.server_api.clone();
         HelloRequest::awaitable(modern, server_api, version, config.heartbeat_frequency)

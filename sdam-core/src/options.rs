@@ -1,29 +1,23 @@
 //! The options of a client, with validation.
 
-use alloc::{boxed::Box, collections::BTreeSet, sync::Arc, vec::Vec};
-use core::time::Duration;
-
-use crate::{
-    address::ServerAddress, pool::PoolOptions, read_preference::ReadPreference,
-    topology_type::TopologyType, wire_versions::WireVersions,
-};
-
-mod credential;
-mod deviations;
 mod security;
-mod srv;
 #[cfg(test)]
 mod tests;
 mod validate;
 
-pub use crate::config_error::{ConfigError, Warning};
-pub use crate::detector::Detector;
-pub use crate::handshake_options::{HandshakeOpcode, ServerApi};
-pub use credential::Credential;
-pub(crate) use credential::default_source;
-pub use deviations::Deviations;
-pub use security::{ProxyOptions, TlsOptions};
-pub use srv::Srv;
+use alloc::{boxed::Box, collections::BTreeSet, format, string::String, sync::Arc, vec::Vec};
+use core::time::Duration;
+
+pub(crate) use self::{security::default_source, validate::Escaped};
+pub use self::{
+    security::{Credential, ProxyOptions, TlsOptions},
+    validate::{ConfigError, Warning},
+};
+pub use crate::silence::Detector;
+use crate::{
+    address::ServerAddress, pool::PoolOptions, read_preference::ReadPreference,
+    server::WireVersions, topology::TopologyType,
+};
 
 /// The minimum time between two checks of a server (SDAM: "minHeartbeatFrequencyMS"), which only
 /// [`Deviations::min_heartbeat_frequency`] can change.
@@ -41,9 +35,9 @@ pub const IDLE_WRITE_PERIOD: Duration = Duration::from_secs(10);
 #[doc(alias = "smallestMaxStalenessSeconds")]
 pub const SMALLEST_MAX_STALENESS: Duration = Duration::from_secs(90);
 /// The default `heartbeatFrequencyMS` of clients with background monitors.
-pub(crate) const DEFAULT_HEARTBEAT_FREQUENCY: Duration = Duration::from_secs(10);
+const DEFAULT_HEARTBEAT_FREQUENCY: Duration = Duration::from_secs(10);
 /// The default `heartbeatFrequencyMS` of single-threaded clients.
-pub(crate) const DEFAULT_SCAN_FREQUENCY: Duration = Duration::from_secs(60);
+const DEFAULT_SCAN_FREQUENCY: Duration = Duration::from_secs(60);
 
 /// The options of a topology, of its pools and of the operations of a client.
 ///
@@ -364,4 +358,132 @@ pub enum SelectionStrategy {
     TwoChoices,
     /// Picks a random server, as in version 1.2 of Server Selection.
     Random,
+}
+
+/// The SRV look-up for a `mongodb+srv` connection string.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "camelCase", deny_unknown_fields))]
+pub struct Srv {
+    /// The host of the connection string, in lower case and without a final dot. Its TXT record may
+    /// contain options.
+    pub host: Box<str>,
+    /// `srvServiceName`: the first label of the name to look up, without its underscore.
+    pub service: Box<str>,
+    /// `srvMaxHosts`: the maximum number of hosts to use; 0 for all.
+    pub max_hosts: u32,
+    /// The minimum time to live (TTL) of the records that yielded the seeds; zero if unknown. The
+    /// next look-up is due once this time has passed, but not before 60 s have passed.
+    #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
+    pub ttl: Duration,
+}
+
+impl Srv {
+    /// Creates a look-up of the hosts for the service `mongodb` at `host`, without limiting their
+    /// number.
+    pub fn new(host: &str) -> Self {
+        Self {
+            host: host.trim_end_matches('.').to_ascii_lowercase().into(),
+            service: "mongodb".into(),
+            max_hosts: 0,
+            ttl: Duration::ZERO,
+        }
+    }
+
+    /// Returns the name of the SRV record that lists the hosts, such as
+    /// `_mongodb._tcp.cluster.example.com`.
+    pub fn query_name(&self) -> String {
+        format!("_{}._tcp.{}", self.service, self.host)
+    }
+
+    /// Returns the domain to which the hosts must belong: [`host`](Self::host) without its first
+    /// label, or the whole host if it has fewer than three labels (Initial DNS Seedlist Discovery:
+    /// "Connection String Format").
+    pub fn domain(&self) -> &str {
+        match self.host.split_once('.') {
+            Some((_, domain)) if domain.contains('.') => domain,
+            _ => &self.host,
+        }
+    }
+
+    /// Returns whether connecting to `host` is allowed. Its name must consist of one or more
+    /// labels, followed by a dot and the [`domain`](Self::domain) (Initial DNS Seedlist Discovery:
+    /// "Querying DNS").
+    pub(crate) fn allows(&self, host: &ServerAddress) -> bool {
+        let name = host.host().trim_end_matches('.');
+        name.strip_suffix(self.domain())
+            .and_then(|head| head.strip_suffix('.'))
+            .is_some_and(|labels| !labels.is_empty())
+    }
+
+    /// Returns [`max_hosts`](Self::max_hosts) as a `usize`.
+    pub(crate) fn max_hosts(&self) -> usize {
+        usize::try_from(self.max_hosts).unwrap_or(usize::MAX)
+    }
+}
+
+/// The framing of the first hello of a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum HandshakeOpcode {
+    /// OP_MSG, which every server since MongoDB 3.6 supports.
+    #[default]
+    OpMsg,
+    /// OP_QUERY, for older servers.
+    OpQuery,
+}
+
+/// The stable API version that is declared with every command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ServerApi {
+    /// The version; only `1` exists.
+    pub version: Box<str>,
+    /// True if the server rejects commands outside the API.
+    pub strict: Option<bool>,
+    /// True if the server rejects deprecated commands.
+    pub deprecation_errors: Option<bool>,
+}
+
+impl ServerApi {
+    /// Returns version 1 of the API, without setting `strict` or `deprecation_errors`.
+    pub fn v1() -> Self {
+        Self { version: "1".into(), strict: None, deprecation_errors: None }
+    }
+}
+
+/// Deviations from the specifications, for tests of drivers and for drivers that keep the behaviour
+/// of earlier versions. Applications should not change them, and connection strings cannot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Deviations {
+    /// The minimum time between two checks of a server, and the minimum `heartbeatFrequencyMS`; at
+    /// least 1 ms.
+    ///
+    /// Only tests of drivers should change this time. The specification fixes it at
+    /// [500 ms](MIN_HEARTBEAT_FREQUENCY), but runners of the unified test format reduce it to
+    /// 50 ms.
+    #[doc(alias = "minHeartbeatFrequencyMS")]
+    pub min_heartbeat_frequency: Duration,
+    /// True to retry a failed check on a new connection before marking the server Unknown, as SDAM
+    /// 2.11 did.
+    pub retry_before_unknown: bool,
+    /// True if every failure to establish a connection marks the server Unknown, as before overload
+    /// error labels existed.
+    pub handshake_errors_mark_unknown: bool,
+    /// True if single-threaded clients check a server at once after its "not writable primary"
+    /// error, as SDAM 2.11 did.
+    pub single_threaded_immediate_check: bool,
+}
+
+impl Default for Deviations {
+    /// Returns options without any deviation.
+    fn default() -> Self {
+        Self {
+            min_heartbeat_frequency: MIN_HEARTBEAT_FREQUENCY,
+            retry_before_unknown: false,
+            handshake_errors_mark_unknown: false,
+            single_threaded_immediate_check: false,
+        }
+    }
 }

@@ -1,12 +1,82 @@
 //! The options of connection pools, and the parameters for clearing a pool (CMAP).
 
-mod options;
+use alloc::{format, string::ToString};
+use core::time::Duration;
 
-pub use self::options::PoolOptions;
 use crate::{
     error::Error,
     ids::{Generation, ObjectId},
+    options::ConfigError,
 };
+
+/// The options of a connection pool (CMAP: "Connection Pool Options").
+///
+/// ```
+/// use sdam_core::options::Options;
+///
+/// let options = Options::parse("mongodb://a/?maxPoolSize=10&maxIdleTimeMS=60000").unwrap();
+/// let pool = options.pool;
+/// assert_eq!((pool.min_pool_size, pool.max_pool_size), (0, 10));
+/// assert_eq!(pool.max_idle_time.unwrap().as_secs(), 60);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "camelCase"))]
+pub struct PoolOptions {
+    /// `maxPoolSize`: the maximum number of connections, whether available, in use or being
+    /// established; 0 for no limit. The default is 100.
+    pub max_pool_size: u32,
+    /// `minPoolSize`: the minimum number of connections in a ready pool. The default is 0.
+    pub min_pool_size: u32,
+    /// `maxIdleTimeMS`: the maximum idle time of an available connection; `None`, the default, for
+    /// no limit.
+    #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
+    pub max_idle_time: Option<Duration>,
+    /// `maxConnecting`: the maximum number of connections being established at the same time. The
+    /// default is 2.
+    pub max_connecting: u32,
+    /// `waitQueueTimeoutMS`: the maximum duration of a check-out; `None`, the default, for no
+    /// limit.
+    #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
+    pub wait_queue_timeout: Option<Duration>,
+}
+
+impl Default for PoolOptions {
+    fn default() -> Self {
+        Self {
+            max_pool_size: 100,
+            min_pool_size: 0,
+            max_idle_time: None,
+            max_connecting: 2,
+            wait_queue_timeout: None,
+        }
+    }
+}
+
+impl PoolOptions {
+    /// Checks the options.
+    ///
+    /// # Errors
+    ///
+    /// If the minimum size exceeds the maximum size, or if the options would never allow a
+    /// connection to be established.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        if self.max_pool_size != 0 && self.min_pool_size > self.max_pool_size {
+            return Err(ConfigError::new(
+                "minPoolSize",
+                self.min_pool_size.to_string(),
+                format!("`maxPoolSize` is {}", self.max_pool_size),
+                "lower `minPoolSize`, or raise `maxPoolSize`, for which 0 is no limit",
+            ));
+        }
+        if self.max_connecting == 0 {
+            let reason = "no connection could be established";
+            let remedy = "allow at least 1";
+            return Err(ConfigError::new("maxConnecting", "0", reason, remedy));
+        }
+        Ok(())
+    }
+}
 
 /// The parameters and the cause of a clear (CMAP: "Clearing a Connection Pool").
 ///
@@ -36,5 +106,61 @@ impl PoolClear {
     /// Creates a clear of the whole pool that does not interrupt connections in use.
     pub fn new(generation: Generation, cause: Error) -> Self {
         Self { generation, service_id: None, interrupt_in_use: false, was_paused: false, cause }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Options;
+
+    fn of(query: &str) -> Result<PoolOptions, ConfigError> {
+        Options::parse(&format!("mongodb://a/?{query}")).map(|options| options.pool)
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_specification() {
+        let default = PoolOptions::default();
+        assert_eq!(of("").unwrap(), default);
+        assert_eq!(
+            (default.min_pool_size, default.max_pool_size, default.max_connecting),
+            (0, 100, 2)
+        );
+    }
+
+    #[test]
+    fn options_of_the_connection_string_are_taken_and_zero_times_are_no_limit() {
+        let pool =
+            of("minPoolSize=3&maxPoolSize=7&maxConnecting=4&maxIdleTimeMS=5&waitQueueTimeoutMS=6");
+        let millis = |count| Some(Duration::from_millis(count));
+        assert_eq!(
+            pool.unwrap(),
+            PoolOptions {
+                max_pool_size: 7,
+                min_pool_size: 3,
+                max_idle_time: millis(5),
+                max_connecting: 4,
+                wait_queue_timeout: millis(6),
+            }
+        );
+        let pool = of("maxIdleTimeMS=0&waitQueueTimeoutMS=0").unwrap();
+        assert_eq!((pool.max_idle_time, pool.wait_queue_timeout), (None, None));
+    }
+
+    #[test]
+    fn a_minimum_above_the_maximum_is_refused_unless_the_maximum_is_0() {
+        let error = of("minPoolSize=101").unwrap_err();
+        let text = "`minPoolSize` is `101`: `maxPoolSize` is 100; lower `minPoolSize`, or raise \
+                    `maxPoolSize`, for which 0 is no limit";
+        assert_eq!(error.to_string(), text);
+        assert_eq!(of("minPoolSize=100").unwrap().min_pool_size, 100);
+        assert_eq!(of("minPoolSize=5&maxPoolSize=0").unwrap().max_pool_size, 0);
+    }
+
+    #[test]
+    fn a_pool_that_could_establish_no_connection_is_refused() {
+        let pool = PoolOptions { max_connecting: 0, ..PoolOptions::default() };
+        let error = pool.validate().unwrap_err();
+        assert_eq!((error.option(), error.value()), ("maxConnecting", "0"));
     }
 }

@@ -9,7 +9,7 @@ use alloc::{
 };
 use core::{fmt, time::Duration};
 
-use crate::{config_error::ConfigError, joined::Joined};
+use crate::{options::ConfigError, text::Joined};
 
 /// The members of a replica set from which an operation may read (Server Selection: "Read
 /// preference").

@@ -11,9 +11,8 @@ use self::order::Scan;
 use crate::{
     error::{Error, StateChange},
     ids::ServerId,
-    input::{ScanRequest, ScanSetup},
+    interface::{Output, ScanFailure, ScanRequest, ScanSetup},
     options::Options,
-    output::{Output, ScanFailure},
     rng::Rng,
     time::Instant,
     topology::{TopologyDescription, TopologyType},

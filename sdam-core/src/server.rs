@@ -1,8 +1,12 @@
 //! The description of one server.
 
+#[cfg(test)]
+mod tests;
+
 use alloc::boxed::Box;
 use core::time::Duration;
 
+pub use crate::silence::Silence;
 use crate::{
     address::ServerAddress,
     error::Error,
@@ -11,25 +15,6 @@ use crate::{
     read_preference::TagSet,
     time::Instant,
 };
-pub use crate::{server_type::ServerType, silence::Silence, wire_versions::WireVersions};
-
-/// The round-trip times of a server, measured with hello.
-#[doc(alias("roundTripTime", "minRoundTripTime"))]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
-pub struct Rtt {
-    /// The exponentially weighted moving average.
-    #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
-    pub average: Duration,
-    /// The minimum of the last ten samples; zero until there are two samples.
-    #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
-    pub minimum: Duration,
-    /// The 90th percentile of the last ten samples, for display: the second largest, or the largest
-    /// while there are fewer than ten samples.
-    #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
-    pub p90: Duration,
-}
 
 /// Everything known about one server, as an immutable value (SDAM: "ServerDescription").
 ///
@@ -198,5 +183,112 @@ impl ServerDescription {
     }
 }
 
-#[cfg(test)]
-mod tests;
+/// The role of a server (SDAM: "ServerType").
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    strum::Display,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
+pub enum ServerType {
+    /// A server that has not been reached yet, or that was lost because of an error.
+    #[default]
+    Unknown,
+    /// A server that is otherwise Unknown, but that another member names as the primary.
+    PossiblePrimary,
+    /// A server outside any replica set.
+    Standalone,
+    /// A router of a sharded cluster.
+    Mongos,
+    /// The primary of a replica set.
+    #[doc(alias("isWritablePrimary", "ismaster"))]
+    #[strum(serialize = "RSPrimary")]
+    RsPrimary,
+    /// A secondary of a replica set.
+    #[strum(serialize = "RSSecondary")]
+    RsSecondary,
+    /// An arbiter, which votes but holds no data.
+    #[strum(serialize = "RSArbiter")]
+    RsArbiter,
+    /// A member that is hidden, starting up or recovering.
+    #[strum(serialize = "RSOther")]
+    RsOther,
+    /// A member that has no replica set configuration.
+    #[strum(serialize = "RSGhost")]
+    RsGhost,
+    /// The single address of a load-balanced deployment; never the result of a check.
+    LoadBalancer,
+}
+
+impl ServerType {
+    /// Every value, in declaration order.
+    pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
+
+    /// Returns the name, for logs, records and counters.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+}
+
+impl ServerType {
+    /// Returns whether the type is neither Unknown nor PossiblePrimary (Server Selection:
+    /// "available").
+    pub const fn is_available(self) -> bool {
+        !matches!(self, Self::Unknown | Self::PossiblePrimary)
+    }
+
+    /// Returns whether servers of this type accept writes.
+    pub const fn is_writable(self) -> bool {
+        matches!(self, Self::Standalone | Self::Mongos | Self::RsPrimary | Self::LoadBalancer)
+    }
+
+    /// Returns whether servers of this type hold data that clients can use (SDAM: "data-bearing").
+    pub const fn is_data_bearing(self) -> bool {
+        matches!(
+            self,
+            Self::Standalone
+                | Self::Mongos
+                | Self::RsPrimary
+                | Self::RsSecondary
+                | Self::LoadBalancer
+        )
+    }
+}
+
+/// The range of wire versions that a server or the client supports.
+#[doc(alias("minWireVersion", "maxWireVersion"))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+pub struct WireVersions {
+    /// `minWireVersion`, 0 if the server did not report it.
+    #[cfg_attr(feature = "serde", serde(rename = "minWireVersion"))]
+    pub min: i32,
+    /// `maxWireVersion`, 0 if the server did not report it.
+    #[cfg_attr(feature = "serde", serde(rename = "maxWireVersion"))]
+    pub max: i32,
+}
+
+/// The round-trip times of a server, measured with hello.
+#[doc(alias("roundTripTime", "minRoundTripTime"))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+pub struct Rtt {
+    /// The exponentially weighted moving average.
+    #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
+    pub average: Duration,
+    /// The minimum of the last ten samples; zero until there are two samples.
+    #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
+    pub minimum: Duration,
+    /// The 90th percentile of the last ten samples, for display: the second largest, or the largest
+    /// while there are fewer than ten samples.
+    #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
+    pub p90: Duration,
+}

@@ -1,25 +1,19 @@
 //! The description of the whole deployment.
 
-mod departure;
-mod obstacle;
-mod sampling;
+mod reasons;
 #[cfg(test)]
 mod tests;
 
-use alloc::{sync::Arc, vec::Vec};
+use alloc::{collections::BTreeSet, sync::Arc, vec::Vec};
 use core::fmt;
 
-pub use self::{
-    departure::{Departure, DepartureReason},
-    obstacle::Obstacle,
-};
-pub use crate::topology_type::TopologyType;
-
+pub use self::reasons::{Departure, DepartureReason, Obstacle};
 use crate::{
     address::ServerAddress,
     ids::{ElectionTuple, ServerId},
-    joined::Joined,
+    rng::Rng,
     server::{ServerDescription, ServerType},
+    text::Joined,
 };
 
 /// Everything known about a deployment, as an immutable value (SDAM: "TopologyDescription").
@@ -203,13 +197,29 @@ impl TopologyDescription {
     }
 }
 
-/// Serializes the types of the servers, keyed by address.
-#[cfg(feature = "serde")]
-fn types<S: serde::Serializer>(
-    servers: &[Arc<ServerDescription>],
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    serializer.collect_map(servers.iter().map(|server| (&server.address, server.server_type)))
+impl TopologyDescription {
+    /// Returns the hosts of an SRV record that the topology should contain, without duplicates. If
+    /// `max_hosts` is 0 or not less than the number of hosts, it returns all of them. Otherwise, it
+    /// returns the hosts that the topology already contains, and random others up to a total of
+    /// `max_hosts` (Polling SRV Records for mongos Discovery: "srvMaxHosts").
+    #[doc(alias = "srvMaxHosts")]
+    pub(crate) fn sample_hosts(
+        &self,
+        hosts: &[ServerAddress],
+        max_hosts: usize,
+        rng: &mut Rng,
+    ) -> Vec<ServerAddress> {
+        let distinct: BTreeSet<_> = hosts.iter().cloned().collect();
+        if max_hosts == 0 || distinct.len() <= max_hosts {
+            return distinct.into_iter().collect();
+        }
+        let is_known = |host: &ServerAddress| self.server(host).is_some();
+        let (mut sample, mut new): (Vec<_>, Vec<_>) = distinct.into_iter().partition(is_known);
+        rng.shuffle(&mut new);
+        new.truncate(max_hosts.saturating_sub(sample.len()));
+        sample.append(&mut new);
+        sample
+    }
 }
 
 impl PartialEq for TopologyDescription {
@@ -263,4 +273,57 @@ impl fmt::Display for ServerDescription {
         }
         f.write_str(" }")
     }
+}
+
+/// The kind of a deployment (SDAM: "TopologyType").
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(strum::Display, strum::IntoStaticStr, strum::VariantArray)]
+pub enum TopologyType {
+    /// Nothing is known yet, or the topology is closed.
+    #[default]
+    Unknown,
+    /// One server of any type.
+    Single,
+    /// A replica set whose primary is not known.
+    ReplicaSetNoPrimary,
+    /// A replica set with a primary.
+    ReplicaSetWithPrimary,
+    /// A sharded cluster, represented by its routers.
+    Sharded,
+    /// A deployment behind a load balancer.
+    LoadBalanced,
+}
+
+impl TopologyType {
+    /// Every value, in declaration order.
+    pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
+
+    /// Returns the name, for logs, records and counters.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+}
+
+impl TopologyType {
+    /// Returns whether this is one of the two replica set types.
+    pub const fn is_replica_set(self) -> bool {
+        matches!(self, Self::ReplicaSetNoPrimary | Self::ReplicaSetWithPrimary)
+    }
+
+    /// Returns whether an SRV record is polled for new hosts (Polling SRV Records for mongos
+    /// Discovery: "Implementation"). A topology whose type is not polled never returns to a type
+    /// that is.
+    pub const fn polls_srv(self) -> bool {
+        matches!(self, Self::Unknown | Self::Sharded)
+    }
+}
+
+/// Serializes the types of the servers, keyed by address.
+#[cfg(feature = "serde")]
+fn types<S: serde::Serializer>(
+    servers: &[Arc<ServerDescription>],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(servers.iter().map(|server| (&server.address, server.server_type)))
 }

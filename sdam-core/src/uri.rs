@@ -22,9 +22,18 @@
 //! different values in the string and in code are an error (Server Selection:
 //! "serverSelectionTryOnce").
 
-use alloc::{boxed::Box, vec::Vec};
+mod parts;
+mod query;
+#[cfg(test)]
+mod tests;
+
+use alloc::{boxed::Box, format, string::ToString, vec::Vec};
 use core::{str::FromStr, time::Duration};
 
+use self::{
+    parts::{Parts, UserInfo},
+    query::{Place, Query},
+};
 use crate::{
     address::ServerAddress,
     options::{
@@ -37,16 +46,6 @@ use crate::{
     srv::SrvRecords,
     uri_options::{self, Properties, Secret, Settings, Value, limit, typed},
 };
-
-mod parts;
-mod percent;
-mod query;
-mod srv;
-#[cfg(test)]
-mod tests;
-
-use parts::{Parts, UserInfo};
-use query::{Place, Query};
 
 /// A parsed connection string.
 ///
@@ -110,7 +109,7 @@ impl ConnectionString {
         let srv = host.map(|host| {
             // SRV strings enable TLS by default (Initial DNS Seedlist Discovery: "TLS").
             query.settings.entry("tls").or_insert(Value::Flag(true));
-            srv::lookup(&host, &query.settings)
+            lookup(&host, &query.settings)
         });
         warnings.append(&mut query.warnings);
         let contradiction = TlsOptions::of(&query.settings).err();
@@ -228,7 +227,7 @@ impl ConnectionString {
         if let Some(srv) = &mut self.srv {
             self.hosts = srv.seeds(&records.hosts, rng)?;
             srv.ttl = records.ttl;
-            srv::merge_txt(&mut self.settings, &mut self.warnings, &srv.host, txt)?;
+            merge_txt(&mut self.settings, &mut self.warnings, &srv.host, txt)?;
             self.draft().validate()?;
         }
         Ok(self)
@@ -382,4 +381,47 @@ fn apply_to_pool(settings: &Settings, pool: &mut PoolOptions) {
     pool.max_idle_time = typed(settings, "maxIdleTimeMS");
     pool.max_connecting = typed(settings, "maxConnecting").unwrap_or(pool.max_connecting);
     pool.wait_queue_timeout = typed(settings, "waitQueueTimeoutMS");
+}
+
+/// Creates the look-up of `host` from the options.
+fn lookup(host: &str, settings: &Settings) -> Srv {
+    let mut srv = Srv::new(host);
+    if let Some(service) = typed::<&str>(settings, "srvServiceName") {
+        srv.service = service.into();
+    }
+    srv.max_hosts = typed(settings, "srvMaxHosts").unwrap_or_default();
+    srv
+}
+
+/// Adds the options in the single TXT record of `host`, whose strings are already concatenated.
+/// Options that `settings` already has are not replaced. The record is parsed like the options of
+/// the connection string (Initial DNS Seedlist Discovery: "in the same way").
+fn merge_txt(
+    settings: &mut Settings,
+    warnings: &mut Vec<Warning>,
+    host: &str,
+    records: &[Box<str>],
+) -> Result<(), ConfigError> {
+    let record = match records {
+        [] => return Ok(()),
+        [record] => record,
+        _ => {
+            let (option, count) = (format!("TXT records of {host}"), records.len().to_string());
+            let (reason, remedy) = ("there is more than one", "put all options into one record");
+            return Err(ConfigError::new(option, count, reason, remedy));
+        }
+    };
+    let named = |option: &str| format!("TXT record of {host}: {option}");
+    let query = Query::read(record, Place::Txt, false).map_err(|error| {
+        let option = named(error.option());
+        ConfigError::new(option, error.value(), error.reason(), error.remedy())
+    })?;
+    for (name, value) in query.settings {
+        settings.entry(name).or_insert(value);
+    }
+    warnings.extend(query.warnings.iter().map(|warning| {
+        let (option, value) = (named(warning.option()), warning.value());
+        Warning::new(option, value, warning.reason(), warning.consequence())
+    }));
+    Ok(())
 }

@@ -5,9 +5,9 @@ use super::{Deployment, Server};
 use crate::{
     error::{ErrorKind, ErrorOutcome},
     ids::ServerId,
+    interface::{Output, Outputs},
     machine::{self, Effect, Effects},
     monitor::Report,
-    output::{Output, Outputs},
     report::ErrorReport,
     time::Instant,
 };

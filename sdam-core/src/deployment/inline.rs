@@ -4,10 +4,9 @@ use super::Deployment;
 use crate::{
     error::Error,
     ids::ServerId,
-    input::ScanRequest,
+    interface::{Outputs, ScanRequest},
     machine,
     monitor::Check,
-    output::Outputs,
     scan::{Scans, Step, View},
     time::Instant,
     topology::TopologyType,

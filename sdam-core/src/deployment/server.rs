@@ -10,9 +10,8 @@ use super::{
 use crate::{
     address::ServerAddress,
     ids::ServerId,
-    input::{ConnId, Role},
+    interface::{ConnId, Output, Outputs, Role},
     monitor::{Check, MonitorConfig, Waiting},
-    output::{Output, Outputs},
     rtt::{Ping, RttWindow},
     time::Instant,
 };

@@ -12,9 +12,8 @@ use crate::{
     error::{Error, ErrorKind, Stage},
     event::EventKind,
     ids::ServerId,
-    input::Timer,
+    interface::{Output, Outputs, Timer},
     options::Detector,
-    output::{Output, Outputs},
     silence::Silence,
     time::Instant,
 };

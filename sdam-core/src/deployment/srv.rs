@@ -7,9 +7,9 @@ use super::Deployment;
 use crate::{
     error::{Error, ErrorKind, Stage},
     event::EventKind,
+    interface::{Output, Outputs},
     monitor::MonitorConfig,
     options::{Options, Srv},
-    output::{Output, Outputs},
     scan::Scans,
     srv::{MIN_RESCAN_INTERVAL, SrvRecords},
     time::Instant,

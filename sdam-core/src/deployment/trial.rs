@@ -10,8 +10,8 @@ use super::{
 use crate::{
     error::{Error, ErrorKind, Stage},
     ids::ServerId,
+    interface::Outputs,
     options::Detector,
-    output::Outputs,
     time::Instant,
 };
 

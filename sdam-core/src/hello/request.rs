@@ -14,9 +14,8 @@ use core::time::Duration;
 
 use crate::{
     document::{self, DocumentWriter, Fields},
-    handshake_options::{HandshakeOpcode, ServerApi},
     ids::TopologyVersion,
-    options::ConfigError,
+    options::{ConfigError, HandshakeOpcode, ServerApi},
 };
 
 const SASL_SUPPORTED_MECHS: &str = "saslSupportedMechs";

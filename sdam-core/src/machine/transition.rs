@@ -1,5 +1,5 @@
-//! The changes of a topology: it is opened and closed, its SRV record changes, and the table of
-//! transitions after checks.
+//! Opens and closes a topology, applies changes of its SRV record, and holds the table of topology
+//! types and server types, with its actions (SDAM: "Updating the TopologyDescription").
 
 use alloc::{format, string::ToString, sync::Arc, vec::Vec};
 
@@ -426,11 +426,7 @@ impl Transition {
     }
 
     /// Removes every server whose address `keep` rejects, and records `reason` for each departure.
-    pub(super) fn keep_only(
-        &mut self,
-        keep: impl Fn(&ServerAddress) -> bool,
-        reason: &DepartureReason,
-    ) {
+    fn keep_only(&mut self, keep: impl Fn(&ServerAddress) -> bool, reason: &DepartureReason) {
         let departed = &mut self.departed;
         self.next.servers.retain(|server| {
             let stays = keep(&server.address);

@@ -12,8 +12,7 @@ use crate::{
     event::{ConnectionId, EventKind, Heartbeat},
     hello::Hello,
     ids::{ServerId, TopologyVersion},
-    input::{ConnId, Role},
-    output::Outputs,
+    interface::{ConnId, Outputs, Role},
     time::Instant,
 };
 
@@ -469,8 +468,8 @@ mod key {
         fn write_idle(&self, now: Instant, idle: &Idle, hasher: &mut impl Hasher) {
             idle.until.since(now).hash(hasher);
             self.config.earliest(*idle).since(now).hash(hasher);
-            // If the next check is due at once, a cancellation begins a wait, whose length is counted
-            // from the end of the previous check.
+            // If the next check is due at once, a cancellation begins a wait, whose length is
+            // counted from the end of the previous check.
             let ended =
                 (idle.is_at_once() && self.connection.is_some()).then(|| now.since(idle.ended));
             ended.hash(hasher);

@@ -4,5 +4,4 @@ mod cancelling;
 mod failing;
 mod polling;
 mod script;
-mod sharing;
 mod streaming;

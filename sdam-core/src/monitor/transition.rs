@@ -6,7 +6,7 @@ use core::{mem, time::Duration};
 use crate::{
     error::{Error, ErrorKind, Stage},
     event::{ConnectionId, EventKind, Heartbeat},
-    output::{Output, Outputs},
+    interface::{Output, Outputs},
     time::Instant,
 };
 

@@ -10,9 +10,8 @@ use core::time::Duration;
 use crate::{
     hello::Hello,
     ids::ServerId,
-    input::{ConnId, Role},
+    interface::{ConnId, Output, Outputs, Role},
     monitor::{MonitorConfig, Negotiation, Trip, Waiting},
-    output::{Output, Outputs},
     time::Instant,
 };
 

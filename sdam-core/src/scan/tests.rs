@@ -2,6 +2,5 @@
 
 mod order;
 mod properties;
-mod rescans;
 mod selection;
 mod world;

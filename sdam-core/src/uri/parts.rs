@@ -1,8 +1,7 @@
-//! The parts of a connection string that precede its options.
+//! The parts of a connection string that precede its options, and percent-encoding.
 
-use alloc::{boxed::Box, collections::BTreeSet, format, vec::Vec};
+use alloc::{borrow::Cow, boxed::Box, collections::BTreeSet, format, string::String, vec::Vec};
 
-use super::percent;
 use crate::{
     address::{ServerAddress, is_ipv6},
     options::{ConfigError, Warning},
@@ -70,7 +69,7 @@ impl<'a> Parts<'a> {
             if str::contains(text, [':', '@']) {
                 return Err(invalid(part, "it contains an unescaped `:` or `@`"));
             }
-            percent::decode(text).map_err(|reason| invalid(part, reason))
+            decode(text).map_err(|reason| invalid(part, reason))
         };
         let user: Box<str> = decode("user name", user)?.into();
         let password = password.map(|text| decode("password", text)).transpose()?;
@@ -97,7 +96,7 @@ impl<'a> Parts<'a> {
             // contains an unescaped `/`.
             return Err(invalid("it contains an unescaped `@`"));
         }
-        let name = percent::decode(self.database).map_err(invalid)?;
+        let name = decode(self.database).map_err(invalid)?;
         if name.contains(['/', '\\', '"', '$', ' ', '\0']) {
             return Err(invalid("it contains a character no database name has"));
         }
@@ -164,7 +163,7 @@ impl<'a> Parts<'a> {
                 .into()
         };
         let invalid = |reason| ConfigError::new("host", &*shown, reason, &*remedy);
-        let decoded = percent::decode(text).map_err(invalid)?;
+        let decoded = decode(text).map_err(invalid)?;
         if decoded.contains('/') {
             // Connection String: a socket path ends in `.sock`, and an unescaped `/` ends the
             // hosts.
@@ -243,4 +242,32 @@ fn has_port(text: &str) -> bool {
 /// Splits `text` before the first of `separators`.
 fn split_before(text: &str, separators: [char; 2]) -> (&str, &str) {
     text.split_at(text.find(separators).unwrap_or(text.len()))
+}
+
+/// Decodes the percent-encoding of `text` (RFC 3986, section 2.1); the error describes the problem
+/// with it.
+pub(super) fn decode(text: &str) -> Result<Cow<'_, str>, &'static str> {
+    if !text.contains('%') {
+        return Ok(Cow::Borrowed(text));
+    }
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        if byte != b'%' {
+            decoded.push(byte);
+            continue;
+        }
+        let digits = bytes.next().and_then(hex).zip(bytes.next().and_then(hex));
+        let Some((high, low)) = digits else {
+            return Err("a `%` is not followed by two hexadecimal digits");
+        };
+        decoded.push(high << 4 | low);
+    }
+    String::from_utf8(decoded)
+        .map(Cow::Owned)
+        .map_err(|_| "its percent-encoding does not yield UTF-8")
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).map(|value| value as u8)
 }

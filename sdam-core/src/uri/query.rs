@@ -8,7 +8,7 @@ use alloc::{
     vec::Vec,
 };
 
-use super::percent;
+use super::parts::decode;
 use crate::{
     closest,
     options::{ConfigError, Warning},
@@ -74,8 +74,7 @@ impl Query {
                 "percent-encode `/`, `?` and `@` in user name and password as %2F, %3F and %40";
             return Err(ConfigError::new("options", HIDDEN, reason, remedy));
         }
-        let key =
-            percent::decode(key).map_err(|reason| malformed(self.shown(key), "".into(), reason))?;
+        let key = decode(key).map_err(|reason| malformed(self.shown(key), "".into(), reason))?;
         if key.is_empty() {
             return Err(ConfigError::new("options", "", "a value has no name", "write name=value"));
         }
@@ -95,8 +94,8 @@ impl Query {
             let is_secret = row.kind.is_secret();
             if is_secret { HIDDEN.into() } else { self.shown(text) }
         };
-        let text = percent::decode(text)
-            .map_err(|reason| malformed(row.name.into(), shown(text), reason))?;
+        let text =
+            decode(text).map_err(|reason| malformed(row.name.into(), shown(text), reason))?;
         let shown = shown(&text);
         self.known(row, alias, &text, shown)
     }

@@ -10,7 +10,6 @@ use crate::{rng::Rng, topology::TopologyType};
 
 mod guards;
 mod options;
-mod shown;
 mod srv;
 mod syntax;
 

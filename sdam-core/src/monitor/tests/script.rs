@@ -17,7 +17,7 @@ use crate::{
     error::{Error, ErrorKind, Stage},
     event::{EventKind, Heartbeat},
     hello::HelloRequest,
-    output::{Output, Outputs},
+    interface::{Output, Outputs},
 };
 
 /// An input of the script.

@@ -6,8 +6,10 @@ use proptest::{collection::vec, prelude::*};
 
 use super::{super::*, world::*};
 use crate::{
-    address::ServerAddress, hello::Hello, ids::ElectionTuple, ids::ObjectId, ids::TopologyVersion,
-    server::ServerType, server::WireVersions,
+    address::ServerAddress,
+    hello::Hello,
+    ids::{ElectionTuple, ObjectId, TopologyVersion},
+    server::{ServerType, WireVersions},
 };
 
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];

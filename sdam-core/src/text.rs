@@ -1,9 +1,22 @@
-//! Spelling suggestions.
+//! Texts in messages: lists, spelling suggestions, and `Debug` output that hides fields.
 
 use alloc::vec::Vec;
+use core::fmt::{self, Display};
 
-/// The length from which on a word is nothing that was misspelled.
-const LONGEST: usize = 64;
+/// Displays items with a separator between them. Only for use by sdam's crates.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Joined<'a, I>(pub I, pub &'a str);
+
+impl<I: Clone + IntoIterator<Item: Display>> Display for Joined<'_, I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, item) in self.0.clone().into_iter().enumerate() {
+            f.write_str(if index > 0 { self.1 } else { "" })?;
+            item.fmt(f)?;
+        }
+        Ok(())
+    }
+}
 
 /// Returns the word of `known` that is most similar to the misspelled `word`, ignoring case. Only
 /// for use by sdam's crates.
@@ -19,6 +32,9 @@ pub fn closest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Opti
     let most = (1 + word.len() / 6).min(word.len().saturating_sub(1));
     (1..=most).contains(&distance).then_some(known)
 }
+
+/// The length from which on a word is nothing that was misspelled.
+const LONGEST: usize = 64;
 
 /// Returns the number of letters to insert, remove or replace to get from `one` to `other`, ignoring
 /// case (the Levenshtein distance).
@@ -39,6 +55,23 @@ fn distance(one: &str, other: &str) -> usize {
         }
     }
     row.last().copied().unwrap_or_default()
+}
+
+/// Implements `Debug` for a type whose fields hold secrets, functions or large amounts of data: the
+/// output shows the given values instead of the fields. This macro is only for sdam's own crates.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! opaque {
+    ($name:ident $(<$generic:ident>)? $(, |$this:ident| $($field:ident: $value:expr),+ $(,)?)?) => {
+        impl $(<$generic>)? ::core::fmt::Debug for $name $(<$generic>)? {
+            fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+                $(let $this = self;)?
+                f.debug_struct(stringify!($name))
+                    $($(.field(stringify!($field), &$value))+)?
+                    .finish_non_exhaustive()
+            }
+        }
+    };
 }
 
 #[cfg(test)]
