@@ -125,7 +125,7 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "the flag that allows streams is another bit",
-        file: "sdam-transport/src/wire/msg.rs",
+        file: "sdam-transport/src/wire/format.rs",
         from: "const EXHAUST_ALLOWED: u32 = 1 << 16;",
         to: "const EXHAUST_ALLOWED: u32 = 1 << 15;",
         suite: "run-command",

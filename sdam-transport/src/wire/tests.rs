@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::*;
+use super::{format::crc32c, *};
 
 /// The documents `{}` and `{"": {}}`. The codec checks only their lengths.
 const EMPTY: &[u8] = &[5, 0, 0, 0, 0];
@@ -296,4 +296,17 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn checksum_is_that_of_rfc_3720() {
+    // The test vectors of RFC 3720, appendix B.4, and the customary check value.
+    let ascending: Vec<u8> = (0..32).collect();
+    let descending: Vec<u8> = (0..32).rev().collect();
+    assert_eq!(crc32c(b""), 0);
+    assert_eq!(crc32c(b"123456789"), 0xE306_9283);
+    assert_eq!(crc32c(&[0; 32]), 0x8A91_36AA);
+    assert_eq!(crc32c(&[0xFF; 32]), 0x62A8_AB43);
+    assert_eq!(crc32c(&ascending), 0x46DD_794E);
+    assert_eq!(crc32c(&descending), 0x113F_DB5C);
 }

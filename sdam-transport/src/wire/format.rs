@@ -1,9 +1,10 @@
-//! Encoding and decoding of OP_MSG.
+//! The formats of messages, encoding and decoding: OP_MSG, and OP_QUERY and OP_REPLY, which carry
+//! legacy hello for servers that may not support OP_MSG.
 
 use std::{collections::BTreeSet, ops::Range};
 
 use super::{
-    Layout, OP_MSG, OpCode, WireError, WireMessage, assemble, crc32c, cursor::Cursor, too_long,
+    Layout, OP_MSG, OP_QUERY, OP_REPLY, OpCode, WireError, WireMessage, assemble, too_long,
 };
 
 pub(super) const CHECKSUM_PRESENT: u32 = 1;
@@ -52,7 +53,7 @@ impl OpMsg<'_> {
         let ids = [self.request_id, self.response_to, OP_MSG];
         let mut bytes = assemble(ids, &parts, checksum)?;
         if self.checksum {
-            bytes.extend_from_slice(&crc32c::checksum(&bytes).to_le_bytes());
+            bytes.extend_from_slice(&crc32c(&bytes).to_le_bytes());
         }
         WireMessage::decode(bytes)
     }
@@ -148,8 +149,76 @@ impl<'a> Iterator for Documents<'a> {
     }
 }
 
+/// An OP_QUERY to encode: a command for servers before 3.6.
+#[derive(Clone, Copy, Debug)]
+pub struct OpQuery<'a> {
+    /// The request id, which the reply names.
+    pub request_id: i32,
+    /// Flag bits, see [`Self::SECONDARY_OK`].
+    pub flags: u32,
+    /// The queried collection: `admin.$cmd` for commands.
+    pub collection: &'a str,
+    /// The command, one BSON document.
+    pub body: &'a [u8],
+}
+
+impl OpQuery<'_> {
+    /// The flag that allows secondaries to answer.
+    pub const SECONDARY_OK: u32 = 1 << 2;
+
+    /// Encodes the message, and validates it in the same way as a received message.
+    pub fn encode(&self) -> Result<WireMessage, WireError> {
+        if self.collection.contains('\0') {
+            return Err(WireError::NotUtf8 { field: COLLECTION });
+        }
+        let (number_to_skip, number_to_return) = (0_i32, -1_i32);
+        let parts: [&[u8]; 6] = [
+            &self.flags.to_le_bytes(),
+            self.collection.as_bytes(),
+            &[0],
+            &number_to_skip.to_le_bytes(),
+            &number_to_return.to_le_bytes(),
+            self.body,
+        ];
+        WireMessage::decode(assemble([self.request_id, 0, OP_QUERY], &parts, 0)?)
+    }
+}
+
+/// An OP_REPLY to encode: the reply to a command sent as [`OpQuery`].
+#[derive(Clone, Copy, Debug)]
+pub struct OpReply<'a> {
+    /// The request id of the message.
+    pub request_id: i32,
+    /// The request id that this message answers.
+    pub response_to: i32,
+    /// Flag bits, see [`Self::QUERY_FAILURE`] and [`Self::AWAIT_CAPABLE`].
+    pub flags: u32,
+    /// The command's reply, one BSON document.
+    pub body: &'a [u8],
+}
+
+impl OpReply<'_> {
+    /// The flag of a reply with `$err` in its document.
+    pub const QUERY_FAILURE: u32 = 1 << 1;
+    /// The flag that every server since 1.6 sets.
+    pub const AWAIT_CAPABLE: u32 = 1 << 3;
+
+    /// Encodes the message, and validates it in the same way as a received message.
+    pub fn encode(&self) -> Result<WireMessage, WireError> {
+        let (cursor_id, starting_from, number_returned) = (0_i64, 0_i32, 1_i32);
+        let parts: [&[u8]; 5] = [
+            &self.flags.to_le_bytes(),
+            &cursor_id.to_le_bytes(),
+            &starting_from.to_le_bytes(),
+            &number_returned.to_le_bytes(),
+            self.body,
+        ];
+        WireMessage::decode(assemble([self.request_id, self.response_to, OP_REPLY], &parts, 0)?)
+    }
+}
+
 /// Decodes and validates everything after the header of an OP_MSG.
-pub(super) fn decode(cursor: &mut Cursor<'_>) -> Result<Layout, WireError> {
+pub(super) fn decode_msg(cursor: &mut Cursor<'_>) -> Result<Layout, WireError> {
     let flags = cursor.u32("the flags")?;
     let unknown = flags & REQUIRED & !(CHECKSUM_PRESENT | MORE_TO_COME);
     if unknown != 0 {
@@ -158,7 +227,7 @@ pub(super) fn decode(cursor: &mut Cursor<'_>) -> Result<Layout, WireError> {
     if flags & CHECKSUM_PRESENT != 0 {
         let declared = cursor.split_off(size_of::<u32>(), "the checksum")?;
         let declared = Cursor::new(declared, 0).u32("the checksum")?;
-        let actual = crc32c::checksum(cursor.bytes());
+        let actual = crc32c(cursor.bytes());
         if declared != actual {
             return Err(WireError::Checksum { declared, actual });
         }
@@ -222,6 +291,151 @@ impl Section {
     }
 }
 
+/// Decodes and validates everything after the header of an OP_QUERY.
+pub(super) fn decode_query(cursor: &mut Cursor<'_>) -> Result<Layout, WireError> {
+    let flags = cursor.u32("the flags")?;
+    let collection = cursor.cstring(COLLECTION)?;
+    cursor.i32("the number to skip")?;
+    cursor.i32("the number to return")?;
+    let body = cursor.document("the query")?;
+    if !cursor.rest().is_empty() {
+        cursor.document("the projection")?;
+    }
+    end(cursor)?;
+    Ok(Layout { collection, ..Layout::new(OpCode::Query, flags, body) })
+}
+
+/// Decodes and validates everything after the header of an OP_REPLY.
+pub(super) fn decode_reply(cursor: &mut Cursor<'_>) -> Result<Layout, WireError> {
+    let flags = cursor.u32("the flags")?;
+    cursor.take(size_of::<i64>(), "the cursor id")?;
+    cursor.i32("the position in the cursor")?;
+    let returned = cursor.i32("the number of documents")?;
+    if returned < 1 {
+        return Err(WireError::NoBody);
+    }
+    let body = cursor.document("the reply")?;
+    for _ in 1..returned {
+        cursor.document("a further document of the reply")?;
+    }
+    end(cursor)?;
+    Ok(Layout::new(OpCode::Reply, flags, body))
+}
+
+fn end(cursor: &Cursor<'_>) -> Result<(), WireError> {
+    if cursor.rest().is_empty() { Ok(()) } else { Err(WireError::TrailingBytes) }
+}
+
+/// Reads little-endian fields. If a read goes beyond the end, the error names the field.
+#[derive(Debug)]
+pub(super) struct Cursor<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Cursor<'a> {
+    pub(super) fn new(bytes: &'a [u8], at: usize) -> Self {
+        Self { bytes, at }
+    }
+
+    fn position(&self) -> usize {
+        self.at
+    }
+
+    fn rest(&self) -> &'a [u8] {
+        self.bytes.get(self.at..).unwrap_or_default()
+    }
+
+    /// Returns all bytes, including those already read.
+    fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// Removes and returns the last `length` bytes.
+    fn split_off(&mut self, length: usize, field: &'static str) -> Result<&'a [u8], WireError> {
+        let end = self.bytes.len().checked_sub(length).filter(|end| *end >= self.at);
+        let (bytes, tail) = self.bytes.split_at(end.ok_or(WireError::Truncated { field })?);
+        self.bytes = bytes;
+        Ok(tail)
+    }
+
+    fn take(&mut self, length: usize, field: &'static str) -> Result<&'a [u8], WireError> {
+        let taken = self.rest().get(..length).ok_or(WireError::Truncated { field })?;
+        self.at += length;
+        Ok(taken)
+    }
+
+    fn u8(&mut self, field: &'static str) -> Result<u8, WireError> {
+        self.array(field).map(u8::from_le_bytes)
+    }
+
+    fn u32(&mut self, field: &'static str) -> Result<u32, WireError> {
+        self.array(field).map(u32::from_le_bytes)
+    }
+
+    pub(super) fn i32(&mut self, field: &'static str) -> Result<i32, WireError> {
+        self.array(field).map(i32::from_le_bytes)
+    }
+
+    /// Reads a NUL-terminated string, without the NUL.
+    fn cstring(&mut self, field: &'static str) -> Result<Range<usize>, WireError> {
+        let length =
+            self.rest().iter().position(|byte| *byte == 0).ok_or(WireError::Truncated { field })?;
+        let start = self.at;
+        let text = self.take(length + 1, field)?;
+        std::str::from_utf8(text).map_err(|_| WireError::NotUtf8 { field })?;
+        Ok(start..start + length)
+    }
+
+    /// Reads a BSON document. Checks its length and last byte, but not its elements.
+    fn document(&mut self, field: &'static str) -> Result<Range<usize>, WireError> {
+        let start = self.at;
+        let length = Self::new(self.bytes, start).i32(field)?;
+        // An empty document consists of its length and a NUL.
+        let length = usize::try_from(length)
+            .ok()
+            .filter(|length| *length >= 5)
+            .ok_or(WireError::Document { field })?;
+        match self.take(length, field)?.last() {
+            Some(0) => Ok(start..self.at),
+            _ => Err(WireError::Document { field }),
+        }
+    }
+
+    fn array<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N], WireError> {
+        let array = *self.rest().first_chunk().ok_or(WireError::Truncated { field })?;
+        self.at += N;
+        Ok(array)
+    }
+}
+
+/// Computes the checksum of OP_MSG, CRC-32C (Castagnoli).
+pub(super) fn crc32c(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(!0, |crc, byte| (crc >> 8) ^ TABLE[usize::from(crc as u8 ^ byte)])
+}
+
+/// The polynomial. Its bits are in reversed order, because the checksum processes the lowest bit
+/// first.
+const POLYNOMIAL: u32 = 0x82F6_3B78;
+
+/// The contribution of the lowest byte to the checksum, for each value of that byte.
+const TABLE: [u32; 256] = {
+    let mut table = [0; 256];
+    let mut index = 0;
+    while index < table.len() {
+        let mut crc = index as u32;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = (crc >> 1) ^ if crc & 1 == 1 { POLYNOMIAL } else { 0 };
+            bit += 1;
+        }
+        table[index] = crc;
+        index += 1;
+    }
+    table
+};
+
+const COLLECTION: &str = "the name of the collection";
 const SEQUENCE: &str = "a document sequence";
 const IDENTIFIER: &str = "the identifier of a document sequence";
 const DOCUMENT: &str = "a document of a sequence";
