@@ -57,8 +57,6 @@ pub mod handshake;
 pub mod layers;
 pub mod local;
 pub mod net;
-#[doc(hidden)]
-pub mod panic;
 pub mod pipe;
 pub mod pool;
 pub mod race;
@@ -75,3 +73,16 @@ pub mod wrap;
 
 pub use async_trait::async_trait;
 pub use futures::future::BoxFuture;
+
+/// The message of a caught panic.
+#[doc(hidden)]
+pub mod panic {
+    use std::any::Any;
+
+    /// Returns the message of the panic.
+    pub fn text(payload: &(dyn Any + Send)) -> &str {
+        let text = payload.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
+        text.unwrap_or("without a text")
+    }
+}

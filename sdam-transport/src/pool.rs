@@ -2,10 +2,8 @@
 //! them (CMAP).
 
 mod auth;
-mod authenticate;
 mod connection;
 mod establish;
-mod reply;
 mod reporter;
 
 use std::{any::Any, fmt::Debug, sync::Arc};
@@ -18,10 +16,8 @@ use sdam_core::{
 };
 
 pub use self::{
-    auth::{AuthStep, Authenticator, Conversation},
-    authenticate::{authenticate, reauthenticate},
-    connection::Established,
-    reply::CommandReply,
+    auth::{AuthStep, Authenticator, Conversation, authenticate, reauthenticate},
+    connection::{CommandReply, Established},
     reporter::{PoolContext, PoolHost, Reporter, ServiceConnection},
 };
 use crate::spawn::Task;

@@ -8,7 +8,8 @@ use std::{
     future::Future,
     net::SocketAddr,
     pin::{Pin, pin},
-    task::{Context, Poll},
+    sync::{Arc, Condvar, Mutex, PoisonError},
+    task::{Context, Poll, Wake, Waker},
     time::Duration,
 };
 
@@ -19,8 +20,6 @@ use sdam_core::{
 };
 
 use crate::clock::Clock;
-
-mod block;
 
 /// Returns the result of `future` if it is ready by `deadline`. A deadline of `None` means no
 /// timeout.
@@ -49,7 +48,7 @@ pub async fn deadline<F: Future>(
     };
     let future = pin!(future);
     if clock.blocks() {
-        return block::until(clock, deadline, future);
+        return block_until(clock, deadline, future);
     }
     // `select` polls its first argument first.
     match future::select(future, clock.sleep_until(deadline)).await {
@@ -220,4 +219,45 @@ enum Lap<T> {
 
 fn is_ready(timer: Option<&mut BoxFuture<'static, ()>>, cx: &mut Context<'_>) -> bool {
     timer.is_some_and(|timer| timer.as_mut().poll(cx).is_ready())
+}
+
+/// Polls `future` whenever it is woken, and blocks the thread between polls.
+fn block_until<F: Future>(
+    clock: &dyn Clock,
+    deadline: Instant,
+    mut future: Pin<&mut F>,
+) -> Result<F::Output, Elapsed> {
+    let signal = Arc::new(Signal::default());
+    let waker = Waker::from(Arc::clone(&signal));
+    let mut cx = Context::from_waker(&waker);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut cx) {
+            return Ok(output);
+        }
+        let now = clock.now();
+        if now >= deadline {
+            return Err(Elapsed);
+        }
+        let mut woken = signal.woken.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*woken {
+            // After a spurious wake-up, the future is only polled once more.
+            let waited = signal.changed.wait_timeout(woken, deadline.since(now));
+            woken = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        *woken = false;
+    }
+}
+
+/// A waker that does not use thread parking, so it cannot interfere with code that does.
+#[derive(Default)]
+struct Signal {
+    woken: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Wake for Signal {
+    fn wake(self: Arc<Self>) {
+        *self.woken.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.changed.notify_one();
+    }
 }

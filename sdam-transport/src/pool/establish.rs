@@ -12,9 +12,7 @@ use sdam_core::{
     time::Instant,
 };
 
-use super::{
-    Established, PoolContext, ServiceConnection, authenticate::finish, connection::NO_ANSWER,
-};
+use super::{Established, PoolContext, ServiceConnection, auth::finish, connection::NO_ANSWER};
 use crate::{
     connect::{Connection, Line},
     panic, race,
