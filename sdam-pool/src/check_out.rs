@@ -7,10 +7,9 @@ use sdam_core::{error::Error, time::Instant};
 use sdam_transport::race;
 
 use crate::{
-    connection::PooledConnection,
+    connection::{Member, PooledConnection},
     inner::Inner,
     machine::{CheckOut, Step, Ticket},
-    member::Member,
 };
 
 /// The maximum time for which a check-out waits without polling the pool again, if the pool has no

@@ -21,11 +21,10 @@ use sdam_transport::{
 };
 
 use crate::{
-    core::{Closing, Core},
+    connection::Member,
+    core::{Closing, Core, Interrupts},
     events::PoolEvents,
-    interrupt::Interrupts,
     machine::{Config, Failure, Machine, Pin, Urgent, Work},
-    member::Member,
 };
 
 /// The state of a pool.

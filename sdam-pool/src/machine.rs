@@ -5,14 +5,17 @@
 //! out after it has released the lock around the machine: tasks to wake and connections to close.
 
 mod attempts;
-mod early;
-mod services;
 #[cfg(all(test, not(sdam_loom)))]
 mod tests;
 mod waiters;
 mod work;
 
-use std::{collections::VecDeque, mem, task::Waker, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    mem,
+    task::Waker,
+    time::Duration,
+};
 
 use sdam_core::{
     address::ServerAddress,
@@ -24,7 +27,7 @@ use sdam_core::{
 };
 use smallvec::SmallVec;
 
-use self::{attempts::Attempts, early::Early, services::Services, waiters::Waiters};
+use self::{attempts::Attempts, waiters::Waiters, work::Early};
 pub(crate) use self::{
     attempts::Failure,
     waiters::Ticket,
@@ -457,5 +460,63 @@ impl Pinned {
             Pin::Cursor => &mut self.cursors,
             Pin::Transaction => &mut self.transactions,
         }
+    }
+}
+
+/// The current generation of each service behind a load balancer, by which stale connections are
+/// recognized (CMAP: "Load Balancer Mode").
+///
+/// The topology assigns the generations. A service is kept while it has connections, and while any
+/// connection is being established, because that connection may turn out to lead to a service that
+/// was cleared in the meantime.
+#[derive(Debug, Default)]
+struct Services {
+    known: BTreeMap<ObjectId, Service>,
+    /// True if a service was cleared since the last call of [`take_cleared`](Self::take_cleared).
+    has_cleared: bool,
+}
+
+#[derive(Debug, Default)]
+struct Service {
+    connections: usize,
+    /// Connections of earlier generations are stale.
+    cleared: Option<Generation>,
+}
+
+impl Services {
+    fn clear(&mut self, service: ObjectId, generation: Generation) {
+        self.has_cleared = true;
+        let service = self.known.entry(service).or_default();
+        service.cleared = service.cleared.max(Some(generation));
+    }
+
+    fn opened(&mut self, service: ObjectId) {
+        self.known.entry(service).or_default().connections += 1;
+    }
+
+    /// Counts a closed connection. `is_pending` is true if another connection is being established.
+    fn closed(&mut self, id: ObjectId, is_pending: bool) {
+        if let Some(service) = self.known.get_mut(&id) {
+            service.connections = service.connections.saturating_sub(1);
+            if service.connections == 0 && !is_pending {
+                self.known.remove(&id);
+            }
+        }
+    }
+
+    /// Removes all services that have no connections. Called only while no connection is being
+    /// established.
+    fn prune(&mut self) {
+        self.known.retain(|_, service| service.connections > 0);
+    }
+
+    /// Returns whether a service was cleared since the last call.
+    fn take_cleared(&mut self) -> bool {
+        mem::take(&mut self.has_cleared)
+    }
+
+    fn is_stale(&self, service: ObjectId, generation: Generation) -> bool {
+        let service = self.known.get(&service);
+        service.is_some_and(|service| service.cleared.is_some_and(|cleared| generation < cleared))
     }
 }

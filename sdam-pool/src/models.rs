@@ -13,8 +13,7 @@ use sdam_core::{
 use sdam_events::sync::explore;
 
 use crate::{
-    core::Core,
-    interrupt::{Interrupt, Interrupts},
+    core::{Core, Interrupt, Interrupts},
     machine::{
         CheckOut, Config, Failure, Interruption, Machine, Pooled, Step, Ticket, Urgent, Work,
     },
