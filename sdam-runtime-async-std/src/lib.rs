@@ -7,22 +7,26 @@
 //! clock, connections and tasks work on every thread and under every executor.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod dial;
-#[cfg(test)]
-mod tests;
+use std::{io, net::SocketAddr, sync::Arc};
 
-use std::sync::Arc;
-
-use async_std::task;
+#[cfg(not(unix))]
+use async_std::net::TcpStream as UnixStream;
+#[cfg(unix)]
+use async_std::os::unix::net::UnixStream;
+use async_std::{
+    net::{TcpStream, ToSocketAddrs as _},
+    task,
+};
+use futures::future::Either;
 use sdam_core::time::Instant;
 use sdam_transport::{
-    BoxFuture,
+    BoxFuture, async_trait,
+    dial::{Dial, DialOptions, DialTarget},
     runtime::{Backend, Runtime},
     spawn::SpawnBy,
-    system::{self, Epoch, SystemClock},
+    stream::NonBlocking,
+    system::{self, Epoch, SystemClock, tune_tcp},
 };
-
-use self::dial::AsyncStdDial;
 
 /// Returns the async-std runtime of the process.
 ///
@@ -43,4 +47,47 @@ fn sleep(epoch: Epoch, deadline: Instant) -> BoxFuture<'static, ()> {
             task::sleep(epoch.until(deadline)).await;
         }
     })
+}
+
+/// The dialer, which connects sockets and looks up host names.
+#[derive(Debug)]
+struct AsyncStdDial;
+
+#[async_trait]
+impl Dial for AsyncStdDial {
+    type Stream = Either<NonBlocking<TcpStream>, NonBlocking<UnixStream>>;
+
+    async fn dial(&self, target: &DialTarget, options: DialOptions) -> io::Result<Self::Stream> {
+        match target {
+            DialTarget::Tcp(address) => {
+                let stream = TcpStream::connect(*address).await?;
+                tune_tcp(&stream, options.user_timeout)?;
+                Ok(Either::Left(NonBlocking(stream)))
+            }
+            #[cfg(unix)]
+            DialTarget::Unix(path) => {
+                let stream = UnixStream::connect(path).await?;
+                Ok(Either::Right(NonBlocking(stream)))
+            }
+            other => Err(other.unsupported()),
+        }
+    }
+
+    async fn lookup_host(&self, host: &str) -> io::Result<Vec<SocketAddr>> {
+        Ok((host, 0).to_socket_addrs().await?.collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Runs the conformance suite against the runtime.
+
+    use sdam_testkit::conformance;
+
+    #[test]
+    fn runtime_keeps_its_contracts() {
+        let runtime = super::runtime();
+        conformance::runtime(&runtime);
+        conformance::dial(super::AsyncStdDial, runtime.backend.clock);
+    }
 }

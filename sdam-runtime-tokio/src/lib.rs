@@ -9,27 +9,43 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod clock;
-mod dial;
-mod stream;
 #[cfg(test)]
 mod tests;
 
 use std::{
+    fmt::Debug,
+    future::Future,
+    io,
+    net::SocketAddr,
     panic::{self, AssertUnwindSafe},
+    pin::Pin,
     sync::Arc,
+    task::{Context, Poll, ready},
 };
 
+use futures::{
+    future::{BoxFuture, Either, FutureExt},
+    io::{AsyncRead, AsyncWrite},
+};
 use sdam_core::options::ConfigError;
 use sdam_transport::{
+    async_trait,
+    dial::{Dial, DialOptions, DialTarget},
     runtime::{Backend, Runtime},
     spawn::SpawnBy,
-    system,
+    stream::ByteStream,
+    system::{self, tune_tcp},
 };
+#[cfg(not(unix))]
+use tokio::net::TcpStream as UnixStream;
+#[cfg(unix)]
+use tokio::net::UnixStream;
 #[doc(no_inline)]
 pub use tokio::runtime::Handle;
-
-use self::dial::TokioDial;
-pub use self::stream::TokioStream;
+use tokio::{
+    io::ReadBuf,
+    net::{TcpStream, lookup_host},
+};
 
 /// Returns the tokio runtime behind `handle`.
 ///
@@ -71,4 +87,111 @@ pub fn current() -> Result<Runtime, ConfigError> {
 
 fn refuse(reason: &str, remedy: &str) -> ConfigError {
     ConfigError::new("runtime", "tokio", reason, remedy)
+}
+
+/// A tokio stream with the I/O traits of `futures`: a [`ByteStream`].
+///
+/// Meant for programs that open or accept a socket themselves, and then relay it or pass it to a
+/// transport's layers. The runtime's context is needed only to open a socket; an open one works
+/// everywhere.
+#[derive(Debug)]
+pub struct TokioStream<S>(pub S);
+
+impl<S> ByteStream for TokioStream<S> where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + Debug + 'static
+{
+}
+
+impl<S: tokio::io::AsyncRead + Unpin> AsyncRead for TokioStream<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        space: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        let mut space = ReadBuf::new(space);
+        ready!(Pin::new(&mut self.0).poll_read(cx, &mut space))?;
+        Poll::Ready(Ok(space.filled().len()))
+    }
+}
+
+impl<S: tokio::io::AsyncWrite + Unpin> AsyncWrite for TokioStream<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_close(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}
+
+/// The dialer, which connects sockets and looks up host names.
+#[derive(Debug)]
+struct TokioDial {
+    handle: Handle,
+}
+
+impl TokioDial {
+    /// Awaits `connect`. If the runtime has no I/O, tokio panics; the panic is turned into an
+    /// error.
+    async fn open<S>(&self, connect: impl Future<Output = io::Result<S>> + Send) -> io::Result<S> {
+        let connect = AssertUnwindSafe(connect).catch_unwind();
+        self.enter(connect).await.unwrap_or_else(|_| {
+            Err(io::Error::other("the tokio runtime has no I/O: build it with `enable_all`"))
+        })
+    }
+
+    fn enter<'f, T>(&self, future: impl Future<Output = T> + Send + 'f) -> Entered<'f, T> {
+        Entered { handle: self.handle.clone(), future: Box::pin(future) }
+    }
+}
+
+#[async_trait]
+impl Dial for TokioDial {
+    type Stream = Either<TokioStream<TcpStream>, TokioStream<UnixStream>>;
+
+    async fn dial(&self, target: &DialTarget, options: DialOptions) -> io::Result<Self::Stream> {
+        match target {
+            DialTarget::Tcp(address) => {
+                let stream = self.open(TcpStream::connect(*address)).await?;
+                tune_tcp(&stream, options.user_timeout)?;
+                Ok(Either::Left(TokioStream(stream)))
+            }
+            #[cfg(unix)]
+            DialTarget::Unix(path) => {
+                let stream = self.open(UnixStream::connect(path)).await?;
+                Ok(Either::Right(TokioStream(stream)))
+            }
+            other => Err(other.unsupported()),
+        }
+    }
+
+    async fn lookup_host(&self, host: &str) -> io::Result<Vec<SocketAddr>> {
+        Ok(self.enter(lookup_host((host, 0))).await?.collect())
+    }
+}
+
+/// A future that enters the runtime's context at each poll, on any thread.
+///
+/// The context is needed only to open a socket, not to use or drop an open one.
+struct Entered<'f, T> {
+    handle: Handle,
+    future: BoxFuture<'f, T>,
+}
+
+impl<T> Future for Entered<'_, T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+        let this = &mut *self;
+        let _context = this.handle.enter();
+        this.future.as_mut().poll(cx)
+    }
 }
