@@ -5,28 +5,28 @@ mod blueprint;
 mod election;
 mod gossip;
 mod server;
-mod status;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
 };
 
-use sdam_core::{address::ServerAddress, rng::Rng, time::Instant};
+use sdam_core::{
+    address::ServerAddress,
+    ids::{ObjectId, TopologyVersion},
+    rng::Rng,
+    time::Instant,
+};
 
+pub use self::blueprint::Blueprint;
 pub(crate) use self::blueprint::election_id;
 use self::server::{Connection, Cursors, Numbered};
-pub use self::{
-    blueprint::Blueprint,
-    status::{MemberStatus, Status},
-};
 pub use crate::member::Role;
 use crate::{
     action::HorizonPolicy,
     config::SetConfig,
     member::{Kind, Member, Process, ProcessState, Replica},
     store::Store,
-    timers::{Timer, Timers},
     timing::Timing,
 };
 
@@ -123,18 +123,18 @@ pub struct Deployment {
     /// Pairs of disconnected members. The smaller id comes first.
     partitions: BTreeSet<(MemberId, MemberId)>,
     pub(crate) store: Store,
-    pub(crate) cursors: Cursors,
+    cursors: Cursors,
     pub(crate) numbered: Numbered,
     /// The number of times the split horizon has changed.
     horizon: u64,
-    pub(crate) horizon_policy: HorizonPolicy,
+    horizon_policy: HorizonPolicy,
     /// True if the mongoses are behind a load balancer.
     balanced: bool,
     #[cfg(feature = "auth")]
     pub(crate) users: crate::users::Users,
     pub(crate) outputs: Vec<Output>,
     /// True if the `AdvertisedState` of any member may have changed.
-    pub(crate) dirty: bool,
+    dirty: bool,
 }
 
 impl Deployment {
@@ -390,5 +390,172 @@ impl Deployment {
                 self.topology_changed(member, stepped_down);
             }
         }
+    }
+}
+
+/// The true state of a deployment.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Status {
+    /// The members, in the order of their [`MemberId`]s.
+    pub members: Vec<MemberStatus>,
+}
+
+/// The true state of one member.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct MemberStatus {
+    /// The member's id.
+    pub id: MemberId,
+    /// The address at which clients reach the member.
+    pub address: ServerAddress,
+    /// The member's role; `None` for a standalone server or a mongos.
+    pub role: Option<Role>,
+    /// True if the process is running.
+    pub running: bool,
+    /// True if the process is running and answers clients.
+    pub answers: bool,
+    /// True if the process announces its shutdown in its replies (M-31).
+    pub quiescing: bool,
+    /// The newest term that the member knows; 0 outside a replica set.
+    pub term: i64,
+    /// The id of the member's election, if it is primary.
+    pub election_id: Option<ObjectId>,
+    /// The version of the member's configuration.
+    pub set_version: Option<i64>,
+    /// The topology version that the member would report.
+    pub topology_version: TopologyVersion,
+    /// The primary that this member follows. A primary follows itself.
+    pub primary: Option<MemberId>,
+}
+
+impl Status {
+    /// Returns the primary. If there are two primaries, returns the one that was elected last.
+    pub fn primary(&self) -> Option<&MemberStatus> {
+        let running = self.members.iter().filter(|member| member.running);
+        let primaries = running.filter(|member| member.role == Some(Role::Primary));
+        primaries.max_by_key(|member| member.term)
+    }
+}
+
+impl Deployment {
+    /// Returns the true state of all members.
+    pub fn status(&self) -> Status {
+        let members = self.ids().map(|id| describe(id, self.member(id))).collect();
+        Status { members }
+    }
+
+    /// Returns the newest configuration that any running member of the set has.
+    pub fn config(&self) -> Option<SetConfig> {
+        let known = self.members.iter().filter(|member| member.is_running());
+        let newest = known
+            .filter_map(|member| member.replica()?.config.as_ref())
+            .reduce(|a, b| if b.is_newer_than(a) { b } else { a })?;
+        Some(SetConfig::clone(newest))
+    }
+}
+
+fn describe(id: MemberId, member: &Member) -> MemberStatus {
+    let replica = member.replica();
+    let running = member.state != ProcessState::Down;
+    let term = replica.map_or(0, |replica| replica.term);
+    MemberStatus {
+        id,
+        address: member.address.clone(),
+        role: replica.map(|replica| replica.role),
+        running,
+        answers: member.answers(),
+        quiescing: matches!(member.state, ProcessState::Quiescing(_)),
+        term,
+        election_id: replica
+            .filter(|replica| replica.role == Role::Primary)
+            .map(|_| election_id(term)),
+        set_version: replica.and_then(|own| Some(own.config.as_ref()?.version)),
+        topology_version: TopologyVersion {
+            process_id: member.process.id,
+            counter: member.process.counter,
+        },
+        primary: replica.and_then(|replica| replica.primary),
+    }
+}
+
+/// The event that is due at a deadline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Timer {
+    /// The member joins its set after its start.
+    Startup(MemberId),
+    /// The member sends heartbeats to its peers.
+    Heartbeat(MemberId),
+    /// The member has not seen a primary for the duration of the election timeout.
+    Election(MemberId),
+    /// The member has a higher priority than the primary.
+    Takeover(MemberId),
+    /// The new primary has caught up.
+    CatchUp(MemberId),
+    /// The primary writes a no-op.
+    NoOp(MemberId),
+    /// The quiesce period of the member's shutdown ends.
+    Quiesce(MemberId),
+    /// The member changes its topology version again ([`Action::Flood`](crate::Action::Flood)).
+    Flood(MemberId),
+    /// The connection's current request reaches its deadline.
+    Connection(ConnectionId),
+}
+
+impl Timer {
+    /// Returns the member to which this timer belongs.
+    fn owner(self) -> MemberId {
+        match self {
+            Self::Startup(member)
+            | Self::Heartbeat(member)
+            | Self::Election(member)
+            | Self::Takeover(member)
+            | Self::CatchUp(member)
+            | Self::NoOp(member)
+            | Self::Quiesce(member)
+            | Self::Flood(member) => member,
+            Self::Connection(connection) => connection.member,
+        }
+    }
+}
+
+/// The deadlines, at most one for each [`Timer`].
+#[derive(Debug, Default)]
+pub(crate) struct Timers {
+    deadlines: BTreeMap<Timer, Instant>,
+    queue: BTreeSet<(Instant, Timer)>,
+}
+
+impl Timers {
+    /// Sets or replaces the deadline of `timer`.
+    pub(crate) fn set(&mut self, timer: Timer, at: Instant) {
+        if let Some(before) = self.deadlines.insert(timer, at) {
+            self.queue.remove(&(before, timer));
+        }
+        self.queue.insert((at, timer));
+    }
+
+    /// Sets the deadline of `timer` if it has none.
+    fn set_if_unset(&mut self, timer: Timer, at: Instant) {
+        if !self.deadlines.contains_key(&timer) {
+            self.set(timer, at);
+        }
+    }
+
+    fn cancel(&mut self, timer: Timer) {
+        if let Some(at) = self.deadlines.remove(&timer) {
+            self.queue.remove(&(at, timer));
+        }
+    }
+
+    /// Cancels every timer for which `stays` returns false.
+    pub(crate) fn retain(&mut self, stays: impl Fn(Timer) -> bool) {
+        self.deadlines.retain(|timer, _| stays(*timer));
+        self.queue.retain(|(_, timer)| stays(*timer));
+    }
+
+    /// Returns the next deadline and its timer.
+    pub(crate) fn next(&self) -> Option<(Instant, Timer)> {
+        self.queue.first().copied()
     }
 }

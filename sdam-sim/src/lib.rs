@@ -40,11 +40,9 @@ pub mod version;
 mod fail_command;
 mod impostor;
 mod member;
-mod oplog;
 mod reply;
 mod request;
 mod store;
-mod timers;
 #[cfg(feature = "auth")]
 pub mod users;
 

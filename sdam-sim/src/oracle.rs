@@ -3,20 +3,20 @@
 //! [`audit`] checks a complete record: every event of a closed topology and every call to its
 //! pools. It does not depend on the simulation, so tests with real servers also use it.
 
-mod audit;
-mod selections;
 #[cfg(test)]
 mod tests;
 
+use std::{collections::BTreeMap, sync::Arc};
+
 use sdam_core::{
-    ids::ServerId,
+    error::ErrorKind,
+    event::{Event, EventKind, EventName, Heartbeat, Selection},
+    ids::{Generation, ObjectId, ServerId, TopologyVersion},
     pool::PoolClear,
     server::{ServerDescription, ServerType},
     time::Instant,
-    topology::TopologyDescription,
+    topology::{TopologyDescription, TopologyType},
 };
-
-pub use self::audit::audit;
 
 /// An invariant, and its name in tables and files. The design documents refer to some
 /// invariants by the numbers `P1` to `P10`.
@@ -142,3 +142,395 @@ pub enum PoolCall {
 
 /// The calls to all pools of a topology, in order.
 pub type PoolCalls = Vec<(ServerId, PoolCall)>;
+
+/// The state of a server at the current event in the record.
+#[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "the facts are independent")]
+struct Server {
+    description: Option<Arc<ServerDescription>>,
+    heartbeat: Option<Heartbeat>,
+    connection: u64,
+    succeeded: bool,
+    ready: bool,
+    generation: Generation,
+    services: BTreeMap<ObjectId, Generation>,
+    open: bool,
+    /// True if the server has failed in a way that makes its connections stale, but its pool has
+    /// not been cleared yet.
+    clear_pending: bool,
+    commands: Vec<PoolCall>,
+}
+
+/// The audit state of one record.
+#[derive(Default)]
+struct Audit {
+    at: Instant,
+    servers: BTreeMap<ServerId, Server>,
+    topology: Arc<TopologyDescription>,
+}
+
+/// Checks the record of a closed topology: all events of the kinds `SDAM` and `POOL_STATES`, in
+/// order, and all calls to the pools. The record may also contain events of other kinds. It must
+/// contain either all selection events or none of them.
+///
+/// # Errors
+///
+/// Returns the first violation.
+pub fn audit(events: &[Event], calls: &[(ServerId, PoolCall)]) -> Result<(), Violation> {
+    let mut audit = Audit::default();
+    let mut reported = events.iter().filter(|event| is_change(&event.kind)).peekable();
+    let topology = events.first().map(|event| event.topology);
+    check_numbers(events)?;
+    check_pairs(events)?;
+    let mut first = true;
+    while let Some(event) = reported.next() {
+        audit.at = event.at;
+        let is_closing = matches!(event.kind, EventKind::TopologyClosed);
+        audit.ensure(Some(event.topology) == topology, Oracle::Continuity, || {
+            "J-41: the event belongs to another topology".into()
+        })?;
+        let is_opening = matches!(event.kind, EventKind::TopologyOpening);
+        audit.ensure(first == is_opening, Oracle::Continuity, || {
+            format!("J-13: the first event is {:?}", event.kind.name())
+        })?;
+        audit.ensure(reported.peek().is_none() == is_closing, Oracle::Continuity, || {
+            format!("J-13: the last event is {:?}", event.kind.name())
+        })?;
+        first = false;
+        audit.event(&event.kind)?;
+    }
+    audit.end(calls)
+}
+
+/// Returns whether the event reports a change of the topology, as opposed to an input or a
+/// selection.
+fn is_change(kind: &EventKind) -> bool {
+    matches!(
+        kind.name(),
+        EventName::TopologyOpening
+            | EventName::TopologyDescriptionChanged
+            | EventName::TopologyClosed
+            | EventName::ConfigWarning
+            | EventName::ServerOpening
+            | EventName::ServerDescriptionChanged
+            | EventName::ServerClosed
+            | EventName::MembersIgnored
+            | EventName::TopologyEmptied
+            | EventName::SrvHostsIgnored
+            | EventName::SrvLookupFailed
+            | EventName::ServerUnusable
+            | EventName::ServerSuspected
+            | EventName::ServerSuspicionEnded
+            | EventName::EventsDropped
+            | EventName::ServerHeartbeatStarted
+            | EventName::ServerHeartbeatSucceeded
+            | EventName::ServerHeartbeatFailed
+            | EventName::PoolReady
+            | EventName::PoolCleared
+    )
+}
+
+/// Checks that events are numbered without gaps (P4), and that time never goes back.
+fn check_numbers(events: &[Event]) -> Result<(), Violation> {
+    let mut last = (0, Instant::EPOCH);
+    for event in events {
+        if event.seq != last.0 + 1 {
+            let message = format!("event {} is delivered after event {}", event.seq, last.0);
+            return Err(Oracle::Sequence.violated(event.at, message));
+        }
+        if event.at < last.1 {
+            let message = format!("event {} is older than the previous event", event.seq);
+            return Err(Oracle::Continuity.violated(event.at, message));
+        }
+        last = (event.seq, event.at);
+    }
+    Ok(())
+}
+
+impl Audit {
+    fn ensure(
+        &self,
+        holds: bool,
+        oracle: Oracle,
+        message: impl FnOnce() -> String,
+    ) -> Result<(), Violation> {
+        if holds { Ok(()) } else { Err(oracle.violated(self.at, message())) }
+    }
+
+    fn server(&mut self, id: ServerId) -> Result<&mut Server, Violation> {
+        let missing =
+            Oracle::Continuity.violated(self.at, format!("server {id} has no ServerOpening event"));
+        self.servers.get_mut(&id).ok_or(missing)
+    }
+
+    fn event(&mut self, kind: &EventKind) -> Result<(), Violation> {
+        match kind {
+            EventKind::TopologyDescriptionChanged { previous, new } => {
+                self.topology_changed(previous, new)
+            }
+            EventKind::ServerOpening { server, .. } => {
+                let known = self.servers.contains_key(server);
+                self.ensure(!known, Oracle::Continuity, || {
+                    format!("server {server} has a second ServerOpening event")
+                })?;
+                self.servers.entry(*server).or_default().open = true;
+                Ok(())
+            }
+            EventKind::ServerClosed { server, .. } => {
+                let was_open = std::mem::take(&mut self.server(*server)?.open);
+                self.ensure(was_open, Oracle::Continuity, || {
+                    format!("server {server} has a second ServerClosed event")
+                })
+            }
+            EventKind::ServerDescriptionChanged { previous, new } => {
+                self.server_changed(previous, new)
+            }
+            EventKind::PoolReady { server, .. } => self.ready(*server),
+            EventKind::PoolCleared { server, clear, .. } => self.cleared(*server, clear),
+            EventKind::ServerHeartbeatStarted(heartbeat) => self.started(heartbeat),
+            EventKind::ServerHeartbeatSucceeded { heartbeat, .. } => {
+                self.ended(heartbeat)?.succeeded = true;
+                Ok(())
+            }
+            EventKind::ServerHeartbeatFailed { heartbeat, .. } => self.ended(heartbeat).map(drop),
+            _ => Ok(()),
+        }
+    }
+
+    fn topology_changed(
+        &mut self,
+        previous: &Arc<TopologyDescription>,
+        new: &Arc<TopologyDescription>,
+    ) -> Result<(), Violation> {
+        if let Some(server) = without_round_trip_time(new) {
+            let message = format!("C-20: {server} has no round-trip time");
+            return Err(Oracle::RoundTrip.violated(self.at, message));
+        }
+        self.ensure(*previous == self.topology, Oracle::Continuity, || {
+            format!("the topology was {}, but the event changes it from {previous}", self.topology)
+        })?;
+        self.ensure(previous != new, Oracle::Continuity, || {
+            format!("J-18: an event changes the topology from {previous} to the same value")
+        })?;
+        self.topology = Arc::clone(new);
+        Ok(())
+    }
+
+    fn server_changed(
+        &mut self,
+        previous: &Arc<ServerDescription>,
+        new: &Arc<ServerDescription>,
+    ) -> Result<(), Violation> {
+        let (at, id) = (self.at, new.id);
+        let server = self.server(id)?;
+        let reported = server.description.replace(Arc::clone(new));
+        let open = server.open;
+        // A network error makes the server's connections stale (SDAM), so its pool must be cleared,
+        // which is no event if the pool is paused.
+        server.clear_pending = server.ready
+            && new.server_type == ServerType::Unknown
+            && previous.server_type.is_available()
+            && new.error.as_ref().is_some_and(|error| {
+                matches!(error.kind(), ErrorKind::Network | ErrorKind::Timeout)
+            });
+        self.ensure(open, Oracle::Continuity, || {
+            format!("server {id} changes, but it is not open")
+        })?;
+        self.ensure(previous != new, Oracle::Continuity, || {
+            format!("J-18: an event changes server {id} from {previous} to the same value")
+        })?;
+        self.ensure(new.server_type != ServerType::PossiblePrimary, Oracle::Continuity, || {
+            format!("J-19: an event makes server {id} a PossiblePrimary")
+        })?;
+        // The type PossiblePrimary appears in topology descriptions, but not in server events
+        // (J-19).
+        if let Some(reported) = reported
+            && previous.server_type != ServerType::PossiblePrimary
+        {
+            self.ensure(reported == *previous, Oracle::Continuity, || {
+                format!("server {id} was {reported}, but the event changes it from {previous}")
+            })?;
+        }
+        if TopologyVersion::compare(previous.topology_version, new.topology_version).is_gt() {
+            let message =
+                format!("A-45: {new} replaces {previous}, which has a newer topology version");
+            return Err(Oracle::Freshness.violated(at, message));
+        }
+        Ok(())
+    }
+
+    fn ready(&mut self, id: ServerId) -> Result<(), Violation> {
+        let at = self.at;
+        let server = self.server(id)?;
+        // Load balancers are not monitored, so their pools become ready without a check.
+        let is_load_balanced = server.description.is_none() && server.connection == 0;
+        if !server.succeeded && !is_load_balanced {
+            let message =
+                format!("J-24: the pool of server {id} becomes ready before a check has succeeded");
+            return Err(Oracle::Pools.violated(at, message));
+        }
+        if server.ready {
+            let message = format!("the pool of server {id} becomes ready while it is ready");
+            return Err(Oracle::Pools.violated(at, message));
+        }
+        server.ready = true;
+        server.commands.push(PoolCall::Ready);
+        Ok(())
+    }
+
+    fn cleared(&mut self, id: ServerId, clear: &PoolClear) -> Result<(), Violation> {
+        let at = self.at;
+        let server = self.server(id)?;
+        let last = match clear.service_id {
+            Some(service) => server.services.entry(service).or_default(),
+            None => &mut server.generation,
+        };
+        // A service that returns gets a higher generation than all its earlier ones, and clears of a
+        // paused pool are no events.
+        if clear.generation <= *last {
+            let message = format!(
+                "the pool of server {id} goes from generation {last} to {}",
+                clear.generation
+            );
+            return Err(Oracle::Sequence.violated(at, message));
+        }
+        *last = clear.generation;
+        server.commands.push(PoolCall::Clear(clear.clone()));
+        if clear.service_id.is_some() {
+            return Ok(());
+        }
+        if !std::mem::take(&mut server.ready) {
+            let message = format!("the pool of server {id} is cleared while it is paused");
+            return Err(Oracle::Pools.violated(at, message));
+        }
+        server.clear_pending = false;
+        if server.description.as_ref().is_some_and(|server| server.server_type.is_available()) {
+            let message =
+                format!("F-64: the pool of server {id} is cleared, but the server is not Unknown");
+            return Err(Oracle::Pools.violated(at, message));
+        }
+        Ok(())
+    }
+
+    fn started(&mut self, heartbeat: &Heartbeat) -> Result<(), Violation> {
+        let (at, id) = (self.at, heartbeat.server);
+        let server = self.server(id)?;
+        let number = heartbeat.connection.driver;
+        if let Some(running) = server.heartbeat.replace(heartbeat.clone()) {
+            let message = format!(
+                "P6: a check of {} starts while another one is running: {running:?}",
+                heartbeat.address
+            );
+            return Err(Oracle::Cadence.violated(at, message));
+        }
+        if number < server.connection {
+            let message =
+                format!("connection {number} is used after connection {}", server.connection);
+            return Err(Oracle::Heartbeats.violated(at, message));
+        }
+        server.connection = number;
+        Ok(())
+    }
+
+    fn ended(&mut self, heartbeat: &Heartbeat) -> Result<&mut Server, Violation> {
+        let at = self.at;
+        let server = self.server(heartbeat.server)?;
+        let started = server.heartbeat.take();
+        let check_pairs = started.as_ref().is_some_and(|started| {
+            started.awaited == heartbeat.awaited
+                && started.connection.driver == heartbeat.connection.driver
+        });
+        if !check_pairs {
+            let message = format!("J-31: {heartbeat:?} ends, but {started:?} was started");
+            return Err(Oracle::Heartbeats.violated(at, message));
+        }
+        Ok(server)
+    }
+
+    /// Checks the state after the last event.
+    fn end(&self, calls: &[(ServerId, PoolCall)]) -> Result<(), Violation> {
+        let is_empty = self.topology.servers().is_empty()
+            && self.topology.topology_type() == TopologyType::Unknown;
+        self.ensure(is_empty, Oracle::Continuity, || {
+            format!("J-20: the topology is not empty when it is closed: {}", self.topology)
+        })?;
+        for (id, server) in &self.servers {
+            self.ensure(!server.open, Oracle::Continuity, || {
+                format!("server {id} has no ServerClosed event")
+            })?;
+            self.ensure(server.heartbeat.is_none(), Oracle::Heartbeats, || {
+                format!("J-31: a check of server {id} has no end")
+            })?;
+            self.ensure(!server.clear_pending, Oracle::Pools, || {
+                format!("F-50: server {id} failed, but its pool was not cleared")
+            })?;
+            let received = calls.iter().filter(|(server, _)| server == id);
+            let received: Vec<&PoolCall> = received.map(|(_, call)| call).collect();
+            let mut generation = Generation::FIRST;
+            for call in &received {
+                let PoolCall::Clear(clear) = call else { continue };
+                if clear.service_id.is_none() {
+                    let last = std::mem::replace(&mut generation, clear.generation);
+                    self.ensure(generation == last.next(), Oracle::Sequence, || {
+                        format!(
+                            "the pool of server {id} goes from generation {last} to {generation}"
+                        )
+                    })?;
+                }
+            }
+            // Clears of a paused pool are calls, but no events (CMAP).
+            let is_silent = |call: &PoolCall| matches!(call, PoolCall::Clear(it) if it.was_paused);
+            let received: Vec<_> = received.into_iter().filter(|call| !is_silent(call)).collect();
+            let mut expected: Vec<&PoolCall> = server.commands.iter().collect();
+            expected.push(&PoolCall::Close);
+            self.ensure(received == expected, Oracle::Pools, || {
+                format!(
+                    "the pool of server {id} received {received:?}, but the events are {expected:?}"
+                )
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Checks that every started selection waits at most once and ends exactly once, before the
+/// topology is closed (K-7, K-8).
+fn check_pairs(events: &[Event]) -> Result<(), Violation> {
+    // The unfinished selections, each with a flag that is true if it has waited.
+    let mut open: BTreeMap<*const Selection, (&Selection, bool)> = BTreeMap::new();
+    for event in events {
+        let violation = |message: &str, selection: &Selection| {
+            let message = format!("K-7: {message}: {selection:?}");
+            Err(Oracle::Selection.violated(event.at, message))
+        };
+        match &event.kind {
+            EventKind::ServerSelectionStarted { selection, .. }
+                if open.insert(Arc::as_ptr(selection), (selection, false)).is_some() =>
+            {
+                return violation("a selection has two start events", selection);
+            }
+            EventKind::ServerSelectionWaiting { selection, .. } => {
+                let own = open.get_mut(&Arc::as_ptr(selection));
+                if own.is_none_or(|(_, has_waited)| std::mem::replace(has_waited, true)) {
+                    return violation(
+                        "a selection waits twice, or without a start event",
+                        selection,
+                    );
+                }
+            }
+            EventKind::ServerSelectionSucceeded { selection, .. }
+            | EventKind::ServerSelectionFailed { selection, .. }
+                if open.remove(&Arc::as_ptr(selection)).is_none() =>
+            {
+                return violation("a selection ends twice, or without a start event", selection);
+            }
+            EventKind::TopologyClosed => {
+                if let Some((selection, _)) = open.values().next() {
+                    return violation("a selection has no end event", selection);
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}

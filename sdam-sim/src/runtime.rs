@@ -8,24 +8,16 @@
 //!
 //! Time stands still as long as any task is ready. It then jumps to the next timer or delivery.
 
-mod arrival;
-mod clock;
-mod dial;
 mod disturbance;
 mod dns;
-mod entropy;
 mod executor;
-mod limit;
 mod network;
 mod proxy;
 mod socket;
 mod state;
-mod stream;
 #[cfg(test)]
 mod tests;
 mod tls;
-mod trace;
-mod traffic;
 
 use std::{
     future::Future,
@@ -41,23 +33,19 @@ use sdam_transport::{
     runtime::{Backend, Runtime},
 };
 
-use self::{
-    clock::SimClock,
-    dial::SimDial,
-    disturbance::Disturbances,
-    dns::SimResolver,
-    entropy::SimEntropy,
-    executor::{Queue, SimSpawner},
-    state::SimState,
-};
 pub use self::{
     disturbance::Disturbance,
     dns::{Dns, DnsFault},
-    limit::DialLimit,
-    network::{Direction, Frame, Latency, Verdict},
+    network::{DialLimit, Direction, Frame, Latency, Traffic, Verdict},
     proxy::{Proxies, ProxyFault},
     tls::{Certificate, TlsAcceptor, TlsFault, TlsMode, TlsServers, TlsSession},
-    traffic::Traffic,
+};
+use self::{
+    disturbance::Disturbances,
+    dns::SimResolver,
+    executor::{Queue, SimClock, SimEntropy, SimSpawner},
+    socket::SimDial,
+    state::SimState,
 };
 use crate::{
     Action, Blueprint, Deployment, MemberId,
@@ -455,5 +443,4 @@ impl Shared {
 }
 
 sdam_core::opaque!(Shared);
-
 sdam_core::opaque!(Sim, |this| now: this.now());

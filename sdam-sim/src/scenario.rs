@@ -19,22 +19,16 @@
 //! # Ok::<(), sdam_sim::scenario::ParseScenarioError>(())
 //! ```
 
-mod error;
 mod net;
-mod parse;
 #[cfg(test)]
 mod tests;
 
-use std::{fmt, time::Duration};
+use std::{fmt, str::FromStr, time::Duration};
 
-pub use self::{
-    error::ParseStepError,
-    net::{CertificateChange, NetFault},
-    parse::{ParseScenarioError, parse_time},
-};
+pub use self::net::{CertificateChange, NetFault};
 use crate::{
     Action,
-    action::{ActionError, seconds},
+    action::{ActionError, ParseActionError, parse_seconds, seconds},
     runtime::Sim,
 };
 
@@ -154,5 +148,134 @@ impl fmt::Display for Step {
 impl fmt::Display for FailedStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}s {}: {}", seconds(self.at), self.step, self.error)
+    }
+}
+
+/// The error returned when a [`Scenario`] cannot be parsed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {error}")]
+pub struct ParseScenarioError {
+    line: usize,
+    error: ParseStepError,
+}
+
+impl ParseScenarioError {
+    /// Returns the line number, starting at 1.
+    pub fn line(&self) -> usize {
+        self.line
+    }
+}
+
+impl FromStr for Scenario {
+    type Err = ParseScenarioError;
+
+    fn from_str(text: &str) -> Result<Self, ParseScenarioError> {
+        let lines = text.lines().enumerate();
+        lines
+            .map(|(index, line)| (index + 1, line.split('#').next().unwrap_or_default().trim()))
+            .filter(|(_, line)| !line.is_empty())
+            .map(|(line, text)| {
+                timed_step(text).map_err(|error| ParseScenarioError { line, error })
+            })
+            .collect()
+    }
+}
+
+impl FromStr for Step {
+    type Err = ParseStepError;
+
+    fn from_str(text: &str) -> Result<Self, ParseStepError> {
+        let verb = text.split_whitespace().next().unwrap_or_default();
+        if verb == "net" {
+            return text.parse().map(Self::Net);
+        }
+        text.parse().map(Self::Act).map_err(|error: ParseActionError| {
+            let verbs = std::iter::once("net").chain(words(Action::SYNTAX));
+            ParseStepError::of_step(error, &[verb], Action::SYNTAX, verbs)
+        })
+    }
+}
+
+/// Parses a time and a step.
+fn timed_step(line: &str) -> Result<(Duration, Step), ParseStepError> {
+    let (at, step) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    let at = parse_time(at)?;
+    if step.is_empty() {
+        return Err(ParseStepError::of_line("the step is missing"));
+    }
+    Ok((at, step.trim().parse()?))
+}
+
+/// Parses the time at the beginning of a line in a scenario, such as `1.5s` or `250ms`.
+///
+/// # Errors
+///
+/// If `text` is not a valid time.
+pub fn parse_time(text: &str) -> Result<Duration, ParseStepError> {
+    let time = match text.strip_suffix("ms") {
+        Some(millis) => millis.parse().ok().map(Duration::from_millis),
+        None => text.strip_suffix('s').and_then(|text| parse_seconds(text).ok()),
+    };
+    time.ok_or_else(|| ParseStepError::of_line(format_args!("`{text}` is not a time")))
+}
+
+/// Returns the first word of each line of `syntax` that begins with a verb.
+fn words(syntax: &'static str) -> impl Iterator<Item = &'static str> {
+    syntax
+        .lines()
+        .filter(|line| line.starts_with(|first: char| first.is_ascii_lowercase()))
+        .filter_map(|line| line.split_whitespace().next())
+}
+
+/// The error returned when a [`Step`], or a time and a step, cannot be parsed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}; {remedy}")]
+pub struct ParseStepError {
+    reason: String,
+    remedy: String,
+}
+
+impl ParseStepError {
+    /// Returns the reason, with the invalid word in backquotes, such as "`explode` is not an
+    /// action".
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    /// Returns a suggested correction, such as "write it as `kill MEMBER`".
+    pub fn remedy(&self) -> &str {
+        &self.remedy
+    }
+
+    /// Creates the error for an invalid line in a scenario.
+    fn of_line(what: impl fmt::Display) -> Self {
+        Self {
+            reason: what.to_string(),
+            remedy: "write a line as `AT VERB ...`, such as `1.5s kill primary`".to_owned(),
+        }
+    }
+
+    /// Creates the error for a step that begins with `words`. If `syntax` has a line for this step,
+    /// the error quotes the part of that line that precedes the first double space. Otherwise it
+    /// lists all `verbs`.
+    fn of_step(
+        what: impl fmt::Display,
+        words: &[&str],
+        syntax: &'static str,
+        verbs: impl Iterator<Item = &'static str>,
+    ) -> Self {
+        let is_it = |line: &&str| {
+            let mut line = line.split_whitespace();
+            words.iter().all(|word| line.next() == Some(*word))
+        };
+        let remedy = if let Some(line) = syntax.lines().find(is_it) {
+            let usage = line.split_once("  ").map_or(line, |(usage, _)| usage);
+            format!("write it as `{usage}`")
+        } else {
+            let verbs: Vec<_> = verbs.collect();
+            format!("the verbs are {}", verbs.join(", "))
+        };
+        let reason = what.to_string();
+        Self { reason, remedy }
     }
 }

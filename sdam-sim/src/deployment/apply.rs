@@ -4,13 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use sdam_core::{address::ServerAddress, time::Instant};
 
-use super::{Deployment, Outputs, Role};
+use super::{Deployment, Outputs, Role, Timer};
 use crate::{
     MemberId,
     action::{Action, ActionError, HorizonPolicy, Target},
     config::{MemberConfig, SetConfig},
     member::{ProcessState, Replica},
-    timers::Timer,
 };
 
 impl Deployment {

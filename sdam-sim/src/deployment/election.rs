@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use super::Deployment;
+use super::{Deployment, Timer};
 use crate::{
     MemberId,
     member::{ProcessState, Replica, Role},
-    timers::Timer,
 };
 
 impl Deployment {

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use super::Deployment;
+use super::{Deployment, Timer};
 use crate::{
     MemberId,
     config::{MemberConfig, SetConfig},
     member::{PeerState, Role},
-    timers::Timer,
 };
 
 impl Deployment {

@@ -2,12 +2,9 @@
 
 mod admin;
 mod arguments;
-mod bulk_write;
 mod command;
-mod cursors;
 mod data;
 mod hello;
-mod read_preference;
 #[cfg(feature = "auth")]
 mod sasl;
 mod write;
@@ -17,7 +14,8 @@ use std::time::Duration;
 use bson::{Document, doc};
 use sdam_transport::wire::{Header, WireMessage};
 
-pub(super) use self::{cursors::Cursors, write::Numbered};
+pub(super) use self::{data::Cursors, write::Numbered};
+use super::Timer;
 use crate::{
     ConnectionId, Deployment, MemberId, Output,
     deployment::Role,
@@ -28,7 +26,6 @@ use crate::{
         MAX_TIME_MS_EXPIRED, refuse,
     },
     request::{Request, is_write, number},
-    timers::Timer,
     version::ServerVersion,
 };
 

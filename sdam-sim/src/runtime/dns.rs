@@ -1,19 +1,19 @@
 //! The simulated DNS: records for seed lists, addresses of hosts, and faults in look-ups.
 
+#[cfg(test)]
+mod tests;
+
 use std::{collections::BTreeMap, io, sync::Arc, time::Duration};
 
-use sdam_core::srv::SrvRecords;
 use sdam_core::{
     address::ServerAddress,
     error::{Error, Stage},
+    srv::SrvRecords,
     time::Instant,
 };
 use sdam_transport::{async_trait, resolve::Resolver};
 
-use super::{Shared, clock::Sleep};
-
-#[cfg(test)]
-mod tests;
+use super::{Shared, executor::Sleep};
 
 /// A fault in DNS look-ups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,15 +1,24 @@
-//! The scheduler, which chooses among ready tasks with a seeded random number generator.
+//! The scheduler, which chooses among ready tasks with a seeded random number generator, the
+//! virtual clock, and the random identifiers of simulated clients.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     future::Future,
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    task::{Context, Wake, Waker},
+    task::{Context, Poll, Wake, Waker},
 };
 
-use sdam_core::rng::Rng;
-use sdam_transport::spawn::{Spawner, Task};
+use futures::future::BoxFuture;
+use sdam_core::{
+    rng::Rng,
+    time::{Instant, UnixTime},
+};
+use sdam_transport::{
+    clock::Clock,
+    entropy::Entropy,
+    spawn::{Spawner, Task},
+};
 
 use super::{
     Shared,
@@ -165,6 +174,89 @@ impl Spawner for SimSpawner {
         let id = self.0.queue.lock().next_id();
         self.0.tasks.lock().insert(id, Some(task));
         self.0.queue.wake(id);
+    }
+}
+
+/// A clock whose time advances only while no task is ready.
+#[derive(Debug)]
+pub(super) struct SimClock {
+    pub(super) shared: Arc<Shared>,
+    /// True if timers may be late in a disturbed simulation.
+    pub(super) may_be_late: bool,
+}
+
+impl Clock for SimClock {
+    fn now(&self) -> Instant {
+        self.shared.state().now()
+    }
+
+    fn wall(&self) -> UnixTime {
+        self.shared.state().wall()
+    }
+
+    fn sleep_until(&self, deadline: Instant) -> BoxFuture<'static, ()> {
+        let mut sleep = Sleep::new(Arc::clone(&self.shared), deadline);
+        sleep.may_be_late = self.may_be_late;
+        Box::pin(sleep)
+    }
+}
+
+/// A timer. Dropping it cancels it.
+pub(super) struct Sleep {
+    shared: Arc<Shared>,
+    /// The time at which the timer is ready.
+    due: Instant,
+    /// The id of the timer after the first poll.
+    timer: Option<u64>,
+    may_be_late: bool,
+}
+
+impl Sleep {
+    /// Creates a timer that is never late.
+    pub(super) fn new(shared: Arc<Shared>, deadline: Instant) -> Self {
+        Self { shared, due: deadline, timer: None, may_be_late: false }
+    }
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        let mut state = this.shared.state();
+        if state.now() >= this.due {
+            if let Some(timer) = this.timer.take() {
+                state.timers.remove(&(this.due, timer));
+            }
+            return Poll::Ready(());
+        }
+        if this.timer.is_none() && this.may_be_late {
+            this.due = this.due + state.disturbances.lateness();
+        }
+        this.timer = Some(state.set_timer(this.due, this.timer, cx.waker()));
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        if let Some(timer) = self.timer {
+            self.shared.state().timers.remove(&(self.due, timer));
+        }
+    }
+}
+
+/// A source of identifiers that are derived from the simulation's seed, so that runs are
+/// reproducible. All clients in a simulation share it, so no two have the same identifier.
+#[derive(Debug)]
+pub(super) struct SimEntropy(pub(super) Mutex<Rng>);
+
+impl Entropy for SimEntropy {
+    fn fill(&self, bytes: &mut [u8]) {
+        let mut rng = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for chunk in bytes.chunks_mut(8) {
+            chunk.copy_from_slice(&rng.next_u64().to_be_bytes()[..chunk.len()]);
+        }
     }
 }
 

@@ -1,10 +1,27 @@
-//! Connections of the program under test.
+//! Connections of the program under test over the simulated network, and its dialer.
 
-use std::{collections::VecDeque, task::Waker};
+use std::{
+    collections::VecDeque,
+    future::pending,
+    io,
+    net::SocketAddr,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+};
 
+use futures::io::{AsyncRead, AsyncWrite};
 use sdam_core::{address::ServerAddress, time::Instant};
+use sdam_transport::{
+    async_trait,
+    dial::{Dial, DialOptions, DialTarget},
+    stream::ByteStream,
+};
 
-use super::{proxy::Session, tls::Endpoint, traffic::Tap};
+use super::{
+    Shared, disturbance::Disturbance, dns, executor::Sleep, network::Tap, proxy::Session,
+    state::Unreached, tls::Endpoint,
+};
 use crate::{ConnectionId, MemberId};
 
 /// A connection between the program and a server or a proxy.
@@ -66,3 +83,147 @@ pub(super) enum End {
     Closed,
     Reset,
 }
+
+/// A byte stream. Dropping it closes the connection.
+pub(super) struct SimStream {
+    shared: Arc<Shared>,
+    socket: u64,
+}
+
+impl SimStream {
+    pub(super) fn new(shared: Arc<Shared>, socket: u64) -> Self {
+        Self { shared, socket }
+    }
+
+    /// Returns whether the socket is not ready for once. If so, wakes the task.
+    fn is_busy(&self, cx: &Context<'_>) -> bool {
+        let is_busy = self.shared.state().disturbances.occurs(Disturbance::BusySocket);
+        if is_busy {
+            cx.waker().wake_by_ref();
+        }
+        is_busy
+    }
+}
+
+impl ByteStream for SimStream {}
+
+impl AsyncRead for SimStream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        if self.is_busy(cx) {
+            return Poll::Pending;
+        }
+        let state = &mut *self.shared.state();
+        let Some(socket) = state.network.sockets.get_mut(&self.socket) else {
+            return Poll::Ready(Ok(0));
+        };
+        if socket.end == Some(End::Reset) {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+        }
+        if !socket.inbox.is_empty() {
+            let length = state.disturbances.read(buffer.len().min(socket.inbox.len()));
+            return Poll::Ready(io::Read::read(&mut socket.inbox, &mut buffer[..length]));
+        }
+        if socket.end == Some(End::Closed) {
+            return Poll::Ready(Ok(0));
+        }
+        socket.reader = Some(cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl AsyncWrite for SimStream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        if self.is_busy(cx) {
+            return Poll::Pending;
+        }
+        let written = self.shared.change(|state| {
+            let length = state.disturbances.write(bytes.len());
+            state.send(self.socket, &bytes[..length]).then_some(length)
+        });
+        Poll::Ready(written.ok_or(io::ErrorKind::BrokenPipe.into()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.is_busy(cx) {
+            return Poll::Pending;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.shared.state().close_socket(self.socket);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Drop for SimStream {
+    fn drop(&mut self) {
+        self.shared.state().close_socket(self.socket);
+    }
+}
+
+/// The dialer of the simulated network.
+#[derive(Debug)]
+pub(super) struct SimDial(pub(super) Arc<Shared>);
+
+impl SimDial {
+    /// Waits for the one-way latency of the network.
+    async fn one_way(&self) {
+        let deadline = {
+            let mut state = self.0.state();
+            state.now() + state.one_way()
+        };
+        Sleep::new(Arc::clone(&self.0), deadline).await;
+    }
+}
+
+#[async_trait]
+impl Dial for SimDial {
+    type Stream = SimStream;
+
+    async fn dial(&self, target: &DialTarget, _: DialOptions) -> io::Result<SimStream> {
+        let DialTarget::Tcp(target) = target else {
+            return Err(target.unsupported());
+        };
+        let refused = || io::Error::from(io::ErrorKind::ConnectionRefused);
+        let address = {
+            let state = self.0.state();
+            let host = state.network.host_at(target.ip()).ok_or_else(refused)?;
+            ServerAddress::new(host, target.port())
+        };
+        self.one_way().await;
+        let attempt = self.0.state().accept(&address);
+        match attempt {
+            Err(Unreached::Silent) => pending().await,
+            Err(Unreached::Refused | Unreached::Nowhere) => {
+                self.one_way().await;
+                Err(refused())
+            }
+            Ok(socket) => {
+                let stream = SimStream::new(Arc::clone(&self.0), socket);
+                self.one_way().await;
+                // The network may have failed while the reply was in transit.
+                if self.0.state().is_silent(&address) {
+                    return pending().await;
+                }
+                Ok(stream)
+            }
+        }
+    }
+
+    async fn lookup_host(&self, host: &str) -> io::Result<Vec<SocketAddr>> {
+        let found = dns::look_up(&self.0, host).await;
+        found.map_err(|refusal| refusal.of_host(host))?;
+        Ok(vec![SocketAddr::new(self.0.state().network.ip_of(host), 0)])
+    }
+}
+
+sdam_core::opaque!(SimStream, |this| link: this.socket);

@@ -5,16 +5,16 @@ use std::{collections::BTreeMap, task::Waker, time::Duration};
 
 use sdam_core::{
     address::ServerAddress,
-    rng::Rng,
+    rng::{Rng, mix},
     time::{Instant, UnixTime},
 };
 
 use super::{
     disturbance::{Disturbance, Disturbances},
     network::{Direction, NetworkState, Transmission},
-    proxy::ProxyFault,
+    proxy::{ProxyFault, Refusal, Step},
     socket::{End, Socket},
-    trace::Trace,
+    tls::Terms,
 };
 use crate::{Action, ConnectionId, Deployment, MemberId, Output, Outputs, action::ActionError};
 
@@ -234,7 +234,7 @@ impl SimState {
     }
 
     /// Closes the server's or the proxy's end of the connection.
-    pub(super) fn close_for_client(&mut self, id: u64) {
+    fn close_for_client(&mut self, id: u64) {
         let transmission = self.network.transmit(self.now(), id, Direction::ToClient, &[]);
         if let Transmission::Arrives(at) = transmission {
             self.deliver_at(at, Delivery::ClosedByServer { id });
@@ -338,5 +338,143 @@ impl SimState {
     fn next_number(&mut self) -> u64 {
         self.last_number += 1;
         self.last_number
+    }
+}
+
+impl SimState {
+    /// Handles bytes that arrive from the program.
+    pub(super) fn arrive(&mut self, id: u64, bytes: &[u8]) {
+        let Some(socket) = self.network.sockets.get_mut(&id) else {
+            return;
+        };
+        let Some((address, session)) = &mut socket.proxy else {
+            return self.arrive_at_server(id, bytes);
+        };
+        let proxy = self.network.proxies.get(address);
+        let login = proxy.and_then(|proxy| proxy.login.as_ref());
+        let steps = session.receive(bytes, login);
+        self.perform_for_proxy(id, steps);
+    }
+
+    fn perform_for_proxy(&mut self, id: u64, steps: Vec<Step>) {
+        for step in steps {
+            match step {
+                Step::Reply(reply) => self.transmit(id, Direction::ToClient, &reply),
+                Step::Refuse(reply) => {
+                    self.transmit(id, Direction::ToClient, &reply);
+                    self.close_for_client(id);
+                }
+                Step::Forward(bytes) => self.arrive_at_server(id, &bytes),
+                Step::Connect(address) => {
+                    let outcome = if self.rejects(id) {
+                        Err(Refusal::Ruleset)
+                    } else {
+                        match self.reach(&address) {
+                            Ok(server) => {
+                                self.network.link(id, server);
+                                Ok(())
+                            }
+                            Err(Unreached::Nowhere) => Err(Refusal::HostUnreachable),
+                            Err(Unreached::Refused) => Err(Refusal::ConnectionRefused),
+                            // The proxy waits, because the server is silent.
+                            Err(Unreached::Silent) => continue,
+                        }
+                    };
+                    let socket = self.network.sockets.get_mut(&id);
+                    let session = socket.and_then(|socket| socket.proxy.as_mut());
+                    if let Some((_, session)) = session {
+                        let steps = session.connected(outcome);
+                        self.perform_for_proxy(id, steps);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Returns whether the connection's proxy refuses to connect to servers (`ProxyFault::Reject`).
+    fn rejects(&self, id: u64) -> bool {
+        let socket = self.network.sockets.get(&id);
+        let address = socket.and_then(|socket| socket.proxy.as_ref());
+        let proxy = address.and_then(|(address, _)| self.network.proxies.get(address));
+        proxy.is_some_and(|proxy| proxy.fault == Some(ProxyFault::Reject))
+    }
+
+    fn arrive_at_server(&mut self, id: u64, bytes: &[u8]) {
+        let Some(socket) = self.network.sockets.get_mut(&id) else {
+            return;
+        };
+        let Some(connection) = socket.server else {
+            return;
+        };
+        let member = self.deployment.member(connection.member);
+        let received = socket.tls.receive(
+            &Terms {
+                tls: &self.network.tls,
+                member: connection.member,
+                host: member.address.host(),
+                answers: member.answers(),
+            },
+            bytes,
+        );
+        if !received.send.is_empty() {
+            self.transmit(id, Direction::ToClient, &received.send);
+        }
+        if !received.plain.is_empty() {
+            self.trace.message(&received.plain);
+            let now = self.now();
+            let outputs = self.deployment.receive(now, connection, &received.plain);
+            self.perform(outputs);
+        }
+        if received.close {
+            self.deployment.closed(connection);
+            self.close_for_client(id);
+        }
+    }
+
+    /// Resumes handshakes that waited for a server process.
+    fn resume_handshakes(&mut self) {
+        let sockets = self.network.sockets.iter();
+        let waiting = sockets.filter_map(|(id, own)| own.tls.is_waiting().then_some(*id));
+        for id in waiting.collect::<Vec<u64>>() {
+            self.arrive_at_server(id, &[]);
+        }
+    }
+}
+
+/// Hashes the events of a run, in order.
+#[derive(Debug, Default)]
+pub(super) struct Trace {
+    pub(super) hash: u64,
+    /// The number of events.
+    pub(super) steps: u64,
+}
+
+impl Trace {
+    pub(super) fn task(&mut self, task: u64) {
+        self.add(1, task);
+    }
+
+    pub(super) fn time(&mut self, now: Instant) {
+        self.add(2, now.as_nanos());
+    }
+
+    pub(super) fn delivery(&mut self, socket: u64, length: usize) {
+        self.add(3, socket);
+        self.add(4, length as u64);
+    }
+
+    /// Hashes a message from a server process. The message is hashed before it is encrypted,
+    /// because encryption keys are random.
+    pub(super) fn message(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word.iter_mut().zip(chunk).for_each(|(to, from)| *to = *from);
+            self.hash = mix(self.hash ^ u64::from_le_bytes(word));
+        }
+    }
+
+    fn add(&mut self, kind: u64, value: u64) {
+        self.steps += 1;
+        self.hash = mix(self.hash.wrapping_mul(31) ^ value.wrapping_add(kind << 56));
     }
 }

@@ -1,4 +1,5 @@
-//! The thread that owns the deployment.
+//! The thread that owns the deployment, and the threads that accept connections until they are
+//! stopped.
 
 use std::{
     collections::BTreeMap,
@@ -6,6 +7,7 @@ use std::{
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
     sync::{
         Arc,
+        atomic::{AtomicBool, Ordering},
         mpsc::{self, Receiver, Sender},
     },
     task::{Context, Wake, Waker},
@@ -16,10 +18,7 @@ use std::{
 use sdam_core::{address::ServerAddress, time::Instant};
 use sdam_transport::clock::{Clock, DeadlineTimer};
 
-use super::{
-    ServeError, Served,
-    listener::{Listener, Reserved},
-};
+use super::{ServeError, Served};
 use crate::{
     ConnectionId, Deployment, MemberId, Output, Outputs, action::Action, config::SetConfig,
     deployment::Status,
@@ -310,5 +309,68 @@ impl Driver {
         for (_, socket) in self.sockets {
             let _ = socket.reader.join();
         }
+    }
+}
+
+/// The time limit of connecting to a port of this process.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A bound port and the thread that accepts connections on it.
+#[derive(Debug)]
+struct Listener {
+    address: SocketAddr,
+    /// Relaxed accesses suffice, because no data is published through the flag.
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Option<TcpListener>>,
+}
+
+/// A port that refuses clients and that the system does not assign again: a connection of this
+/// process to its former listener. A new listener can bind the port meanwhile.
+#[derive(Debug)]
+struct Reserved {
+    _connection: [TcpStream; 2],
+}
+
+impl Listener {
+    pub(super) fn start(
+        id: ListenerId,
+        listener: TcpListener,
+        events: Sender<Event>,
+    ) -> io::Result<Self> {
+        let address = listener.local_addr()?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread =
+            thread::Builder::new().name(format!("accept {}", address.port())).spawn(move || {
+                for stream in listener.incoming() {
+                    if stopped.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    // A connection that failed before it was accepted is ignored.
+                    if let Ok(stream) = stream
+                        && events.send(Event::Accepted(id, stream)).is_err()
+                    {
+                        return None;
+                    }
+                }
+                Some(listener)
+            })?;
+        Ok(Self { address, stop, thread })
+    }
+
+    /// Stops accepting connections. The port stays reserved while the result exists.
+    fn stop(self) -> Option<Reserved> {
+        self.stop.store(true, Ordering::Relaxed);
+        let connect = || TcpStream::connect_timeout(&self.address, CONNECT_TIMEOUT).ok();
+        // This connection unblocks the thread. If it cannot be opened, the listener is broken, and
+        // joining the thread could block forever.
+        connect()?;
+        let listener = self.thread.join().ok()??;
+        let client = connect()?;
+        let own = client.local_addr().ok()?;
+        let mut accepted = listener.incoming().map_while(Result::ok);
+        // Clients that came before are closed.
+        let server = accepted.find(|stream| stream.peer_addr().is_ok_and(|peer| peer == own))?;
+        Some(Reserved { _connection: [client, server] })
     }
 }

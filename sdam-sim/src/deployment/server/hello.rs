@@ -9,7 +9,7 @@ use crate::{
     ConnectionId, Deployment, MemberId,
     action::Impostor,
     config::{MemberConfig, SetConfig},
-    deployment::{Role, election_id},
+    deployment::{Role, Timer, election_id},
     member::{Kind, Member, ProcessState, Replica},
     reply::{
         COUNTER_FROM_THE_FUTURE, COUNTER_FROM_THE_FUTURE_STANDALONE, CommandError,
@@ -19,7 +19,6 @@ use crate::{
         SPLIT_HORIZON_CHANGE, TOPOLOGY_VERSION_WITHOUT_AWAIT, refuse,
     },
     request::{Request, flag, number},
-    timers::Timer,
     version::ServerVersion,
 };
 
