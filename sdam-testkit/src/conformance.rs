@@ -21,13 +21,11 @@
 //! except for calls of `spawn`. A check that runs in a task of the runtime never blocks its thread.
 
 mod clock;
-mod connect;
 mod connection;
 mod dial;
 mod peer;
 pub mod pools;
 mod report;
-mod shutdown;
 mod spawn;
 #[cfg(test)]
 mod tests;
@@ -118,7 +116,7 @@ pub fn dial<D: Dial>(dial: D, clock: Arc<dyn Clock>) {
 /// break their contracts after the shutdown.
 pub fn shutdown(runtime: &Runtime, shut_down: impl FnOnce()) {
     let mut report = Report::new(STEP_TIMEOUT, TIME_WITH_FAILURES);
-    shutdown::check(runtime, shut_down, &mut report);
+    spawn::check_shutdown(runtime, shut_down, &mut report);
     report.finish();
 }
 
@@ -219,14 +217,14 @@ const BACKEND_CHECKS: &[Check<Backend>] = &checks![
         [`blocks`](Self::blocks)."
         => clock::{a_future_that_wakes_itself_wins_its_race},
     Transport: "A host name is looked up, and its addresses are tried until one answers."
-        => connect::{host_names_are_looked_up_and_all_families_tried},
+        => connection::{host_names_are_looked_up_and_all_families_tried},
     Transport: "An error says at which [`stage`](Error::stage) the attempt failed"
-        => connect::{an_invalid_host_name_fails_at_stage_dns, a_refused_connect_is_a_network_error},
+        => connection::{an_invalid_host_name_fails_at_stage_dns, a_refused_connect_is_a_network_error},
     Transport: "The attempt ends with a time-out once `deadline` has passed"
-        => connect::{a_connect_without_reply_times_out},
+        => connection::{a_connect_without_reply_times_out},
     Transport: "A path is connected to as a Unix domain socket, or refused by \
         [`DialTarget::unsupported`](crate::dial::DialTarget::unsupported)."
-        => connect::{unix_sockets_work_or_are_unsupported},
+        => connection::{unix_sockets_work_or_are_unsupported},
     Connection: "Messages arrive whole, in order, and once."
         => connection::{messages_arrive_in_both_directions, long_messages_arrive_whole},
     Connection: "A message longer than the connection accepts is refused by its header, as a \
@@ -259,7 +257,7 @@ const PENDING_CHECKS: &[Check<Backend>] = &checks![
     Clock: "A timer may be dropped before it is ready, on any thread."
         => clock::{timers_may_be_dropped_before_they_are_ready},
     Transport: "Dropping the future abandons the attempt: a socket that it has opened is closed."
-        => connect::{a_dropped_connect_is_abandoned},
+        => connection::{a_dropped_connect_is_abandoned},
     Connection: "A `send` or `recv` that failed, or was dropped before it was ready, makes the \
         connection unusable"
         => connection::{a_dropped_receive_makes_the_connection_unusable},

@@ -13,21 +13,15 @@
 //! The crate does not depend on the engine, so it can be used in tests of every crate above the
 //! transport. `sdam-sim` simulates whole deployments.
 
-mod clock;
 pub mod conformance;
-mod pace;
 mod pools;
-mod server;
+mod runtime;
 mod servers;
-mod spawn;
 #[cfg(test)]
 mod tests;
 
 pub use self::{
-    clock::ManualClock,
-    pace::Pace,
     pools::{RecordedCall, RecordingPool, RecordingPools},
-    server::{Reply, Request, Server, fixed_reply, member, mongos},
-    servers::{Servers, reply_to},
-    spawn::{DroppedTasks, HeldTasks},
+    runtime::{DroppedTasks, HeldTasks, ManualClock, Pace},
+    servers::{Reply, Request, Server, Servers, fixed_reply, member, mongos, reply_to},
 };

@@ -21,17 +21,12 @@
 //! tasks are polled on the thread of the check. A pool that needs its own runtime may start it in
 //! [`PoolUser::factory`]; the suite waits for work on other threads.
 
-mod balanced;
 mod checking_out;
-mod clearing;
 mod closing;
 mod host;
-mod limits;
-mod opening;
 mod seam;
 mod server;
 mod setup;
-mod tasks;
 #[cfg(test)]
 mod tests;
 
@@ -227,9 +222,9 @@ macro_rules! checks {
 fn checks<U: PoolUser>() -> Vec<Check<U>> {
     checks![
         PoolFactory: "opens no connection before [`PoolHandle::ready`]"
-            => opening::nothing_is_opened_before_the_pool_is_ready,
+            => checking_out::nothing_is_opened_before_the_pool_is_ready,
         PoolHandle: "Marks the pool ready to open connections"
-            => opening::a_ready_pool_serves_check_outs,
+            => checking_out::a_ready_pool_serves_check_outs,
         Claim if Reuses: "A connection that was checked in is handed out again."
             => checking_out::connections_are_used_again [a_ready_pool_serves_check_outs],
         PoolHandle: "A connection with an unfinished command is not used again."
@@ -241,73 +236,73 @@ fn checks<U: PoolUser>() -> Vec<Check<U>> {
                 [connections_are_used_again, connections_with_unfinished_commands_are_not_reused],
         Claim if Pauses: "A check-out from a paused pool fails at once with a \
             [retryable](Error::is_retryable_pool) error."
-            => opening::check_outs_from_a_paused_pool_fail
+            => checking_out::check_outs_from_a_paused_pool_fail
                 [nothing_is_opened_before_the_pool_is_ready],
         PoolHandle: "It reports each error of a connection once, with the stage and the generation."
-            => opening::errors_of_opening_are_reported_once [a_ready_pool_serves_check_outs],
+            => checking_out::errors_of_opening_are_reported_once [a_ready_pool_serves_check_outs],
         PoolHandle: "It reports each error of a connection once, with the stage and the generation."
             => checking_out::errors_of_commands_are_reported_once
                 [errors_of_opening_are_reported_once, connections_are_used_again,
                 connections_with_unfinished_commands_are_not_reused],
         PoolHandle: "It reports the reply to each hello before the connection is used."
-            => opening::handshakes_are_reported_before_connections_are_used
+            => checking_out::handshakes_are_reported_before_connections_are_used
                 [a_ready_pool_serves_check_outs],
         PoolHandle: "must not hold any lock that these methods take while it reports an error, a \
             handshake or the end of a connection."
             => seam::reports_are_made_with_no_lock_held [a_ready_pool_serves_check_outs],
         Claim if MaxPoolSize: "`maxPoolSize` limits the connections, and a check-out beyond it waits."
-            => limits::the_size_of_the_pool_is_limited
+            => checking_out::the_size_of_the_pool_is_limited
                 [connections_are_used_again, connections_with_unfinished_commands_are_not_reused],
         Claim if MaxConnecting: "`maxConnecting` limits the connections that are being opened."
-            => limits::the_number_of_attempts_is_limited [a_ready_pool_serves_check_outs],
+            => checking_out::the_number_of_attempts_is_limited [a_ready_pool_serves_check_outs],
         Claim if MaxPoolSize: "A connection that cannot be opened leaves its place to others."
-            => limits::a_connection_that_cannot_be_opened_leaves_its_place
+            => checking_out::a_connection_that_cannot_be_opened_leaves_its_place
                 [the_size_of_the_pool_is_limited],
         Claim if MaxConnecting: "A check-out that waits for its turn takes a connection that is \
             checked in meanwhile."
-            => limits::a_connection_that_is_checked_in_ends_the_wait_to_open_one
+            => checking_out::a_connection_that_is_checked_in_ends_the_wait_to_open_one
                 [the_number_of_attempts_is_limited, connections_are_used_again,
                 connections_with_unfinished_commands_are_not_reused],
         Claim if WaitQueueTimeout if MaxPoolSize: "A check-out that has waited for \
             `waitQueueTimeoutMS` fails with an error of kind"
-            => limits::a_check_out_gives_up_after_its_time
+            => checking_out::a_check_out_gives_up_after_its_time
                 [the_size_of_the_pool_is_limited, check_outs_from_a_paused_pool_fail],
         Claim if Fair if MaxPoolSize: "Check-outs that wait are served in the order in which they \
             began."
-            => limits::check_outs_are_served_in_order [the_size_of_the_pool_is_limited],
+            => checking_out::check_outs_are_served_in_order [the_size_of_the_pool_is_limited],
         PoolHandle: "Makes all connections of earlier generations stale"
-            => clearing::idle_connections_are_stale_after_a_clear
+            => closing::idle_connections_are_stale_after_a_clear
                 [connections_are_used_again, connections_with_unfinished_commands_are_not_reused],
         PoolHandle: "It sends no hello before it is ready, and closes the socket when it is cleared \
             or closed"
-            => opening::a_prepared_pool_opens_at_most_one_socket_and_sends_no_hello
+            => checking_out::a_prepared_pool_opens_at_most_one_socket_and_sends_no_hello
                 [nothing_is_opened_before_the_pool_is_ready,
                 idle_connections_are_stale_after_a_clear],
         PoolHandle: "Makes all connections of earlier generations stale"
-            => clearing::connections_in_use_are_stale_after_a_clear
+            => closing::connections_in_use_are_stale_after_a_clear
                 [idle_connections_are_stale_after_a_clear],
         PoolHandle: "Makes all connections of earlier generations stale"
-            => clearing::connections_being_opened_are_stale_after_a_clear
+            => closing::connections_being_opened_are_stale_after_a_clear
                 [idle_connections_are_stale_after_a_clear, check_outs_from_a_paused_pool_fail],
         Claim if Pauses: "A check-out from a paused pool fails at once with a \
             [retryable](Error::is_retryable_pool) error."
-            => clearing::a_clear_pauses_the_pool
+            => closing::a_clear_pauses_the_pool
                 [idle_connections_are_stale_after_a_clear, check_outs_from_a_paused_pool_fail],
         Claim if EvictsWaiters if MaxPoolSize: "A clear and the closing of the pool fail the \
             check-outs that wait."
-            => clearing::a_clear_fails_waiting_check_outs
+            => closing::a_clear_fails_waiting_check_outs
                 [a_clear_pauses_the_pool, the_size_of_the_pool_is_limited],
         PoolHandle: "A clear leaves connections in use alone unless it"
-            => clearing::a_clear_without_interruption_leaves_commands_alone
+            => closing::a_clear_without_interruption_leaves_commands_alone
                 [a_ready_pool_serves_check_outs],
         Claim if Interrupts: "ends the commands on older connections"
-            => clearing::an_interrupting_clear_ends_commands
+            => closing::an_interrupting_clear_ends_commands
                 [idle_connections_are_stale_after_a_clear],
         PoolHandle if Interrupts: "affects no connection of the new generation"
-            => clearing::an_interrupting_clear_leaves_newer_connections_alone
+            => closing::an_interrupting_clear_leaves_newer_connections_alone
                 [an_interrupting_clear_ends_commands],
         Claim if Interrupts: "and the opening of connections."
-            => clearing::an_interrupting_clear_ends_the_opening_of_connections
+            => closing::an_interrupting_clear_ends_the_opening_of_connections
                 [an_interrupting_clear_ends_commands, check_outs_from_a_paused_pool_fail],
         PoolHandle: "every later check-out fails"
             => closing::a_closed_pool_fails_check_outs
@@ -332,15 +327,15 @@ fn checks<U: PoolUser>() -> Vec<Check<U>> {
                 [a_dropped_check_out_leaves_nothing, errors_of_commands_are_reported_once],
         PoolHandle if LoadBalanced: "It reports the end of each reported connection once, after any \
             error of that connection."
-            => balanced::each_counted_connection_ends_once
+            => seam::each_counted_connection_ends_once
                 [handshakes_are_reported_before_connections_are_used,
                 errors_of_commands_are_reported_once, a_closed_pool_closes_its_connections],
         PoolHandle if LoadBalanced: "clear of one service leaves connections to the others alone"
-            => balanced::a_clear_of_one_service_leaves_the_others
+            => seam::a_clear_of_one_service_leaves_the_others
                 [handshakes_are_reported_before_connections_are_used,
                 idle_connections_are_stale_after_a_clear],
         PoolHandle if LoadBalanced if MaxPoolSize: "and fails no check-out."
-            => balanced::a_clear_of_one_service_fails_no_check_out
+            => seam::a_clear_of_one_service_fails_no_check_out
                 [a_clear_of_one_service_leaves_the_others, the_size_of_the_pool_is_limited],
     ]
 }

@@ -27,7 +27,7 @@ fn rules() -> Vec<Rule> {
     let mut rules: Vec<Rule> = backend.map(|check| check.rule).collect();
     rules.extend(SPAWN_CHECKS.iter().map(|check| check.rule));
     rules.extend(dial_checks::<base::Threads>().map(|check| check.rule));
-    rules.extend(shutdown::RULES);
+    rules.extend(spawn::SHUTDOWN_RULES);
     rules
 }
 
@@ -262,8 +262,8 @@ fn complaints(check: &str, fault: Fault) -> Vec<String> {
     for own in dial_checks().iter().filter(|own| own.rule.check == check) {
         own.on_foreign_executor(dialer(fault), &mut report);
     }
-    if shutdown::RULES.iter().any(|rule| rule.check == check) {
-        shutdown::check(&base.runtime.clone(), || base.end(), &mut report);
+    if spawn::SHUTDOWN_RULES.iter().any(|rule| rule.check == check) {
+        spawn::check_shutdown(&base.runtime.clone(), || base.end(), &mut report);
     }
     report.failures
 }
