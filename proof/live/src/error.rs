@@ -1,7 +1,10 @@
-//! Errors of test servers.
+//! Errors of test servers, skipping tests that cannot run, and polling for changes in other
+//! processes, which send no notifications.
 
-use std::io;
-use std::time::Duration;
+use std::env;
+use std::io::{self, Write};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use bson::Document;
 
@@ -107,5 +110,109 @@ impl CommandError {
             message: text("errmsg"),
             reply,
         }
+    }
+}
+
+/// The environment variable that turns a missing server into a failure.
+const REQUIRED: &str = "SDAM_LIVE_REQUIRED";
+
+/// Turns [`Error::Unavailable`] into `None`, and reports on standard error that the test is skipped
+/// and why. The test harness does not capture this report.
+///
+/// # Errors
+/// Returns every other error. If `SDAM_LIVE_REQUIRED=1` is in the environment, for machines on
+/// which no test may be skipped, also returns [`Error::Unavailable`].
+pub fn or_skip<T, E: Into<Error>>(started: Result<T, E>) -> Result<Option<T>, Error> {
+    let required = env::var_os(REQUIRED).is_some_and(|value| value == "1");
+    decide(started.map_err(E::into), required, &mut io::stderr())
+}
+
+fn decide<T>(
+    started: Result<T, Error>,
+    required: bool,
+    out: &mut impl Write,
+) -> Result<Option<T>, Error> {
+    match started {
+        Ok(value) => Ok(Some(value)),
+        Err(Error::Unavailable(unavailable)) if !required => {
+            // If standard error cannot be written to, there is nowhere to report it.
+            let _ = writeln!(out, "SKIPPED a live test, {unavailable}");
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The timeout of every wait. It is generous, because a machine with few cores may run many tests
+/// at once, and a long timeout only delays the report of a failure.
+const TIMEOUT: Duration = Duration::from_secs(120);
+
+/// The timeout of a single command.
+pub(crate) const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
+
+const POLL_INTERVAL: Duration = Duration::from_millis(25);
+
+/// Calls a function until it returns a value.
+///
+/// # Errors
+/// Returns a [final](is_final) error immediately. Any other error is returned if it still occurs
+/// after [`TIMEOUT`].
+pub(crate) fn poll<T>(
+    awaited: &str,
+    mut ask: impl FnMut() -> Result<Option<T>, Error>,
+) -> Result<T, Error> {
+    let begin = Instant::now();
+    loop {
+        let last = match ask() {
+            Ok(Some(answer)) => return Ok(answer),
+            Ok(None) => None,
+            Err(error) if is_final(&error) => return Err(error),
+            Err(error) => Some(Box::new(error)),
+        };
+        let waited = begin.elapsed();
+        if waited >= TIMEOUT {
+            return Err(Error::TimedOut { awaited: awaited.to_owned(), waited, last });
+        }
+        thread::sleep(POLL_INTERVAL);
+    }
+}
+
+/// Returns whether the error is permanent, so that polling cannot help.
+fn is_final(error: &Error) -> bool {
+    match error {
+        Error::Unavailable(_) | Error::Exited(_) | Error::State(_) | Error::TimedOut { .. } => true,
+        Error::Command(_) | Error::Io(..) | Error::Protocol(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Error, Unavailable, decide};
+
+    fn unavailable() -> Result<u8, Error> {
+        Err(Error::Unavailable(Unavailable::new("no pip")))
+    }
+
+    #[test]
+    fn a_missing_server_skips_the_test_with_the_reason() {
+        let mut said = Vec::new();
+        assert_eq!(decide(unavailable(), false, &mut said).unwrap(), None);
+        let said = String::from_utf8(said).unwrap();
+        assert_eq!(said, "SKIPPED a live test, a server is not available: no pip\n");
+    }
+
+    #[test]
+    fn a_missing_server_is_a_failure_where_one_is_required() {
+        let error = decide(unavailable(), true, &mut Vec::new()).unwrap_err();
+        assert!(matches!(error, Error::Unavailable(_)), "{error}");
+    }
+
+    #[test]
+    fn other_failures_and_successes_pass_through() {
+        let mut said = Vec::new();
+        let failed = Err::<u8, _>(Error::State("no".to_owned()));
+        assert!(matches!(decide(failed, false, &mut said), Err(Error::State(_))));
+        assert_eq!(decide(Ok(7), false, &mut said).unwrap(), Some(7));
+        assert!(said.is_empty());
     }
 }

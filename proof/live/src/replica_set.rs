@@ -1,19 +1,13 @@
 //! Replica sets of real servers.
 
-mod builder;
-mod reconfig;
-mod spec;
-
 use std::time::Duration;
 
 use bson::{Bson, Document, doc};
 
-pub use self::builder::ReplicaSetBuilder;
-pub use self::spec::MemberSpec;
-use crate::error::Error;
+use crate::error::{Error, poll};
+use crate::fetch::Version;
 use crate::mongod::Mongod;
-use crate::version::Version;
-use crate::wait::poll;
+use crate::tls::ServerTls;
 
 /// The time for which a member that stepped down does not run for election.
 const STEP_DOWN: Duration = Duration::from_secs(10);
@@ -252,4 +246,213 @@ fn hosts(config: &mut Document) -> Result<Vec<String>, Error> {
     let members = members.map_err(|error| Error::Protocol(format!("members: {error}")))?;
     let documents = members.iter().filter_map(Bson::as_document);
     Ok(documents.filter_map(|m| m.get_str("host").ok().map(str::to_owned)).collect())
+}
+
+/// The settings for starting a [`ReplicaSet`].
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct ReplicaSetBuilder {
+    version: Option<Version>,
+    name: String,
+    election_timeout: Duration,
+    is_secured: bool,
+    is_relayed: bool,
+    oplog_megabytes: u32,
+    tls: Option<ServerTls>,
+}
+
+impl ReplicaSetBuilder {
+    fn new(version: Option<Version>) -> Self {
+        Self {
+            version,
+            name: "rs0".to_owned(),
+            election_timeout: Duration::from_secs(2),
+            is_secured: false,
+            is_relayed: false,
+            oplog_megabytes: 16,
+            tls: None,
+        }
+    }
+
+    /// Sets the set's name.
+    pub fn name(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.name);
+        self
+    }
+
+    /// Sets the election timeout, which is the time after which members without a primary elect
+    /// one.
+    pub const fn election_timeout(mut self, timeout: Duration) -> Self {
+        self.election_timeout = timeout;
+        self
+    }
+
+    /// Makes the members refuse all commands on unauthenticated connections, and creates the user
+    /// [`ROOT`](crate::ROOT); see [`Mongod::start_secured`].
+    pub const fn secured(mut self) -> Self {
+        self.is_secured = true;
+        self
+    }
+
+    /// Makes clients and members reach each member through a relay that can drop all packets; see
+    /// [`Mongod::cut_off`].
+    pub const fn relayed(mut self) -> Self {
+        self.is_relayed = true;
+        self
+    }
+
+    /// Sets the size of the oplog, which is 16 MB by default. A member that misses more writes than
+    /// the oplog holds cannot catch up.
+    pub const fn oplog_megabytes(mut self, size: u32) -> Self {
+        self.oplog_megabytes = size;
+        self
+    }
+
+    /// Makes the members require TLS; see [`Mongod::start_tls`].
+    pub fn tls(mut self, tls: ServerTls) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
+    /// Starts the set; see [`ReplicaSet::start`].
+    pub fn start(self, specs: &[MemberSpec]) -> Result<ReplicaSet, Error> {
+        let first = (0..specs.len())
+            .max_by(|&a, &b| specs[a].priority.total_cmp(&specs[b].priority).then(b.cmp(&a)))
+            .filter(|&index| specs[index].priority > 0.0)
+            .ok_or_else(|| Error::State("no member can be elected".to_owned()))?;
+
+        let oplog = self.oplog_megabytes.to_string();
+        let arguments = ["--replSet", &self.name, "--oplogSize", &oplog];
+        let tls = self.tls.as_ref();
+        let launch = || Mongod::launch(self.version, &arguments, self.is_secured, tls);
+        let mut members = specs.iter().map(|_| launch()).collect::<Result<Vec<_>, _>>()?;
+        members.iter().try_for_each(Mongod::wait_until_ready)?;
+        if self.is_relayed {
+            members.iter_mut().try_for_each(Mongod::start_relay)?;
+        }
+
+        let set = ReplicaSet { name: self.name, specs: specs.to_vec(), members };
+        let config = doc! {
+            "_id": &set.name,
+            "version": 1,
+            "members": (0..set.size()).map(|index| set.member_config(index)).collect::<Vec<_>>(),
+            "settings": {
+                "electionTimeoutMillis": self.election_timeout.as_millis() as i64,
+                "heartbeatIntervalMillis": 500,
+                "catchUpTimeoutMillis": self.election_timeout.as_millis() as i64,
+            },
+        };
+        set.members[first].run_command("admin", doc! { "replSetInitiate": config })?;
+        if self.is_secured {
+            set.create_root(first)?;
+        } else {
+            // Without this, the first election would begin only after the election timeout.
+            set.step_up(first)?;
+        }
+        set.wait_until_settled()?;
+        set.wait_until_committed()?;
+        Ok(set)
+    }
+}
+
+impl ReplicaSet {
+    /// Changes the configuration on the primary. `change` receives the whole configuration; the
+    /// version is incremented automatically. `change` may be called several times, each time with a
+    /// fresh configuration.
+    ///
+    /// Servers newer than 4.2 allow only one voting member to be added or removed at a time.
+    ///
+    /// # Errors
+    /// [`Error::Command`] if the set refuses the change.
+    pub fn reconfig(&self, change: impl Fn(&mut Document)) -> Result<(), Error> {
+        self.on_primary("the set to take a configuration", |primary| {
+            let mut config = self.config(primary)?;
+            let version = config.get_i32("version").unwrap_or_default();
+            change(&mut config);
+            config.insert("version", version + 1);
+            Ok(doc! { "replSetReconfig": config })
+        })
+        .map(drop)
+    }
+
+    /// Removes a member from the configuration; its process keeps running. The primary cannot be
+    /// removed.
+    pub fn remove(&self, index: usize) -> Result<(), Error> {
+        let host = self.member(index).host();
+        self.reconfig(|config| {
+            if let Ok(members) = config.get_array_mut("members") {
+                members.retain(|member| member.as_document().is_none_or(|m| !is_host(m, &host)));
+            }
+        })
+    }
+
+    /// Adds a removed member again, with the same spec.
+    pub fn add_back(&self, index: usize) -> Result<(), Error> {
+        let member = self.member_config(index);
+        self.reconfig(|config| {
+            if let Ok(members) = config.get_array_mut("members") {
+                members.push(member.clone().into());
+            }
+        })
+    }
+}
+
+fn is_host(member: &Document, host: &str) -> bool {
+    member.get_str("host").is_ok_and(|found| found == host)
+}
+
+/// The configuration of a replica set member. The default is an electable voter of priority 1.
+#[derive(Clone, Debug, PartialEq)]
+#[must_use]
+pub struct MemberSpec {
+    priority: f64,
+    tags: Vec<(String, String)>,
+    horizon: Option<String>,
+}
+
+impl Default for MemberSpec {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl MemberSpec {
+    /// Creates an electable voter of priority 1 without tags.
+    pub const fn new() -> Self {
+        Self { priority: 1.0, tags: Vec::new(), horizon: None }
+    }
+
+    /// Sets the priority; 0 means that the member cannot be elected.
+    pub const fn priority(mut self, priority: f64) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// Adds a tag. Tags keep the order in which they were added.
+    pub fn tag(mut self, name: &str, value: &str) -> Self {
+        self.tags.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Sets the member's host name for TLS clients that connect by this name. Set it for all
+    /// members or for none. If `host` contains no port, the member's own port is used.
+    pub fn horizon(mut self, host: &str) -> Self {
+        self.horizon = Some(host.to_owned());
+        self
+    }
+
+    /// Returns the member's element in the array `members` of a configuration.
+    fn config(&self, id: usize, host: &str) -> Document {
+        let mut config = doc! { "_id": id as i32, "host": host, "priority": self.priority };
+        if !self.tags.is_empty() {
+            let tags: Document = self.tags.iter().cloned().map(|(k, v)| (k, v.into())).collect();
+            config.insert("tags", tags);
+        }
+        if let Some((horizon, (_, port))) = self.horizon.as_ref().zip(host.rsplit_once(':')) {
+            let outside =
+                if horizon.contains(':') { horizon.clone() } else { format!("{horizon}:{port}") };
+            config.insert("horizons", doc! { "outside": outside });
+        }
+        config
+    }
 }
