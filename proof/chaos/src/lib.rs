@@ -47,11 +47,8 @@ pub mod shrink;
 pub mod silent;
 pub mod timeline;
 
-mod balanced;
 mod load;
 mod oracle;
 mod record;
-mod request;
-mod stalls;
 
 pub use crate::record::Counts;

@@ -1,18 +1,23 @@
-//! The plan of a seed: a deployment, a client, a load and faults.
+//! The plan of a seed: a deployment, a client with its route to the deployment, a load and faults.
 
-mod access;
-mod deployment;
 mod faults;
 
 use std::{fmt, str::FromStr, time::Duration};
 
 use sdam_core::{
     address::ServerAddress,
-    options::{Detector, Options, ServerMonitoringMode},
+    options::{Detector, Options, ProxyOptions, ServerMonitoringMode, TlsOptions},
     pool::PoolOptions,
     rng::Rng,
 };
-use sdam_sim::{Blueprint, runtime::Disturbance, scenario::Scenario};
+use sdam_sim::{
+    Blueprint,
+    config::{MemberConfig, SetConfig},
+    runtime::{Disturbance, Sim},
+    scenario::Scenario,
+    timing::Timing,
+    version::ServerVersion,
+};
 
 /// The commands that applications run in turn on pooled connections. Only the reply to `buildInfo`
 /// has the field `version`.
@@ -20,9 +25,6 @@ pub(crate) const COMMANDS: [&str; 2] = ["ping", "buildInfo"];
 
 /// The time over which clients spread their background connections, if they spread them at all.
 const SPREAD: Duration = Duration::from_secs(2);
-
-pub(crate) use self::access::SRV_NAME;
-pub use self::access::{Access, ProxyUse};
 
 /// The kind of faults.
 #[derive(
@@ -144,7 +146,7 @@ impl Plan {
         // The simulation uses the same seed, so the plan is drawn from a different sequence of
         // random numbers.
         let mut rng = Rng::new(!seed).fork();
-        let deployed = deployment::deploy(kind, &mut rng);
+        let deployed = deploy(kind, &mut rng);
         let client = Client::draw(&mut rng);
         // The route is drawn from a separate generator, so that the faults of a seed's deployment
         // do not depend on it.
@@ -233,7 +235,7 @@ impl Plan {
     /// after this check with its random delay, and a check that succeeds.
     pub fn convergence_limit(&self) -> Duration {
         let failed = self.client.heartbeat + self.client.connect_timeout;
-        let found = if self.access.srv { access::MAX_TTL + failed } else { Duration::ZERO };
+        let found = if self.access.srv { MAX_TTL + failed } else { Duration::ZERO };
         found + 2 * failed + self.spread() + Duration::from_secs(1)
     }
 
@@ -322,6 +324,196 @@ impl fmt::Display for Plan {
             self.ending,
         )
     }
+}
+
+/// The client's route to the deployment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    /// True if the servers require TLS.
+    pub tls: bool,
+    /// The proxy that the client uses, if any.
+    pub proxy: ProxyUse,
+    /// True if the client finds the mongoses of a sharded cluster through SRV records.
+    pub srv: bool,
+}
+
+/// The kind of proxy that a client uses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ProxyUse {
+    /// No proxy.
+    #[default]
+    None,
+    /// A proxy without authentication.
+    Anonymous,
+    /// A proxy that requires a user name and a password.
+    Login,
+}
+
+/// The host of the SRV connection string.
+const SRV_HOST: &str = "cluster.sim.test";
+/// The name of the SRV records.
+pub(crate) const SRV_NAME: &str = "_mongodb._tcp.cluster.sim.test";
+/// The maximum time to live of the SRV records that a plan sets.
+const MAX_TTL: Duration = Duration::from_secs(90);
+/// The user name and password of the proxy.
+const LOGIN: (&str, &str) = ("user", "password");
+
+impl Access {
+    /// Direct plain-text connections to the servers' addresses.
+    pub const PLAIN: Self = Self { tls: false, proxy: ProxyUse::None, srv: false };
+
+    fn draw(shape: Shape, rng: &mut Rng) -> Self {
+        Self {
+            tls: rng.below(3) == 0,
+            proxy: match rng.below(8) {
+                0 => ProxyUse::Anonymous,
+                1 => ProxyUse::Login,
+                _ => ProxyUse::None,
+            },
+            srv: rng.below(2) == 0 && shape == Shape::Sharded,
+        }
+    }
+
+    /// Returns whether there is a proxy.
+    pub fn is_proxied(self) -> bool {
+        self.proxy != ProxyUse::None
+    }
+
+    /// Sets up TLS on the servers, the proxy and the SRV records. Returns the connection string.
+    pub(crate) fn prepare(self, sim: &Sim) -> String {
+        if self.tls {
+            sim.tls().require();
+        }
+        if self.is_proxied() {
+            let login = (self.proxy == ProxyUse::Login).then_some(LOGIN);
+            sim.proxies().add(proxy(), login);
+        }
+        if self.srv { sim.dns().publish(SRV_HOST, Duration::from_secs(60)) } else { sim.uri() }
+    }
+
+    /// Sets the client's options.
+    fn configure(self, options: &mut Options) {
+        options.tls = self.tls.then(TlsOptions::default);
+        let proxy = proxy();
+        let port = proxy.port().unwrap_or_default();
+        let own = ProxyOptions::new(proxy.host(), port);
+        options.proxy = match self.proxy {
+            ProxyUse::None => None,
+            ProxyUse::Anonymous => Some(own),
+            ProxyUse::Login => Some(own.with_credential(LOGIN.0, LOGIN.1)),
+        };
+    }
+}
+
+fn proxy() -> ServerAddress {
+    ServerAddress::new("proxy", 1080)
+}
+
+/// Returns the address of a mongos, in a domain that SRV records may name.
+fn mongos(index: u64) -> ServerAddress {
+    let host = host(index);
+    ServerAddress::new(&format!("{}.sim.test", host.host()), 27017)
+}
+
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.tls { "TLS, " } else { "" })?;
+        f.write_str(match self.proxy {
+            ProxyUse::None => "",
+            ProxyUse::Anonymous => "proxy, ",
+            ProxyUse::Login => "proxy with login, ",
+        })?;
+        f.write_str(if self.srv { "SRV records, " } else { "" })
+    }
+}
+
+/// A deployment and the properties that the fault generator needs.
+struct Deployed {
+    shape: Shape,
+    blueprint: Blueprint,
+    /// The number of processes.
+    processes: u64,
+    /// True if the last process is initially not a member of the set.
+    spare: bool,
+}
+
+impl Deployed {
+    fn address(&self, process: u64) -> ServerAddress {
+        match self.shape {
+            Shape::Sharded => mongos(process),
+            Shape::LoadBalanced => first(),
+            Shape::ReplicaSet | Shape::Direct | Shape::Standalone => host(process),
+        }
+    }
+}
+
+/// The releases that are too old for the client.
+const TOO_OLD: &[ServerVersion] = ServerVersion::SERIES.split_at(2).0;
+/// The releases that the client supports.
+const VERSIONS: &[ServerVersion] = ServerVersion::SERIES.split_at(2).1;
+
+fn deploy(kind: Kind, rng: &mut Rng) -> Deployed {
+    let version = pick(rng, VERSIONS);
+    let shape = match (kind, rng.below(100)) {
+        (Kind::Failover | Kind::Partition, _) | (_, 0..70) => Shape::ReplicaSet,
+        (_, 70..82) => Shape::Sharded,
+        (_, 82..88) => Shape::Standalone,
+        (_, 88..94) => Shape::Direct,
+        _ => Shape::LoadBalanced,
+    };
+    let (processes, blueprint) = match shape {
+        Shape::ReplicaSet | Shape::Direct => return replica_set(kind, shape, version, rng),
+        Shape::Sharded => {
+            let processes = rng.below(3) + 1;
+            let blueprint = Blueprint::sharded(processes as u16).at((0..processes).map(mongos));
+            (processes, blueprint.version(version))
+        }
+        Shape::Standalone => (1, Blueprint::standalone().at([first()]).version(version)),
+        Shape::LoadBalanced => {
+            let processes = rng.below(3) + 1;
+            let blueprint =
+                Blueprint::load_balanced(processes as u16).at((0..processes).map(|_| first()));
+            (processes, blueprint.version(version.max(ServerVersion::V5_0)))
+        }
+    };
+    Deployed { shape, blueprint, processes, spare: false }
+}
+
+fn replica_set(kind: Kind, shape: Shape, version: ServerVersion, rng: &mut Rng) -> Deployed {
+    let min = if matches!(kind, Kind::Random | Kind::Scan) { 1 } else { 3 };
+    let members = min + rng.below(6 - min);
+    let mut config = SetConfig::new("rs", (0..members).map(host));
+    let (mut arbiter, mut hidden) = (false, false);
+    for own in config.members.iter_mut().skip(1) {
+        let plain = || MemberConfig::new(own.address.clone());
+        *own = match rng.below(20) {
+            0 | 1 if !arbiter => {
+                arbiter = true;
+                plain().arbiter()
+            }
+            2 | 3 if !hidden => {
+                hidden = true;
+                plain().hidden()
+            }
+            4 | 5 => plain().priority(2.0),
+            6 => plain().priority(0.0),
+            7 => plain().non_voting(),
+            _ => plain(),
+        };
+        if rng.below(3) == 0 {
+            *own = own.clone().tag("dc", pick(rng, &["ny", "la"]));
+        }
+    }
+    let spare = rng.below(3) == 0;
+    let mut blueprint = Blueprint::replica_set(config).version(version);
+    // Shorter intervals allow more elections in a run.
+    if rng.below(3) == 0 {
+        blueprint = blueprint.timing(Timing::fast());
+    }
+    if spare {
+        blueprint = blueprint.spares(1).at((0..=members).map(host));
+    }
+    Deployed { shape, blueprint, processes: members + u64::from(spare), spare }
 }
 
 /// Returns the address of the member that is never removed, so that the client can always discover

@@ -1,9 +1,9 @@
-//! The record of a run: events, pools, waiting selections and violations.
+//! The record of a run: events, pools, waiting selections, stalls of the host and violations.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
-    ops::AddAssign,
+    ops::{AddAssign, Range},
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicUsize, Ordering},
@@ -21,11 +21,15 @@ use sdam_events::sink::{EventSink, Interest};
 use sdam_model::oracle::is_selectable;
 use sdam_pool::{Pool, Pools};
 use sdam_sim::oracle::{Oracle, PoolCall, PoolCalls, Violation};
-use sdam_transport::pool::{PoolContext, PoolFactory, PoolHandle};
-use sdam_transport::{clock::Clock, spawn::Task};
+use sdam_transport::{
+    clock::Clock,
+    pool::{PoolContext, PoolFactory, PoolHandle},
+    spawn::Task,
+};
 
 use crate::{
-    balanced::BalancedPool, coverage::Coverage, request::SelectionRequest, stalls::Stalls,
+    coverage::Coverage,
+    load::{SelectionRequest, balanced::BalancedPool},
 };
 
 /// A topology with recording pools.
@@ -320,3 +324,35 @@ impl PoolHandle for RecordingPool {
 }
 
 sdam_core::opaque!(RunRecord);
+
+/// The stalls so far, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Stalls(Vec<Range<Instant>>);
+
+impl Stalls {
+    /// Adds a stall that is later than all others.
+    pub(crate) fn add(&mut self, stall: Range<Instant>) {
+        self.0.push(stall);
+    }
+
+    /// Returns the time at which a timer that is due at `due` fires.
+    pub(crate) fn fires(&self, due: Instant) -> Instant {
+        let during = self.0.iter().find(|stall| stall.contains(&due));
+        during.map_or(due, |stall| stall.end)
+    }
+
+    /// Returns for how long the host stalled between `from` and `to`.
+    pub(crate) fn between(&self, from: Instant, to: Instant) -> Duration {
+        self.0.iter().map(|stall| stall.end.min(to).since(stall.start.max(from))).sum()
+    }
+
+    /// Returns the stall that ended at this time.
+    pub(crate) fn ended(&self, at: Instant) -> Option<&Range<Instant>> {
+        self.0.iter().find(|stall| stall.end == at)
+    }
+
+    /// Returns the end of the last stall.
+    pub(crate) fn end(&self) -> Instant {
+        self.0.last().map_or(Instant::EPOCH, |stall| stall.end)
+    }
+}

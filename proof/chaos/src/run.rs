@@ -2,7 +2,6 @@
 
 mod core;
 mod scan;
-mod stall;
 
 use std::{
     any::Any,
@@ -31,15 +30,13 @@ use sdam_sim::{
 };
 use sdam_transport::handshake::{ClientMetadata, Environment};
 
-use self::{core::Lost, stall::stall};
-use crate::record::{Topology, TopologyBuilder, lock};
+use self::core::Lost;
 use crate::{
     coverage::Coverage,
-    load,
-    oracle::{cadence, elections, pooled, replayed, silence, step::StepOracle, truth::Truth, wire},
-    plan::{Ending, Kind, Plan, SRV_NAME, Shape},
-    record::{Counts, EventRecorder, RecordingPools, RunRecord},
-    request::SelectionRequest,
+    load::{self, SelectionRequest},
+    oracle::{self, cadence, pooled, step::StepOracle, truth::Truth},
+    plan::{Ending, Kind, Plan, SRV_NAME, Shape, pick},
+    record::{Counts, EventRecorder, RecordingPools, RunRecord, Topology, TopologyBuilder, lock},
 };
 
 /// The time for which the deployment is observed after it was healed. It is longer than an election
@@ -184,19 +181,19 @@ fn run_in_simulation(
         }
     }
     let events = lock(&record.events).clone();
-    wire::check(plan.access, &sim)?;
-    wire::check_look_ups(plan, &sim)?;
-    wire::check_stages(plan, &events)?;
+    oracle::check_traffic(plan.access, &sim)?;
+    oracle::check_look_ups(plan, &sim)?;
+    oracle::check_stages(plan, &events)?;
     audit(&events, &lock(&record.pools).calls)?;
     pooled::check_events(&events, lock(&record.counts).unended)?;
     pooled::check_end(record, sim.now())?;
-    elections::check(&events)?;
+    oracle::check_elections(&events)?;
     cadence::check(plan, &options, &events)?;
-    replayed::check(&options, &events)?;
+    oracle::check_replay(&options, &events)?;
     let traffic = sim.network().traffic();
     let mut counts = *lock(&record.counts);
     (counts.encrypted, counts.proxied) = (traffic.encrypted, traffic.proxied);
-    counts.suspicions = silence::check(&options, &events, &lock(&record.stalls))?;
+    counts.suspicions = oracle::check_silence(&options, &events, &lock(&record.stalls))?;
     counts.look_ups = sim.dns().lookups(SRV_NAME);
     let mut coverage = Coverage::of(&events);
     coverage.unite(*lock(&record.errors));
@@ -473,4 +470,35 @@ async fn finish(
     }
     lock(&record.counts).unended += unended;
     Ok(())
+}
+
+/// The maximum time from the end of a stall to the next one.
+const BETWEEN: u64 = 8_000;
+/// The maximum durations of stalls: a slow host, a long pause for garbage collection, and a virtual
+/// machine that is moved.
+const DURATIONS: [u64; 3] = [300, 3_000, 12_000];
+
+/// Stalls the host again and again while there are faults, if the plan requires it.
+async fn stall(plan: &Plan, sim: &Sim, record: &RunRecord) {
+    if !plan.stalls {
+        return;
+    }
+    let clock = sim.clock();
+    let until = clock.now() + plan.scenario.duration();
+    let mut rng = Rng::new(plan.seed ^ 0x57A1_57A1).fork();
+    loop {
+        let pause = Duration::from_millis(1 + rng.below(BETWEEN));
+        let end = lock(&record.stalls).end();
+        clock.sleep_until(clock.now().max(end) + pause).await;
+        let begin = clock.now();
+        let max = pick(&mut rng, &DURATIONS);
+        let duration = Duration::from_millis(1 + rng.below(max));
+        if begin + duration > until {
+            return;
+        }
+        record.note(format!("the host stalls for {duration:?}"));
+        lock(&record.counts).stalls += 1;
+        lock(&record.stalls).add(begin..begin + duration);
+        sim.stall(duration);
+    }
 }

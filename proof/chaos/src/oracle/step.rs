@@ -10,7 +10,7 @@ use sdam_sim::{
     runtime::{SchedulerStep, Sim},
 };
 
-use super::{pooled, wire};
+use super::{check_traffic, pooled};
 use crate::{
     load::TASK_TIMERS,
     plan::{Access, Plan},
@@ -73,7 +73,7 @@ impl<'w> StepOracle<'w> {
                 }
                 self.check_leaks(&topology);
                 self.check_waiters(&topology, now);
-                if let Err(violation) = wire::check(self.access, self.sim) {
+                if let Err(violation) = check_traffic(self.access, self.sim) {
                     self.record.violated(violation.oracle, violation.message);
                 }
             }

@@ -12,10 +12,9 @@ use sdam_sim::{
 use sdam_transport::clock::Clock;
 
 use crate::{
-    load,
+    load::{self, SelectionRequest},
     plan::{Plan, first, pick},
     record::{RunRecord, Topology, lock},
-    request::SelectionRequest,
 };
 
 /// The time within which the core must elect a primary. It is several election timeouts long.

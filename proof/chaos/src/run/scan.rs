@@ -14,13 +14,14 @@ use sdam_sim::{
 };
 
 use super::{Convergence, builder, setup_failure};
-use crate::record::ScanTopology;
 use crate::{
-    load::report::{draw, possibly_stale},
+    load::{
+        SelectionRequest,
+        report::{draw, possibly_stale},
+    },
     oracle::step::check_description,
     plan::{Plan, pick},
-    record::{RunRecord, lock},
-    request::SelectionRequest,
+    record::{RunRecord, ScanTopology, lock},
 };
 
 pub(super) async fn run_client(
