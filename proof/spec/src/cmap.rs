@@ -4,7 +4,6 @@
 //! to an `Owner`, a topology whose checks end when the test says how, because each file decides for itself
 //! when the pool becomes ready and when it is cleared.
 
-mod event;
 mod format;
 mod owner;
 #[cfg(test)]
@@ -29,18 +28,15 @@ use sdam_transport::runtime::Runtime;
 use serde_json::Value;
 
 use self::{
-    event::PoolEventName,
-    format::{Call, ExpectedError, File, Operation},
+    format::{Call, ExpectedError, File, Operation, PoolEventName},
     owner::Owner,
 };
 use crate::{
     fields::{has_short_limit, option_text},
-    host::Target,
-    recorder::Recorder,
+    host::{Target, Thread},
     requirement::{Environment, Kind},
     run::{Offer, Run},
-    running::lock,
-    thread::Thread,
+    running::{Recorder, lock},
     unified::set_fail_point,
 };
 
@@ -131,7 +127,7 @@ impl Test {
     fn start(target: &Target, file: &File) -> Result<Self, String> {
         let options = options(target.uri(false), &file.pool_options.0)?;
         let (sink, stream) = channel::unbounded();
-        let events = EventName::ALL.iter().copied().filter(|name| event::is_of_pool(*name));
+        let events = EventName::ALL.iter().copied().filter(|name| format::is_of_pool(*name));
         let sink = Arc::new(sink.interested_in(events.collect()));
         Ok(Self {
             runtime: target.runtime().clone(),

@@ -6,26 +6,29 @@
 //! state.
 
 mod events;
-mod outcome;
 pub mod pure;
-mod script;
 #[cfg(test)]
 pub(crate) mod tests;
 
 use std::{collections::BTreeMap, fmt::Debug, sync::Arc};
 
+use bson::Document;
 use sdam_core::{
     address::ServerAddress,
+    error::{Error, Stage},
     event::EventKind,
     ids::{Generation, ServerId},
     options::Options,
+    reply,
     report::ErrorReport,
     server::ServerDescription,
     topology::TopologyDescription,
 };
+use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
 
-use self::script::{Expectation, Phase, Response, Script};
+use self::events::{ExpectedEvent, Fields};
+use crate::{fields::read, running::encode};
 
 /// A running implementation of discovery and monitoring. Each method returns only when all of its
 /// effects are complete.
@@ -95,7 +98,7 @@ fn run_phase(
         let server = *seen.get(address).ok_or_else(|| format!("{address} is no server"))?;
         match reply {
             Some(reply) => subject.greet_late(server, reply)?,
-            None => subject.fail(server, &script::broken_before_hello()),
+            None => subject.fail(server, &broken_before_hello()),
         }
         if subject.description() != description {
             return Err(format!("{address} has left, and its reply had an effect"));
@@ -115,7 +118,7 @@ fn run_phase(
     let (generations, events) = (subject.generations()?, subject.events()?);
     match &phase.expectation {
         Expectation::Outcome(expected) => {
-            outcome::compare_topology(expected, &subject.description(), &generations)
+            events::compare_topology(expected, &subject.description(), &generations)
         }
         Expectation::Events(expected) => events::compare(expected, &events),
     }
@@ -126,4 +129,170 @@ fn same<T: Debug + PartialEq>(what: &str, actual: &T, expected: &T) -> Result<()
         return Ok(());
     }
     Err(format!("{what} is {actual:?}, expected {expected:?}"))
+}
+
+/// A file. Unknown keys are rejected, so everything in the file is checked.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Script {
+    #[serde(rename = "description")]
+    _description: Option<IgnoredAny>,
+    /// The connection string of the topology.
+    uri: String,
+    phases: Vec<Phase>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Phase {
+    description: Option<String>,
+    #[serde(default)]
+    responses: Vec<Response>,
+    #[serde(default)]
+    application_errors: Vec<ApplicationError>,
+    #[serde(rename = "outcome")]
+    expectation: Expectation,
+}
+
+/// The expected result of a phase.
+#[derive(Debug, Deserialize)]
+#[serde(try_from = "Value")]
+enum Expectation {
+    /// A description of the topology.
+    Outcome(Fields),
+    /// Exactly the listed events.
+    Events(Vec<ExpectedEvent>),
+}
+
+impl TryFrom<Value> for Expectation {
+    type Error = String;
+
+    fn try_from(value: Value) -> Result<Self, String> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Events {
+            events: Vec<ExpectedEvent>,
+        }
+        if value.get("events").is_some() {
+            let Events { events } = read(&value)?;
+            return Ok(Self::Events(events));
+        }
+        read(&value).map(Self::Outcome)
+    }
+}
+
+/// A server's reply to a check.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "(ServerAddress, Document)")]
+struct Response {
+    /// The server that replies.
+    address: ServerAddress,
+    /// The BSON document of the reply; `None` for a network error.
+    reply: Option<Vec<u8>>,
+}
+
+impl TryFrom<(ServerAddress, Document)> for Response {
+    type Error = String;
+
+    fn try_from((address, reply): (ServerAddress, Document)) -> Result<Self, String> {
+        let reply = (!reply.is_empty()).then(|| encode(&reply)).transpose()?;
+        Ok(Self { address, reply })
+    }
+}
+
+/// An application error on a pooled connection.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "ApplicationErrorFormat")]
+struct ApplicationError {
+    /// The server at the other end of the connection.
+    address: ServerAddress,
+    /// The connection's generation, or `None` for the current generation of the pool.
+    generation: Option<Generation>,
+    max_wire_version: i32,
+    /// The error, or `None` if the reply contains no error that concerns the server.
+    error: Option<Error>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct ApplicationErrorFormat {
+    address: ServerAddress,
+    generation: Option<Generation>,
+    max_wire_version: i32,
+    when: When,
+    #[serde(rename = "type")]
+    kind: Kind,
+    response: Option<Document>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum When {
+    BeforeHandshakeCompletes,
+    AfterHandshakeCompletes,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum Kind {
+    Command,
+    Network,
+    Timeout,
+}
+
+impl TryFrom<ApplicationErrorFormat> for ApplicationError {
+    type Error = String;
+
+    fn try_from(error: ApplicationErrorFormat) -> Result<Self, String> {
+        let stage = match error.when {
+            When::BeforeHandshakeCompletes => Stage::Hello,
+            When::AfterHandshakeCompletes => Stage::Operation,
+        };
+        let reported = match (error.kind, error.response) {
+            (Kind::Network, None) => Some(Error::network(stage, MESSAGE)),
+            (Kind::Timeout, None) => Some(Error::timeout(stage, MESSAGE)),
+            (Kind::Command, Some(response)) => reply::error(&encode(&response)?, stage),
+            (Kind::Command, None) => return Err("an error of type command has no response".into()),
+            (kind, Some(_)) => return Err(format!("an error of type {kind:?} has a response")),
+        };
+        Ok(Self {
+            address: error.address,
+            generation: error.generation,
+            max_wire_version: error.max_wire_version,
+            error: reported,
+        })
+    }
+}
+
+/// The error message used when the file does not specify one.
+const MESSAGE: &str = "simulated error";
+
+impl Script {
+    /// Reads a file.
+    ///
+    /// # Errors
+    ///
+    /// If the file does not have this format, or has no phases.
+    fn parse(file: &Value) -> Result<Self, String> {
+        let script: Self = read(file)?;
+        if script.phases.is_empty() {
+            return Err("the file has no phases".into());
+        }
+        Ok(script)
+    }
+}
+
+/// Returns the report of a pool whose connection broke before the reply to hello.
+fn broken_before_hello() -> ErrorReport {
+    ErrorReport::new(Generation::FIRST, Error::network(Stage::Hello, MESSAGE))
+}
+
+impl ApplicationError {
+    /// Returns the report of a pool whose generation is `current`, or `None` if the reply contains
+    /// no error that concerns the server.
+    fn report(&self, current: Generation) -> Option<ErrorReport> {
+        let generation = self.generation.unwrap_or(current);
+        let report = ErrorReport::new(generation, self.error.clone()?);
+        Some(report.with_max_wire_version(self.max_wire_version))
+    }
 }

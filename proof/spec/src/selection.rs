@@ -1,22 +1,33 @@
-//! Tests of server selection, maximum staleness and average round-trip times.
+//! Tests of server selection, maximum staleness and average round-trip times, and the formats of
+//! their files.
 
-pub(crate) mod file;
-
-use std::collections::BTreeSet;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use sdam_core::{
     address::ServerAddress,
+    ids::ServerId,
     options::{ConfigError, Options},
+    read_preference::{ReadMode, ReadPreference},
     rng::Rng,
     rtt::RttWindow,
+    server::{Rtt, ServerDescription, ServerType, WireVersions},
+    time::Instant,
+    topology::{TopologyDescription, TopologyType},
 };
 use sdam_select::{
     candidate::Candidates, choose, criteria::Criteria, explain::explain, latency_window,
     settings::Settings, suitable,
 };
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error as _, IgnoredAny},
+};
 use serde_json::Value;
 
-use self::file::{InWindowFile, RttFile, SelectionFile};
+use crate::fields::{Integer, Preference, Tags, read};
 
 /// The number of random selections per file.
 const DRAWS: u64 = 64;
@@ -114,3 +125,268 @@ fn names(candidates: &Candidates<'_>) -> BTreeSet<ServerAddress> {
 
 #[cfg(test)]
 pub(crate) mod tests;
+
+/// The topology, the criteria and the expected result of a selection.
+pub(crate) struct SelectionFile {
+    pub(crate) topology: TopologyDescription,
+    pub(crate) heartbeat_frequency: Option<Duration>,
+    /// The criteria, or the error if they are invalid.
+    pub(crate) criteria: Result<Criteria, ConfigError>,
+    /// True if the file expects criteria that are invalid or can never be met.
+    pub(crate) expects_error: bool,
+    pub(crate) suitable: BTreeSet<ServerAddress>,
+    pub(crate) window: BTreeSet<ServerAddress>,
+}
+
+/// A file from `server-selection/tests/server_selection` or `max-staleness/tests`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Selection {
+    topology_description: TopologyFields,
+    #[serde(default)]
+    operation: Operation,
+    read_preference: Preference,
+    #[serde(rename = "heartbeatFrequencyMS")]
+    heartbeat_frequency_ms: Option<u64>,
+    #[serde(default)]
+    deprioritized_servers: Vec<ServerFields>,
+    suitable_servers: Option<Vec<ServerFields>>,
+    in_latency_window: Option<Vec<ServerFields>>,
+    #[serde(default)]
+    error: bool,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Operation {
+    #[default]
+    Read,
+    Write,
+}
+
+impl SelectionFile {
+    /// Reads a file. The expected servers may be absent only if an error is expected.
+    pub(crate) fn parse(file: &Value) -> Result<Self, String> {
+        let file: Selection = read(file)?;
+        let expected = |key: &str, servers: Option<Vec<ServerFields>>| match servers {
+            None if !file.error => Err(format!("missing field `{key}`")),
+            servers => Ok(addresses(servers.unwrap_or_default())),
+        };
+        let criteria = match file.operation {
+            Operation::Read => Criteria::read(file.read_preference.0),
+            Operation::Write => Ok(Criteria::write()),
+        };
+        let avoid: Vec<_> = addresses(file.deprioritized_servers);
+        Ok(Self {
+            topology: file.topology_description.into(),
+            heartbeat_frequency: file.heartbeat_frequency_ms.map(Duration::from_millis),
+            criteria: criteria.map(|criteria| criteria.with_deprioritized(avoid)),
+            expects_error: file.error,
+            suitable: expected("suitable_servers", file.suitable_servers)?,
+            window: expected("in_latency_window", file.in_latency_window)?,
+        })
+    }
+
+    /// Returns the criteria, or `None` if they are invalid as the file expects.
+    pub(crate) fn criteria(&self) -> Result<Option<&Criteria>, String> {
+        match (&self.criteria, self.expects_error) {
+            (Ok(criteria), _) => Ok(Some(criteria)),
+            (Err(_), true) => Ok(None),
+            (Err(error), false) => Err(format!("unexpected error: {error}")),
+        }
+    }
+}
+
+/// A topology, and the frequency with which each of its servers is expected to be selected.
+pub(crate) struct InWindowFile {
+    pub(crate) topology: TopologyDescription,
+    /// The number of operations in progress on each server.
+    pub(crate) loads: BTreeMap<ServerAddress, u32>,
+    iterations: u64,
+    pub(crate) criteria: Criteria,
+    frequencies: BTreeMap<ServerAddress, f64>,
+    tolerance: f64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct InWindow {
+    #[serde(rename = "description")]
+    _description: IgnoredAny,
+    topology_description: TopologyFields,
+    mocked_topology_state: Vec<Load>,
+    iterations: u64,
+    outcome: Frequencies,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Load {
+    address: ServerAddress,
+    operation_count: u32,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Frequencies {
+    tolerance: f64,
+    expected_frequencies: BTreeMap<ServerAddress, f64>,
+}
+
+impl InWindowFile {
+    /// Reads a file from `server-selection/tests/in_window`.
+    pub(crate) fn parse(file: &Value) -> Result<Self, String> {
+        let file: InWindow = read(file)?;
+        let loads = file.mocked_topology_state.into_iter();
+        let nearest = ReadPreference::new(ReadMode::Nearest);
+        let file = Self {
+            topology: file.topology_description.into(),
+            loads: loads.map(|load| (load.address, load.operation_count)).collect(),
+            iterations: file.iterations,
+            criteria: Criteria::read(nearest).map_err(|error| error.to_string())?,
+            frequencies: file.outcome.expected_frequencies,
+            tolerance: file.outcome.tolerance,
+        };
+        file.is_complete()
+            .then_some(file)
+            .ok_or_else(|| "every server needs one operation count and one frequency".to_owned())
+    }
+
+    /// Returns whether all servers have the same load.
+    pub(crate) fn is_balanced(&self) -> bool {
+        let first = self.loads.values().next();
+        self.loads.values().all(|load| Some(load) == first)
+    }
+
+    fn is_complete(&self) -> bool {
+        let servers = self.topology.servers().iter();
+        let servers: Vec<_> = servers.map(|server| &server.address).collect();
+        self.loads.keys().eq(servers.iter().copied())
+            && self.frequencies.keys().eq(servers.iter().copied())
+    }
+
+    /// Calls `choose` as often as the file requires, and compares how often each server was chosen.
+    pub(crate) fn compare(
+        &self,
+        mut choose: impl FnMut() -> Result<Option<ServerAddress>, String>,
+    ) -> Result<(), String> {
+        let mut chosen: BTreeMap<ServerAddress, u64> = BTreeMap::new();
+        for _ in 0..self.iterations {
+            let server = choose()?.ok_or("no server was chosen")?;
+            *chosen.entry(server).or_default() += 1;
+        }
+        for (address, expected) in &self.frequencies {
+            let times = chosen.get(address).copied().unwrap_or_default();
+            let actual = times as f64 / self.iterations as f64;
+            // Frequencies of 0 and 1 must be exact.
+            let exact = [0.0, 1.0].contains(expected);
+            let tolerance = if exact { 0.0 } else { self.tolerance };
+            if (actual - expected).abs() > tolerance {
+                return Err(format!(
+                    "{address} was chosen with frequency {actual}, expected {expected} +- \
+                     {tolerance}"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A moving average of round-trip times and the sample added to it, in milliseconds.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RttFile {
+    #[serde(rename = "avg_rtt_ms", deserialize_with = "before")]
+    pub(crate) before: Option<f64>,
+    #[serde(rename = "new_rtt_ms")]
+    pub(crate) sample: f64,
+    #[serde(rename = "new_avg_rtt")]
+    average: f64,
+}
+
+impl RttFile {
+    /// Reads a file from `server-selection/tests/rtt`.
+    pub(crate) fn parse(file: &Value) -> Result<Self, String> {
+        read(file)
+    }
+
+    /// Compares the expected average with the computed one.
+    pub(crate) fn compare(&self, average: Option<f64>) -> Result<(), String> {
+        match average {
+            Some(average) if (average - self.average).abs() < 1e-6 => Ok(()),
+            average => Err(format!("the average is {average:?}, expected {}", self.average)),
+        }
+    }
+}
+
+/// A topology description in a file. Its wire versions are not checked.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TopologyFields {
+    #[serde(rename = "type")]
+    topology_type: TopologyType,
+    servers: Vec<ServerFields>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct ServerFields {
+    address: ServerAddress,
+    #[serde(rename = "avg_rtt_ms")]
+    avg_rtt_ms: Option<f64>,
+    last_update_time: Option<u64>,
+    last_write: Option<LastWrite>,
+    max_wire_version: Option<i32>,
+    #[serde(default)]
+    tags: Tags,
+    #[serde(rename = "type", deserialize_with = "server_type")]
+    kind: ServerType,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct LastWrite {
+    last_write_date: Integer,
+}
+
+impl From<TopologyFields> for TopologyDescription {
+    fn from(topology: TopologyFields) -> Self {
+        let numbered = topology.servers.into_iter().zip(1..);
+        let servers = numbered.map(|(server, number)| server.describe(ServerId::from_u64(number)));
+        Self::new(topology.topology_type, servers)
+    }
+}
+
+impl ServerFields {
+    fn describe(self, id: ServerId) -> ServerDescription {
+        let mut server = ServerDescription::unknown(id, self.address);
+        server.server_type = self.kind;
+        server.rtt = self
+            .avg_rtt_ms
+            .map(|millis| Rtt { average: Duration::from_secs_f64(millis / 1e3), ..Rtt::default() });
+        server.last_update_time = self.last_update_time.map(Instant::from_millis);
+        server.last_write_date = self.last_write.map(|write| write.last_write_date.0);
+        server.wire_versions = WireVersions { min: 0, max: self.max_wire_version.unwrap_or(25) };
+        server.tags = self.tags.0;
+        server
+    }
+}
+
+fn addresses<C: FromIterator<ServerAddress>>(servers: Vec<ServerFields>) -> C {
+    servers.into_iter().map(|server| server.address).collect()
+}
+
+/// Reads the name of a server's type.
+fn server_type<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ServerType, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    let found = ServerType::ALL.iter().find(|own| own.as_str() == name);
+    found.copied().ok_or_else(|| D::Error::custom(format!("{name} is not a server type")))
+}
+
+/// Reads the previous average: a number, or the string `NULL`.
+fn before<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    match Value::deserialize(deserializer)? {
+        Value::String(none) if none == "NULL" => Ok(None),
+        other => f64::deserialize(other).map(Some).map_err(D::Error::custom),
+    }
+}

@@ -6,10 +6,6 @@
 
 mod bulk;
 mod client;
-mod command;
-mod data;
-mod driver;
-mod entity;
 mod event;
 mod excluded;
 mod format;
@@ -17,7 +13,6 @@ mod helper;
 mod log;
 mod matching;
 mod operation;
-mod outcome;
 mod runner;
 mod stand_in;
 #[cfg(test)]
@@ -31,10 +26,8 @@ use serde_json::Value;
 
 pub use self::excluded::excluded;
 use self::{
-    client::Published,
-    data::CollectionData,
-    driver::{Driver, Request},
-    format::{File, Test},
+    client::{Driver, Published, Request},
+    format::{CollectionData, File, Test},
     runner::Runner,
 };
 use crate::{

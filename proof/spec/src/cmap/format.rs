@@ -1,11 +1,10 @@
-//! The format of the connection pool test files.
+//! The format of the connection pool test files, and pool events as it describes them.
 
 use bson::Document;
-use sdam_core::event::EventName;
+use sdam_core::event::{EventKind, EventName};
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Map, Value, json};
 
-use super::event::{ExpectedEvent, PoolEventName};
 use crate::{fields::read, requirement::Requirement};
 
 #[derive(Debug, Deserialize)]
@@ -122,4 +121,101 @@ impl File {
     pub(super) fn ignores(&self, name: EventName) -> bool {
         self.ignore.contains(&PoolEventName(name))
     }
+}
+
+/// The name of a pool event. The format writes `ConnectionPool` where this crate writes `Pool`.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(try_from = "String")]
+pub(super) struct PoolEventName(pub(super) EventName);
+
+/// An event expected by a file.
+#[derive(Debug, Deserialize)]
+#[serde(try_from = "Map<String, Value>")]
+pub(super) struct ExpectedEvent {
+    name: EventName,
+    fields: Map<String, Value>,
+}
+
+/// The values that are wildcards: they match any value.
+const ANY: [&str; 2] = ["42", "\"42\""];
+
+/// The fields that have different names in serialized events and in the format, with both names.
+const RENAMED: [(&str, &str); 2] =
+    [("driverConnectionId", "connectionId"), ("interruptInUse", "interruptInUseConnections")];
+
+/// Returns whether events of this name are about a pool or one of its connections.
+pub(super) fn is_of_pool(name: EventName) -> bool {
+    ["Pool", "Connection"].iter().any(|prefix| name.as_str().starts_with(prefix))
+}
+
+impl TryFrom<String> for PoolEventName {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let is_named = |event: &&EventName| {
+            let name = event.as_str();
+            is_of_pool(**event)
+                && match name.strip_prefix("Pool") {
+                    Some(rest) => text.strip_prefix("ConnectionPool") == Some(rest),
+                    None => text == name,
+                }
+        };
+        let event = EventName::ALL.iter().find(is_named);
+        event.map(|event| Self(*event)).ok_or_else(|| format!("{text} is not an event of a pool"))
+    }
+}
+
+impl TryFrom<Map<String, Value>> for ExpectedEvent {
+    type Error = String;
+
+    fn try_from(mut fields: Map<String, Value>) -> Result<Self, String> {
+        let name = fields.remove("type");
+        let name = name.as_ref().and_then(Value::as_str);
+        let PoolEventName(name) = name.unwrap_or_default().to_owned().try_into()?;
+        Ok(Self { name, fields })
+    }
+}
+
+impl ExpectedEvent {
+    /// Compares an event with the expected one.
+    pub(super) fn compare(&self, event: &EventKind) -> Result<(), String> {
+        if event.name() != self.name {
+            let (actual, expected) = (event.name().as_str(), self.name.as_str());
+            return Err(format!("is {actual}, expected {expected}"));
+        }
+        let actual = describe(event);
+        if matches(&Value::Object(self.fields.clone()), &actual) {
+            return Ok(());
+        }
+        Err(format!("is {actual}, expected {:?}", self.fields))
+    }
+}
+
+/// Implements the "spec test match function" of the format: `actual` must contain everything in
+/// `expected`.
+fn matches(expected: &Value, actual: &Value) -> bool {
+    match (expected, actual) {
+        (expected, actual) if ANY.contains(&&*expected.to_string()) => !actual.is_null(),
+        (Value::Object(expected), Value::Object(actual)) => expected
+            .iter()
+            .all(|(key, value)| matches(value, actual.get(key).unwrap_or(&Value::Null))),
+        (Value::Array(expected), Value::Array(actual)) => expected
+            .iter()
+            .enumerate()
+            .all(|(index, value)| matches(value, actual.get(index).unwrap_or(&Value::Null))),
+        _ => expected == actual,
+    }
+}
+
+/// Returns the fields of an event, under the names that the format uses.
+fn describe(event: &EventKind) -> Value {
+    let mut fields = serde_json::to_value(event).unwrap_or_default();
+    for (own, name) in RENAMED {
+        fields[name] = fields[own].take();
+    }
+    if let EventKind::PoolCreated { options, .. } = event {
+        let idle = options.max_idle_time.map(|time| time.as_millis());
+        fields["options"]["maxIdleTimeMS"] = json!(idle);
+    }
+    fields
 }

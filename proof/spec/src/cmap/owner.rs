@@ -35,7 +35,7 @@ use sdam_transport::{
 };
 
 use super::TIMEOUT;
-use crate::running::{client_metadata, deployment};
+use crate::running::{client_metadata, standalone_hello};
 
 /// The wire version in the replies to checks, which is that of MongoDB 7.0.
 const MAX_WIRE_VERSION: i32 = 21;
@@ -182,7 +182,7 @@ impl Owner {
 
     /// Makes the pool ready by a check that succeeds, or by a handshake if the server is known.
     pub(super) async fn ready(&self) -> Result<(), String> {
-        let hello = deployment::standalone_hello(MAX_WIRE_VERSION)?;
+        let hello = standalone_hello(MAX_WIRE_VERSION)?;
         let greeted =
             self.topology.reporter(self.server).handle_handshake(self.generation()?, &hello);
         greeted.map_err(|error| error.to_string())?;

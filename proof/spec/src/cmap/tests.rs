@@ -1,17 +1,12 @@
-use serde_json::json;
-
-use super::{
-    event::ExpectedEvent,
-    format::{File, Operation},
-};
-use crate::fields::read;
-
 use sdam_core::{
     address::ServerAddress,
     event::{ConnectionClosedReason, ConnectionId, EventKind},
     ids::ServerId,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
+
+use super::format::{ExpectedEvent, File, Operation};
+use crate::fields::read;
 
 fn closed() -> EventKind {
     EventKind::ConnectionClosed {

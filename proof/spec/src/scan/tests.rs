@@ -6,13 +6,8 @@ use sdam_core::options::Options;
 use sdam_select::criteria::Criteria;
 use serde_json::{Value, json};
 
-use super::{
-    covers_in_window, discovery_and_monitoring,
-    drive::drive_to,
-    harness::{Harness, ready},
-    selection::check_timeout,
-};
-use crate::selection::{self, file::SelectionFile};
+use super::{Harness, check_timeout, covers_in_window, discovery_and_monitoring, drive_to, ready};
+use crate::selection::{self, SelectionFile};
 
 fn run(file: &Value) -> Result<(), String> {
     discovery_and_monitoring(file)

@@ -5,10 +5,7 @@ use std::collections::BTreeMap;
 use bson::{Bson, Document, doc};
 use serde_json::{Map, Value, json};
 
-use super::{
-    command::to_json,
-    helper::{self, Kind, Step},
-};
+use super::helper::{self, Kind, Step, to_json};
 use crate::fields::read;
 
 /// The write commands, each with the name of its array of single writes.

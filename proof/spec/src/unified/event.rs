@@ -7,7 +7,7 @@ use sdam_core::event::{Event, EventKind, EventName};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{command::to_json, matching::Expected};
+use super::{helper::to_json, matching::Expected};
 
 /// The name of an event. In the format, it begins with a lowercase letter and has the suffix
 /// `Event`.

@@ -3,19 +3,20 @@
 //! Only features that the files use are defined. Any other field, operation, entity or event causes
 //! an error that names it.
 
-use bson::Document;
+use bson::{Document, doc};
+use sdam_core::options::ServerApi;
+use sdam_events::log::{LogConfig, Severity};
 use serde::{
     Deserialize, Deserializer,
     de::{Error as _, IgnoredAny},
 };
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{
-    data::CollectionData,
-    entity::Entity,
-    event::ExpectedEvents,
+    event::{ExpectedEvents, ObservedEvent},
     log::ExpectedLog,
     operation::{Call, Operation, RunnerCall},
+    stand_in::Options,
 };
 use crate::{
     fields::read,
@@ -119,4 +120,174 @@ fn tests<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Test>, D::Err
         read(test).map_err(|error| D::Error::custom(format!("{}: {error}", test["description"])))
     });
     tests.collect()
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Entity {
+    /// A GridFS bucket. None of the tests here use one.
+    Bucket(IgnoredAny),
+    Client(ClientEntity),
+    Collection(CollectionEntity),
+    Database(DatabaseEntity),
+    Session(SessionEntity),
+    Thread(ThreadEntity),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct ClientEntity {
+    pub(super) id: String,
+    #[serde(default)]
+    pub(super) uri_options: Map<String, Value>,
+    #[serde(default)]
+    pub(super) use_multiple_mongoses: bool,
+    #[serde(default)]
+    pub(super) observe_events: Vec<ObservedEvent>,
+    /// Commands whose events are not recorded.
+    #[serde(default)]
+    pub(super) ignore_command_monitoring_events: Vec<String>,
+    #[serde(default)]
+    pub(super) observe_log_messages: LogLevels,
+    pub(super) server_api: Option<ApiEntity>,
+    /// This setting has no effect: the events of sensitive commands are always published, but
+    /// without their documents.
+    #[serde(default, rename = "observeSensitiveCommands")]
+    _observe_sensitive_commands: bool,
+    /// The maximum time until the pools have their minimum number of connections.
+    #[serde(default, rename = "awaitMinPoolSizeMS")]
+    pub(super) await_min_pool_size_ms: Option<u64>,
+}
+
+/// The API version that the client declares.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct ApiEntity {
+    version: String,
+    strict: Option<bool>,
+    deprecation_errors: Option<bool>,
+}
+
+impl ApiEntity {
+    pub(super) fn server_api(&self) -> ServerApi {
+        let mut api = ServerApi::v1();
+        api.version = self.version.as_str().into();
+        api.strict = self.strict;
+        api.deprecation_errors = self.deprecation_errors;
+        api
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SessionEntity {
+    pub(super) id: String,
+    pub(super) client: String,
+}
+
+/// A thread that runs operations sequentially.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ThreadEntity {
+    pub(super) id: String,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct DatabaseEntity {
+    pub(super) id: String,
+    pub(super) client: String,
+    pub(super) database_name: String,
+    #[serde(default)]
+    pub(super) database_options: Options,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct CollectionEntity {
+    pub(super) id: String,
+    pub(super) database: String,
+    pub(super) collection_name: String,
+    #[serde(default)]
+    pub(super) collection_options: Options,
+}
+
+/// The minimum severity of observed log messages for each component.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct LogLevels {
+    #[serde(deserialize_with = "severity")]
+    command: Severity,
+    #[serde(deserialize_with = "severity")]
+    connection: Severity,
+    #[serde(deserialize_with = "severity")]
+    server_selection: Severity,
+    #[serde(deserialize_with = "severity")]
+    topology: Severity,
+}
+
+/// The maximum length of logged documents. It is longer than any document, because truncated
+/// documents could not be compared (unified test format: "observeLogMessages").
+const MAX_DOCUMENT_LENGTH: usize = 10_000;
+
+impl LogLevels {
+    /// Returns the log configuration that enables exactly the observed messages.
+    pub(super) fn config(&self) -> LogConfig {
+        let mut config = LogConfig::default();
+        config.command = self.command;
+        config.connection = self.connection;
+        config.server_selection = self.server_selection;
+        config.topology = self.topology;
+        config.max_document_length = MAX_DOCUMENT_LENGTH;
+        config
+    }
+}
+
+/// Reads the level of a log message.
+pub(super) fn severity<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Severity, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    let unknown = |()| D::Error::custom(format!("{name} is not a level"));
+    name.parse().map_err(unknown)
+}
+
+/// The complete contents of a collection.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct CollectionData {
+    pub(super) collection_name: String,
+    pub(super) database_name: String,
+    pub(super) documents: Vec<Document>,
+}
+
+impl CollectionData {
+    /// Returns the commands that replace the collection's contents with `documents`.
+    pub(super) fn setup(&self) -> Vec<Document> {
+        let concern = doc! { "w": "majority" };
+        let name = &self.collection_name;
+        let mut commands = vec![doc! { "drop": name, "writeConcern": concern.clone() }];
+        commands.push(if self.documents.is_empty() {
+            doc! { "create": name, "writeConcern": concern }
+        } else {
+            doc! { "insert": name, "documents": &self.documents, "writeConcern": concern }
+        });
+        commands
+    }
+
+    /// Returns the command that reads the collection's contents.
+    pub(super) fn query(&self) -> Document {
+        doc! { "find": &self.collection_name, "sort": { "_id": 1 } }
+    }
+
+    /// Compares the reply to [`query`](Self::query) with the expected contents.
+    pub(super) fn compare(&self, reply: &Document) -> Result<(), String> {
+        let cursor = reply.get_document("cursor");
+        let batch = cursor.and_then(|cursor| cursor.get_array("firstBatch"));
+        let batch = batch.map_err(|error| error.to_string())?;
+        let documents = batch.iter().filter_map(|document| document.as_document());
+        if documents.eq(&self.documents) {
+            return Ok(());
+        }
+        let name = &self.collection_name;
+        Err(format!("{name} has {batch:?}, expected {:?}", self.documents))
+    }
 }

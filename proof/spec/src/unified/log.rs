@@ -19,7 +19,7 @@ use tracing::{
     span, subscriber,
 };
 
-use super::{entity::severity, matching::Expected};
+use super::{format::severity, matching::Expected};
 use crate::running::lock;
 
 /// A log message from a client.

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{command::to_json, stand_in::session_id};
+use super::{helper::to_json, stand_in::session_id};
 use crate::fields::read;
 
 /// An expected value, which may contain the format's operators.

@@ -7,16 +7,13 @@ use sdam_core::{address::ServerAddress, topology::TopologyDescription};
 use serde_json::Value;
 
 use super::{
-    client::{Client, Published},
-    command::{Method, Scope, to_json},
-    driver::{Driver, Request},
-    entity::{CollectionEntity, DatabaseEntity, Entity},
-    helper::Answer,
-    operation::{Call, EntityCall, Operation, RunnerCall},
-    outcome::Failure,
+    client::{Client, Driver, Published, Request},
+    format::{CollectionEntity, DatabaseEntity, Entity},
+    helper::{Answer, Method, Scope, to_json},
+    operation::{Call, EntityCall, Failure, Operation, RunnerCall},
     stand_in::{Cursor, Options, Session, session_id},
 };
-use crate::{host::Target, thread::Thread};
+use crate::host::{Target, Thread};
 
 /// The time limit for threads and for the election of a primary, as set by the test format.
 const TIMEOUT: Duration = Duration::from_secs(10);

@@ -24,10 +24,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    command::to_json,
-    driver::{Driver, Request},
-    helper::Kind,
-    outcome::Failure,
+    client::{Driver, Request},
+    helper::{Kind, to_json},
+    operation::Failure,
 };
 use crate::fields::{Preference, has_field};
 

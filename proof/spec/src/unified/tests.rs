@@ -21,7 +21,7 @@ use super::{
     event::{ExpectedEvent, ExpectedEvents},
     log::{ExpectedLog, Message},
     matching::Expected,
-    outcome::{ExpectedError, Failure},
+    operation::{ExpectedError, Failure},
     *,
 };
 use crate::{
