@@ -7,8 +7,7 @@ use serde_json::Value;
 
 use crate::{
     definition, each,
-    fixture::{arguments, room},
-    program::Running,
+    program::{Running, arguments, room},
     refusals::options,
     table::{CASES, KILLED},
 };

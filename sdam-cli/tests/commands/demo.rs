@@ -11,8 +11,7 @@ use sdam_sim::Blueprint;
 
 use crate::{
     definition, each,
-    fixture::arguments,
-    program::{Room, Running},
+    program::{Room, Running, arguments},
     refusals::is_helpful,
 };
 

@@ -1,18 +1,15 @@
 //! Tests every subcommand from the user's point of view: the example in its help, a reader that
-//! closes the pipe, signals, and wrong arguments. The subcommands and options are those that the
-//! program defines.
+//! closes the pipe, signals, DNS look-ups that get no answer, and wrong arguments. The subcommands
+//! and options are those that the program defines.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod conventions;
 mod demo;
-mod fixture;
-mod lookups;
 mod pages;
 mod program;
 mod refusals;
-mod reload;
 mod streams;
 mod supervisor;
 mod table;
@@ -20,23 +17,26 @@ mod table;
 use std::{
     any::TypeId,
     fs::{self, File},
-    net::TcpListener,
+    net::{TcpListener, UdpSocket},
     path::PathBuf,
     process::Stdio,
+    time::Instant,
 };
 
 use clap::{Arg, Command};
 use rustix::process::Signal;
 
 use self::{
-    fixture::{arguments, room, seed},
-    program::{Room, Running},
+    program::{Room, Running, TIMEOUT, arguments, room, seed},
     refusals::is_helpful,
     table::{CASES, Case, End, Moment, Output},
 };
 
 /// The capacity of a pipe, in bytes.
 const PIPE: usize = 64 << 10;
+
+/// A connection string whose records are looked up.
+const URI: &str = "mongodb+srv://cluster.sdam.example";
 
 /// Returns the definition of a subcommand.
 fn definition(name: &str) -> Command {
@@ -258,4 +258,38 @@ fn signals_end_programs_with_the_exit_code_of_the_help() {
             interrupt(case, text, *moment, (Signal::TERM, *by_term));
         }
     });
+}
+
+#[test]
+fn a_silent_dns_server_delays_no_more_than_the_time_limit() {
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let dns = silent.local_addr().unwrap().to_string();
+    let room = Room::new();
+    for words in ["watch --once", "explain", "doctor"] {
+        let begun = Instant::now();
+        let limits = ["--timeout", "1", "--dns", &dns, URI];
+        let words: Vec<_> = words.split(' ').chain(limits).collect();
+        let ended = room.run(&words);
+        // Without --timeout, a look-up takes ten seconds.
+        assert!(begun.elapsed().as_secs() < 8, "{words:?}: {ended:?}");
+        let is_doctor = words.contains(&"doctor");
+        assert_eq!(ended.code, if is_doctor { 2 } else { 4 }, "{ended:?}");
+        assert!(is_doctor || ended.remarks.contains("raise --timeout"), "{ended:?}");
+    }
+}
+
+#[test]
+fn a_look_up_is_interrupted_like_what_follows_it() {
+    let room = Room::new();
+    for (first, code) in [("--plain", 0), ("--once", 130)] {
+        let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+        silent.set_read_timeout(Some(TIMEOUT)).unwrap();
+        let dns = silent.local_addr().unwrap().to_string();
+        let running =
+            Running::start(&mut room.interruptible(&["watch", first, "--dns", &dns, URI]));
+        silent.recv_from(&mut [0; 512]).unwrap();
+        running.signal(Signal::INT);
+        let ended = running.end();
+        assert_eq!(ended.code, code, "{ended:?}");
+    }
 }

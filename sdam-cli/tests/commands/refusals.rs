@@ -7,8 +7,7 @@ use clap::Arg;
 
 use crate::{
     definition, each,
-    fixture::{FILES, arguments, room},
-    program::{Ended, Room},
+    program::{Ended, FILES, Room, arguments, room},
     table::{Case, Use},
 };
 

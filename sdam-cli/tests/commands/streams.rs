@@ -4,10 +4,7 @@ use std::{fs, os::unix::fs::PermissionsExt, process::Stdio};
 
 use rustix::process::Signal;
 
-use crate::{
-    fixture::room,
-    program::{Room, Running},
-};
+use crate::program::{Room, Running, room};
 
 /// Starts the program, writes `input` to its standard input, and leaves the input open.
 fn start(room: &Room, words: &[&str], input: &str) -> Running {

@@ -45,7 +45,7 @@ pub(crate) enum Use {
 ///
 /// In arguments, `URI` is replaced by the connection string of a simulated set of three members,
 /// `SILENT` by the connection string of a server that does not reply, and `FILE` by the tested
-/// path. The folder in which the program runs contains [`FILES`](super::FILES).
+/// path. The folder in which the program runs contains [`FILES`](super::program::FILES).
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     /// The ways in which the commands of the example end, in order.
