@@ -1,8 +1,6 @@
 //! The command line: its subcommands, help and errors.
 
 mod man;
-#[cfg(test)]
-pub(crate) mod tests;
 
 use std::{
     env,
@@ -24,10 +22,8 @@ use crate::export;
 use crate::{
     console::console,
     doctor,
-    exit::{self, Exit},
-    explain,
-    failure::Failure,
-    input, log,
+    exit::{self, Exit, Failure},
+    explain, files, log,
     output::{Output, abandoned, standard_error, standard_output},
     report, serve,
     target::redact,
@@ -176,7 +172,7 @@ impl Cli {
             }
             Command::Serve(arguments) => exit::run(|console| async move {
                 let stop = stopped_or_abandoned(console.output.clone());
-                serve::run(&arguments, console, input::lines, stop).await
+                serve::run(&arguments, console, files::lines, stop).await
             }),
             Command::Report(arguments) => {
                 report::run(&arguments, standard_output(), standard_error())
@@ -229,4 +225,41 @@ fn report(mut error: clap::Error) -> Exit {
     // A failure to write to standard error cannot be reported.
     let _ = standard_error().write_all(text.as_bytes());
     Exit::CONFIGURATION
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    fn parse(words: &[&str]) -> Result<Option<Command>, clap::Error> {
+        let words = ["sdam"].iter().chain(words);
+        let matches = command().try_get_matches_from(words)?;
+        Ok(Cli::from_arg_matches(&matches)?.command)
+    }
+
+    /// Defines a function for each listed subcommand that parses the subcommand's arguments.
+    macro_rules! parsers {
+        ($($(#[$meta:meta])* $name:ident: $variant:ident,)*) => {$(
+            $(#[$meta])*
+            pub(crate) fn $name(words: &[&str]) -> $name::Arguments {
+                let words: Vec<_> = [stringify!($name)].iter().chain(words).copied().collect();
+                match parse(&words) {
+                    Ok(Some(Command::$variant(arguments))) => arguments,
+                    other => panic!("{words:?}: {other:?}"),
+                }
+            }
+        )*};
+    }
+
+    parsers! {
+        #[cfg(feature = "export")]
+        export: Export,
+        serve: Serve,
+        watch: Watch,
+    }
+
+    #[test]
+    fn the_definition_of_the_command_line_is_consistent() {
+        command().debug_assert();
+    }
 }

@@ -1,6 +1,7 @@
-//! Exit codes, and functions that run the program.
+//! Exit codes, the error of a program that cannot start, and functions that run the program.
 
 use std::{
+    fmt::{self, Display},
     future::{Future, pending},
     io::{self, Write},
     process::ExitCode,
@@ -63,6 +64,54 @@ impl Exit {
                 Self::FAILED
             }
         }
+    }
+}
+
+/// The exit code and the error message.
+#[derive(Debug)]
+pub(crate) struct Failure(Exit, String);
+
+/// Prints the message.
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.1)
+    }
+}
+
+impl Failure {
+    /// Creates the error for invalid arguments.
+    pub(crate) fn config(error: impl Display) -> Self {
+        Self(Exit::CONFIGURATION, error.to_string())
+    }
+
+    /// Creates the error for any other problem.
+    pub(crate) fn other(error: impl Display) -> Self {
+        Self(Exit::FAILED, error.to_string())
+    }
+
+    /// Creates the error for a program that cannot listen on `address`, which was given by
+    /// `option`.
+    #[cfg(feature = "export")]
+    pub(crate) fn listen(option: &str, address: std::net::SocketAddr, error: &io::Error) -> Self {
+        use io::ErrorKind;
+
+        let reason = match error.kind() {
+            ErrorKind::AddrInUse => "another program listens there; choose another port, or 0",
+            ErrorKind::AddrNotAvailable => {
+                "this host has no such address; 0.0.0.0 means all it has"
+            }
+            ErrorKind::PermissionDenied => "this user may not; choose a port from 1024 on",
+            _ => return Self::other(format!("{option} {address}: cannot listen: {error}")),
+        };
+        Self::other(format!("{option} {address}: {reason}"))
+    }
+
+    /// Prints the message and returns the exit code.
+    #[expect(clippy::unnecessary_wraps, reason = "the result of programs that also write")]
+    pub(crate) fn report(self, remarks: &mut impl Write) -> io::Result<Exit> {
+        // Ignore a failed write, because it must not change the exit code.
+        let _ = writeln!(remarks, "error: {}", self.1);
+        Ok(self.0)
     }
 }
 
@@ -169,6 +218,14 @@ pub(crate) fn hangups() -> impl futures::stream::FusedStream<Item = ()> + Unpin 
     return received([(signal::unix::SignalKind::hangup(), ())]);
     #[cfg(not(unix))]
     futures::stream::pending()
+}
+
+/// Waits for `future`, or forever if there is none.
+pub(crate) async fn or_never<F: Future>(future: Option<F>) -> F::Output {
+    match future {
+        Some(future) => future.await,
+        None => pending().await,
+    }
 }
 
 /// Prints `text`, such as the help, on standard output.

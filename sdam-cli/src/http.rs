@@ -1,13 +1,15 @@
 //! An HTTP/1 server for pages. It supports `GET` and `HEAD`, and answers `OPTIONS` like `GET`,
 //! because that is what HAProxy sends unless told otherwise. It handles one request per connection,
-//! and limits everything that a client sends.
+//! and limits everything that a client sends. If too many connections are idle, a new one displaces
+//! the oldest idle one.
 
-mod crowd;
 #[cfg(test)]
 mod tests;
 
 use std::{
     borrow::Cow,
+    cell::{Cell, RefCell},
+    collections::VecDeque,
     convert::Infallible,
     future::{Future, pending, poll_fn},
     pin::{Pin, pin},
@@ -17,6 +19,7 @@ use std::{
 
 use futures::{
     FutureExt, StreamExt,
+    channel::oneshot,
     future::{join, select},
     select_biased,
     stream::FuturesUnordered,
@@ -39,7 +42,6 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use self::crowd::{Crowd, Visit};
 use crate::terminal::sanitize_lines;
 
 /// The maximum length of the request line with all headers, in bytes.
@@ -185,6 +187,79 @@ async fn discard(mut body: Incoming) {
         match poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
             Some(Ok(frame)) => length += frame.data_ref().map_or(0, Bytes::len),
             Some(Err(_)) | None => return,
+        }
+    }
+}
+
+/// The open connections.
+#[derive(Debug, Default)]
+struct Crowd {
+    /// The connections whose request is not complete yet, oldest first.
+    idle: RefCell<VecDeque<(u64, oneshot::Sender<()>)>>,
+    entered: Cell<u64>,
+    /// The number of requests that are being answered.
+    answers: Cell<usize>,
+}
+
+/// Represents an open connection; dropping the value removes the connection from the crowd.
+#[derive(Debug)]
+struct Visit<'c> {
+    crowd: &'c Crowd,
+    number: u64,
+    is_answered: Cell<bool>,
+}
+
+impl Crowd {
+    /// Adds a connection. The returned future resolves when a newer connection displaces it.
+    fn enter(&self) -> (Visit<'_>, impl Future<Output = ()> + use<>) {
+        let (displace, displaced) = oneshot::channel();
+        let number = self.entered.replace(self.entered.get() + 1);
+        let mut idle = self.idle.borrow_mut();
+        if idle.len() >= MAX_IDLE
+            && let Some((_, oldest)) = idle.pop_front()
+        {
+            // Ignore the error, because sending fails only if the oldest connection has just ended.
+            let _ = oldest.send(());
+        }
+        idle.push_back((number, displace));
+        let displaced = async {
+            if displaced.await.is_err() {
+                pending::<()>().await;
+            }
+        };
+        (Visit { crowd: self, number, is_answered: Cell::new(false) }, displaced)
+    }
+}
+
+impl Visit<'_> {
+    /// Marks this connection's request as being answered, so the connection is no longer idle.
+    /// Returns false if too many other requests are being answered.
+    fn ask(&self) -> bool {
+        self.is_answered.set(self.is_answered.get() || self.begin());
+        self.is_answered.get()
+    }
+
+    fn begin(&self) -> bool {
+        self.leave_idle();
+        let answers = self.crowd.answers.get();
+        let has_room = answers < MAX_ANSWERS;
+        self.crowd.answers.set(answers + usize::from(has_room));
+        has_room
+    }
+
+    fn leave_idle(&self) {
+        let mut idle = self.crowd.idle.borrow_mut();
+        if let Ok(place) = idle.binary_search_by_key(&self.number, |(number, _)| *number) {
+            drop(idle.remove(place));
+        }
+    }
+}
+
+impl Drop for Visit<'_> {
+    fn drop(&mut self) {
+        self.leave_idle();
+        if self.is_answered.get() {
+            self.crowd.answers.set(self.crowd.answers.get() - 1);
         }
     }
 }

@@ -21,34 +21,27 @@ pub mod cli;
 pub mod console;
 mod descriptors;
 pub mod doctor;
-mod duration;
 pub mod exit;
 pub mod explain;
 #[cfg(feature = "export")]
 pub mod export;
-mod failover;
-mod failure;
-mod file_error;
+mod files;
 #[cfg(feature = "export")]
 pub mod http;
-mod input;
 pub mod json;
-mod lock;
 pub mod log;
-mod never;
 pub mod output;
 #[cfg(feature = "export")]
 mod page;
 pub mod recording;
 pub mod report;
-mod secret;
 pub mod serve;
 pub mod target;
 pub mod terminal;
 #[cfg(test)]
 mod testing;
+mod time;
 mod values;
-mod wall;
 pub mod watch;
 
 pub use cli::run;

@@ -17,7 +17,10 @@ use sdam_events::{
 };
 use sdam_transport::system::wall;
 
-use crate::{lock::lock, output::Output, terminal::sanitize};
+use crate::{
+    output::{Output, lock},
+    terminal::sanitize,
+};
 
 /// Reads the log configuration from the environment of the process.
 pub fn config() -> LogConfig {

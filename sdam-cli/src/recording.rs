@@ -21,10 +21,9 @@ use sdam_events::replay::{ReplayError, replay_to};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    failure::Failure,
-    file_error::{cannot_read, cannot_write},
-    input,
-    wall::Walls,
+    exit::Failure,
+    files::{self, cannot_read, cannot_write},
+    time::Walls,
 };
 
 #[cfg(test)]
@@ -69,8 +68,8 @@ impl Recording {
     /// If the file cannot be read or is not a recording. The message contains the file, the line
     /// and the remedy.
     pub fn open(path: &Path) -> Result<Self, RecordingError> {
-        let name = input::name(path);
-        let source = input::open(path);
+        let name = files::name(path);
+        let source = files::open(path);
         let source = source.map_err(|error| RecordingError(cannot_read(&name, &error)))?;
         Self::read(name, source, LONGEST)
     }

@@ -1,10 +1,8 @@
 //! Renders a recording as one page of HTML.
 
 mod events;
-mod html;
 mod overview;
 mod page;
-mod row;
 #[cfg(test)]
 mod tests;
 mod timeline;
@@ -20,9 +18,8 @@ use clap::Args;
 
 use self::page::{MARK, Page};
 use crate::{
-    exit::Exit,
-    failure::Failure,
-    file_error::cannot_write,
+    exit::{Exit, Failure},
+    files::cannot_write,
     recording::{Recording, private},
 };
 

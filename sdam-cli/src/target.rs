@@ -14,7 +14,7 @@ use sdam_sim::{Served, serve::ServeError};
 use sdam_transport::translate::AddressTable;
 use tokio::time::timeout;
 
-use crate::{failure::Failure, secret, values::name_server};
+use crate::{exit::Failure, files, values::name_server};
 
 /// The deployment to connect to.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
@@ -87,12 +87,12 @@ impl Target {
                 ));
             }
             (Some(uri), None) => Ok(uri.clone()),
-            (_, Some(path)) => secret::read_uri("--uri-file", path),
+            (_, Some(path)) => files::read_uri("--uri-file", path),
         };
         let uri = uri.map_err(Failure::config)?;
         match &self.password_file {
             Some(path) => {
-                let uri = secret::add_password(&uri, "--password-file", path);
+                let uri = files::add_password(&uri, "--password-file", path);
                 uri.map(Some).map_err(Failure::config)
             }
             None => Ok(Some(uri)),

@@ -3,14 +3,11 @@
 //! This module uses only the public interface of `sdam`: event sinks, snapshots and waiting for a
 //! state.
 
-mod arguments;
-mod demonstration;
-#[cfg_attr(not(feature = "tui"), path = "watch/without_full.rs")]
+#[cfg(feature = "tui")]
 mod full;
 #[cfg_attr(not(feature = "tui"), expect(dead_code, reason = "the full screen shows more of it"))]
 mod model;
 mod screen;
-mod started;
 mod tape;
 #[cfg(test)]
 mod tests;
@@ -22,27 +19,124 @@ use std::{
     future::{Future, pending, ready},
     io::{self, IsTerminal, Write},
     iter,
+    path::PathBuf,
     pin::pin,
     sync::Arc,
+    time::{Duration, SystemTime},
 };
 
+use clap::Args;
 use futures::{
     FutureExt, StreamExt,
-    channel::mpsc::{self, UnboundedReceiver},
+    channel::mpsc::{self, UnboundedReceiver, UnboundedSender},
     select_biased,
 };
-use sdam::{Runtime, Topology};
-use sdam_core::{event::EventKind, options::Options};
-use sdam_events::channel::EventStream;
+use sdam::{Clock, Runtime, Topology};
+use sdam_core::{address::ServerAddress, event::EventKind, options::Options};
+use sdam_events::{
+    channel::{self, EventStream},
+    facts::Facts,
+    log::{LogConfig, LogOutput},
+    record::Origin,
+    sink::Interest,
+};
 use sdam_select::criteria::Criteria;
+use sdam_sim::{Blueprint, Served, serve::ServeError, timing::Timing};
 
 pub(crate) use self::screen::changed_fields;
-pub use self::{
-    arguments::Arguments,
-    verdict::{Access, is_known},
+pub use self::verdict::{Access, is_known};
+use self::{
+    model::Model,
+    tape::{Recorded, Tape},
+    view::View,
 };
-use self::{demonstration::Demonstration, started::Started, view::View};
-use crate::{console::Console, exit::Exit, failure::Failure, never::or_never, target::Target};
+use crate::{
+    console::Console,
+    exit::{Exit, Failure, or_never},
+    log::LogSink,
+    target::Target,
+    terminal::Palette,
+    values::{defaults, seconds},
+};
+
+/// The text that the help shows after the options.
+const AFTER: &str = "\
+On a terminal it shows a full screen; `?` lists the keys. Output that is piped, and --plain, are \
+lines. The screen records everything from the start into a temporary file of up to 1 GiB, which \
+the key w saves and which is removed at the end; --record FILE records into a file of your own.
+
+The topology is known when one server has replied and all others have replied or failed.
+
+Colours are for terminals; NO_COLOR turns them off. The variables MONGODB_LOG_ALL, \
+MONGODB_LOG_TOPOLOGY, MONGODB_LOG_PATH and so on configure logging; with log messages on the \
+terminal the output is lines.
+
+Exit codes of --once: 0 writable, 1 readable only, 2 neither. Otherwise: 0 left with q or Ctrl-C, \
+SIGTERM, or the terminal has gone; of the full screen also 129 SIGHUP, 131 SIGQUIT. In any case: 3 the command line or connection string is wrong, 4 another failure.
+
+Example:
+  sdam watch --once 'mongodb://127.0.0.1:27017/?replicaSet=rs0'";
+
+/// The time that the old primary takes to hand over, as if it had to finish operations.
+const HAND_OVER: Duration = Duration::from_millis(400);
+/// The time limit of each wait, which is more than ten times as long as a wait normally takes.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Shows the servers of a deployment, and every change, until Ctrl-C or the key q.
+///
+/// With --demo, it starts a simulated replica set, makes its primary step down after a few seconds,
+/// shows the failover, and exits. `sdam` without a subcommand does the same.
+#[derive(Args, Clone, Debug, PartialEq)]
+#[command(after_help = AFTER)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a command line flag")]
+#[non_exhaustive]
+pub struct Arguments {
+    #[command(flatten)]
+    /// The deployment.
+    pub target: Target,
+    /// Print lines even if standard output is a terminal, instead of the full screen.
+    #[arg(long)]
+    pub plain: bool,
+    /// Print one JSON object with its time for each change, instead of lines for people.
+    #[arg(long)]
+    pub json: bool,
+    /// Wait until the topology is known, print one snapshot, and exit.
+    #[arg(long)]
+    pub once: bool,
+    /// Time that --once waits [default: serverSelectionTimeoutMS].
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, requires = "once")]
+    pub timeout: Option<Duration>,
+    /// Record all inputs, events and pool commands of the client into the new file FILE, for
+    /// `sdam report`.
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+    /// True if the full screen can be used, because standard input and output are terminals. Not
+    /// part of the command line.
+    #[arg(skip)]
+    pub screen: bool,
+    /// The pause of a simulated deployment after its start, in which its discovery can be read.
+    #[arg(skip = Duration::from_secs(3))]
+    pub pause: Duration,
+    /// The log configuration, which is not part of the command line.
+    #[arg(skip)]
+    pub log: LogConfig,
+}
+
+impl Arguments {
+    /// Returns whether to use the full screen. Log messages on the terminal would corrupt it.
+    pub(crate) fn wants_screen(&self) -> bool {
+        let logs =
+            self.log.interest() != Interest::NONE && !matches!(self.log.output, LogOutput::File(_));
+        cfg!(feature = "tui") && self.screen && !(self.plain || self.json || self.once || logs)
+    }
+}
+
+impl Default for Arguments {
+    /// Returns the arguments of an empty command line.
+    fn default() -> Self {
+        defaults()
+    }
+}
 
 /// Returns whether the full screen can be used: standard input and output are terminals that can
 /// move the cursor.
@@ -235,4 +329,157 @@ fn show_notes<O: Write, R: Write>(
         view.note(&note)?;
     }
     Ok(())
+}
+
+/// A simulated replica set and its scripted step-down.
+#[derive(Debug)]
+struct Demonstration {
+    set: Served,
+    /// The pause after the start, which gives the user time to read about the discovery.
+    pause: Duration,
+}
+
+impl Demonstration {
+    /// Starts a set of three members on loopback.
+    fn start(pause: Duration) -> Result<Self, ServeError> {
+        let mut timing = Timing::fast();
+        timing.hand_over = HAND_OVER;
+        let set = Blueprint::replica_set(3).timing(timing).serve()?;
+        Ok(Self { set, pause })
+    }
+
+    /// Returns the connection string of the set.
+    fn uri(&self) -> &str {
+        self.set.uri()
+    }
+
+    /// Steps the primary down and waits until `topology` knows the new one. Sends a note about each
+    /// step.
+    async fn run(&self, topology: &Topology, notes: UnboundedSender<String>) -> Result<(), String> {
+        // Sending fails if the receiver is closed, and the note is then dropped.
+        let say = |note: String| drop(notes.unbounded_send(note));
+        let primary = self.primary(topology, None).await?;
+        tokio::time::sleep(self.pause).await;
+        say(format!("asking the primary {primary} to step down"));
+        // The next step does not yield, so let the note be shown first.
+        tokio::task::yield_now().await;
+        self.set.step_down().map_err(|error| error.to_string())?;
+        self.primary(topology, Some(&primary)).await?;
+        say("the end; give a connection string to watch a real deployment".to_owned());
+        Ok(())
+    }
+
+    /// Waits until a primary other than `old` and all other members are known.
+    async fn primary(
+        &self,
+        topology: &Topology,
+        old: Option<&ServerAddress>,
+    ) -> Result<ServerAddress, String> {
+        let settled = topology.wait_for(
+            |now| {
+                let description = now.description();
+                let primary = &description.primary()?.address;
+                (is_known(description) && Some(primary) != old).then(|| primary.clone())
+            },
+            TIMEOUT,
+        );
+        settled.await.ok_or_else(|| format!("no primary was found within {TIMEOUT:?}"))
+    }
+}
+
+/// A started topology, its events, and its recording.
+struct Started {
+    topology: Topology,
+    events: EventStream,
+    recorded: Option<Recorded>,
+    clock: Arc<dyn Clock>,
+}
+
+/// The settings of a full screen, and the data that it shows.
+#[cfg_attr(not(feature = "tui"), expect(dead_code, reason = "only the full screen reads it"))]
+struct Setup {
+    events: EventStream,
+    /// The clock of the events.
+    clock: Arc<dyn Clock>,
+    /// The options of the client that produces the events.
+    options: Options,
+    /// The kind of deployment: `LIVE` or `DEMO`.
+    source: &'static str,
+    /// The recording that is being written.
+    recorded: Option<Recorded>,
+    /// The steps of the demonstration.
+    notes: UnboundedReceiver<String>,
+    palette: Palette,
+}
+
+impl Started {
+    fn new(
+        runtime: Runtime,
+        options: Options,
+        arguments: &Arguments,
+        notes: &UnboundedSender<String>,
+    ) -> Result<Self, Failure> {
+        let clock = Arc::clone(&runtime.backend.clock);
+        let origin = Origin::at(clock.now(), SystemTime::now());
+        let recorded = match &arguments.record {
+            Some(path) => Some(Recorded::begin(path, &options, &origin, notes)?),
+            // Without a temporary file, watching is still possible, but the recording cannot be
+            // saved.
+            None if arguments.wants_screen() => {
+                let tape = Tape::temporary(notes.clone()).ok();
+                tape.map(|tape| Recorded::on(tape, None, &options, &origin)).transpose()?
+            }
+            None => None,
+        };
+        let (sink, events) = channel::unbounded();
+        let interest = if arguments.wants_screen() { Model::INTEREST } else { Facts::INTEREST };
+        let builder = arguments.target.builder(options);
+        let mut builder = builder.sink(sink.interested_in(interest));
+        if let Some(recorded) = &recorded {
+            builder = builder.sink(Arc::clone(&recorded.sink));
+        }
+        if let Some(log) = LogSink::open(arguments.log.clone()).map_err(Failure::other)? {
+            builder = builder.sink(log);
+        }
+        let topology = builder.start(runtime).map_err(Failure::config)?;
+        Ok(Self { topology, events, recorded, clock })
+    }
+
+    /// Returns the settings of the full screen for events from `source`.
+    fn screen(
+        self,
+        source: &'static str,
+        palette: Palette,
+        notes: UnboundedReceiver<String>,
+    ) -> Setup {
+        Setup {
+            events: self.events,
+            clock: self.clock,
+            options: self.topology.options().clone(),
+            source,
+            recorded: self.recorded,
+            notes,
+            palette,
+        }
+    }
+}
+
+/// Replaces the full screen if the feature `tui` is disabled.
+#[cfg(not(feature = "tui"))]
+mod full {
+    use std::{
+        future::{Future, ready},
+        io,
+    };
+
+    use super::Setup;
+    use crate::exit::Exit;
+
+    /// Fails, because no command line can request the full screen in this build.
+    pub(super) fn run(
+        _: Setup,
+        _: impl Future<Output = ()>,
+    ) -> impl Future<Output = io::Result<Exit>> {
+        ready(Err(io::Error::other("this program was built without the feature tui")))
+    }
 }

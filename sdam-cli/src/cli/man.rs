@@ -9,9 +9,8 @@ use std::{
 use clap::Args;
 
 use crate::{
-    exit::{self, Exit},
-    failure::Failure,
-    file_error,
+    exit::{self, Exit, Failure},
+    files,
     output::standard_error,
 };
 
@@ -56,11 +55,11 @@ pub(super) fn run(arguments: &Arguments, program: clap::Command) -> io::Result<E
 
 /// Writes the pages of `program` and of its subcommands into `folder`.
 fn write(folder: &Path, program: &clap::Command) -> Result<(), Failure> {
-    let failed = |error| Failure::other(file_error::cannot_write(folder.display(), &error));
+    let failed = |error| Failure::other(files::cannot_write(folder.display(), &error));
     fs::create_dir_all(folder).map_err(failed)?;
     for command in [program].into_iter().chain(program.get_subcommands()) {
         let file = folder.join(format!("{}.1", title(command)));
-        let failed = |error| Failure::other(file_error::cannot_write(file.display(), &error));
+        let failed = |error| Failure::other(files::cannot_write(file.display(), &error));
         page(command).and_then(|page| fs::write(&file, page)).map_err(failed)?;
     }
     Ok(())

@@ -2,29 +2,29 @@
 
 mod connection;
 mod set;
-mod string;
 #[cfg(test)]
 mod tests;
 mod times;
 
 use sdam::select::Diagnosis;
 use sdam_core::{
+    closest,
     error::{Error, ErrorKind},
-    options::{Credential, Options},
+    options::{ConfigError, Credential, Options, Warning},
+    uri::ConnectionString,
 };
 use sdam_select::explain::Explanation;
 use serde_json::Value;
 
 use super::{
-    check::Check,
-    finding::{Finding, Status},
-    observation::{Canary, Deployment, Login, Observation},
+    finding::{Check, Finding, Status},
+    observation::{Canary, Deployment, Login, Observation, Srv},
 };
 
 /// Returns the findings in the order of the checks.
 pub(super) fn of(seen: &Observation) -> Vec<Finding> {
-    let mut findings = string::of(seen);
-    findings.extend(seen.srv.as_ref().map(string::records));
+    let mut findings = connection_string(seen);
+    findings.extend(seen.srv.as_ref().map(records));
     let Some(options) = seen.options.as_ref().filter(|_| seen.config.is_none()) else {
         return findings;
     };
@@ -61,6 +61,83 @@ fn blocker(findings: &[Finding]) -> Option<String> {
     let mut blockers =
         findings.iter().filter(|own| matches!(own.status, Status::Fail | Status::Error));
     blockers.next().map(Finding::name)
+}
+
+/// Returns the findings about the connection string, or a passed check if there is no problem.
+fn connection_string(seen: &Observation) -> Vec<Finding> {
+    let mut findings: Vec<_> = seen.config.iter().map(refusal).collect();
+    let said = |option: &str| seen.config.iter().any(|error| error.option() == option);
+    let warnings = seen.warnings.iter();
+    findings.extend(warnings.filter(|warning| !said(warning.option())).map(warn));
+    if findings.is_empty() {
+        findings.push(Finding::ok(Check::Uri, "the connection string is valid"));
+    }
+    findings
+}
+
+fn refusal(error: &ConfigError) -> Finding {
+    let finding = Finding::fail(Check::Uri, error.reason()).about(error.option());
+    let finding = match error.value() {
+        "" => finding,
+        value => finding.evidence("value", value),
+    };
+    let finding = match suggestion(error.option()) {
+        Some(name) => finding.remedy(format!("write {name}")),
+        None => finding,
+    };
+    match error.remedy() {
+        "" => finding,
+        remedy => finding.remedy(remedy),
+    }
+}
+
+fn warn(warning: &Warning) -> Finding {
+    let finding =
+        Finding::warn(Check::Uri, format!("{}; {}", warning.reason(), warning.consequence()))
+            .about(warning.option());
+    match (suggestion(warning.option()), warning.option()) {
+        (Some(name), _) => finding.remedy(format!("write {name}")),
+        (None, lax @ ("tlsAllowInvalidCertificates" | "tlsAllowInvalidHostnames")) => {
+            finding.remedy(format!("remove {lax} or tlsInsecure, and set tlsCAFile"))
+        }
+        (None, _) => finding.remedy("correct the option, or remove it"),
+    }
+}
+
+/// Returns the known option whose name is most similar to the unknown `name`, if one is similar.
+fn suggestion(name: &str) -> Option<&'static str> {
+    closest(name, ConnectionString::known_options())
+}
+
+const SEEDS: &str = "or list the hosts in a mongodb:// string";
+
+/// Returns the finding about the DNS records for a `mongodb+srv` connection string.
+fn records(srv: &Srv) -> Finding {
+    let finding = |status, title: String| {
+        Finding::new(Check::DnsSrv, status, title).about(&srv.name).took(srv.took)
+    };
+    let errors = [srv.hosts.as_ref().err(), srv.texts.as_ref().err()];
+    if let Some(error) = errors.into_iter().flatten().next() {
+        let title = format!("the name server gives no answer: {}", error.message());
+        return finding(Status::Fail, title)
+            .cause("this machine has no name server, or it cannot be reached")
+            .cause("the name server refuses records of this kind, as some routers do")
+            .remedy(format!("check the name servers of this machine, {SEEDS}"));
+    }
+    if srv.hosts.iter().all(Vec::is_empty) {
+        return finding(Status::Fail, "there is no SRV record of this name".to_owned())
+            .remedy(format!("check the name {} after mongodb+srv://, {SEEDS}", srv.host));
+    }
+    if let Some(refused) = &srv.refused {
+        return finding(Status::Fail, refused.reason().to_owned()).remedy(refused.remedy());
+    }
+    let hosts = srv.hosts.iter().flatten();
+    let hosts: Vec<String> = hosts.map(ToString::to_string).collect();
+    let texts = srv.texts.iter().flatten();
+    let texts: Vec<String> = texts.map(ToString::to_string).collect();
+    finding(Status::Ok, counted(hosts.len(), "host", "hosts"))
+        .evidence("hosts", hosts)
+        .evidence("txt", texts)
 }
 
 fn login(login: &Login, credential: &Credential) -> Finding {

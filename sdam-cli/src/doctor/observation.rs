@@ -12,7 +12,7 @@ use sdam_core::{
 };
 use sdam_select::explain::Explanation;
 
-use super::arguments::Collection;
+use super::Collection;
 
 /// Everything that was observed about a deployment.
 #[derive(Clone, Debug, Default)]

@@ -5,8 +5,7 @@ use std::fmt::Write;
 use serde_json::{Map, Value, json};
 
 use super::{
-    check::Check,
-    finding::{Finding, Status, first_problem, verdict},
+    finding::{Check, Finding, Status, first_problem, verdict},
     findings::counted,
     observation::Observation,
 };

@@ -12,7 +12,7 @@ use sdam_core::{
 };
 use sdam_select::{criteria::Criteria, explain::explain, settings::Settings, staleness::lag};
 
-use super::{deployment::Deployment, fleet::Fleet};
+use super::fleet::{Deployment, Fleet};
 use crate::{http, json, page::Page, terminal::json_line, values::seconds};
 
 const INDEX: &str = "\

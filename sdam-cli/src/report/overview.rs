@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 
 use super::{
-    html::text,
+    page::text,
     timeline::{Band, Change, Lane, State, Timeline},
 };
-use crate::{duration::short, failover::range};
+use crate::time::{range, short};
 
 /// The maximum number of lanes on a page, where each lane shows one server.
 pub(super) const MAX_LANES: usize = 64;

@@ -17,9 +17,9 @@ use sdam_core::{
 use sdam_events::facts::Bounds;
 
 use super::{
-    Arguments, events, html,
-    page::Page,
-    row::Kind,
+    Arguments,
+    events::{self, Kind},
+    page::{self, Page},
     run,
     timeline::{Lane, Row, State, Timeline},
     verdict::Verdict,
@@ -187,7 +187,7 @@ fn a_pause_of_the_recorder_is_a_gap() {
 #[test]
 fn text_cannot_become_markup() {
     assert_eq!(
-        html::text("<b title=\"x\" id='y'>&\u{1b}[0m"),
+        page::text("<b title=\"x\" id='y'>&\u{1b}[0m"),
         "&lt;b title=&quot;x&quot; id=&#39;y&#39;&gt;&amp;\u{fffd}[0m"
     );
     let page = Page::of(&hostile()).html;

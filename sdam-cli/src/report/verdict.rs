@@ -5,10 +5,7 @@ use std::time::Duration;
 use sdam_events::facts::{Bounds, Outage};
 
 use super::timeline::{Band, Change, State, Timeline};
-use crate::{
-    duration::short,
-    failover::{cause, range},
-};
+use crate::time::{cause, range, short};
 
 /// The severity of a verdict, with its CSS class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::IntoStaticStr)]

@@ -6,7 +6,6 @@
 mod canvas;
 mod frame;
 mod keys;
-mod painter;
 mod signals;
 mod state;
 mod terminal;
@@ -36,16 +35,15 @@ use sdam_transport::system::wall;
 use tokio::time::{self, sleep_until};
 
 use self::{
-    canvas::Canvas,
+    canvas::{Canvas, Painter},
     frame::{Scene, ordered},
-    painter::Painter,
     signals::Signal,
     state::{Action, State},
     terminal::Terminal,
     text::{Glyphs, bytes},
 };
-use super::{model::Model, started::Setup, tape::Recorded};
-use crate::{exit::Exit, terminal::Tone, wall::Walls};
+use super::{Setup, model::Model, tape::Recorded};
+use crate::{exit::Exit, terminal::Tone, time::Walls};
 
 /// The interval between frames while nothing happens.
 const IDLE: Duration = Duration::from_millis(250);

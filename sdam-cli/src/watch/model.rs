@@ -1,17 +1,14 @@
 //! The known state of a deployment, derived from the events of a topology and the time.
 //!
-//! The model does no I/O.
+//! The model does no I/O. It has a log of changes, a stopwatch for failovers, and the primary's
+//! writes, against which the lag of secondaries is measured.
 
-mod history;
-mod lag;
-mod log;
 mod server;
-mod stopwatch;
 #[cfg(test)]
 pub(super) mod tests;
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
     time::Duration,
 };
@@ -26,28 +23,30 @@ use sdam_core::{
     topology::{DepartureReason, TopologyDescription, TopologyType},
 };
 use sdam_events::{
-    facts::{Fact, Facts},
+    facts::{Fact, Facts, Failover, Outage},
     sink::Interest,
 };
 use sdam_select::{criteria::Criteria, explain::Explanation, settings::Settings, staleness};
 
-use self::lag::{GRACE, Writes};
 #[cfg(feature = "tui")]
-pub(crate) use self::{
-    history::{Column, Probe},
-    log::Entry,
-    stopwatch::Run,
-};
-pub(crate) use self::{
-    log::Log,
-    server::{Mode, Server, brief},
-    stopwatch::Stopwatch,
-};
+pub(crate) use self::server::{Column, Probe};
+pub(crate) use self::server::{Mode, Server, brief};
 use super::{screen, verdict::Access};
 use crate::terminal::Tone;
 
+/// The time for which a secondary may lack a known write before it counts as lagging. Without this
+/// grace period, secondaries would appear to lag after an election, because the new primary's first
+/// write is much newer than the old primary's last one.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// The maximum number of writes to keep.
+const WRITES: usize = 100;
+
+/// The maximum number of entries to keep.
+const ENTRIES: usize = 2000;
+
 /// The period over which server losses are counted.
-pub(super) const FLAP_PERIOD: Duration = Duration::from_secs(60 * 60);
+const FLAP_PERIOD: Duration = Duration::from_secs(60 * 60);
 /// The maximum number of server losses to keep.
 const FLAPS: usize = 10_000;
 
@@ -356,12 +355,163 @@ impl Model {
     }
 }
 
-/// Adds an item; if there are `most` already, removes the oldest one.
-fn push<T>(items: &mut VecDeque<T>, most: usize, item: T) {
-    if items.len() == most {
-        items.pop_front();
+/// The steps of one failover, or of an outage of a deployment without primaries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Run {
+    /// The number of the failover, counted from 1.
+    pub(crate) number: u64,
+    /// The outage, which begins with the loss of a writable server.
+    pub(crate) outage: Outage,
+    /// The time when the pool of the lost server was cleared.
+    pub(crate) pool_cleared: Option<Instant>,
+    /// The time at which all other servers had been checked.
+    pub(crate) all_checked: Option<Instant>,
+    /// The failover that ended the outage.
+    pub(crate) end: Option<Failover>,
+    /// The servers for which no check has been completed since the loss.
+    unchecked: BTreeSet<ServerAddress>,
+}
+
+impl Run {
+    fn conclude(&mut self, failover: &Failover) {
+        self.outage = failover.outage.clone();
+        self.end = Some(failover.clone());
     }
-    items.push_back(item);
+}
+
+/// The current outage and the last failover.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stopwatch {
+    pub(crate) current: Option<Run>,
+    /// The last completed failover.
+    pub(crate) last: Option<Run>,
+    count: u64,
+}
+
+impl Stopwatch {
+    /// Starts a run at the beginning of an outage; `others` are the servers that were not lost.
+    fn start(&mut self, outage: &Outage, others: BTreeSet<ServerAddress>) {
+        self.current = Some(self.run(outage, others));
+    }
+
+    fn run(&mut self, outage: &Outage, unchecked: BTreeSet<ServerAddress>) -> Run {
+        self.count += 1;
+        Run {
+            number: self.count,
+            outage: outage.clone(),
+            pool_cleared: None,
+            all_checked: None,
+            end: None,
+            unchecked,
+        }
+    }
+
+    /// Handles the end of a check of `server`.
+    fn checked(&mut self, at: Instant, server: &ServerAddress) {
+        if let Some(run) = &mut self.current
+            && run.unchecked.remove(server)
+            && run.unchecked.is_empty()
+        {
+            run.all_checked = Some(at);
+        }
+    }
+
+    /// Handles the removal of a server from the topology.
+    fn left(&mut self, server: &ServerAddress) {
+        if let Some(run) = &mut self.current {
+            run.unchecked.remove(server);
+        }
+    }
+
+    /// Handles the clearing of the pool of `server`.
+    fn cleared(&mut self, at: Instant, server: &ServerAddress) {
+        if let Some(run) = &mut self.current
+            && run.outage.lost.as_ref().is_none_or(|lost| lost == server)
+        {
+            run.pool_cleared.get_or_insert(at);
+        }
+    }
+
+    /// Handles the return of a writable server.
+    fn end(&mut self, failover: &Failover) {
+        // If no outage was in progress, one primary has directly replaced another.
+        let mut run = match self.current.take() {
+            Some(run) => run,
+            None => self.run(&failover.outage, BTreeSet::new()),
+        };
+        run.conclude(failover);
+        self.last = Some(run);
+    }
+
+    /// Updates the last failover when its cause becomes known.
+    fn explain(&mut self, failover: &Failover) {
+        if let Some(run) = &mut self.last {
+            run.conclude(failover);
+        }
+    }
+}
+
+/// A change, or a step of the demonstration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// The time of the change.
+    pub(crate) at: Instant,
+    /// The subject of the change, such as the address of a server, `set` or `pool`.
+    pub(crate) subject: String,
+    /// The description of the change.
+    pub(crate) words: String,
+    /// The severity, which determines the colour.
+    pub(crate) tone: Tone,
+}
+
+/// The last changes, oldest first.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Log {
+    entries: VecDeque<Entry>,
+}
+
+impl Log {
+    pub(crate) fn add(
+        &mut self,
+        at: Instant,
+        subject: &(impl ToString + ?Sized),
+        tone: Tone,
+        words: impl Into<String>,
+    ) {
+        let (subject, words) = (subject.to_string(), words.into());
+        push(&mut self.entries, ENTRIES, Entry { at, subject, words, tone });
+    }
+
+    /// Iterates over the entries, oldest first.
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &Entry> + ExactSizeIterator {
+        self.entries.iter()
+    }
+}
+
+/// The dates of the last writes that primaries reported, in increasing order, each with the time at
+/// which the client learned of the write.
+#[derive(Clone, Debug, Default)]
+struct Writes(VecDeque<(Instant, i64)>);
+
+impl Writes {
+    /// Adds the last write of `server`, if it is a primary.
+    fn note(&mut self, at: Instant, server: &ServerDescription) {
+        let is_primary = server.server_type == ServerType::RsPrimary;
+        let Some(write) = server.last_write_date.filter(|_| is_primary) else {
+            return;
+        };
+        if self.0.back().is_none_or(|(_, last)| *last < write) {
+            push(&mut self.0, WRITES, (at, write));
+        }
+    }
+
+    /// Returns whether the last answer of `server` lacks a write that the client had already known
+    /// for at least [`GRACE`] when the answer arrived.
+    fn is_missed_by(&self, server: &ServerDescription) -> bool {
+        let own = server.last_write_date;
+        let first = self.0.iter().find(|(_, write)| own < Some(*write));
+        first.is_some_and(|(known, _)| server.last_update_time >= Some(*known + GRACE))
+    }
 }
 
 /// Returns the name of a topology type without the prefix `ReplicaSet`.
@@ -384,4 +534,12 @@ pub(super) const fn state(role: ServerType) -> &'static str {
         ServerType::RsGhost => "GHOST",
         ServerType::LoadBalancer => "BALANCER",
     }
+}
+
+/// Adds an item; if there are `most` already, removes the oldest one.
+fn push<T>(items: &mut VecDeque<T>, most: usize, item: T) {
+    if items.len() == most {
+        items.pop_front();
+    }
+    items.push_back(item);
 }

@@ -11,8 +11,8 @@ use sdam_events::facts::{Fact, Failover};
 
 use super::verdict::Access;
 use crate::{
-    failover,
     terminal::{Palette, Tone, WIDTH, columns, wrap},
+    time,
 };
 
 #[cfg(test)]
@@ -326,12 +326,12 @@ fn others<'t>(servers: impl Iterator<Item = &'t ServerDescription>) -> String {
 }
 
 pub(super) fn describe(failover: &Failover) -> String {
-    failover::describe(failover, seconds)
+    time::describe(failover, seconds)
 }
 
 /// Describes a failover whose cause the old primary reported only after the new one was known.
 pub(super) fn explain(failover: &Failover) -> String {
-    format!("{}: {}", describe(failover), failover::cause(&failover.outage, seconds))
+    format!("{}: {}", describe(failover), time::cause(&failover.outage, seconds))
 }
 
 /// Formats a duration in seconds, with two decimals or, if it is too short for that, with more.

@@ -15,8 +15,8 @@ use sdam_core::options::Options;
 use sdam_events::record::{Origin, RecordSink};
 
 use crate::{
-    failure::Failure,
-    lock::lock,
+    exit::Failure,
+    output::lock,
     recording::{cannot_record, create, private},
 };
 

@@ -22,7 +22,7 @@ use crate::{
     exit::Exit,
     json,
     terminal::{Tone, json_line},
-    wall::time_of_day,
+    time::time_of_day,
 };
 
 /// The console, and the state needed to format its output.

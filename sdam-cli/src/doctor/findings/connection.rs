@@ -16,8 +16,7 @@ use serde_json::Value;
 
 use super::{MORE_TIME, counted, text};
 use crate::doctor::{
-    check::Check,
-    finding::{Finding, Status},
+    finding::{Check, Finding, Status},
     observation::{Greeting, Host, Reached, TlsSession},
 };
 

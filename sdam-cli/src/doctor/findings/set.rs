@@ -9,8 +9,7 @@ use sdam_core::{
 };
 
 use crate::doctor::{
-    check::Check,
-    finding::{Finding, Status},
+    finding::{Check, Finding, Status},
     observation::{Deployment, Host, Observation},
 };
 

@@ -176,3 +176,14 @@ fn a_write_that_no_majority_acknowledges_is_told_from_one_that_is_refused() {
     check("insert", 121, (Status::Fail, "look at the error"));
     check("delete", 13, (Status::Warn, "delete the documents of a.b"));
 }
+
+#[test]
+fn misspelled_options_are_recognized_and_others_are_not() {
+    let check = |name, expected| assert_eq!(suggestion(name), expected, "{name}");
+    check("replicaset", None);
+    check("replicaSte", Some("replicaSet"));
+    check("readPreferance", Some("readPreference"));
+    check("localTresholdMS", Some("localThresholdMS"));
+    check("conectTimeoutMs", Some("connectTimeoutMS"));
+    check("colour", None);
+}

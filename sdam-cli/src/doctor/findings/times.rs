@@ -5,8 +5,7 @@ use std::time::Duration;
 use sdam_core::{hello::Hello, options::Options, read_preference::ReadMode, server::ServerType};
 
 use crate::doctor::{
-    check::Check,
-    finding::Finding,
+    finding::{Check, Finding},
     observation::{Greeting, Host},
 };
 

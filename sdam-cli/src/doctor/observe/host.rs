@@ -318,7 +318,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        doctor::{observe::line::Limits, tests::servers::Dropping},
+        doctor::{observe::line::Limits, tests::Dropping},
         target::Target,
         testing::block_on,
     };

@@ -15,10 +15,7 @@ use sdam_core::error::ErrorKind;
 use sdam_live::{Certificates, ServerCertificate};
 use sdam_sim::users::User;
 
-use super::{
-    servers::{Dropping, lagging, primary},
-    *,
-};
+use super::*;
 use crate::testing::with_arbiter;
 
 #[test]

@@ -17,7 +17,7 @@ use ratatui::crossterm::{
     terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode},
 };
 
-use crate::lock::lock;
+use crate::output::lock;
 
 type Hook = dyn Fn(&PanicHookInfo<'_>) + Send + Sync;
 

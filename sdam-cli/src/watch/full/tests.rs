@@ -10,7 +10,7 @@ use super::{
     super::model::tests::{EPOCH, Role, Script},
     *,
 };
-use crate::{terminal::Palette, wall::Walls};
+use crate::{terminal::Palette, time::Walls};
 
 mod screens;
 

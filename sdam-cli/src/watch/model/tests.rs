@@ -299,3 +299,13 @@ fn checks_that_were_cancelled_are_no_losses_of_probes() {
     script.emit(EventKind::ServerHeartbeatFailed { heartbeat, duration: Duration::ZERO, failure });
     assert_eq!(script.server("a").trouble, None);
 }
+
+#[test]
+fn old_entries_are_removed() {
+    let mut log = Log::default();
+    for number in 0..ENTRIES as u64 + 3 {
+        log.add(Instant::from_millis(number), "set", Tone::Normal, number.to_string());
+    }
+    assert_eq!(log.iter().len(), ENTRIES);
+    assert_eq!(log.iter().next().map(|first| &*first.words), Some("3"));
+}

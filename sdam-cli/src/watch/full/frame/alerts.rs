@@ -17,7 +17,7 @@ use super::{
     },
     View, table,
 };
-use crate::{failover, terminal::Tone};
+use crate::{terminal::Tone, time};
 
 /// An alert and its explanation.
 pub(super) struct Alert {
@@ -81,7 +81,7 @@ fn outage(scene: &View<'_>, alerts: &mut Vec<Alert>) {
     let model = scene.model;
     if let Some(run) = &model.stopwatch.current {
         let outage = &run.outage;
-        let time = failover::range(outage.without_primary(model.now), running);
+        let time = time::range(outage.without_primary(model.now), running);
         let cause = match &outage.loss {
             Loss::Failed(error) => brief(error),
             loss => loss.to_string(),
@@ -204,7 +204,7 @@ fn last_failover(scene: &View<'_>, alerts: &mut Vec<Alert>) {
         return;
     };
     let ago = age(model.now.since(end.writable_again));
-    let gap = failover::range(end.without_primary(), |time| format!("{} s", seconds(time)));
+    let gap = time::range(end.without_primary(), |time| format!("{} s", seconds(time)));
     let name = |server: &Option<ServerAddress>| match server {
         Some(address) => scene.names.of_server(address).to_owned(),
         None => "none".to_owned(),

@@ -9,11 +9,10 @@ use super::{
         canvas::{Canvas, line},
         text::{age, millis, width, wrap},
     },
-    View, events,
+    View,
     head::term_of,
-    rest,
-    rows::Row,
-    table,
+    heading, rest,
+    table::{self, Row},
 };
 use crate::terminal::Tone;
 
@@ -28,11 +27,11 @@ pub(super) fn details(
     row: Option<&Row<'_>>,
 ) {
     let Some(row) = row else {
-        events::heading(canvas, line(area, 0), "details: no server");
+        heading(canvas, line(area, 0), "details: no server");
         return;
     };
     let address = row.server.description.address.as_str();
-    events::heading(canvas, line(area, 0), address);
+    heading(canvas, line(area, 0), address);
     let body = rest(area, 1, area.height.saturating_sub(1));
     let mut number = 0;
     for (label, tone, words) in facts(scene, row) {

@@ -1,9 +1,11 @@
-//! The table of servers, with as many columns as fit.
+//! The visible servers in order, each with the verdict of server selection, and their table, with as
+//! many columns as fit.
 
 use std::time::Duration;
 
 use ratatui::layout::Rect;
 use sdam_core::{server::ServerType, time::Instant};
+use sdam_select::explain::{Explanation, Rejection, Verdict};
 
 use super::{
     super::{
@@ -14,12 +16,82 @@ use super::{
         canvas::{Canvas, line},
         text::{age, millis, width},
     },
-    View, WIDE,
-    names::short,
-    rest,
-    rows::Row,
+    View, WIDE, rest, short,
 };
-use crate::terminal::Tone;
+use crate::{
+    terminal::Tone,
+    watch::{
+        full::state::{Sort, State},
+        model::{Model, brief},
+    },
+};
+
+/// A server, and the verdict of server selection on it.
+pub(super) struct Row<'m> {
+    pub(super) server: &'m Server,
+    /// The verdict for the chosen read preference.
+    pub(super) verdict: Option<Verdict>,
+}
+
+impl Row<'_> {
+    /// Explains in a few words why the server may or may not be chosen.
+    pub(super) fn why(&self, model: &Model) -> (Tone, String) {
+        let server = self.server;
+        if !server.description.server_type.is_available() {
+            let Some(error) = server.error() else {
+                return (Tone::Faint, "no answer yet".to_owned());
+            };
+            let times = server.current_trouble().map_or(0, |trouble| trouble.checks);
+            let times = if times > 1 { format!(" x{times}") } else { String::new() };
+            return (Tone::Bad, format!("{}{times}", brief(error)));
+        }
+        if let Some(silence) = model.silence(server) {
+            return (Tone::Bad, format!("silent for {}", age(silence)));
+        }
+        let rejection = match &self.verdict {
+            Some(Verdict::Eligible { .. }) => return (Tone::Good, "in window".to_owned()),
+            Some(Verdict::Rejected(rejection)) => rejection,
+            _ => return (Tone::Faint, "-".to_owned()),
+        };
+        let words = match rejection {
+            Rejection::Latency { average, fastest, threshold } => {
+                let limit = *fastest + *threshold;
+                let over = average.unwrap_or_default().saturating_sub(limit);
+                format!("{} ms out", millis(over))
+            }
+            Rejection::NotPreferred { .. } => "not preferred".to_owned(),
+            Rejection::Type { required, .. } => format!("not {required}"),
+            Rejection::Stale { staleness, .. } => format!("stale by {}", age(*staleness)),
+            Rejection::StalenessUnknown { .. } => "staleness unknown".to_owned(),
+            Rejection::Tags { .. } => "other tags".to_owned(),
+            _ => "left out".to_owned(),
+        };
+        (Tone::Faint, words)
+    }
+}
+
+/// Returns the servers that match the filter, in the chosen order.
+pub(in super::super) fn ordered<'m>(model: &'m Model, state: &State) -> Vec<&'m Server> {
+    // Tags may be typed as `dc:la` or `{dc: la}`.
+    let filter = state.filter.to_lowercase().replace([' ', '{', '}'], "");
+    let servers = model.servers().filter(|server| matches(server, &filter));
+    let mut servers: Vec<&Server> = servers.collect();
+    match state.sort {
+        Sort::Address => {}
+        Sort::Worst => servers.sort_by_key(|server| rank(server)),
+        Sort::Slowest => servers.sort_by_key(|server| {
+            let rtt = server.description.rtt.map(|rtt| rtt.average);
+            std::cmp::Reverse(rtt)
+        }),
+    }
+    servers
+}
+
+/// Returns the rows of the table.
+pub(super) fn rows<'a>(scene: &View<'a>) -> Vec<Row<'a>> {
+    let servers = ordered(scene.model, scene.state).into_iter();
+    servers.map(|server| Row { server, verdict: verdict(scene.reads.as_ref(), server) }).collect()
+}
 
 /// A column between the address column and the reason column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,34 +186,14 @@ pub(super) fn table(canvas: &mut Canvas<'_>, area: Rect, scene: &View<'_>, rows:
     }
 }
 
-fn heading(canvas: &mut Canvas<'_>, area: Rect, layout: &Layout) {
-    let place = canvas.text(area, Tone::Faint, "  ");
-    let mut place = put(canvas, place, layout.name, (Tone::Faint, "SERVER"), false);
-    for (column, width) in &layout.columns {
-        let title = (Tone::Faint, &*column.title());
-        place = put(canvas, place, *width, title, column.is_number());
-    }
-    if layout.why > 0 {
-        canvas.text(place, Tone::Faint, "WHY");
-    }
-}
+/// The minimum lag to highlight.
+pub(super) const LAGGING: Duration = Duration::from_secs(10);
 
-/// Writes a cell, and returns the area that remains after the cell and the gap behind it.
-fn put(
-    canvas: &mut Canvas<'_>,
-    area: Rect,
-    width: u16,
-    (tone, text): (Tone, &str),
-    is_number: bool,
-) -> Rect {
-    let cell = Rect { width: width.min(area.width), ..area };
-    if is_number {
-        canvas.text_right(cell, tone, text);
-    } else {
-        canvas.text(cell, tone, text);
-    }
-    let taken = (width + 1).min(area.width);
-    Rect { x: area.x + taken, width: area.width - taken, ..area }
+/// Formats the tags of a server, such as `dc:ny,rack:1`.
+pub(super) fn tags(server: &Server) -> String {
+    let tags = server.description.tags.iter();
+    let tags: Vec<String> = tags.map(|(name, value)| format!("{name}:{value}")).collect();
+    tags.join(",")
 }
 
 impl Layout {
@@ -312,14 +364,41 @@ impl Column {
     }
 }
 
+fn heading(canvas: &mut Canvas<'_>, area: Rect, layout: &Layout) {
+    let place = canvas.text(area, Tone::Faint, "  ");
+    let mut place = put(canvas, place, layout.name, (Tone::Faint, "SERVER"), false);
+    for (column, width) in &layout.columns {
+        let title = (Tone::Faint, &*column.title());
+        place = put(canvas, place, *width, title, column.is_number());
+    }
+    if layout.why > 0 {
+        canvas.text(place, Tone::Faint, "WHY");
+    }
+}
+
+/// Writes a cell, and returns the area that remains after the cell and the gap behind it.
+fn put(
+    canvas: &mut Canvas<'_>,
+    area: Rect,
+    width: u16,
+    (tone, text): (Tone, &str),
+    is_number: bool,
+) -> Rect {
+    let cell = Rect { width: width.min(area.width), ..area };
+    if is_number {
+        canvas.text_right(cell, tone, text);
+    } else {
+        canvas.text(cell, tone, text);
+    }
+    let taken = (width + 1).min(area.width);
+    Rect { x: area.x + taken, width: area.width - taken, ..area }
+}
+
 /// Returns the address of a server, or its short name on a narrow screen.
 fn name<'n>(scene: &'n View<'_>, row: &'n Row<'_>, total: u16) -> &'n str {
     let address = &row.server.description.address;
     if total < WIDE { scene.names.of_server(address) } else { short(address.as_str()) }
 }
-
-/// The minimum lag to highlight.
-pub(super) const LAGGING: Duration = Duration::from_secs(10);
 
 /// Returns the symbol of a role in ASCII and in Unicode, so that no state is shown by colour alone.
 fn mark(role: ServerType, is_down: bool) -> (&'static str, &'static str) {
@@ -331,13 +410,6 @@ fn mark(role: ServerType, is_down: bool) -> (&'static str, &'static str) {
         ServerType::RsOther | ServerType::RsGhost => ("!", "!"),
         _writable => ("*", "●"),
     }
-}
-
-/// Formats the tags of a server, such as `dc:ny,rack:1`.
-pub(super) fn tags(server: &Server) -> String {
-    let tags = server.description.tags.iter();
-    let tags: Vec<String> = tags.map(|(name, value)| format!("{name}:{value}")).collect();
-    tags.join(",")
 }
 
 /// Draws the sparkline of a server; failed checks have a special symbol.
@@ -359,4 +431,33 @@ fn history(
         };
         place = canvas.text(place, tone, canvas.glyphs.column(column));
     }
+}
+
+fn matches(server: &Server, filter: &str) -> bool {
+    let description = &server.description;
+    let role = state(description.server_type).to_lowercase();
+    filter.is_empty()
+        || description.address.as_str().contains(filter)
+        || role.contains(filter)
+        || tags(server).to_lowercase().contains(filter)
+}
+
+/// Returns the rank of a server, which is lowest for the worst servers.
+fn rank(server: &Server) -> u8 {
+    match server.description.server_type {
+        ServerType::Unknown | ServerType::PossiblePrimary if server.error().is_some() => 0,
+        ServerType::RsGhost | ServerType::RsOther => 1,
+        ServerType::Unknown | ServerType::PossiblePrimary => 2,
+        ServerType::RsSecondary => 4,
+        ServerType::RsArbiter => 5,
+        _writable => 3,
+    }
+}
+
+fn verdict(explanation: Option<&Explanation>, server: &Server) -> Option<Verdict> {
+    let address = &server.description.address;
+    let servers = &explanation?.servers;
+    // Both lists are sorted by address.
+    let index = servers.binary_search_by(|explained| explained.address.cmp(address));
+    Some(servers.get(index.ok()?)?.verdict.clone())
 }
