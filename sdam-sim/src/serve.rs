@@ -9,9 +9,8 @@
 //! # }
 //! ```
 //!
-//! One thread owns the [`Deployment`](crate::Deployment) and writes to connections, one thread per
-//! listener accepts connections, and one thread per connection reads. Dropping [`Served`] stops
-//! all threads.
+//! One thread owns the [`Deployment`] and writes to connections, one thread per listener accepts
+//! connections, and one thread per connection reads. Dropping [`Served`] stops all threads.
 
 mod driver;
 #[cfg(test)]

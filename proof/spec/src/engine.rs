@@ -1,9 +1,8 @@
 //! Runs test files against a running topology, on any runtime.
 //!
 //! The client is real; only its environment is simulated. Tasks run on a [`Host`]. Connections lead
-//! to [`Servers`](sdam_testkit::Servers), which reply as the file requires. Time advances only when
-//! a file needs it, so no real time is spent on waiting. [`activity`] detects when the engine has
-//! processed its input.
+//! to [`Servers`], which reply as the file requires. Time advances only when a file needs it, so no
+//! real time is spent on waiting. [`activity`] detects when the engine has processed its input.
 
 pub mod activity;
 #[cfg(test)]

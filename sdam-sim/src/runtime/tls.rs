@@ -185,8 +185,7 @@ impl TlsServers<'_> {
     }
 }
 
-/// The server side of a TLS library. Set it with
-/// [`TlsServers::accept_by`].
+/// The server side of a TLS library. Set it with [`TlsServers::accept_by`].
 pub trait TlsAcceptor: Debug + Send + Sync + 'static {
     /// Begins the handshake with a client that has connected to `member`. The server presents
     /// `certificate`.
