@@ -77,7 +77,8 @@ impl Blueprint {
         }
     }
 
-    /// Gives the processes these addresses, in order, spares last. Behind a load balancer, it is the
+    /// Gives the processes these addresses, in order, spares last. Processes beyond the addresses keep
+    /// theirs, and addresses beyond the processes are unused. Behind a load balancer, it is the
     /// address of the load balancer that leads to the mongos.
     #[must_use]
     pub fn at(mut self, addresses: impl IntoIterator<Item = ServerAddress>) -> Self {
@@ -109,7 +110,7 @@ impl Blueprint {
         processes + self.spares.len()
     }
 
-    /// Changes the initial configuration of a replica set.
+    /// Changes the initial configuration of a replica set. Other deployments have none.
     #[must_use]
     pub fn configure(mut self, change: impl FnOnce(&mut SetConfig)) -> Self {
         if let Processes::Replicas(config) = &mut self.processes {
@@ -142,13 +143,13 @@ impl Blueprint {
         self
     }
 
-    /// Adds this many processes that are not yet members of the replica set. Other deployments have
-    /// none.
+    /// Sets the number of processes that are not yet members of the replica set. Their addresses are the
+    /// first that no member has. Other deployments have no spares.
     #[must_use]
     pub fn spares(mut self, number: u16) -> Self {
         if let Processes::Replicas(config) = &self.processes {
-            let members = config.members.len() as u16;
-            self.spares = addresses(members + number).skip(members.into()).collect();
+            let unused = addresses(u16::MAX).filter(|address| config.member(address).is_none());
+            self.spares = unused.take(number.into()).collect();
         }
         self
     }

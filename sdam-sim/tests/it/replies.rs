@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bson::{Bson, Document, doc};
-use sdam_core::{hello::Hello, server::ServerType};
-use sdam_sim::{Blueprint, config::MemberConfig, version::ServerVersion};
+use sdam_core::{address::ServerAddress, hello::Hello, server::ServerType};
+use sdam_sim::{Blueprint, MemberConfig, SetConfig, version::ServerVersion};
 
 use crate::support::{Fixture, address, addresses, code, insert, is_ok, set};
 
@@ -58,6 +58,18 @@ fn m_42_wire_versions_follow_the_release() {
         let info = fixture.call_member(0, &doc! { "buildInfo": 1, "$db": "admin" });
         assert!(info.get_str("version").unwrap().starts_with(version));
     }
+}
+
+#[test]
+fn spares_have_addresses_that_no_member_has() {
+    let hosts = |names: &str| {
+        names.chars().map(|name| ServerAddress::new(&name.to_string(), 27017)).collect::<Vec<_>>()
+    };
+    let set = SetConfig::new("rs", hosts("bc"));
+    let fixture = Fixture::new(&Blueprint::replica_set(set).spares(2));
+    let members = fixture.deployment.status().members;
+    let own: Vec<_> = members.into_iter().map(|member| member.address).collect();
+    assert_eq!(own, hosts("bcad"));
 }
 
 #[test]
