@@ -56,7 +56,7 @@ impl<C: Pooled> Core<C> {
         let mut machine = self.lock();
         let answer = change(&mut machine);
         let After { wake, close } = &mut machine.after;
-        // Most changes wake nobody, and moving an empty `SmallVec` costs a tenth of a check-out.
+        // Most changes wake no task, and moving an empty `SmallVec` costs a tenth of a check-out.
         let wake = (!wake.is_empty()).then(|| mem::take(wake));
         let close = mem::take(close);
         drop(machine);

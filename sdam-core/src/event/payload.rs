@@ -1,4 +1,4 @@
-//! What events report: checks, connections, selections and commands.
+//! The contents of events about checks, connections, selections and commands.
 
 use alloc::{boxed::Box, sync::Arc};
 use core::time::Duration;

@@ -1,4 +1,4 @@
-//! Whether and until when a failed command is run again.
+//! Decides whether a failed command is run again, and until when.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What is read without the topology's lock: immutable snapshots of a topology, and the selections
+//! State that is read without the topology's lock: immutable snapshots of a topology, and selections
 //! that have published their started event, but not yet their last event.
 
 use std::{
