@@ -9,7 +9,7 @@
 //! {"address": "a:27017", "error": "connection reset"}
 //! ```
 
-use std::{env, error::Error, fs, time::Duration};
+use std::{env, error::Error, fs, sync::Arc, time::Duration};
 
 use bson::Document;
 use sdam::{
@@ -17,9 +17,10 @@ use sdam::{
     runtime::Instant,
 };
 use sdam_core::{
-    hello::Hello,
-    machine::{Input, TopologyMachine},
-    server::Rtt,
+    deployment::{Deployment, Input, Output, Timer},
+    hello::{Handshake, HelloReply},
+    monitor::MonitorConfig,
+    rng::Rng,
 };
 use serde_json::Value;
 
@@ -41,30 +42,46 @@ fn recording(text: &str) -> Result<Vec<String>> {
 
 /// Returns the topology after each line with the result of a check.
 fn checks(text: &str, uri: &str) -> Result<Vec<String>> {
-    let mut machine = TopologyMachine::new(&Options::parse(uri)?);
-    // There are no pools and no events, so the effects are dropped, here and below.
-    drop(machine.handle(Instant::EPOCH, Input::Open));
+    let options = Options::parse(uri)?;
+    let config = MonitorConfig::new(&options, Arc::new(Handshake::new([])), false);
+    let mut client = Deployment::new(&options, Arc::new(config), Rng::new(1));
+    // There are no pools and no events, so most outputs are dropped, here and below.
+    drop(client.handle(Instant::EPOCH, Input::Open));
     let mut shown = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
-        check(&mut machine, number, line).map_err(|error| format!("line {number}: {error}"))?;
-        shown.push(format!("{number}: {}", machine.description()));
+        check(&mut client, number, line).map_err(|error| format!("line {number}: {error}"))?;
+        shown.push(format!("{number}: {}", client.description()));
     }
     Ok(shown)
 }
 
-fn check(machine: &mut TopologyMachine, number: u64, line: &str) -> Result<()> {
+fn check(client: &mut Deployment, number: u64, line: &str) -> Result<()> {
     let line: Value = serde_json::from_str(line)?;
     let address = ServerAddress::parse(line["address"].as_str().ok_or("it has no address")?)?;
-    let server = machine.description().server(&address).ok_or("it names no known server")?.id;
-    let outcome = if let Some(message) = line["error"].as_str() {
-        Err(sdam::Error::new(ErrorKind::Network, Stage::Hello, message))
-    } else {
-        let reply: Document = serde_json::from_value(line["reply"].clone())?;
-        Hello::parse(&reply.to_vec()?)
-    };
+    let server = client.description().server(&address).ok_or("it names no known server")?.id;
     // Only the order of the lines matters, so the time between them is arbitrary.
     let now = Instant::EPOCH + Duration::from_secs(number);
-    drop(machine.handle(now, Input::Checked { server, outcome, rtt: Some(Rtt::default()) }));
+    // As if a selection were waiting, so the check begins at once.
+    let (timer, wanted) = (Timer::Server(server), true);
+    let mut outputs = client.handle(now, Input::Due { timer, wanted });
+    while let Some((conn, output)) = outputs.into_iter().find_map(|output| match output {
+        Output::Connect { conn, .. } | Output::Send { conn, .. } => Some((conn, output)),
+        _ => None,
+    }) {
+        let input = match (line["error"].as_str(), output) {
+            (Some(message), _) => {
+                let error = sdam::Error::new(ErrorKind::Network, Stage::Hello, message);
+                Input::Failed { conn, at: now, error }
+            }
+            (None, Output::Connect { .. }) => Input::Connected { conn },
+            (None, _) => {
+                let reply: Document = serde_json::from_value(line["reply"].clone())?;
+                let reply = HelloReply::parse(reply.to_vec()?);
+                Input::Reply { conn, sent: now, at: now, reply, more_to_come: false }
+            }
+        };
+        outputs = client.handle(now, input);
+    }
     Ok(())
 }
 
@@ -99,8 +116,6 @@ fn the_topology_follows_the_replies_and_errors() -> Result<()> {
 
 #[test]
 fn a_recording_is_replayed() -> Result<()> {
-    use std::sync::Arc;
-
     use sdam::{
         Criteria, Topology,
         events::record::RecordSink,

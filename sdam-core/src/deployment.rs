@@ -1,34 +1,45 @@
 //! The state machine behind a client's view of a deployment: its topology, checks, round-trip times
 //! and SRV polling.
 
-mod follow;
+mod consequences;
 mod inline;
+mod interface;
+mod record;
+mod scan;
 mod server;
 mod silence;
 mod srv;
 #[cfg(test)]
 mod tests;
+mod topology;
 mod trial;
 
-use alloc::{boxed::Box, sync::Arc, vec::Vec};
+use alloc::{boxed::Box, sync::Arc};
 use core::time::Duration;
 
-use self::{inline::Inline, server::Server, silence::Evidence, srv::SrvPolling};
-pub use crate::interface::{
-    ConnId, Input, Output, Outputs, RecordedInput, Role, ScanFailure, ScanRequest, ScanSetup,
-    Setup, Timer,
+use smallvec::SmallVec;
+
+use self::{
+    inline::Inline,
+    scan::Scans,
+    server::{Server, Servers},
+    silence::{Evidence, Host},
+    srv::SrvPolling,
+    topology::Topology,
+};
+pub use self::{
+    interface::{ConnId, Input, Output, Outputs, Role, ScanFailure, ScanRequest, Timer},
+    record::{RecordedInput, ScanSetup, Setup},
 };
 use crate::{
     address::ServerAddress,
     error::{Error, ErrorOutcome},
     event::EventKind,
     ids::{Generation, ObjectId, ServerId},
-    machine::{self, TopologyMachine},
     monitor::{Check, MonitorConfig, Reply, Trip, Waiting},
-    options::{Detector, HandshakeOpcode, Options, Srv},
+    options::{Detector, Options, Srv},
     report::ErrorReport,
     rng::Rng,
-    scan::Scans,
     server::Rtt,
     time::Instant,
     topology::TopologyDescription,
@@ -40,9 +51,9 @@ use crate::{
 /// describes what has happened, and returns the actions for the caller, in order. Time, randomness
 /// and replies are passed as arguments.
 ///
-/// Its parts are independent of each other: the [`TopologyMachine`], the checks, measurements and
-/// round-trip times of each server, and the polling of an SRV record. Each part writes its actions
-/// into the [`Outputs`] and returns the information that other parts need.
+/// Its parts are independent of each other: the topology, the checks, measurements and round-trip
+/// times of each server, and the polling of an SRV record. Each part writes its actions into the
+/// [`Outputs`] and returns the information that other parts need.
 ///
 /// # Contract
 ///
@@ -67,9 +78,8 @@ use crate::{
 #[doc(alias("SDAM", "Server Monitoring"))]
 #[derive(Clone, Debug)]
 pub struct Deployment {
-    topology: TopologyMachine,
-    /// The monitored servers, sorted by id.
-    servers: Vec<Server>,
+    topology: Topology,
+    servers: Servers,
     evidence: Evidence,
     config: Arc<MonitorConfig>,
     srv: Option<Box<SrvPolling>>,
@@ -90,9 +100,9 @@ impl Deployment {
     /// Creates a deployment that is not open yet. `options` should be validated.
     pub fn new(options: &Options, config: Arc<MonitorConfig>, rng: Rng) -> Self {
         Self {
-            topology: TopologyMachine::new(options),
-            servers: Vec::new(),
-            evidence: Evidence::new(config.detector),
+            topology: Topology::new(options),
+            servers: Servers::new(Host::new(config.detector)),
+            evidence: Evidence::default(),
             srv: None,
             max_hosts: options.srv.as_ref().map_or(0, Srv::max_hosts),
             slack: config.heartbeat_frequency / 10,
@@ -119,7 +129,7 @@ impl Deployment {
     #[must_use]
     pub fn with_scans(mut self, options: &Options) -> Self {
         let rng = self.rng.fork();
-        self.evidence = Evidence::default();
+        self.servers = Servers::new(Host::default());
         self.inline = Some(Box::new(Inline::new(Scans::new(options, rng))));
         self
     }
@@ -143,51 +153,17 @@ impl Deployment {
         self
     }
 
-    /// Creates a deployment that replays a recording and re-emits the recorded inputs as events.
-    /// `options` are the recorded options; `setup` is the setup recorded with the first input.
-    ///
-    /// The same inputs at the same times yield the same outputs, except that requests lack the
-    /// client's metadata and declared API.
-    pub fn restored(mut options: Options, setup: &Setup) -> Self {
-        let config = MonitorConfig {
-            heartbeat_frequency: setup.heartbeat_frequency,
-            min_heartbeat_frequency: setup.min_heartbeat_frequency,
-            connect_timeout: setup.connect_timeout,
-            streaming: setup.streaming,
-            handshake: Arc::default(),
-            server_api: None,
-            handshake_opcode: HandshakeOpcode::default(),
-            retry_before_unknown: setup.retry_before_unknown,
-            detector: setup.detector,
-            spread: setup.spread,
-            ping_delay: setup.ping_delay,
-        };
-        options.srv.clone_from(&setup.srv);
-        options.connect_timeout = setup.connect_timeout;
-        let seed = Rng::new(setup.seed);
-        let mut new = Self::new(&options, Arc::new(config), seed).with_recorded_inputs();
-        new.max_hosts = setup.max_hosts;
-        if let Some(scans) = setup.scans {
-            options.heartbeat_frequency = Some(scans.frequency);
-            options.deviations.min_heartbeat_frequency = setup.min_heartbeat_frequency;
-            options.server_selection_try_once = Some(scans.try_once);
-            options.socket_check_interval = scans.socket_check_interval;
-            options.deviations.single_threaded_immediate_check = scans.immediate_check;
-            new = new.with_scans(&options);
-        }
-        new.with_srv_polling(&options)
-    }
-
     /// Handles an input that occurred at `now`, and returns the outputs.
     pub fn handle(&mut self, now: Instant, input: Input) -> Outputs {
-        let mut out = Outputs::default();
-        let out_mut = &mut out;
-        self.record(now, || input.clone(), out_mut);
+        let mut outputs = Outputs::default();
+        let out = &mut outputs;
+        self.record(now, || input.clone(), out);
+        let caller = caller(&input);
         match input {
-            Input::Open => self.open(now, out_mut),
-            Input::Close => self.apply(now, machine::Input::Close, out_mut),
-            Input::Due { timer, wanted } => self.fire(now, timer, wanted, out_mut),
-            Input::Connected { conn } => self.connected(now, conn, out_mut),
+            Input::Open => self.open(now, out),
+            Input::Close => self.close(now, out),
+            Input::Due { timer, wanted } => self.fire(now, timer, wanted, out),
+            Input::Connected { conn } => self.connected(now, conn, out),
             Input::Reply { conn, sent, at, reply, more_to_come } => {
                 let reply = Reply {
                     trip: Trip::new(sent, at, now),
@@ -195,42 +171,42 @@ impl Deployment {
                     bytes: reply.document,
                     more_to_come,
                 };
-                self.replied(now, conn, reply, out_mut);
+                self.replied(now, conn, reply, out);
             }
-            Input::Failed { conn, at, error } => self.failed(now, (conn, at), error, out_mut),
-            Input::Deserted { server } => self.deserted(now, server, out_mut),
+            Input::Failed { conn, at, error } => self.failed(now, (conn, at), error, out),
+            Input::Deserted { server } => self.deserted(now, server, out),
             Input::CheckRequested { server } => {
-                let host = self.evidence.host;
-                self.with(server, |own| own.request_check(now, host, out_mut));
+                self.with(server, |own| own.check.request(now));
             }
-            Input::Scan(request) => self.request(now, request, out_mut),
+            Input::Scan(request) => self.request(now, request, out),
             Input::Chosen { server, idle } => {
-                self.step(now, out_mut, |scans, view| scans.chosen(view, server, idle));
+                self.step(now, out, |scans, view| scans.chosen(view, server, idle));
             }
-            Input::Probed { server, outcome } => self.probed(now, server, outcome, out_mut),
+            Input::Probed { server, outcome } => self.probed(now, server, outcome, out),
             Input::ConnectionLost { conn } => self.tell_check(conn, Check::connection_lost),
             Input::Authenticated { conn } => self.tell_check(conn, Check::authenticated),
             Input::Handshake { server, generation, reply } => {
-                let rtt = self.rtt(server);
                 if let Ok(hello) = reply.hello {
-                    let input = machine::Input::Handshake { server, generation, hello, rtt };
-                    self.apply(now, input, out_mut);
-                    self.answered_elsewhere(now, server, out_mut);
+                    let rtt = self.rtt(server);
+                    let pool = (server, generation);
+                    let news = self.topology.handshake(now, pool, hello, rtt, out);
+                    self.follow(now, news, out);
+                    self.answered_elsewhere(now, server, out);
                 }
             }
             Input::ServiceConnectionClosed { server, service, generation } => {
-                let input = machine::Input::ServiceConnectionClosed { server, service, generation };
-                self.apply(now, input, out_mut);
+                self.topology.service_connection_closed(server, service, generation);
             }
             Input::Error { server, report } => {
-                self.apply_error(now, server, &report, out_mut);
+                self.error(now, server, &report, out);
             }
-            Input::Late { server, sent } => self.late(server, sent, out_mut),
-            Input::Answered { server } => self.answered_elsewhere(now, server, out_mut),
-            Input::LookedUp(outcome) => self.looked_up(now, outcome, out_mut),
-            Input::Hosts(hosts) => self.hosts(now, &hosts, out_mut),
+            Input::Late { server, sent } => self.late(server, sent),
+            Input::Answered { server } => self.answered_elsewhere(now, server, out),
+            Input::LookedUp(outcome) => self.looked_up(now, outcome, out),
+            Input::Hosts(hosts) => self.hosts(now, &hosts, out),
         }
-        out
+        self.servers.settle(caller, out);
+        outputs
     }
 
     /// Handles an error from an operation or a pool on `server`, and returns its outcome.
@@ -247,7 +223,8 @@ impl Deployment {
         let mut out = Outputs::default();
         let input = || Input::Error { server, report: error.clone() };
         self.record(now, input, &mut out);
-        let outcome = self.apply_error(now, server, error, &mut out);
+        let outcome = self.error(now, server, error, &mut out);
+        self.servers.settle(None, &mut out);
         (outcome, out)
     }
 
@@ -263,7 +240,7 @@ impl Deployment {
     pub fn deadline_of(&self, timer: Timer, wanted: bool) -> Option<Instant> {
         match timer {
             Timer::Server(_) if self.inline.is_some() => None,
-            Timer::Server(server) => self.server(server)?.deadline(wanted, self.evidence.host),
+            Timer::Server(server) => self.servers.get(server)?.deadlines().when(wanted),
             Timer::Srv => self.next_look_up(),
             Timer::Scan => self.next_step(),
         }
@@ -288,12 +265,12 @@ impl Deployment {
 
     /// Returns the failure detector; `None` in inline mode, or if none is configured.
     pub fn detector(&self) -> Option<Detector> {
-        self.evidence.host.detector
+        self.servers.host().detector
     }
 
     /// Returns the server's round-trip times, as measured by its checks and pings.
     pub fn rtt(&self, server: ServerId) -> Option<Rtt> {
-        self.server(server)?.rtt.rtt()
+        self.servers.get(server)?.rtt.rtt()
     }
 
     /// Returns whether the topology was closed.
@@ -301,34 +278,10 @@ impl Deployment {
         self.topology.is_closed()
     }
 
-    /// Emits an input as an event if inputs are recorded, unless the topology is closed.
-    fn record(&self, now: Instant, input: impl FnOnce() -> Input, out: &mut Outputs) {
-        if !self.records || self.is_closed() {
-            return;
-        }
-        let input = input();
-        let setup = (input == Input::Open).then(|| Setup {
-            seed: self.seed,
-            heartbeat_frequency: self.config.heartbeat_frequency,
-            min_heartbeat_frequency: self.config.min_heartbeat_frequency,
-            connect_timeout: self.config.connect_timeout,
-            streaming: self.config.streaming,
-            retry_before_unknown: self.config.retry_before_unknown,
-            detector: self.config.detector,
-            spread: self.config.spread,
-            ping_delay: self.config.ping_delay,
-            scans: self.inline.as_ref().map(|own| own.scans.setup),
-            max_hosts: self.max_hosts,
-            srv: self.srv.as_ref().map(|polling| polling.srv.clone()),
-        });
-        let recorded = RecordedInput { now, input, setup };
-        out.emit(EventKind::Input(Arc::new(recorded)));
-    }
-
     /// Adds a sample to the server's round-trip times.
     fn measured(&mut self, server: ServerId, sample: Duration, out: &mut Outputs) {
         let records = self.records;
-        let Some(own) = self.server_mut(server) else {
+        let Some(own) = self.servers.get_mut(server) else {
             return;
         };
         own.rtt.add(sample);
@@ -342,8 +295,24 @@ impl Deployment {
         if let Some(srv) = &mut self.srv {
             srv.open(now);
         }
-        self.apply(now, machine::Input::Open, out);
-        self.spread(now);
+        let news = self.topology.open(out);
+        let seeds: SmallVec<[ServerId; 4]> =
+            news.opened.iter().map(|(server, _)| *server).collect();
+        self.follow(now, news, out);
+        // Spreads the first checks of the seeds over time.
+        for server in seeds {
+            let delay = self.random_delay();
+            if !delay.is_zero() {
+                self.with(server, |own| own.check.postpone(now + delay));
+            }
+        }
+    }
+
+    fn close(&mut self, now: Instant, out: &mut Outputs) {
+        if let Some(news) = self.topology.close(out) {
+            self.follow(now, news, out);
+            out.emit(EventKind::TopologyClosed);
+        }
     }
 
     fn fire(&mut self, now: Instant, timer: Timer, wanted: bool, out: &mut Outputs) {
@@ -367,7 +336,7 @@ impl Deployment {
             self.judge(now, server, out);
         }
         let known = self.is_known(server);
-        let Some(own) = self.server_mut(server) else {
+        let Some(own) = self.servers.get_mut(server) else {
             return;
         };
         // Uses the current value of `wanted`, so a selection that has already ended does not cause
@@ -404,7 +373,7 @@ impl Deployment {
         // The reply to a check may make the server known.
         let may_be_known = known || conn.role == Role::Check;
         self.answered(now, (conn.server, reply.trip.at), may_be_known, out);
-        let Some(own) = self.server_mut(conn.server) else {
+        let Some(own) = self.servers.get_mut(conn.server) else {
             return;
         };
         match conn.role {
@@ -422,7 +391,7 @@ impl Deployment {
             // Any answer, including an error, has already ended the probe.
             Role::Probe => {}
         }
-        self.retry(now, Some(conn.server), out);
+        self.retry(now, out);
         self.proceed(now, conn.server, out);
     }
 
@@ -456,13 +425,15 @@ impl Deployment {
     fn hosts(&mut self, now: Instant, hosts: &[ServerAddress], out: &mut Outputs) {
         let description = self.topology.description();
         let hosts = description.sample_hosts(hosts, self.max_hosts, &mut self.rng);
-        self.apply(now, machine::Input::Hosts(&hosts), out);
+        let news = self.topology.hosts(now, &hosts, out);
+        self.follow(now, news, out);
     }
 
     fn deserted(&mut self, now: Instant, server: ServerId, out: &mut Outputs) {
-        if let Some(own) = self.server_mut(server) {
+        if let Some(own) = self.servers.get_mut(server) {
             own.stop(now, "the runtime dropped the task that checks the server", out);
-            self.apply(now, machine::Input::MonitorDied { server }, out);
+            let news = self.topology.monitor_died(now, server, out);
+            self.follow(now, news, out);
         }
     }
 
@@ -477,14 +448,15 @@ impl Deployment {
 
     /// Calls `tell` with the check loop that uses `conn`, if there is one.
     fn tell_check(&mut self, conn: ConnId, tell: impl FnOnce(&mut Check)) {
-        if let Some(own) = self.server_mut(conn.server).filter(|own| own.check.conn() == conn) {
+        if let Some(own) = self.servers.get_mut(conn.server).filter(|own| own.check.conn() == conn)
+        {
             tell(&mut own.check);
         }
     }
 
     fn deadlines(&self, wanted: bool) -> impl Iterator<Item = (Instant, Timer)> + '_ {
         let server = move |server: &Server| {
-            let deadline = server.deadline(wanted, self.evidence.host)?;
+            let deadline = server.deadlines().when(wanted)?;
             Some((deadline, Timer::Server(server.id)))
         };
         let has_tasks = self.inline.is_none();
@@ -509,29 +481,29 @@ impl Deployment {
         answer: impl Into<Option<Waiting>>,
     ) -> Option<&mut Server> {
         let answer = answer.into();
-        self.server_mut(conn.server).filter(|server| {
+        self.servers.get_mut(conn.server).filter(|server| {
             let own = server.awaits(conn);
             own.is_some() && (answer.is_none() || own == answer)
         })
     }
 
     fn with(&mut self, server: ServerId, act: impl FnOnce(&mut Server)) {
-        if let Some(own) = self.server_mut(server) {
+        if let Some(own) = self.servers.get_mut(server) {
             act(own);
         }
     }
+}
 
-    fn server(&self, server: ServerId) -> Option<&Server> {
-        self.servers.get(self.position(server).ok()?)
-    }
-
-    fn server_mut(&mut self, server: ServerId) -> Option<&mut Server> {
-        let place = self.position(server).ok()?;
-        self.servers.get_mut(place)
-    }
-
-    fn position(&self, server: ServerId) -> Result<usize, usize> {
-        self.servers.binary_search_by_key(&server, |own| own.id)
+/// Returns the server whose task makes the call with `input`, and reads its deadline afterwards.
+fn caller(input: &Input) -> Option<ServerId> {
+    match input {
+        Input::Connected { conn } | Input::Reply { conn, .. } | Input::Failed { conn, .. } => {
+            Some(conn.server)
+        }
+        Input::Due { timer: Timer::Server(server), .. } | Input::Deserted { server } => {
+            Some(*server)
+        }
+        _ => None,
     }
 }
 
@@ -557,7 +529,7 @@ mod key {
             // Servers are sorted by address, so the key does not depend on the order in which they
             // were added.
             for described in self.description().servers() {
-                let Some(server) = self.server(described.id) else {
+                let Some(server) = self.servers.get(described.id) else {
                     continue;
                 };
                 server.check.write_key(now, hasher);

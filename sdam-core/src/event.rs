@@ -11,10 +11,10 @@ pub use self::payload::{
 };
 use crate::{
     address::ServerAddress,
+    deployment::RecordedInput,
     document::SharedDocument,
     error::Error,
     ids::{ObjectId, ServerId},
-    interface::RecordedInput,
     options::Warning,
     pool::{PoolClear, PoolOptions},
     server::{Rtt, ServerDescription},

@@ -2,7 +2,7 @@
 //!
 //! This crate never performs I/O, awaits, reads a clock or draws its own random numbers. Bytes,
 //! time ([`time::Instant`]) and seeds ([`rng::Rng`]) are passed as arguments, and the actions to
-//! perform are returned as [`#[must_use]`](machine::Effects) effects. It is `no_std`, so the
+//! perform are returned as [`#[must_use]`](deployment::Outputs) outputs. It is `no_std`, so the
 //! compiler rules out I/O and clocks.
 //!
 //! | module | contents |
@@ -14,9 +14,7 @@
 //! | [`document`] | writer for BSON documents, and their display as Extended JSON |
 //! | [`error`] | errors from servers, connections and operations, as plain data |
 //! | [`server`], [`topology`] | immutable descriptions and their equality |
-//! | [`deployment`] | [`deployment::Deployment`]: a client's view, with all the parts below |
-//! | [`machine`] | [`machine::TopologyMachine`]: takes inputs, returns effects |
-//! | [`actions`] | the lists of actions that the state machines return |
+//! | [`deployment`] | [`deployment::Deployment`]: a client's view; takes inputs, returns outputs |
 //! | [`monitor`], [`rtt`] | one server's check loop and its round-trip times |
 //! | [`srv`] | hosts of SRV records |
 //! | [`pool`] | clears and errors of connection pools |
@@ -34,7 +32,6 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-pub mod actions;
 pub mod address;
 pub mod command;
 pub mod deployment;
@@ -45,8 +42,6 @@ pub mod error;
 pub mod event;
 pub mod hello;
 pub mod ids;
-mod interface;
-pub mod machine;
 pub mod monitor;
 pub mod options;
 pub mod pool;
@@ -55,7 +50,6 @@ pub mod reply;
 pub mod report;
 pub mod rng;
 pub mod rtt;
-mod scan;
 pub mod server;
 pub mod session;
 mod silence;

@@ -15,7 +15,7 @@ use crate::{
 /// | connecting, TLS or hello breaks or takes too long | `network` or `timeout` at [`Stage::Connect`], [`Stage::Tls`] or [`Stage::Hello`] | none: the server may be [overloaded](Self::new) |
 /// | the certificate is not trusted, or the peer does not speak the protocol | [`protocol`](Error::protocol) at `Stage::Tls` or `Stage::Hello` | Unknown, pool cleared, check cancelled |
 /// | hello is answered with `ok: 0` | the [error of the reply](crate::reply::error) at `Stage::Hello`, or at [`Stage::Auth`] if the connection has a credential | Unknown, pool cleared, check cancelled (or requested, after a state change error); none if the server is overloaded |
-/// | hello is answered with `ok: 1` | no error: [`Input::Handshake`](crate::machine::Input::Handshake) | as after a successful check |
+/// | hello is answered with `ok: 1` | no error: [`Input::Handshake`](crate::deployment::Input::Handshake) | as after a successful check |
 /// | the connection breaks or takes too long during authentication | `network` or `timeout` at [`Stage::Auth`] | Unknown, pool cleared, check cancelled |
 /// | authentication fails | [`auth`](Error::auth), or the error of the reply at `Stage::Auth` | Unknown, pool cleared, check cancelled |
 /// | an established connection breaks | `network` at [`Stage::Operation`] | Unknown, pool cleared, check cancelled |
@@ -24,7 +24,7 @@ use crate::{
 /// | a command is answered with an error, including a write concern error | the error of the reply at `Stage::Operation` | a state change error: Unknown, check requested, and at a shutdown the pool is cleared; any other error: none |
 /// | a command is not sent, because the server does not accept its size | [`Invalid`](ErrorKind::Invalid) | none |
 /// | no connection can be checked out | nothing: see [`Error::pool_cleared`] and similar errors | none |
-/// | the pool closes a connection for another reason | nothing, but see [`Input::ServiceConnectionClosed`](crate::machine::Input::ServiceConnectionClosed) | none |
+/// | the pool closes a connection for another reason | nothing, but see [`Input::ServiceConnectionClosed`](crate::deployment::Input::ServiceConnectionClosed) | none |
 ///
 /// [`handshake_errors_mark_unknown`](crate::options::Deviations::handshake_errors_mark_unknown)
 /// lets overload errors mark the server Unknown, too.

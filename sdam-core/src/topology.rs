@@ -43,7 +43,7 @@ impl TopologyDescription {
     /// Creates a description of `servers`, in any order, with default values for everything else.
     ///
     /// This constructor is for tests and tools; a
-    /// [`TopologyMachine`](crate::machine::TopologyMachine) creates its own descriptions. If
+    /// [`Deployment`](crate::deployment::Deployment) creates its own descriptions. If
     /// several servers have the same address, the last one is used.
     pub fn new(
         topology_type: TopologyType,

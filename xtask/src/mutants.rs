@@ -139,7 +139,7 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "a load balancer has wire versions",
-        file: "sdam-core/src/machine/transition.rs",
+        file: "sdam-core/src/deployment/topology/transition.rs",
         from: "server_type: ServerType::LoadBalancer,\n",
         to: "server_type: ServerType::LoadBalancer,\n\
              wire_versions: crate::server::WireVersions { min: 0, max: 21 },\n",

@@ -50,11 +50,7 @@ impl World {
             let woken = outputs
                 .iter()
                 .any(|output| matches!(output, Output::Wake { server: own } if own == server));
-            // A server that fails may also be woken, because the timer for its overdue answer is
-            // removed.
-            let described = self.published.server_by_id(*server);
-            let lost = described.is_some_and(|server| !server.server_type.is_available());
-            let right = if woken { !own && (nearer || lost) } else { own || !nearer };
+            let right = woken == (nearer && !own);
             ensure(right, || {
                 format!(
                     "server {server} is woken: {woken}; its deadlines were {before:?} and are \

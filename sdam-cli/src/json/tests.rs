@@ -92,18 +92,33 @@ fn every_known_field_has_a_key() {
 /// Runs a state machine, because these fields are set only in a topology that has a history.
 #[test]
 fn topologies_have_their_max_election_and_incompatibility() {
-    use sdam_core::machine::{Input, TopologyMachine};
+    use std::sync::Arc;
+
+    use sdam_core::{
+        deployment::{ConnId, Deployment, Input, Role, Timer},
+        hello::{Handshake, HelloReply},
+        monitor::MonitorConfig,
+        rng::Rng,
+    };
 
     let options = Options::parse("mongodb://b/?replicaSet=rs").unwrap();
-    let mut machine = TopologyMachine::new(&options);
-    drop(machine.handle(Instant::EPOCH, Input::Open));
+    let config = MonitorConfig::new(&options, Arc::new(Handshake::new([])), false);
+    let mut machine = Deployment::new(&options, Arc::new(config), Rng::new(1));
+    let now = Instant::EPOCH;
+    drop(machine.handle(now, Input::Open));
     let mut reply = primary();
     reply.insert("minWireVersion", 900);
     reply.insert("maxWireVersion", 901);
     let server = machine.description().servers()[0].id;
-    let outcome = Hello::parse(&reply.to_vec().unwrap());
-    let input = Input::Checked { server, outcome, rtt: None };
-    drop(machine.handle(Instant::EPOCH, input));
+    let conn = ConnId { server, role: Role::Check, number: 1 };
+    let reply = HelloReply::parse(reply.to_vec().unwrap());
+    for input in [
+        Input::Due { timer: Timer::Server(server), wanted: false },
+        Input::Connected { conn },
+        Input::Reply { conn, sent: now, at: now, reply, more_to_come: false },
+    ] {
+        drop(machine.handle(now, input));
+    }
     let actual = snapshot(machine.description());
     let of_topology = |key: &str| &actual[key];
     assert_eq!(of_topology("setName"), "rs");

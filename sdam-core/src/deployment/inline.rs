@@ -1,16 +1,10 @@
 //! Inline mode: checks that begin only on request, for a client without background tasks.
 
-use super::Deployment;
-use crate::{
-    error::Error,
-    ids::ServerId,
-    interface::{Outputs, ScanRequest},
-    machine,
-    monitor::Check,
+use super::{
+    Deployment, Outputs, ScanRequest,
     scan::{Scans, Step, View},
-    time::Instant,
-    topology::TopologyType,
 };
+use crate::{error::Error, ids::ServerId, monitor::Check, time::Instant, topology::TopologyType};
 
 /// The state of inline mode.
 #[derive(Clone, Debug)]
@@ -95,10 +89,9 @@ impl Deployment {
         out: &mut Outputs,
     ) {
         let alive = outcome.is_ok();
-        if let (Err(error), Some(own)) = (outcome, self.server_mut(server)) {
+        if let (Err(error), Some(own)) = (outcome, self.servers.get_mut(server)) {
             own.check.connection_lost();
-            let input = machine::Input::Checked { server, outcome: Err(error), rtt: None };
-            self.apply(now, input, out);
+            self.checked(now, server, Err(error), None, out);
         }
         self.step(now, out, |scans, view| scans.probed(view, alive));
     }
@@ -185,6 +178,6 @@ impl Deployment {
     }
 
     fn check(&self, server: ServerId) -> Option<&Check> {
-        self.server(server).map(|own| &own.check)
+        self.servers.get(server).map(|own| &own.check)
     }
 }

@@ -1,20 +1,134 @@
-//! One monitored server of a deployment, and the random delays of background connections.
+//! The monitored servers of a deployment, and when their timers are due.
 
-use alloc::sync::Arc;
-use core::time::Duration;
+use alloc::{sync::Arc, vec::Vec};
+use core::{mem, time::Duration};
+
+use smallvec::SmallVec;
 
 use super::{
-    Deployment,
+    ConnId, Deployment, Output, Outputs, Role,
     silence::{Answers, Host},
 };
 use crate::{
     address::ServerAddress,
     ids::ServerId,
-    interface::{ConnId, Output, Outputs, Role},
     monitor::{Check, MonitorConfig, Waiting},
     rtt::{Ping, RttWindow},
     time::Instant,
 };
+
+/// The monitored servers, sorted by id, and this host as far as it affects their timers.
+///
+/// Whatever is accessed mutably is noted, and [`settle`](Self::settle) reads its deadlines again, so
+/// that no change can forget to wake the task of a server.
+#[derive(Clone, Debug)]
+pub(super) struct Servers {
+    list: Vec<Server>,
+    host: Host,
+    /// The servers that were accessed mutably since the deadlines were last settled.
+    touched: SmallVec<[ServerId; 4]>,
+    /// True if all servers count as touched.
+    all_touched: bool,
+}
+
+/// The times at which a server's timer is due; `None` if it is not set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Deadlines {
+    /// The time if no selection is waiting.
+    pub(super) idle: Option<Instant>,
+    /// The time if selections are waiting.
+    pub(super) wanted: Option<Instant>,
+}
+
+impl Deadlines {
+    pub(super) fn when(self, wanted: bool) -> Option<Instant> {
+        if wanted { self.wanted } else { self.idle }
+    }
+
+    /// Returns whether either time is earlier than in `before`.
+    fn is_sooner(self, before: Self) -> bool {
+        let sooner = |after: Option<Instant>, before: Option<Instant>| {
+            after.is_some_and(|after| before.is_none_or(|before| after < before))
+        };
+        sooner(self.idle, before.idle) || sooner(self.wanted, before.wanted)
+    }
+}
+
+impl Servers {
+    pub(super) fn new(host: Host) -> Self {
+        Self { list: Vec::new(), host, touched: SmallVec::new(), all_touched: false }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Server> {
+        self.list.iter()
+    }
+
+    pub(super) fn get(&self, server: ServerId) -> Option<&Server> {
+        self.list.get(self.position(server).ok()?)
+    }
+
+    pub(super) fn get_mut(&mut self, server: ServerId) -> Option<&mut Server> {
+        let place = self.position(server).ok()?;
+        let own = self.list.get_mut(place)?;
+        if !mem::replace(&mut own.is_touched, true) {
+            self.touched.push(server);
+        }
+        Some(own)
+    }
+
+    pub(super) fn host(&self) -> Host {
+        self.host
+    }
+
+    /// Returns this host, whose state affects all deadlines.
+    pub(super) fn host_mut(&mut self) -> &mut Host {
+        self.all_touched = true;
+        &mut self.host
+    }
+
+    /// Adds a server. Its caller reads its deadline because the server is new.
+    pub(super) fn insert(&mut self, mut new: Server) {
+        new.deadlines = new.fresh_deadlines(self.host);
+        let place = self.list.partition_point(|other| other.id < new.id);
+        // A `Server` is large and is seldom added, so no spare capacity is reserved.
+        self.list.reserve_exact(1);
+        self.list.insert(place, new);
+    }
+
+    pub(super) fn remove(&mut self, server: ServerId) -> Option<Server> {
+        Some(self.list.remove(self.position(server).ok()?))
+    }
+
+    /// Reads the deadlines of all touched servers again, and asks for the tasks to be woken whose
+    /// deadlines are sooner than before. The task of `caller` reads its deadline anyway.
+    pub(super) fn settle(&mut self, caller: Option<ServerId>, out: &mut Outputs) {
+        let host = self.host;
+        let mut settle = |own: &mut Server| {
+            own.is_touched = false;
+            let fresh = own.fresh_deadlines(host);
+            let before = mem::replace(&mut own.deadlines, fresh);
+            if fresh.is_sooner(before) && caller != Some(own.id) {
+                out.push(Output::Wake { server: own.id });
+            }
+        };
+        if mem::take(&mut self.all_touched) {
+            self.touched.clear();
+            self.list.iter_mut().for_each(settle);
+            return;
+        }
+        for server in mem::take(&mut self.touched) {
+            if let Ok(place) = self.position(server)
+                && let Some(own) = self.list.get_mut(place)
+            {
+                settle(own);
+            }
+        }
+    }
+
+    fn position(&self, server: ServerId) -> Result<usize, usize> {
+        self.list.binary_search_by_key(&server, |own| own.id)
+    }
+}
 
 /// The checks and the round-trip times of one server.
 #[derive(Clone, Debug)]
@@ -26,6 +140,9 @@ pub(super) struct Server {
     pub(super) probe: Ping,
     pub(super) rtt: RttWindow,
     pub(super) answers: Answers,
+    /// The deadlines after the last call.
+    deadlines: Deadlines,
+    is_touched: bool,
 }
 
 impl Server {
@@ -44,6 +161,8 @@ impl Server {
             probe: Ping::new(Arc::clone(config), (id, Role::Probe), slack),
             rtt: RttWindow::new(),
             answers: Answers::default(),
+            deadlines: Deadlines::default(),
+            is_touched: false,
         }
     }
 
@@ -56,13 +175,19 @@ impl Server {
         }
     }
 
-    /// Returns the time at which the server's timer is due, or `None` if no timer is set.
-    pub(super) fn deadline(&self, wanted: bool, host: Host) -> Option<Instant> {
-        let requested = self.check.earliest().filter(|_| wanted);
-        let check = requested.or_else(|| self.check.deadline());
-        let connections = [check, self.ping.deadline(), self.probe.deadline()];
+    /// Returns the times at which the server's timer is due, as of the end of the last call.
+    pub(super) fn deadlines(&self) -> Deadlines {
+        self.deadlines
+    }
+
+    /// Computes the times at which the server's timer is due.
+    pub(super) fn fresh_deadlines(&self, host: Host) -> Deadlines {
+        let connections = [self.ping.deadline(), self.probe.deadline()];
         let judgments = [self.overdue(host), self.next_judgment(host)];
-        connections.into_iter().chain(judgments).flatten().min()
+        let others = connections.into_iter().chain(judgments).flatten().min();
+        let sooner = |check: Option<Instant>| check.into_iter().chain(others).min();
+        let check = self.check.deadline();
+        Deadlines { idle: sooner(check), wanted: sooner(self.check.earliest().or(check)) }
     }
 
     /// Begins the check if it is due. Begins the measurement as early as its slack allows, which
@@ -77,41 +202,11 @@ impl Server {
         self.ping.proceed(now, out);
     }
 
-    /// Brings the next check forward.
-    pub(super) fn request_check(&mut self, now: Instant, host: Host, out: &mut Outputs) {
-        self.hastened(host, out, |server, _| server.check.request(now));
-    }
-
-    /// Closes the connection for checks and ends the running check.
-    pub(super) fn cancel_check(
-        &mut self,
-        now: Instant,
-        (known, host): (bool, Host),
-        out: &mut Outputs,
-    ) {
-        self.hastened(host, out, |server, out| server.check.cancel(now, known, out));
-    }
-
     /// Ends the running check, measurement and probe for this reason, and does not begin new ones.
     pub(super) fn stop(&mut self, now: Instant, reason: &str, out: &mut Outputs) {
         self.check.stop(now, reason, out);
         self.ping.stop(out);
         self.probe.stop(out);
-    }
-
-    /// Applies `change`, and wakes the server's task if the change brings its deadline forward.
-    pub(super) fn hastened(
-        &mut self,
-        host: Host,
-        out: &mut Outputs,
-        change: impl FnOnce(&mut Self, &mut Outputs),
-    ) {
-        let deadlines = |server: &Self| [false, true].map(|wanted| server.deadline(wanted, host));
-        let before = deadlines(self);
-        change(self, out);
-        if is_sooner(deadlines(self), before) {
-            out.push(Output::Wake { server: self.id });
-        }
     }
 }
 
@@ -125,20 +220,4 @@ impl Deployment {
         }
         Duration::from_nanos(self.rng.below(spread))
     }
-
-    /// Spreads the first checks of the seeds over time.
-    pub(super) fn spread(&mut self, now: Instant) {
-        for index in 0..self.servers.len() {
-            let delay = self.random_delay();
-            if let Some(server) = self.servers.get_mut(index).filter(|_| !delay.is_zero()) {
-                server.check.postpone(now + delay);
-            }
-        }
-    }
-}
-
-/// Returns whether any of `deadlines` is earlier than its counterpart in `before`.
-pub(super) fn is_sooner(deadlines: [Option<Instant>; 2], before: [Option<Instant>; 2]) -> bool {
-    let mut pairs = deadlines.into_iter().zip(before);
-    pairs.any(|(after, before)| after.is_some_and(|after| before.is_none_or(|own| after < own)))
 }

@@ -3,16 +3,11 @@
 use alloc::vec::Vec;
 use core::{mem, time::Duration};
 
-use super::{
-    Deployment,
-    server::{Server, is_sooner},
-    trial::Trial,
-};
+use super::{Deployment, Outputs, server::Server, trial::Trial};
 use crate::{
     error::{Error, ErrorKind, Stage},
     event::EventKind,
     ids::ServerId,
-    interface::{Output, Outputs, Timer},
     options::Detector,
     silence::Silence,
     time::Instant,
@@ -35,7 +30,6 @@ pub(super) struct Evidence {
     /// The two servers that answered last, the later one first. Two are enough to find the latest
     /// answer from any server other than a given one.
     latest: [Option<(ServerId, Instant)>; 2],
-    pub(super) host: Host,
     /// The overdue servers that are not suspected, because no other server has answered since. The
     /// list avoids a search of all servers on each answer.
     overdue: Vec<ServerId>,
@@ -57,6 +51,10 @@ pub(super) struct Host {
 impl Host {
     /// The maximum of `doubts` (Lifeguard: "LHM").
     const MAX_DOUBTS: u8 = 8;
+
+    pub(super) fn new(detector: Option<Detector>) -> Self {
+        Self { detector, ..Self::default() }
+    }
 
     /// Returns how long to wait if the usual wait is `usual`: longer if this host seems to be slow.
     pub(super) fn extended(self, usual: Duration) -> Duration {
@@ -89,10 +87,6 @@ pub(super) enum Standing {
 }
 
 impl Evidence {
-    pub(super) fn new(detector: Option<Detector>) -> Self {
-        Self { host: Host { detector, ..Host::default() }, ..Self::default() }
-    }
-
     /// Returns the time of the last answer from any server other than `server`.
     pub(super) fn witness(&self, server: ServerId) -> Option<Instant> {
         let mut others = self.latest.iter().flatten().filter(|(other, _)| *other != server);
@@ -177,13 +171,13 @@ impl Server {
 impl Deployment {
     /// Returns the evidence that the server no longer answers; `None` if it is not monitored.
     pub fn silence(&self, server: ServerId) -> Option<Silence> {
-        let own = self.server(server)?;
+        let own = self.servers.get(server)?;
         let Answers { last, timeouts, standing, trial } = own.answers;
         let suspected = match standing {
             Standing::Suspected(since) => Some(since),
             Standing::Excused | Standing::Prompt | Standing::Overdue => None,
         };
-        let expected = own.expected(self.evidence.host);
+        let expected = own.expected(self.servers.host());
         Some(Silence { answered: last, expected, suspected, asked: trial.asked(), timeouts })
     }
 
@@ -196,7 +190,7 @@ impl Deployment {
         may_be_known: bool,
         out: &mut Outputs,
     ) {
-        let Some(own) = self.server_mut(server) else {
+        let Some(own) = self.servers.get_mut(server) else {
             return;
         };
         own.answers.last = own.answers.last.max(Some(at));
@@ -205,45 +199,25 @@ impl Deployment {
         // earlier stale reply.
         own.clear_suspicion(now, may_be_known, out);
         self.evidence.answered(server, at);
-        self.trust_host(server, out);
+        self.trust_host();
         for other in mem::take(&mut self.evidence.overdue) {
             self.suspect(now, other, out);
         }
     }
 
-    /// Treats an answer in time as a sign that this host has become faster. This shortens waits, so
-    /// the tasks of servers other than `answered` are woken if their timers are now due sooner.
-    fn trust_host(&mut self, answered: ServerId, out: &mut Outputs) {
-        let before = self.evidence.host;
-        let Some(doubts) = before.doubts.checked_sub(1) else {
-            return;
-        };
-        self.evidence.host.doubts = doubts;
-        let host = self.evidence.host;
-        for own in self.servers.iter().filter(|own| own.id != answered) {
-            // Passes `false`, because the state of the host does not affect when checks for waiting
-            // selections are due.
-            if own.deadline(false, host) < own.deadline(false, before) {
-                out.push(Output::Wake { server: own.id });
-            }
+    /// Treats an answer in time as a sign that this host has become faster, which shortens waits.
+    fn trust_host(&mut self) {
+        if let Some(doubts) = self.servers.host().doubts.checked_sub(1) {
+            self.servers.host_mut().doubts = doubts;
         }
     }
 
     /// Handles an answer that an operation or a pool got from the server. Called after the effects
     /// of the answer have been applied.
     pub(super) fn answered_elsewhere(&mut self, now: Instant, server: ServerId, out: &mut Outputs) {
-        let deadlines = |deployment: &Self| {
-            let timer = Timer::Server(server);
-            [false, true].map(|wanted| deployment.deadline_of(timer, wanted))
-        };
-        let before = deadlines(self);
         let is_known = self.is_known(server);
         self.answered(now, (server, now), is_known, out);
-        self.retry(now, Some(server), out);
-        // If the server was Unknown, an outstanding answer can be overdue from now on.
-        if is_sooner(deadlines(self), before) {
-            out.push(Output::Wake { server });
-        }
+        self.retry(now, out);
     }
 
     /// Takes an operation's error into account as evidence about the server.
@@ -265,22 +239,22 @@ impl Deployment {
 
     /// Notes a stall of this host, if the timer of `server` is handled late.
     pub(super) fn note_stall(&mut self, now: Instant, server: ServerId) {
-        let host = self.evidence.host;
-        let is_stalled = self.server(server).is_some_and(|own| {
+        let host = self.servers.host();
+        let is_stalled = self.servers.get(server).is_some_and(|own| {
             // The first check of a new server is due at the epoch, so its lateness does not
             // indicate a stall.
-            let deadline = own.deadline(false, host).filter(|deadline| *deadline > Instant::EPOCH);
+            let deadline = own.deadlines().idle.filter(|deadline| *deadline > Instant::EPOCH);
             deadline.is_some_and(|deadline| now.since(deadline) >= own.tolerance(host))
         });
         if is_stalled {
-            self.evidence.host.stalled(now);
+            self.servers.host_mut().stalled(now);
         }
     }
 
     /// Marks the server as overdue if its answer is overdue at `now`.
     pub(super) fn await_answer(&mut self, now: Instant, server: ServerId, out: &mut Outputs) {
-        let host = self.evidence.host;
-        let overdue = self.server(server).and_then(|own| own.overdue(host));
+        let host = self.servers.host();
+        let overdue = self.servers.get(server).and_then(|own| own.overdue(host));
         if overdue.is_some_and(|overdue| overdue <= now) {
             self.with(server, |own| own.answers.standing = Standing::Overdue);
             self.suspect(now, server, out);
@@ -291,8 +265,8 @@ impl Deployment {
     /// expected.
     fn suspect(&mut self, now: Instant, server: ServerId, out: &mut Outputs) {
         let witness = self.evidence.witness(server);
-        let host = self.evidence.host;
-        let Some(own) = self.server_mut(server) else {
+        let host = self.servers.host();
+        let Some(own) = self.servers.get_mut(server) else {
             return;
         };
         if own.answers.standing != Standing::Overdue {
@@ -301,7 +275,8 @@ impl Deployment {
         let is_late = |expected: &Instant| *expected + own.patience(host) <= now;
         let Some(expected) = own.expected(host).filter(is_late) else {
             // The request has ended, or the host was stalled, so the answer is not overdue.
-            return own.hastened(host, out, |own, _| own.answers.standing = Standing::Prompt);
+            own.answers.standing = Standing::Prompt;
+            return;
         };
         if witness.is_none_or(|at| at <= expected) {
             return self.evidence.overdue.push(server);
@@ -323,7 +298,7 @@ impl Deployment {
     ) {
         use core::hash::Hash;
 
-        let host = self.evidence.host;
+        let host = self.servers.host();
         let expected = own.expected(host);
         let witness = self.evidence.witness(own.id);
         mem::discriminant(&own.answers.standing).hash(hasher);
@@ -341,7 +316,7 @@ mod tests {
     #[test]
     fn the_last_answers_of_two_servers_are_kept() {
         let [a, b, c] = [1, 2, 3].map(ServerId::from_u64);
-        let mut evidence = Evidence::new(None);
+        let mut evidence = Evidence::default();
         let at = Instant::from_millis;
         for (server, millis) in [(a, 1), (b, 2), (b, 3)] {
             evidence.answered(server, at(millis));

@@ -3,14 +3,12 @@
 use alloc::{sync::Arc, vec::Vec};
 use core::time::Duration;
 
-use super::Deployment;
+use super::{Deployment, Output, Outputs, scan::Scans};
 use crate::{
     error::{Error, ErrorKind, Stage},
     event::EventKind,
-    interface::{Output, Outputs},
     monitor::MonitorConfig,
     options::{Options, Srv},
-    scan::Scans,
     srv::{MIN_RESCAN_INTERVAL, SrvRecords},
     time::Instant,
 };

@@ -1,5 +1,6 @@
 //! Tests the parts of a deployment together; each part also has its own tests.
 
+mod deadlines;
 mod inline;
 mod losses;
 mod monitoring;

@@ -3,14 +3,13 @@
 use core::{mem, time::Duration};
 
 use super::{
-    Deployment,
+    Deployment, Outputs,
     server::Server,
     silence::{Host, STALL, Standing},
 };
 use crate::{
     error::{Error, ErrorKind, Stage},
     ids::ServerId,
-    interface::Outputs,
     options::Detector,
     time::Instant,
 };
@@ -156,9 +155,9 @@ impl Server {
 impl Deployment {
     /// Notes that an operation has waited for an answer since `sent`. Any answer from the server
     /// clears the note, because the operation may just be slow.
-    pub(super) fn late(&mut self, server: ServerId, sent: Instant, out: &mut Outputs) {
+    pub(super) fn late(&mut self, server: ServerId, sent: Instant) {
         if self.detector().is_some() {
-            self.hasten(server, None, out, |own, _| {
+            self.with(server, |own| {
                 let late = &mut own.answers.trial.late;
                 *late = Some(late.map_or(sent, |earlier| earlier.min(sent)));
             });
@@ -167,19 +166,19 @@ impl Deployment {
 
     /// Judges the server if a judgment is due at `now`. Called when the server's timer is due.
     pub(super) fn judge(&mut self, now: Instant, server: ServerId, out: &mut Outputs) {
-        let host = self.evidence.host;
+        let host = self.servers.host();
         let witness = self.evidence.witness(server);
-        let Some(own) = self.server_mut(server) else {
+        let Some(own) = self.servers.get_mut(server) else {
             return;
         };
         if own.next_judgment(host).is_none_or(|judgment| judgment > now) {
             return;
         }
         match own.answers.trial.state {
-            State::None => self.ask(now, server, Some(server), out),
+            State::None => self.ask(now, server, out),
             State::Asked(_) => own.begin_probe(now, out),
             State::Probed { at, .. } if own.is_outdated(at, now, host) => {
-                self.ask(now, server, Some(server), out);
+                self.ask(now, server, out);
             }
             State::Probed { asked, .. } if witness.is_none_or(|at| at <= asked) => {
                 own.answers.trial.state = State::Undecided { asked };
@@ -191,22 +190,21 @@ impl Deployment {
     }
 
     /// Repeats the requests of all undecided trials, to the silent servers and to the witnesses.
-    /// Called after an answer from any server. `caller` is the server whose task is making this
-    /// call, if any.
-    pub(super) fn retry(&mut self, now: Instant, caller: Option<ServerId>, out: &mut Outputs) {
+    /// Called after an answer from any server.
+    pub(super) fn retry(&mut self, now: Instant, out: &mut Outputs) {
         for server in mem::take(&mut self.evidence.undecided) {
-            let state = self.server(server).map(|own| own.answers.trial.state);
+            let state = self.servers.get(server).map(|own| own.answers.trial.state);
             if let Some(State::Undecided { .. }) = state {
-                self.ask(now, server, caller, out);
+                self.ask(now, server, out);
             }
         }
     }
 
-    fn ask(&mut self, now: Instant, server: ServerId, caller: Option<ServerId>, out: &mut Outputs) {
-        let host = self.evidence.host;
-        self.hasten(server, caller, out, |own, out| own.ask(now, host, out));
+    fn ask(&mut self, now: Instant, server: ServerId, out: &mut Outputs) {
+        let host = self.servers.host();
+        self.with(server, |own| own.ask(now, host, out));
         for witness in self.evidence.witnesses(server) {
-            self.hasten(witness, caller, out, |own, out| {
+            self.with(witness, |own| {
                 if !own.ping.hasten(now, out) {
                     own.check.request(now);
                 }
@@ -214,28 +212,9 @@ impl Deployment {
         }
     }
 
-    /// Applies `change` to the server, and wakes the server's task if the change brings the
-    /// deadline forward. If the server is the `caller`, its task is not woken.
-    fn hasten(
-        &mut self,
-        server: ServerId,
-        caller: Option<ServerId>,
-        out: &mut Outputs,
-        change: impl FnOnce(&mut Server, &mut Outputs),
-    ) {
-        let host = self.evidence.host;
-        self.with(server, |own| {
-            if caller == Some(server) {
-                change(own, out);
-            } else {
-                own.hastened(host, out, change);
-            }
-        });
-    }
-
     /// Treats the server's silence as a time-out of its check.
     fn convict(&mut self, now: Instant, server: ServerId, out: &mut Outputs) {
-        let Some(own) = self.server_mut(server) else {
+        let Some(own) = self.servers.get_mut(server) else {
             return;
         };
         own.accuse(now, out);

@@ -7,12 +7,12 @@ use core::{mem, time::Duration};
 use super::{MonitorConfig, Negotiation, Pace, Trip};
 use crate::{
     address::ServerAddress,
+    deployment::{ConnId, Outputs, Role},
     document::SharedDocument,
     error::{Error, ErrorKind, SYSTEM_OVERLOADED_ERROR, Stage},
     event::{ConnectionId, EventKind, Heartbeat},
     hello::Hello,
     ids::{ServerId, TopologyVersion},
-    interface::{ConnId, Outputs, Role},
     time::Instant,
 };
 

@@ -4,9 +4,9 @@ use alloc::format;
 use core::{mem, time::Duration};
 
 use crate::{
+    deployment::{Output, Outputs},
     error::{Error, ErrorKind, Stage},
     event::{ConnectionId, EventKind, Heartbeat},
-    interface::{Output, Outputs},
     time::Instant,
 };
 

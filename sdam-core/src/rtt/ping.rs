@@ -8,9 +8,9 @@ use alloc::sync::Arc;
 use core::time::Duration;
 
 use crate::{
+    deployment::{ConnId, Output, Outputs, Role},
     hello::Hello,
     ids::ServerId,
-    interface::{ConnId, Output, Outputs, Role},
     monitor::{MonitorConfig, Negotiation, Trip, Waiting},
     time::Instant,
 };

@@ -21,8 +21,7 @@ use serde_json::Value;
 
 use super::Subject;
 
-/// Runs `file` against a [`Deployment`], which contains the
-/// [`TopologyMachine`](sdam_core::machine::TopologyMachine).
+/// Runs `file` against a [`Deployment`].
 pub fn check(file: &Value) -> Result<(), String> {
     super::check(file, |options| Ok(Driven::start(&options)))
 }

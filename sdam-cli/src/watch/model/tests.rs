@@ -1,11 +1,13 @@
 use bson::{Bson, doc, oid::ObjectId as BsonObjectId};
 use sdam_core::{
+    deployment::{ConnId, Deployment, Input, Output, Timer},
     error::{Error, ErrorKind, Stage},
     event::{ConnectionId, Heartbeat},
-    hello::Hello,
+    hello::{Handshake, HelloReply},
     ids::{ObjectId, ServerId},
-    machine::{Effect, Input, TopologyMachine},
+    monitor::MonitorConfig,
     read_preference::ReadMode,
+    rng::Rng,
     rtt::RttWindow,
 };
 use sdam_events::facts::Loss;
@@ -16,7 +18,10 @@ use super::*;
 /// Feeds a model with the events of a topology whose servers answer as scripted.
 pub(in crate::watch) struct Script {
     pub(in crate::watch) model: Model,
-    machine: TopologyMachine,
+    /// A client that polls. Its own heartbeats are replaced with those of the script.
+    client: Deployment,
+    /// The outstanding request of each server's check.
+    asked: BTreeMap<ServerId, ConnId>,
     now: Instant,
     ids: BTreeMap<ServerAddress, ServerId>,
     times: BTreeMap<ServerAddress, RttWindow>,
@@ -31,10 +36,14 @@ pub(in crate::watch) const EPOCH: i64 = 1_700_000_000_000;
 impl Script {
     /// Opens a topology with the connection string `uri`.
     pub(in crate::watch) fn open(uri: &str) -> Self {
-        let options = Options::parse(uri).unwrap();
+        let mut options = Options::parse(uri).unwrap();
+        options.deviations.min_heartbeat_frequency = Duration::ZERO;
+        let mut config = MonitorConfig::new(&options, Arc::new(Handshake::new([])), false);
+        config.streaming = false;
         let mut script = Self {
             model: Model::new(&options),
-            machine: TopologyMachine::new(&options),
+            client: Deployment::new(&options, Arc::new(config), Rng::new(1)),
+            asked: BTreeMap::new(),
             now: Instant::EPOCH,
             ids: BTreeMap::new(),
             times: BTreeMap::new(),
@@ -84,23 +93,30 @@ impl Script {
         fields: &bson::Document,
     ) -> Self {
         let address = ServerAddress::parse(host).unwrap();
-        let rtt = Duration::from_millis(rtt);
+        let took = Duration::from_millis(rtt);
         let mut reply = self.reply(&address, role);
         reply.extend(fields.clone());
         let reply = bson::serialize_to_vec(&reply).unwrap();
         let server = self.ids[&address];
         let heartbeat = self.heartbeat(&address, self.streaming);
-        let outcome = Ok(Hello::parse(&reply).unwrap());
+        let answer = HelloReply::parse(reply.clone());
         self.emit(EventKind::ServerHeartbeatSucceeded {
             heartbeat: heartbeat.clone(),
-            duration: rtt,
+            duration: took,
             reply: reply.into(),
         });
         let times = self.times.entry(address.clone()).or_default();
-        times.add(rtt);
+        times.add(took);
         let rtt = times.rtt();
         self.emit(EventKind::RttMeasured { server, address, rtt: rtt.unwrap() });
-        self.handle(Input::Checked { server, outcome, rtt });
+        let (at, sent) = (self.now, self.now - took);
+        self.checked(server, |conn| Input::Reply {
+            conn,
+            sent,
+            at,
+            reply: answer.clone(),
+            more_to_come: false,
+        });
         self.emit(EventKind::ServerHeartbeatStarted(heartbeat));
         self
     }
@@ -150,7 +166,8 @@ impl Script {
             failure: error.clone(),
         });
         let server = self.ids[&address];
-        self.handle(Input::Checked { server, outcome: Err(error), rtt: None });
+        let at = self.now;
+        self.checked(server, |conn| Input::Failed { conn, at, error: error.clone() });
         self
     }
 
@@ -164,21 +181,40 @@ impl Script {
         self.model.observe(&event);
     }
 
+    /// Has the client check the server, whose connection opens at once, and passes `answer`.
+    fn checked(&mut self, server: ServerId, answer: impl Fn(ConnId) -> Input) {
+        if !self.asked.contains_key(&server) {
+            let (timer, wanted) = (Timer::Server(server), true);
+            self.handle(Input::Due { timer, wanted });
+        }
+        self.handle(Input::Connected { conn: self.asked[&server] });
+        let conn = self.asked.remove(&server).unwrap();
+        self.handle(answer(conn));
+    }
+
     fn handle(&mut self, input: Input) {
         let address = |ids: &BTreeMap<ServerAddress, ServerId>, server| {
             ids.iter().find(|(_, id)| **id == server).unwrap().0.clone()
         };
-        for effect in self.machine.handle(self.now, input) {
-            match effect {
-                Effect::OpenServer { server, address, .. } => {
+        for output in self.client.handle(self.now, input) {
+            match output {
+                Output::OpenServer { server, address, .. } => {
                     self.ids.insert(address, server);
                 }
-                Effect::Emit(kind) => self.emit(kind),
-                Effect::PoolReady { server } => {
+                Output::Connect { conn, .. } | Output::Send { conn, .. } => {
+                    self.asked.insert(conn.server, conn);
+                }
+                Output::Emit(
+                    EventKind::ServerHeartbeatStarted(_)
+                    | EventKind::ServerHeartbeatSucceeded { .. }
+                    | EventKind::ServerHeartbeatFailed { .. },
+                ) => {}
+                Output::Emit(kind) => self.emit(kind),
+                Output::PoolReady { server } => {
                     let address = address(&self.ids, server);
                     self.emit(EventKind::PoolReady { server, address });
                 }
-                Effect::PoolClear { server, clear } if !clear.was_paused => {
+                Output::PoolClear { server, clear } if !clear.was_paused => {
                     let address = address(&self.ids, server);
                     self.emit(EventKind::PoolCleared { server, address, clear });
                 }

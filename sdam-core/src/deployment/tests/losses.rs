@@ -19,7 +19,6 @@ fn a_network_error_of_an_operation_clears_the_pool_and_cancels_the_check_in_one_
             "clear a to 1",
             "disconnect a1",
             "ServerHeartbeatFailed a",
-            "wake a",
         ]
     );
     let late = world.conn("a", Role::Check);

@@ -155,7 +155,7 @@ impl World {
 
     /// Returns the server's newest connection that has the given role.
     pub(super) fn conn(&self, name: &str, role: Role) -> ConnId {
-        let server = self.deployment.server(self.id(name)).unwrap();
+        let server = self.deployment.servers.get(self.id(name)).unwrap();
         match role {
             Role::Check => server.check.conn(),
             Role::Ping => server.ping.conn(),
@@ -180,7 +180,12 @@ impl World {
         self.deployment.description().server(&address).unwrap().server_type
     }
 
-    fn describe(&mut self, outputs: Outputs) -> Vec<String> {
+    /// Returns the outputs in short form. Checks that the deployment knows its own deadlines.
+    pub(super) fn describe(&mut self, outputs: Outputs) -> Vec<String> {
+        for server in self.deployment.servers.iter() {
+            let fresh = server.fresh_deadlines(self.deployment.servers.host());
+            assert_eq!(server.deadlines(), fresh, "of {}, after {outputs:?}", server.id);
+        }
         let mut text = Vec::new();
         for output in outputs {
             if let Output::OpenServer { server, address, .. } = &output {

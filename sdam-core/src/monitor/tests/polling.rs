@@ -4,9 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use super::{super::*, script::*};
 use crate::{
+    deployment::{Output, Outputs},
     error::{Error, ErrorKind, Stage},
     event::EventKind,
-    interface::{Output, Outputs},
 };
 
 #[test]

@@ -14,10 +14,10 @@ use bson::{Document, doc, oid::ObjectId};
 pub(super) use super::super::*;
 pub(super) use crate::{address::ServerAddress, hello::Hello, ids::ServerId, time::Instant};
 use crate::{
+    deployment::{Output, Outputs},
     error::{Error, ErrorKind, Stage},
     event::{EventKind, Heartbeat},
     hello::HelloRequest,
-    interface::{Output, Outputs},
 };
 
 /// An input of the script.

@@ -16,8 +16,9 @@ use alloc::{
 };
 use core::time::Duration;
 
-use super::*;
+use super::{super::Output, *};
 use crate::{
+    address::ServerAddress,
     event::EventKind,
     ids::{ElectionTuple, TopologyVersion},
     server::{ServerType, WireVersions},
@@ -34,13 +35,81 @@ fn options(seeds: &[&str]) -> Options {
     Options::new(seeds.iter().map(|seed| address(seed)).collect())
 }
 
-fn opened(options: &Options) -> TopologyMachine {
-    let mut machine = TopologyMachine::new(options);
-    assert!(!machine.handle(NOW, Input::Open).is_empty());
+/// What a change leads to, in order: outputs, and commands to checks.
+#[derive(Clone, Debug, PartialEq)]
+enum Step {
+    Out(Output),
+    /// The server's round-trip times are void.
+    Reset(ServerId),
+    Cancel(ServerId),
+    Check(ServerId),
+}
+
+fn change(change: impl FnOnce(&mut Outputs) -> Consequences) -> Vec<Step> {
+    let mut out = Outputs::default();
+    let news = change(&mut out);
+    let mut steps: Vec<_> = out.into_iter().map(Step::Out).collect();
+    steps.extend(news.lost.into_iter().map(Step::Reset));
+    let cleared = news.cleared.into_iter();
+    let cleared = cleared.map(|(server, clear)| Output::PoolClear { server, clear });
+    let closed = news.closed.into_iter().map(|server| Output::CloseServer { server });
+    steps.extend(cleared.chain(closed).map(Step::Out));
+    steps.extend(news.cancel.map(Step::Cancel));
+    steps.extend(news.check.into_iter().map(Step::Check));
+    steps
+}
+
+fn open(machine: &mut Topology) -> Vec<Step> {
+    change(|out| machine.open(out))
+}
+
+fn close(machine: &mut Topology) -> Vec<Step> {
+    change(|out| machine.close(out).unwrap_or_default())
+}
+
+fn hosts(machine: &mut Topology, hosts: &[ServerAddress]) -> Vec<Step> {
+    change(|out| machine.hosts(NOW, hosts, out))
+}
+
+fn died(machine: &mut Topology, server: ServerId) -> Vec<Step> {
+    change(|out| machine.monitor_died(NOW, server, out))
+}
+
+fn reported(
+    machine: &mut Topology,
+    server: ServerId,
+    report: &ErrorReport,
+) -> (ErrorOutcome, Vec<Step>) {
+    let mut outcome = None;
+    let steps = change(|out| {
+        let (own, news) = machine.error(NOW, server, report, out);
+        outcome = Some(own);
+        news
+    });
+    (outcome.unwrap(), steps)
+}
+
+fn handshake(
+    machine: &mut Topology,
+    server: ServerId,
+    generation: Generation,
+    hello: Hello,
+) -> Vec<Step> {
+    change(|out| machine.handshake(NOW, (server, generation), hello, RTT, out))
+}
+
+fn checked(machine: &mut Topology, server: ServerId, outcome: Result<Hello, Error>) -> Vec<Step> {
+    let rtt = RTT.filter(|_| outcome.is_ok());
+    change(|out| machine.checked(NOW, server, outcome, rtt, out))
+}
+
+fn opened(options: &Options) -> Topology {
+    let mut machine = Topology::new(options);
+    assert!(!open(&mut machine).is_empty());
     machine
 }
 
-fn id(machine: &TopologyMachine, name: &str) -> ServerId {
+fn id(machine: &Topology, name: &str) -> ServerId {
     machine.description().server(&address(name)).unwrap().id
 }
 
@@ -77,46 +146,46 @@ const RTT: Option<Rtt> = Some(Rtt {
     p90: Duration::from_millis(1),
 });
 
-fn check(machine: &mut TopologyMachine, name: &str, hello: Hello) -> Effects {
+fn check(machine: &mut Topology, name: &str, hello: Hello) -> Vec<Step> {
     let server = id(machine, name);
-    machine.handle(NOW, Input::Checked { server, outcome: Ok(hello), rtt: RTT })
+    checked(machine, server, Ok(hello))
 }
 
-fn fail(machine: &mut TopologyMachine, name: &str, kind: ErrorKind) -> Effects {
+fn fail(machine: &mut Topology, name: &str, kind: ErrorKind) -> Vec<Step> {
     let server = id(machine, name);
     let error = Error::new(kind, Stage::Hello, "broken");
-    machine.handle(NOW, Input::Checked { server, outcome: Err(error), rtt: None })
+    checked(machine, server, Err(error))
 }
 
-/// Returns the effects in short form: the action and the server of each effect, with commas between
-/// the effects.
-fn brief(machine: &TopologyMachine, effects: &Effects) -> String {
+/// Returns the steps in short form: the action and the server of each one, with commas between them.
+fn brief(machine: &Topology, effects: &[Step]) -> String {
     let name = |server: &ServerId| {
         let description = machine.description().server_by_id(*server);
         description.map_or("gone".to_string(), |server| server.address.host().to_string())
     };
     let brief = effects.iter().map(|effect| match effect {
-        Effect::OpenServer { address, .. } => alloc::format!("open {}", address.host()),
-        Effect::PoolReady { server } => alloc::format!("ready {}", name(server)),
-        Effect::Publish(_) => "publish".to_string(),
-        Effect::Emit(event) => match event.address() {
+        Step::Out(Output::OpenServer { address, .. }) => alloc::format!("open {}", address.host()),
+        Step::Out(Output::PoolReady { server }) => alloc::format!("ready {}", name(server)),
+        Step::Out(Output::Publish(_)) => "publish".to_string(),
+        Step::Out(Output::Emit(event)) => match event.address() {
             Some(address) => alloc::format!("{} {}", event.name().as_str(), address.host()),
             None => event.name().as_str().to_string(),
         },
-        Effect::PoolClear { server, clear } => {
+        Step::Out(Output::PoolClear { server, clear }) => {
             let how = if clear.interrupt_in_use { " interrupting" } else { "" };
             alloc::format!("clear {} to {}{how}", name(server), clear.generation)
         }
-        Effect::CloseServer { server } => alloc::format!("close {}", name(server)),
-        Effect::ResetRtt { server } => alloc::format!("reset {}", name(server)),
-        Effect::CancelCheck { server } => alloc::format!("cancel {}", name(server)),
-        Effect::RequestCheck { server } => alloc::format!("check {}", name(server)),
+        Step::Out(Output::CloseServer { server }) => alloc::format!("close {}", name(server)),
+        Step::Out(other) => panic!("the topology has no such output: {other:?}"),
+        Step::Reset(server) => alloc::format!("reset {}", name(server)),
+        Step::Cancel(server) => alloc::format!("cancel {}", name(server)),
+        Step::Check(server) => alloc::format!("check {}", name(server)),
     });
     brief.collect::<Vec<_>>().join(", ")
 }
 
 /// Returns a topology of `topology_type` whose server `a` has not answered yet.
-fn topology_of(topology_type: TopologyType) -> TopologyMachine {
+fn topology_of(topology_type: TopologyType) -> Topology {
     let mut machine = match topology_type {
         TopologyType::Single => {
             let mut options = options(&["a"]);
@@ -186,8 +255,8 @@ fn every_topology_and_server_type_has_the_specified_transition() {
 #[test]
 fn effects_come_in_the_order_of_the_specification() {
     // The specification prescribes this order (D-4, D-7, F-62, F-64, J-3, J-16, J-17, J-20, F-53).
-    let mut machine = TopologyMachine::new(&options(&["a"]));
-    let effects = machine.handle(NOW, Input::Open);
+    let mut machine = Topology::new(&options(&["a"]));
+    let effects = open(&mut machine);
     let text = "TopologyOpening, open a, publish, TopologyDescriptionChanged, ServerOpening a";
     assert_eq!(brief(&machine, &effects), text);
     let effects = check(&mut machine, "a", hello(ServerType::RsPrimary));
@@ -202,11 +271,11 @@ fn effects_come_in_the_order_of_the_specification() {
     assert_eq!(brief(&machine, &effects), text);
     let effects = fail(&mut machine, "a", ErrorKind::Timeout);
     assert_eq!(brief(&machine, &effects), "reset a, clear a to 2 interrupting");
-    let effects = machine.handle(NOW, Input::Close);
+    let effects = close(&mut machine);
     let text = "publish, ServerClosed a, ServerClosed b, TopologyDescriptionChanged, close gone, \
-                close gone, TopologyClosed";
+                close gone";
     assert_eq!(brief(&machine, &effects), text);
-    assert!(machine.handle(NOW, Input::Open).is_empty(), "a closed topology stays closed");
+    assert!(open(&mut machine).is_empty(), "a closed topology stays closed");
 }
 
 #[test]
@@ -214,13 +283,11 @@ fn a_load_balancer_is_known_and_its_pool_ready_without_a_check() {
     // A load balancer is not checked, so its wire versions are unknown (J-13, J-21, D-12, E-7).
     let mut options = options(&["a"]);
     options.load_balanced = true;
-    let mut machine = TopologyMachine::new(&options);
-    let effects = machine.handle(NOW, Input::Open);
-    assert!(
-        effects
-            .iter()
-            .any(|effect| { matches!(effect, Effect::OpenServer { monitored: false, .. }) })
-    );
+    let mut machine = Topology::new(&options);
+    let effects = open(&mut machine);
+    assert!(effects.iter().any(|effect| {
+        matches!(effect, Step::Out(Output::OpenServer { monitored: false, .. }))
+    }));
     assert_eq!(
         brief(&machine, &effects),
         "TopologyOpening, open a, TopologyDescriptionChanged, ServerOpening a, ready a, publish, \
@@ -233,7 +300,7 @@ fn a_load_balancer_is_known_and_its_pool_ready_without_a_check() {
     let server = balancer.id;
     assert!(check(&mut machine, "a", hello(ServerType::Mongos)).is_empty());
     assert!(fail(&mut machine, "a", ErrorKind::Network).is_empty());
-    assert!(machine.handle(NOW, Input::MonitorDied { server }).is_empty());
+    assert!(died(&mut machine, server).is_empty());
 }
 
 #[test]
@@ -285,7 +352,7 @@ fn a_server_that_rejoins_gets_a_new_server_id() {
     assert!(brief(&machine, &effects).starts_with("open b, "));
     assert_ne!(id(&machine, "b"), old);
     let late = Ok(hello(ServerType::RsSecondary));
-    let late = machine.handle(NOW, Input::Checked { server: old, outcome: late, rtt: RTT });
+    let late = checked(&mut machine, old, late);
     assert!(late.is_empty());
     assert_eq!(machine.generation(old, None), None);
 }
@@ -311,7 +378,7 @@ fn the_session_timeout_is_that_of_the_servers_that_remain() {
         let _ = check(&mut machine, name, mongos);
     }
     assert_eq!(machine.description().logical_session_timeout_minutes(), Some(10));
-    let _ = machine.handle(NOW, Input::Hosts(&[address("a")]));
+    let _ = hosts(&mut machine, &[address("a")]);
     assert_eq!(machine.description().logical_session_timeout_minutes(), Some(30));
 }
 
@@ -326,9 +393,8 @@ fn a_handshake_with_an_unavailable_server_makes_it_known_and_requests_a_check() 
         let server = id(&machine, "a");
         let generation = machine.generation(server, None).unwrap();
         let hello = hello(ServerType::Mongos);
-        let input = Input::Handshake { server, generation, hello, rtt: RTT };
-        let effects = machine.handle(NOW, input);
-        let requests = effects.iter().any(|effect| *effect == Effect::RequestCheck { server });
+        let effects = handshake(&mut machine, server, generation, hello);
+        let requests = effects.iter().any(|effect| *effect == Step::Check(server));
         assert_eq!(requests, expected);
         let known = machine.description().server_by_id(server).unwrap();
         assert_eq!(known.server_type, ServerType::Mongos);
@@ -352,7 +418,7 @@ fn a_handshake_of_an_earlier_generation_or_topology_version_is_ignored() {
             let _ = fail(&mut machine, "a", ErrorKind::Network);
         }
         let hello = Hello { wire_versions: WireVersions { min: 0, max: 21 }, ..mongos(counter) };
-        let _ = machine.handle(NOW, Input::Handshake { server, generation, hello, rtt: RTT });
+        let _ = handshake(&mut machine, server, generation, hello);
         let known = machine.description().server_by_id(server).unwrap();
         assert_eq!(known.wire_versions.max != 21, ignored, "{fails} {counter}");
     }
@@ -360,12 +426,12 @@ fn a_handshake_of_an_earlier_generation_or_topology_version_is_ignored() {
 
 #[test]
 fn hosts_are_ignored_unless_the_topology_is_open() {
-    let mut machine = TopologyMachine::new(&options(&["a"]));
-    let hosts = [address("b")];
-    assert!(machine.handle(NOW, Input::Hosts(&hosts)).is_empty());
-    let _ = machine.handle(NOW, Input::Open);
-    let _ = machine.handle(NOW, Input::Close);
-    assert!(machine.handle(NOW, Input::Hosts(&hosts)).is_empty());
+    let mut machine = Topology::new(&options(&["a"]));
+    let addresses = [address("b")];
+    assert!(hosts(&mut machine, &addresses).is_empty());
+    let _ = open(&mut machine);
+    let _ = close(&mut machine);
+    assert!(hosts(&mut machine, &addresses).is_empty());
     assert_eq!(machine.description().servers(), []);
 }
 
@@ -373,8 +439,8 @@ fn hosts_are_ignored_unless_the_topology_is_open() {
 fn a_standalone_among_several_hosts_of_an_srv_record_is_removed() {
     // A topology of type Single has one server, regardless of the number of seeds (D-11, D-20).
     let mut machine = opened(&options(&["a"]));
-    let hosts = [address("a"), address("b")];
-    let _ = machine.handle(NOW, Input::Hosts(&hosts));
+    let addresses = [address("a"), address("b")];
+    let _ = hosts(&mut machine, &addresses);
     let _ = check(&mut machine, "a", hello(ServerType::RsGhost));
     let _ = check(&mut machine, "b", hello(ServerType::Standalone));
     let description = machine.description();
@@ -390,8 +456,8 @@ fn closing_an_emptied_topology_publishes_no_change() {
     let _ = check(&mut machine, "a", hello(ServerType::Standalone));
     let _ = check(&mut machine, "b", hello(ServerType::Standalone));
     assert_eq!(machine.description().servers().len(), 0);
-    let effects = machine.handle(NOW, Input::Close);
-    assert_eq!(brief(&machine, &effects), "publish, TopologyClosed");
+    let effects = close(&mut machine);
+    assert_eq!(brief(&machine, &effects), "publish");
 }
 
 #[test]
@@ -405,7 +471,9 @@ fn members_above_max_servers_are_ignored_and_reported_when_their_number_changes(
         let news = Hello { hosts: hosts.into(), ..hello(ServerType::RsPrimary) };
         let effects = check(&mut machine, "a", news);
         let ignored = effects.iter().filter_map(|effect| match effect {
-            Effect::Emit(EventKind::MembersIgnored { ignored, limit: 3 }) => Some(*ignored),
+            Step::Out(Output::Emit(EventKind::MembersIgnored { ignored, limit: 3 })) => {
+                Some(*ignored)
+            }
             _ => None,
         });
         assert_eq!(ignored.collect::<Vec<_>>(), expected, "{members} members");

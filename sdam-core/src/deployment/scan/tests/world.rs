@@ -7,13 +7,15 @@ use std::{
     vec::Vec,
 };
 
-use super::super::*;
+use super::super::{
+    super::{Outputs, topology::Topology},
+    *,
+};
 use crate::{
     address::ServerAddress,
     error::{Error, ErrorKind, Stage},
     hello::Hello,
     ids::{ElectionTuple, ObjectId},
-    machine::{Input, TopologyMachine},
     options::Options,
     server::{Rtt, ServerType, WireVersions},
 };
@@ -32,7 +34,7 @@ pub(super) enum Answer {
 /// A topology, its scans, and the current answers of its servers.
 pub(super) struct World {
     pub(super) now: Instant,
-    pub(super) topology: TopologyMachine,
+    pub(super) topology: Topology,
     pub(super) scan: Scans,
     /// The time after which scans begin with an SRV look-up; `None` if there is no SRV record.
     pub(super) look_up: Option<Instant>,
@@ -97,8 +99,8 @@ impl World {
     pub(super) fn new(seeds: &str, seed: u64, change: impl FnOnce(&mut Options)) -> Self {
         let mut options = Options::new(addresses(seeds));
         change(&mut options);
-        let mut topology = TopologyMachine::new(&options);
-        let _opened = topology.handle(Instant::EPOCH, Input::Open);
+        let mut topology = Topology::new(&options);
+        let _opened = topology.open(&mut Outputs::default());
         Self {
             now: Instant::EPOCH,
             topology,
@@ -232,8 +234,8 @@ impl World {
 
     fn apply(&mut self, server: ServerId, outcome: Result<Hello, Error>) {
         let rtt = Some(Rtt::default());
-        let input = Input::Checked { server, outcome, rtt };
-        let _effects = self.topology.handle(self.now, input);
+        let out = &mut Outputs::default();
+        let _news = self.topology.checked(self.now, server, outcome, rtt, out);
     }
 
     fn name(&self, server: ServerId) -> String {

@@ -4,14 +4,13 @@ use super::*;
 use crate::topology::Obstacle;
 
 /// Returns the obstacles published when the check of `name` fails at `stage`.
-fn met(machine: &mut TopologyMachine, name: &str, stage: Stage) -> Vec<String> {
+fn met(machine: &mut Topology, name: &str, stage: Stage) -> Vec<String> {
     let server = id(machine, name);
     let error = Error::new(ErrorKind::Network, stage, "broken");
     let outcome = Err(error);
-    let rtt = None;
-    let effects = machine.handle(NOW, Input::Checked { server, outcome, rtt });
+    let effects = checked(machine, server, outcome);
     let met = effects.into_iter().filter_map(|effect| match effect {
-        Effect::Emit(EventKind::ServerUnusable { address, obstacle, .. }) => {
+        Step::Out(Output::Emit(EventKind::ServerUnusable { address, obstacle, .. })) => {
             Some(alloc::format!("{}: {obstacle}", address.host()))
         }
         _ => None,
@@ -74,7 +73,7 @@ fn the_names_of_a_set_are_compared_with_the_address_that_the_client_has_connecte
 fn names_that_have_led_to_a_server_once_are_not_blamed_later() {
     let mut machine = opened(&options(&["localhost", "mongo-0"]));
     let reply = || inside(ServerType::RsPrimary, "mongo-0", &["mongo-0"]);
-    let aliased = |machine: &TopologyMachine| !machine.description().departures().is_empty();
+    let aliased = |machine: &Topology| !machine.description().departures().is_empty();
     let _ = check(&mut machine, "localhost", reply());
     assert!(aliased(&machine));
     let _ = check(&mut machine, "mongo-0", reply());
@@ -91,7 +90,7 @@ fn names_that_have_led_to_a_server_once_are_not_blamed_later() {
 
 #[test]
 fn names_of_the_replica_set_are_distinguished_from_configured_names() {
-    let obstacle = |machine: &TopologyMachine, name: &str| {
+    let obstacle = |machine: &Topology, name: &str| {
         let server = machine.description().server(&address(name)).unwrap();
         machine.description().obstacle(server)
     };

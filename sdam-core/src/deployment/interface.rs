@@ -1,16 +1,16 @@
 //! The inputs to a deployment, and its outputs, to which all of its parts contribute.
 
 use alloc::{boxed::Box, sync::Arc};
-use core::time::Duration;
+use core::{slice, time::Duration};
+
+use smallvec::SmallVec;
 
 use crate::{
-    actions::Actions,
     address::ServerAddress,
     error::Error,
     event::EventKind,
     hello::{HelloReply, HelloRequest},
     ids::{Generation, ObjectId, ServerId},
-    options::{Detector, Srv},
     pool::PoolClear,
     report::ErrorReport,
     srv::SrvRecords,
@@ -234,80 +234,6 @@ pub enum ScanRequest {
     Settle,
 }
 
-/// An input with the data that a replay needs: the payload of the event
-/// [`Input`](crate::event::EventKind::Input).
-#[derive(Clone, Debug, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-pub struct RecordedInput {
-    /// The time at which the deployment handled the input.
-    pub now: Instant,
-    /// The input.
-    pub input: Input,
-    /// The setup of the deployment; present only with [`Input::Open`].
-    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
-    pub setup: Option<Setup>,
-}
-
-/// The configuration of a deployment's checks and look-ups, apart from the options of its topology.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(rename_all = "camelCase", deny_unknown_fields))]
-pub struct Setup {
-    /// The seed of the deployment's random numbers.
-    pub seed: u64,
-    /// `heartbeatFrequencyMS`.
-    #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
-    pub heartbeat_frequency: Duration,
-    /// `minHeartbeatFrequencyMS`.
-    #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
-    pub min_heartbeat_frequency: Duration,
-    /// `connectTimeoutMS`.
-    #[cfg_attr(feature = "serde", serde(with = "crate::encoding::optional_nanos"))]
-    pub connect_timeout: Option<Duration>,
-    /// True to stream if the server supports it.
-    pub streaming: bool,
-    /// True if a failed check of a known server is retried before it is reported.
-    pub retry_before_unknown: bool,
-    /// The detector of silent servers.
-    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
-    pub detector: Option<Detector>,
-    /// The maximum random delay of background connections; see
-    /// [`Options::spread`](crate::options::Options::spread).
-    #[cfg_attr(feature = "serde", serde(default, with = "crate::encoding::nanos"))]
-    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Duration::is_zero"))]
-    pub spread: Duration,
-    /// The time from a server's first streaming check to the first measurement of its round-trip
-    /// time.
-    #[cfg_attr(feature = "serde", serde(default, with = "crate::encoding::nanos"))]
-    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Duration::is_zero"))]
-    pub ping_delay: Duration,
-    /// The options of scans, in inline mode.
-    pub scans: Option<ScanSetup>,
-    /// `srvMaxHosts`.
-    pub max_hosts: usize,
-    /// The polled SRV record.
-    pub srv: Option<Srv>,
-}
-
-/// The options of scans in inline mode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(rename_all = "camelCase", deny_unknown_fields))]
-pub struct ScanSetup {
-    /// `heartbeatFrequencyMS`: the time for which the outcome of a scan is valid.
-    #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
-    pub frequency: Duration,
-    /// `serverSelectionTryOnce`.
-    pub try_once: bool,
-    /// `socketCheckIntervalMS`.
-    #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
-    pub socket_check_interval: Duration,
-    /// True if a server is checked at once after its "not writable primary" error.
-    pub immediate_check: bool,
-}
-
 /// An action for the caller to perform.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output {
@@ -416,10 +342,48 @@ pub enum ScanFailure {
 /// generation (SDAM: "Why synchronize clearing a server's pool with updating the topology?"). The
 /// event that ends a heartbeat precedes the consequences of the heartbeat, and `TopologyClosed`
 /// comes last.
-pub type Outputs = Actions<Output>;
+#[derive(Clone, Debug, Default, PartialEq)]
+#[must_use = "outputs carry commands to connections and pools"]
+pub struct Outputs(SmallVec<[Output; 8]>);
 
 impl Outputs {
+    pub(crate) fn push(&mut self, output: Output) {
+        self.0.push(output);
+    }
+
     pub(crate) fn emit(&mut self, event: EventKind) {
         self.push(Output::Emit(event));
+    }
+
+    pub(crate) fn emit_all(&mut self, events: impl IntoIterator<Item = EventKind>) {
+        self.0.extend(events.into_iter().map(Output::Emit));
+    }
+
+    /// Returns whether there are no outputs.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Iterates over the outputs, in order.
+    pub fn iter(&self) -> slice::Iter<'_, Output> {
+        self.0.iter()
+    }
+}
+
+impl IntoIterator for Outputs {
+    type Item = Output;
+    type IntoIter = smallvec::IntoIter<[Output; 8]>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+impl<'o> IntoIterator for &'o Outputs {
+    type Item = &'o Output;
+    type IntoIter = slice::Iter<'o, Output>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
     }
 }

@@ -4,9 +4,9 @@ use super::*;
 use crate::{event::EventKind, topology::Departure};
 
 /// Returns, as strings, the departures that `effects` publish and those that the description keeps.
-fn departures(machine: &TopologyMachine, effects: Effects) -> [Vec<String>; 2] {
+fn departures(machine: &Topology, effects: Vec<Step>) -> [Vec<String>; 2] {
     let told = effects.into_iter().filter_map(|effect| match effect {
-        Effect::Emit(EventKind::ServerClosed { server, address, reason }) => {
+        Step::Out(Output::Emit(EventKind::ServerClosed { server, address, reason })) => {
             Some(Departure::new(server, address, reason).to_string())
         }
         _ => None,
@@ -103,11 +103,11 @@ fn a_primary_that_lists_no_members_is_removed_with_the_others() {
 #[test]
 fn removal_from_the_srv_record_and_closing_are_departure_reasons() {
     let mut machine = opened(&options(&["a", "b"]));
-    let effects = machine.handle(NOW, Input::Hosts(&[address("b")]));
+    let effects = hosts(&mut machine, &[address("b")]);
     let [told, remembered] = departures(&machine, effects);
     assert_eq!(told, ["a:27017 is not in the SRV record any more"]);
     assert_eq!(remembered, told);
-    let effects = machine.handle(NOW, Input::Close);
+    let effects = close(&mut machine);
     let [told, remembered] = departures(&machine, effects);
     let closed = "b:27017 is not watched any more: the topology was closed";
     assert_eq!(told, [closed]);
@@ -122,7 +122,7 @@ fn the_last_departures_are_remembered_until_the_server_returns() {
     let all = || (0..40).map(|index| ServerAddress::new("a", 27017 + index));
     let _ = check(&mut machine, "a", named(all().collect()));
     let _ = check(&mut machine, "a", named(all().take(1).collect()));
-    let left = |machine: &TopologyMachine| {
+    let left = |machine: &Topology| {
         let departures = machine.description().departures().iter();
         departures.map(|it| it.address.clone()).collect::<Vec<_>>()
     };

@@ -8,10 +8,10 @@ mod tests;
 use core::time::Duration;
 
 use self::order::Scan;
+use super::{Output, ScanFailure, ScanRequest, ScanSetup};
 use crate::{
     error::{Error, StateChange},
     ids::ServerId,
-    interface::{Output, ScanFailure, ScanRequest, ScanSetup},
     options::Options,
     rng::Rng,
     time::Instant,

@@ -8,27 +8,27 @@ use super::*;
 use crate::{error::ErrorOutcome, reply, report::ErrorReport};
 
 /// Reports `error` for server `a`. Returns its outcome, and its effects in short form.
-fn report(machine: &mut TopologyMachine, error: &ErrorReport) -> (ErrorOutcome, String) {
+fn report(machine: &mut Topology, error: &ErrorReport) -> (ErrorOutcome, String) {
     let server = id(machine, "a");
-    let (outcome, effects) = machine.handle_error(NOW, server, error);
+    let (outcome, effects) = reported(machine, server, error);
     (outcome, brief(machine, &effects))
 }
 
 /// Returns the effects of a connection that breaks during an operation.
-pub(super) fn network_error(machine: &mut TopologyMachine, server: ServerId) -> Effects {
+pub(super) fn network_error(machine: &mut Topology, server: ServerId) -> Vec<Step> {
     let generation = machine.generation(server, None).unwrap();
     let error = ErrorReport::new(generation, Error::network(Stage::Operation, "broken pipe"));
-    machine.handle_error(NOW, server, &error).1
+    reported(machine, server, &error).1
 }
 
 /// Returns the effects of a reply saying that the primary has stepped down.
-pub(super) fn state_change(machine: &mut TopologyMachine, server: ServerId) -> Effects {
+pub(super) fn state_change(machine: &mut Topology, server: ServerId) -> Vec<Step> {
     let reply = doc! { "ok": 0, "code": 189, "errmsg": "stepped down" };
     let bytes = reply.to_vec().unwrap();
     let generation = machine.generation(server, None).unwrap();
     let error = reply::error(&bytes, Stage::Operation).unwrap();
     let error = ErrorReport::new(generation, error);
-    machine.handle_error(NOW, server, &error).1
+    reported(machine, server, &error).1
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn answer(
     stage: Stage,
     reply: &bson::Document,
     max_wire_version: i32,
-) -> (ErrorOutcome, String, TopologyMachine) {
+) -> (ErrorOutcome, String, Topology) {
     let mut machine = opened(&options(&["a", "b"]));
     let mut news = hello(ServerType::RsPrimary);
     news.topology_version = Some(version(1, 5));
@@ -96,7 +96,7 @@ fn answer(
     let error = reply::error(&bytes, stage).unwrap();
     let error = ErrorReport::new(Generation::FIRST, error).with_max_wire_version(max_wire_version);
     let server = id(&machine, "a");
-    let (outcome, effects) = machine.handle_error(NOW, server, &error);
+    let (outcome, effects) = reported(&mut machine, server, &error);
     let effects = brief(&machine, &effects);
     (outcome, effects, machine)
 }
@@ -187,10 +187,10 @@ fn errors_of_earlier_generations_and_of_unknown_servers_have_no_effect() {
     let _ = check(&mut machine, "a", hello(ServerType::RsPrimary));
     let server = id(&machine, "a");
     let error = &ErrorReport::new(Generation::FIRST, Error::network(Stage::Operation, "broken"));
-    assert_eq!(machine.handle_error(NOW, server, error).0, ErrorOutcome::Cleared);
-    assert_eq!(machine.handle_error(NOW, server, error).0, ErrorOutcome::Stale);
+    assert_eq!(reported(&mut machine, server, error).0, ErrorOutcome::Cleared);
+    assert_eq!(reported(&mut machine, server, error).0, ErrorOutcome::Stale);
     let stranger = ServerId::from_u64(99);
-    assert_eq!(machine.handle_error(NOW, stranger, error).0, ErrorOutcome::UnknownServer);
+    assert_eq!(reported(&mut machine, stranger, error).0, ErrorOutcome::UnknownServer);
 }
 
 #[test]
@@ -205,20 +205,20 @@ fn behind_a_load_balancer_only_the_service_is_cleared() {
         let before = machine.description().clone();
         let server = id(&machine, "a");
         let error = error.with_service(service);
-        let (outcome, effects) = machine.handle_error(NOW, server, &error);
+        let (outcome, effects) = reported(&mut machine, server, &error);
         assert_eq!(outcome, expected, "{error:?}");
         assert_eq!(*machine.description(), before);
         if expected == ErrorOutcome::ServiceCleared {
             // The event for the clear names the service (I-53).
             let clear = effects.into_iter().find_map(|effect| match effect {
-                Effect::PoolClear { clear, .. } => Some(clear),
+                Step::Out(Output::PoolClear { clear, .. }) => Some(clear),
                 _ => None,
             });
             assert_eq!(clear.unwrap().service_id, Some(service));
             let generation = first.next();
             assert_eq!(machine.generation(server, Some(service)), Some(generation));
             assert_eq!(machine.generation(server, None), Some(first));
-            assert_eq!(machine.handle_error(NOW, server, &error).0, ErrorOutcome::Stale);
+            assert_eq!(reported(&mut machine, server, &error).0, ErrorOutcome::Stale);
         }
     };
     let network = |stage| ErrorReport::new(first, Error::network(stage, "broken"));
@@ -241,12 +241,12 @@ fn the_reporters_own_error_is_kept_by_the_description_and_the_cause_of_the_clear
     let error = reply::error(&reply.to_vec().unwrap(), Stage::Operation).unwrap();
     let report = ErrorReport::new(Generation::FIRST, error.with_cause(own.clone()));
     let server = id(&machine, "a");
-    let (outcome, effects) = machine.handle_error(NOW, server, &report);
+    let (outcome, effects) = reported(&mut machine, server, &report);
     assert_eq!(outcome, ErrorOutcome::Cleared);
     let lost = machine.description().server(&address("a")).unwrap();
     assert_eq!(lost.error.as_ref().unwrap().source_as(), Some(&own));
     let mut causes = effects.iter().filter_map(|effect| match effect {
-        Effect::PoolClear { clear, .. } => Some(&clear.cause),
+        Step::Out(Output::PoolClear { clear, .. }) => Some(&clear.cause),
         _ => None,
     });
     assert_eq!(causes.next().unwrap().source_as(), Some(&own));

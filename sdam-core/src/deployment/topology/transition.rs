@@ -2,12 +2,14 @@
 //! types and server types, with its actions (SDAM: "Updating the TopologyDescription").
 
 use alloc::{format, string::ToString, sync::Arc, vec::Vec};
+use core::mem;
 
 use smallvec::SmallVec;
 
-use super::{Effect, Effects, LifePhase, Pool, TopologyMachine, update::Consequences};
+use super::{Consequences, LifePhase, Pool, Topology, update::Verdict};
 use crate::{
     address::ServerAddress,
+    deployment::{Output, Outputs},
     error::{Error, ErrorKind, Stage},
     event::EventKind,
     ids::ElectionTuple,
@@ -20,9 +22,13 @@ use crate::{
 /// The first wire version (MongoDB 6.0) for which election ids are compared before set versions.
 const ELECTION_ID_FIRST: i32 = 17;
 
-impl TopologyMachine {
+impl Topology {
     /// Opens the topology (SDAM Logging and Monitoring: "Publishing Semantics", J-16, J-21).
-    pub(super) fn open(&mut self) -> Effects {
+    pub(in crate::deployment) fn open(&mut self, out: &mut Outputs) -> Consequences {
+        let mut consequences = Consequences::default();
+        if self.phase != LifePhase::New {
+            return consequences;
+        }
         self.phase = LifePhase::Open;
         let load_balanced = self.options.topology_type() == TopologyType::LoadBalanced;
         let previous = Arc::clone(&self.description);
@@ -33,14 +39,17 @@ impl TopologyMachine {
         };
         let seeds = self.options.distinct_seeds();
         // Emitted first, so that it precedes the event of a load balancer's pool.
-        let mut effects = Effects::one(Effect::Emit(EventKind::TopologyOpening));
+        out.emit(EventKind::TopologyOpening);
         let mut openings = Vec::with_capacity(seeds.len());
         for address in seeds {
             let server = Self::next_id(&mut self.last_id);
             self.pools.push(Pool::new(server, address.clone()));
             initial.put(Arc::new(ServerDescription::unknown(server, address.clone())));
             let monitored = !load_balanced;
-            effects.push(Effect::OpenServer { server, address: address.clone(), monitored });
+            out.push(Output::OpenServer { server, address: address.clone(), monitored });
+            if monitored {
+                consequences.opened.push((server, address.clone()));
+            }
             openings.push(EventKind::ServerOpening { server, address });
         }
         let initial = Arc::new(initial);
@@ -49,20 +58,20 @@ impl TopologyMachine {
         events.extend(openings);
         self.description = initial;
         if load_balanced {
-            self.open_load_balancer(&mut effects, &mut events);
+            self.open_load_balancer(&mut events, out);
         }
-        effects.push(Effect::Publish(Arc::clone(&self.description)));
-        effects.extend(events.into_iter().map(Effect::Emit));
-        effects
+        out.push(Output::Publish(Arc::clone(&self.description)));
+        out.emit_all(events);
+        consequences
     }
 
     /// Marks the only server as known without a check, and its pool as ready at once (Load
     /// Balancers: "Server Discovery Logging and Monitoring"). The pool's event comes after
     /// `TopologyOpening` (J-13).
-    fn open_load_balancer(&mut self, effects: &mut Effects, events: &mut Vec<EventKind>) {
+    fn open_load_balancer(&mut self, events: &mut Vec<EventKind>, out: &mut Outputs) {
         let previous = Arc::clone(&self.description);
         let mut next = (*previous).clone();
-        effects.extend(events.drain(..).map(Effect::Emit));
+        out.emit_all(events.drain(..));
         for server in &previous.servers {
             let balancer = Arc::new(ServerDescription {
                 server_type: ServerType::LoadBalancer,
@@ -74,7 +83,7 @@ impl TopologyMachine {
             });
             if let Some(pool) = self.pool_mut(server.id) {
                 pool.ready = true;
-                effects.push(Effect::PoolReady { server: server.id });
+                out.push(Output::PoolReady { server: server.id });
             }
             next.put(balancer);
         }
@@ -85,39 +94,40 @@ impl TopologyMachine {
         });
     }
 
-    /// Closes the topology (J-20).
-    pub(super) fn close(&mut self) -> Effects {
-        self.phase = LifePhase::Closed;
-        let previous = core::mem::take(&mut self.description);
-        self.pools.clear();
-        let mut effects = Effects::default();
-        effects.push(Effect::Publish(Arc::clone(&self.description)));
-        for server in &previous.servers {
-            let address = server.address.clone();
-            effects.push(Effect::Emit(EventKind::ServerClosed {
-                server: server.id,
-                address,
-                reason: DepartureReason::Closed,
-            }));
+    /// Closes the topology (J-20). Closing pools also publish events, and `TopologyClosed` must be the
+    /// last event (J-13), so it is emitted by the caller, after the consequences. Returns `None` if
+    /// the topology is not open.
+    pub(in crate::deployment) fn close(&mut self, out: &mut Outputs) -> Option<Consequences> {
+        if mem::replace(&mut self.phase, LifePhase::Closed) != LifePhase::Open {
+            return None;
         }
+        let previous = mem::take(&mut self.description);
+        self.pools.clear();
+        out.push(Output::Publish(Arc::clone(&self.description)));
+        for server in &previous.servers {
+            let (server, address) = (server.id, server.address.clone());
+            out.emit(EventKind::ServerClosed { server, address, reason: DepartureReason::Closed });
+        }
+        let closed = previous.servers.iter().map(|server| server.id).collect();
         // A topology without servers may already be what a closed one is (J-18).
         if previous != self.description {
-            let (previous, new) = (Arc::clone(&previous), Arc::clone(&self.description));
-            effects.push(Effect::Emit(EventKind::TopologyDescriptionChanged { previous, new }));
+            let new = Arc::clone(&self.description);
+            out.emit(EventKind::TopologyDescriptionChanged { previous, new });
         }
-        // Closing pools also publish events, and TopologyClosed must be the last event (J-13).
-        for server in &previous.servers {
-            effects.push(Effect::CloseServer { server: server.id });
-        }
-        effects.push(Effect::Emit(EventKind::TopologyClosed));
-        effects
+        Some(Consequences { closed, ..Consequences::default() })
     }
 
     /// Applies new hosts (Polling SRV Records for mongos Discovery): removes servers that are no
     /// longer listed, adds new ones and leaves the others unchanged (N-24).
-    pub(super) fn hosts(&mut self, now: Instant, hosts: &[ServerAddress]) -> Effects {
-        if !self.description.topology_type().polls_srv() || hosts.is_empty() {
-            return Effects::default();
+    pub(in crate::deployment) fn hosts(
+        &mut self,
+        now: Instant,
+        hosts: &[ServerAddress],
+        out: &mut Outputs,
+    ) -> Consequences {
+        let polls = self.description.topology_type().polls_srv();
+        if self.phase != LifePhase::Open || !polls || hosts.is_empty() {
+            return Consequences::default();
         }
         let mut transition = self.transition(now);
         let reason = DepartureReason::HostsChanged;
@@ -125,7 +135,7 @@ impl TopologyMachine {
         for address in hosts {
             transition.add(address);
         }
-        self.commit(transition, None, Consequences::default())
+        self.commit(transition, None, Verdict::default(), out)
     }
 }
 
@@ -143,7 +153,7 @@ pub(super) struct Transition {
     pub(super) ignored: usize,
 }
 
-impl TopologyMachine {
+impl Topology {
     pub(super) fn transition(&self, now: Instant) -> Transition {
         Transition {
             next: (*self.description).clone(),
@@ -420,7 +430,7 @@ impl Transition {
             self.ignored += 1;
             return;
         }
-        let server = TopologyMachine::next_id(&mut self.last_id);
+        let server = Topology::next_id(&mut self.last_id);
         let description = ServerDescription::unknown(server, address.clone());
         self.next.servers.insert(index, Arc::new(description));
     }

@@ -1,12 +1,13 @@
-//! Updates a topology from the new description of one server, and determines the effects.
+//! Updates a topology from the new description of one server, and determines what follows.
 
 use alloc::{format, sync::Arc, vec::Vec};
-use core::mem::discriminant;
+use core::mem::{self, discriminant};
 
 use smallvec::SmallVec;
 
-use super::{Effect, Effects, Pool, TopologyMachine, transition::Transition};
+use super::{Consequences, Pool, Topology, transition::Transition};
 use crate::{
+    deployment::{Output, Outputs},
     error::Error,
     event::EventKind,
     ids::ServerId,
@@ -16,9 +17,9 @@ use crate::{
     topology::{Departure, TopologyDescription, TopologyType},
 };
 
-/// The consequences of an update beyond the new description itself.
+/// What is known about the cause of an update besides the new description.
 #[derive(Default)]
-pub(super) struct Consequences {
+pub(super) struct Verdict {
     /// True if the description comes from a successful hello, so that the pool may become ready.
     pub(super) checked: bool,
     /// The clear of the server's pool, if any.
@@ -37,18 +38,19 @@ pub(super) struct Clear {
 /// The first wire version (MongoDB 4.2) whose primaries keep connections when they step down.
 pub(super) const KEEPS_CONNECTIONS: i32 = 8;
 
-impl TopologyMachine {
-    /// Installs `new`, updates the topology from it and returns the effects.
+impl Topology {
+    /// Installs `new` and updates the topology from it.
     pub(super) fn update(
         &mut self,
         now: Instant,
         new: ServerDescription,
-        consequences: Consequences,
-    ) -> Effects {
+        verdict: Verdict,
+        out: &mut Outputs,
+    ) -> Consequences {
         let new = Arc::new(new);
         let mut transition = self.transition(now);
         transition.run(&new);
-        self.commit(transition, Some(&new), consequences)
+        self.commit(transition, Some(&new), verdict, out)
     }
 
     /// Makes the outcome of a transition the current description.
@@ -58,8 +60,9 @@ impl TopologyMachine {
         &mut self,
         transition: Transition,
         responder: Option<&Arc<ServerDescription>>,
-        mut consequences: Consequences,
-    ) -> Effects {
+        verdict: Verdict,
+        out: &mut Outputs,
+    ) -> Consequences {
         let Transition { mut next, displaced, departed, ignored, .. } = transition;
         self.last_id = transition.last_id;
         let previous = Arc::clone(&self.description);
@@ -76,51 +79,44 @@ impl TopologyMachine {
         let unusable = diff.unusable(&previous, &next);
         let next = Arc::new(next);
         self.description = Arc::clone(&next);
-        let mut effects = Effects::default();
+        let mut consequences = Consequences::default();
 
         for server in &diff.added {
-            let address = server.address.clone();
-            self.pools.push(Pool::new(server.id, address.clone()));
-            effects.push(Effect::OpenServer { server: server.id, address, monitored: true });
+            let (server, address) = (server.id, server.address.clone());
+            self.pools.push(Pool::new(server, address.clone()));
+            consequences.opened.push((server, address.clone()));
+            out.push(Output::OpenServer { server, address, monitored: true });
         }
         if !diff.added.is_empty() {
             // New servers get their ids in the order in which members are listed, not by address.
             self.pools.sort_unstable_by_key(|pool| pool.server);
         }
-        if let Some(responder) = responder.filter(|_| consequences.checked) {
-            self.make_ready(&next, responder, &mut effects);
+        if let Some(responder) = responder.filter(|_| verdict.checked) {
+            self.make_ready(&next, responder, out);
         }
         if is_visible(&previous, &next, &diff) {
-            effects.push(Effect::Publish(Arc::clone(&next)));
+            out.push(Output::Publish(Arc::clone(&next)));
         }
-        effects.extend(events.into_iter().map(Effect::Emit));
-        if ignored != core::mem::replace(&mut self.ignored, ignored) && ignored > 0 {
-            let limit = self.options.max_servers;
-            effects.push(Effect::Emit(EventKind::MembersIgnored { ignored, limit }));
+        out.emit_all(events);
+        if ignored != mem::replace(&mut self.ignored, ignored) && ignored > 0 {
+            out.emit(EventKind::MembersIgnored { ignored, limit: self.options.max_servers });
         }
         let emptied = next.servers.is_empty() && !diff.removed.is_empty();
         if differs
             || previous.max_election != next.max_election
             || previous.set_name != next.set_name
         {
-            let new = next;
-            effects.push(Effect::Emit(EventKind::TopologyDescriptionChanged { previous, new }));
+            out.emit(EventKind::TopologyDescriptionChanged { previous, new: next });
         }
-        effects.extend(unusable.into_iter().map(Effect::Emit));
+        out.emit_all(unusable);
         if emptied {
-            effects.push(Effect::Emit(EventKind::TopologyEmptied));
+            out.emit(EventKind::TopologyEmptied);
         }
-        let responder_id = responder.map(|server| server.id);
-        diff.reset_round_trips(responder_id, &mut effects);
-        self.clear_pools(responder_id, consequences.clear.take(), &displaced, &mut effects);
-        for server in diff.removed.iter().map(|server| server.id) {
-            self.pools.retain(|pool| pool.server != server);
-            effects.push(Effect::CloseServer { server });
-        }
-        if let Some(responder) = responder {
-            self.direct_monitors(responder.id, &consequences, &displaced, &mut effects);
-        }
-        effects
+        let responder = responder.map(|server| server.id);
+        consequences.lost = diff.lost(responder);
+        consequences.closed.extend(diff.removed.iter().map(|server| server.id));
+        self.finish(responder, verdict, &displaced, &mut consequences);
+        consequences
     }
 
     /// Marks the pool ready after a check has shown that the server is usable (CMAP).
@@ -128,7 +124,7 @@ impl TopologyMachine {
         &mut self,
         next: &TopologyDescription,
         responder: &ServerDescription,
-        effects: &mut Effects,
+        out: &mut Outputs,
     ) {
         let single = next.topology_type == TopologyType::Single;
         let usable = next.server(&responder.address).is_some_and(|server| {
@@ -138,57 +134,44 @@ impl TopologyMachine {
         });
         if let Some(pool) = self.pool_mut(responder.id).filter(|pool| usable && !pool.ready) {
             pool.ready = true;
-            effects.push(Effect::PoolReady { server: responder.id });
+            out.push(Output::PoolReady { server: responder.id });
         }
     }
 
-    fn clear_pools(
+    /// Clears pools, removes those of servers that have left, and determines which checks are
+    /// cancelled or requested.
+    fn finish(
         &mut self,
         responder: Option<ServerId>,
-        clear: Option<Clear>,
+        verdict: Verdict,
         displaced: &[Arc<ServerDescription>],
-        effects: &mut Effects,
+        consequences: &mut Consequences,
     ) {
-        if let (Some(server), Some(clear)) = (responder, clear) {
-            self.clear_pool(server, clear, effects);
+        if let (Some(server), Some(clear)) = (responder, verdict.clear) {
+            self.clear_pool(server, clear, consequences);
         }
         for old in displaced.iter().filter(|old| old.wire_versions.max < KEEPS_CONNECTIONS) {
             if let Some(cause) = self.current(old.id).and_then(|new| new.error.clone()) {
-                self.clear_pool(old.id, Clear { cause, interrupt_in_use: false }, effects);
+                self.clear_pool(old.id, Clear { cause, interrupt_in_use: false }, consequences);
             }
         }
+        if !consequences.closed.is_empty() {
+            self.pools.retain(|pool| !consequences.closed.contains(&pool.server));
+        }
+        let responder = responder.filter(|server| self.pool(*server).is_some());
+        consequences.cancel = responder.filter(|_| verdict.cancel_check);
+        consequences.check.extend(responder.filter(|_| verdict.request_check));
+        let displaced = displaced.iter().map(|old| old.id);
+        consequences.check.extend(displaced.filter(|server| self.pool(*server).is_some()));
     }
 
-    fn clear_pool(&mut self, server: ServerId, clear: Clear, effects: &mut Effects) {
+    fn clear_pool(&mut self, server: ServerId, clear: Clear, consequences: &mut Consequences) {
         if let Some(pool) = self.pool_mut(server) {
             let was_paused = !pool.ready;
             let mut command = PoolClear::new(pool.clear(), clear.cause);
             command.was_paused = was_paused;
             command.interrupt_in_use = clear.interrupt_in_use;
-            effects.push(Effect::PoolClear { server, clear: command });
-        }
-    }
-
-    fn direct_monitors(
-        &self,
-        responder: ServerId,
-        consequences: &Consequences,
-        displaced: &[Arc<ServerDescription>],
-        effects: &mut Effects,
-    ) {
-        if self.pool(responder).is_some() {
-            let server = responder;
-            if consequences.cancel_check {
-                effects.push(Effect::CancelCheck { server });
-            }
-            if consequences.request_check {
-                effects.push(Effect::RequestCheck { server });
-            }
-        }
-        for server in displaced.iter().map(|old| old.id) {
-            if self.pool(server).is_some() {
-                effects.push(Effect::RequestCheck { server });
-            }
+            consequences.cleared.push((server, command));
         }
     }
 
@@ -351,22 +334,16 @@ impl Diff {
         met.collect()
     }
 
-    /// Resets the round-trip times of servers that were lost, whatever the cause. Only this
-    /// function does so (C-20, G-3).
-    fn reset_round_trips(&self, responder: Option<ServerId>, effects: &mut Effects) {
-        for (before, after) in &self.changed {
-            let server = after.id;
-            let was_known = before.server_type.is_available();
-            if !after.server_type.is_available() && (was_known || responder == Some(server)) {
-                effects.push(Effect::ResetRtt { server });
-            }
-        }
-        // A check that fails again also resets the round-trip times (F-53).
-        for server in &self.refreshed {
-            if !server.server_type.is_available() && responder == Some(server.id) {
-                effects.push(Effect::ResetRtt { server: server.id });
-            }
-        }
+    /// Returns the servers that were lost, whatever the cause (C-20, G-3), or whose check has failed
+    /// again (F-53).
+    fn lost(&self, responder: Option<ServerId>) -> SmallVec<[ServerId; 2]> {
+        let changed = self.changed.iter().filter(|(before, after)| {
+            before.server_type.is_available() || responder == Some(after.id)
+        });
+        let refreshed = self.refreshed.iter().filter(|server| responder == Some(server.id));
+        let candidates = changed.map(|(_, after)| after).chain(refreshed);
+        let lost = candidates.filter(|server| !server.server_type.is_available());
+        lost.map(|server| server.id).collect()
     }
 
     /// Returns the events about servers in this order: the responder, other changed servers,

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn max_election(machine: &TopologyMachine) -> ElectionTuple {
+fn max_election(machine: &Topology) -> ElectionTuple {
     machine.description().max_election()
 }
 
@@ -39,7 +39,7 @@ fn election_ids_are_compared_from_the_first_byte() {
         let mut machine = opened(&options(&["a", "b"]));
         let _ = check(&mut machine, "a", primary(id(1, 0)));
         let _ = check(&mut machine, "b", primary(id(0, 0xff)));
-        let primary_is = |machine: &TopologyMachine| {
+        let primary_is = |machine: &Topology| {
             let primary = machine.description().primary().cloned();
             primary.map(|server| server.address.clone())
         };

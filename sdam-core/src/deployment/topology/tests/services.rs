@@ -5,7 +5,7 @@ use crate::{error::ErrorOutcome, report::ErrorReport};
 
 /// A load balancer, with connections to its services.
 struct Balancer {
-    machine: TopologyMachine,
+    machine: Topology,
     server: ServerId,
 }
 
@@ -27,30 +27,21 @@ impl Balancer {
     fn open(&mut self, service: ObjectId) -> u64 {
         let mut hello = hello(ServerType::Mongos);
         hello.service_id = Some(service);
-        let input = Input::Handshake {
-            server: self.server,
-            generation: Generation::FIRST,
-            hello,
-            rtt: None,
-        };
-        assert!(self.machine.handle(NOW, input).is_empty());
+        let steps = handshake(&mut self.machine, self.server, Generation::FIRST, hello);
+        assert!(steps.is_empty());
         self.generation(service)
     }
 
     fn close(&mut self, service: ObjectId, generation: u64) {
-        let input = Input::ServiceConnectionClosed {
-            server: self.server,
-            service,
-            generation: Generation::from_u64(generation),
-        };
-        assert!(self.machine.handle(NOW, input).is_empty());
+        let generation = Generation::from_u64(generation);
+        self.machine.service_connection_closed(self.server, service, generation);
     }
 
     fn fail(&mut self, service: ObjectId, generation: u64) -> ErrorOutcome {
         let generation = Generation::from_u64(generation);
         let error = ErrorReport::new(generation, Error::network(Stage::Operation, "broken"))
             .with_service(service);
-        self.machine.handle_error(NOW, self.server, &error).0
+        reported(&mut self.machine, self.server, &error).0
     }
 
     fn known(&self) -> usize {

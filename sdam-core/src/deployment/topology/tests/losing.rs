@@ -5,14 +5,12 @@ use super::*;
 #[test]
 fn a_lost_server_has_the_same_effects_whether_a_check_or_an_operation_failed() {
     // Each cause resets the round-trip times (C-20, G-3, G-14, F-51, F-53).
-    type Lose = fn(&mut TopologyMachine, ServerId) -> Effects;
+    type Lose = fn(&mut Topology, ServerId) -> Vec<Step>;
     let paths: [(&str, TopologyType, Lose); 7] = [
         ("failed check", TopologyType::Unknown, |machine, _| {
             fail(machine, "a", ErrorKind::Command)
         }),
-        ("dead monitor", TopologyType::Unknown, |machine, server| {
-            machine.handle(NOW, Input::MonitorDied { server })
-        }),
+        ("dead monitor", TopologyType::Unknown, |machine, server| died(machine, server)),
         ("network error", TopologyType::Unknown, |machine, server| {
             errors::network_error(machine, server)
         }),
@@ -45,7 +43,7 @@ fn a_lost_server_has_the_same_effects_whether_a_check_or_an_operation_failed() {
         assert!(machine.is_known(server), "{path}");
         let effects = lose(&mut machine, server);
         assert!(!machine.is_known(server), "{path}");
-        let reset = Effect::ResetRtt { server };
+        let reset = Step::Reset(server);
         let resets = effects.iter().filter(|effect| **effect == reset);
         assert_eq!(resets.count(), 1, "{path}: {effects:?}");
         let description = machine.description().server_by_id(server).unwrap();

@@ -14,12 +14,9 @@ fn a_new_topology_version_is_published_but_new_times_are_not() {
     let _ = check(&mut machine, "a", news(1, 1));
     let rtt = |millis| Rtt { average: Duration::from_millis(millis), ..Rtt::default() };
     let mut told = |counter, last_write_date, millis| {
-        let input = Input::Checked {
-            server: id(&machine, "a"),
-            outcome: Ok(news(counter, last_write_date)),
-            rtt: Some(rtt(millis)),
-        };
-        let effects = machine.handle(NOW + rtt(millis).average, input);
+        let (server, hello) = (id(&machine, "a"), news(counter, last_write_date));
+        let (now, rtt_now) = (NOW + rtt(millis).average, Some(rtt(millis)));
+        let effects = change(|out| machine.checked(now, server, Ok(hello), rtt_now, out));
         let server = machine.description().server(&address("a")).unwrap();
         assert_eq!(server.last_write_date, Some(last_write_date));
         assert_eq!(server.rtt, Some(rtt(millis)));
@@ -46,7 +43,7 @@ fn the_event_of_a_stale_primary_shows_what_became_of_it() {
     let _ = check(&mut machine, "a", elected(2));
     let effects = check(&mut machine, "b", elected(1));
     let changed = effects.iter().find_map(|effect| match effect {
-        Effect::Emit(EventKind::ServerDescriptionChanged { new, .. }) => Some(new),
+        Step::Out(Output::Emit(EventKind::ServerDescriptionChanged { new, .. })) => Some(new),
         _ => None,
     });
     let new = changed.unwrap();
