@@ -313,12 +313,8 @@ impl<'a> Field<'a> {
     fn split(elements: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (kind, rest) = elements.split_first()?;
         let kind = ElementType::from(*kind)?;
-        let end = rest.iter().position(|byte| *byte == 0)?;
-        let (key, rest) = rest.split_at_checked(end)?;
-        if !key.is_ascii() {
-            core::str::from_utf8(key).ok()?;
-        }
-        let rest = rest.get(1..)?;
+        let end = end_of_text(rest)?;
+        let (key, rest) = (rest.get(..end)?, rest.get(end + 1..)?);
         let (value, rest) = rest.split_at_checked(length(kind, rest)?)?;
         Some((Self { key, kind, value }, rest))
     }
@@ -374,9 +370,40 @@ fn document_in(bytes: &[u8]) -> Option<usize> {
 /// Returns the length of the zero-terminated string at the start of `bytes`, including the zero
 /// byte.
 fn cstring_in(bytes: &[u8]) -> Option<usize> {
-    let end = bytes.iter().position(|byte| *byte == 0)?;
-    core::str::from_utf8(bytes.get(..end)?).ok()?;
-    Some(end + 1)
+    Some(end_of_text(bytes)? + 1)
+}
+
+/// Returns the position of the first zero byte, if the bytes before it are valid UTF-8.
+///
+/// Looks at eight bytes at a time, because most of a reply is keys.
+#[inline]
+fn end_of_text(bytes: &[u8]) -> Option<usize> {
+    /// The lowest and the highest bit of each byte of a word.
+    const LOW: u64 = u64::from_le_bytes([1; 8]);
+    const HIGH: u64 = LOW << 7;
+    let (mut end, mut high_bits, mut rest) = (0, 0, bytes);
+    let end = loop {
+        let Some((chunk, after)) = rest.split_first_chunk() else {
+            let tail = rest.iter().position(|byte| *byte == 0)?;
+            high_bits |= rest.iter().take(tail).fold(0, |bits, byte| bits | u64::from(*byte));
+            break end + tail;
+        };
+        let word = u64::from_le_bytes(*chunk);
+        // The lowest bit that is set marks the first zero byte; bits above it may be wrong.
+        let zeros = word.wrapping_sub(LOW) & !word & HIGH;
+        if zeros == 0 {
+            high_bits |= word;
+            (end, rest) = (end + chunk.len(), after);
+        } else {
+            let before = zeros ^ (zeros - 1);
+            high_bits |= word & (before >> 8);
+            break end + zeros.trailing_zeros() as usize / 8;
+        }
+    };
+    if high_bits & HIGH != 0 {
+        core::str::from_utf8(bytes.get(..end)?).ok()?;
+    }
+    Some(end)
 }
 
 /// Reads the length prefix at the start of `bytes`.

@@ -5,7 +5,7 @@ use std::{string::String, vec, vec::Vec};
 use bson::{Bson, RawDocumentBuf, doc, raw::RawDocument, spec::ElementType};
 use proptest::{collection, prelude::*};
 
-use super::Fields;
+use super::{Fields, end_of_text};
 
 type Elements = Vec<(String, ElementType, usize)>;
 
@@ -66,6 +66,18 @@ fn an_element_of_every_type_is_read() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn the_end_of_a_text_is_its_first_zero_byte(
+        bytes in collection::vec(prop_oneof![4 => 1_u8..128, 1 => 127_u8..=255, 1 => 0_u8..2], 0..40),
+        text in "[a-zäß€😀]{0,20}",
+    ) {
+        for bytes in [bytes.clone(), [text.as_bytes(), b"\0", &bytes].concat()] {
+            let end = bytes.iter().position(|byte| *byte == 0);
+            let valid = end.filter(|end| std::str::from_utf8(&bytes[..*end]).is_ok());
+            prop_assert_eq!(end_of_text(&bytes), valid);
+        }
+    }
 
     #[test]
     fn changed_documents_are_read_and_refused_like_by_bson(
