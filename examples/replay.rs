@@ -44,7 +44,7 @@ fn recording(text: &str) -> Result<Vec<String>> {
 fn checks(text: &str, uri: &str) -> Result<Vec<String>> {
     let options = Options::parse(uri)?;
     let config = MonitorConfig::new(&options, Arc::new(Handshake::new([])), false);
-    let mut client = Deployment::new(&options, Arc::new(config), Rng::new(1));
+    let mut client = Deployment::new(options.clone(), Arc::new(config), Rng::new(1));
     // There are no pools and no events, so most outputs are dropped, here and below.
     drop(client.handle(Instant::EPOCH, Input::Open));
     let mut shown = Vec::new();

@@ -30,7 +30,7 @@ impl Client {
         let mut rng = Rng::new(seed);
         let config = MonitorConfig::new(options, Handshake::new([]).into(), false);
         let mut client = Self {
-            deployment: Deployment::new(options, config.into(), rng.fork()),
+            deployment: Deployment::new(options.clone(), config.into(), rng.fork()),
             settings: Settings::new(options),
             rng,
             epoch: time::Instant::now(),

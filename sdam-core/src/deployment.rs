@@ -98,13 +98,14 @@ pub struct Deployment {
 
 impl Deployment {
     /// Creates a deployment that is not open yet. `options` should be validated.
-    pub fn new(options: &Options, config: Arc<MonitorConfig>, rng: Rng) -> Self {
+    pub fn new(options: impl Into<Arc<Options>>, config: Arc<MonitorConfig>, rng: Rng) -> Self {
+        let options = options.into();
         Self {
+            max_hosts: options.srv.as_ref().map_or(0, Srv::max_hosts),
             topology: Topology::new(options),
             servers: Servers::new(Host::new(config.detector)),
             evidence: Evidence::default(),
             srv: None,
-            max_hosts: options.srv.as_ref().map_or(0, Srv::max_hosts),
             slack: config.heartbeat_frequency / 10,
             config,
             seed: rng.seed(),
@@ -383,7 +384,7 @@ impl Deployment {
                 None => own.clear_suspicion(now, known, out),
             },
             Role::Ping => {
-                let hello = reply.hello.as_ref().ok();
+                let hello = reply.hello.as_deref().ok();
                 if let Some(sample) = own.ping.reply(now, reply.trip, hello, out) {
                     self.measured(conn.server, sample, out);
                 }
@@ -497,13 +498,10 @@ impl Deployment {
 /// Returns the server whose task makes the call with `input`, and reads its deadline afterwards.
 fn caller(input: &Input) -> Option<ServerId> {
     match input {
-        Input::Connected { conn } | Input::Reply { conn, .. } | Input::Failed { conn, .. } => {
-            Some(conn.server)
-        }
         Input::Due { timer: Timer::Server(server), .. } | Input::Deserted { server } => {
             Some(*server)
         }
-        _ => None,
+        _ => input.conn().map(|conn| conn.server),
     }
 }
 

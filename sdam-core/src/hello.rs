@@ -123,12 +123,21 @@ impl Hello {
     /// document, or have no `ok`: an [`ErrorKind::Protocol`](crate::error::ErrorKind::Protocol)
     /// error. The stage is [`Stage::Hello`].
     pub fn parse(bytes: &[u8]) -> Result<Self, Error> {
-        let protocol = |malformed: Malformed| Error::protocol(Stage::Hello, malformed.0);
-        let reply = Reply::read(bytes).map_err(protocol)?;
+        Self::boxed(bytes).map(|hello| *hello)
+    }
+
+    /// Parses a reply into memory of its own, because a `Hello` is large.
+    fn boxed(bytes: &[u8]) -> Result<Box<Self>, Error> {
+        let mut hello = Box::<Self>::default();
+        let mut reply = Reply::new(&mut hello);
+        let read = Fields::of(bytes)
+            .and_then(|mut fields| fields.try_for_each(|field| reply.take(field?)));
+        read.map_err(|malformed| Error::protocol(Stage::Hello, malformed.0))?;
         if !reply.failure.is_ok() {
             reply.failure.check(Stage::Hello)?;
         }
-        Ok(reply.finish())
+        reply.finish();
+        Ok(hello)
     }
 }
 
@@ -136,7 +145,7 @@ impl Hello {
 #[derive(Clone, Debug, PartialEq)]
 pub struct HelloReply {
     /// The parsed reply, or the reason why it is an error.
-    pub hello: Result<Hello, Error>,
+    pub hello: Result<Box<Hello>, Error>,
     /// The reply, a BSON document; empty if it is not needed.
     pub document: SharedDocument,
 }
@@ -145,21 +154,27 @@ impl HelloReply {
     /// Parses a reply.
     pub fn parse(document: impl Into<SharedDocument>) -> Self {
         let document = document.into();
-        Self { hello: Hello::parse(&document), document }
+        Self { hello: Hello::boxed(&document), document }
+    }
+}
+
+/// Parses a reply, a BSON document.
+impl From<&[u8]> for HelloReply {
+    fn from(document: &[u8]) -> Self {
+        Self::parse(document)
     }
 }
 
 /// Creates a reply without its document.
 impl From<Result<Hello, Error>> for HelloReply {
     fn from(hello: Result<Hello, Error>) -> Self {
-        Self { hello, document: [].as_slice().into() }
+        Self { hello: hello.map(Box::new), document: [].as_slice().into() }
     }
 }
 
 /// The fields of a reply that have been read so far.
-#[derive(Default)]
-struct Reply<'a> {
-    hello: Hello,
+struct Reply<'h, 'a> {
+    hello: &'h mut Hello,
     failure: Failure<'a>,
     role: Role,
     me: Option<&'a str>,
@@ -179,17 +194,14 @@ struct Role {
     arbiter_only: bool,
 }
 
-impl<'a> Reply<'a> {
-    fn read(bytes: &'a [u8]) -> Result<Self, Malformed> {
-        let mut reply = Self::default();
-        for field in Fields::of(bytes)? {
-            reply.take(field?)?;
-        }
-        Ok(reply)
+impl<'h, 'a> Reply<'h, 'a> {
+    fn new(hello: &'h mut Hello) -> Self {
+        let (failure, role) = (Failure::default(), Role::default());
+        Self { hello, failure, role, me: None, primary: None }
     }
 
     fn take(&mut self, field: Field<'a>) -> Result<(), Malformed> {
-        let hello = &mut self.hello;
+        let hello = &mut *self.hello;
         let role = &mut self.role;
         match field.name() {
             b"isWritablePrimary" => role.is_writable_primary = field.truth(),
@@ -229,8 +241,8 @@ impl<'a> Reply<'a> {
         Ok(())
     }
 
-    fn finish(self) -> Hello {
-        let mut hello = self.hello;
+    fn finish(self) {
+        let hello = self.hello;
         hello.me = self.me.and_then(|text| hello.member(text));
         hello.primary = self.primary.and_then(|text| hello.member(text));
         hello.topology_version = self.failure.topology_version;
@@ -244,7 +256,6 @@ impl<'a> Reply<'a> {
             hello.passives = Box::default();
             hello.arbiters = Box::default();
         }
-        hello
     }
 }
 

@@ -21,12 +21,14 @@ const WINDOW: usize = 10;
 pub struct RttWindow {
     /// The exponentially weighted moving average in milliseconds.
     average: Option<f64>,
-    /// The most recent samples; a new sample overwrites the oldest.
-    recent: [Duration; WINDOW],
+    /// The most recent samples in nanoseconds; a new sample overwrites the oldest.
+    recent: [u64; WINDOW],
     /// The number of samples since the last reset.
     count: usize,
     /// The newest sample, which is kept across resets.
     newest: Option<Duration>,
+    /// The times of the current samples, which are read more often than samples come.
+    rtt: Option<Rtt>,
 }
 
 impl RttWindow {
@@ -37,7 +39,8 @@ impl RttWindow {
 
     /// Creates a window with an average of `average` milliseconds, for tests and replays.
     pub fn with_average(average: f64) -> Self {
-        Self { average: Some(average), ..Self::default() }
+        let window = Self { average: Some(average), ..Self::default() };
+        Self { rtt: window.computed(), ..window }
     }
 
     /// Adds a sample (Server Selection: "Calculation of Average Round Trip Times").
@@ -56,9 +59,10 @@ impl RttWindow {
             Some(average) => ALPHA * sample + (1.0 - ALPHA) * average,
         });
         if let Some(slot) = self.recent.get_mut(self.count % WINDOW) {
-            *slot = duration;
+            *slot = duration.as_nanos().try_into().unwrap_or(u64::MAX);
         }
         self.count = self.count.saturating_add(1);
+        self.rtt = self.computed();
     }
 
     /// Discards every sample but the newest, because the server was lost (Server Selection:
@@ -68,6 +72,7 @@ impl RttWindow {
     /// has just recovered can be compared with others at once.
     pub(crate) fn reset(&mut self) {
         *self = Self { newest: self.newest, ..Self::default() };
+        self.rtt = self.computed();
     }
 
     /// Returns the average of the samples since the last reset, in fractional milliseconds.
@@ -77,6 +82,10 @@ impl RttWindow {
 
     /// Returns the average, the minimum and the percentile, or `None` if there was never a sample.
     pub fn rtt(&self) -> Option<Rtt> {
+        self.rtt
+    }
+
+    fn computed(&self) -> Option<Rtt> {
         let Some(average) = self.average else {
             // The values are the same as after a single sample.
             return self.newest.map(|newest| Rtt {
@@ -92,8 +101,8 @@ impl RttWindow {
         Some(Rtt {
             average: Duration::try_from_secs_f64(average / 1e3).unwrap_or_default(),
             // With only one sample, the minimum remains zero (G-9).
-            minimum: sorted.first().filter(|_| count > 1).copied().unwrap_or_default(),
-            p90: p90.copied().unwrap_or_default(),
+            minimum: nanos(sorted.first().filter(|_| count > 1)).unwrap_or_default(),
+            p90: nanos(p90).unwrap_or_default(),
         })
     }
 
@@ -102,16 +111,20 @@ impl RttWindow {
     pub(crate) fn lower_quartile(&self) -> Duration {
         let (sorted, count) = self.sorted();
         let quartile = sorted.get(count.div_ceil(4).saturating_sub(1)).filter(|_| count > 0);
-        quartile.copied().or(self.newest).unwrap_or_default()
+        nanos(quartile).or(self.newest).unwrap_or_default()
     }
 
     /// Returns the last ten samples in ascending order, and their number.
-    fn sorted(&self) -> ([Duration; WINDOW], usize) {
+    fn sorted(&self) -> ([u64; WINDOW], usize) {
         let mut sorted = self.recent;
         let count = self.count.min(WINDOW);
         sorted.get_mut(..count).unwrap_or_default().sort_unstable();
         (sorted, count)
     }
+}
+
+fn nanos(sample: Option<&u64>) -> Option<Duration> {
+    sample.copied().map(Duration::from_nanos)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use futures::{FutureExt as _, executor::block_on};
 use sdam_core::{
     address::ServerAddress,
     error::{Error, ErrorKind, ErrorOutcome, Stage},
-    hello::{Handshake, HelloAuth, HelloFields, HelloRequest},
+    hello::{Handshake, HelloAuth, HelloFields, HelloReply, HelloRequest},
     ids::{Generation, ObjectId, ServerId},
     options::HandshakeOpcode,
     report::ErrorReport,
@@ -50,7 +50,7 @@ impl PoolHost for Host {
         self: Arc<Self>,
         _: ServerId,
         _: Generation,
-        _: &[u8],
+        _: HelloReply,
     ) -> Result<Option<ServiceConnection>, Error> {
         Ok(None)
     }

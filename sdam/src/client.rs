@@ -135,7 +135,7 @@ impl Client {
     }
 
     async fn run_with(&self, command: &Command<'_>, writes: Writes) -> Result<CommandReply, Error> {
-        let shared = self.topology().shared();
+        let engine = self.topology().engine();
         let limit = self.limit(command);
         let criteria = command.criteria(&self.0.read, &Criteria::primary());
         let mut operation = Operation::new(self, command, criteria, (limit, writes))?;
@@ -146,7 +146,7 @@ impl Client {
             let server = match self.select(&criteria, limit).await {
                 Ok(server) => server,
                 Err(error) => {
-                    let is_late = limit.has_passed(shared.now());
+                    let is_late = limit.has_passed(engine.now());
                     return retry.end(of_command(command, unselected(error)), is_late);
                 }
             };
@@ -160,16 +160,16 @@ impl Client {
             operation.needs_number |= !failure.error.is_retryable_overload();
             criteria = server.criteria_after(criteria, &failure.error);
             drop(server);
-            let Some(backoff) = retry.failed(failure, shared.common.random().0) else {
+            let Some(backoff) = retry.failed(failure, engine.common.random().0) else {
                 return retry.give_up(is_late);
             };
-            let now = shared.now();
+            let now = engine.now();
             let next = now + backoff;
             if limit.has_passed(next) {
                 return retry.give_up(limit.has_passed(now));
             }
             if !backoff.is_zero() {
-                shared.common.backend.clock.sleep_until(next).await;
+                engine.common.backend.clock.sleep_until(next).await;
             }
         }
     }
@@ -202,8 +202,8 @@ impl Client {
     ///
     /// If the future was dropped, call `close` again, or drop every clone of the client.
     pub async fn close(&self) {
-        let patience = self.topology().shared().now() + Self::END_SESSIONS_PATIENCE;
-        let clock = Arc::clone(&self.topology().shared().common.backend.clock);
+        let patience = self.topology().engine().now() + Self::END_SESSIONS_PATIENCE;
+        let clock = Arc::clone(&self.topology().engine().common.backend.clock);
         // Driver Sessions: errors from `endSessions` are ignored.
         let _ = race::deadline(&*clock, Some(patience), Box::pin(self.end_sessions())).await;
         self.topology().close().await;
@@ -236,11 +236,11 @@ impl Client {
         criteria: &Criteria,
         limit: Limit,
     ) -> Result<SelectedServer<Pool>, SelectionError> {
-        let shared = self.topology().shared();
+        let engine = self.topology().engine();
         let within = match limit {
             Limit::Unset => return self.topology().select(criteria).await,
-            Limit::Endless => shared.common.options.server_selection_timeout,
-            Limit::At(deadline) => deadline.since(shared.now()),
+            Limit::Endless => engine.common.options.server_selection_timeout,
+            Limit::At(deadline) => deadline.since(engine.now()),
         };
         self.topology().select_within(criteria, within).await
     }
@@ -248,8 +248,8 @@ impl Client {
     /// Returns the time by which an operation must have checked out its connection if its selection
     /// begins now (Client Side Operations Timeout: "Server Selection").
     fn check_out_by(&self, limit: Limit) -> Option<Instant> {
-        let shared = self.topology().shared();
-        limit.check_out_by(shared.now(), shared.common.options.server_selection_timeout)
+        let engine = self.topology().engine();
+        limit.check_out_by(engine.now(), engine.common.options.server_selection_timeout)
     }
 
     fn sessions(&self) -> MutexGuard<'_, SessionPool> {
@@ -271,21 +271,21 @@ impl Client {
 
     fn limit(&self, command: &Command<'_>) -> Limit {
         // A `timeoutMS` of 0 means no limit, and also overrides the deprecated timeout options.
-        Limit::new(command.timeout.or(self.options().timeout), self.topology().shared().now())
+        Limit::new(command.timeout.or(self.options().timeout), self.topology().engine().now())
     }
 
     /// Returns the criteria for the selections of an operation. If a sink wants selection events,
     /// the criteria include the command's name and the operation's id.
     fn named(&self, operation: &Operation<'_>) -> Criteria {
         let criteria = operation.criteria.clone();
-        if !self.topology().shared().events.wants_any(Interest::SELECTION) {
+        if !self.topology().engine().events.wants_any(Interest::SELECTION) {
             return criteria;
         }
         criteria.with_operation_name(operation.fields.name).with_operation_id(operation.id)
     }
 
     fn options(&self) -> &Options {
-        &self.topology().shared().common.options
+        &self.topology().engine().common.options
     }
 
     fn next_operation(&self) -> i64 {

@@ -47,9 +47,9 @@ pub(crate) struct Common {
 #[derive(Debug)]
 pub(crate) struct Counters([Counter; LANES]);
 
-/// A counter, aligned to its own cache lines.
+/// A counter, aligned to its own cache line.
 #[derive(Debug)]
-#[repr(align(128))]
+#[repr(align(64))]
 struct Counter(AtomicU64);
 
 impl Counters {

@@ -1,352 +1,503 @@
-//! The engine of one topology: passes inputs to the state machine and carries out its outputs.
-//!
-//! The engine has no lock of its own: topologies with and without background tasks keep it in
-//! [`Shared`](crate::topology::shared::Shared), which locks it.
+//! The engine of one topology: passes inputs to the state machine under one lock, and does the rest
+//! of the work once it is released. Readers load the published snapshot.
 
+mod lock;
+mod outputs;
 pub(crate) mod server;
 pub(crate) mod snapshot;
 
 use std::{
-    any::Any,
     collections::BTreeMap,
     fmt::Debug,
-    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::{Arc, Weak},
 };
 
 use sdam_core::{
-    address::ServerAddress,
-    deployment::{ConnId, Deployment, Input, Output, Outputs, Timer},
-    error::ErrorOutcome,
-    event::{EventKind, EventName, EventPublisher},
-    ids::ServerId,
+    deployment::{ConnId, Deployment, Input, Output, Timer},
+    error::{Error, ErrorOutcome},
+    hello::{HelloReply, HelloRequest},
+    ids::{Generation, ObjectId, ServerId},
     options::{ConfigError, Options},
-    pool::PoolClear,
     report::ErrorReport,
-    server::ServerDescription,
     time::Instant,
-    topology::TopologyDescription,
 };
-use sdam_events::queue::EventQueue;
+use sdam_events::{history::History, queue::EventQueue, sink::Interest};
+use sdam_select::{criteria::Criteria, explain::Explanation, settings::Settings};
 use sdam_transport::{
-    pool::{Authenticator, PoolContext, PoolFactory, PoolHandle, PoolHost, Reporter},
-    spawn::Task,
+    pool::{Authenticator, PoolContext, PoolFactory, PoolHandle, PoolHost, ServiceConnection},
+    runtime::Backend,
+    spawn::{Spawner, Task},
 };
-use smallvec::SmallVec;
 
+pub(crate) use self::outputs::DeferredPanic;
 use self::{
-    server::{Action, Order, Server},
+    lock::{Lock, lock},
+    outputs::{AfterUnlock, is_unchecked},
+    server::Server,
     snapshot::{Published, Snapshot},
 };
-use crate::common::Common;
+use crate::{
+    common::{Common, Counters},
+    monitor::MonitorConnection,
+    select::{SelectionContext, explain_from},
+    srv::Lookup,
+    sync::{
+        Mutex,
+        atomic::{Ordering, fence},
+    },
+    topology::{
+        builder::Prepared,
+        select::Waiters,
+        tasks::{ServerTask, Tasks},
+    },
+};
 
-/// The mutable state of a topology: the state machine, the servers and their pools.
+/// A topology, with or without background tasks: the state machine behind a lock, and what is used
+/// without the lock.
 #[derive(Debug)]
 pub(crate) struct Engine {
+    state: Lock<State>,
+    pools: Arc<dyn CreatePool>,
+    /// This engine, to which pools report.
+    host: Weak<dyn PoolHost>,
+    pub(crate) published: Published,
+    pub(crate) waiters: Waiters,
+    pub(crate) events: Arc<EventQueue>,
+    pub(crate) background: Background,
+    /// The recent transitions, which selection errors include; `None` unless the history is
+    /// enabled.
+    pub(crate) history: Option<Arc<History>>,
+    pub(crate) common: Arc<Common>,
+}
+
+/// The part of a topology that changes under the lock.
+#[derive(Debug)]
+pub(crate) struct State {
     deployment: Deployment,
     servers: BTreeMap<ServerId, Arc<Server>>,
-    pools: Arc<dyn CreatePool>,
-    /// The topology to which pools report.
-    host: Weak<dyn PoolHost>,
-    common: Arc<Common>,
-    events: Arc<EventQueue>,
+    /// The number of snapshots so far.
     version: u64,
 }
 
-/// The work that has to be done after the engine is unlocked.
+/// The kind of topology, which determines who runs the checks, and where pools' panics are
+/// re-raised.
+#[derive(Debug)]
+pub(crate) enum Background {
+    /// Tasks check the servers. A panic is re-raised in the thread that changed the topology,
+    /// unless that is a server's task.
+    Tasks(TaskSet),
+    /// The caller of a single-threaded topology checks the servers. A panic is re-raised at the end
+    /// of the call.
+    Caller(Mutex<DeferredPanic>),
+}
+
+/// The tasks of a topology.
 #[derive(Debug, Default)]
-#[must_use = "readers are notified and panics re-raised once the engine is unlocked"]
-pub(crate) struct AfterUnlock {
-    /// The snapshots that were replaced, to be freed after unlocking.
-    pub(crate) replaced: SmallVec<[Arc<Snapshot>; 1]>,
-    /// New servers that need a task.
-    pub(crate) opened: SmallVec<[Arc<Server>; 1]>,
-    /// The servers whose tasks have to be woken.
-    pub(crate) woken: SmallVec<[Arc<Server>; 2]>,
-    /// The background tasks of new pools.
-    pub(crate) tasks: Vec<Task>,
-    /// An output that the caller of [`handle`](Engine::handle) has to carry out.
-    pub(crate) asked: Option<Output>,
-    pub(crate) panic: DeferredPanic,
+pub(crate) struct TaskSet {
+    pub(crate) monitors: Tasks,
+    pub(crate) pools: Tasks,
+    pub(crate) dispatchers: Tasks,
+}
+
+impl Background {
+    fn tasks(&self) -> Option<&TaskSet> {
+        match self {
+            Self::Tasks(tasks) => Some(tasks),
+            Self::Caller(_) => None,
+        }
+    }
 }
 
 impl Engine {
+    /// Creates the state of a topology, which is not open yet.
     pub(crate) fn new(
-        deployment: Deployment,
-        pools: Arc<dyn CreatePool>,
-        host: Weak<dyn PoolHost>,
-        events: Arc<EventQueue>,
-        common: Arc<Common>,
-    ) -> Self {
-        Self { deployment, servers: BTreeMap::new(), pools, host, common, events, version: 0 }
-    }
-
-    /// Returns the initial snapshot, which contains no servers.
-    pub(crate) fn snapshot(&self) -> Snapshot {
-        Snapshot {
-            version: 0,
-            description: Arc::clone(self.deployment.description()),
-            servers: Arc::default(),
-            closed: false,
-        }
-    }
-
-    pub(crate) fn deployment(&self) -> &Deployment {
-        &self.deployment
-    }
-
-    /// Passes an input to the deployment and carries out its outputs. All outputs are carried out,
-    /// even if a pool panics.
-    pub(crate) fn handle(
-        &mut self,
-        now: Instant,
-        input: Input,
-        published: &Published,
-    ) -> AfterUnlock {
-        let subject = subject(&input);
-        let outputs = self.deployment.handle(now, input);
-        let failed = failed_check(&outputs);
-        let after = self.run(now, outputs, published);
-        if let Some(server) = failed {
-            self.note_failure(now, server);
-        }
-        if let Some(server) = subject {
-            self.note_silence(server);
-        }
-        after
-    }
-
-    /// Passes to the deployment an error that an operation or a pool has reported, and carries out
-    /// the outputs.
-    pub(crate) fn handle_error(
-        &mut self,
-        now: Instant,
-        server: ServerId,
-        error: &ErrorReport,
-        published: &Published,
-    ) -> (ErrorOutcome, AfterUnlock) {
-        let (outcome, outputs) = self.deployment.handle_error(now, server, error);
-        let after = self.run(now, outputs, published);
-        self.note_silence(server);
-        (outcome, after)
-    }
-
-    /// Carries out outputs in order.
-    fn run(&mut self, now: Instant, outputs: Outputs, published: &Published) -> AfterUnlock {
-        let mut after = AfterUnlock::default();
-        let moves =
-            |output| matches!(output, &Output::OpenServer { .. } | &Output::CloseServer { .. });
-        let relisted = outputs.iter().any(moves);
-        for output in outputs {
-            match output {
-                Output::Connect { conn, deadline } => {
-                    self.order(conn, Action::Connect { deadline }, &mut after);
-                }
-                Output::Send { conn, request, deadline } => {
-                    self.order(conn, Action::Send { request, deadline }, &mut after);
-                }
-                Output::Read { conn, deadline } => {
-                    self.order(conn, Action::Read { deadline }, &mut after);
-                }
-                Output::Disconnect { conn } => self.order(conn, Action::Disconnect, &mut after),
-                Output::Wake { server } => {
-                    if let Some(server) = self.servers.get(&server) {
-                        server.orders.look();
-                        after.wake(server);
-                    }
-                }
-                Output::OpenServer { server, address, monitored } => {
-                    let server = self.open(server, address, &mut after);
-                    after.opened.extend(monitored.then_some(server));
-                }
-                Output::CloseServer { server } => self.close(server, &mut after),
-                Output::PoolReady { server } => self.ready(now, server, &mut after),
-                Output::PoolClear { server, clear } => {
-                    self.clear(now, server, &clear, &mut after.panic);
-                }
-                Output::Publish(description) => {
-                    let next = self.next_snapshot(description, relisted, published);
-                    after.replaced.push(published.swap(next));
-                }
-                Output::Emit(event) => self.emit(now, event, published),
-                Output::LookUp { .. }
-                | Output::Choose
-                | Output::Probe { .. }
-                | Output::Finish(_) => after.asked = Some(output),
-            }
-        }
-        after
-    }
-
-    fn order(&self, conn: ConnId, action: Action, after: &mut AfterUnlock) {
-        if let Some(server) = self.servers.get(&conn.server) {
-            server.orders.push(Order { conn, action });
-            after.wake(server);
-        }
-    }
-
-    /// Updates the time of a server's last error if its check has just failed. A repeated error
-    /// does not change the description, so no event would report it.
-    fn note_failure(&self, now: Instant, server: ServerId) {
-        self.with(server, |server| {
-            let mut failures = server.failures();
-            if failures.first.is_some()
-                && let Some(own) = self.deployment.description().server_by_id(server.id())
-                && own.error.is_some()
-                && own.last_update_time == Some(now)
-                && let Some(last) = &mut failures.last
-            {
-                last.at = now;
-            }
+        mut prepared: Prepared,
+        settings: Settings,
+        (backend, spawner): (Backend, Option<Arc<dyn Spawner>>),
+        background: Background,
+    ) -> Arc<Self> {
+        let counters = Counters::new(prepared.rng.next_u64());
+        let rng = prepared.rng.fork();
+        let Prepared { pools, events, history, .. } = prepared;
+        let common = Arc::new(Common {
+            backend,
+            spawner,
+            settings,
+            options: Arc::new(prepared.options),
+            authenticator: prepared.authenticator,
+            warnings: prepared.warnings,
+            config: Arc::new(prepared.config),
+            metadata: prepared.metadata,
+            counters,
         });
-    }
-
-    /// Updates the evidence that a server no longer answers.
-    fn note_silence(&self, server: ServerId) {
-        if let Some(silence) = self.deployment.silence(server) {
-            self.with(server, |server| server.set_silence(silence));
+        let mut deployment =
+            Deployment::new(Arc::clone(&common.options), Arc::clone(&common.config), rng);
+        if events.wants_any(Interest::INPUTS) {
+            deployment = deployment.with_recorded_inputs();
         }
-    }
-
-    fn with(&self, server: ServerId, act: impl FnOnce(&Server)) {
-        if let Some(server) = self.servers.get(&server) {
-            act(server);
+        if let Background::Caller(_) = background {
+            deployment = deployment.with_scans(&common.options);
         }
-    }
-
-    fn close(&mut self, server: ServerId, after: &mut AfterUnlock) {
-        if let Some(server) = self.servers.remove(&server) {
-            if let Some(pool) = server.core.pool() {
-                after.panic.catch(|| pool.close());
-            }
-            server.orders.end();
-            after.wake(&server);
+        // Without a resolver, the topology does not poll the SRV record, but a driver may.
+        if common.backend.resolver.is_some() {
+            deployment = deployment.with_srv_polling(&common.options);
         }
-    }
-
-    fn open(
-        &mut self,
-        id: ServerId,
-        address: ServerAddress,
-        after: &mut AfterUnlock,
-    ) -> Arc<Server> {
-        let server = Arc::new(Server::new(id, address));
-        // The server is checked even if the pool factory panics.
-        after.panic.catch(|| self.pool(&server, &mut after.tasks));
-        self.servers.insert(id, Arc::clone(&server));
-        server
-    }
-
-    /// Returns the pool of `server`. If there is none, creates it and adds its task to `tasks`.
-    fn pool<'s>(&self, server: &'s Server, tasks: &mut Vec<Task>) -> &'s dyn PoolHandle {
-        server.pool_or_create(|| {
-            let (id, backend) = (server.id(), self.common.backend.clone());
-            let mut context = PoolContext::new(id, server.core.address.clone(), backend);
-            context.generation = server.generation();
-            context.reporter = Reporter::new(id, Weak::clone(&self.host));
-            context.options = Arc::clone(&self.common.options);
-            context.authenticator.clone_from(&self.common.authenticator);
-            context.events = Arc::clone(&self.events) as Arc<dyn EventPublisher>;
-            (context.seed, _) = self.common.random();
-            context.spawner.clone_from(&self.common.spawner);
-            if let Some(detector) = self.deployment.detector() {
-                context.reporter = context.reporter.with_detector(detector, server.asked());
+        Arc::new_cyclic(|host: &Weak<Self>| {
+            let first = Snapshot::first(Arc::clone(deployment.description()));
+            let state = State { deployment, servers: BTreeMap::new(), version: 0 };
+            Self {
+                state: Lock::new(state),
+                pools,
+                host: Weak::clone(host) as Weak<dyn PoolHost>,
+                published: Published::new(first),
+                waiters: Waiters::default(),
+                events,
+                background,
+                history,
+                common,
             }
-            let pool = self.pools.create_pool(context);
-            if self.common.spawner.is_some() {
-                tasks.extend(pool.background());
-            }
-            pool
         })
     }
 
-    fn ready(&self, now: Instant, id: ServerId, after: &mut AfterUnlock) {
-        let Some(server) = self.servers.get(&id) else {
-            return;
+    pub(crate) fn now(&self) -> Instant {
+        self.common.backend.clock.now()
+    }
+
+    pub(crate) fn selection_context(&self) -> SelectionContext<'_> {
+        SelectionContext {
+            published: &self.published,
+            events: &self.events,
+            clock: &*self.common.backend.clock,
+            settings: &self.common.settings,
+        }
+    }
+
+    /// Explains for each known server why a selection would choose or reject it.
+    pub(crate) fn explain(&self, criteria: &Criteria) -> Explanation {
+        // No snapshot guard is held while the application's selectors run.
+        let snapshot = self.published.load_full();
+        explain_from(&snapshot, &self.common.settings, criteria, self.now())
+    }
+
+    /// Passes an input to the deployment. All outputs have been carried out on return, even if a
+    /// pool panics.
+    pub(crate) fn handle(self: &Arc<Self>, input: Input) {
+        self.change(|state, now| ((), self.apply(state, now, input)));
+    }
+
+    /// Passes an input to the deployment, and returns the output that the caller has to carry out.
+    pub(crate) fn ask(self: &Arc<Self>, input: Input) -> Option<Output> {
+        self.change(|state, now| {
+            let mut after = self.apply(state, now, input);
+            (after.asked.take(), after)
+        })
+    }
+
+    /// Reads the state of the deployment, under the lock.
+    pub(crate) fn read<T>(&self, read: impl FnOnce(&Deployment) -> T) -> T {
+        read(&self.state.lock().deployment)
+    }
+
+    /// Closes the topology; tasks end soon after.
+    pub(crate) fn shut_down(self: &Arc<Self>) {
+        let mut panic = DeferredPanic::default();
+        panic.catch(|| self.handle(Input::Close));
+        if self.background.tasks().is_some_and(|tasks| tasks.monitors.close()) {
+            self.events.monitors_ended();
+        }
+        panic.resume();
+    }
+
+    /// Requests a check of every server.
+    pub(crate) fn request_checks(&self) {
+        for server in self.published.load().servers.iter() {
+            server.orders.check();
+            server.orders.wake();
+        }
+    }
+
+    /// Wakes every server's task to read its deadline again, because waiting selections may have
+    /// brought it forward.
+    pub(crate) fn announce_waiters(&self) {
+        // Pairs with the fence in `Published::announce`: the task of a server that is not in this
+        // snapshot yet sees the waiters.
+        fence(Ordering::SeqCst);
+        for server in self.published.load().servers.iter() {
+            server.orders.look();
+            server.orders.wake();
+        }
+    }
+
+    /// Prepares the pools of the servers whose first check is not finished, because a selection is
+    /// waiting for that check.
+    pub(crate) fn prepare_pools(self: &Arc<Self>) {
+        let unchecked =
+            self.published.load().description.servers().iter().any(|own| is_unchecked(own));
+        if unchecked {
+            self.change(|state, _| ((), state.prepare()));
+        }
+    }
+
+    /// Takes a pool's panic that has to be re-raised at the end of a call.
+    pub(crate) fn take_panic(&self) -> DeferredPanic {
+        match &self.background {
+            Background::Tasks(_) => DeferredPanic::default(),
+            Background::Caller(panic) => std::mem::take(&mut *lock(panic)),
+        }
+    }
+
+    /// Changes the state, then releases the lock and does the remaining work.
+    fn change<T>(
+        self: &Arc<Self>,
+        change: impl FnOnce(&mut State, Instant) -> (T, AfterUnlock),
+    ) -> T {
+        let (answer, panic) = self.change_for(None, change);
+        match &self.background {
+            Background::Tasks(_) => panic.resume(),
+            Background::Caller(kept) => lock(kept).merge(panic),
+        }
+        answer
+    }
+
+    /// Changes the state. The task of the server `own` is not woken, because that task is the
+    /// caller and will read its orders after this call.
+    fn change_for<T>(
+        self: &Arc<Self>,
+        own: Option<ServerId>,
+        change: impl FnOnce(&mut State, Instant) -> (T, AfterUnlock),
+    ) -> (T, DeferredPanic) {
+        let mut state = self.state.lock();
+        let now = self.now();
+        let (answer, after) = change(&mut state, now);
+        // The tasks are counted under the lock, so that closing also waits for them.
+        let servers: Vec<_> = match &self.background {
+            Background::Tasks(_) => {
+                let of = |server| ServerTask::new(Arc::clone(self), server);
+                after.opened.into_iter().map(of).collect()
+            }
+            Background::Caller(_) => Vec::new(),
         };
-        server.begin_pool();
-        let pool = after.panic.catch(|| self.pool(server, &mut after.tasks));
-        // CMAP: "PoolReady" comes before the events of the connections that the pool then opens.
-        self.events.push_with(now, EventName::PoolReady, || {
-            let address = server.core.address.clone();
-            EventKind::PoolReady { server: id, address }
+        let pools: Vec<_> = after
+            .tasks
+            .into_iter()
+            .map(|task| self.counted(|tasks| &tasks.pools, task.name(), task))
+            .collect();
+        drop(state);
+        if !after.replaced.is_empty() {
+            self.wake_readers();
+        }
+        for server in after.woken {
+            if own != Some(server.id()) {
+                server.orders.wake();
+            }
+        }
+        for server in servers {
+            self.spawn(Task::new("sdam-monitor", server.run()));
+        }
+        for task in pools {
+            self.spawn(task);
+        }
+        (answer, after.panic)
+    }
+
+    /// Returns a task that is counted until it ends or is dropped.
+    pub(crate) fn counted(
+        self: &Arc<Self>,
+        of: fn(&TaskSet) -> &Tasks,
+        name: &'static str,
+        work: impl Future + Send + 'static,
+    ) -> Task {
+        if let Some(tasks) = self.background.tasks() {
+            of(tasks).begin();
+        }
+        let counted = Counted { engine: Arc::clone(self), of };
+        Task::new(name, async move {
+            work.await;
+            drop(counted);
+        })
+    }
+
+    pub(crate) fn spawn(&self, task: Task) {
+        if let Some(spawner) = &self.common.spawner {
+            spawner.spawn(task);
+        }
+    }
+}
+
+/// A guard that marks a task as ended when the task ends or is dropped.
+struct Counted {
+    engine: Arc<Engine>,
+    of: fn(&TaskSet) -> &Tasks,
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        if let Some(tasks) = self.engine.background.tasks() {
+            (self.of)(tasks).end();
+        }
+    }
+}
+
+/// Methods for tasks.
+impl Engine {
+    /// Passes an answer from a connection to the engine, and returns the server's next deadline.
+    pub(crate) fn answered(self: &Arc<Self>, server: ServerId, input: Input) -> Option<Instant> {
+        self.act(server, || input)
+    }
+
+    /// Handles the deadline of `server`, and returns the next one.
+    pub(crate) fn due(self: &Arc<Self>, server: ServerId) -> Option<Instant> {
+        self.act(server, || Input::Due { timer: Timer::Server(server), wanted: self.waiters.any() })
+    }
+
+    /// Requests an immediate check, and returns the server's next deadline.
+    pub(crate) fn check_requested(self: &Arc<Self>, server: ServerId) -> Option<Instant> {
+        self.act(server, || Input::CheckRequested { server })
+    }
+
+    /// Returns the time at which the timer is due, or `None` if it is not set.
+    pub(crate) fn deadline(&self, timer: Timer) -> Option<Instant> {
+        self.read(|deployment| deployment.deadline_of(timer, self.waiters.any()))
+    }
+
+    /// Ends the checks of a server whose task was dropped.
+    pub(crate) fn deserted(self: &Arc<Self>, server: ServerId) {
+        self.act(server, || Input::Deserted { server });
+    }
+
+    /// Passes an input from the task of `server` to the engine, and returns the server's next
+    /// deadline.
+    ///
+    /// A pool's panic is not re-raised: the panic hook has reported it, and all outputs have run.
+    fn act(self: &Arc<Self>, server: ServerId, input: impl FnOnce() -> Input) -> Option<Instant> {
+        let (deadline, _) = self.change_for(Some(server), |state, now| {
+            let after = self.apply(state, now, input());
+            let (timer, wanted) = (Timer::Server(server), self.waiters.any());
+            (state.deployment.deadline_of(timer, wanted), after)
         });
-        if let Some(pool) = pool {
-            after.panic.catch(|| pool.ready());
-        }
+        deadline
     }
 
-    /// Prepares the pools of the servers whose first check is not finished, once. A displaced primary
-    /// is unchecked, too, but its pool has been ready.
-    pub(crate) fn prepare(&mut self) -> AfterUnlock {
-        let mut after = AfterUnlock::default();
-        let servers = self.deployment.description().servers().iter();
-        for server in servers.filter(|server| is_unchecked(server)) {
-            let own = self.servers.get(&server.id);
-            if let Some((own, pool)) = own.and_then(|own| Some((own, own.core.pool()?)))
-                && own.begin_pool()
-            {
-                after.panic.catch(|| pool.prepare());
+    /// Carries out an order on its connection to `server`.
+    pub(crate) fn execute(
+        &self,
+        order: Output,
+        server: &Server,
+        connection: &mut MonitorConnection,
+    ) {
+        match order {
+            Output::Connect { conn, deadline } => self.connect(conn, server, connection, deadline),
+            Output::Send { request, deadline, .. } => {
+                connection.send(self.common.metadata.renew(*request), deadline);
             }
-        }
-        after
-    }
-
-    fn clear(&self, now: Instant, id: ServerId, clear: &PoolClear, panic: &mut DeferredPanic) {
-        let Some(server) = self.servers.get(&id) else {
-            return;
-        };
-        if clear.service_id.is_none() {
-            server.set_generation(clear.generation);
-        }
-        // F-66: `PoolCleared` precedes the events of the connections that are closed when the pool
-        // is cleared. F-63: there is none for a paused pool.
-        if !clear.was_paused {
-            self.events.push_with(now, EventName::PoolCleared, || {
-                let address = server.core.address.clone();
-                EventKind::PoolCleared { server: id, address, clear: clear.clone() }
-            });
-        }
-        if let Some(pool) = server.core.pool() {
-            panic.catch(|| pool.clear(clear));
-        }
-    }
-
-    /// Publishes an event. If the event reports a new description of a server, also records the
-    /// error in that description.
-    fn emit(&self, now: Instant, event: EventKind, published: &Published) {
-        match &event {
-            EventKind::ServerDescriptionChanged { new, .. } => {
-                self.with(new.id, |server| server.failures().observe(new, now));
-            }
-            EventKind::ServerSuspected { server, .. }
-            | EventKind::ServerSuspicionEnded { server, .. } => self.note_silence(*server),
-            EventKind::TopologyClosed => {
-                let description = &published.load().description;
-                published.pending.close(&self.events, description, now);
-            }
+            Output::Read { deadline, .. } => connection.read_next(deadline),
+            Output::Disconnect { .. } => connection.disconnect(),
             _ => {}
         }
-        self.events.push(now, event);
     }
 
-    /// Creates the snapshot of `description`. Reuses the previous list of servers unless servers
-    /// were added or removed.
-    fn next_snapshot(
-        &mut self,
-        description: Arc<TopologyDescription>,
-        relisted: bool,
-        published: &Published,
-    ) -> Arc<Snapshot> {
-        self.version += 1;
-        let servers = if relisted {
-            let servers = description.servers().iter();
-            servers.filter_map(|server| self.servers.get(&server.id).cloned()).collect()
-        } else {
-            Arc::clone(&published.load().servers)
+    /// Starts to open a connection to `server`.
+    pub(crate) fn connect(
+        &self,
+        conn: ConnId,
+        server: &Server,
+        connection: &mut MonitorConnection,
+        deadline: Option<Instant>,
+    ) {
+        let limit = self.common.options.max_hello_size;
+        connection.connect(conn, (&self.common.backend, limit), &server.core.address, deadline);
+    }
+
+    /// Looks up the SRV record if `output` requests it, and returns the outcome. Returns `None` for
+    /// any other output.
+    pub(crate) async fn look_up(&self, output: Option<Output>) -> Option<Input> {
+        let Some(Output::LookUp { name, deadline }) = output else {
+            return None;
         };
-        let closed = self.deployment.is_closed();
-        Arc::new(Snapshot { version: self.version, description, servers, closed })
+        let timeout = self.common.options.connect_timeout;
+        let backend = &self.common.backend;
+        let resolver = &**backend.resolver.as_ref()?;
+        let lookup = Lookup { backend, resolver, timeout, deadline };
+        Some(Input::LookedUp(lookup.srv(&name).await))
+    }
+
+    /// Counts a task that is about to be spawned.
+    pub(crate) fn task_begins(&self) {
+        if let Background::Tasks(tasks) = &self.background {
+            tasks.monitors.begin();
+        }
+    }
+
+    pub(crate) fn task_ended(&self) {
+        if let Background::Tasks(tasks) = &self.background
+            && tasks.monitors.end()
+        {
+            self.events.monitors_ended();
+        }
+    }
+
+    /// Wakes the readers of the snapshot.
+    pub(crate) fn wake_readers(&self) {
+        self.published.announce();
+    }
+}
+
+impl PoolHost for Engine {
+    fn handle_error(self: Arc<Self>, server: ServerId, error: &ErrorReport) -> ErrorOutcome {
+        self.change(|state, now| {
+            let (outcome, outputs) = state.deployment.handle_error(now, server, error);
+            let after = self.carry_out(state, now, outputs);
+            state.note_silence(server);
+            (outcome, after)
+        })
+    }
+
+    fn handle_handshake(
+        self: Arc<Self>,
+        server: ServerId,
+        generation: Generation,
+        reply: HelloReply,
+    ) -> Result<Option<ServiceConnection>, Error> {
+        let hello = reply.hello.as_ref().map_err(Error::clone)?;
+        let balanced = self.common.options.load_balanced;
+        let service = balanced.then(|| hello.load_balanced_service()).transpose()?;
+        let current = self.change(|state, now| {
+            let input = Input::Handshake { server, generation, reply };
+            let after = self.apply(state, now, input);
+            (state.deployment.generation(server, service), after)
+        });
+        Ok(service
+            .zip(current)
+            .map(|(service, generation)| ServiceConnection::new(server, service, generation)))
+    }
+
+    fn handle_service_connection_closed(self: Arc<Self>, connection: ServiceConnection) {
+        self.handle(Input::ServiceConnectionClosed {
+            server: connection.server(),
+            service: connection.service_id(),
+            generation: connection.generation(),
+        });
+    }
+
+    fn handle_late(self: Arc<Self>, server: ServerId, sent: Instant) {
+        self.handle(Input::Late { server, sent });
+    }
+
+    fn handle_answer(self: Arc<Self>, server: ServerId) {
+        self.handle(Input::Answered { server });
+    }
+
+    fn generation(&self, server: ServerId, service: Option<ObjectId>) -> Option<Generation> {
+        self.read(|deployment| deployment.generation(server, service))
+    }
+
+    fn hello(&self) -> HelloRequest {
+        let config = &self.common.config;
+        HelloRequest::handshake(
+            self.common.metadata.handshake(),
+            config.server_api.clone(),
+            config.handshake_opcode,
+        )
     }
 }
 
@@ -371,73 +522,5 @@ impl<F: PoolFactory> CreatePool for F {
         authenticator: Option<&dyn Authenticator>,
     ) -> Result<(), ConfigError> {
         PoolFactory::check(self, options, authenticator)
-    }
-}
-
-/// The first panic of a pool, which is re-raised in the calling thread.
-///
-/// The remaining effects must still run after a pool panics, because the machine never requests an
-/// effect a second time.
-#[derive(Default)]
-pub(crate) struct DeferredPanic(Option<Box<dyn Any + Send>>);
-
-impl DeferredPanic {
-    /// Calls a pool; returns `None` if it panicked.
-    ///
-    /// Unwind safety: after a panic, the pool's state is used only by the pool itself.
-    pub(crate) fn catch<T>(&mut self, call: impl FnOnce() -> T) -> Option<T> {
-        catch_unwind(AssertUnwindSafe(call)).map_err(|panic| self.0.get_or_insert(panic)).ok()
-    }
-
-    /// Takes over the panic of `other`, unless this value already holds one.
-    pub(crate) fn merge(&mut self, other: Self) {
-        self.0 = self.0.take().or(other.0);
-    }
-
-    /// Re-raises the panic, unless the thread is already panicking: a second panic would abort the
-    /// process.
-    pub(crate) fn resume(self) {
-        if let Some(panic) = self.0
-            && !std::thread::panicking()
-        {
-            resume_unwind(panic);
-        }
-    }
-}
-
-sdam_core::opaque!(DeferredPanic);
-
-/// Returns the server whose check has failed according to `outputs`.
-fn failed_check(outputs: &Outputs) -> Option<ServerId> {
-    outputs.iter().find_map(|output| match output {
-        Output::Emit(EventKind::ServerHeartbeatFailed { heartbeat, .. }) => Some(heartbeat.server),
-        _ => None,
-    })
-}
-
-/// Returns the server whose evidence of silence `input` may change.
-fn subject(input: &Input) -> Option<ServerId> {
-    match input {
-        Input::Connected { conn } | Input::Reply { conn, .. } | Input::Failed { conn, .. } => {
-            Some(conn.server)
-        }
-        Input::Due { timer: Timer::Server(server), .. }
-        | Input::Handshake { server, .. }
-        | Input::Answered { server }
-        | Input::Error { server, .. } => Some(*server),
-        _ => None,
-    }
-}
-
-/// Returns whether the first check of a server is not finished.
-pub(crate) fn is_unchecked(server: &ServerDescription) -> bool {
-    server.last_update_time.is_none()
-}
-
-impl AfterUnlock {
-    fn wake(&mut self, server: &Arc<Server>) {
-        if !self.woken.iter().any(|other| Arc::ptr_eq(other, server)) {
-            self.woken.push(Arc::clone(server));
-        }
     }
 }

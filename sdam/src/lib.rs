@@ -156,8 +156,8 @@
 //!
 //! | specification | code |
 //! | --- | --- |
-//! | SDAM | [`sdam_core::machine`], [`sdam_core::topology`], [`sdam_core::server`] |
-//! | Server Monitoring | [`sdam_core::monitor`], [`sdam_core::rtt`], [`sdam_core::deployment`] |
+//! | SDAM | [`sdam_core::deployment`], [`sdam_core::topology`], [`sdam_core::server`] |
+//! | Server Monitoring | [`sdam_core::monitor`], [`sdam_core::rtt`] |
 //! | SDAM: "Error handling", and the part of CMAP that belongs to it | [`sdam_core::report`], [`sdam_core::pool`], [`sdam_transport::pool`] |
 //! | SDAM Logging and Monitoring | [`sdam_core::event`], [`sdam_events`] |
 //! | Server Selection, Max Staleness | [`sdam_select`], [`sdam_core::read_preference`] |
@@ -165,7 +165,7 @@
 //! | OP_MSG (OP_COMPRESSED is refused) | [`sdam_transport::wire`] |
 //! | Initial DNS Seedlist Discovery, Polling SRV Records | [`resolve`], [`sdam_core::srv`] |
 //! | Connection String, URI Options | [`sdam_core::uri`], [`sdam_core::options`] |
-//! | Load Balancers | [`pool::ServiceConnection`], [`sdam_core::machine`] |
+//! | Load Balancers | [`pool::ServiceConnection`], [`sdam_core::deployment`] |
 //!
 //! # Features
 //!

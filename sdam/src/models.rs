@@ -1,4 +1,4 @@
-//! Loom models of the state shared by threads; `cargo xtask loom` runs every interleaving. They have a
+//! Loom models of the state engine by threads; `cargo xtask loom` runs every interleaving. They have a
 //! topology with the real engine, whose tasks run as loom threads.
 
 mod publication;
@@ -94,14 +94,14 @@ impl Harness {
             Input::Connected { conn },
             Input::Reply { conn, sent: now, at: now, reply, more_to_come: false },
         ] {
-            self.topology.shared().handle(input);
+            self.topology.engine().handle(input);
         }
     }
 
     /// Applies a later reply of the seed, to the handshake of a pooled connection.
     pub(super) fn greeted(&self, reply: &Document) {
         let greeted =
-            self.topology.reporter(self.seed()).handle_handshake(Generation::FIRST, &bytes(reply));
+            self.topology.reporter(self.seed()).handle_handshake(Generation::FIRST, &*bytes(reply));
         greeted.unwrap();
     }
 }

@@ -11,9 +11,10 @@ use std::{
 use futures::future::BoxFuture;
 use sdam_core::{
     address::ServerAddress,
-    deployment::{ConnId, Input, Role},
+    deployment::{ConnId, Input, Output, Role},
     error::{Error, ErrorKind, Stage},
     hello::{Hello, HelloReply, HelloRequest},
+    ids::ServerId,
     time::Instant,
 };
 use sdam_transport::{
@@ -23,6 +24,8 @@ use sdam_transport::{
     runtime::Backend,
     wire::{Exchange, WireError, WireMessage},
 };
+
+use crate::engine::{Engine, server::Server};
 
 /// The connections of a server, one for each [`Role`].
 ///
@@ -37,41 +40,39 @@ pub(crate) struct Links {
 
 #[derive(Debug, Default)]
 struct Link {
-    /// The connection that was last opened.
-    conn: Option<ConnId>,
     connection: MonitorConnection,
     /// True if the connection has panicked and its operation has no answer yet.
     panicked: bool,
 }
 
 impl Links {
-    /// Begins to open `conn`, by calling `connect`.
-    pub(crate) fn connect(&mut self, conn: ConnId, connect: impl FnOnce(&mut MonitorConnection)) {
+    /// Carries out an order of the deployment, unless it is for a connection that another one of
+    /// the same role has replaced.
+    pub(crate) fn carry_out(&mut self, order: Output, engine: &Engine, server: &Server) {
+        let conn = match &order {
+            Output::Connect { conn, .. } => {
+                let link = self.link(conn.role);
+                link.act(MonitorConnection::disconnect);
+                *link = Link { connection: MonitorConnection::of(*conn), panicked: false };
+                *conn
+            }
+            Output::Send { conn, .. } | Output::Read { conn, .. } | Output::Disconnect { conn } => {
+                *conn
+            }
+            _ => return,
+        };
         let link = self.link(conn.role);
-        link.act(MonitorConnection::disconnect);
-        link.conn = Some(conn);
-        link.panicked = false;
-        link.act(connect);
-    }
-
-    /// Applies `act` to `conn`, unless a later connection of the same role was opened.
-    pub(crate) fn on(&mut self, conn: ConnId, act: impl FnOnce(&mut MonitorConnection)) {
-        let link = self.link(conn.role);
-        if link.conn == Some(conn) {
-            link.act(act);
+        if link.connection.conn == Some(conn) {
+            link.act(|connection| engine.execute(order, server, connection));
         }
     }
 
     /// Becomes ready with the next answer.
-    pub(crate) fn poll(
-        &mut self,
-        now: impl Fn() -> Instant,
-        cx: &mut Context<'_>,
-    ) -> Poll<(ConnId, Answer)> {
+    pub(crate) fn poll(&mut self, now: impl Fn() -> Instant, cx: &mut Context<'_>) -> Poll<Input> {
         let probe = self.probe.as_deref_mut();
         for link in [&mut self.check, &mut self.ping].into_iter().chain(probe) {
-            if let (Some(conn), Poll::Ready(answer)) = (link.conn, link.poll(&now, cx)) {
-                return Poll::Ready((conn, answer));
+            if let Poll::Ready(answer) = link.poll(&now, cx) {
+                return Poll::Ready(answer);
             }
         }
         Poll::Pending
@@ -95,59 +96,25 @@ impl Link {
         if result.is_err() {
             self.panicked = true;
             // Dropping the connection may panic again.
-            let broken = std::mem::take(&mut self.connection);
+            let empty = MonitorConnection { conn: self.connection.conn, ..Default::default() };
+            let broken = std::mem::replace(&mut self.connection, empty);
             let _ = catch_unwind(AssertUnwindSafe(|| drop(broken)));
         }
         result.ok()
     }
 
-    fn poll(&mut self, now: impl Fn() -> Instant, cx: &mut Context<'_>) -> Poll<Answer> {
+    fn poll(&mut self, now: impl Fn() -> Instant, cx: &mut Context<'_>) -> Poll<Input> {
         if !self.panicked
-            && let Some(state) = self.act(|connection| connection.poll(cx))
+            && let Some(answer) = self.act(|connection| connection.poll(cx))
         {
-            return state;
+            return answer;
         }
         self.panicked = false;
-        let reason = "the transport panicked";
-        Poll::Ready(Answer::Failed {
-            at: now(),
-            error: Error::new(ErrorKind::Internal, Stage::Connect, reason),
-        })
-    }
-}
-
-/// The result of an operation on the connection.
-pub(crate) enum Answer {
-    /// The connection is open.
-    Connected,
-    /// A reply to a request, or a streamed reply.
-    Reply {
-        /// The instant at which the request was written, or at which reading began if there was no
-        /// request.
-        sent: Instant,
-        /// The instant at which the message arrived.
-        at: Instant,
-        message: WireMessage,
-        more_to_come: bool,
-    },
-    /// The connection could not be opened or is unusable.
-    Failed { at: Instant, error: Error },
-}
-
-impl Answer {
-    /// Converts the answer on `conn` to an input, and parses it if it is a reply.
-    pub(crate) fn parsed(self, conn: ConnId) -> Input {
-        match self {
-            Self::Connected => Input::Connected { conn },
-            Self::Failed { at, error } => Input::Failed { conn, at, error },
-            Self::Reply { sent, at, message, more_to_come } => {
-                let reply = match conn.role {
-                    Role::Check => HelloReply::parse(message.body()),
-                    Role::Ping | Role::Probe => Hello::parse(message.body()).into(),
-                };
-                Input::Reply { conn, sent, at, reply, more_to_come }
-            }
-        }
+        let Some(conn) = self.connection.conn else {
+            return Poll::Pending;
+        };
+        let error = Error::new(ErrorKind::Internal, Stage::Connect, "the transport panicked");
+        Poll::Ready(Input::Failed { conn, at: now(), error })
     }
 }
 
@@ -158,7 +125,9 @@ impl Answer {
 /// one.
 #[derive(Default)]
 pub(crate) struct MonitorConnection {
-    idle: Option<Wire>,
+    /// The connection that was opened last.
+    pub(crate) conn: Option<ConnId>,
+    idle: Option<Box<Wire>>,
     busy: Option<BoxFuture<'static, Done>>,
 }
 
@@ -176,34 +145,39 @@ pub(crate) struct Wire {
 /// An encoded request, or the error that occurred while encoding it.
 type Encoded = Result<WireMessage, WireError>;
 
-/// The connection, if it is still usable after an operation, and the operation's result.
-type Done = (Option<Wire>, Answer);
+/// Encodes a request. It is small, because a future that waits keeps what it has been given.
+type Request = Box<dyn FnOnce(&mut Exchange) -> Encoded + Send>;
+
+/// The connection, if it is still usable after an operation, and the operation's answer.
+type Done = (Option<Box<Wire>>, Input);
 
 impl MonitorConnection {
-    /// Starts to open a connection. `max_hello_size` limits the size of replies on the connection.
+    /// Creates the connection `conn`, which is not open yet.
+    fn of(conn: ConnId) -> Self {
+        Self { conn: Some(conn), ..Self::default() }
+    }
+
+    /// Starts to open `conn`. `max_hello_size` limits the size of replies on the connection.
     pub(crate) fn connect(
         &mut self,
-        backend: &Backend,
-        max_hello_size: usize,
+        conn: ConnId,
+        (backend, max_hello_size): (&Backend, usize),
         address: &ServerAddress,
         deadline: Option<Instant>,
     ) {
+        self.conn = Some(conn);
         let (transport, address) = (backend.transport.clone(), address.clone());
         let clock = Arc::clone(&backend.clock);
         self.begin(async move {
             match transport.connect(&address, deadline).await {
                 Ok(connection) => {
-                    let wire = Wire {
-                        clock,
-                        line: Line::new(connection),
-                        authenticated: None,
-                        max_hello_size,
-                    };
-                    (Some(wire), Answer::Connected)
+                    let line = Line::new(connection);
+                    let wire = Wire { clock, line, authenticated: None, max_hello_size };
+                    (Some(Box::new(wire)), Input::Connected { conn })
                 }
                 Err(error) => {
                     let (at, error) = (clock.now(), error.without_context());
-                    (None, Answer::Failed { at, error })
+                    (None, Input::Failed { conn, at, error })
                 }
             }
         });
@@ -211,17 +185,25 @@ impl MonitorConnection {
 
     /// Starts to send a request and to read the first reply.
     pub(crate) fn send(&mut self, request: HelloRequest, deadline: Option<Instant>) {
-        self.converse(move |exchange| Some(exchange.hello(&request)), deadline);
+        self.hello(Some(Box::new(move |exchange| exchange.hello(&request))), deadline);
     }
 
     /// Starts to read the next streamed reply, without a request.
     pub(crate) fn read_next(&mut self, deadline: Option<Instant>) {
-        self.converse(|_| None, deadline);
+        self.hello(None, deadline);
     }
 
-    /// Starts to send a command (a BSON document) and to read its reply.
-    pub(crate) fn command(&mut self, command: Vec<u8>, deadline: Option<Instant>) {
-        self.converse(move |exchange| Some(exchange.command(&command)), deadline);
+    /// Starts to send a command (a BSON document) to `server` and to wait for its reply, which is
+    /// the answer to [`Output::Probe`].
+    pub(crate) fn probe(&mut self, server: ServerId, command: Vec<u8>, deadline: Option<Instant>) {
+        self.converse(
+            Some(Box::new(move |exchange| exchange.command(&command))),
+            move |outcome| {
+                let outcome = outcome.map(drop).map_err(|(_, error)| error.at(Stage::Operation));
+                Input::Probed { server, outcome }
+            },
+            deadline,
+        );
     }
 
     pub(crate) fn is_busy(&self) -> bool {
@@ -230,7 +212,7 @@ impl MonitorConnection {
 
     /// Returns the connection if it is open and no operation is in progress.
     pub(crate) fn wire(&mut self) -> Option<&mut Wire> {
-        self.idle.as_mut()
+        self.idle.as_deref_mut()
     }
 
     /// Cancels the operation in progress and closes the connection.
@@ -240,7 +222,7 @@ impl MonitorConnection {
     }
 
     /// Becomes ready when the operation in progress ends; stays pending if there is none.
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Answer> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Input> {
         let Some(busy) = &mut self.busy else {
             return Poll::Pending;
         };
@@ -256,29 +238,43 @@ impl MonitorConnection {
         &mut self,
         clock: &dyn Clock,
         deadline: Option<Instant>,
-    ) -> Option<Answer> {
+    ) -> Option<Input> {
         race::deadline(clock, deadline, poll_fn(|cx| self.poll(cx))).await.ok()
     }
 
+    fn hello(&mut self, request: Option<Request>, deadline: Option<Instant>) {
+        let Some(conn) = self.conn else {
+            return;
+        };
+        self.converse(
+            request,
+            move |outcome| match outcome {
+                Ok(arrival) => arrival.parsed(conn),
+                Err((at, error)) => Input::Failed { conn, at, error },
+            },
+            deadline,
+        );
+    }
+
+    /// Starts to send the request, if there is one, and to read a reply, which `answer` converts.
     fn converse(
         &mut self,
-        request: impl FnOnce(&mut Exchange) -> Option<Encoded> + Send + 'static,
+        request: Option<Request>,
+        answer: impl FnOnce(Result<Arrival, (Instant, Error)>) -> Input + Send + 'static,
         deadline: Option<Instant>,
     ) {
-        let wire = self.idle.take();
+        let Some(mut wire) = self.idle.take() else {
+            let error = Error::new(ErrorKind::Internal, STAGE, "there is no open connection");
+            // Without a connection there is no clock to read, so this instant is a placeholder,
+            // which the machine clamps.
+            self.begin(async move { (None, answer(Err((Instant::EPOCH, error)))) });
+            return;
+        };
+        wire.line.set_deadline(deadline);
         self.begin(async move {
-            let Some(mut wire) = wire else {
-                let reason = "there is no open connection";
-                let error = Error::new(ErrorKind::Internal, STAGE, reason);
-                // Without a connection there is no clock to read, so this instant is a placeholder,
-                // which the machine clamps.
-                return (None, Answer::Failed { at: Instant::EPOCH, error });
-            };
-            wire.line.set_deadline(deadline);
-            let request = request(wire.line.exchange());
             match wire.converse(request).await {
-                Ok(answer) => (Some(wire), answer),
-                Err(error) => (None, Answer::Failed { at: wire.clock.now(), error }),
+                Ok(arrival) => (Some(wire), answer(Ok(arrival))),
+                Err(error) => (None, answer(Err((wire.clock.now(), error)))),
             }
         });
     }
@@ -288,19 +284,40 @@ impl MonitorConnection {
     }
 }
 
+/// A message from the server.
+struct Arrival {
+    /// The instant at which the request was written, or at which reading began if there was no
+    /// request.
+    sent: Instant,
+    /// The instant at which the message arrived.
+    at: Instant,
+    message: WireMessage,
+}
+
+impl Arrival {
+    /// Parses the message, which is done before the engine is locked.
+    fn parsed(self, conn: ConnId) -> Input {
+        let Self { sent, at, message } = self;
+        let reply = match conn.role {
+            Role::Check => HelloReply::parse(message.body()),
+            Role::Ping | Role::Probe => Hello::parse(message.body()).into(),
+        };
+        Input::Reply { conn, sent, at, reply, more_to_come: message.more_to_come() }
+    }
+}
+
 impl Wire {
-    /// Sends the request, if there is one, and reads a reply.
-    async fn converse(&mut self, request: Option<Encoded>) -> Result<Answer, Error> {
+    async fn converse(&mut self, request: Option<Request>) -> Result<Arrival, Error> {
         let sent = self.clock.now();
         if let Some(request) = request {
+            let request = request(self.line.exchange());
             self.line.request(request, STAGE).await?;
         }
         // The limit is set again for each request, because operations of a single-threaded client
         // change it.
         self.line.set_max_message_size(self.max_hello_size);
         let message = self.line.reply(STAGE).await?;
-        let (at, more_to_come) = (self.clock.now(), message.more_to_come());
-        Ok(Answer::Reply { sent, at, message, more_to_come })
+        Ok(Arrival { sent, at: self.clock.now(), message })
     }
 }
 

@@ -30,15 +30,12 @@ use self::connection::Member;
 pub use self::connection::ScanConnection;
 use crate::{
     engine::{
-        DeferredPanic,
+        Background, DeferredPanic, Engine,
         snapshot::{Snapshot, SnapshotGuard},
     },
     select::{Limit, error::SelectionError, selected::SelectedServer},
     sync::Mutex,
-    topology::{
-        TopologyBuilder,
-        shared::{Background, Shared},
-    },
+    topology::TopologyBuilder,
 };
 
 /// A deployment whose servers are checked only when one is needed.
@@ -105,10 +102,10 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         let settings = prepared.settings(Settings::single_threaded);
         let sink = prepared.sink.take();
         let background = Background::Caller(Mutex::new(DeferredPanic::default()));
-        let shared = Shared::new(prepared, settings, (backend, None), background);
-        let mut scanner = Scanner { shared, members: BTreeMap::new(), sink };
-        scanner.shared.handle(Input::Open);
-        scanner.shared.publish_warnings();
+        let engine = Engine::new(prepared, settings, (backend, None), background);
+        let mut scanner = Scanner { engine, members: BTreeMap::new(), sink };
+        scanner.engine.handle(Input::Open);
+        scanner.engine.publish_warnings();
         scanner.deliver();
         Ok(ScanTopology { scanner, pool: PhantomData })
     }
@@ -132,7 +129,7 @@ impl<P: PoolHandle> ScanTopology<P> {
         &mut self,
         criteria: &Criteria,
     ) -> Result<SelectedServer<P>, SelectionError> {
-        let limit = Limit::configured(&self.scanner.shared.common.options);
+        let limit = Limit::configured(&self.scanner.engine.common.options);
         let selected = self.scanner.select(criteria, limit).await?;
         Ok(SelectedServer::new(selected))
     }
@@ -159,7 +156,7 @@ impl<P: PoolHandle> ScanTopology<P> {
 
     /// Explains for each known server why a selection would choose or reject it.
     pub fn explain(&self, criteria: &Criteria) -> Explanation {
-        self.scanner.shared.explain(criteria)
+        self.scanner.engine.explain(criteria)
     }
 
     /// Checks all servers except those that failed within the last 5 seconds. Waits until 500 ms
@@ -195,7 +192,7 @@ impl<P: PoolHandle> ScanTopology<P> {
 
     /// Returns the current snapshot.
     pub fn snapshot(&self) -> SnapshotGuard {
-        SnapshotGuard(self.scanner.shared.published.load())
+        SnapshotGuard(self.scanner.engine.published.load())
     }
 
     /// Returns the current topology description.
@@ -206,8 +203,8 @@ impl<P: PoolHandle> ScanTopology<P> {
     /// Returns whether the next selection begins with a scan (SDAM: "stale"); false behind a load
     /// balancer.
     pub fn is_stale(&self) -> bool {
-        let shared = &self.scanner.shared;
-        shared.read(|deployment| deployment.is_stale(shared.now()))
+        let engine = &self.scanner.engine;
+        engine.read(|deployment| deployment.is_stale(engine.now()))
     }
 
     /// Returns the time at which the last scan ended, as measured by the clock of the `Backend`.
@@ -218,30 +215,30 @@ impl<P: PoolHandle> ScanTopology<P> {
     /// Returns the current generation of the server's connections, or of `service` behind a load
     /// balancer. `None` if the server has left the topology.
     pub fn generation(&self, server: ServerId, service: Option<ObjectId>) -> Option<Generation> {
-        self.scanner.shared.generation(server, service)
+        self.scanner.engine.generation(server, service)
     }
 
     /// Returns the topology's id, which all its events carry.
     pub fn id(&self) -> ObjectId {
-        self.scanner.shared.events.topology()
+        self.scanner.engine.events.topology()
     }
 
     /// Returns the options that the topology was started with.
     pub fn options(&self) -> &Options {
-        &self.scanner.shared.common.options
+        &self.scanner.engine.common.options
     }
 
     /// Returns the configuration warnings. They concern problems in the connection string that were
     /// worked around, and options that have no effect on a single-threaded client. Each was also
     /// [published](sdam_core::event::EventKind::ConfigWarning) when the topology opened.
     pub fn warnings(&self) -> &[Warning] {
-        &self.scanner.shared.common.warnings
+        &self.scanner.engine.common.warnings
     }
 
     /// Returns the first message of a new connection, with the client metadata, the declared API
     /// and the framing that the options require.
     pub fn hello(&self) -> HelloRequest {
-        self.scanner.shared.hello()
+        self.scanner.engine.hello()
     }
 
     /// Appends a wrapping library to the client metadata, and returns false if it was already
@@ -253,7 +250,7 @@ impl<P: PoolHandle> ScanTopology<P> {
     /// If one of the library's strings contains a `|`, or the metadata is a [driver's
     /// document](TopologyBuilder::client_document); the metadata is then unchanged.
     pub fn append_metadata(&self, library: DriverInfo) -> Result<bool, ConfigError> {
-        self.scanner.shared.common.metadata.append(library)
+        self.scanner.engine.common.metadata.append(library)
     }
 
     /// Closes all connections and publishes the last events. Dropping the topology does the same.
@@ -267,7 +264,7 @@ impl<P: PoolHandle> ScanTopology<P> {
 
 /// A [`ScanTopology`] without its pool type.
 struct Scanner {
-    shared: Arc<Shared>,
+    engine: Arc<Engine>,
     /// The servers, synchronised with the engine.
     members: BTreeMap<ServerId, Member>,
     sink: Option<Arc<dyn EventSink>>,
@@ -292,7 +289,7 @@ impl Scanner {
     async fn advance(&mut self, output: Option<Output>) -> Option<Output> {
         let input = match output {
             Some(Output::Probe { server }) => Some(self.probe(server).await),
-            output => self.shared.look_up(output).await,
+            output => self.engine.look_up(output).await,
         };
         let input = match input {
             Some(input) => input,
@@ -303,7 +300,7 @@ impl Scanner {
 
     /// Passes an input to the engine, and returns the output to carry out.
     fn tell(&mut self, input: Input) -> Option<Output> {
-        let output = self.shared.ask(input);
+        let output = self.engine.ask(input);
         self.follow();
         output
     }
@@ -322,36 +319,36 @@ impl Scanner {
     /// Synchronises the members with the engine: adds and removes members, and carries out the
     /// orders for their connections.
     fn follow(&mut self) {
-        for server in self.shared.published.load().servers.iter() {
+        for server in self.engine.published.load().servers.iter() {
             let new = || Member::new(Arc::clone(server));
             if !server.orders.is_ended() {
                 self.members.entry(server.id()).or_insert_with(new);
             }
         }
-        let shared = &self.shared;
-        self.members.retain(|_, member| member.follow(shared));
+        let engine = &self.engine;
+        self.members.retain(|_, member| member.follow(engine));
     }
 
     fn now(&self) -> Instant {
-        self.shared.now()
+        self.engine.now()
     }
 
     fn last_scan(&self) -> Option<Instant> {
-        self.shared.read(Deployment::last_scan)
+        self.engine.read(Deployment::last_scan)
     }
 
     fn is_closed(&self) -> bool {
-        self.shared.published.load().closed
+        self.engine.published.load().closed
     }
 
     fn snapshot(&self) -> Arc<Snapshot> {
-        self.shared.published.load_full()
+        self.engine.published.load_full()
     }
 
     fn close(&mut self) {
         if !self.is_closed() {
             self.tell(Input::Close);
-            self.shared.events.close();
+            self.engine.events.close();
             self.deliver();
         }
     }
@@ -359,9 +356,9 @@ impl Scanner {
     /// Ends a call: delivers the events to the sink and re-raises a pool's panic.
     fn deliver(&mut self) {
         if let Some(sink) = &self.sink {
-            self.shared.events.drain_now(&**sink);
+            self.engine.events.drain_now(&**sink);
         }
-        self.shared.take_panic().resume();
+        self.engine.take_panic().resume();
     }
 }
 
@@ -372,7 +369,7 @@ impl Drop for Scanner {
 }
 
 sdam_core::opaque!(ScanTopology<P>, |this|
-    id: this.scanner.shared.events.topology(),
+    id: this.scanner.engine.events.topology(),
     description: this.scanner.snapshot().description,
     last_scan: this.scanner.last_scan()
 );

@@ -1,9 +1,8 @@
 //! The topology handle for applications, and the stream of its snapshots.
 
 pub(crate) mod builder;
-mod select;
-pub(crate) mod shared;
-mod tasks;
+pub(crate) mod select;
+pub(crate) mod tasks;
 
 use std::{
     any::Any,
@@ -33,9 +32,11 @@ use sdam_transport::{
 };
 
 pub use self::builder::TopologyBuilder;
-use self::shared::{Background, Shared};
 use crate::{
-    engine::snapshot::{ServerState, Snapshot, SnapshotGuard},
+    engine::{
+        Background, Engine,
+        snapshot::{ServerState, Snapshot, SnapshotGuard},
+    },
     select::{Limit, error::SelectionError, selected::SelectedServer},
     sync::{EventListener, listen},
 };
@@ -68,10 +69,10 @@ pub struct Topology<P = NoPools> {
     pool: PhantomData<fn() -> P>,
 }
 
-/// The user's handle. Tasks and pools hold only the shared state, so they end when the last handle
+/// The user's handle. Tasks and pools hold only the engine state, so they end when the last handle
 /// is dropped.
 struct Handle {
-    shared: Arc<Shared>,
+    engine: Arc<Engine>,
 }
 
 /// A [`Topology`] that does not keep monitoring alive.
@@ -128,8 +129,8 @@ impl<P: PoolHandle> Topology<P> {
     ///
     /// May be dropped at any time without side effects.
     pub async fn select(&self, criteria: &Criteria) -> Result<SelectedServer<P>, SelectionError> {
-        let shared = self.shared();
-        let selected = shared.select(criteria, Limit::configured(&shared.common.options)).await?;
+        let engine = self.engine();
+        let selected = engine.select(criteria, Limit::configured(&engine.common.options)).await?;
         Ok(SelectedServer::new(selected))
     }
 
@@ -149,9 +150,9 @@ impl<P: PoolHandle> Topology<P> {
         criteria: &Criteria,
         timeout: Duration,
     ) -> Result<SelectedServer<P>, SelectionError> {
-        let shared = self.shared();
-        let limit = Limit::of_call(&shared.common.options, timeout);
-        Ok(SelectedServer::new(shared.select(criteria, limit).await?))
+        let engine = self.engine();
+        let limit = Limit::of_call(&engine.common.options, timeout);
+        Ok(SelectedServer::new(engine.select(criteria, limit).await?))
     }
 
     /// Selects a server if one is suitable now. Takes no lock, allocates nothing and never waits.
@@ -165,14 +166,14 @@ impl<P: PoolHandle> Topology<P> {
         &self,
         criteria: &Criteria,
     ) -> Result<Option<SelectedServer<P>>, SelectionError> {
-        Ok(self.shared().try_select(criteria)?.map(SelectedServer::new))
+        Ok(self.engine().try_select(criteria)?.map(SelectedServer::new))
     }
 
     /// Explains for each known server why a selection would choose or reject it.
     ///
     /// Meant for diagnostics and logs: it allocates, and calls selectors as a selection does.
     pub fn explain(&self, criteria: &Criteria) -> Explanation {
-        self.shared().explain(criteria)
+        self.engine().explain(criteria)
     }
 }
 
@@ -189,7 +190,7 @@ impl<P: PoolHandle> Topology<P> {
     /// # }
     /// ```
     pub fn snapshot(&self) -> SnapshotGuard {
-        SnapshotGuard(self.shared().published.load())
+        SnapshotGuard(self.engine().published.load())
     }
 
     /// Returns a stream of snapshots, beginning with the current one.
@@ -206,7 +207,7 @@ impl<P: PoolHandle> Topology<P> {
     /// # }
     /// ```
     pub fn watch(&self) -> TopologyWatch {
-        TopologyWatch::new(Arc::clone(self.shared()))
+        TopologyWatch::new(Arc::clone(self.engine()))
     }
 
     /// Waits for at most `timeout` until `ready` returns a value for a snapshot.
@@ -222,35 +223,35 @@ impl<P: PoolHandle> Topology<P> {
         ready: impl FnMut(&Snapshot) -> Option<T>,
         timeout: Duration,
     ) -> Option<T> {
-        let shared = self.shared();
-        shared.wait_for(ready, Some(shared.now() + timeout)).await
+        let engine = self.engine();
+        engine.wait_for(ready, Some(engine.now() + timeout)).await
     }
 
     /// Returns a view of the undelivered events.
     pub fn events(&self) -> PendingEvents<'_> {
-        self.shared().events.pending()
+        self.engine().events.pending()
     }
 
     /// Returns the number of selections that are waiting for a server.
     pub fn waiters(&self) -> usize {
-        self.shared().waiters.count()
+        self.engine().waiters.count()
     }
 
     /// Returns the topology's id, which all its events carry.
     pub fn id(&self) -> ObjectId {
-        self.shared().events.topology()
+        self.engine().events.topology()
     }
 
     /// Returns the options that the topology was started with.
     pub fn options(&self) -> &Options {
-        &self.shared().common.options
+        &self.engine().common.options
     }
 
     /// Returns the configuration warnings. They concern problems in the connection string that were
     /// worked around, and options that have no effect on a client with background monitors. Each
     /// was also [published](sdam_core::event::EventKind::ConfigWarning) when the topology opened.
     pub fn warnings(&self) -> &[Warning] {
-        &self.shared().common.warnings
+        &self.engine().common.warnings
     }
 }
 
@@ -269,7 +270,7 @@ impl<P: PoolHandle> Topology<P> {
     /// }
     /// ```
     pub fn reporter(&self, server: ServerId) -> Reporter {
-        let host: Weak<dyn PoolHost> = Arc::downgrade(self.shared()) as _;
+        let host: Weak<dyn PoolHost> = Arc::downgrade(self.engine()) as _;
         Reporter::new(server, host)
     }
 
@@ -300,19 +301,19 @@ impl<P: PoolHandle> Topology<P> {
     /// Sharded. All effects have run when the call returns. Must not be called while holding a lock
     /// that the pool's `ready`, `clear` or `close` takes.
     pub fn handle_srv_hosts(&self, hosts: &[ServerAddress]) {
-        self.shared().handle(Input::Hosts(hosts.into()));
+        self.engine().handle(Input::Hosts(hosts.into()));
     }
 
     /// Requests a check of every server. Each check begins no sooner than 500 ms after the server's
     /// previous one.
     pub fn request_check(&self) {
-        self.shared().request_checks();
+        self.engine().request_checks();
     }
 
     /// Returns the first message of a new connection, with the client metadata, the declared API
     /// and the framing that the options require.
     pub fn hello(&self) -> HelloRequest {
-        self.shared().hello()
+        self.engine().hello()
     }
 
     /// Appends a wrapping library to the client metadata, and returns false if it was already
@@ -324,7 +325,7 @@ impl<P: PoolHandle> Topology<P> {
     /// If one of the library's strings contains a `|`, or the metadata is a [driver's
     /// document](TopologyBuilder::client_document); the metadata is then unchanged.
     pub fn append_metadata(&self, library: DriverInfo) -> Result<bool, ConfigError> {
-        self.shared().common.metadata.append(library)
+        self.engine().common.metadata.append(library)
     }
 }
 
@@ -357,32 +358,32 @@ impl<P: PoolHandle> Topology<P> {
     /// then published when the last operation in progress has ended, as it is when the last handle
     /// is dropped.
     pub async fn close(&self) {
-        let shared = self.shared();
-        shared.shut_down();
-        let Background::Tasks(tasks) = &shared.background else {
+        let engine = self.engine();
+        engine.shut_down();
+        let Background::Tasks(tasks) = &engine.background else {
             return;
         };
         tasks.monitors.finished().await;
         let patience = || {
-            let end = shared.now() + Topology::<NoPools>::DELIVERY_PATIENCE;
-            shared.common.backend.clock.sleep_until(end)
+            let end = engine.now() + Topology::<NoPools>::DELIVERY_PATIENCE;
+            engine.common.backend.clock.sleep_until(end)
         };
         let rest = future::join(tasks.dispatchers.finished(), tasks.pools.finished());
         let is_late = matches!(future::select(pin!(rest), patience()).await, Either::Right(_));
         // J-26: connections or operations may still be in progress.
-        if is_late && shared.events.close() {
+        if is_late && engine.events.close() {
             future::select(pin!(tasks.dispatchers.finished()), patience()).await;
         }
     }
 }
 
 impl<P> Topology<P> {
-    fn new(shared: Arc<Shared>) -> Self {
-        Self { handle: Arc::new(Handle { shared }), pool: PhantomData }
+    fn new(engine: Arc<Engine>) -> Self {
+        Self { handle: Arc::new(Handle { engine }), pool: PhantomData }
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
-        &self.handle.shared
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.handle.engine
     }
 }
 
@@ -407,11 +408,11 @@ impl<P> Clone for WeakTopology<P> {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.shared.shut_down();
+        self.engine.shut_down();
     }
 }
 
-sdam_core::opaque!(Topology<P>, |this| id: this.shared().events.topology());
+sdam_core::opaque!(Topology<P>, |this| id: this.engine().events.topology());
 
 sdam_core::opaque!(WeakTopology<P>);
 
@@ -426,7 +427,7 @@ sdam_core::opaque!(WeakTopology<P>);
 #[derive(Debug)]
 #[must_use = "a stream does nothing unless it is polled"]
 pub struct TopologyWatch {
-    shared: Arc<Shared>,
+    engine: Arc<Engine>,
     /// The version of the last snapshot returned.
     seen: Option<u64>,
     listener: Option<EventListener>,
@@ -434,12 +435,12 @@ pub struct TopologyWatch {
 }
 
 impl TopologyWatch {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, seen: None, listener: None, ended: false }
+    pub(crate) fn new(engine: Arc<Engine>) -> Self {
+        Self { engine, seen: None, listener: None, ended: false }
     }
 
     fn newer(&mut self) -> Option<Arc<Snapshot>> {
-        let snapshot = self.shared.published.load();
+        let snapshot = self.engine.published.load();
         if self.seen.is_some_and(|seen| seen >= snapshot.version) {
             return None;
         }
@@ -468,7 +469,7 @@ impl Stream for TopologyWatch {
                 return Poll::Ready(Some(snapshot));
             }
             // Starts to listen before reading the snapshot again, so that no change is missed.
-            this.listener = Some(listen(&this.shared.published.changed));
+            this.listener = Some(listen(&this.engine.published.changed));
             if let Some(snapshot) = this.newer() {
                 return Poll::Ready(Some(snapshot));
             }

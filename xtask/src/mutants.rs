@@ -34,21 +34,21 @@ struct Mutant {
 const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a pool that becomes ready is not published",
-        file: "sdam/src/engine.rs",
+        file: "sdam/src/engine/outputs.rs",
         from: "self.events.push_with(now, EventName::PoolReady, ",
         to: "#[cfg(any())] self.events.push_with(now, EventName::PoolReady, ",
         suite: "cmap-format",
     },
     Mutant {
         name: "a clear is not published",
-        file: "sdam/src/engine.rs",
+        file: "sdam/src/engine/outputs.rs",
         from: "if !clear.was_paused {",
         to: "if false {",
         suite: "cmap-format",
     },
     Mutant {
         name: "a clear of a paused pool is published",
-        file: "sdam/src/engine.rs",
+        file: "sdam/src/engine/outputs.rs",
         from: "if !clear.was_paused {",
         to: "if true {",
         suite: "cmap-format",

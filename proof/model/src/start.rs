@@ -94,7 +94,7 @@ impl Start {
         let mut config = MonitorConfig::new(&options, handshake, false);
         // With the usual delay, more steps would be needed to reach a measurement.
         config.ping_delay = Duration::ZERO;
-        let mut deployment = Deployment::new(&options, Arc::new(config), Rng::new(1));
+        let mut deployment = Deployment::new(options.clone(), Arc::new(config), Rng::new(1));
         if self.is_inline() {
             deployment = deployment.with_scans(&options);
         }

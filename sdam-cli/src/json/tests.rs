@@ -103,7 +103,7 @@ fn topologies_have_their_max_election_and_incompatibility() {
 
     let options = Options::parse("mongodb://b/?replicaSet=rs").unwrap();
     let config = MonitorConfig::new(&options, Arc::new(Handshake::new([])), false);
-    let mut machine = Deployment::new(&options, Arc::new(config), Rng::new(1));
+    let mut machine = Deployment::new(options.clone(), Arc::new(config), Rng::new(1));
     let now = Instant::EPOCH;
     drop(machine.handle(now, Input::Open));
     let mut reply = primary();

@@ -1,7 +1,7 @@
 //! What a change of the topology means for the other parts of a deployment. This is the only file in
 //! which one part acts on another.
 
-use alloc::vec::Vec;
+use alloc::{boxed::Box, vec::Vec};
 
 use smallvec::SmallVec;
 
@@ -69,7 +69,7 @@ impl Deployment {
         &mut self,
         now: Instant,
         server: ServerId,
-        outcome: Result<Hello, Error>,
+        outcome: Result<Box<Hello>, Error>,
         rtt: Option<Rtt>,
         out: &mut Outputs,
     ) {
@@ -110,6 +110,7 @@ impl Deployment {
         news: Consequences,
         out: &mut Outputs,
     ) {
+        self.servers.reserve(news.opened.len());
         for (server, address) in news.opened {
             self.servers.insert(Server::new(&self.config, server, address, self.slack));
         }

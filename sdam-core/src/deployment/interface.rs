@@ -152,7 +152,8 @@ pub enum Input {
         report: ErrorReport,
     },
     /// An operation, or a pooled connection that is being opened, has waited for an answer from the
-    /// server for another [`Detector::floor`]. Has no effect without a detector.
+    /// server for another [`Detector::floor`](crate::options::Detector::floor). Has no effect without
+    /// a detector.
     Late {
         /// The server.
         server: ServerId,
@@ -170,6 +171,18 @@ pub enum Input {
     /// The hosts of an SRV record that the caller has looked up and validated. `srvMaxHosts`
     /// applies to them.
     Hosts(Box<[ServerAddress]>),
+}
+
+impl Input {
+    /// Returns the connection that the input is an answer of; `None` for any other input.
+    pub fn conn(&self) -> Option<ConnId> {
+        match self {
+            Self::Connected { conn } | Self::Reply { conn, .. } | Self::Failed { conn, .. } => {
+                Some(*conn)
+            }
+            _ => None,
+        }
+    }
 }
 
 /// A timer of a deployment.
@@ -207,7 +220,7 @@ pub enum Role {
     /// "Measuring RTT").
     Ping,
     /// A single request that tests whether a silent server answers on a new connection
-    /// ([`Detector`]).
+    /// ([`Detector`](crate::options::Detector)).
     Probe,
 }
 
@@ -249,7 +262,7 @@ pub enum Output {
         /// The connection.
         conn: ConnId,
         /// The request.
-        request: HelloRequest,
+        request: Box<HelloRequest>,
         /// The time at which the request fails; `None` for no limit.
         deadline: Option<Instant>,
     },

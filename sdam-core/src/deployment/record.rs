@@ -109,7 +109,7 @@ impl Deployment {
         options.srv.clone_from(&setup.srv);
         options.connect_timeout = setup.connect_timeout;
         let seed = Rng::new(setup.seed);
-        let mut new = Self::new(&options, Arc::new(config), seed).with_recorded_inputs();
+        let mut new = Self::new(options.clone(), Arc::new(config), seed).with_recorded_inputs();
         new.max_hosts = setup.max_hosts;
         if let Some(scans) = setup.scans {
             options.heartbeat_frequency = Some(scans.frequency);

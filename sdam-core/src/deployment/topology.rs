@@ -7,7 +7,7 @@ mod tests;
 mod transition;
 mod update;
 
-use alloc::{sync::Arc, vec::Vec};
+use alloc::{boxed::Box, sync::Arc, vec::Vec};
 
 use smallvec::SmallVec;
 
@@ -60,9 +60,9 @@ enum LifePhase {
 
 impl Topology {
     /// Creates a topology that is not open yet. `options` should be validated.
-    pub(super) fn new(options: &Options) -> Self {
+    pub(super) fn new(options: Arc<Options>) -> Self {
         Self {
-            options: Arc::new(options.clone()),
+            options,
             phase: LifePhase::New,
             description: Arc::default(),
             pools: Vec::new(),
@@ -107,7 +107,7 @@ impl Topology {
         &mut self,
         now: Instant,
         server: ServerId,
-        outcome: Result<Hello, Error>,
+        outcome: Result<Box<Hello>, Error>,
         rtt: Option<Rtt>,
         out: &mut Outputs,
     ) -> Consequences {
@@ -125,7 +125,7 @@ impl Topology {
         let address = current.address.clone();
         match outcome {
             Ok(hello) => {
-                let new = ServerDescription::from_hello(server, address, hello, rtt, now);
+                let new = ServerDescription::from_hello(server, address, *hello, rtt, now);
                 self.update(now, new, Verdict { checked: true, ..Verdict::default() }, out)
             }
             Err(error) => {
@@ -172,7 +172,7 @@ impl Topology {
         &mut self,
         now: Instant,
         (server, generation): (ServerId, Generation),
-        hello: Hello,
+        hello: Box<Hello>,
         rtt: Option<Rtt>,
         out: &mut Outputs,
     ) -> Consequences {
@@ -200,7 +200,7 @@ impl Topology {
         // After an operation's error, the monitor may be disconnected, and its next check may be a
         // long time away.
         let request_check = !current.server_type.is_available();
-        let new = ServerDescription::from_hello(server, address, hello, rtt, now);
+        let new = ServerDescription::from_hello(server, address, *hello, rtt, now);
         self.update(now, new, Verdict { checked: true, request_check, ..Verdict::default() }, out)
     }
 

@@ -1,7 +1,7 @@
 //! The checks of one server, as a part of a deployment: the idle wait, the running check and the
 //! open connection.
 
-use alloc::sync::Arc;
+use alloc::{boxed::Box, sync::Arc};
 use core::{mem, time::Duration};
 
 use super::{MonitorConfig, Negotiation, Pace, Trip};
@@ -67,7 +67,7 @@ pub(crate) struct Report {
     /// The round-trip time, if the check has measured it.
     pub(crate) sample: Option<Duration>,
     /// The reply or the error.
-    pub(crate) outcome: Result<Hello, Error>,
+    pub(crate) outcome: Result<Box<Hello>, Error>,
     /// True after a failure that is not retried soon, so that the next check may be
     /// [delayed](Check::delay).
     pub(crate) is_final: bool,
@@ -78,7 +78,7 @@ pub(crate) struct Report {
 pub(crate) struct Reply {
     pub(crate) trip: Trip,
     /// The parsed reply, or the error in it.
-    pub(crate) hello: Result<Hello, Error>,
+    pub(crate) hello: Result<Box<Hello>, Error>,
     /// The reply, a BSON document.
     pub(crate) bytes: SharedDocument,
     /// True if the server will send another reply without a request.

@@ -1,6 +1,6 @@
 //! The transitions of a server's checks: how they begin, continue and end.
 
-use alloc::format;
+use alloc::{boxed::Box, format};
 use core::{mem, time::Duration};
 
 use crate::{
@@ -35,11 +35,11 @@ impl Check {
         out.push(match next {
             Next::Connect => Output::Connect { conn, deadline },
             Next::Poll(negotiation) => {
-                Output::Send { conn, request: negotiation.request(&self.config), deadline }
+                Output::Send { conn, request: negotiation.request(&self.config).into(), deadline }
             }
             Next::Await(negotiation, version) => Output::Send {
                 conn,
-                request: negotiation.awaitable_request(&self.config, version),
+                request: negotiation.awaitable_request(&self.config, version).into(),
                 deadline,
             },
             Next::Read => Output::Read { conn, deadline },
@@ -120,7 +120,7 @@ impl Check {
         repeated: bool,
         out: &mut Outputs,
     ) {
-        let request = negotiation.request(&self.config);
+        let request = Box::new(negotiation.request(&self.config));
         let limit = self.config.limit(false);
         let check = Running { repeated, ..Running::new(heartbeat, Waiting::Reply, now, limit) };
         out.push(Output::Send { conn: self.conn(), request, deadline: check.deadline });

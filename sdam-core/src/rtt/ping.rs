@@ -210,7 +210,7 @@ impl Ping {
         self.state = State::Asked { answer: Waiting::Reply, since: now };
         out.push(Output::Send {
             conn: self.conn(),
-            request: negotiation.request(&self.config),
+            request: negotiation.request(&self.config).into(),
             deadline: self.limit(now),
         });
     }

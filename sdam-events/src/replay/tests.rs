@@ -49,7 +49,7 @@ impl Client {
         let sink = RecordSink::new(Vec::new(), options).unwrap();
         let mut config = MonitorConfig::new(options, Arc::new(Handshake::new([])), false);
         config.ping_delay = Duration::ZERO;
-        let deployment = Deployment::new(options, Arc::new(config), Rng::new(9));
+        let deployment = Deployment::new(options.clone(), Arc::new(config), Rng::new(9));
         Self {
             deployment: deployment.with_recorded_inputs(),
             queue: EventQueue::new(TOPOLOGY, Interest::ALL.union(Interest::INPUTS)),

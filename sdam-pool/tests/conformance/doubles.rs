@@ -11,7 +11,7 @@ use std::{
 use futures::{channel::oneshot, future::BoxFuture};
 use sdam_core::{
     error::{Error, ErrorKind, ErrorOutcome, Stage},
-    hello::HelloRequest,
+    hello::{HelloReply, HelloRequest},
     ids::{Generation, ObjectId, ServerId},
     options::Options,
     pool::PoolClear,
@@ -378,7 +378,7 @@ impl PoolHost for Silence {
         self: Arc<Self>,
         _: ServerId,
         _: Generation,
-        _: &[u8],
+        _: HelloReply,
     ) -> Result<Option<ServiceConnection>, Error> {
         Ok(None)
     }

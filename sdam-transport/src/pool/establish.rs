@@ -5,7 +5,7 @@ use std::{future::Future, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use futures::future::{FutureExt, TryFutureExt as _};
 use sdam_core::{
     error::{Error, ErrorKind, ErrorOutcome, Stage},
-    hello::{Hello, without_speculative_reply},
+    hello::{Hello, HelloReply, without_speculative_reply},
     ids::Generation,
     report::ErrorReport,
     server::ServerType,
@@ -166,23 +166,23 @@ impl Attempt<'_> {
     /// Reports the reply to hello.
     fn introduce(&mut self, reply: &[u8], authenticates: bool) -> Result<Hello, Error> {
         // Authentication data is removed because the topology publishes the reported reply.
-        let reply = without_speculative_reply(reply);
-        let hello = Hello::parse(&reply).map_err(|error| {
+        let reply = HelloReply::parse(&*without_speculative_reply(reply));
+        let hello = reply.hello.clone().map_err(|error| {
             // Authentication: "If the hello [...] fails with an error, drivers MUST treat this as
             // an authentication error".
             let refused = error.kind() == ErrorKind::Command;
             let error = if refused && authenticates { error.at(Stage::Auth) } else { error };
-            self.broken(if refused { error.with_reply(&*reply) } else { error })
+            self.broken(if refused { error.with_reply(&*reply.document) } else { error })
         })?;
         let reporter = &self.context.reporter;
         // Behind a load balancer, a reply without a service says nothing about the server, so the
         // error is not reported.
-        self.service = reporter.handle_handshake(self.generation, &reply)?;
+        self.service = reporter.handle_handshake(self.generation, reply)?;
         if let Some(service) = &self.service {
             self.generation = service.generation();
         }
         self.max_wire_version = Some(hello.wire_versions.max);
-        Ok(hello)
+        Ok(*hello)
     }
 
     /// Runs a step of this attempt, which must end by the deadline, and reports its error.

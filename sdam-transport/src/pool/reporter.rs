@@ -11,7 +11,7 @@ use sdam_core::{
     address::ServerAddress,
     error::{Error, ErrorOutcome},
     event::{EventPublisher, NoEvents},
-    hello::{HelloFields, HelloRequest},
+    hello::{HelloFields, HelloReply, HelloRequest},
     ids::{Generation, ObjectId, ServerId},
     options::{Detector, Options},
     report::ErrorReport,
@@ -136,8 +136,8 @@ impl Reporter {
         report.error.with_outcome(outcome)
     }
 
-    /// Reports the reply to the handshake of a new connection of `generation`, a BSON document, as
-    /// soon as it arrives and before authentication.
+    /// Reports the reply to the handshake of a new connection of `generation`, as a BSON document or
+    /// already parsed, as soon as it arrives and before authentication.
     ///
     /// Behind a load balancer, this also counts the connection for the service that the reply
     /// names, and returns the counted connection with its generation. Otherwise it returns `None`.
@@ -150,9 +150,10 @@ impl Reporter {
     pub fn handle_handshake(
         &self,
         generation: Generation,
-        reply: &[u8],
+        reply: impl Into<HelloReply>,
     ) -> Result<Option<ServiceConnection>, Error> {
-        self.host().map_or(Ok(None), |host| host.handle_handshake(self.server, generation, reply))
+        self.host()
+            .map_or(Ok(None), |host| host.handle_handshake(self.server, generation, reply.into()))
     }
 
     /// Reports that a connection to a service behind a load balancer is closed, or was handed to a
@@ -238,7 +239,7 @@ pub trait PoolHost: Send + Sync {
         self: Arc<Self>,
         server: ServerId,
         generation: Generation,
-        reply: &[u8],
+        reply: HelloReply,
     ) -> Result<Option<ServiceConnection>, Error>;
 
     /// Stops counting a connection that was closed; see

@@ -22,7 +22,7 @@ use super::{
     retry::{Budget, Failure, Limit, Policy},
     session::{Lease, Sent},
 };
-use crate::{select::selected::SelectedServer, topology::shared::Shared};
+use crate::{engine::Engine, select::selected::SelectedServer};
 
 /// A command and the attempts to run it.
 pub(super) struct Operation<'c> {
@@ -286,7 +286,7 @@ impl<'c> Operation<'c> {
     }
 
     fn now(&self) -> Instant {
-        self.client.topology().shared().now()
+        self.client.topology().engine().now()
     }
 }
 
@@ -294,7 +294,7 @@ impl<'c> Operation<'c> {
 /// last event, it publishes a failed event, so that every started event is followed by a succeeded
 /// or failed event (Command Logging and Monitoring: "Guarantees").
 struct CommandEvents<'c> {
-    shared: &'c Shared,
+    engine: &'c Engine,
     started: Instant,
     /// `None` after the command's last event, or if no sink wants events.
     info: Option<Arc<CommandInfo>>,
@@ -307,9 +307,9 @@ impl<'c> CommandEvents<'c> {
         connection: &PooledConnection,
         document: &[u8],
     ) -> Self {
-        let shared = &**operation.client.topology().shared();
-        let started = shared.now();
-        let events = &shared.events;
+        let engine = &**operation.client.topology().engine();
+        let started = engine.now();
+        let events = &engine.events;
         let is_wanted = events.wants_any(Interest::COMMANDS) && events.admits_operation(started);
         let info = is_wanted.then(|| {
             let database = operation.command.database;
@@ -322,7 +322,7 @@ impl<'c> CommandEvents<'c> {
             events.push(started, info.started(document));
             info
         });
-        Self { shared, started, info }
+        Self { engine, started, info }
     }
 
     fn succeeded(mut self, reply: &[u8]) {
@@ -335,9 +335,9 @@ impl<'c> CommandEvents<'c> {
 
     fn end(&mut self, event: impl FnOnce(&Arc<CommandInfo>, Duration) -> EventKind) {
         if let Some(info) = self.info.take() {
-            let now = self.shared.now();
+            let now = self.engine.now();
             let event = event(&info, now.since(self.started));
-            self.shared.events.push(now, event);
+            self.engine.events.push(now, event);
         }
     }
 }

@@ -49,7 +49,7 @@ impl Lease {
         server: &SelectedServer<Pool>,
         connection: &PooledConnection,
     ) -> Option<Self> {
-        let shared = client.topology().shared();
+        let engine = client.topology().engine();
         let balanced = server.server_type() == ServerType::LoadBalancer;
         let minutes = connection.hello().logical_session_timeout_minutes;
         let timeout = match minutes {
@@ -60,8 +60,8 @@ impl Lease {
             }
             None => return None,
         };
-        let random = || shared.common.backend.unique_bytes();
-        let session = client.sessions().acquire(shared.now(), timeout, random);
+        let random = || engine.common.backend.unique_bytes();
+        let session = client.sessions().acquire(engine.now(), timeout, random);
         let (client, session) = (client.clone(), Some(session));
         Some(Self { client, session, timeout, transaction: None, in_flight: false })
     }
@@ -80,7 +80,7 @@ impl Lease {
     /// Records that a command of the session is being sent.
     pub(super) fn send(&mut self) -> Option<Sent> {
         self.in_flight = true;
-        let now = self.client.topology().shared().now();
+        let now = self.client.topology().engine().now();
         let session = self.session.as_mut()?;
         session.used(now);
         Some(self.transaction.map_or(Sent::Session(session.id()), Sent::Transaction))
@@ -101,7 +101,7 @@ impl Drop for Lease {
             self.answered(false);
         }
         if let Some(session) = self.session.take() {
-            let now = self.client.topology().shared().now();
+            let now = self.client.topology().engine().now();
             self.client.sessions().release(session, now, self.timeout);
         }
     }

@@ -9,9 +9,8 @@ use std::{
 
 use sdam_core::{
     address::ServerAddress,
-    deployment::ConnId,
+    deployment::Output,
     error::Error,
-    hello::HelloRequest,
     ids::{Generation, ServerId},
     server::{ServerDescription, Silence},
     time::Instant,
@@ -66,20 +65,26 @@ impl ServerCore {
     }
 }
 
-/// An operation counter, in cache lines of its own so that threads do not contend. An `Arc` stores
-/// its reference counts in front of this struct, in the same allocation, which therefore has 128
-/// bytes.
+/// An operation counter. An `Arc` stores its reference counts in front of this struct, in the same
+/// allocation of 64 bytes, so the counts of two lanes are never in the same cache line, and threads
+/// do not contend.
 #[derive(Debug)]
-#[repr(align(64))]
 pub(crate) struct Lane {
     pub(crate) server: Arc<ServerCore>,
+    _apart: [u64; 5],
+}
+
+impl Lane {
+    fn new(server: &Arc<ServerCore>) -> Self {
+        Self { server: Arc::clone(server), _apart: [0; 5] }
+    }
 }
 
 impl Server {
     pub(crate) fn new(id: ServerId, address: ServerAddress) -> Self {
         let core = Arc::new(ServerCore { id, address, pool: OnceLock::new() });
         Self {
-            lanes: std::array::from_fn(|_| Arc::new(Lane { server: Arc::clone(&core) })),
+            lanes: std::array::from_fn(|_| Arc::new(Lane::new(&core))),
             core,
             failures: Mutex::default(),
             generation: AtomicU64::new(Generation::FIRST.as_u64()),
@@ -205,22 +210,7 @@ impl ServerFailures {
     }
 }
 
-/// An action on a connection of a server.
-#[derive(Debug)]
-pub(crate) struct Order {
-    pub(crate) conn: ConnId,
-    pub(crate) action: Action,
-}
-
-#[derive(Debug)]
-pub(crate) enum Action {
-    Connect { deadline: Option<Instant> },
-    Send { request: HelloRequest, deadline: Option<Instant> },
-    Read { deadline: Option<Instant> },
-    Disconnect,
-}
-
-/// The orders for one server, in the sequence in which the engine has issued them.
+/// The outputs for the task of one server, in the sequence in which the deployment has issued them.
 ///
 /// They are appended under the engine's lock, and the task is [woken](Self::wake) after the engine
 /// is unlocked. A single list preserves the sequence of requests and cancellations.
@@ -244,7 +234,7 @@ impl State {
 /// The orders and requests that a task has not taken yet.
 #[derive(Debug, Default)]
 pub(crate) struct News {
-    pub(crate) orders: Vec<Order>,
+    pub(crate) orders: Vec<Output>,
     /// True if the server's deadline has to be read again.
     pub(crate) look: bool,
     /// True if an immediate check was requested.
@@ -261,8 +251,11 @@ impl News {
 
 impl Orders {
     /// Appends an order. The caller has to [wake](Self::wake) the task.
-    pub(crate) fn push(&self, order: Order) {
-        self.lock().news.orders.push(order);
+    pub(crate) fn push(&self, order: Output) {
+        let orders = &mut self.lock().news.orders;
+        // An idle server has no memory for orders, and most calls give one.
+        orders.reserve_exact(1);
+        orders.push(order);
     }
 
     /// Makes the task read the server's deadline again. The caller has to wake the task.

@@ -36,6 +36,11 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    /// Creates the initial snapshot, which contains no servers.
+    pub(super) fn first(description: Arc<TopologyDescription>) -> Self {
+        Self { version: 0, description, servers: Arc::default(), closed: false }
+    }
+
     /// Returns the version, which counts publications from 1: a greater version is newer.
     pub fn version(&self) -> u64 {
         self.version

@@ -90,7 +90,7 @@ fn no_monitor_starts_after_close_has_returned() {
         harness.tasks.begin();
         thread::spawn(move || {
             let reply = bytes(&member("isWritablePrimary", &["a:1", "b:1"]));
-            let _ = topology.reporter(seed).handle_handshake(Generation::FIRST, &reply);
+            let _ = topology.reporter(seed).handle_handshake(Generation::FIRST, &*reply);
         });
         block_on(harness.topology.close());
         harness.tasks.end();
@@ -106,7 +106,7 @@ fn the_event_queue_is_closed_when_a_shutdown_and_the_drop_of_the_monitors_overla
         assert!(!monitors.is_empty());
         // Simulates the shutdown of the runtime.
         let runtime = thread::spawn(move || drop(monitors));
-        harness.topology.shared().shut_down();
+        harness.topology.engine().shut_down();
         runtime.join().unwrap();
         // Whatever the sink's task has left.
         harness.topology.events().deliver_now(&names);

@@ -1,12 +1,12 @@
-//! Checks, probes, the connection to a load balancer, and the authentication of the connection shared
+//! Checks, probes, the connection to a load balancer, and the authentication of the connection engine
 //! by checks and operations.
 
 use std::sync::Arc;
 
 use sdam_core::{
-    deployment::{Input, Timer},
+    deployment::{ConnId, Input, Role, Timer},
     error::{Error, ErrorKind, Stage},
-    hello::{Hello, HelloReply, HelloRequest, ping},
+    hello::{Hello, HelloRequest, ping},
     ids::ServerId,
     report::ErrorReport,
     server::ServerType,
@@ -19,12 +19,12 @@ use sdam_transport::{
 };
 
 use super::{Scanner, connection::Member};
-use crate::monitor::{Answer, MonitorConnection};
+use crate::monitor::MonitorConnection;
 
 impl Scanner {
     /// Waits for the answer to the running check, if there is one, or for the machine's deadline.
     pub(super) async fn answer(&mut self) -> Input {
-        let deadline = self.shared.deadline(Timer::Scan);
+        let deadline = self.engine.deadline(Timer::Scan);
         let mut members = self.members.values_mut();
         let mut running = members.find(|member| member.connection.is_busy());
         let mut none = MonitorConnection::default();
@@ -32,19 +32,16 @@ impl Scanner {
             Some(member) => &mut member.connection,
             None => &mut none,
         };
-        let clock = &*self.shared.common.backend.clock;
+        let clock = &*self.engine.common.backend.clock;
         let answer = connection.answer(clock, deadline).await;
-        if let (Some(answer), Some(member)) = (answer, running)
-            && let Some(conn) = member.conn
-        {
-            if let Answer::Reply { .. } = &answer {
+        if let (Some(answer), Some(member)) = (answer, running) {
+            if let Input::Reply { reply, .. } = &answer {
                 member.used = clock.now();
+                if let Ok(hello) = &reply.hello {
+                    member.hello = Hello::clone(hello);
+                }
             }
-            let input = answer.parsed(conn);
-            if let Input::Reply { reply: HelloReply { hello: Ok(hello), .. }, .. } = &input {
-                member.hello = hello.clone();
-            }
-            return input;
+            return answer;
         }
         let (timer, wanted) = (Timer::Scan, false);
         Input::Due { timer, wanted }
@@ -63,27 +60,27 @@ impl Scanner {
 
     async fn ping(&mut self, server: ServerId) -> Result<(), Error> {
         let deadline = self.reply_deadline();
-        let ping = ping(self.shared.common.options.server_api.as_ref());
+        let ping = ping(self.engine.common.options.server_api.as_ref());
         let member = self.members.get_mut(&server).ok_or_else(gone)?;
         if !member.connection.is_busy() {
-            member.connection.command(ping, deadline);
+            member.connection.probe(server, ping, deadline);
         }
-        let clock = &*self.shared.common.backend.clock;
-        match member.connection.answer(clock, deadline).await {
-            Some(Answer::Reply { .. } | Answer::Connected) => {
-                member.used = clock.now();
-                Ok(())
-            }
-            Some(Answer::Failed { error, .. }) => Err(error.at(Stage::Operation)),
-            None => Err(self.too_late(Stage::Operation)),
+        let clock = &*self.engine.common.backend.clock;
+        let Some(Input::Probed { outcome, .. }) = member.connection.answer(clock, deadline).await
+        else {
+            return Err(self.too_late(Stage::Operation));
+        };
+        if outcome.is_ok() {
+            member.used = clock.now();
         }
+        outcome
     }
 
     /// Closes the connection to `server` between two checks.
     pub(super) fn lose_connection(&mut self, server: ServerId) {
         if let Some(member) = self.members.get_mut(&server) {
             member.disconnect();
-            if let Some(conn) = member.conn {
+            if let Some(conn) = member.connection.conn {
                 self.tell(Input::ConnectionLost { conn });
             }
         }
@@ -101,35 +98,37 @@ impl Scanner {
 
     async fn greet_balancer(&mut self, server: ServerId) -> Result<(), Error> {
         let deadline = self.reply_deadline();
-        let shared = &self.shared;
-        let clock = &*shared.common.backend.clock;
+        let engine = &self.engine;
+        let clock = &*engine.common.backend.clock;
         let member = self.members.get_mut(&server).ok_or_else(gone)?;
         // An attempt that an earlier call has left unfinished is not continued.
         member.disconnect();
-        shared.connect(&member.server, &mut member.connection, deadline);
+        // The deployment does not check a load balancer, so no other connection has this id.
+        let conn = ConnId { server, role: Role::Check, number: 0 };
+        engine.connect(conn, &member.server, &mut member.connection, deadline);
         match member.connection.answer(clock, deadline).await {
-            Some(Answer::Failed { error, .. }) => return Err(error),
+            Some(Input::Failed { error, .. }) => return Err(error),
             None => return Err(self.too_late(Stage::Connect)),
             Some(_) => {}
         }
         let deadline = self.reply_deadline();
         let member = self.members.get_mut(&server).ok_or_else(gone)?;
-        member.connection.send(shared.hello(), deadline);
+        member.connection.send(engine.hello(), deadline);
         let reply = match member.connection.answer(clock, deadline).await {
-            Some(Answer::Reply { message, .. }) => message,
-            Some(Answer::Failed { error, .. }) => return Err(error),
-            Some(Answer::Connected) | None => return Err(self.too_late(Stage::Hello)),
+            Some(Input::Reply { reply, .. }) => reply,
+            Some(Input::Failed { error, .. }) => return Err(error),
+            _ => return Err(self.too_late(Stage::Hello)),
         };
-        let hello = Hello::parse(reply.body())?;
+        let hello = reply.hello.clone()?;
         member.service = Some(hello.load_balanced_service()?);
-        member.hello = hello;
-        member.used = shared.now();
+        member.hello = *hello;
+        member.used = engine.now();
         // The previous connection is reported as closed first.
         if let Some(before) = member.counted.take() {
-            Arc::clone(shared).handle_service_connection_closed(before);
+            Arc::clone(engine).handle_service_connection_closed(before);
         }
-        let generation = shared.generation(server, None).unwrap_or_default();
-        let counted = Arc::clone(shared).handle_handshake(server, generation, reply.body())?;
+        let generation = engine.generation(server, None).unwrap_or_default();
+        let counted = Arc::clone(engine).handle_handshake(server, generation, reply)?;
         member.counted = counted;
         self.follow();
         Ok(())
@@ -137,17 +136,17 @@ impl Scanner {
 
     /// Returns the deadline for the reply to a request sent now.
     fn reply_deadline(&self) -> Option<Instant> {
-        let limit = self.shared.common.config.connect_timeout?;
+        let limit = self.engine.common.config.connect_timeout?;
         Some(self.now() + limit)
     }
 
     fn too_late(&self, stage: Stage) -> Error {
-        let limit = self.shared.common.config.connect_timeout.unwrap_or_default();
+        let limit = self.engine.common.config.connect_timeout.unwrap_or_default();
         Error::new(ErrorKind::Timeout, stage, format!("no answer within {limit:?}"))
     }
 
     pub(super) fn is_balancer(&self, server: ServerId) -> bool {
-        self.shared.common.options.load_balanced && self.members.contains_key(&server)
+        self.engine.common.options.load_balanced && self.members.contains_key(&server)
     }
 
     /// Returns whether the connection to `server` is open and usable.
@@ -158,7 +157,7 @@ impl Scanner {
 
     /// Returns the reason why there is no connection to `server`.
     pub(super) fn connection_error(&self, server: ServerId) -> Error {
-        let snapshot = self.shared.published.load();
+        let snapshot = self.engine.published.load();
         let description = snapshot.description.server_by_id(server);
         match description.and_then(|server| server.error.as_ref()) {
             Some(error) => error.clone(),
@@ -171,7 +170,7 @@ impl Scanner {
     /// Returns whether the connection to `server` is open but not authenticated, although the
     /// server may have users.
     pub(super) fn lacks_authentication(&mut self, server: ServerId) -> bool {
-        let snapshot = self.shared.published.load();
+        let snapshot = self.engine.published.load();
         let description = snapshot.description.server_by_id(server);
         // Authentication: "If the server is of type RSArbiter, no authentication is possible".
         let is_arbiter = description.is_some_and(|it| it.server_type == ServerType::RsArbiter);
@@ -182,7 +181,7 @@ impl Scanner {
     /// Authenticates the open connection to `server`, if there is an authenticator and the
     /// connection is not authenticated yet. A failure is reported, and closes the connection.
     pub(super) async fn authenticate(&mut self, server: ServerId) -> Result<(), Error> {
-        let Some(authenticator) = self.shared.common.authenticator.clone() else {
+        let Some(authenticator) = self.engine.common.authenticator.clone() else {
             return Ok(());
         };
         if !self.lacks_authentication(server) {
@@ -199,7 +198,7 @@ impl Scanner {
         server: ServerId,
         deadline: Option<Instant>,
     ) -> Result<bool, Error> {
-        let Some(authenticator) = self.shared.common.authenticator.clone() else {
+        let Some(authenticator) = self.engine.common.authenticator.clone() else {
             return Ok(false);
         };
         self.converse(server, &*authenticator, deadline).await?;
@@ -213,17 +212,17 @@ impl Scanner {
         authenticator: &dyn Authenticator,
         deadline: Option<Instant>,
     ) -> Result<(), Error> {
-        let clock = Arc::clone(&self.shared.common.backend.clock);
+        let clock = Arc::clone(&self.engine.common.backend.clock);
         // Every server that has users accepts the legacy hello; behind a load balancer, `hello` is
         // mandatory.
         let hello = HelloRequest::poll(
             self.is_balancer(server),
-            self.shared.common.config.server_api.clone(),
+            self.engine.common.config.server_api.clone(),
         );
         let Some(member) = self.members.get_mut(&server) else {
             return Ok(());
         };
-        let (generation, service) = (member.generation(&self.shared), member.service);
+        let (generation, service) = (member.generation(&self.engine), member.service);
         let max_wire_version = member.hello.wire_versions.max;
         let address = member.server.core.address.clone();
         let (Some(generation), Some(wire)) = (generation, member.connection.wire()) else {
@@ -244,7 +243,7 @@ impl Scanner {
         };
         let failure = match race::within(&*clock, deadline, late, exchanges).await {
             Ok(reply) => {
-                member.set_authenticated(&self.shared, reply);
+                member.set_authenticated(&self.engine, reply);
                 return Ok(());
             }
             Err(failure) => failure,
@@ -260,7 +259,7 @@ impl Scanner {
     /// Returns an error if the connection string has a user and the connection is not
     /// authenticated.
     pub(super) fn check_authentication(&mut self, server: ServerId) -> Result<(), Error> {
-        if self.shared.common.options.credential.is_none() || !self.lacks_authentication(server) {
+        if self.engine.common.options.credential.is_none() || !self.lacks_authentication(server) {
             return Ok(());
         }
         Err(Error::new(

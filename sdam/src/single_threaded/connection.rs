@@ -1,10 +1,10 @@
-//! The connection shared by checks and operations: the API for operations, which use it and report
+//! The connection engine by checks and operations: the API for operations, which use it and report
 //! errors, and the member that has it.
 
 use std::{fmt, sync::Arc, time::Duration};
 
 use sdam_core::{
-    deployment::{ConnId, Input, ScanRequest},
+    deployment::{Input, ScanRequest},
     error::{Error, ErrorOutcome, REAUTHENTICATION_REQUIRED, Stage},
     hello::Hello,
     ids::{Generation, ObjectId, ServerId},
@@ -20,9 +20,8 @@ use sdam_transport::{
 
 use super::{ScanTopology, Scanner};
 use crate::{
-    engine::server::{Action, Order, Server},
+    engine::{Engine, server::Server},
     monitor::MonitorConnection,
-    topology::shared::Shared,
 };
 
 /// The open connection to a server, lent to one operation.
@@ -33,18 +32,18 @@ use crate::{
 /// [`run_command`](crate::ScanTopology::run_command) does both.
 pub struct ScanConnection<'t> {
     member: &'t mut Member,
-    shared: &'t Arc<Shared>,
+    engine: &'t Arc<Engine>,
     generation: Generation,
 }
 
 impl<'t> ScanConnection<'t> {
     /// Borrows the member's connection; `None` if it is closed or unusable.
-    fn of(member: &'t mut Member, shared: &'t Arc<Shared>, generation: Generation) -> Option<Self> {
+    fn of(member: &'t mut Member, engine: &'t Arc<Engine>, generation: Generation) -> Option<Self> {
         if !member.is_connected() {
             return None;
         }
-        member.used = shared.now();
-        Some(Self { member, shared, generation })
+        member.used = engine.now();
+        Some(Self { member, engine, generation })
     }
 
     /// Returns the generation of the connection, for use in error reports.
@@ -67,7 +66,7 @@ impl<'t> ScanConnection<'t> {
     /// Marks the connection as authenticated, for drivers that authenticate it themselves. An
     /// overload error from a check then does not close the connection.
     pub fn set_authenticated(&mut self) {
-        self.member.set_authenticated(self.shared, Box::default());
+        self.member.set_authenticated(self.engine, Box::default());
     }
 
     /// Sends `command` and reads the reply. `deadline` applies to blocking connections; for others,
@@ -131,7 +130,7 @@ impl<P: PoolHandle> ScanTopology<P> {
         let scanner = &mut self.scanner;
         scanner.follow();
         let is_usable =
-            !scanner.lacks_authentication(server) || scanner.shared.common.authenticator.is_none();
+            !scanner.lacks_authentication(server) || scanner.engine.common.authenticator.is_none();
         is_usable.then(|| scanner.connection(server)).flatten()
     }
 
@@ -210,7 +209,7 @@ impl<P: PoolHandle> ScanTopology<P> {
         command: &[u8],
         deadline: Option<Instant>,
     ) -> Result<CommandReply, Error> {
-        let clock = Arc::clone(&self.scanner.shared.common.backend.clock);
+        let clock = Arc::clone(&self.scanner.engine.common.backend.clock);
         let unusable = self.scanner.connection_error(server);
         let mut lent = self.scanner.connection(server).ok_or(unusable)?;
         let (generation, service_id) = (lent.generation(), lent.service_id());
@@ -251,8 +250,8 @@ impl Scanner {
     }
 
     pub(super) fn handle_error(&mut self, server: ServerId, report: &ErrorReport) -> ErrorOutcome {
-        let own = self.shared.generation(server, report.service_id);
-        let outcome = Arc::clone(&self.shared).handle_error(server, report);
+        let own = self.engine.generation(server, report.service_id);
+        let outcome = Arc::clone(&self.engine).handle_error(server, report);
         self.follow();
         if report.error.is_network() && own == Some(report.generation) {
             self.disconnect(server);
@@ -263,8 +262,8 @@ impl Scanner {
     fn connection(&mut self, server: ServerId) -> Option<ScanConnection<'_>> {
         self.follow();
         let member = self.members.get_mut(&server)?;
-        let generation = member.generation(&self.shared)?;
-        ScanConnection::of(member, &self.shared, generation)
+        let generation = member.generation(&self.engine)?;
+        ScanConnection::of(member, &self.engine, generation)
     }
 
     /// Closes the connection to `server`, unless a check is in progress on it.
@@ -276,15 +275,13 @@ impl Scanner {
     }
 }
 
-/// A server with the connection shared by checks and operations.
+/// A server with the connection engine by checks and operations.
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) server: Arc<Server>,
     /// The connection, whose generation is always current, because clearing the pool closes the
     /// connection.
     pub(super) connection: MonitorConnection,
-    /// The last connection opened by a check.
-    pub(super) conn: Option<ConnId>,
     /// The time at which the connection was last used.
     pub(super) used: Instant,
     /// The service to which the connection leads behind a load balancer.
@@ -302,7 +299,6 @@ impl Member {
     pub(super) fn new(server: Arc<Server>) -> Self {
         Self {
             connection: MonitorConnection::default(),
-            conn: None,
             used: Instant::EPOCH,
             service: None,
             counted: None,
@@ -317,15 +313,12 @@ impl Member {
 
     /// Carries out the orders for the connection, and closes it if its service was cleared. Returns
     /// whether the server is still in the topology.
-    pub(super) fn follow(&mut self, shared: &Shared) -> bool {
+    pub(super) fn follow(&mut self, engine: &Engine) -> bool {
         let news = self.server.orders.take();
-        for Order { conn, action } in news.orders {
-            if let Action::Connect { .. } = action {
-                self.conn = Some(conn);
-            }
-            shared.execute(action, &self.server, &mut self.connection);
+        for order in news.orders {
+            engine.execute(order, &self.server, &mut self.connection);
         }
-        if news.end || self.is_service_cleared(shared) {
+        if news.end || self.is_service_cleared(engine) {
             self.disconnect();
         }
         !news.end
@@ -333,18 +326,18 @@ impl Member {
 
     /// Returns whether the connection leads to a service behind a load balancer, and that service
     /// was cleared after the connection had been opened.
-    fn is_service_cleared(&self, shared: &Shared) -> bool {
+    fn is_service_cleared(&self, engine: &Engine) -> bool {
         let (Some(_), Some(counted)) = (self.service, &self.counted) else {
             return false;
         };
-        let current = self.generation(shared);
+        let current = self.generation(engine);
         current.is_some_and(|current| current > counted.generation())
     }
 
     /// Returns the current generation of the service, if there is one, otherwise the generation of
     /// the server.
-    pub(super) fn generation(&self, shared: &Shared) -> Option<Generation> {
-        shared.generation(self.id(), self.service)
+    pub(super) fn generation(&self, engine: &Engine) -> Option<Generation> {
+        engine.generation(self.id(), self.service)
     }
 
     /// Returns the time for which the connection has been idle; `None` without a connection.
@@ -369,12 +362,12 @@ impl Member {
     }
 
     /// Marks the connection as authenticated, in a conversation that began with the reply `hello`.
-    pub(super) fn set_authenticated(&mut self, shared: &Arc<Shared>, hello: Box<[u8]>) {
+    pub(super) fn set_authenticated(&mut self, engine: &Arc<Engine>, hello: Box<[u8]>) {
         if let Some(wire) = self.connection.wire() {
             wire.authenticated = Some(hello);
         }
-        if let Some(conn) = self.conn {
-            shared.handle(Input::Authenticated { conn });
+        if let Some(conn) = self.connection.conn {
+            engine.handle(Input::Authenticated { conn });
         }
     }
 

@@ -11,8 +11,8 @@ use sdam_select::{choose, criteria::Criteria};
 
 use super::Scanner;
 use crate::{
+    engine::Engine,
     select::{Limit, LimitSource, SelectionEvents, error::SelectionError, selected::Selected},
-    topology::shared::Shared,
 };
 
 /// The events of one selection.
@@ -25,9 +25,9 @@ struct Reported<'s> {
 
 impl Reported<'_> {
     /// Publishes that the selection is waiting, but at most once for each selection (K-8).
-    fn waiting(&mut self, shared: &Shared) {
+    fn waiting(&mut self, engine: &Engine) {
         if !std::mem::replace(&mut self.waited, true) {
-            let now = shared.now();
+            let now = engine.now();
             self.events.waiting(self.deadline.map(|deadline| deadline.since(now)));
         }
     }
@@ -41,9 +41,9 @@ impl Scanner {
     ) -> Result<Selected, SelectionError> {
         self.prepare();
         // Cloned because the events outlive the mutable borrows of `self` below.
-        let shared = Arc::clone(&self.shared);
-        let try_once = shared.common.options.server_selection_try_once.unwrap_or(true);
-        let events = SelectionEvents::begin(shared.selection_context(), criteria);
+        let engine = Arc::clone(&self.engine);
+        let try_once = engine.common.options.server_selection_try_once.unwrap_or(true);
+        let events = SelectionEvents::begin(engine.selection_context(), criteria);
         let mut reported = Reported {
             deadline: (!try_once).then(|| events.started + limit.timeout),
             events,
@@ -55,7 +55,7 @@ impl Scanner {
         // The history is recorded by a sink, so it contains the events of this call only after they
         // have been delivered.
         if let (Err(SelectionError::Timeout(timeout)), Some(history)) =
-            (&mut outcome, &shared.history)
+            (&mut outcome, &engine.history)
         {
             timeout.history = history.transitions();
         }
@@ -99,7 +99,7 @@ impl Scanner {
         let next = self.tell(Input::Chosen { server, idle });
         // The wait is published even if no time is left (K-8).
         if server.is_none() && next != Some(Output::Finish(Err(ScanFailure::TriedOnce))) {
-            reported.waiting(&self.shared);
+            reported.waiting(&self.engine);
         }
         Ok(next)
     }
@@ -110,9 +110,9 @@ impl Scanner {
         &mut self,
         criteria: &Criteria,
     ) -> Result<(Option<ServerId>, Option<Duration>), SelectionError> {
-        let (random, _) = self.shared.common.random();
+        let (random, _) = self.engine.common.random();
         let snapshot = self.snapshot();
-        let settings = &self.shared.common.settings;
+        let settings = &self.engine.common.settings;
         // There is only one operation at a time, so operation counts are irrelevant.
         let chosen = choose(&snapshot.description, settings, criteria, |_| 0, random)
             .map_err(SelectionError::InvalidCriteria)?;
@@ -125,9 +125,9 @@ impl Scanner {
     fn selected(&self, server: ServerId, criteria: &Criteria) -> Option<Selected> {
         let topology = &self.snapshot().description;
         let description = topology.server_by_id(server)?;
-        let (_, lane) = self.shared.common.random();
+        let (_, lane) = self.engine.common.random();
         let server = &self.members.get(&server)?.server;
-        let settings = &self.shared.common.settings;
+        let settings = &self.engine.common.settings;
         Selected::new(server, description, topology, settings, criteria, lane)
     }
 
@@ -146,6 +146,6 @@ impl Scanner {
             ScanFailure::Timeout => limit,
             ScanFailure::TriedOnce => Limit { source: LimitSource::TryOnce, ..limit },
         };
-        self.shared.timed_out(criteria, limit, started)
+        self.engine.timed_out(criteria, limit, started)
     }
 }

@@ -30,14 +30,10 @@ use sdam_transport::{
     spawn::Task,
 };
 
-use super::{
-    Topology,
-    shared::{Background, Shared, TaskSet},
-    tasks::SrvTask,
-};
+use super::{Topology, tasks::SrvTask};
 use crate::{
     common::{DriverDocument, Metadata, MetadataHandshake},
-    engine::CreatePool,
+    engine::{Background, CreatePool, Engine, TaskSet},
 };
 
 /// Builds a topology from options, pools, sinks, a selector and client metadata.
@@ -231,17 +227,17 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         let sink = prepared.sink.take();
         let settings = prepared.settings(Settings::new);
         let background = Background::Tasks(TaskSet::default());
-        let shared = Shared::new(prepared, settings, (backend, Some(spawner)), background);
+        let engine = Engine::new(prepared, settings, (backend, Some(spawner)), background);
         if let Some(sink) = sink {
-            let dispatcher = Dispatcher::new(Arc::clone(&shared.events), sink);
-            shared.spawn(shared.counted(|tasks| &tasks.dispatchers, "sdam-events", dispatcher));
+            let dispatcher = Dispatcher::new(Arc::clone(&engine.events), sink);
+            engine.spawn(engine.counted(|tasks| &tasks.dispatchers, "sdam-events", dispatcher));
         }
         // If a pool panics below, dropping this handle closes the topology.
-        let topology = Topology::new(Arc::clone(&shared));
-        shared.handle(Input::Open);
-        shared.publish_warnings();
-        if let Some(task) = SrvTask::new(&shared) {
-            shared.spawn(Task::new("sdam-srv", task.run()));
+        let topology = Topology::new(Arc::clone(&engine));
+        engine.handle(Input::Open);
+        engine.publish_warnings();
+        if let Some(task) = SrvTask::new(&engine) {
+            engine.spawn(Task::new("sdam-srv", task.run()));
         }
         Ok(topology)
     }
@@ -340,7 +336,7 @@ impl Prepared {
     }
 }
 
-impl Shared {
+impl Engine {
     /// Publishes the configuration warnings of a topology that has just opened.
     pub(crate) fn publish_warnings(&self) {
         let now = self.now();

@@ -8,7 +8,7 @@ use sdam_core::{event::EventName, time::Instant};
 use sdam_events::sink::Interest;
 use sdam_select::criteria::Criteria;
 
-use super::shared::Shared;
+use crate::engine::Engine;
 use crate::{
     engine::snapshot::Snapshot,
     select::{Limit, SelectionEvents, error::SelectionError, select_from, selected::Selected},
@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-impl Shared {
+impl Engine {
     /// Selects from the current snapshot, without locking, allocating or waiting.
     #[expect(clippy::inline_always, reason = "to copy the result costs a tenth of a selection")]
     #[inline(always)]

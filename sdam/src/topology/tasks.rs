@@ -12,18 +12,18 @@ use std::{
 
 use futures::future::{self, FutureExt};
 use sdam_core::{
-    deployment::{ConnId, Input, Role, Timer},
+    deployment::{Input, Output, Role, Timer},
     time::Instant,
 };
 use sdam_transport::clock::DeadlineTimer;
 
-use super::shared::Shared;
 use crate::{
     engine::{
-        server::{Action, News, Order, Server},
+        Engine,
+        server::{News, Server},
         snapshot::Snapshot,
     },
-    monitor::{Answer, Links},
+    monitor::Links,
     sync::{
         Event,
         atomic::{AtomicUsize, Ordering},
@@ -34,14 +34,14 @@ use crate::{
 /// The reasons for a wake-up, the most urgent first.
 enum Next {
     News(News),
-    Answer(ConnId, Answer),
+    Answer(Input),
     Due,
 }
 
 /// The task that checks a server. It is counted among the topology's tasks until it is dropped.
 #[derive(Debug)]
-pub(super) struct ServerTask {
-    shared: Arc<Shared>,
+pub(crate) struct ServerTask {
+    engine: Arc<Engine>,
     server: Arc<Server>,
     /// True once the server has left the topology.
     is_finished: bool,
@@ -49,13 +49,13 @@ pub(super) struct ServerTask {
 
 impl ServerTask {
     /// Creates the task of `server`, which is not running yet.
-    pub(super) fn new(shared: Arc<Shared>, server: Arc<Server>) -> Self {
-        shared.task_begins();
-        Self { shared, server, is_finished: false }
+    pub(crate) fn new(engine: Arc<Engine>, server: Arc<Server>) -> Self {
+        engine.task_begins();
+        Self { engine, server, is_finished: false }
     }
 
     /// Checks the server until it leaves the topology.
-    pub(super) async fn run(mut self) {
+    pub(crate) async fn run(mut self) {
         let mut links = Links::default();
         let mut timer = DeadlineTimer::default();
         // The first check is due at once.
@@ -65,21 +65,26 @@ impl ServerTask {
             deadline = match next.await {
                 Next::News(mut news) => {
                     for order in mem::take(&mut news.orders) {
-                        self.execute(order, &mut links);
+                        if let Output::Connect { conn, .. } = &order
+                            && conn.role == Role::Check
+                        {
+                            let now = self.engine.now();
+                            self.server.set_connecting(Some(now));
+                        }
+                        links.carry_out(order, &self.engine, &self.server);
                     }
                     if news.end {
                         break;
                     }
                     self.read(&news, deadline)
                 }
-                Next::Answer(conn, answer) => {
-                    if conn.role == Role::Check {
+                Next::Answer(answer) => {
+                    if answer.conn().is_some_and(|conn| conn.role == Role::Check) {
                         self.server.set_connecting(None);
                     }
-                    // The answer is parsed here, before the engine is locked.
-                    self.shared.answered(conn.server, answer.parsed(conn))
+                    self.engine.answered(self.server.id(), answer)
                 }
-                Next::Due => self.shared.due(self.server.id()),
+                Next::Due => self.engine.due(self.server.id()),
             };
         }
         self.is_finished = true;
@@ -96,13 +101,13 @@ impl ServerTask {
         timer: &mut DeadlineTimer,
         deadline: Option<Instant>,
     ) -> Next {
-        let clock = &*self.shared.common.backend.clock;
+        let clock = &*self.engine.common.backend.clock;
         poll_fn(|cx| {
             if let Poll::Ready(news) = self.server.orders.poll(cx) {
                 return Poll::Ready(Next::News(news));
             }
-            if let Poll::Ready((conn, answer)) = links.poll(|| clock.now(), cx) {
-                return Poll::Ready(Next::Answer(conn, answer));
+            if let Poll::Ready(answer) = links.poll(|| clock.now(), cx) {
+                return Poll::Ready(Next::Answer(answer));
             }
             timer.poll(clock, deadline, cx).map(|()| Next::Due)
         })
@@ -113,25 +118,11 @@ impl ServerTask {
     fn read(&self, news: &News, before: Option<Instant>) -> Option<Instant> {
         let server = self.server.id();
         if news.check {
-            self.shared.check_requested(server)
+            self.engine.check_requested(server)
         } else if news.look {
-            self.shared.deadline(Timer::Server(server))
+            self.engine.deadline(Timer::Server(server))
         } else {
             before
-        }
-    }
-
-    fn execute(&self, Order { conn, action }: Order, links: &mut Links) {
-        let opens = matches!(action, Action::Connect { .. });
-        if opens && conn.role == Role::Check {
-            let now = self.shared.common.backend.clock.now();
-            self.server.set_connecting(Some(now));
-        }
-        let act = |connection: &mut _| self.shared.execute(action, &self.server, connection);
-        if opens {
-            links.connect(conn, act);
-        } else {
-            links.on(conn, act);
         }
     }
 }
@@ -142,24 +133,24 @@ impl Drop for ServerTask {
         if !self.is_finished {
             // Must come first, so that readers woken below see that the task is gone.
             self.server.abandon();
-            self.shared.deserted(self.server.id());
-            self.shared.wake_readers();
+            self.engine.deserted(self.server.id());
+            self.engine.wake_readers();
         }
-        self.shared.task_ended();
+        self.engine.task_ended();
     }
 }
 
 /// The task that polls the SRV record. It is separate, so that look-ups delay no other task (N-27),
 /// and is counted among the topology's tasks until it is dropped.
 #[derive(Debug)]
-pub(super) struct SrvTask(Arc<Shared>);
+pub(super) struct SrvTask(Arc<Engine>);
 
 impl SrvTask {
     /// Creates the task, if the topology polls a record.
-    pub(super) fn new(shared: &Arc<Shared>) -> Option<Self> {
-        shared.deadline(Timer::Srv)?;
-        shared.task_begins();
-        Some(Self(Arc::clone(shared)))
+    pub(super) fn new(engine: &Arc<Engine>) -> Option<Self> {
+        engine.deadline(Timer::Srv)?;
+        engine.task_begins();
+        Some(Self(Arc::clone(engine)))
     }
 
     /// Polls until the topology is closed, or has a type for which the record is never polled

@@ -41,7 +41,7 @@ impl Application {
         let reply = doc! { "ok": 1, "msg": "isdbgrid", "maxWireVersion": 21, "serviceId": service };
         let reply = reply.to_vec().unwrap_or_default();
         lock(&self.record.counts).handshakes += 1;
-        let handshake = self.topology.reporter(server).handle_handshake(Generation::FIRST, &reply);
+        let handshake = self.topology.reporter(server).handle_handshake(Generation::FIRST, &*reply);
         let complaint = match handshake {
             Ok(Some(connection)) => {
                 self.record.note(format!("opens {connection:?}"));

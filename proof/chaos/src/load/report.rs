@@ -117,7 +117,7 @@ impl Application {
         lock(&self.record.counts).handshakes += 1;
         self.record.note(format!("handshake with server {server}, generation {generation}"));
         let before = self.topology.snapshot().version();
-        if let Err(error) = self.topology.reporter(server).handle_handshake(generation, reply) {
+        if let Err(error) = self.topology.reporter(server).handle_handshake(generation, &**reply) {
             self.record.violated(Oracle::Errors, error.to_string());
         }
         if generation < pool.generation && self.topology.snapshot().version() != before {

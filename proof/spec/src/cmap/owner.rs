@@ -184,7 +184,7 @@ impl Owner {
     pub(super) async fn ready(&self) -> Result<(), String> {
         let hello = standalone_hello(MAX_WIRE_VERSION)?;
         let greeted =
-            self.topology.reporter(self.server).handle_handshake(self.generation()?, &hello);
+            self.topology.reporter(self.server).handle_handshake(self.generation()?, &*hello);
         greeted.map_err(|error| error.to_string())?;
         let (version, is_known) = {
             let snapshot = self.topology.snapshot();

@@ -47,7 +47,7 @@ impl Driven {
     fn start(options: &Options) -> Self {
         let config = MonitorConfig::new(options, Arc::new(Handshake::new([])), false);
         let mut driven = Self {
-            deployment: Deployment::new(options, Arc::new(config), Rng::new(1)),
+            deployment: Deployment::new(options.clone(), Arc::new(config), Rng::new(1)),
             now: Instant::EPOCH,
             asked: BTreeMap::new(),
             generations: BTreeMap::new(),

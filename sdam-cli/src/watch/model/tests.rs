@@ -42,7 +42,7 @@ impl Script {
         config.streaming = false;
         let mut script = Self {
             model: Model::new(&options),
-            client: Deployment::new(&options, Arc::new(config), Rng::new(1)),
+            client: Deployment::new(options.clone(), Arc::new(config), Rng::new(1)),
             asked: BTreeMap::new(),
             now: Instant::EPOCH,
             ids: BTreeMap::new(),

@@ -63,7 +63,7 @@ impl World {
     pub(super) fn new(options: &Options) -> Self {
         let mut config = MonitorConfig::new(options, Arc::new(Handshake::new([])), false);
         config.ping_delay = Duration::ZERO;
-        let deployment = Deployment::new(options, Arc::new(config), Rng::new(1));
+        let deployment = Deployment::new(options.clone(), Arc::new(config), Rng::new(1));
         Self {
             deployment: deployment.with_srv_polling(options),
             now: Instant::from_millis(1000),

@@ -95,16 +95,16 @@ fn handshake(
     generation: Generation,
     hello: Hello,
 ) -> Vec<Step> {
-    change(|out| machine.handshake(NOW, (server, generation), hello, RTT, out))
+    change(|out| machine.handshake(NOW, (server, generation), hello.into(), RTT, out))
 }
 
 fn checked(machine: &mut Topology, server: ServerId, outcome: Result<Hello, Error>) -> Vec<Step> {
     let rtt = RTT.filter(|_| outcome.is_ok());
-    change(|out| machine.checked(NOW, server, outcome, rtt, out))
+    change(|out| machine.checked(NOW, server, outcome.map(Box::new), rtt, out))
 }
 
 fn opened(options: &Options) -> Topology {
-    let mut machine = Topology::new(options);
+    let mut machine = Topology::new(Arc::new(options.clone()));
     assert!(!open(&mut machine).is_empty());
     machine
 }
@@ -255,7 +255,7 @@ fn every_topology_and_server_type_has_the_specified_transition() {
 #[test]
 fn effects_come_in_the_order_of_the_specification() {
     // The specification prescribes this order (D-4, D-7, F-62, F-64, J-3, J-16, J-17, J-20, F-53).
-    let mut machine = Topology::new(&options(&["a"]));
+    let mut machine = Topology::new(Arc::new(options(&["a"])));
     let effects = open(&mut machine);
     let text = "TopologyOpening, open a, publish, TopologyDescriptionChanged, ServerOpening a";
     assert_eq!(brief(&machine, &effects), text);
@@ -283,7 +283,7 @@ fn a_load_balancer_is_known_and_its_pool_ready_without_a_check() {
     // A load balancer is not checked, so its wire versions are unknown (J-13, J-21, D-12, E-7).
     let mut options = options(&["a"]);
     options.load_balanced = true;
-    let mut machine = Topology::new(&options);
+    let mut machine = Topology::new(Arc::new(options.clone()));
     let effects = open(&mut machine);
     assert!(effects.iter().any(|effect| {
         matches!(effect, Step::Out(Output::OpenServer { monitored: false, .. }))
@@ -426,7 +426,7 @@ fn a_handshake_of_an_earlier_generation_or_topology_version_is_ignored() {
 
 #[test]
 fn hosts_are_ignored_unless_the_topology_is_open() {
-    let mut machine = Topology::new(&options(&["a"]));
+    let mut machine = Topology::new(Arc::new(options(&["a"])));
     let addresses = [address("b")];
     assert!(hosts(&mut machine, &addresses).is_empty());
     let _ = open(&mut machine);

@@ -41,6 +41,7 @@ impl Topology {
         // Emitted first, so that it precedes the event of a load balancer's pool.
         out.emit(EventKind::TopologyOpening);
         let mut openings = Vec::with_capacity(seeds.len());
+        self.pools.reserve_exact(seeds.len());
         for address in seeds {
             let server = Self::next_id(&mut self.last_id);
             self.pools.push(Pool::new(server, address.clone()));

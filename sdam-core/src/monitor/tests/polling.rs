@@ -36,7 +36,7 @@ fn durations_and_samples_are_the_time_on_the_wire_whenever_the_reply_is_processe
         let bytes = encode(&old());
         let reply = Reply {
             trip: Trip::new(at(7), at(27), at(9_000)),
-            hello: Hello::parse(&bytes),
+            hello: Hello::parse(&bytes).map(std::boxed::Box::new),
             bytes: bytes.into(),
             more_to_come: false,
         };

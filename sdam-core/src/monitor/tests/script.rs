@@ -161,7 +161,7 @@ fn pass(
     }
     let reply = |bytes: Vec<u8>, more_to_come| Reply {
         trip: Trip::new(asked, now, now),
-        hello: Hello::parse(&bytes),
+        hello: Hello::parse(&bytes).map(std::boxed::Box::new),
         bytes: bytes.into(),
         more_to_come,
     };

@@ -9,7 +9,7 @@ use std::{
 
 use sdam_core::{
     error::{Error, ErrorOutcome, Stage},
-    hello::{Hello, HelloRequest},
+    hello::{HelloReply, HelloRequest},
     ids::{Generation, ObjectId, ServerId},
     report::ErrorReport,
 };
@@ -155,9 +155,9 @@ impl PoolHost for Host {
         self: Arc<Self>,
         server: ServerId,
         generation: Generation,
-        reply: &[u8],
+        reply: HelloReply,
     ) -> Result<Option<ServiceConnection>, Error> {
-        let hello = Hello::parse(reply)?;
+        let hello = reply.hello?;
         let service = self.balanced.then(|| hello.load_balanced_service()).transpose()?;
         let mut state = lock(&self.state);
         state.reports.push(Report::Handshake(generation));

@@ -80,7 +80,7 @@ fn a_pooled_handshake_makes_a_lost_streaming_server_known_again() {
     let outcome = harness.topology.reporter(id).handle_error(&report);
     assert_eq!(outcome, ErrorOutcome::MarkedUnknown);
     assert_eq!(harness.server(host).server_type, ServerType::Unknown);
-    let accepted = harness.topology.reporter(id).handle_handshake(Generation::FIRST, hello);
+    let accepted = harness.topology.reporter(id).handle_handshake(Generation::FIRST, &**hello);
     accepted.unwrap();
     let found = harness.server(host);
     assert_eq!(found.server_type, ServerType::RsSecondary);

@@ -99,7 +99,7 @@ impl World {
     pub(super) fn new(seeds: &str, seed: u64, change: impl FnOnce(&mut Options)) -> Self {
         let mut options = Options::new(addresses(seeds));
         change(&mut options);
-        let mut topology = Topology::new(&options);
+        let mut topology = Topology::new(std::sync::Arc::new(options.clone()));
         let _opened = topology.open(&mut Outputs::default());
         Self {
             now: Instant::EPOCH,
@@ -233,7 +233,7 @@ impl World {
     }
 
     fn apply(&mut self, server: ServerId, outcome: Result<Hello, Error>) {
-        let rtt = Some(Rtt::default());
+        let (rtt, outcome) = (Some(Rtt::default()), outcome.map(std::boxed::Box::new));
         let out = &mut Outputs::default();
         let _news = self.topology.checked(self.now, server, outcome, rtt, out);
     }

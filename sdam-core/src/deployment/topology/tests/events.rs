@@ -16,7 +16,7 @@ fn a_new_topology_version_is_published_but_new_times_are_not() {
     let mut told = |counter, last_write_date, millis| {
         let (server, hello) = (id(&machine, "a"), news(counter, last_write_date));
         let (now, rtt_now) = (NOW + rtt(millis).average, Some(rtt(millis)));
-        let effects = change(|out| machine.checked(now, server, Ok(hello), rtt_now, out));
+        let effects = change(|out| machine.checked(now, server, Ok(hello.into()), rtt_now, out));
         let server = machine.description().server(&address("a")).unwrap();
         assert_eq!(server.last_write_date, Some(last_write_date));
         assert_eq!(server.rtt, Some(rtt(millis)));
