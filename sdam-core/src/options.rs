@@ -157,8 +157,8 @@ pub struct Options {
     /// clients divided by the connections per second that a server accepts. No connection string
     /// contains this option, and single-threaded clients ignore it.
     pub spread: Duration,
-    /// True, the default, if pools may open a socket to each seed while a selection waits for the
-    /// first checks, so that the first operation does not have to set up another TCP and TLS
+    /// True, the default, if the pool of a server may open a socket while a selection waits for the
+    /// server's first check, so that the first operation does not have to set up another TCP and TLS
     /// connection. Unused sockets are closed after a second. No connection string contains this
     /// option.
     pub early_dial: bool,

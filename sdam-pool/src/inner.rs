@@ -27,6 +27,9 @@ use crate::{
     machine::{Config, Failure, Machine, Pin, Urgent, Work},
 };
 
+/// A socket that is being opened early; `None` if it could not be opened.
+pub(crate) type EarlySocket = BoxFuture<'static, Option<Box<dyn Connection>>>;
+
 /// The state of a pool.
 pub(crate) struct Inner {
     pub(crate) core: Core<Box<Member>>,
@@ -69,13 +72,13 @@ impl Inner {
         self.change(|machine| machine.check_in(member, pin, now));
     }
 
-    /// Opens the connection with number `id`, over the socket `dialed` if there is one, and adds it
-    /// to the pool. The attempt begins with the call and ends when the future ends or is dropped,
+    /// Opens the connection with number `id`, over the early socket if there is one, and adds it to
+    /// the pool. A socket that is still being opened will be open sooner than a new one. The attempt begins with the call and ends when the future ends or is dropped,
     /// even if the future was never polled. The future does not keep the pool alive.
     pub(crate) fn open(
         self: &Arc<Self>,
         id: u64,
-        dialed: Option<Box<dyn Connection>>,
+        early: Option<EarlySocket>,
     ) -> impl Future<Output = ()> + Send + use<> {
         let mut attempt =
             Attempt { pool: Arc::downgrade(self), events: self.events.clone(), id, is_open: true };
@@ -83,7 +86,13 @@ impl Inner {
         let (context, timeout, started) =
             (self.context.clone(), self.context.options.connect_timeout, self.clock().now());
         async move {
-            let result = context.establish_over(dialed, timeout).await;
+            let (mut dialed, mut left) = (None, timeout);
+            if let Some(early) = early {
+                dialed = early.await;
+                let elapsed = context.backend.clock.now().since(started);
+                left = timeout.map(|timeout| timeout.saturating_sub(elapsed));
+            }
+            let result = context.establish_over(dialed, left).await;
             match (result, attempt.pool.upgrade()) {
                 (Ok(established), Some(pool)) => {
                     attempt.end();
@@ -104,7 +113,7 @@ impl Inner {
 
     /// Opens a socket before the pool is ready. Errors are ignored, because the monitor or the next
     /// attempt to open a connection will report its own.
-    pub(crate) fn dial_early(&self) -> BoxFuture<'static, Option<Box<dyn Connection>>> {
+    pub(crate) fn dial_early(&self) -> EarlySocket {
         let (context, timeout) = (self.context.clone(), self.context.options.connect_timeout);
         async move { context.dial(timeout).await.ok() }.boxed()
     }

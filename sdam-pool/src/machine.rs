@@ -213,6 +213,7 @@ impl<C: Pooled> Machine<C> {
             self.state = State::Ready;
             self.fill_at = fill_at;
             self.fill_failures = 0;
+            self.early.ready();
             self.start_attempts();
         }
     }

@@ -8,10 +8,13 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use futures::future::{BoxFuture, FutureExt};
+use futures::future::{self, BoxFuture, FutureExt};
 use sdam_transport::{clock::DeadlineTimer, connect::Connection};
 
-use crate::{inner::Inner, machine::Work};
+use crate::{
+    inner::{EarlySocket, Inner},
+    machine::Work,
+};
 
 /// The background task of a pool. If it is dropped before it ends, whether or not it was ever
 /// polled, all check-outs fail.
@@ -29,7 +32,7 @@ pub(crate) struct Worker {
 enum Early {
     #[default]
     None,
-    Dialing(BoxFuture<'static, Option<Box<dyn Connection>>>),
+    Dialing(EarlySocket),
     Open(Box<dyn Connection>),
 }
 
@@ -62,13 +65,12 @@ impl Worker {
                 Work::Dial => self.early = Early::Dialing(pool.dial_early()),
                 Work::DropEarly => self.early = Early::None,
                 Work::Open(id) => {
-                    // A socket that is still being opened is at least a round trip slower than the
-                    // monitor's, so the packets of its attempt have probably been lost.
-                    let dialed = match mem::take(&mut self.early) {
-                        Early::Open(socket) => Some(socket),
-                        Early::None | Early::Dialing(_) => None,
+                    let early = match mem::take(&mut self.early) {
+                        Early::Open(socket) => Some(future::ready(Some(socket)).boxed()),
+                        Early::Dialing(dialing) => Some(dialing),
+                        Early::None => None,
                     };
-                    self.attempts.push((id, guarded(pool.open(id, dialed))));
+                    self.attempts.push((id, guarded(pool.open(id, early))));
                 }
                 Work::Wait(deadline) => {
                     let clock = Arc::clone(&pool.context.backend.clock);

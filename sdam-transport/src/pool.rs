@@ -113,7 +113,8 @@ pub trait PoolFactory: Send + Sync + Debug + 'static {
 ///
 /// A panic in a method is re-raised in the calling thread after the remaining effects have run.
 pub trait PoolHandle: Any + Send + Sync + Debug {
-    /// Announces that a selection is waiting for the first check of this server.
+    /// Announces that a selection is waiting for the first check of this server, which in turn is
+    /// waiting for the server.
     ///
     /// Called once at most, before the first [`ready`](Self::ready), and only if
     /// [`Options::early_dial`](sdam_core::options::Options::early_dial) is set. The pool may then

@@ -13,7 +13,7 @@ use std::{
 };
 
 use sdam_core::{
-    deployment::{ConnId, Deployment, Input, Output, Timer},
+    deployment::{ConnId, Deployment, Input, Output, Role, Timer},
     error::{Error, ErrorOutcome},
     hello::{HelloReply, HelloRequest},
     ids::{Generation, ObjectId, ServerId},
@@ -228,14 +228,31 @@ impl Engine {
         }
     }
 
-    /// Prepares the pools of the servers whose first check is not finished, because a selection is
-    /// waiting for that check.
+    /// Prepares the pools of the servers whose first check is under way, if a selection is waiting
+    /// for such a check.
     pub(crate) fn prepare_pools(self: &Arc<Self>) {
+        if !self.common.options.early_dial || !self.waiters.any() {
+            return;
+        }
         let unchecked =
             self.published.load().description.servers().iter().any(|own| is_unchecked(own));
         if unchecked {
             self.change(|state, _| ((), state.prepare()));
         }
+    }
+
+    /// Returns whether a check waits for its server once it has begun `order`. Before a first hello
+    /// through TLS or a proxy there are other round trips to wait for.
+    pub(crate) fn is_wait(&self, order: &Output) -> bool {
+        let options = &self.common.options;
+        let conn = match order {
+            Output::Connect { conn, .. } if options.tls.is_some() || options.proxy.is_some() => {
+                conn
+            }
+            Output::Send { conn, .. } => conn,
+            _ => return false,
+        };
+        conn.role == Role::Check
     }
 
     /// Takes a pool's panic that has to be re-raised at the end of a call.

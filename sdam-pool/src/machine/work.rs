@@ -79,6 +79,13 @@ impl Early {
         };
     }
 
+    /// Does not begin to dial any more: now a check-out opens a connection as soon as it needs one.
+    pub(super) fn ready(&mut self) {
+        if *self == Self::Wanted {
+            *self = Self::None;
+        }
+    }
+
     /// Returns the time at which the socket must be dropped.
     fn expiry(self) -> Option<Instant> {
         match self {

@@ -13,7 +13,7 @@ use sdam_core::{
     event::{EventKind, EventName, EventPublisher},
     ids::ServerId,
     pool::PoolClear,
-    server::ServerDescription,
+    server::{ServerDescription, ServerType},
     time::Instant,
     topology::TopologyDescription,
 };
@@ -234,13 +234,19 @@ impl Engine {
 }
 
 impl State {
-    /// Prepares the pools of the servers whose first check is not finished, once. A displaced primary
-    /// is unchecked, too, but its pool has been ready.
+    /// Prepares the pools of the servers whose first check is under way, once. A displaced primary is
+    /// unchecked, too, but its pool has been ready.
+    ///
+    /// If a server is known and selections still wait, most likely none but the primary will do.
     pub(super) fn prepare(&self) -> AfterUnlock {
         let mut after = AfterUnlock::default();
-        let servers = self.deployment.description().servers().iter();
-        for server in servers.filter(|server| is_unchecked(server)) {
-            let own = self.servers.get(&server.id);
+        let servers = self.deployment.description().servers();
+        let is_found = servers.iter().any(|server| server.server_type.is_available());
+        let is_candidate = |server: &&Arc<ServerDescription>| {
+            is_unchecked(server) && (!is_found || server.server_type == ServerType::PossiblePrimary)
+        };
+        for server in servers.iter().filter(is_candidate) {
+            let own = self.servers.get(&server.id).filter(|own| own.is_under_way());
             if let Some((own, pool)) = own.and_then(|own| Some((own, own.core.pool()?)))
                 && own.begin_pool()
             {

@@ -45,6 +45,9 @@ pub(crate) struct Server {
     asked: Arc<std::sync::atomic::AtomicBool>,
     /// True once the pool was prepared or ready. It is accessed only under the topology lock.
     has_begun: AtomicBool,
+    /// True once the first check is [under way](Self::set_under_way). Relaxed accesses suffice: at
+    /// worst, no socket is opened early.
+    under_way: AtomicBool,
     /// Relaxed accesses suffice: readers that are woken because of it see it, and no other data is
     /// published through it.
     abandoned: AtomicBool,
@@ -93,6 +96,7 @@ impl Server {
             connecting: Mutex::default(),
             asked: Arc::default(),
             has_begun: AtomicBool::new(false),
+            under_way: AtomicBool::new(false),
             abandoned: AtomicBool::new(false),
         }
     }
@@ -163,6 +167,17 @@ impl Server {
     /// Marks the pool as prepared or ready. Returns whether it was neither before.
     pub(crate) fn begin_pool(&self) -> bool {
         !self.has_begun.swap(true, Ordering::Relaxed)
+    }
+
+    /// Notes that the first check waits for the server, so that a socket which the pool opens early
+    /// does not delay it. Returns whether it is the first time.
+    pub(crate) fn set_under_way(&self) -> bool {
+        !self.under_way.swap(true, Ordering::Relaxed)
+    }
+
+    /// Returns whether the first check waits for the server, or has ended.
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.under_way.load(Ordering::Relaxed)
     }
 
     /// Marks the server as abandoned: its task was dropped before it left the topology.

@@ -75,9 +75,7 @@ impl Engine {
         events.waiting(Some(deadline.since(self.now())));
         if first {
             self.announce_waiters();
-            if self.common.options.early_dial {
-                self.prepare_pools();
-            }
+            self.prepare_pools();
         }
         let mut expiry = self.common.backend.clock.sleep_until(deadline);
         loop {

@@ -60,8 +60,10 @@ impl ServerTask {
         let mut timer = DeadlineTimer::default();
         // The first check is due at once.
         let mut deadline = Some(Instant::EPOCH);
+        // True if the first check has just begun to wait for the server.
+        let mut waits = false;
         loop {
-            let next = self.next(&mut links, &mut timer, deadline);
+            let next = self.next(&mut links, &mut timer, deadline, &mut waits);
             deadline = match next.await {
                 Next::News(mut news) => {
                     for order in mem::take(&mut news.orders) {
@@ -71,6 +73,7 @@ impl ServerTask {
                             let now = self.engine.now();
                             self.server.set_connecting(Some(now));
                         }
+                        waits |= self.engine.is_wait(&order) && self.server.set_under_way();
                         links.carry_out(order, &self.engine, &self.server);
                     }
                     if news.end {
@@ -100,6 +103,7 @@ impl ServerTask {
         links: &mut Links,
         timer: &mut DeadlineTimer,
         deadline: Option<Instant>,
+        waits: &mut bool,
     ) -> Next {
         let clock = &*self.engine.common.backend.clock;
         poll_fn(|cx| {
@@ -108,6 +112,9 @@ impl ServerTask {
             }
             if let Poll::Ready(answer) = links.poll(|| clock.now(), cx) {
                 return Poll::Ready(Next::Answer(answer));
+            }
+            if mem::take(waits) {
+                self.engine.prepare_pools();
             }
             timer.poll(clock, deadline, cx).map(|()| Next::Due)
         })

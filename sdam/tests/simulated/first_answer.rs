@@ -27,8 +27,14 @@ fn world(seed: u64, encrypted: bool) -> Sim {
 }
 
 fn start(sim: &Sim, early: bool) -> Topology<Pool> {
+    start_from(sim, early, 0)
+}
+
+/// Starts a client whose seeds are the members from `first` on; the first member is the primary.
+fn start_from(sim: &Sim, early: bool, first: usize) -> Topology<Pool> {
     let mut options = Options::parse(&uri_of_user(sim, "ada:pencil@")).unwrap();
     options.early_dial = early;
+    options.seeds.drain(..first);
     TopologyBuilder::new(options)
         .authenticate()
         .unwrap()
@@ -45,11 +51,11 @@ async fn ping(topology: &Topology<Pool>) {
 }
 
 /// Returns the number of round trips until the first ping is answered, rounded up.
-fn round_trips(encrypted: bool, early: bool) -> u128 {
+fn round_trips(encrypted: bool, early: bool, first: usize) -> u128 {
     let of = |seed| {
         let sim = world(seed, encrypted);
         let time = sim.block_on(async {
-            let topology = start(&sim, early);
+            let topology = start_from(&sim, early, first);
             ping(&topology).await;
             let time = sim.now();
             topology.close().await;
@@ -69,8 +75,15 @@ fn the_first_ping_takes_as_many_round_trips_as_a_single_connection() {
     // The five round trips are for TCP, the monitor's hello, the pool's hello, SCRAM, and the ping;
     // TLS adds one more. Unless sockets are opened early, the pool's connection needs its own round
     // trips for TCP and TLS.
-    assert_eq!((round_trips(false, true), round_trips(true, true)), (5, 6));
-    assert_eq!((round_trips(false, false), round_trips(true, false)), (6, 8));
+    let check = |early, first, expected| {
+        let trips = (round_trips(false, early, first), round_trips(true, early, first));
+        assert_eq!(trips, expected, "early: {early}, seeds from {first}");
+    };
+    check(true, 0, (5, 6));
+    check(false, 0, (6, 8));
+    // A secondary names the primary, whose check is two round trips more, and a third with TLS.
+    check(true, 2, (7, 9));
+    check(false, 2, (8, 11));
 }
 
 #[test]
