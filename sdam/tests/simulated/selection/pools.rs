@@ -75,15 +75,25 @@ fn every_pool_is_closed_even_if_one_panics_during_the_start_or_at_the_end() {
 fn a_pool_is_prepared_once_and_not_after_it_was_ready() {
     let (hosts, pools) = (hosts(2), RecordingPools::default());
     let mut harness = Harness::with_replica_set(&hosts);
+    for host in &hosts {
+        harness.servers.set(host, Server::silent());
+    }
     let topology = harness.spawn(&hosts, |builder| builder.pools(pools.clone()));
     let wait = |mode| {
         let criteria = Criteria::read(ReadPreference::new(mode)).unwrap();
         assert!(topology.select(&criteria).now_or_never().is_none());
     };
     wait(ReadMode::Primary);
-    wait(ReadMode::Primary);
-    assert_eq!(pools.count("prepare"), 2);
+    assert_eq!(pools.count("prepare"), 0, "no check waits for its server");
     harness.settle();
+    for _ in 0..2 {
+        wait(ReadMode::Primary);
+        assert_eq!(pools.count("prepare"), 2);
+    }
+    for (index, host) in hosts.iter().enumerate() {
+        harness.servers.set(host, Server::member(&hosts, index == 0));
+    }
+    harness.pass(Duration::from_secs(60));
     assert_eq!(pools.count("ready"), 2);
     // The second server displaces the first one, which does not answer any more.
     harness.servers.set(&hosts[0], Server::silent());
