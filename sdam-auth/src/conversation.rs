@@ -82,11 +82,11 @@ pub(crate) struct ScramConversation {
     first: ClientFirst,
     /// The server's id for the conversation.
     id: i64,
-    state: State,
+    state: ScramState,
 }
 
 /// The next expected reply.
-enum State {
+enum ScramState {
     First,
     Final { client: ClientFinal, key_id: KeyId, keys: Arc<Keys> },
     Empty,
@@ -110,7 +110,7 @@ impl ScramConversation {
             mechanism: mechanism.unwrap_or(Mechanism::ScramSha256),
             first,
             id: 0,
-            state: State::First,
+            state: ScramState::First,
         }
     }
 
@@ -137,7 +137,7 @@ impl ScramConversation {
         let keys = self.shared.keys(&key_id).await?;
         let client = challenge.answer(Arc::clone(&keys));
         let step = self.send_payload(client.message());
-        self.state = State::Final { client, key_id, keys };
+        self.state = ScramState::Final { client, key_id, keys };
         Ok(step)
     }
 
@@ -172,13 +172,13 @@ impl Conversation for ScramConversation {
 
     async fn next(&mut self, reply: &[u8]) -> Result<AuthStep, Error> {
         let reply = SaslReply::read(reply)?;
-        let state = mem::replace(&mut self.state, State::None);
-        if !matches!(state, State::First) && reply.conversation != self.id {
+        let state = mem::replace(&mut self.state, ScramState::None);
+        if !matches!(state, ScramState::First) && reply.conversation != self.id {
             return Err(malformed("conversationId"));
         }
         match state {
-            State::First => self.answer(&reply).await,
-            State::Final { client, key_id, keys } => {
+            ScramState::First => self.answer(&reply).await,
+            ScramState::Final { client, key_id, keys } => {
                 client.verify(reply.payload)?;
                 self.shared.remember(key_id, keys);
                 if reply.done {
@@ -186,11 +186,11 @@ impl Conversation for ScramConversation {
                 }
                 // Old servers require an empty exchange (Authentication: "Backwards
                 // Compatibility").
-                self.state = State::Empty;
+                self.state = ScramState::Empty;
                 Ok(self.send_payload(&[]))
             }
-            State::Empty if reply.done => Ok(AuthStep::Done),
-            State::Empty | State::None => Err(malformed("done")),
+            ScramState::Empty if reply.done => Ok(AuthStep::Done),
+            ScramState::Empty | ScramState::None => Err(malformed("done")),
         }
     }
 }

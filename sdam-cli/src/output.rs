@@ -97,14 +97,14 @@ struct Handle(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<OutputState>,
     /// Notified when there is output to write, and when the writing thread has written it or has
     /// failed.
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct OutputState {
     waiting: Vec<u8>,
     writer: Writer,
     /// True if a wait for the thread has timed out, and the thread has written nothing since then.
@@ -239,8 +239,8 @@ impl Shared {
     }
 
     /// Waits until everything is written, but for at most `timeout`.
-    fn wait(&self, timeout: Duration) -> MutexGuard<'_, State> {
-        let busy = |state: &mut State| !state.is_idle();
+    fn wait(&self, timeout: Duration) -> MutexGuard<'_, OutputState> {
+        let busy = |state: &mut OutputState| !state.is_idle();
         let (state, _) = self
             .changed
             .wait_timeout_while(lock(&self.state), timeout, busy)
@@ -249,7 +249,7 @@ impl Shared {
     }
 }
 
-impl State {
+impl OutputState {
     fn is_idle(&self) -> bool {
         match self.writer {
             Writer::Waiting => self.waiting.is_empty(),

@@ -17,7 +17,7 @@ use crate::{
     error::{Error, Stage},
     ids::{ElectionTuple, ObjectId, TopologyVersion},
     read_preference::TagSet,
-    reply::Failure,
+    reply::ReplyFailure,
     server::{ServerType, WireVersions},
 };
 
@@ -175,7 +175,7 @@ impl From<Result<Hello, Error>> for HelloReply {
 /// The fields of a reply that have been read so far.
 struct Reply<'h, 'a> {
     hello: &'h mut Hello,
-    failure: Failure<'a>,
+    failure: ReplyFailure<'a>,
     role: Role,
     me: Option<&'a str>,
     primary: Option<&'a str>,
@@ -196,7 +196,7 @@ struct Role {
 
 impl<'h, 'a> Reply<'h, 'a> {
     fn new(hello: &'h mut Hello) -> Self {
-        let (failure, role) = (Failure::default(), Role::default());
+        let (failure, role) = (ReplyFailure::default(), Role::default());
         Self { hello, failure, role, me: None, primary: None }
     }
 

@@ -32,7 +32,7 @@ const MAX_LABELS: usize = 64;
 /// contains the `$err` of a failed OP_REPLY (QueryFailure). [`ErrorKind::Protocol`] if there is no
 /// `ok`, or if the bytes are not BSON; the connection that delivered them is then unusable.
 pub fn check(bytes: &[u8], stage: Stage) -> Result<Option<Error>, Error> {
-    let mut failure = Failure::default();
+    let mut failure = ReplyFailure::default();
     let read = Fields::of(bytes);
     read.and_then(|mut fields| fields.try_for_each(|field| failure.take(field?)))
         .map_err(|malformed| Error::protocol(stage, malformed.0))?;
@@ -87,7 +87,7 @@ pub fn write_errors(bytes: &[u8]) -> Vec<WriteError> {
 impl WriteError {
     fn read(element: Field<'_>) -> Result<Option<Self>, Malformed> {
         let mut index = None;
-        let mut failure = Failure::default();
+        let mut failure = ReplyFailure::default();
         for field in element.fields() {
             let field = field?;
             match field.name() {
@@ -127,7 +127,7 @@ fn integer(bytes: &[u8], name: &str) -> Option<i64> {
 
 /// The fields of a reply that describe a failed command.
 #[derive(Default)]
-pub(crate) struct Failure<'a> {
+pub(crate) struct ReplyFailure<'a> {
     /// True if `ok` is 1; `None` if it is missing.
     ok: Option<bool>,
     message: Option<Field<'a>>,
@@ -148,7 +148,7 @@ struct WriteConcernError<'a> {
     code_name: Option<&'a str>,
 }
 
-impl<'a> Failure<'a> {
+impl<'a> ReplyFailure<'a> {
     /// Stores one field of the reply.
     pub(crate) fn take(&mut self, field: Field<'a>) -> Result<(), Malformed> {
         match field.name() {

@@ -30,11 +30,11 @@ mod tests;
 #[derive(Debug)]
 pub struct History {
     capacity: usize,
-    state: Mutex<State>,
+    state: Mutex<HistoryState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct HistoryState {
     transitions: VecDeque<Transition>,
     forgotten: u64,
     /// The cause of the latest change of a server, kept until the topology change that results from
@@ -155,7 +155,7 @@ impl EventSink for History {
     }
 }
 
-impl State {
+impl HistoryState {
     fn take_in(&mut self, event: &Event) -> Option<(Change, Cause)> {
         // A server's change is the cause of all events up to the topology's change. If servers are
         // added or removed without such a change, the cause is the SRV record's list of hosts.

@@ -107,11 +107,11 @@ pub struct MetricsSink {
     labels: Vec<Label>,
     /// Events that the sink receives in addition to those that every metrics sink needs.
     more: Interest,
-    state: Mutex<State>,
+    state: Mutex<MetricsState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct MetricsState {
     facts: Facts,
     /// A failover whose duration is not recorded yet, because a late answer from the old primary
     /// may still explain it.
@@ -237,7 +237,7 @@ impl MetricsSink {
     }
 
     /// Sets the gauges of servers to match the topology.
-    fn set_servers(&self, state: &mut State, topology: &TopologyDescription) {
+    fn set_servers(&self, state: &mut MetricsState, topology: &TopologyDescription) {
         let current: BTreeMap<ServerAddress, ServerType> = topology
             .servers()
             .iter()
@@ -267,7 +267,7 @@ impl MetricsSink {
         state.servers = current;
     }
 
-    fn set_topology(&self, state: &mut State, topology: &TopologyDescription) {
+    fn set_topology(&self, state: &mut MetricsState, topology: &TopologyDescription) {
         let new = topology.topology_type();
         if let Some(old) = state.topology_type.replace(new)
             && old != new
@@ -282,7 +282,7 @@ impl MetricsSink {
 
     /// Sets the times without a primary, and records a failover that can no longer be explained by
     /// a late answer.
-    fn set_time_without_primary(&self, state: &mut State, now: Instant) {
+    fn set_time_without_primary(&self, state: &mut MetricsState, now: Instant) {
         if let Some(failover) = state.unexplained.take_if(|it| !it.may_be_explained(now)) {
             self.record(&failover);
         }
@@ -297,7 +297,7 @@ impl MetricsSink {
         histogram!(FAILOVER_DURATION_MIN, self.labels.clone()).record(without.at_least);
     }
 
-    fn follow(&self, state: &mut State, fact: Fact) {
+    fn follow(&self, state: &mut MetricsState, fact: Fact) {
         match fact {
             Fact::FailoverEnded(failover) => {
                 counter!(FAILOVERS, self.labels.clone()).increment(1);
@@ -313,7 +313,7 @@ impl MetricsSink {
 
     fn selection_ended(
         &self,
-        state: &mut State,
+        state: &mut MetricsState,
         selection: &Arc<Selection>,
         result: &'static str,
         duration: Duration,
@@ -358,7 +358,7 @@ impl MetricsSink {
         }
     }
 
-    fn set_waiters(&self, state: &State) {
+    fn set_waiters(&self, state: &MetricsState) {
         gauge!(SELECTION_WAITERS, self.labels.clone()).set(state.waiting.len() as f64);
     }
 }

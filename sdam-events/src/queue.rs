@@ -53,7 +53,7 @@ pub struct EventQueue {
     wall: Option<Wall>,
     /// The bits of an [`Interest`]; cleared after a panic of the sink.
     interest: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     /// The number of undelivered events.
     depth: Gauge,
     /// The maximum depth so far, written under the lock.
@@ -69,7 +69,7 @@ pub struct EventQueue {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct QueueState {
     /// Pushed events that have not been taken.
     buffer: VecDeque<Event>,
     /// Events that were taken but not delivered. `None` while a consumer is delivering, because
@@ -103,7 +103,7 @@ impl EventQueue {
             topology,
             wall: None,
             interest: AtomicU64::new(interest.bits()),
-            state: Mutex::new(State { batch: Some(VecDeque::new()), ..State::default() }),
+            state: Mutex::new(QueueState { batch: Some(VecDeque::new()), ..QueueState::default() }),
             depth: Gauge::default(),
             high_water: 0.into(),
             bytes: Gauge::default(),
@@ -295,7 +295,7 @@ impl EventQueue {
         Some(Batch { queue: self, events })
     }
 
-    fn append(&self, state: &mut State, at: Instant, kind: EventKind) {
+    fn append(&self, state: &mut QueueState, at: Instant, kind: EventKind) {
         state.last_seq += 1;
         state.last_at = state.last_at.max(at);
         self.bytes.add(weight(&kind));
@@ -311,7 +311,7 @@ impl EventQueue {
 
     /// Appends the held-back `TopologyClosed`, if there is one and no heartbeat or operation is
     /// under way.
-    fn end_unless_under_way(&self, state: &mut State) {
+    fn end_unless_under_way(&self, state: &mut QueueState) {
         if let Some(closed_at) = state.closing
             && state.under_way.total() == 0
         {
@@ -320,7 +320,7 @@ impl EventQueue {
     }
 
     /// Appends the held-back `TopologyClosed` and closes the queue.
-    fn end(&self, state: &mut State, closed_at: Instant) {
+    fn end(&self, state: &mut QueueState, closed_at: Instant) {
         self.end_shedding(state, closed_at);
         state.closing = None;
         state.closed = true;
@@ -366,7 +366,7 @@ impl EventQueue {
 
     /// Locks the state. Poisoning is ignored: no code that holds the lock can leave the state
     /// half-changed.
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

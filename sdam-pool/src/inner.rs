@@ -24,7 +24,7 @@ use crate::{
     connection::Member,
     core::{Closing, Core, Interrupts},
     events::PoolEvents,
-    machine::{Config, Failure, Machine, Pin, Urgent, Work},
+    machine::{AttemptFailure, Config, Machine, Pin, Urgent, Work},
 };
 
 /// A socket that is being opened early; `None` if it could not be opened.
@@ -81,7 +81,7 @@ impl Inner {
         early: Option<EarlySocket>,
     ) -> impl Future<Output = ()> + Send + use<> {
         let mut attempt =
-            Attempt { pool: Arc::downgrade(self), events: self.events.clone(), id, is_open: true };
+            Opening { pool: Arc::downgrade(self), events: self.events.clone(), id, is_open: true };
         self.events.created(attempt.connection());
         let (context, timeout, started) =
             (self.context.clone(), self.context.options.connect_timeout, self.clock().now());
@@ -104,7 +104,7 @@ impl Inner {
                     let (own, reason) = (attempt.connection(), ConnectionClosedReason::Error);
                     attempt.events.closed(own, reason, Some(&error));
                     if let Some(pool) = pool {
-                        pool.fail(id, Failure::Failed(error));
+                        pool.fail(id, AttemptFailure::Failed(error));
                     }
                 }
             }
@@ -127,7 +127,7 @@ impl Inner {
     }
 
     /// Ends the attempt with number `id`, which has established no connection.
-    pub(crate) fn fail(&self, id: u64, failure: Failure) {
+    pub(crate) fn fail(&self, id: u64, failure: AttemptFailure) {
         let now = self.clock().now();
         self.change(|machine| machine.failed(id, failure, now));
     }
@@ -262,7 +262,7 @@ impl Drop for Inner {
 }
 
 /// An attempt to open a connection. Dropping an unfinished attempt removes it from the pool.
-struct Attempt {
+struct Opening {
     pool: Weak<Inner>,
     /// Publishes the closed event of an attempt that outlives the pool (J-26).
     events: PoolEvents,
@@ -270,7 +270,7 @@ struct Attempt {
     is_open: bool,
 }
 
-impl Attempt {
+impl Opening {
     fn connection(&self) -> ConnectionId {
         ConnectionId { driver: self.id, server: None }
     }
@@ -281,7 +281,7 @@ impl Attempt {
     }
 }
 
-impl Drop for Attempt {
+impl Drop for Opening {
     fn drop(&mut self) {
         if !self.is_open {
             return;
@@ -290,7 +290,8 @@ impl Drop for Attempt {
         self.events.closed(self.connection(), reason, None);
         if let Some(pool) = self.pool.upgrade() {
             let is_cancelled = pool.core.with(|machine| machine.is_cancelled(self.id));
-            let failure = if is_cancelled { Failure::Cancelled } else { Failure::Dropped };
+            let failure =
+                if is_cancelled { AttemptFailure::Cancelled } else { AttemptFailure::Dropped };
             pool.fail(self.id, failure);
         }
     }

@@ -27,12 +27,12 @@ use sdam_core::{
 };
 use smallvec::SmallVec;
 
-use self::{attempts::Attempts, waiters::Waiters, work::Early};
 pub(crate) use self::{
-    attempts::Failure,
+    attempts::AttemptFailure,
     waiters::Ticket,
     work::{Step, Urgent, Work},
 };
+use self::{attempts::Attempts, waiters::Waiters, work::Early};
 
 /// The properties of a connection that the machine needs.
 pub(crate) trait Pooled {

@@ -15,7 +15,7 @@ use sdam_events::sync::explore;
 use crate::{
     core::{Core, Interrupt, Interrupts},
     machine::{
-        CheckOut, Config, Failure, Interruption, Machine, Pooled, Step, Ticket, Urgent, Work,
+        AttemptFailure, CheckOut, Config, Interruption, Machine, Pooled, Step, Ticket, Urgent, Work,
     },
 };
 
@@ -126,7 +126,7 @@ async fn work(pool: &Pool) {
                 Work::Cancel => {
                     for id in 1..10 {
                         pool.change(|machine| {
-                            machine.failed(id, Failure::Cancelled, Instant::EPOCH)
+                            machine.failed(id, AttemptFailure::Cancelled, Instant::EPOCH)
                         });
                     }
                 }

@@ -46,10 +46,10 @@ use sdam_transport::{
 /// assert!(timer.now_or_never().is_some());
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct ManualClock(Arc<Mutex<State>>);
+pub struct ManualClock(Arc<Mutex<ClockState>>);
 
 #[derive(Debug, Default)]
-struct State {
+struct ClockState {
     now: Instant,
     jumps: bool,
     /// True if the next timer that is polled stays pending at that poll, even on a jumping clock.
@@ -103,7 +103,7 @@ impl ManualClock {
         state.sleepers.keys().next().map(|(deadline, _)| *deadline)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ClockState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -31,11 +31,11 @@ use crate::ManualClock;
 #[derive(Clone, Debug)]
 pub struct Servers {
     clock: ManualClock,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<ServersState>>,
 }
 
 #[derive(Debug)]
-struct State {
+struct ServersState {
     /// The behaviour of every server whose behaviour the test has not set.
     unknown: Server,
     ports: BTreeMap<ServerAddress, Port>,
@@ -82,7 +82,7 @@ impl Servers {
     /// Creates a transport to servers that behave like `unknown` until a test sets their behaviour.
     /// Delays are measured by `clock`.
     pub fn new(clock: ManualClock, unknown: Server) -> Self {
-        let state = State {
+        let state = ServersState {
             unknown,
             ports: BTreeMap::new(),
             holds_connections: false,
@@ -197,7 +197,7 @@ impl Servers {
     }
 
     /// Applies `change`, and wakes everything that waits for the server at `address`.
-    fn wake_after(&self, address: &ServerAddress, change: impl FnOnce(&mut State)) {
+    fn wake_after(&self, address: &ServerAddress, change: impl FnOnce(&mut ServersState)) {
         let mut state = self.lock();
         change(&mut state);
         let (woken, waiting): (Vec<_>, _) = std::mem::take(&mut state.waiting)
@@ -219,12 +219,12 @@ impl Servers {
         woken.await.unwrap_or(Wake::Changed)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ServersState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl ServersState {
     fn port(&mut self, address: &ServerAddress) -> &mut Port {
         let new = || Port { server: self.unknown.clone(), process: 0, answered: Vec::new() };
         self.ports.entry(address.clone()).or_insert_with(new)

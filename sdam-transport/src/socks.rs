@@ -36,7 +36,7 @@ pub(crate) async fn connect<S: ByteStream>(
     target: &ServerAddress,
 ) -> Result<(), Error> {
     let outcome = negotiate(stream, proxy, target).await;
-    outcome.map_err(|Failure(kind, cause)| {
+    outcome.map_err(|SocksFailure(kind, cause)| {
         let proxy = ServerAddress::new(&proxy.host, proxy.port);
         error(kind, &proxy, target, &cause)
     })
@@ -60,7 +60,7 @@ async fn negotiate<S: ByteStream>(
     stream: &mut S,
     proxy: &ProxyOptions,
     target: &ServerAddress,
-) -> Result<(), Failure> {
+) -> Result<(), SocksFailure> {
     let credential = proxy.credential.as_ref();
     let credential = credential.map(|(user, password)| (&**user, password.expose()));
     // SOCKS5 Support: "Drivers MUST ignore this option if it specifies a zero-length string".
@@ -69,7 +69,7 @@ async fn negotiate<S: ByteStream>(
         let fits = |text: &str| (1..=LONGEST).contains(&text.len());
         if !fits(user) || !fits(password) {
             let cause = "proxyUsername and proxyPassword have to be 1 to 255 bytes long";
-            return Err(Failure::network(cause));
+            return Err(SocksFailure::network(cause));
         }
     }
     let request = request(target)?;
@@ -93,17 +93,17 @@ async fn negotiate<S: ByteStream>(
             let [_, status] = dialogue.ask(&login).await?;
             if status != SUCCEEDED {
                 let cause = "the proxy rejects proxyUsername and proxyPassword";
-                return Err(Failure::network(cause));
+                return Err(SocksFailure::network(cause));
             }
         }
         (NO_ACCEPTABLE_METHOD, credential) => {
-            return Err(Failure::network(match credential {
+            return Err(SocksFailure::network(match credential {
                 None => "the proxy requires authentication: set proxyUsername and proxyPassword",
                 Some(_) => "the proxy does not authenticate by user name and password",
             }));
         }
         (other, _) => {
-            return Err(Failure::protocol(format!(
+            return Err(SocksFailure::protocol(format!(
                 "the proxy chose the authentication method {other}, which was not offered"
             )));
         }
@@ -112,7 +112,7 @@ async fn negotiate<S: ByteStream>(
     let [version, code] = dialogue.ask(&request).await?;
     check_version(version)?;
     if code != SUCCEEDED {
-        return Err(Failure::network(refusal(code, &request)));
+        return Err(SocksFailure::network(refusal(code, &request)));
     }
     // The proxy next sends a reserved byte, the type of its own address, and the first byte of that
     // address.
@@ -123,7 +123,7 @@ async fn negotiate<S: ByteStream>(
         NAME => usize::from(first),
         other => {
             let cause = format!("the proxy's reply has an address of unknown type {other}");
-            return Err(Failure::protocol(cause));
+            return Err(SocksFailure::protocol(cause));
         }
     };
     dialogue.fill(&mut vec![0; rest + PORT_LENGTH]).await
@@ -138,7 +138,7 @@ struct Dialogue<'s, S> {
 
 impl<S: ByteStream> Dialogue<'_, S> {
     /// Sends a message and reads the first bytes of the answer.
-    async fn ask<const N: usize>(&mut self, message: &[u8]) -> Result<[u8; N], Failure> {
+    async fn ask<const N: usize>(&mut self, message: &[u8]) -> Result<[u8; N], SocksFailure> {
         let sent = self.stream.write_all(message).await;
         sent.map_err(|error| self.broken(&error))?;
         let sent = self.stream.flush().await;
@@ -146,25 +146,25 @@ impl<S: ByteStream> Dialogue<'_, S> {
         self.read().await
     }
 
-    async fn read<const N: usize>(&mut self) -> Result<[u8; N], Failure> {
+    async fn read<const N: usize>(&mut self) -> Result<[u8; N], SocksFailure> {
         let mut bytes = [0; N];
         self.fill(&mut bytes).await?;
         Ok(bytes)
     }
 
-    async fn fill(&mut self, bytes: &mut [u8]) -> Result<(), Failure> {
+    async fn fill(&mut self, bytes: &mut [u8]) -> Result<(), SocksFailure> {
         let read = self.stream.read_exact(bytes).await;
         read.map_err(|error| self.broken(&error))
     }
 
-    fn broken(&self, error: &io::Error) -> Failure {
+    fn broken(&self, error: &io::Error) -> SocksFailure {
         let part = self.part;
         match error.kind() {
             io::ErrorKind::UnexpectedEof => {
-                Failure::network(format!("the proxy closed the connection during {part}"))
+                SocksFailure::network(format!("the proxy closed the connection during {part}"))
             }
-            io::ErrorKind::TimedOut => Failure(ErrorKind::Timeout, SILENT.into()),
-            _ => Failure::network(format!(
+            io::ErrorKind::TimedOut => SocksFailure(ErrorKind::Timeout, SILENT.into()),
+            _ => SocksFailure::network(format!(
                 "the connection to the proxy broke during {part}: {error}"
             )),
         }
@@ -172,9 +172,9 @@ impl<S: ByteStream> Dialogue<'_, S> {
 }
 
 /// The kind and the cause of a failed handshake, and the remedy if there is one.
-struct Failure(ErrorKind, String);
+struct SocksFailure(ErrorKind, String);
 
-impl Failure {
+impl SocksFailure {
     fn network(cause: impl Into<String>) -> Self {
         Self(ErrorKind::Network, cause.into())
     }
@@ -185,8 +185,8 @@ impl Failure {
 }
 
 /// Checks the first byte of an answer, in order to recognize peers that are not SOCKS5 servers.
-fn check_version(byte: u8) -> Result<(), Failure> {
-    Err(Failure::protocol(match byte {
+fn check_version(byte: u8) -> Result<(), SocksFailure> {
+    Err(SocksFailure::protocol(match byte {
         VERSION => return Ok(()),
         // An HTTP server answers `HTTP/1.1 400 Bad Request`.
         b'H' => "this is no SOCKS5 server, it answers as an HTTP server or HTTP proxy".into(),
@@ -214,10 +214,10 @@ fn refusal(code: u8, request: &[u8]) -> String {
 }
 
 /// Returns the request for a connection to `target`.
-fn request(target: &ServerAddress) -> Result<Vec<u8>, Failure> {
+fn request(target: &ServerAddress) -> Result<Vec<u8>, SocksFailure> {
     let port = target
         .port()
-        .ok_or_else(|| Failure::network("no proxy connects to a Unix domain socket"))?;
+        .ok_or_else(|| SocksFailure::network("no proxy connects to a Unix domain socket"))?;
     let mut request = vec![VERSION, CONNECT, 0];
     match target.host().parse() {
         Ok(IpAddr::V4(address)) => {
@@ -229,7 +229,7 @@ fn request(target: &ServerAddress) -> Result<Vec<u8>, Failure> {
             request.extend(address.octets());
         }
         Err(_) if target.host().len() > LONGEST => {
-            return Err(Failure::network("a host name may be 255 bytes long"));
+            return Err(SocksFailure::network("a host name may be 255 bytes long"));
         }
         Err(_) => {
             request.push(NAME);

@@ -133,12 +133,12 @@ impl Clock for ThreadClock {
 
 #[derive(Debug, Default)]
 struct Timers {
-    state: Mutex<State>,
+    state: Mutex<TimerState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct TimerState {
     /// The wakers of pending timers, by deadline and sequence number.
     waiting: BTreeMap<(Instant, u64), Waker>,
     next_number: u64,
@@ -147,7 +147,7 @@ struct State {
 }
 
 impl Timers {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, TimerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

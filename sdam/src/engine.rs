@@ -56,7 +56,7 @@ use crate::{
 /// without the lock.
 #[derive(Debug)]
 pub(crate) struct Engine {
-    state: Lock<State>,
+    state: Lock<Locked>,
     pools: Arc<dyn CreatePool>,
     /// This engine, to which pools report.
     host: Weak<dyn PoolHost>,
@@ -72,7 +72,7 @@ pub(crate) struct Engine {
 
 /// The part of a topology that changes under the lock.
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct Locked {
     deployment: Deployment,
     servers: BTreeMap<ServerId, Arc<Server>>,
     /// The number of snapshots so far.
@@ -144,7 +144,7 @@ impl Engine {
         }
         Arc::new_cyclic(|host: &Weak<Self>| {
             let first = Snapshot::first(Arc::clone(deployment.description()));
-            let state = State { deployment, servers: BTreeMap::new(), version: 0 };
+            let state = Locked { deployment, servers: BTreeMap::new(), version: 0 };
             Self {
                 state: Lock::new(state),
                 pools,
@@ -266,7 +266,7 @@ impl Engine {
     /// Changes the state, then releases the lock and does the remaining work.
     fn change<T>(
         self: &Arc<Self>,
-        change: impl FnOnce(&mut State, Instant) -> (T, AfterUnlock),
+        change: impl FnOnce(&mut Locked, Instant) -> (T, AfterUnlock),
     ) -> T {
         let (answer, panic) = self.change_for(None, change);
         match &self.background {
@@ -281,7 +281,7 @@ impl Engine {
     fn change_for<T>(
         self: &Arc<Self>,
         own: Option<ServerId>,
-        change: impl FnOnce(&mut State, Instant) -> (T, AfterUnlock),
+        change: impl FnOnce(&mut Locked, Instant) -> (T, AfterUnlock),
     ) -> (T, DeferredPanic) {
         let mut state = self.state.lock();
         let now = self.now();

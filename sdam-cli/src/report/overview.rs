@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::{
     page::text,
-    timeline::{Band, Change, Lane, State, Timeline},
+    timeline::{Band, BandState, Change, Lane, Timeline},
 };
 use crate::time::{range, short};
 
@@ -126,7 +126,7 @@ fn lane(svg: &mut String, timeline: &Timeline, bands: &[Band], name: &str, top: 
     let (y, base) = (top + (LANE - BAND) / 2, top + 16);
     let name = shorten(name, (LEFT - LETTER) / LETTER);
     let _ = write!(svg, "<text x=\"0\" y=\"{base}\">{}</text>", text(&name));
-    let mut paths: [String; State::ALL.len()] = Default::default();
+    let mut paths: [String; BandState::ALL.len()] = Default::default();
     let mut names = String::new();
     for (index, band) in bands.iter().enumerate() {
         let from = x(timeline, band.from);
@@ -138,7 +138,7 @@ fn lane(svg: &mut String, timeline: &Timeline, bands: &[Band], name: &str, top: 
         if !path.ends_with(&piece) {
             path.push_str(&piece);
         }
-        if band.state != State::Absent && width > 8 * LETTER {
+        if band.state != BandState::Absent && width > 8 * LETTER {
             let _ = write!(
                 names,
                 "<text class=\"on{}\" x=\"{}\" y=\"{base}\">{}</text>",
@@ -149,10 +149,10 @@ fn lane(svg: &mut String, timeline: &Timeline, bands: &[Band], name: &str, top: 
         }
     }
     // Worse states are drawn over better ones.
-    for (path, state) in paths.iter().zip(State::ALL) {
-        if !path.is_empty() && *state != State::Absent {
+    for (path, state) in paths.iter().zip(BandState::ALL) {
+        if !path.is_empty() && *state != BandState::Absent {
             let _ = write!(svg, "<path class=\"s{}\" d=\"{path}\"/>", *state as u8);
-            if *state == State::Lost {
+            if *state == BandState::Lost {
                 let _ = write!(svg, "<path fill=\"url(#hatch)\" d=\"{path}\"/>");
             }
         }
@@ -178,7 +178,7 @@ fn outages(svg: &mut String, timeline: &Timeline, bottom: u64) {
             "<rect class=\"outage\" x=\"{from}\" y=\"{}\" width=\"{width}\" height=\"{height}\"/>\
              <rect class=\"s{}\" x=\"{from}\" y=\"{}\" width=\"{width}\" height=\"3\"/>",
             TOP - 2,
-            State::Lost as u8,
+            BandState::Lost as u8,
             TOP - 4
         );
         let length = label(change, timeline);

@@ -8,7 +8,7 @@ use sdam_core::{address::ServerAddress, time::UnixTime};
 use super::{
     events,
     overview::{self, MAX_LANES, order},
-    timeline::{Change, Lane, State, Timeline},
+    timeline::{BandState, Change, Lane, Timeline},
     verdict::{Verdict, nanos, without},
 };
 use crate::{
@@ -155,7 +155,7 @@ fn lanes(recording: &Recording, timeline: &Timeline, clock: &impl Fn(u64) -> Str
     let day =
         Duration::from_millis(wall.unwrap_or_default().as_millis()).as_nanos() % DAY.as_nanos();
     let day = u64::try_from(day).unwrap_or_default();
-    let keys: Vec<_> = State::ALL
+    let keys: Vec<_> = BandState::ALL
         .iter()
         .skip(1)
         .map(|state| {

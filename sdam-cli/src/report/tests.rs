@@ -21,7 +21,7 @@ use super::{
     events::{self, Kind},
     page::{self, Page},
     run,
-    timeline::{Lane, Row, State, Timeline},
+    timeline::{Lane, Row, BandState, Timeline},
     verdict::Verdict,
 };
 use crate::{
@@ -161,9 +161,9 @@ fn a_client_that_asks_every_30_seconds_may_notice_the_loss_late() {
 fn the_time_line_ends_before_the_topology_is_closed() {
     let recording = recording();
     let timeline = Timeline::of(&recording);
-    assert_eq!(timeline.set.last().unwrap().state, State::Writable);
+    assert_eq!(timeline.set.last().unwrap().state, BandState::Writable);
     let mut ends = timeline.lanes.iter().map(|lane| lane.bands.last().unwrap());
-    assert!(ends.all(|band| band.state < State::Lost));
+    assert!(ends.all(|band| band.state < BandState::Lost));
     let lost: Vec<_> = timeline.lanes.iter().filter(|it| it.losses > 0).collect();
     let [lane] = &*lost else { panic!("{lost:?}") };
     assert_eq!((lane.address.as_str(), lane.losses, lane.clears), ("a:27017", 1, 1));

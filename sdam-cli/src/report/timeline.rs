@@ -30,7 +30,7 @@ const GAP: u64 = 30_000_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 #[derive(strum::Display, strum::IntoStaticStr, strum::VariantArray)]
-pub(super) enum State {
+pub(super) enum BandState {
     /// The server is not a member.
     #[strum(serialize = "not monitored")]
     Absent,
@@ -52,7 +52,7 @@ pub(super) enum State {
     Lost,
 }
 
-impl State {
+impl BandState {
     /// Every value, in declaration order.
     pub(super) const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
@@ -62,7 +62,7 @@ impl State {
     }
 }
 
-impl State {
+impl BandState {
     fn of(server: &ServerDescription) -> Self {
         match server.server_type {
             ServerType::RsSecondary => Self::Secondary,
@@ -80,7 +80,7 @@ impl State {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Band {
     pub(super) from: u64,
-    pub(super) state: State,
+    pub(super) state: BandState,
     /// The type in the specification's spelling; for a replica set, the primary.
     pub(super) name: String,
 }
@@ -199,15 +199,15 @@ impl Builder {
             EventKind::ServerOpening { server, address } => {
                 let lane = self.lane(address.as_str());
                 self.ids.insert(*server, lane);
-                self.enter(lane, at, State::Undiscovered, "Unknown");
+                self.enter(lane, at, BandState::Undiscovered, "Unknown");
             }
             EventKind::ServerClosed { address, .. } => {
                 let lane = self.lane(address.as_str());
-                self.enter(lane, at, State::Absent, "");
+                self.enter(lane, at, BandState::Absent, "");
             }
             EventKind::ServerDescriptionChanged { new, .. } => {
                 let lane = self.lane(new.address.as_str());
-                self.enter(lane, at, State::of(new), new.server_type.as_str());
+                self.enter(lane, at, BandState::of(new), new.server_type.as_str());
                 if let Some(error) = &new.error {
                     self.timeline.lanes[lane].error = Some(format!("{error:#}"));
                 }
@@ -232,9 +232,11 @@ impl Builder {
         lane
     }
 
-    fn enter(&mut self, lane: usize, from: u64, state: State, name: &str) {
+    fn enter(&mut self, lane: usize, from: u64, state: BandState, name: &str) {
         let lane = &mut self.timeline.lanes[lane];
-        if state == State::Lost && lane.bands.last().is_none_or(|it| it.state != State::Lost) {
+        if state == BandState::Lost
+            && lane.bands.last().is_none_or(|it| it.state != BandState::Lost)
+        {
             lane.losses += 1;
         }
         push(&mut lane.bands, from, state, name.to_owned());
@@ -315,9 +317,9 @@ impl Builder {
                     self.timeline.discovered.get_or_insert(event.at);
                 }
                 let state = match self.timeline.discovered {
-                    _ if writable => State::Writable,
-                    None => State::Undiscovered,
-                    Some(_) => State::Lost,
+                    _ if writable => BandState::Writable,
+                    None => BandState::Undiscovered,
+                    Some(_) => BandState::Lost,
                 };
                 let name = match new.primary() {
                     Some(primary) => primary.address.to_string(),
@@ -354,7 +356,7 @@ impl Builder {
             let ends = lane.bands.iter().skip(1).map(|band| band.from);
             let ends: Vec<u64> = ends.chain([span]).collect();
             let lost = lane.bands.iter().zip(ends);
-            let lost = lost.filter(|(band, _)| band.state == State::Lost);
+            let lost = lost.filter(|(band, _)| band.state == BandState::Lost);
             lane.lost = lost.map(|(band, end)| end.saturating_sub(band.from)).sum();
         }
         self.timeline
@@ -366,7 +368,7 @@ fn nanos(time: Duration) -> u64 {
 }
 
 /// Adds a band, unless the last one has the same state and name.
-fn push(bands: &mut Vec<Band>, from: u64, state: State, name: String) {
+fn push(bands: &mut Vec<Band>, from: u64, state: BandState, name: String) {
     if bands.last().is_none_or(|last| last.state != state || last.name != name) {
         bands.push(Band { from, state, name });
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sdam_events::facts::{Bounds, Outage};
 
-use super::timeline::{Band, Change, State, Timeline};
+use super::timeline::{Band, BandState, Change, Timeline};
 use crate::time::{cause, range, short};
 
 /// The severity of a verdict, with its CSS class.
@@ -234,9 +234,9 @@ fn without_gap(
 fn never_found(timeline: &Timeline) -> String {
     let mut states = timeline.lanes.iter().filter_map(|lane| {
         let band: &Band = lane.bands.last()?;
-        let error = lane.error.as_deref().filter(|_| band.state == State::Lost);
+        let error = lane.error.as_deref().filter(|_| band.state == BandState::Lost);
         let state = error.unwrap_or(&band.name);
-        (band.state != State::Absent).then(|| format!("{}: {state}", lane.address))
+        (band.state != BandState::Absent).then(|| format!("{}: {state}", lane.address))
     });
     let first: Vec<String> = states.by_ref().take(5).collect();
     let more = match states.count() {

@@ -64,14 +64,14 @@ pub(crate) struct Scans {
     pub(crate) last_scan: Option<Instant>,
     /// The server to check before all others.
     urgent: Option<ServerId>,
-    state: State,
+    state: ScanState,
     /// The selection in progress; `None` if the request is only a scan or a check.
     selection: Option<Selection>,
 }
 
 /// The state after the most recent step.
 #[derive(Clone, Debug)]
-enum State {
+enum ScanState {
     Resting,
     Sleeping {
         until: Instant,
@@ -117,7 +117,7 @@ impl Scans {
             stale: false,
             last_scan: None,
             urgent: None,
-            state: State::Resting,
+            state: ScanState::Resting,
             selection: None,
         }
     }
@@ -145,7 +145,7 @@ impl Scans {
     /// Continues after a wait, even if the wait ended early.
     pub(crate) fn awake(&mut self, view: View<'_>) -> Step {
         match self.state {
-            State::Sleeping { .. } => self.advance(view),
+            ScanState::Sleeping { .. } => self.advance(view),
             _ => Step::Wait,
         }
     }
@@ -153,7 +153,7 @@ impl Scans {
     /// Continues after the look-up of the SRV record; the hosts found are already in the topology.
     pub(crate) fn looked_up(&mut self, view: View<'_>) -> Step {
         match self.state {
-            State::LookingUp => self.begin_scan(view),
+            ScanState::LookingUp => self.begin_scan(view),
             _ => Step::Wait,
         }
     }
@@ -161,8 +161,8 @@ impl Scans {
     /// Continues after the check in progress, whose outcome is already in the topology. `retry` is
     /// true if the connection broke or timed out, so that a retry on a new connection may succeed.
     pub(crate) fn checked(&mut self, view: View<'_>, retry: bool) -> Step {
-        match core::mem::replace(&mut self.state, State::Resting) {
-            State::Checking { scan, server, known } => {
+        match core::mem::replace(&mut self.state, ScanState::Resting) {
+            ScanState::Checking { scan, server, known } => {
                 // SDAM: "Network or command error during server check": only a known server is
                 // retried, and only once.
                 let own = view.topology.server_by_id(server);
@@ -181,7 +181,7 @@ impl Scans {
     /// Returns the server whose check is in progress.
     pub(crate) fn checking(&self) -> Option<ServerId> {
         match self.state {
-            State::Checking { server, .. } => Some(server),
+            ScanState::Checking { server, .. } => Some(server),
             _ => None,
         }
     }
@@ -189,7 +189,7 @@ impl Scans {
     /// Returns the time at which the wait for the next scan ends, if a request is waiting.
     pub(crate) fn sleeps_until(&self) -> Option<Instant> {
         match self.state {
-            State::Sleeping { until } => Some(until),
+            ScanState::Sleeping { until } => Some(until),
             _ => None,
         }
     }
@@ -221,25 +221,29 @@ impl Scans {
     /// Begins the new request, once the check or probe in progress, if any, has ended.
     fn begin(&mut self, view: View<'_>) -> Step {
         match &mut self.state {
-            State::Checking { scan, .. } => {
+            ScanState::Checking { scan, .. } => {
                 scan.resumed = true;
                 Step::Wait
             }
-            State::Probing { superseded, server } => {
+            ScanState::Probing { superseded, server } => {
                 *superseded = true;
                 Step::Output(Output::Probe { server: *server })
             }
-            State::Resting | State::Sleeping { .. } | State::LookingUp | State::Choosing => {
-                self.advance(view)
-            }
+            ScanState::Resting
+            | ScanState::Sleeping { .. }
+            | ScanState::LookingUp
+            | ScanState::Choosing => self.advance(view),
         }
     }
 
     /// Begins the request like [`begin`](Self::begin), but checks only the urgent server.
     fn begin_urgent(&mut self, view: View<'_>) -> Step {
         match &mut self.state {
-            State::Checking { .. } | State::Probing { .. } => self.begin(view),
-            State::Resting | State::Sleeping { .. } | State::LookingUp | State::Choosing => {
+            ScanState::Checking { .. } | ScanState::Probing { .. } => self.begin(view),
+            ScanState::Resting
+            | ScanState::Sleeping { .. }
+            | ScanState::LookingUp
+            | ScanState::Choosing => {
                 self.check_urgent(view).unwrap_or_else(|| self.finish(Ok(None)))
             }
         }
@@ -265,12 +269,12 @@ impl Scans {
                 return self.finish(Err(ScanFailure::Timeout));
             }
             if view.now < earliest {
-                self.state = State::Sleeping { until: earliest };
+                self.state = ScanState::Sleeping { until: earliest };
                 return Step::Wait;
             }
         }
         if view.look_up_is_due {
-            self.state = State::LookingUp;
+            self.state = ScanState::LookingUp;
             return Step::LookUp;
         }
         self.begin_scan(view)
@@ -299,7 +303,7 @@ impl Scans {
             return self.check(view, scan, server);
         }
         if scan.single {
-            self.state = State::Resting;
+            self.state = ScanState::Resting;
             return match self.selection {
                 Some(_) => self.advance(view),
                 None => self.finish(Ok(None)),
@@ -323,14 +327,14 @@ impl Scans {
         if let Some(description) = description {
             scan.count(&description.address);
         }
-        self.state = State::Checking { scan, server, known };
+        self.state = ScanState::Checking { scan, server, known };
         Step::Check(server)
     }
 
     /// Ends the request.
     fn finish(&mut self, outcome: Result<Option<ServerId>, ScanFailure>) -> Step {
         self.selection = None;
-        self.state = State::Resting;
+        self.state = ScanState::Resting;
         Step::Output(Output::Finish(outcome))
     }
 }
@@ -346,7 +350,7 @@ impl Scans {
             self.stale = true;
             return self.finish(Err(ScanFailure::Incompatible));
         }
-        self.state = State::Choosing;
+        self.state = ScanState::Choosing;
         Step::Output(Output::Choose)
     }
 
@@ -358,7 +362,7 @@ impl Scans {
         server: Option<ServerId>,
         idle: Option<Duration>,
     ) -> Step {
-        let (State::Choosing, Some(selection)) = (&self.state, &mut self.selection) else {
+        let (ScanState::Choosing, Some(selection)) = (&self.state, &mut self.selection) else {
             return Step::Wait;
         };
         let Some(server) = server else {
@@ -367,7 +371,7 @@ impl Scans {
         let unused = idle.is_some_and(|idle| idle >= self.setup.socket_check_interval);
         if unused && !selection.probed {
             selection.probed = true;
-            self.state = State::Probing { server, superseded: false };
+            self.state = ScanState::Probing { server, superseded: false };
             return Step::Output(Output::Probe { server });
         }
         self.finish(Ok(Some(server)))
@@ -395,10 +399,10 @@ impl Scans {
     /// and exactly one more selection attempt follows, which does not probe the server that it
     /// chooses (Server Selection: "socketCheckIntervalMS").
     pub(crate) fn probed(&mut self, view: View<'_>, alive: bool) -> Step {
-        let State::Probing { server, superseded } = self.state else {
+        let ScanState::Probing { server, superseded } = self.state else {
             return Step::Wait;
         };
-        self.state = State::Resting;
+        self.state = ScanState::Resting;
         if alive && !superseded {
             return self.finish(Ok(Some(server)));
         }
@@ -443,7 +447,7 @@ mod key {
         time::Duration,
     };
 
-    use super::{Scans, State};
+    use super::{ScanState, Scans};
     use crate::{ids::ServerId, options::COOLDOWN, time::Instant, topology::TopologyDescription};
 
     impl Scans {
@@ -471,14 +475,14 @@ mod key {
             let selection = self.selection.as_ref();
             selection.map(|own| own.key(now)).hash(hasher);
             match &self.state {
-                State::Resting => 1_u8.hash(hasher),
-                State::Sleeping { until } => (2_u8, until.since(now)).hash(hasher),
-                State::Checking { scan, server, known } => {
+                ScanState::Resting => 1_u8.hash(hasher),
+                ScanState::Sleeping { until } => (2_u8, until.since(now)).hash(hasher),
+                ScanState::Checking { scan, server, known } => {
                     (3_u8, scan.key(age), address(*server), known).hash(hasher);
                 }
-                State::LookingUp => 4_u8.hash(hasher),
-                State::Choosing => 5_u8.hash(hasher),
-                State::Probing { server, superseded } => {
+                ScanState::LookingUp => 4_u8.hash(hasher),
+                ScanState::Choosing => 5_u8.hash(hasher),
+                ScanState::Probing { server, superseded } => {
                     (6_u8, address(*server), superseded).hash(hasher);
                 }
             }

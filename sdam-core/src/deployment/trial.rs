@@ -24,11 +24,11 @@ pub(super) struct Trial {
     /// known to wait. A waiting operation can start a trial but is not evidence in it, because the
     /// operation may simply be slow.
     late: Option<Instant>,
-    state: State,
+    state: TrialState,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
+enum TrialState {
     /// No answer is overdue.
     #[default]
     None,
@@ -54,10 +54,10 @@ impl Trial {
     /// Returns the time at which the server was asked; `None` if it was not.
     pub(super) fn asked(&self) -> Option<Instant> {
         match self.state {
-            State::Asked(asked) | State::Probed { asked, .. } | State::Undecided { asked } => {
-                Some(asked)
-            }
-            State::None => None,
+            TrialState::Asked(asked)
+            | TrialState::Probed { asked, .. }
+            | TrialState::Undecided { asked } => Some(asked),
+            TrialState::None => None,
         }
     }
 }
@@ -66,8 +66,10 @@ impl Server {
     /// Returns the times at which the outstanding answers become overdue, the earliest first.
     fn signals(&self, host: Host) -> [Option<Instant>; 3] {
         let begun = match self.answers.trial.state {
-            State::Probed { at, .. } => at,
-            State::None | State::Asked(_) | State::Undecided { .. } => Instant::EPOCH,
+            TrialState::Probed { at, .. } => at,
+            TrialState::None | TrialState::Asked(_) | TrialState::Undecided { .. } => {
+                Instant::EPOCH
+            }
         };
         let outstanding = [self.check.expected(), self.ping.expected(), self.probe.expected()];
         let mut signals =
@@ -82,13 +84,15 @@ impl Server {
         host.detector.filter(|_| self.answers.standing != Standing::Excused)?;
         let [first, second, _] = self.signals(host);
         match self.answers.trial.state {
-            State::None => {
+            TrialState::None => {
                 let late = self.answers.trial.late.and_then(|late| self.excused(late, host));
                 first.into_iter().chain(late.map(|late| late + self.wait(host))).min()
             }
-            State::Asked(asked) => Some(self.excused(asked, host)? + Detector::hurry(&self.rtt)),
-            State::Probed { .. } => second,
-            State::Undecided { .. } => None,
+            TrialState::Asked(asked) => {
+                Some(self.excused(asked, host)? + Detector::hurry(&self.rtt))
+            }
+            TrialState::Probed { .. } => second,
+            TrialState::Undecided { .. } => None,
         }
     }
 
@@ -96,7 +100,7 @@ impl Server {
     /// or a probe.
     fn wait(&self, host: Host) -> Duration {
         match (self.answers.trial.state, host.detector) {
-            (State::None, Some(detector)) => host.extended(detector.prompt(&self.rtt)),
+            (TrialState::None, Some(detector)) => host.extended(detector.prompt(&self.rtt)),
             _ => self.patience(host),
         }
     }
@@ -106,8 +110,8 @@ impl Server {
     /// server.
     pub(super) fn tolerance(&self, host: Host) -> Duration {
         match self.answers.trial.state {
-            State::None | State::Undecided { .. } => STALL,
-            State::Asked(_) | State::Probed { .. } => STALL.min(self.wait(host) / 4),
+            TrialState::None | TrialState::Undecided { .. } => STALL,
+            TrialState::Asked(_) | TrialState::Probed { .. } => STALL.min(self.wait(host) / 4),
         }
     }
 
@@ -116,7 +120,7 @@ impl Server {
     fn ask(&mut self, now: Instant, host: Host, out: &mut Outputs) {
         let overdue = self.ping.expected().and_then(|since| self.excused(since, host));
         let is_silent = overdue.is_some_and(|overdue| overdue + self.wait(host) <= now);
-        self.answers.trial.state = State::Asked(now);
+        self.answers.trial.state = TrialState::Asked(now);
         let pings = self.ping.hasten(now, out);
         if !pings {
             // In polling mode there are no pings, so a check is sent instead.
@@ -137,7 +141,7 @@ impl Server {
     /// Sends a hello on a new connection.
     fn begin_probe(&mut self, now: Instant, out: &mut Outputs) {
         let asked = self.answers.trial.asked().unwrap_or(now);
-        self.answers.trial.state = State::Probed { asked, at: now };
+        self.answers.trial.state = TrialState::Probed { asked, at: now };
         // An earlier probe may still be waiting for TCP to retransmit a segment that was lost in an
         // outage.
         self.probe.stop(out);
@@ -175,17 +179,17 @@ impl Deployment {
             return;
         }
         match own.answers.trial.state {
-            State::None => self.ask(now, server, out),
-            State::Asked(_) => own.begin_probe(now, out),
-            State::Probed { at, .. } if own.is_outdated(at, now, host) => {
+            TrialState::None => self.ask(now, server, out),
+            TrialState::Asked(_) => own.begin_probe(now, out),
+            TrialState::Probed { at, .. } if own.is_outdated(at, now, host) => {
                 self.ask(now, server, out);
             }
-            State::Probed { asked, .. } if witness.is_none_or(|at| at <= asked) => {
-                own.answers.trial.state = State::Undecided { asked };
+            TrialState::Probed { asked, .. } if witness.is_none_or(|at| at <= asked) => {
+                own.answers.trial.state = TrialState::Undecided { asked };
                 self.evidence.undecided.push(server);
             }
-            State::Probed { .. } => self.convict(now, server, out),
-            State::Undecided { .. } => {}
+            TrialState::Probed { .. } => self.convict(now, server, out),
+            TrialState::Undecided { .. } => {}
         }
     }
 
@@ -194,7 +198,7 @@ impl Deployment {
     pub(super) fn retry(&mut self, now: Instant, out: &mut Outputs) {
         for server in mem::take(&mut self.evidence.undecided) {
             let state = self.servers.get(server).map(|own| own.answers.trial.state);
-            if let Some(State::Undecided { .. }) = state {
+            if let Some(TrialState::Undecided { .. }) = state {
                 self.ask(now, server, out);
             }
         }

@@ -47,7 +47,7 @@ pub(crate) struct Check {
     pub(super) config: Arc<MonitorConfig>,
     pub(super) server: ServerId,
     pub(crate) address: ServerAddress,
-    pub(super) state: State,
+    pub(super) state: CheckState,
     /// The open connection, which is kept between checks.
     pub(super) connection: Option<Connection>,
     /// The number of connections requested so far.
@@ -96,7 +96,7 @@ impl Check {
             config,
             server,
             address,
-            state: State::Idle(Idle::first(Instant::EPOCH)),
+            state: CheckState::Idle(Idle::first(Instant::EPOCH)),
             connection: None,
             connections: 0,
             withheld: false,
@@ -107,14 +107,14 @@ impl Check {
 
     /// Postpones the first check until the given time, unless a check is requested earlier.
     pub(crate) fn postpone(&mut self, until: Instant) {
-        if let State::Idle(Idle { is_first: true, .. }) = self.state {
-            self.state = State::Idle(Idle::first(until));
+        if let CheckState::Idle(Idle { is_first: true, .. }) = self.state {
+            self.state = CheckState::Idle(Idle::first(until));
         }
     }
 
     /// Delays the next check, unless it is due at once or a check is requested.
     pub(crate) fn delay(&mut self, delay: Duration) {
-        if let State::Idle(idle) = &mut self.state
+        if let CheckState::Idle(idle) = &mut self.state
             && !idle.is_at_once()
         {
             idle.until = idle.until + delay;
@@ -127,13 +127,13 @@ impl Check {
     }
 
     pub(crate) fn is_running(&self) -> bool {
-        matches!(self.state, State::Running(_))
+        matches!(self.state, CheckState::Running(_))
     }
 
     /// Returns the kind of answer outstanding on `conn`.
     pub(crate) fn awaits(&self, conn: ConnId) -> Option<Waiting> {
         match &self.state {
-            State::Running(check) if conn == self.conn() => Some(check.waiting),
+            CheckState::Running(check) if conn == self.conn() => Some(check.waiting),
             _ => None,
         }
     }
@@ -164,7 +164,7 @@ impl Check {
 
     /// Begins a check that is due.
     pub(crate) fn proceed(&mut self, now: Instant, out: &mut Outputs) {
-        if let State::Idle(idle) = self.state
+        if let CheckState::Idle(idle) = self.state
             && idle.is_due(now)
         {
             self.begin(now, out);
@@ -174,8 +174,8 @@ impl Check {
     /// Brings the next check forward. While a check is running, the request is ignored and not
     /// remembered (Server Monitoring: "Requesting an immediate check").
     pub(crate) fn request(&mut self, now: Instant) {
-        if let State::Idle(idle) = self.state {
-            self.state = State::Idle(self.config.hastened(idle, now));
+        if let CheckState::Idle(idle) = self.state {
+            self.state = CheckState::Idle(self.config.hastened(idle, now));
         }
     }
 
@@ -185,14 +185,14 @@ impl Check {
         if let Some(check) = self.take_running() {
             self.disconnect(out);
             out.emit(check.cancelled(now, "the check was abandoned by its caller"));
-            self.state = State::Idle(Idle::at_once(now));
+            self.state = CheckState::Idle(Idle::at_once(now));
         }
     }
 
     /// Forgets the connection, which was closed between two checks by an operation that shares it.
     /// This says nothing about the server.
     pub(crate) fn connection_lost(&mut self) {
-        if let State::Idle(_) = self.state {
+        if let CheckState::Idle(_) = self.state {
             self.connection = None;
         }
     }
@@ -208,13 +208,13 @@ impl Check {
     /// Ends all checks. `reason` is the error of a running one.
     pub(crate) fn stop(&mut self, now: Instant, reason: &str, out: &mut Outputs) {
         self.streaming = false;
-        match mem::replace(&mut self.state, State::Done) {
-            State::Running(check) => {
+        match mem::replace(&mut self.state, CheckState::Done) {
+            CheckState::Running(check) => {
                 self.disconnect(out);
                 out.emit(check.cancelled(now, reason));
             }
-            State::Idle(_) if self.connection.is_some() => self.disconnect(out),
-            State::Idle(_) | State::Done => {}
+            CheckState::Idle(_) if self.connection.is_some() => self.disconnect(out),
+            CheckState::Idle(_) | CheckState::Done => {}
         }
     }
 
@@ -222,16 +222,16 @@ impl Check {
     /// such time.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         match &self.state {
-            State::Idle(idle) => Some(idle.until),
-            State::Running(check) => check.deadline,
-            State::Done => None,
+            CheckState::Idle(idle) => Some(idle.until),
+            CheckState::Running(check) => check.deadline,
+            CheckState::Done => None,
         }
     }
 
     /// Returns the time from which the outstanding answer counts as late: the time of the request,
     /// or a heartbeat later if the server waits for a change. `None` if no answer is outstanding.
     pub(crate) fn expected(&self) -> Option<Instant> {
-        let State::Running(check) = &self.state else {
+        let CheckState::Running(check) = &self.state else {
             return None;
         };
         let awaited = check.heartbeat.awaited.then_some(self.config.heartbeat_frequency);
@@ -242,18 +242,18 @@ impl Check {
     /// bring the next check forward.
     pub(crate) fn earliest(&self) -> Option<Instant> {
         match &self.state {
-            State::Idle(idle) => {
+            CheckState::Idle(idle) => {
                 let earliest = self.config.earliest(*idle);
                 (earliest < idle.until).then_some(earliest)
             }
-            State::Running(_) | State::Done => None,
+            CheckState::Running(_) | CheckState::Done => None,
         }
     }
 
     /// Takes the running check, if there is one. The caller sets the next state.
     pub(super) fn take_running(&mut self) -> Option<Running> {
-        match mem::replace(&mut self.state, State::Done) {
-            State::Running(check) => Some(check),
+        match mem::replace(&mut self.state, CheckState::Done) {
+            CheckState::Running(check) => Some(check),
             state => {
                 self.state = state;
                 None
@@ -263,7 +263,7 @@ impl Check {
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum State {
+pub(super) enum CheckState {
     Idle(Idle),
     Running(Running),
     Done,
@@ -438,22 +438,22 @@ impl Connection {
 mod key {
     use core::hash::{Hash, Hasher};
 
-    use super::{Check, Idle, Running, State};
+    use super::{Check, CheckState, Idle, Running};
     use crate::time::Instant;
 
     impl Check {
         /// Writes all state that determines the behavior of the checks from `now` on.
         pub(crate) fn write_key(&self, now: Instant, hasher: &mut impl Hasher) {
             match &self.state {
-                State::Idle(idle) => {
+                CheckState::Idle(idle) => {
                     1_u8.hash(hasher);
                     self.write_idle(now, idle, hasher);
                 }
-                State::Running(check) => {
+                CheckState::Running(check) => {
                     2_u8.hash(hasher);
                     self.write_running(now, check, hasher);
                 }
-                State::Done => 3_u8.hash(hasher),
+                CheckState::Done => 3_u8.hash(hasher),
             }
             let connection = self.connection.as_ref();
             connection

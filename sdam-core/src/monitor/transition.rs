@@ -12,7 +12,7 @@ use crate::{
 
 use super::{
     Negotiation,
-    check::{Check, Connection, Idle, Next, Reply, Report, Running, State, Waiting},
+    check::{Check, CheckState, Connection, Idle, Next, Reply, Report, Running, Waiting},
 };
 
 impl Check {
@@ -44,7 +44,7 @@ impl Check {
             },
             Next::Read => Output::Read { conn, deadline },
         });
-        self.state = State::Running(check);
+        self.state = CheckState::Running(check);
     }
 
     /// Handles the opening of the [awaited](Self::awaits) connection: sends the first hello, whose
@@ -106,7 +106,7 @@ impl Check {
             // Replies queued in the socket are old; a new connection yields the current state.
             self.disconnect(out);
         }
-        self.state = State::Idle(idle);
+        self.state = CheckState::Idle(idle);
         Some(Report { sample, outcome: Ok(hello), is_final: false })
     }
 
@@ -124,7 +124,7 @@ impl Check {
         let limit = self.config.limit(false);
         let check = Running { repeated, ..Running::new(heartbeat, Waiting::Reply, now, limit) };
         out.push(Output::Send { conn: self.conn(), request, deadline: check.deadline });
-        self.state = State::Running(check);
+        self.state = CheckState::Running(check);
     }
 
     /// Ends the check with an error (Server Monitoring: "Network or command error during server
@@ -157,7 +157,7 @@ impl Check {
         }
         out.emit(check.failed(took, error.clone()));
         let is_final = !retry && !panicked;
-        self.state = State::Idle(match retry {
+        self.state = CheckState::Idle(match retry {
             false if panicked => self.config.soon(now),
             false => self.config.pause(now),
             true if self.pace.admits(now) => Idle::at_once(now),
@@ -173,7 +173,7 @@ impl Check {
         known: bool,
         out: &mut Outputs,
     ) -> Option<Report> {
-        let State::Running(check) = &mut self.state else {
+        let CheckState::Running(check) = &mut self.state else {
             return None;
         };
         let deadline = check.deadline.filter(|deadline| *deadline <= now)?;
@@ -198,8 +198,8 @@ impl Check {
     /// Ends the running check with `error`, because a [`Detector`](crate::options::Detector) has
     /// found the server silent, and closes the connection. The next check may begin at once.
     pub(crate) fn give_up(&mut self, now: Instant, error: Error, out: &mut Outputs) -> Report {
-        let state = mem::replace(&mut self.state, State::Idle(Idle::at_once(now)));
-        if let State::Running(check) = state {
+        let state = mem::replace(&mut self.state, CheckState::Idle(Idle::at_once(now)));
+        if let CheckState::Running(check) = state {
             let took = now.since(check.since);
             out.emit(check.failed(took, error.clone()));
         }
@@ -215,13 +215,13 @@ impl Check {
     /// still works, an awaitable hello on it would leave the server Unknown until a change occurs
     /// or a heartbeat has passed.
     pub(crate) fn cancel(&mut self, now: Instant, known: bool, out: &mut Outputs) {
-        let idle = match mem::replace(&mut self.state, State::Done) {
-            State::Running(check) => {
+        let idle = match mem::replace(&mut self.state, CheckState::Done) {
+            CheckState::Running(check) => {
                 self.disconnect(out);
                 out.emit(check.cancelled(now, "an operation met a network error"));
                 self.config.pause(now)
             }
-            State::Idle(idle) if self.connection.is_some() => {
+            CheckState::Idle(idle) if self.connection.is_some() => {
                 self.disconnect(out);
                 if idle.is_at_once() { self.config.pause(idle.ended) } else { idle }
             }
@@ -229,7 +229,7 @@ impl Check {
         };
         // If the server is still known, because of a reply that arrived after the clear, it must
         // not go unchecked for a whole heartbeat.
-        self.state = State::Idle(if known { self.config.hastened(idle, now) } else { idle });
+        self.state = CheckState::Idle(if known { self.config.hastened(idle, now) } else { idle });
     }
 
     pub(super) fn disconnect(&mut self, out: &mut Outputs) {

@@ -29,7 +29,7 @@ pub(crate) struct Ping {
     config: Arc<MonitorConfig>,
     server: ServerId,
     role: Role,
-    state: State,
+    state: PingState,
     /// The negotiation on the open connection.
     connection: Option<Negotiation>,
     /// The number of connections requested so far.
@@ -40,7 +40,7 @@ pub(crate) struct Ping {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum State {
+enum PingState {
     Stopped,
     Idle {
         /// The earliest time at which a measurement may begin during a call made for another
@@ -65,14 +65,14 @@ impl Ping {
         (server, role): (ServerId, Role),
         slack: Duration,
     ) -> Self {
-        let (state, connection) = (State::Stopped, None);
+        let (state, connection) = (PingState::Stopped, None);
         Self { config, server, role, state, connection, connections: 0, slack, hastened: false }
     }
 
     /// Makes the first measurement due at `first`, unless the measurements have already started.
     pub(crate) fn start(&mut self, first: Instant) {
-        if let State::Stopped = self.state {
-            self.state = State::Idle { from: first, until: first };
+        if let PingState::Stopped = self.state {
+            self.state = PingState::Idle { from: first, until: first };
         }
     }
 
@@ -87,7 +87,7 @@ impl Ping {
         if self.expected().is_some() || self.connection.is_some() {
             self.disconnect(out);
         }
-        self.state = State::Stopped;
+        self.state = PingState::Stopped;
     }
 
     /// Returns the most recently requested connection.
@@ -98,7 +98,7 @@ impl Ping {
     /// Returns the kind of answer that is outstanding on `conn`, if any.
     pub(crate) fn awaits(&self, conn: ConnId) -> Option<Waiting> {
         match self.state {
-            State::Asked { answer, .. } if conn == self.conn() => Some(answer),
+            PingState::Asked { answer, .. } if conn == self.conn() => Some(answer),
             _ => None,
         }
     }
@@ -106,7 +106,7 @@ impl Ping {
     /// Begins a measurement if it is not too early for one. Called whenever the server is handled
     /// for another reason.
     pub(crate) fn proceed(&mut self, now: Instant, out: &mut Outputs) {
-        if let State::Idle { from, .. } = self.state
+        if let PingState::Idle { from, .. } = self.state
             && from <= now
         {
             self.begin(now, out);
@@ -118,21 +118,21 @@ impl Ping {
     /// when the server seems slow.
     pub(crate) fn hasten(&mut self, now: Instant, out: &mut Outputs) -> bool {
         match self.state {
-            State::Stopped => false,
-            State::Idle { .. } => {
+            PingState::Stopped => false,
+            PingState::Idle { .. } => {
                 self.hastened = true;
                 self.begin(now, out);
                 true
             }
-            State::Asked { .. } => true,
+            PingState::Asked { .. } => true,
         }
     }
 
     /// Begins a measurement that is due, or ends one whose deadline has passed.
     pub(crate) fn due(&mut self, now: Instant, out: &mut Outputs) {
         match self.state {
-            State::Idle { until, .. } if until <= now => self.begin(now, out),
-            State::Asked { .. } if self.deadline().is_some_and(|own| own <= now) => {
+            PingState::Idle { until, .. } if until <= now => self.begin(now, out),
+            PingState::Asked { .. } if self.deadline().is_some_and(|own| own <= now) => {
                 self.fail(now, out);
             }
             _ => {}
@@ -155,7 +155,7 @@ impl Ping {
         hello: Option<&Hello>,
         out: &mut Outputs,
     ) -> Option<Duration> {
-        let State::Asked { answer: Waiting::Reply, since } = self.state else {
+        let PingState::Asked { answer: Waiting::Reply, since } = self.state else {
             return None;
         };
         // Only the negotiation uses the contents of the reply.
@@ -182,9 +182,9 @@ impl Ping {
     /// time.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         match self.state {
-            State::Stopped => None,
-            State::Idle { until, .. } => Some(until),
-            State::Asked { since, .. } => self.limit(since),
+            PingState::Stopped => None,
+            PingState::Idle { until, .. } => Some(until),
+            PingState::Asked { since, .. } => self.limit(since),
         }
     }
 
@@ -192,8 +192,8 @@ impl Ping {
     /// outstanding.
     pub(crate) fn expected(&self) -> Option<Instant> {
         match self.state {
-            State::Stopped | State::Idle { .. } => None,
-            State::Asked { since, .. } => Some(since),
+            PingState::Stopped | PingState::Idle { .. } => None,
+            PingState::Asked { since, .. } => Some(since),
         }
     }
 
@@ -202,12 +202,12 @@ impl Ping {
             return self.send(now, negotiation, out);
         }
         self.connections = self.connections.saturating_add(1);
-        self.state = State::Asked { answer: Waiting::Connection, since: now };
+        self.state = PingState::Asked { answer: Waiting::Connection, since: now };
         out.push(Output::Connect { conn: self.conn(), deadline: self.limit(now) });
     }
 
     fn send(&mut self, now: Instant, negotiation: Negotiation, out: &mut Outputs) {
-        self.state = State::Asked { answer: Waiting::Reply, since: now };
+        self.state = PingState::Asked { answer: Waiting::Reply, since: now };
         out.push(Output::Send {
             conn: self.conn(),
             request: negotiation.request(&self.config).into(),
@@ -228,7 +228,7 @@ impl Ping {
     fn pause(&mut self, now: Instant) {
         self.hastened = false;
         let next = now + self.config.wait();
-        self.state = State::Idle { from: next - self.slack, until: next + self.slack };
+        self.state = PingState::Idle { from: next - self.slack, until: next + self.slack };
     }
 
     /// Returns the time at which a request made at `since` fails, or `None` if there is no time
@@ -244,18 +244,18 @@ impl Ping {
 mod key {
     use core::hash::{Hash, Hasher};
 
-    use super::{Ping, State};
+    use super::{Ping, PingState};
     use crate::time::Instant;
 
     impl Ping {
         /// Writes all state that determines the behavior of the measurements from `now` on.
         pub(crate) fn write_key(&self, now: Instant, hasher: &mut impl Hasher) {
             match self.state {
-                State::Stopped => 1_u8.hash(hasher),
-                State::Idle { from, until } => {
+                PingState::Stopped => 1_u8.hash(hasher),
+                PingState::Idle { from, until } => {
                     (2_u8, from.since(now), until.since(now)).hash(hasher);
                 }
-                State::Asked { answer, since } => {
+                PingState::Asked { answer, since } => {
                     (3_u8, answer, left(now, self.limit(since))).hash(hasher);
                 }
             }

@@ -11,7 +11,7 @@ use sdam_core::{
     time::Instant,
 };
 
-use super::{EventQueue, State};
+use super::{EventQueue, QueueState};
 use crate::sink::Interest;
 
 /// The approximate size of the parts that every event has: its slot in the queue, its times, its
@@ -65,7 +65,7 @@ impl EventQueue {
     /// or both dropped.
     pub(super) fn admits(
         &self,
-        state: &mut State,
+        state: &mut QueueState,
         at: Instant,
         interest: Interest,
         kind: &EventKind,
@@ -100,7 +100,7 @@ impl EventQueue {
     }
 
     /// Ends shedding and publishes the number of dropped events, if shedding was active.
-    pub(super) fn end_shedding(&self, state: &mut State, at: Instant) {
+    pub(super) fn end_shedding(&self, state: &mut QueueState, at: Instant) {
         if mem::take(&mut state.shedding.active) {
             self.tell_dropped(state, at);
         }
@@ -108,7 +108,7 @@ impl EventQueue {
 
     /// Returns whether events are being shed. Shedding begins at `SHED_BYTES` and ends below half
     /// of that.
-    fn is_shedding(&self, state: &mut State, at: Instant) -> bool {
+    fn is_shedding(&self, state: &mut QueueState, at: Instant) -> bool {
         let bytes = self.bytes();
         if bytes < Self::SHED_BYTES / 2 {
             self.end_shedding(state, at);
@@ -123,7 +123,7 @@ impl EventQueue {
         self.dropped.fetch_add(count as u64, Ordering::Relaxed);
     }
 
-    fn tell_dropped(&self, state: &mut State, at: Instant) {
+    fn tell_dropped(&self, state: &mut QueueState, at: Instant) {
         if self.wants(EventName::EventsDropped) {
             let total = self.dropped();
             self.append(state, at, EventKind::EventsDropped { total });

@@ -36,7 +36,7 @@ struct Attempt {
 
 /// The reason why an attempt ended without a connection.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum AttemptFailure {
     /// The connection could not be established.
     Failed(Error),
     /// A clear interrupted the attempt, or the pool was closed.
@@ -168,19 +168,19 @@ impl<C: Pooled> Machine<C> {
     }
 
     /// Ends an attempt that failed.
-    pub(crate) fn failed(&mut self, id: u64, failure: Failure, now: Instant) {
+    pub(crate) fn failed(&mut self, id: u64, failure: AttemptFailure, now: Instant) {
         let Some(Attempt { owner, .. }) = self.attempts.end(id) else {
             return;
         };
         match (failure, owner) {
-            (Failure::Failed(error), Some(owner)) => self.fail(owner, error),
-            (Failure::Cancelled, Some(owner)) => self.fail(owner, self.interrupted()),
-            (Failure::Failed(_), None) => {
+            (AttemptFailure::Failed(error), Some(owner)) => self.fail(owner, error),
+            (AttemptFailure::Cancelled, Some(owner)) => self.fail(owner, self.interrupted()),
+            (AttemptFailure::Failed(_), None) => {
                 let pause = FILL_PAUSE * 2_u32.saturating_pow(self.fill_failures.min(8));
                 self.fill_failures += 1;
                 self.fill_at = Some(now + pause.min(MAX_FILL_PAUSE));
             }
-            (Failure::Cancelled, None) | (Failure::Dropped, _) => {}
+            (AttemptFailure::Cancelled, None) | (AttemptFailure::Dropped, _) => {}
         }
         self.attempt_ended();
     }

@@ -287,7 +287,7 @@ impl History {
 
     fn fail(&mut self, index: usize) {
         if let Some((id, _)) = self.take_attempt(index) {
-            let failure = Failure::Failed(shut_down());
+            let failure = AttemptFailure::Failed(shut_down());
             self.machine.failed(id, failure, self.now);
             self.finish();
         }
@@ -313,7 +313,7 @@ impl History {
         if let Some(id) = own.map(|(id, _)| *id) {
             self.own.remove(&id);
             self.attempts.retain(|(attempt, _)| *attempt != id);
-            self.machine.failed(id, Failure::Dropped, self.now);
+            self.machine.failed(id, AttemptFailure::Dropped, self.now);
             self.finish();
         }
     }
@@ -425,7 +425,7 @@ impl History {
     fn cancel_attempts(&mut self) {
         for (id, generation) in std::mem::take(&mut self.attempts) {
             if self.machine.is_cancelled(id) {
-                self.machine.failed(id, Failure::Cancelled, self.now);
+                self.machine.failed(id, AttemptFailure::Cancelled, self.now);
                 self.finish();
             } else {
                 self.attempts.push((id, generation));

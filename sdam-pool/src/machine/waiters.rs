@@ -37,14 +37,14 @@ pub(crate) struct Ticket {
 #[derive(Debug)]
 pub(super) struct Slot<C> {
     serial: u64,
-    state: State<C>,
+    state: WaiterState<C>,
     /// True if the check-out timed out while a connection was being opened for it.
     is_overdue: bool,
     waker: Option<Waker>,
 }
 
 #[derive(Debug)]
-enum State<C> {
+enum WaiterState<C> {
     Queued,
     /// The check-out owns an attempt, so a clear does not evict it.
     Owner,
@@ -73,7 +73,7 @@ impl<C> Waiters<C> {
         self.tickets += 1;
         let slot = self.slots.insert(Slot {
             serial: self.tickets,
-            state: State::Queued,
+            state: WaiterState::Queued,
             is_overdue: false,
             waker: None,
         });
@@ -86,18 +86,18 @@ impl<C> Waiters<C> {
     /// it, if any.
     pub(super) fn rejoin(&mut self, ticket: Ticket) -> Option<C> {
         let slot = self.slot(ticket)?;
-        let state = mem::replace(&mut slot.state, State::Queued);
+        let state = mem::replace(&mut slot.state, WaiterState::Queued);
         self.queue.insert(ticket);
         match state {
-            State::Delivered(connection) => Some(connection),
-            State::Queued | State::Owner | State::Failed(_) => None,
+            WaiterState::Delivered(connection) => Some(connection),
+            WaiterState::Queued | WaiterState::Owner | WaiterState::Failed(_) => None,
         }
     }
 
     /// Takes the first check-out from the queue and makes it the owner of an attempt.
     pub(super) fn next(&mut self) -> Option<Ticket> {
         let ticket = self.queue.pop_first()?;
-        self.slot(ticket)?.state = State::Owner;
+        self.slot(ticket)?.state = WaiterState::Owner;
         Some(ticket)
     }
 
@@ -108,15 +108,15 @@ impl<C> Waiters<C> {
 
     /// Hands a connection to a check-out that owns an attempt.
     pub(super) fn deliver(&mut self, ticket: Ticket, connection: C) -> Option<Waker> {
-        self.finish(ticket, State::Delivered(connection))
+        self.finish(ticket, WaiterState::Delivered(connection))
     }
 
     /// Fails a check-out that owns an attempt.
     pub(super) fn fail(&mut self, ticket: Ticket, error: Error) -> Option<Waker> {
-        self.finish(ticket, State::Failed(error))
+        self.finish(ticket, WaiterState::Failed(error))
     }
 
-    fn finish(&mut self, ticket: Ticket, state: State<C>) -> Option<Waker> {
+    fn finish(&mut self, ticket: Ticket, state: WaiterState<C>) -> Option<Waker> {
         let slot = self.slot(ticket)?;
         slot.state = state;
         slot.waker.take()
@@ -153,9 +153,9 @@ impl<C> Waiters<C> {
             return Poll::Pending;
         };
         let waits = match slot.state {
-            State::Queued => is_queued,
-            State::Owner => true,
-            State::Delivered(_) | State::Failed(_) => false,
+            WaiterState::Queued => is_queued,
+            WaiterState::Owner => true,
+            WaiterState::Delivered(_) | WaiterState::Failed(_) => false,
         };
         if !waits {
             return self.take(ticket).map_or(Poll::Pending, Poll::Ready);
@@ -167,15 +167,15 @@ impl<C> Waiters<C> {
     /// Returns whether a connection is being opened for a check-out.
     pub(super) fn is_owner(&mut self, ticket: Ticket) -> bool {
         let slot = self.slot(ticket);
-        slot.is_some_and(|slot| matches!(slot.state, State::Owner))
+        slot.is_some_and(|slot| matches!(slot.state, WaiterState::Owner))
     }
 
     /// Returns the connection that was handed to a check-out but not yet taken.
     pub(super) fn delivered(&self, ticket: Ticket) -> Option<&C> {
         let slot = self.slots.get(ticket.slot);
         match &slot.filter(|slot| slot.serial == ticket.serial)?.state {
-            State::Delivered(connection) => Some(connection),
-            State::Queued | State::Owner | State::Failed(_) => None,
+            WaiterState::Delivered(connection) => Some(connection),
+            WaiterState::Queued | WaiterState::Owner | WaiterState::Failed(_) => None,
         }
     }
 
@@ -213,9 +213,9 @@ impl<C> Waiters<C> {
         self.evicted.clear();
         let slots = self.slots.iter_mut().map(|(_, slot)| slot);
         slots
-            .filter(|slot| matches!(slot.state, State::Queued | State::Owner))
+            .filter(|slot| matches!(slot.state, WaiterState::Queued | WaiterState::Owner))
             .filter_map(|slot| {
-                slot.state = State::Failed(error.clone());
+                slot.state = WaiterState::Failed(error.clone());
                 slot.waker.take()
             })
             .collect()
@@ -225,11 +225,11 @@ impl<C> Waiters<C> {
     pub(super) fn take(&mut self, ticket: Ticket) -> Option<Result<C, Error>> {
         self.slot(ticket)?;
         match self.slots.remove(ticket.slot).state {
-            State::Delivered(connection) => Some(Ok(connection)),
-            State::Failed(error) => Some(Err(error)),
-            State::Owner => None,
-            State::Queued if self.queue.remove(&ticket) => None,
-            State::Queued => self.eviction.clone().map(Err),
+            WaiterState::Delivered(connection) => Some(Ok(connection)),
+            WaiterState::Failed(error) => Some(Err(error)),
+            WaiterState::Owner => None,
+            WaiterState::Queued if self.queue.remove(&ticket) => None,
+            WaiterState::Queued => self.eviction.clone().map(Err),
         }
     }
 

@@ -263,14 +263,14 @@ impl TlsState {
 /// The TLS layer of one connection, between the network and the server process.
 #[derive(Debug, Default)]
 pub(super) struct Endpoint {
-    state: State,
+    state: Encryption,
     /// Bytes that are kept until the server process answers, or until the header of a record is
     /// complete.
     incoming: Vec<u8>,
 }
 
 #[derive(Debug, Default)]
-enum State {
+enum Encryption {
     /// The client has not sent enough bytes to tell whether it uses TLS.
     #[default]
     New,
@@ -314,9 +314,9 @@ impl Endpoint {
     /// Returns whether the handshake is complete or the connection needs none.
     fn is_settled(&self) -> bool {
         match &self.state {
-            State::New => false,
-            State::Encrypted(session, _) => !session.is_handshaking(),
-            State::Plain | State::Ended => true,
+            Encryption::New => false,
+            Encryption::Encrypted(session, _) => !session.is_handshaking(),
+            Encryption::Plain | Encryption::Ended => true,
         }
     }
 
@@ -328,12 +328,12 @@ impl Endpoint {
     /// Processes received bytes.
     pub(super) fn receive(&mut self, terms: &Terms<'_>, bytes: &[u8]) -> Received {
         let mut received = Received::default();
-        if let State::Plain = self.state {
+        if let Encryption::Plain = self.state {
             received.plain = bytes.to_vec();
             return received;
         }
         self.incoming.extend(bytes);
-        if let State::New = self.state {
+        if let Encryption::New = self.state {
             let encrypted = match *self.incoming {
                 // A single byte is not enough to distinguish TLS from plain text.
                 [] | [20..=23] => return received,
@@ -343,14 +343,14 @@ impl Endpoint {
             let mode = own.and_then(|own| own.mode).unwrap_or(terms.tls.mode);
             match (encrypted, mode) {
                 (false, TlsMode::Disabled | TlsMode::Allowed) => {
-                    self.state = State::Plain;
+                    self.state = Encryption::Plain;
                     received.plain = std::mem::take(&mut self.incoming);
                     return received;
                 }
                 _ if !terms.answers => {}
                 (true, TlsMode::Allowed | TlsMode::Required) => match terms.accept() {
                     Some(session) => {
-                        self.state = State::Encrypted(session, own.and_then(|own| own.fault));
+                        self.state = Encryption::Encrypted(session, own.and_then(|own| own.fault));
                     }
                     None => self.end(&mut received),
                 },
@@ -367,7 +367,7 @@ impl Endpoint {
     /// library's first answer.
     fn pass_on(&mut self, received: &mut Received) {
         let incoming = std::mem::take(&mut self.incoming);
-        let State::Encrypted(session, fault) = &mut self.state else {
+        let Encryption::Encrypted(session, fault) = &mut self.state else {
             return;
         };
         let plain = session.receive(&incoming);
@@ -389,7 +389,7 @@ impl Endpoint {
     /// the client.
     pub(super) fn seal(&mut self, plain: Vec<u8>) -> Vec<u8> {
         match &mut self.state {
-            State::Encrypted(session, _) => {
+            Encryption::Encrypted(session, _) => {
                 session.send(&plain);
                 session.outgoing()
             }
@@ -401,7 +401,7 @@ impl Endpoint {
     fn fail(&mut self, fault: TlsFault, answer: &[u8], received: &mut Received) {
         received.send = match fault {
             TlsFault::Stall => {
-                self.state = State::Ended;
+                self.state = Encryption::Ended;
                 return;
             }
             TlsFault::Cut => answer[..answer.len() / 2].to_vec(),
@@ -411,7 +411,7 @@ impl Endpoint {
     }
 
     fn end(&mut self, received: &mut Received) {
-        self.state = State::Ended;
+        self.state = Encryption::Ended;
         received.close = true;
     }
 }

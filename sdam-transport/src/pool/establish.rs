@@ -96,7 +96,7 @@ impl PoolContext {
         else {
             return Err(gone());
         };
-        let mut attempt = Attempt {
+        let mut attempt = Establishing {
             context: self,
             deadline: timeout.map(|timeout| self.backend.clock.now() + timeout),
             generation,
@@ -151,7 +151,7 @@ impl PoolContext {
 
 /// A connection that is being opened. When this is dropped, the topology stops counting the
 /// connection.
-struct Attempt<'n> {
+struct Establishing<'n> {
     context: &'n PoolContext,
     deadline: Option<Instant>,
     /// The generation of the pool or, once it is known, of the service.
@@ -162,7 +162,7 @@ struct Attempt<'n> {
     max_wire_version: Option<i32>,
 }
 
-impl Attempt<'_> {
+impl Establishing<'_> {
     /// Reports the reply to hello.
     fn introduce(&mut self, reply: &[u8], authenticates: bool) -> Result<Hello, Error> {
         // Authentication data is removed because the topology publishes the reported reply.
@@ -208,7 +208,7 @@ impl Attempt<'_> {
     }
 }
 
-impl Drop for Attempt<'_> {
+impl Drop for Establishing<'_> {
     fn drop(&mut self) {
         if let Some(service) = self.service.take() {
             self.context.reporter.handle_service_connection_closed(service);

@@ -14,13 +14,13 @@ use super::{OpCode, OpMsg, OpQuery, WireError, WireMessage};
 #[derive(Clone, Debug)]
 pub struct Exchange {
     last_request_id: i32,
-    state: State,
+    state: ExchangeState,
     max_message_size: usize,
     max_command_size: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-enum State {
+enum ExchangeState {
     /// A request may be sent.
     #[default]
     Idle,
@@ -58,7 +58,7 @@ impl Exchange {
         let hello = Hello::default();
         Self {
             last_request_id: 0,
-            state: State::Idle,
+            state: ExchangeState::Idle,
             max_message_size: hello.max_message_size(),
             max_command_size: hello.max_command_size(),
         }
@@ -131,9 +131,9 @@ impl Exchange {
         let due =
             Due { response_to: message.request_id(), streaming_allowed: message.exhaust_allowed() };
         self.state = match self.state {
-            State::Idle if message.more_to_come() => State::Idle,
-            State::Idle => State::Due(due),
-            State::Due(_) | State::Broken => State::Broken,
+            ExchangeState::Idle if message.more_to_come() => ExchangeState::Idle,
+            ExchangeState::Idle => ExchangeState::Due(due),
+            ExchangeState::Due(_) | ExchangeState::Broken => ExchangeState::Broken,
         };
         Ok(())
     }
@@ -146,10 +146,10 @@ impl Exchange {
     /// every call fails.
     pub fn accept<'m>(&mut self, message: &'m WireMessage) -> Result<Reply<'m>, WireError> {
         // The exchange is broken from now on, unless the message passes every check.
-        let due = match mem::replace(&mut self.state, State::Broken) {
-            State::Due(due) => due,
-            State::Idle => return Err(WireError::UnexpectedReply),
-            State::Broken => return Err(WireError::BrokenOff),
+        let due = match mem::replace(&mut self.state, ExchangeState::Broken) {
+            ExchangeState::Due(due) => due,
+            ExchangeState::Idle => return Err(WireError::UnexpectedReply),
+            ExchangeState::Broken => return Err(WireError::BrokenOff),
         };
         if message.op_code() == OpCode::Query {
             return Err(WireError::NotAReply);
@@ -165,9 +165,9 @@ impl Exchange {
             return Err(WireError::UnexpectedMoreToCome);
         }
         self.state = if more_to_come {
-            State::Due(Due { response_to: message.request_id(), ..due })
+            ExchangeState::Due(Due { response_to: message.request_id(), ..due })
         } else {
-            State::Idle
+            ExchangeState::Idle
         };
         Ok(Reply { body: message.body(), more_to_come })
     }
@@ -175,13 +175,13 @@ impl Exchange {
     /// Breaks the exchange because a reply could not be understood. From then on, the exchange
     /// neither creates nor accepts messages.
     pub fn break_off(&mut self) {
-        self.state = State::Broken;
+        self.state = ExchangeState::Broken;
     }
 
     /// Returns whether a request may be sent: no reply is outstanding, and the exchange is not
     /// broken.
     pub fn is_usable(&self) -> bool {
-        matches!(self.state, State::Idle)
+        matches!(self.state, ExchangeState::Idle)
     }
 
     fn request(
@@ -190,9 +190,9 @@ impl Exchange {
         encode: impl FnOnce(i32) -> Result<WireMessage, WireError>,
     ) -> Result<WireMessage, WireError> {
         match self.state {
-            State::Idle => {}
-            State::Due(_) => return Err(WireError::ReplyOutstanding),
-            State::Broken => return Err(WireError::BrokenOff),
+            ExchangeState::Idle => {}
+            ExchangeState::Due(_) => return Err(WireError::ReplyOutstanding),
+            ExchangeState::Broken => return Err(WireError::BrokenOff),
         }
         // An id only has to differ from those of outstanding requests. It must not be 0, which
         // means "no message" in `responseTo`.
@@ -200,7 +200,7 @@ impl Exchange {
         let message = encode(request_id)?;
         self.check_size(&message)?;
         self.last_request_id = request_id;
-        self.state = State::Due(Due { response_to: request_id, streaming_allowed });
+        self.state = ExchangeState::Due(Due { response_to: request_id, streaming_allowed });
         Ok(message)
     }
 

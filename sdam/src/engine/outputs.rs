@@ -23,7 +23,7 @@ use sdam_transport::{
 };
 use smallvec::SmallVec;
 
-use super::{Engine, State, server::Server, snapshot::Snapshot};
+use super::{Engine, Locked, server::Server, snapshot::Snapshot};
 
 /// The work that has to be done after the engine is unlocked.
 #[derive(Debug, Default)]
@@ -45,7 +45,7 @@ pub(super) struct AfterUnlock {
 impl Engine {
     /// Passes an input to the deployment and carries out its outputs. All outputs are carried out,
     /// even if a pool panics.
-    pub(super) fn apply(&self, state: &mut State, now: Instant, input: Input) -> AfterUnlock {
+    pub(super) fn apply(&self, state: &mut Locked, now: Instant, input: Input) -> AfterUnlock {
         let subject = subject(&input);
         let outputs = state.deployment.handle(now, input);
         let failed = failed_check(&outputs);
@@ -62,7 +62,7 @@ impl Engine {
     /// Carries out outputs in order.
     pub(super) fn carry_out(
         &self,
-        state: &mut State,
+        state: &mut Locked,
         now: Instant,
         outputs: Outputs,
     ) -> AfterUnlock {
@@ -112,7 +112,7 @@ impl Engine {
 
     fn open(
         &self,
-        state: &mut State,
+        state: &mut Locked,
         id: ServerId,
         address: ServerAddress,
         after: &mut AfterUnlock,
@@ -127,7 +127,7 @@ impl Engine {
     /// Returns the pool of `server`. If there is none, creates it and adds its task to `tasks`.
     fn pool<'s>(
         &self,
-        state: &State,
+        state: &Locked,
         server: &'s Server,
         tasks: &mut Vec<Task>,
     ) -> &'s dyn PoolHandle {
@@ -152,7 +152,7 @@ impl Engine {
         })
     }
 
-    fn ready(&self, state: &State, now: Instant, id: ServerId, after: &mut AfterUnlock) {
+    fn ready(&self, state: &Locked, now: Instant, id: ServerId, after: &mut AfterUnlock) {
         let Some(server) = state.servers.get(&id) else {
             return;
         };
@@ -170,7 +170,7 @@ impl Engine {
 
     fn clear(
         &self,
-        state: &State,
+        state: &Locked,
         now: Instant,
         id: ServerId,
         clear: &PoolClear,
@@ -197,7 +197,7 @@ impl Engine {
 
     /// Publishes an event. If the event reports a new description of a server, also records the
     /// error in that description.
-    fn emit(&self, state: &State, now: Instant, event: EventKind) {
+    fn emit(&self, state: &Locked, now: Instant, event: EventKind) {
         match &event {
             EventKind::ServerDescriptionChanged { new, .. } => {
                 state.with(new.id, |server| server.failures().observe(new, now));
@@ -217,7 +217,7 @@ impl Engine {
     /// were added or removed.
     fn next_snapshot(
         &self,
-        state: &mut State,
+        state: &mut Locked,
         description: Arc<TopologyDescription>,
         relisted: bool,
     ) -> Arc<Snapshot> {
@@ -233,7 +233,7 @@ impl Engine {
     }
 }
 
-impl State {
+impl Locked {
     /// Prepares the pools of the servers whose first check is under way, once. A displaced primary is
     /// unchecked, too, but its pool has been ready.
     ///

@@ -230,16 +230,16 @@ impl ServerFailures {
 /// They are appended under the engine's lock, and the task is [woken](Self::wake) after the engine
 /// is unlocked. A single list preserves the sequence of requests and cancellations.
 #[derive(Debug, Default)]
-pub(crate) struct Orders(Mutex<State>);
+pub(crate) struct Orders(Mutex<Inbox>);
 
 #[derive(Debug, Default)]
-struct State {
+struct Inbox {
     news: News,
     /// The waker of the waiting task.
     waker: Option<Waker>,
 }
 
-impl State {
+impl Inbox {
     fn take(&mut self) -> News {
         let rest = News { end: self.news.end, ..News::default() };
         mem::replace(&mut self.news, rest)
@@ -321,7 +321,7 @@ impl Orders {
     }
 
     /// Locks the state. Poisoning is ignored, because nothing can panic while the lock is held.
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Inbox> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -23,12 +23,12 @@ const OPEN_COMMANDS: &[&str] = &["ping", "buildInfo", "buildinfo", "logout"];
 #[derive(Debug, Default)]
 pub(super) struct Sasl {
     is_authenticated: bool,
-    state: Option<State>,
+    state: Option<SaslState>,
 }
 
 /// The next message expected from the client.
 #[derive(Debug)]
-enum State {
+enum SaslState {
     Proof { conversation: ServerConversation, skips_empty_exchange: bool },
     Empty,
 }
@@ -94,7 +94,7 @@ impl Deployment {
         let reply = reply(conversation.message(), false);
         let options = body.get_document("options");
         let skips = options.is_ok_and(|options| flag(options, "skipEmptyExchange"));
-        connection.sasl.state = Some(State::Proof {
+        connection.sasl.state = Some(SaslState::Proof {
             conversation,
             skips_empty_exchange: skips && version.authenticates_speculatively(),
         });
@@ -108,16 +108,16 @@ impl Sasl {
             return refuse(PROTOCOL_ERROR, "sasl: Mismatched conversation id");
         }
         match self.state.take() {
-            Some(State::Proof { conversation, skips_empty_exchange }) => {
+            Some(SaslState::Proof { conversation, skips_empty_exchange }) => {
                 let last = conversation.finish(payload(body)).ok_or_else(failed)?;
                 if skips_empty_exchange {
                     self.is_authenticated = true;
                 } else {
-                    self.state = Some(State::Empty);
+                    self.state = Some(SaslState::Empty);
                 }
                 Ok(reply(&last, skips_empty_exchange))
             }
-            Some(State::Empty) => {
+            Some(SaslState::Empty) => {
                 self.is_authenticated = true;
                 Ok(reply(&[], true))
             }

@@ -18,7 +18,7 @@ use sdam_transport::pool::{PoolHost, ServiceConnection};
 
 /// A stand-in for a topology with one server. It records reports without reacting to them.
 pub(super) struct Host {
-    state: Mutex<State>,
+    state: Mutex<HostState>,
     lock: Arc<TopologyLock>,
     /// The function to call within each report. It exists because a real topology may call the pool
     /// while it handles a report.
@@ -29,7 +29,7 @@ pub(super) struct Host {
 type Reaction = Arc<dyn Fn() + Send + Sync>;
 
 #[derive(Default)]
-struct State {
+struct HostState {
     generation: Generation,
     services: BTreeMap<ObjectId, Generation>,
     reports: Vec<Report>,

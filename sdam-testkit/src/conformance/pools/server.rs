@@ -54,12 +54,12 @@ pub(super) enum BadReply {
 /// A simulated server. Clones share the state.
 #[derive(Clone, Debug)]
 pub(super) struct Server {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<ServerGates>>,
     lock: Arc<TopologyLock>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(super) struct ServerGates {
     connects: Gate,
     hellos: Gate,
     commands: Gate,
@@ -115,7 +115,7 @@ impl Server {
         self.state().sockets.get(socket) == Some(&true)
     }
 
-    fn change(&self, change: impl FnOnce(&mut State)) {
+    fn change(&self, change: impl FnOnce(&mut ServerGates)) {
         let mut state = self.state();
         change(&mut state);
         let wakers = mem::take(&mut state.wakers);
@@ -124,7 +124,7 @@ impl Server {
     }
 
     /// Waits as long as the gate is held. Then returns whether the gate is open.
-    async fn pass(&self, gate: impl Fn(&State) -> Gate) -> bool {
+    async fn pass(&self, gate: impl Fn(&ServerGates) -> Gate) -> bool {
         poll_fn(|cx| {
             let mut state = self.state();
             match gate(&state) {
@@ -140,12 +140,12 @@ impl Server {
     }
 
     /// Returns the recorded state of the server.
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, ServerGates> {
         lock(&self.state)
     }
 }
 
-impl State {
+impl ServerGates {
     /// Returns the number of open sockets.
     pub(super) fn open(&self) -> usize {
         self.sockets.iter().filter(|open| **open).count()
@@ -230,7 +230,7 @@ impl Connection for Socket {
             return pending().await;
         };
         let is_hello = self.opening.is_some();
-        let gate = |state: &State| {
+        let gate = |state: &ServerGates| {
             if is_hello { state.hellos } else { state.commands }
         };
         if !self.server.pass(gate).await {
