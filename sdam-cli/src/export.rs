@@ -35,7 +35,7 @@ use tokio::{
 };
 
 use self::{
-    fleet::{Deployment, Fleet, SKIPPED},
+    fleet::{Exported, Fleet, SKIPPED},
     targets::{Named, Outcomes, Source, Targets, check_name},
 };
 use crate::{
@@ -183,7 +183,7 @@ pub async fn run(
 struct Exporter {
     fleet: Fleet,
     /// Receives the deployments to watch.
-    started: UnboundedReceiver<Rc<Deployment>>,
+    started: UnboundedReceiver<Rc<Exported>>,
     /// The file of `--targets`; `None` if it can be read only once.
     source: Option<Source>,
     listener: TcpListener,

@@ -109,7 +109,7 @@ impl IntoIterator for Outputs {
 /// and perform the returned [`Outputs`]. Also call [`advance`](Self::advance) at
 /// [`next_deadline`](Self::next_deadline).
 #[derive(Debug)]
-pub struct Deployment {
+pub struct Cluster {
     pub(crate) members: Vec<Member>,
     pub(crate) connections: BTreeMap<ConnectionId, Connection>,
     opened: u64,
@@ -137,7 +137,7 @@ pub struct Deployment {
     dirty: bool,
 }
 
-impl Deployment {
+impl Cluster {
     /// Starts the deployment that `blueprint` describes. A replica set has a primary immediately.
     pub fn start(now: Instant, blueprint: &Blueprint, mut rng: Rng) -> Self {
         let members = blueprint.members(&mut rng);
@@ -438,7 +438,7 @@ impl Status {
     }
 }
 
-impl Deployment {
+impl Cluster {
     /// Returns the true state of all members.
     pub fn status(&self) -> Status {
         let members = self.ids().map(|id| describe(id, self.member(id))).collect();

@@ -1,7 +1,7 @@
 //! A simulated MongoDB deployment: replica sets, sharded clusters and standalones that speak the
 //! wire protocol without I/O.
 //!
-//! A [`Deployment`] contains all of its server processes. Time, randomness and bytes are passed as
+//! A [`Cluster`] contains all of its server processes. Time, randomness and bytes are passed as
 //! arguments, so that the same servers can run over a virtual network or, through [`serve`], over
 //! real TCP. Only [`serve`] reads a clock.
 //!
@@ -53,7 +53,7 @@ pub use crate::users::User;
 pub use crate::{
     action::{Action, Target},
     config::{MemberConfig, SetConfig},
-    deployment::{Blueprint, ConnectionId, Deployment, MemberId, Output, Outputs, Role},
+    deployment::{Blueprint, Cluster, ConnectionId, MemberId, Output, Outputs, Role},
     runtime::Sim,
     scenario::Scenario,
     serve::Served,

@@ -48,7 +48,7 @@ use self::{
     state::SimState,
 };
 use crate::{
-    Action, Blueprint, Deployment, MemberId,
+    Action, Blueprint, Cluster, MemberId,
     action::{ActionError, Target},
     config::SetConfig,
     deployment::Status,
@@ -89,7 +89,7 @@ impl Sim {
     /// random choice.
     pub fn new(seed: u64, blueprint: &Blueprint) -> Self {
         let mut rng = Rng::new(seed);
-        let deployment = Deployment::start(Instant::EPOCH, blueprint, rng.fork());
+        let deployment = Cluster::start(Instant::EPOCH, blueprint, rng.fork());
         let io_seed = rng.next_u64();
         let queue = Arc::new(Queue::new(rng.fork()));
         let shared = Arc::new(Shared {

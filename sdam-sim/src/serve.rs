@@ -9,7 +9,7 @@
 //! # }
 //! ```
 //!
-//! One thread owns the [`Deployment`] and writes to connections, one thread per listener accepts
+//! One thread owns the [`Cluster`] and writes to connections, one thread per listener accepts
 //! connections, and one thread per connection reads. Dropping [`Served`] stops all threads.
 
 mod driver;
@@ -39,7 +39,7 @@ use sdam_transport::{
 
 use self::driver::Event;
 use crate::{
-    Deployment, MemberId,
+    Cluster, MemberId,
     action::{Action, ActionError, Target},
     config::SetConfig,
     deployment::{Blueprint, Status},
@@ -256,7 +256,7 @@ impl Listen {
         let mut blueprint = blueprint.at(names);
         blueprint.timing.get_or_insert_with(Timing::fast);
         blueprint.epoch_millis.get_or_insert(since_epoch.as_millis() as i64);
-        let deployment = Deployment::start(Instant::EPOCH, &blueprint, Rng::new(seed));
+        let deployment = Cluster::start(Instant::EPOCH, &blueprint, Rng::new(seed));
         driver::start(deployment, clock, listeners, places.into(), balanced)
     }
 }

@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use super::{
     finding::{Check, Finding, Status},
-    observation::{Canary, Deployment, Login, Observation, Srv},
+    observation::{Canary, Discovery, Login, Observation, Srv},
 };
 
 /// Returns the findings in the order of the checks.
@@ -194,7 +194,7 @@ fn demanded(login: &Login) -> Finding {
 
 /// Returns the finding about server selection, for writes and for reads with the connection
 /// string's read preference.
-fn selection(deployment: &Deployment, options: &Options, blocked_by: Option<String>) -> Finding {
+fn selection(deployment: &Discovery, options: &Options, blocked_by: Option<String>) -> Finding {
     let names = |explanation: &Explanation| -> Vec<Value> {
         let serving = explanation.serving();
         serving.map(|server| server.address.as_str().into()).collect()

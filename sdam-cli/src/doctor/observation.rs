@@ -26,7 +26,7 @@ pub(super) struct Observation {
     pub(super) options: Option<Options>,
     /// The seeds, followed by the members that servers named.
     pub(super) hosts: Vec<Host>,
-    pub(super) deployment: Option<Deployment>,
+    pub(super) deployment: Option<Discovery>,
     pub(super) login: Option<Login>,
     /// The write test, if it was requested.
     pub(super) canary: Option<Canary>,
@@ -145,7 +145,7 @@ impl Greeting {
 
 /// The deployment as a client sees it.
 #[derive(Clone, Debug)]
-pub(super) struct Deployment {
+pub(super) struct Discovery {
     pub(super) topology: Arc<TopologyDescription>,
     pub(super) write: Explanation,
     pub(super) read: Explanation,

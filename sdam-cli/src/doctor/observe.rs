@@ -34,7 +34,7 @@ use sdam_select::diagnose::diagnose;
 use self::line::{Limits, Line};
 use super::{
     Arguments, Collection,
-    observation::{Canary, Deployment, Host, Login, Observation, Srv},
+    observation::{Canary, Discovery, Host, Login, Observation, Srv},
 };
 use crate::target::Target;
 
@@ -184,7 +184,7 @@ fn flat<T>(outcome: Option<Result<T, Error>>) -> Result<T, Error> {
 
 /// Waits until every server has answered or failed, and then explains the selection of servers for
 /// writes and for reads.
-async fn look_at_deployment(topology: &Topology, options: &Options, limits: &Limits) -> Deployment {
+async fn look_at_deployment(topology: &Topology, options: &Options, limits: &Limits) -> Discovery {
     // Ignore a timeout: the topology shows which servers have not answered.
     let _known = topology
         .wait_for(
@@ -206,7 +206,7 @@ async fn look_at_deployment(topology: &Topology, options: &Options, limits: &Lim
             diagnoses.push(diagnosis);
         }
     }
-    Deployment { topology: description, write, read, diagnoses }
+    Discovery { topology: description, write, read, diagnoses }
 }
 
 /// Inserts a document, waits for a majority, and deletes the document.

@@ -43,13 +43,13 @@ pub(super) struct Fleet {
     /// The deployments by name.
     pub(super) members: RefCell<Members>,
     /// Sends new deployments to [`run`](Self::run).
-    pub(super) start: UnboundedSender<Rc<Deployment>>,
+    pub(super) start: UnboundedSender<Rc<Exported>>,
 }
 
 /// The end of the remark about a deployment that cannot be watched.
 pub(super) const SKIPPED: &str = "this deployment is skipped, or stays as it was";
 
-type Members = BTreeMap<Option<String>, Rc<Deployment>>;
+type Members = BTreeMap<Option<String>, Rc<Exported>>;
 
 /// The numbers of deployments that a change of the targets has added, removed and left unchanged.
 pub(super) struct Change {
@@ -63,12 +63,12 @@ pub(super) struct Change {
 
 impl Fleet {
     /// Returns the deployment called `name`.
-    pub(super) fn find(&self, name: &str) -> Option<Rc<Deployment>> {
+    pub(super) fn find(&self, name: &str) -> Option<Rc<Exported>> {
         self.members.borrow().get(&Some(name.to_owned())).cloned()
     }
 
     /// Returns the single deployment, if the command line names one instead of `--targets`.
-    pub(super) fn only(&self) -> Option<Rc<Deployment>> {
+    pub(super) fn only(&self) -> Option<Rc<Exported>> {
         self.members.borrow().values().find(|it| it.named.is_only()).cloned()
     }
 
@@ -88,7 +88,7 @@ impl Fleet {
     /// targets.
     pub(super) async fn run(
         &self,
-        started: UnboundedReceiver<Rc<Deployment>>,
+        started: UnboundedReceiver<Rc<Exported>>,
         source: Option<Source>,
         known: Vec<String>,
         remark: &impl Fn(&dyn Display),
@@ -183,9 +183,9 @@ impl Fleet {
     }
 
     /// Creates a deployment, and passes it to [`run`](Self::run), which watches it.
-    fn watch(&self, named: Named) -> Rc<Deployment> {
+    fn watch(&self, named: Named) -> Rc<Exported> {
         let numbers = Numbers::new(&named.labels(), &self.runtime.backend.clock);
-        let deployment = Rc::new(Deployment::new(named, numbers, self.log.clone()));
+        let deployment = Rc::new(Exported::new(named, numbers, self.log.clone()));
         // Sending fails only if the receiver was dropped because the program is ending.
         let _ = self.start.unbounded_send(Rc::clone(&deployment));
         deployment
@@ -199,7 +199,7 @@ impl Fleet {
 }
 
 /// A watched deployment: its metrics and, once its hosts are known, its topology.
-pub(super) struct Deployment {
+pub(super) struct Exported {
     /// The name and the connection string.
     pub(super) named: Named,
     numbers: Arc<Numbers>,
@@ -211,7 +211,7 @@ pub(super) struct Deployment {
     removed: Notify,
 }
 
-impl Deployment {
+impl Exported {
     /// Creates a deployment that is not watched yet. Once it is, its events go to `numbers` and
     /// `log`.
     fn new(named: Named, numbers: Arc<Numbers>, log: Option<Arc<dyn EventSink>>) -> Self {

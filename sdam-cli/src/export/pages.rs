@@ -12,7 +12,7 @@ use sdam_core::{
 };
 use sdam_select::{criteria::Criteria, explain::explain, settings::Settings, staleness::lag};
 
-use super::fleet::{Deployment, Fleet};
+use super::fleet::{Exported, Fleet};
 use crate::{http, json, page::Page, terminal::json_line, values::seconds};
 
 const INDEX: &str = "\
@@ -75,7 +75,7 @@ fn described(
 
 /// Returns the deployment that a request names. Only names from `--targets` are accepted, so a
 /// request cannot make this program connect to any other deployment.
-fn requested(fleet: &Fleet, request: &Parts, known: &[&str]) -> Result<Rc<Deployment>, Refusal> {
+fn requested(fleet: &Fleet, request: &Parts, known: &[&str]) -> Result<Rc<Exported>, Refusal> {
     others(request, known)?;
     let Some(wanted) = parameter(request, "target") else {
         let said = "the parameter target is missing: the name of a deployment";
@@ -109,7 +109,7 @@ fn metrics(page: &Page) -> Response<String> {
 }
 
 /// Returns the topology as JSON. If there is no topology yet, returns an empty one with the reason.
-fn topology(deployment: &Deployment) -> Response<String> {
+fn topology(deployment: &Exported) -> Response<String> {
     let mut json = match deployment.topology() {
         Ok(topology) => json::snapshot(topology.snapshot().description()),
         Err(reason) => {

@@ -21,7 +21,7 @@ use super::{
     events::{self, Kind},
     page::{self, Page},
     run,
-    timeline::{Lane, Row, BandState, Timeline},
+    timeline::{BandState, Lane, Row, Timeline},
     verdict::Verdict,
 };
 use crate::{

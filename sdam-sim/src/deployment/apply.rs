@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use sdam_core::{address::ServerAddress, time::Instant};
 
-use super::{Deployment, Outputs, Role, Timer};
+use super::{Cluster, Outputs, Role, Timer};
 use crate::{
     MemberId,
     action::{Action, ActionError, HorizonPolicy, Target},
@@ -12,7 +12,7 @@ use crate::{
     member::{ProcessState, Replica},
 };
 
-impl Deployment {
+impl Cluster {
     /// Performs `action` at the time `now`.
     pub fn apply(&mut self, now: Instant, action: &Action) -> Result<Outputs, ActionError> {
         self.now = now;

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::{Deployment, Timer};
+use super::{Cluster, Timer};
 use crate::{
     MemberId,
     member::{ProcessState, Replica, Role},
 };
 
-impl Deployment {
+impl Cluster {
     /// Returns a random duration shorter than `span`.
     pub(super) fn jitter(&mut self, span: Duration) -> Duration {
         let span = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);

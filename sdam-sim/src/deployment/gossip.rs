@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use super::{Deployment, Timer};
+use super::{Cluster, Timer};
 use crate::{
     MemberId,
     config::{MemberConfig, SetConfig},
     member::{PeerState, Role},
 };
 
-impl Deployment {
+impl Cluster {
     /// Makes a `member` that has just started join its set, or wait for a configuration.
     pub(super) fn join(&mut self, member: MemberId) {
         if self.replica_mut(member).is_none() {

@@ -17,7 +17,7 @@ use sdam_transport::wire::{Header, WireMessage};
 pub(super) use self::{data::Cursors, write::Numbered};
 use super::Timer;
 use crate::{
-    ConnectionId, Deployment, MemberId, Output,
+    Cluster, ConnectionId, MemberId, Output,
     deployment::Role,
     fail_command::{BadReply, FailCommand},
     member::{Kind, Member},
@@ -128,7 +128,7 @@ fn encoded(document: &Document) -> Vec<u8> {
 /// A protocol violation by the client. It makes the server close the connection.
 struct Violation;
 
-impl Deployment {
+impl Cluster {
     pub(crate) fn take_bytes(&mut self, id: ConnectionId, bytes: &[u8]) {
         let Some(connection) = self.connections.get_mut(&id) else {
             return;

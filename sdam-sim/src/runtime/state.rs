@@ -16,13 +16,13 @@ use super::{
     socket::{End, Socket},
     tls::Terms,
 };
-use crate::{Action, ConnectionId, Deployment, MemberId, Output, Outputs, action::ActionError};
+use crate::{Action, Cluster, ConnectionId, MemberId, Output, Outputs, action::ActionError};
 
 #[derive(Debug)]
 pub(crate) struct SimState {
     /// The end of the latest stall of the program's host, if it has ever stalled.
     stalled: Option<Instant>,
-    pub(super) deployment: Deployment,
+    pub(super) deployment: Cluster,
     pub(super) network: NetworkState,
     pub(super) disturbances: Disturbances,
     pub(super) trace: Trace,
@@ -55,7 +55,7 @@ pub(super) enum Unreached {
 }
 
 impl SimState {
-    pub(super) fn new(deployment: Deployment, rng: Rng) -> Self {
+    pub(super) fn new(deployment: Cluster, rng: Rng) -> Self {
         Self {
             stalled: None,
             deployment,

@@ -20,7 +20,7 @@ use sdam_transport::clock::{Clock, DeadlineTimer};
 
 use super::{ServeError, Served};
 use crate::{
-    ConnectionId, Deployment, MemberId, Output, Outputs, action::Action, config::SetConfig,
+    Cluster, ConnectionId, MemberId, Output, Outputs, action::Action, config::SetConfig,
     deployment::Status,
 };
 
@@ -50,7 +50,7 @@ pub(super) enum Event {
 const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 
 struct Driver {
-    deployment: Deployment,
+    deployment: Cluster,
     clock: Arc<dyn Clock>,
     /// The time of `clock` at which the deployment's time began.
     started: Instant,
@@ -88,7 +88,7 @@ impl Wake for Alarm {
 
 /// Serves `deployment`. Member `n` listens on `listeners[n]`.
 pub(super) fn start(
-    deployment: Deployment,
+    deployment: Cluster,
     clock: Arc<dyn Clock>,
     listeners: Vec<TcpListener>,
     places: Box<[(ServerAddress, ServerAddress)]>,

@@ -8,7 +8,7 @@ use std::{
 use bson::{Document, doc, oid::ObjectId};
 use sdam_core::{address::ServerAddress, rng::Rng, time::Instant};
 use sdam_sim::{
-    Action, Blueprint, ConnectionId, Deployment, MemberId, Output, Outputs,
+    Action, Blueprint, Cluster, ConnectionId, MemberId, Output, Outputs,
     config::{MemberConfig, SetConfig},
     deployment::{MemberStatus, Role, Status},
     version::ServerVersion,
@@ -16,7 +16,7 @@ use sdam_sim::{
 use sdam_transport::wire::{OpMsg, WireMessage};
 
 pub(crate) struct Fixture {
-    pub(crate) deployment: Deployment,
+    pub(crate) deployment: Cluster,
     pub(crate) now: Instant,
     received: BTreeMap<ConnectionId, VecDeque<WireMessage>>,
     closed: BTreeSet<ConnectionId>,
@@ -55,7 +55,7 @@ impl Fixture {
 
     pub(crate) fn seeded(blueprint: &Blueprint, seed: u64) -> Self {
         Self {
-            deployment: Deployment::start(Instant::EPOCH, blueprint, Rng::new(seed)),
+            deployment: Cluster::start(Instant::EPOCH, blueprint, Rng::new(seed)),
             now: Instant::EPOCH,
             received: BTreeMap::new(),
             closed: BTreeSet::new(),

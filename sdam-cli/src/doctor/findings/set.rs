@@ -10,11 +10,11 @@ use sdam_core::{
 
 use crate::doctor::{
     finding::{Check, Finding, Status},
-    observation::{Deployment, Host, Observation},
+    observation::{Discovery, Host, Observation},
 };
 
 /// Returns the findings about the deployment as a whole.
-pub(super) fn of(seen: &Observation, deployment: &Deployment, options: &Options) -> Vec<Finding> {
+pub(super) fn of(seen: &Observation, deployment: &Discovery, options: &Options) -> Vec<Finding> {
     let hellos: Vec<_> = seen.hosts.iter().filter_map(greeted).collect();
     let mut findings: Vec<_> = deployment.diagnoses.iter().filter_map(kind).collect();
     if options.load_balanced {

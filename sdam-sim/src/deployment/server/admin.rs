@@ -6,7 +6,7 @@ use bson::{Bson, Document, doc};
 use sdam_core::address::ServerAddress;
 
 use crate::{
-    Deployment, MemberId,
+    Cluster, MemberId,
     config::{MemberConfig, SetConfig},
     deployment::Role,
     member::Kind,
@@ -17,7 +17,7 @@ use crate::{
     request::{Request, flag, number},
 };
 
-impl Deployment {
+impl Cluster {
     pub(super) fn run_replica(&mut self, member: MemberId, request: &Request) -> CommandResult {
         let body = &request.body;
         let role = match &self.member(member).kind {

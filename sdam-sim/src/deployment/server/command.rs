@@ -5,7 +5,7 @@ use bson::{Bson, Document, doc};
 use sdam_core::{options::SMALLEST_MAX_STALENESS, read_preference::ReadMode};
 
 use crate::{
-    ConnectionId, Deployment, MemberId,
+    Cluster, ConnectionId, MemberId,
     fail_command::FailCommand,
     member::Kind,
     reply::{
@@ -18,7 +18,7 @@ use crate::{
     version::ServerVersion,
 };
 
-impl Deployment {
+impl Cluster {
     /// Runs `request` on `member` and returns the fields of its reply.
     pub(super) fn run(
         &mut self,

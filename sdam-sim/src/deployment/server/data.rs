@@ -7,7 +7,7 @@ use bson::{Bson, Document, doc};
 
 use super::write::Write;
 use crate::{
-    Deployment, MemberId,
+    Cluster, MemberId,
     deployment::Role,
     reply::{
         BAD_VALUE, CURSOR_NOT_FOUND, CommandError, CommandResult, NOT_PRIMARY_NO_SECONDARY_OK,
@@ -20,7 +20,7 @@ use crate::{
 /// Pipeline stages that return no documents in the simulation.
 const EMPTY_STAGES: [&str; 4] = ["$changeStream", "$listLocalSessions", "$merge", "$out"];
 
-impl Deployment {
+impl Cluster {
     /// Checks whether the role of `member` allows `request`.
     pub(super) fn check_role(
         &self,

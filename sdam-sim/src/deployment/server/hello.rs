@@ -6,7 +6,7 @@ use bson::{Binary, Bson, DateTime, Document, doc, oid::ObjectId, spec::BinarySub
 
 use super::{Connection, Task, arguments::wrong_type, encoded};
 use crate::{
-    ConnectionId, Deployment, MemberId,
+    Cluster, ConnectionId, MemberId,
     action::Impostor,
     config::{MemberConfig, SetConfig},
     deployment::{Role, Timer, election_id},
@@ -32,7 +32,7 @@ const MAX_METADATA_MONGOD: usize = 1024;
 /// The maximum length of the application name (M-44).
 const MAX_APP_NAME: usize = 128;
 
-impl Deployment {
+impl Cluster {
     /// Answers a hello, or makes the hello wait.
     pub(super) fn hello(&mut self, id: ConnectionId, request: Request) {
         match self.admit_hello(id, &request) {

@@ -5,7 +5,7 @@ use sdam_auth::testing::ServerConversation;
 use sdam_core::rng::mix;
 
 use crate::{
-    ConnectionId, Deployment,
+    Cluster, ConnectionId,
     reply::{
         AUTHENTICATION_FAILED, CommandError, CommandResult, PROTOCOL_ERROR, UNAUTHORIZED, refuse,
     },
@@ -33,7 +33,7 @@ enum SaslState {
     Empty,
 }
 
-impl Deployment {
+impl Cluster {
     /// Runs `request` if it is an authentication command, and refuses it if it requires
     /// authentication that has not taken place. Returns `None` if the command may run.
     pub(super) fn authenticate(

@@ -7,7 +7,7 @@ use bson::{Bson, Document, doc};
 
 use super::data::{argument, cursor, documents};
 use crate::{
-    Deployment, MemberId,
+    Cluster, MemberId,
     member::Kind,
     reply::{
         BAD_VALUE, CommandError, CommandResult, HANG_UP, ILLEGAL_OPERATION, TRANSACTION_TOO_OLD,
@@ -42,7 +42,7 @@ enum Statement<'r> {
     Delete { filter: &'r Document, limit: usize },
 }
 
-impl Deployment {
+impl Cluster {
     /// Runs an insert, update or delete.
     pub(super) fn write(&mut self, write: &Write<'_>) -> CommandResult {
         let body = write.body;
@@ -221,7 +221,7 @@ struct Counts {
     deleted: i32,
 }
 
-impl Deployment {
+impl Cluster {
     pub(super) fn bulk_write(&mut self, database: &str, body: &Document) -> CommandResult {
         if database != "admin" {
             return refuse(UNAUTHORIZED, "bulkWrite may only be run against the admin database.");
