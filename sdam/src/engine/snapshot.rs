@@ -209,10 +209,10 @@ impl Deref for SnapshotGuard {
 /// must not be locked while this lock is held. It is taken only for selections whose events a sink
 /// wants.
 #[derive(Debug, Default)]
-pub(crate) struct PendingSelections(Mutex<Selections>);
+pub(crate) struct PendingSelections(Mutex<Unended>);
 
 #[derive(Debug, Default)]
-struct Selections {
+struct Unended {
     selections: BTreeMap<u64, Started>,
     /// The number of the newest selection.
     last: u64,
@@ -278,7 +278,7 @@ impl PendingSelections {
 
     /// Locks the state. Poisoning is ignored, because a panic while publishing leaves the state
     /// consistent.
-    fn lock(&self) -> MutexGuard<'_, Selections> {
+    fn lock(&self) -> MutexGuard<'_, Unended> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
