@@ -229,15 +229,15 @@ impl Engine {
     }
 
     /// Prepares the pools of the servers whose first check is under way, if a selection is waiting
-    /// for such a check.
-    pub(crate) fn prepare_pools(self: &Arc<Self>) {
-        if !self.common.options.early_dial || !self.waiters.any() {
-            return;
-        }
-        let unchecked =
-            self.published.load().description.servers().iter().any(|own| is_unchecked(own));
-        if unchecked {
-            self.change(|state, _| ((), state.prepare()));
+    /// for such a check. Returns the panic of a pool, which is re-raised unless the caller is a
+    /// server's task.
+    pub(crate) fn prepare_pools(self: &Arc<Self>) -> DeferredPanic {
+        let snapshot = self.published.load_full();
+        let unchecked = snapshot.description.servers().iter().any(|own| is_unchecked(own));
+        if unchecked && self.common.options.early_dial && self.waiters.any() {
+            self.change_for(None, |state, _| ((), state.prepare())).1
+        } else {
+            DeferredPanic::default()
         }
     }
 

@@ -75,7 +75,7 @@ impl Engine {
         events.waiting(Some(deadline.since(self.now())));
         if first {
             self.announce_waiters();
-            self.prepare_pools();
+            self.prepare_pools().resume();
         }
         let mut expiry = self.common.backend.clock.sleep_until(deadline);
         loop {

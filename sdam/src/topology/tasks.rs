@@ -114,7 +114,8 @@ impl ServerTask {
                 return Poll::Ready(Next::Answer(answer));
             }
             if mem::take(waits) {
-                self.engine.prepare_pools();
+                // The panic hook has reported a pool's panic.
+                let _ = self.engine.prepare_pools();
             }
             timer.poll(clock, deadline, cx).map(|()| Next::Due)
         })

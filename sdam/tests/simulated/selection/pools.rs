@@ -1,7 +1,7 @@
 //! Pools that panic or publish events while the topology calls them: the panic reaches the caller,
 //! and the remaining effects still run.
 
-use std::time::Duration;
+use std::{pin::pin, time::Duration};
 
 use bson::doc;
 use futures::FutureExt as _;
@@ -103,6 +103,23 @@ fn a_pool_is_prepared_once_and_not_after_it_was_ready() {
     assert_eq!(displaced.server(&hosts[0]).unwrap().description().last_update_time, None);
     wait(ReadMode::Secondary);
     assert_eq!(pools.count("prepare"), 2);
+}
+
+#[test]
+fn a_pool_that_panics_when_it_is_prepared_does_not_end_the_checks_of_its_server() {
+    let (hosts, pools) = (hosts(1), RecordingPools::default());
+    let mut harness = Harness::with_replica_set(&hosts);
+    harness.servers.set(&hosts[0], Server::silent());
+    let topology = harness.spawn(&hosts, |builder| builder.pools(pools.clone()));
+    pools.break_at("prepare");
+    let criteria = Criteria::write();
+    let mut selection = pin!(topology.select(&criteria));
+    assert!(selection.as_mut().now_or_never().is_none());
+    harness.settle();
+    assert_eq!(pools.count("prepare"), 1);
+    harness.servers.set(&hosts[0], Server::member(&hosts, true));
+    harness.pass(Duration::from_secs(11));
+    assert!(selection.now_or_never().unwrap().is_ok());
 }
 
 #[test]
