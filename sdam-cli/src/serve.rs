@@ -353,7 +353,7 @@ impl Script {
     ///
     /// # Errors
     ///
-    /// The errors are the same as those of [`open`](Self::open).
+    /// If a line is invalid; the message names each one.
     fn parse(name: String, text: &str) -> Result<Self, Failure> {
         let mut script = Self { name, lines: Vec::new() };
         let mut errors = Vec::new();

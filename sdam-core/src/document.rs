@@ -103,7 +103,7 @@ impl Malformed {
     }
 }
 
-/// The fields of a document, in order, up to the first malformed one.
+/// The fields of a document, in order. A malformed field yields an error and ends the iteration.
 pub(crate) struct Fields<'a> {
     document: &'a [u8],
     rest: &'a [u8],

@@ -91,7 +91,7 @@ impl MonitorConfig {
         Some(if awaited { limit.saturating_add(self.heartbeat_frequency) } else { limit })
     }
 
-    /// Returns the time from the end of a check to the start of the next one.
+    /// Returns the normal time from the end of a check to the start of the next one.
     pub(crate) fn wait(&self) -> Duration {
         self.heartbeat_frequency.max(self.min_heartbeat_frequency)
     }

@@ -1,7 +1,7 @@
 //! The parts of a pool that threads share: the lock around its state machine, and the interruption
 //! of commands on connections in use (CMAP: "interruptInUseConnections").
 //!
-//! With `--cfg sdam_loom`, locks, atomics and wakers come from loom, so that models explore every
+//! In tests with `--cfg sdam_loom`, locks, atomics and wakers come from loom, so that models explore every
 //! interleaving of the real code.
 
 #[cfg(not(all(test, sdam_loom)))]

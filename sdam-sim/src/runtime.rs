@@ -328,7 +328,7 @@ impl Sim {
         self.shared.state().trace.hash
     }
 
-    /// Returns the number of events in the trace.
+    /// Returns the number of steps in the trace.
     pub fn steps(&self) -> u64 {
         self.shared.state().trace.steps
     }

@@ -175,7 +175,7 @@ impl TlsProvider for Rustls {
 
 /// TLS with a finished configuration, for programs that already have one.
 ///
-/// All settings come from this configuration, so every option except `tls=true` is refused.
+/// All settings come from this configuration, so any TLS option other than `tls=true` is refused.
 #[derive(Clone, Debug)]
 pub struct FixedConfig(Arc<ClientConfig>);
 

@@ -129,7 +129,7 @@ struct Failures {
 
 impl Failures {
     /// Returns `None` if the change from `previous` to `new` consists of failures that were shown
-    /// already. Otherwise returns how many were left out since the last change.
+    /// already. Otherwise returns how many changes were left out since the last one shown.
     fn observe(
         &mut self,
         previous: &TopologyDescription,

@@ -1,5 +1,5 @@
-//! What a change of the topology means for the other parts of a deployment. This is the only file in
-//! which one part acts on another.
+//! Changes of the topology because of checks and errors, and what a change means for the other parts
+//! of the deployment.
 
 use alloc::{boxed::Box, vec::Vec};
 

@@ -43,7 +43,7 @@ pub(crate) struct Server {
     /// True if connections have to report answers to operations, because a detector is asking
     /// whether the server still answers.
     asked: Arc<std::sync::atomic::AtomicBool>,
-    /// True once the pool was prepared or ready. It is accessed only under the topology lock.
+    /// True once the pool has been prepared or marked ready. Accessed only under the topology lock.
     has_begun: AtomicBool,
     /// True once the first check is [under way](Self::set_under_way). Relaxed accesses suffice: at
     /// worst, no socket is opened early.

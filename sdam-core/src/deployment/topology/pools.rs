@@ -29,7 +29,7 @@ impl Pool {
         }
     }
 
-    /// Advances the generation for a clear and returns it.
+    /// Marks the pool as not ready, and returns its next generation.
     pub(super) fn clear(&mut self) -> Generation {
         self.generation = self.generation.next();
         self.ready = false;

@@ -31,7 +31,8 @@ const GENERIC: [&str; 12] = [
     "writeConcern",
 ];
 
-/// The other arguments of commands whose unknown arguments all releases refuse.
+/// The arguments of commands for which every release refuses unknown arguments, besides the common
+/// ones.
 const OWN: [(&str, &[&str]); 4] = [
     ("insert", &["documents", "ordered", "bypassDocumentValidation", "bypassEmptyTsReplacement"]),
     (

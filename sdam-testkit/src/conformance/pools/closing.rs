@@ -84,7 +84,7 @@ pub(super) fn errors_of_the_pool_are_not_reported<U: PoolUser>(lab: &Lab<U>) -> 
 }
 
 pub(super) fn idle_connections_are_stale_after_a_clear<U: PoolUser>(lab: &Lab<U>) -> Outcome {
-    // A clear makes idle connections stale, so they are never checked out (F-63, P-20).
+    // A clear makes idle connections stale, so they are never checked out again (F-63, P-20).
     let mut setup = lab.ready("")?;
     let old = setup.use_socket()?;
     setup.clear();
