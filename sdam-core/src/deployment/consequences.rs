@@ -110,7 +110,6 @@ impl Deployment {
         news: Consequences,
         out: &mut Outputs,
     ) {
-        self.servers.reserve(news.opened.len());
         for (server, address) in news.opened {
             self.servers.insert(Server::new(&self.config, server, address, self.slack));
         }

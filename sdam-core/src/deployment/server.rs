@@ -86,15 +86,12 @@ impl Servers {
         &mut self.host
     }
 
-    /// Prepares for exactly this number of further servers: a `Server` is large and seldom added.
-    pub(super) fn reserve(&mut self, further: usize) {
-        self.list.reserve_exact(further);
-    }
-
     /// Adds a server. Its caller reads its deadline because the server is new.
     pub(super) fn insert(&mut self, mut new: Server) {
         new.deadlines = new.fresh_deadlines(self.host);
         let place = self.list.partition_point(|other| other.id < new.id);
+        // A `Server` is large and is seldom added, so no spare capacity is reserved.
+        self.list.reserve_exact(1);
         self.list.insert(place, new);
     }
 
