@@ -1,8 +1,8 @@
 //! The parts of a pool that threads share: the lock around its state machine, and the interruption
 //! of commands on connections in use (CMAP: "interruptInUseConnections").
 //!
-//! In tests with `--cfg sdam_loom`, locks, atomics and wakers come from loom, so that models explore every
-//! interleaving of the real code.
+//! In tests with `--cfg sdam_loom`, locks, atomics and wakers come from loom, so that models explore
+//! every interleaving of the real code.
 
 #[cfg(not(all(test, sdam_loom)))]
 use std::sync::{

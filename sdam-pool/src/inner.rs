@@ -73,8 +73,9 @@ impl Inner {
     }
 
     /// Opens the connection with number `id`, over the early socket if there is one, and adds it to
-    /// the pool. A socket that is still being opened will be open sooner than a new one. The attempt begins with the call and ends when the future ends or is dropped,
-    /// even if the future was never polled. The future does not keep the pool alive.
+    /// the pool. A socket that is still being opened will be open sooner than a new one. The attempt
+    /// begins with the call and ends when the future ends or is dropped, even if the future was
+    /// never polled. The future does not keep the pool alive.
     pub(crate) fn open(
         self: &Arc<Self>,
         id: u64,

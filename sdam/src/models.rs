@@ -1,4 +1,4 @@
-//! Loom models of the state engine by threads; `cargo xtask loom` runs every interleaving. They have a
+//! Loom models of the state shared by threads; `cargo xtask loom` runs every interleaving. They have a
 //! topology with the real engine, whose tasks run as loom threads.
 
 mod publication;

@@ -69,7 +69,7 @@ pub struct Topology<P = NoPools> {
     pool: PhantomData<fn() -> P>,
 }
 
-/// The user's handle. Tasks and pools hold only the engine state, so they end when the last handle
+/// The user's handle. Tasks and pools hold only the engine, so they end when the last handle
 /// is dropped.
 struct Handle {
     engine: Arc<Engine>,

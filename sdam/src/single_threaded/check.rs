@@ -1,4 +1,4 @@
-//! Checks, probes, the connection to a load balancer, and the authentication of the connection engine
+//! Checks, probes, the connection to a load balancer, and the authentication of the connection shared
 //! by checks and operations.
 
 use std::sync::Arc;

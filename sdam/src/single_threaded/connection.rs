@@ -1,4 +1,4 @@
-//! The connection engine by checks and operations: the API for operations, which use it and report
+//! The connection shared by checks and operations: the API for operations, which use it and report
 //! errors, and the member that has it.
 
 use std::{fmt, sync::Arc, time::Duration};
@@ -275,7 +275,7 @@ impl Scanner {
     }
 }
 
-/// A server with the connection engine by checks and operations.
+/// A server with the connection shared by checks and operations.
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) server: Arc<Server>,

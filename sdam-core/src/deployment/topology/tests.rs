@@ -35,7 +35,7 @@ fn options(seeds: &[&str]) -> Options {
     Options::new(seeds.iter().map(|seed| address(seed)).collect())
 }
 
-/// What a change leads to, in order: outputs, and commands to checks.
+/// One of the steps that a change leads to, in order: an output, or a command to a check.
 #[derive(Clone, Debug, PartialEq)]
 enum Step {
     Out(Output),

@@ -17,7 +17,7 @@ use crate::{
     topology::{Departure, TopologyDescription, TopologyType},
 };
 
-/// What is known about the cause of an update besides the new description.
+/// The consequences that the cause of an update has besides the new description.
 #[derive(Default)]
 pub(super) struct Verdict {
     /// True if the description comes from a successful hello, so that the pool may become ready.
