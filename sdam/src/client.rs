@@ -7,7 +7,6 @@
 mod attempt;
 mod command;
 mod retry;
-mod session;
 
 use std::{
     sync::{
@@ -32,9 +31,8 @@ use sdam_transport::{pool::CommandReply, race, runtime::Runtime};
 
 pub use self::command::Command;
 use self::{
-    attempt::{Attempt, Operation, Writes, check_out, is_answered, of_command},
+    attempt::{Attempt, Lease, Operation, Writes, check_out, is_answered, of_command},
     retry::{Limit, Retry},
-    session::Lease,
 };
 use crate::{
     select::{error::SelectionError, selected::SelectedServer},

@@ -1,7 +1,6 @@
 //! The engine of one topology: passes inputs to the state machine under one lock, and does the rest
 //! of the work once it is released. Readers load the published snapshot.
 
-mod lock;
 mod outputs;
 pub(crate) mod server;
 pub(crate) mod snapshot;
@@ -31,7 +30,6 @@ use sdam_transport::{
 
 pub(crate) use self::outputs::DeferredPanic;
 use self::{
-    lock::{Lock, lock},
     outputs::{AfterUnlock, is_unchecked},
     server::Server,
     snapshot::{Published, Snapshot},
@@ -42,8 +40,9 @@ use crate::{
     select::{SelectionContext, explain_from},
     srv::Lookup,
     sync::{
-        Mutex,
+        Lock, Mutex,
         atomic::{Ordering, fence},
+        lock,
     },
     topology::{
         builder::Prepared,

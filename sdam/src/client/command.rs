@@ -15,9 +15,8 @@ use sdam_select::{
 };
 
 use super::{
-    attempt::Operation,
+    attempt::{Operation, Sent},
     retry::{Budget, Limit},
-    session::Sent,
 };
 use crate::select::selected::SelectedServer;
 

@@ -3,7 +3,7 @@
 
 use std::{
     mem,
-    sync::{Arc, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
     task::{Context, Poll, Waker},
 };
 
@@ -20,6 +20,7 @@ use sdam_transport::pool::PoolHandle;
 use crate::sync::{
     Mutex, MutexGuard,
     atomic::{AtomicBool, AtomicU64, Ordering},
+    lock,
 };
 
 /// The number of counters into which a server's operation count is split.
@@ -137,26 +138,26 @@ impl Server {
 
     /// Locks the server's errors; hold the guard only briefly.
     pub(crate) fn failures(&self) -> MutexGuard<'_, ServerFailures> {
-        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.failures)
     }
 
     /// Returns the evidence that the server no longer answers.
     pub(crate) fn silence(&self) -> Silence {
-        *self.silence.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.silence)
     }
 
     pub(crate) fn set_silence(&self, silence: Silence) {
-        *self.silence.lock().unwrap_or_else(PoisonError::into_inner) = silence;
+        *lock(&self.silence) = silence;
         self.asked.store(silence.asked.is_some(), Ordering::Relaxed);
     }
 
     /// Returns the time since which a check tries to open its connection.
     pub(crate) fn connecting(&self) -> Option<Instant> {
-        *self.connecting.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.connecting)
     }
 
     pub(crate) fn set_connecting(&self, since: Option<Instant>) {
-        *self.connecting.lock().unwrap_or_else(PoisonError::into_inner) = since;
+        *lock(&self.connecting) = since;
     }
 
     /// Returns the flag that makes connections report answers to operations.
@@ -322,6 +323,6 @@ impl Orders {
 
     /// Locks the state. Poisoning is ignored, because nothing can panic while the lock is held.
     fn lock(&self) -> MutexGuard<'_, Inbox> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }

@@ -1,12 +1,7 @@
 //! State that is read without the topology's lock: immutable snapshots of a topology, and selections
 //! that have published their started event, but not yet their last event.
 
-use std::{
-    collections::BTreeMap,
-    mem,
-    ops::Deref,
-    sync::{Arc, PoisonError},
-};
+use std::{collections::BTreeMap, mem, ops::Deref, sync::Arc};
 
 use sdam_core::{
     address::ServerAddress,
@@ -23,6 +18,7 @@ use super::server::{Server, ServerFailures};
 use crate::sync::{
     ArcSwap, Event, Guard, Mutex, MutexGuard,
     atomic::{Ordering, fence},
+    lock,
 };
 
 /// The consistent, immutable state of a topology at one moment.
@@ -279,7 +275,7 @@ impl PendingSelections {
     /// Locks the state. Poisoning is ignored, because a panic while publishing leaves the state
     /// consistent.
     fn lock(&self) -> MutexGuard<'_, Unended> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 
