@@ -141,15 +141,19 @@ struct TokioDial {
 impl TokioDial {
     /// Awaits `connect`. If the runtime has no I/O, tokio panics; the panic is turned into an
     /// error.
-    async fn open<S>(&self, connect: impl Future<Output = io::Result<S>> + Send) -> io::Result<S> {
-        let connect = AssertUnwindSafe(connect).catch_unwind();
-        self.enter(connect).await.unwrap_or_else(|_| {
-            Err(io::Error::other("the tokio runtime has no I/O: build it with `enable_all`"))
+    fn open<'f, S>(
+        &self,
+        connect: BoxFuture<'f, io::Result<S>>,
+    ) -> impl Future<Output = io::Result<S>> + Send + use<'f, S> {
+        self.enter(AssertUnwindSafe(connect).catch_unwind()).map(|opened| {
+            opened.unwrap_or_else(|_| {
+                Err(io::Error::other("the tokio runtime has no I/O: build it with `enable_all`"))
+            })
         })
     }
 
-    fn enter<'f, T>(&self, future: impl Future<Output = T> + Send + 'f) -> Entered<'f, T> {
-        Entered { handle: self.handle.clone(), future: Box::pin(future) }
+    fn enter<F>(&self, future: F) -> Entered<F> {
+        Entered { handle: self.handle.clone(), future }
     }
 }
 
@@ -160,13 +164,13 @@ impl Dial for TokioDial {
     async fn dial(&self, target: &DialTarget, options: DialOptions) -> io::Result<Self::Stream> {
         match target {
             DialTarget::Tcp(address) => {
-                let stream = self.open(TcpStream::connect(*address)).await?;
+                let stream = self.open(Box::pin(TcpStream::connect(*address))).await?;
                 tune_tcp(&stream, options.user_timeout)?;
                 Ok(Either::Left(TokioStream(stream)))
             }
             #[cfg(unix)]
             DialTarget::Unix(path) => {
-                let stream = self.open(UnixStream::connect(path)).await?;
+                let stream = self.open(Box::pin(UnixStream::connect(path))).await?;
                 Ok(Either::Right(TokioStream(stream)))
             }
             other => Err(other.unsupported()),
@@ -174,24 +178,24 @@ impl Dial for TokioDial {
     }
 
     async fn lookup_host(&self, host: &str) -> io::Result<Vec<SocketAddr>> {
-        Ok(self.enter(lookup_host((host, 0))).await?.collect())
+        Ok(self.enter(Box::pin(lookup_host((host, 0)))).await?.collect())
     }
 }
 
 /// A future that enters the runtime's context at each poll, on any thread.
 ///
 /// The context is needed only to open a socket, not to use or drop an open one.
-struct Entered<'f, T> {
+struct Entered<F> {
     handle: Handle,
-    future: BoxFuture<'f, T>,
+    future: F,
 }
 
-impl<T> Future for Entered<'_, T> {
-    type Output = T;
+impl<F: Future + Unpin> Future for Entered<F> {
+    type Output = F::Output;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let this = &mut *self;
         let _context = this.handle.enter();
-        this.future.as_mut().poll(cx)
+        Pin::new(&mut this.future).poll(cx)
     }
 }

@@ -173,13 +173,16 @@ impl Line {
     }
 
     /// Sends a request of the [exchange](Self::exchange).
-    pub async fn request(
+    pub fn request(
         &mut self,
         request: Result<WireMessage, WireError>,
         stage: Stage,
-    ) -> Result<(), Error> {
-        let request = request.map_err(|error| from_wire(stage, error))?;
-        self.connection.send(request).await.map_err(|error| staged(error, stage))
+    ) -> impl Future<Output = Result<(), Error>> {
+        let sending = request.map(|request| self.connection.send(request));
+        async move {
+            let sending = sending.map_err(|error| from_wire(stage, error))?;
+            sending.await.map_err(|error| staged(error, stage))
+        }
     }
 
     /// Receives the reply that is due.

@@ -6,11 +6,11 @@ use std::{
     future::poll_fn,
     io, mem,
     pin::Pin,
-    task::{Poll, ready},
+    task::{Context, Poll, ready},
 };
 
 use async_trait::async_trait;
-use futures::io::{AsyncReadExt, AsyncWriteExt};
+use futures::io::AsyncWriteExt;
 use sdam_core::{
     address::ServerAddress,
     error::{Error, Stage},
@@ -108,38 +108,37 @@ impl<S: ByteStream> Framed<S> {
     }
 
     async fn read(&mut self) -> Result<WireMessage, Error> {
-        let header = loop {
-            if let Some(header) = self.received.first_chunk() {
-                break Header::decode(header).map_err(invalid)?;
-            }
-            self.fill(Header::LENGTH, "header").await?;
-        };
-        let (length, limit) = (header.message_length(), self.max_message_size);
-        // The length is checked before memory is allocated, because the bytes may be the greeting
-        // of another protocol.
-        if length > limit {
-            let declared = length;
-            return Err(invalid(WireError::LengthAboveLimit { declared, limit }));
+        let mut wanted = self.wanted()?;
+        while self.received.len() < wanted {
+            self.fill(wanted).await?;
+            wanted = self.wanted()?;
         }
-        while self.received.len() < length {
-            self.fill(length, "message").await?;
-        }
-        let rest = self.received.split_off(length);
+        let rest = self.received.split_off(wanted);
         WireMessage::decode(mem::replace(&mut self.received, rest)).map_err(invalid)
     }
 
-    /// Reads once. Callers repeat this until at least `wanted` bytes have been received.
-    ///
-    /// A read may go beyond `wanted`, which saves a system call for the header of each message.
-    async fn fill(&mut self, wanted: usize, part: &str) -> Result<(), Error> {
-        let filled = self.received.len();
-        let result = if filled == 0 {
-            self.read_first().await
-        } else {
-            self.read_more(wanted.saturating_sub(filled)).await
+    /// Returns the length of the message, or of its header until that has been received.
+    fn wanted(&self) -> Result<usize, Error> {
+        let Some(header) = self.received.first_chunk() else {
+            return Ok(Header::LENGTH);
         };
+        let declared = Header::decode(header).map_err(invalid)?.message_length();
+        // The length is checked before memory is allocated, because the bytes may be the greeting
+        // of another protocol.
+        let limit = self.max_message_size;
+        if declared > limit {
+            return Err(invalid(WireError::LengthAboveLimit { declared, limit }));
+        }
+        Ok(declared)
+    }
+
+    /// Reads once. Callers repeat this until at least `wanted` bytes have been received.
+    async fn fill(&mut self, wanted: usize) -> Result<(), Error> {
+        let result = poll_fn(|cx| self.poll_read(wanted, cx)).await;
+        let filled = self.received.len();
         match result {
             Ok(0) => {
+                let part = if filled < Header::LENGTH { "header" } else { "message" };
                 let when = match filled {
                     0 => "while a message was expected".into(),
                     _ => format!("after {filled} of {wanted} bytes of a {part}"),
@@ -157,27 +156,28 @@ impl<S: ByteStream> Framed<S> {
         }
     }
 
-    /// Waits for the first bytes of a message. Allocates no buffer, because streaming connections
-    /// spend most of their time in this wait.
-    async fn read_first(&mut self) -> io::Result<usize> {
-        let (stream, received) = (&mut self.stream, &mut self.received);
-        poll_fn(|cx| {
+    /// Reads once. May read more than `wanted` bytes, which saves a system call for the header of
+    /// each message.
+    ///
+    /// The first bytes of a message go through the stack, because streaming connections spend most
+    /// of their time in this wait, and need no buffer for it.
+    fn poll_read(&mut self, wanted: usize, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let (stream, received) = (Pin::new(&mut self.stream), &mut self.received);
+        let filled = received.len();
+        if filled == 0 {
             let mut space = [0; READ_AHEAD];
-            let read = ready!(Pin::new(&mut *stream).poll_read(cx, &mut space))?;
+            let read = ready!(stream.poll_read(cx, &mut space))?;
             received.extend_from_slice(space.get(..read).unwrap_or_default());
-            Poll::Ready(Ok(read))
-        })
-        .await
-    }
-
-    /// Reads once after part of a message has arrived.
-    async fn read_more(&mut self, missing: usize) -> io::Result<usize> {
-        let filled = self.received.len();
-        self.received.resize(filled + missing.clamp(READ_AHEAD, MAX_READ), 0);
-        let space = self.received.get_mut(filled..).unwrap_or_default();
-        let result = self.stream.read(space).await;
-        let read = result.as_ref().copied().unwrap_or_default();
-        self.received.truncate(filled + read);
+            return Poll::Ready(Ok(read));
+        }
+        let missing = wanted.saturating_sub(filled);
+        received.resize(filled + missing.clamp(READ_AHEAD, MAX_READ), 0);
+        let result = stream.poll_read(cx, received.get_mut(filled..).unwrap_or_default());
+        let read = match &result {
+            Poll::Ready(Ok(read)) => *read,
+            _ => 0,
+        };
+        received.truncate(filled + read);
         result
     }
 }

@@ -7,6 +7,7 @@ use futures::TryFutureExt as _;
 use sdam_core::{
     address::ServerAddress,
     error::{Error, Stage},
+    options::ProxyOptions,
     time::Instant,
 };
 
@@ -83,10 +84,20 @@ impl<D: Dial> NetTransport<D> {
         place: &ServerAddress,
         deadline: Option<Instant>,
     ) -> Result<D::Stream, Error> {
-        let proxy = self.layers.proxy.as_ref();
-        let Some(proxy) = proxy.filter(|_| !place.is_unix()) else {
-            return self.dial(place, deadline).await;
-        };
+        match &self.layers.proxy {
+            // Boxed, so that connections without a proxy need no room for it.
+            Some(proxy) if !place.is_unix() => Box::pin(self.pass(proxy, place, deadline)).await,
+            _ => self.dial(place, deadline).await,
+        }
+    }
+
+    /// Opens a stream to `place` through the proxy.
+    async fn pass(
+        &self,
+        proxy: &ProxyOptions,
+        place: &ServerAddress,
+        deadline: Option<Instant>,
+    ) -> Result<D::Stream, Error> {
         let entrance = ServerAddress::new(&proxy.host, proxy.port);
         let dialled = self.dial(&entrance, deadline).await;
         let mut stream = dialled.map_err(|error| socks::unreachable(&error, &entrance, place))?;
@@ -154,13 +165,13 @@ impl<D: Dial> NetTransport<D> {
         Ok(addresses)
     }
 
-    async fn race(
+    fn race(
         &self,
         deadline: Option<Instant>,
         candidates: Vec<DialTarget>,
-    ) -> Result<D::Stream, Error> {
+    ) -> impl Future<Output = Result<D::Stream, Error>> {
         let mut left = candidates.len();
-        let attempt = |candidate: &DialTarget| {
+        let attempt = move |candidate: &DialTarget| {
             let deadline = if self.dial.blocks() {
                 deadline.map(|deadline| share(self.clock.now(), deadline, left))
             } else {
@@ -172,7 +183,6 @@ impl<D: Dial> NetTransport<D> {
             async move { self.dial.dial(&candidate, options).await }
         };
         race::happy_eyeballs(&*self.clock, self.attempt_delay, deadline, candidates, attempt)
-            .await
             .map_err(unreachable)
     }
 }

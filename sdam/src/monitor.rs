@@ -310,8 +310,8 @@ impl Wire {
     async fn converse(&mut self, request: Option<Request>) -> Result<Arrival, Error> {
         let sent = self.clock.now();
         if let Some(request) = request {
-            let request = request(self.line.exchange());
-            self.line.request(request, STAGE).await?;
+            let encoded = request(self.line.exchange());
+            self.line.request(encoded, STAGE).await?;
         }
         // The limit is set again for each request, because operations of a single-threaded client
         // change it.
