@@ -35,8 +35,9 @@ use crate::{
     address::ServerAddress,
     error::{Error, ErrorOutcome},
     event::EventKind,
+    hello::HelloReply,
     ids::{Generation, ObjectId, ServerId},
-    monitor::{Check, MonitorConfig, Reply, Trip, Waiting},
+    monitor::{Check, MonitorConfig, Trip, Waiting},
     options::{Detector, Options, Srv},
     report::ErrorReport,
     rng::Rng,
@@ -166,13 +167,8 @@ impl Deployment {
             Input::Due { timer, wanted } => self.fire(now, timer, wanted, out),
             Input::Connected { conn } => self.connected(now, conn, out),
             Input::Reply { conn, sent, at, reply, more_to_come } => {
-                let reply = Reply {
-                    trip: Trip::new(sent, at, now),
-                    hello: reply.hello,
-                    bytes: reply.document,
-                    more_to_come,
-                };
-                self.replied(now, conn, reply, out);
+                let trip = Trip::new(sent, at, now);
+                self.replied(now, conn, trip, reply, more_to_come, out);
             }
             Input::Failed { conn, at, error } => self.failed(now, (conn, at), error, out),
             Input::Deserted { server } => self.deserted(now, server, out),
@@ -345,11 +341,11 @@ impl Deployment {
         if wanted && own.check.earliest().is_some_and(|earliest| earliest <= now) {
             own.check.request(now);
         }
-        let report = own.check.due(now, known, out);
+        let outcome = own.check.due(now, known, out);
         own.ping.due(now, out);
         own.probe.due(now, out);
-        if let Some(report) = report {
-            self.report(now, server, report, out);
+        if let Some(outcome) = outcome {
+            self.report(now, server, outcome, out);
         }
         self.proceed(now, server, out);
     }
@@ -366,26 +362,42 @@ impl Deployment {
         self.proceed(now, conn.server, out);
     }
 
-    fn replied(&mut self, now: Instant, conn: ConnId, reply: Reply, out: &mut Outputs) {
+    fn replied(
+        &mut self,
+        now: Instant,
+        conn: ConnId,
+        trip: Trip,
+        reply: HelloReply,
+        more_to_come: bool,
+        out: &mut Outputs,
+    ) {
         let known = self.is_known(conn.server);
         if self.awaiting(conn, Waiting::Reply).is_none() {
             return;
         }
         // The reply to a check may make the server known.
         let may_be_known = known || conn.role == Role::Check;
-        self.answered(now, (conn.server, reply.trip.at), may_be_known, out);
+        self.answered(now, (conn.server, trip.at), may_be_known, out);
         let Some(own) = self.servers.get_mut(conn.server) else {
             return;
         };
         match conn.role {
-            Role::Check => match own.check.reply(now, known, reply, out) {
-                Some(report) => self.report(now, conn.server, report, out),
-                // The check is repeated, so the server is not known yet.
-                None => own.clear_suspicion(now, known, out),
-            },
+            Role::Check => {
+                let sample = own.check.sample(trip);
+                match own.check.reply(now, known, trip, reply, more_to_come, out) {
+                    Some(outcome) => {
+                        if let (Some(sample), Ok(_)) = (sample, &outcome) {
+                            self.measured(conn.server, sample, out);
+                        }
+                        self.report(now, conn.server, outcome, out);
+                    }
+                    // The check is repeated, so the server is not known yet.
+                    None => own.clear_suspicion(now, known, out),
+                }
+            }
             Role::Ping => {
                 let hello = reply.hello.as_deref().ok();
-                if let Some(sample) = own.ping.reply(now, reply.trip, hello, out) {
+                if let Some(sample) = own.ping.reply(now, trip, hello, out) {
                     self.measured(conn.server, sample, out);
                 }
             }
@@ -413,8 +425,8 @@ impl Deployment {
                 self.abandon(now, conn.server, out);
             }
             Role::Check => {
-                if let Some(report) = own.check.failed(now, known, at, error, out) {
-                    self.report(now, conn.server, report, out);
+                if let Some(outcome) = own.check.failed(now, known, at, error, out) {
+                    self.report(now, conn.server, outcome, out);
                 }
             }
             Role::Ping => own.ping.failed(now, out),

@@ -10,7 +10,7 @@ use alloc::sync::Arc;
 use core::time::Duration;
 
 use self::check::Idle;
-pub(crate) use self::check::{Check, Reply, Report, Waiting};
+pub(crate) use self::check::{Check, CheckOutcome, Waiting};
 use crate::{
     hello::{Handshake, Hello, HelloRequest},
     ids::TopologyVersion,

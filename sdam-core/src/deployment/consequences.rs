@@ -1,20 +1,18 @@
 //! Changes of the topology because of checks and errors, and what a change means for the other parts
 //! of the deployment.
 
-use alloc::{boxed::Box, vec::Vec};
+use alloc::vec::Vec;
 
 use smallvec::SmallVec;
 
 use super::{Deployment, Output, Outputs, server::Server};
 use crate::{
     address::ServerAddress,
-    error::{Error, ErrorKind, ErrorOutcome},
-    hello::Hello,
+    error::{ErrorKind, ErrorOutcome},
     ids::ServerId,
-    monitor::Report,
+    monitor::CheckOutcome,
     pool::PoolClear,
     report::ErrorReport,
-    server::Rtt,
     time::Instant,
 };
 
@@ -44,23 +42,22 @@ impl Deployment {
         &mut self,
         now: Instant,
         server: ServerId,
-        report: Report,
+        outcome: CheckOutcome,
         out: &mut Outputs,
     ) {
-        if let Some(sample) = report.sample {
-            self.measured(server, sample, out);
-        }
-        if report.is_final {
-            let delay = self.random_delay();
-            self.with(server, |own| own.check.delay(delay));
-        }
-        let rtt = self.rtt(server);
-        match report.outcome {
+        match outcome {
             Err(error) if error.kind() == ErrorKind::Internal => {
                 let news = self.topology.monitor_died(now, server, out);
                 self.follow(now, news, out);
             }
-            outcome => self.checked(now, server, outcome, rtt, out),
+            outcome => {
+                let failed = outcome.is_err();
+                if failed && self.servers.get(server).is_some_and(|own| own.check.pauses()) {
+                    let delay = self.random_delay();
+                    self.with(server, |own| own.check.delay(delay));
+                }
+                self.checked(now, server, outcome, out);
+            }
         }
     }
 
@@ -69,10 +66,10 @@ impl Deployment {
         &mut self,
         now: Instant,
         server: ServerId,
-        outcome: Result<Box<Hello>, Error>,
-        rtt: Option<Rtt>,
+        outcome: CheckOutcome,
         out: &mut Outputs,
     ) {
+        let rtt = self.rtt(server);
         let news = self.topology.checked(now, server, outcome, rtt, out);
         self.follow_check(now, Some(server), news, out);
     }

@@ -91,7 +91,7 @@ impl Deployment {
         let alive = outcome.is_ok();
         if let (Err(error), Some(own)) = (outcome, self.servers.get_mut(server)) {
             own.check.connection_lost();
-            self.checked(now, server, Err(error), None, out);
+            self.checked(now, server, Err(error), out);
         }
         self.step(now, out, |scans, view| scans.probed(view, alive));
     }

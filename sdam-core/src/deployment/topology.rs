@@ -20,6 +20,7 @@ use crate::{
     error::{Error, ErrorKind, ErrorOutcome, Stage, StateChange},
     hello::Hello,
     ids::{Generation, ObjectId, ServerId},
+    monitor::CheckOutcome,
     options::Options,
     pool::PoolClear,
     report::ErrorReport,
@@ -107,7 +108,7 @@ impl Topology {
         &mut self,
         now: Instant,
         server: ServerId,
-        outcome: Result<Box<Hello>, Error>,
+        outcome: CheckOutcome,
         rtt: Option<Rtt>,
         out: &mut Outputs,
     ) -> Consequences {

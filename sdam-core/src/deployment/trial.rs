@@ -225,8 +225,8 @@ impl Deployment {
         // The message omits the elapsed time, so that repeated failures have equal messages.
         let message = "no answer, not even to a ping, while another server answers";
         let error = Error::new(ErrorKind::Timeout, Stage::Hello, message);
-        let report = own.check.give_up(now, error, out);
+        own.check.give_up(now, error.clone(), out);
         own.ping.failed(now, out);
-        self.report(now, server, report, out);
+        self.report(now, server, Err(error), out);
     }
 }

@@ -8,7 +8,6 @@ use super::{MonitorConfig, Negotiation, Pace, Trip};
 use crate::{
     address::ServerAddress,
     deployment::{ConnId, Outputs, Role},
-    document::SharedDocument,
     error::{Error, ErrorKind, SYSTEM_OVERLOADED_ERROR, Stage},
     event::{ConnectionId, EventKind, Heartbeat},
     hello::Hello,
@@ -18,13 +17,13 @@ use crate::{
 
 /// The check loop of a server: polling, streaming, retries, cancellation and heartbeat events.
 ///
-/// It has at most one outstanding request, and ignores answers on other connections. The outcome of
-/// a check is returned as a [`Report`]. The argument `known` of its methods is true if the server's
-/// type is known at the time of the call, regardless of the source.
+/// It has at most one outstanding request, and ignores answers on other connections. A method that
+/// ends a check returns the outcome, unless it is withheld. The argument `known` of the methods is
+/// true if the server's type is known at the time of the call, regardless of the source.
 ///
 /// A check that has to follow at once (after a streamed reply, or as a retry after a network error)
 /// is due at once, but does not begin in the call that ends the previous check, so that the effects
-/// of the report come first.
+/// of the outcome come first.
 ///
 /// Cancellation closes the connection even if it is still being opened or is idle, because the
 /// fault that broke the pool's connections has most likely broken this one, too. If the server is
@@ -61,29 +60,8 @@ pub(crate) struct Check {
     pub(super) pace: Pace,
 }
 
-/// The outcome of a check.
-#[derive(Debug)]
-pub(crate) struct Report {
-    /// The round-trip time, if the check has measured it.
-    pub(crate) sample: Option<Duration>,
-    /// The reply or the error.
-    pub(crate) outcome: Result<Box<Hello>, Error>,
-    /// True after a failure that is not retried soon, so that the next check may be
-    /// [delayed](Check::delay).
-    pub(crate) is_final: bool,
-}
-
-/// A reply that has arrived on a connection.
-#[derive(Debug)]
-pub(crate) struct Reply {
-    pub(crate) trip: Trip,
-    /// The parsed reply, or the error in it.
-    pub(crate) hello: Result<Box<Hello>, Error>,
-    /// The reply, a BSON document.
-    pub(crate) bytes: SharedDocument,
-    /// True if the server will send another reply without a request.
-    pub(crate) more_to_come: bool,
-}
+/// The reply to a check, or its error.
+pub(crate) type CheckOutcome = Result<Box<Hello>, Error>;
 
 impl Check {
     /// Creates the check loop of `server` at `address`. The first check is due at once.
@@ -112,11 +90,14 @@ impl Check {
         }
     }
 
-    /// Delays the next check, unless it is due at once or a check is requested.
+    /// Returns whether the next check comes the normal time after the last one.
+    pub(crate) fn pauses(&self) -> bool {
+        matches!(self.state, CheckState::Idle(idle) if idle == self.config.pause(idle.ended))
+    }
+
+    /// Delays the next check, unless a check is requested.
     pub(crate) fn delay(&mut self, delay: Duration) {
-        if let CheckState::Idle(idle) = &mut self.state
-            && !idle.is_at_once()
-        {
+        if let CheckState::Idle(idle) = &mut self.state {
             idle.until = idle.until + delay;
         }
     }
@@ -147,14 +128,14 @@ impl Check {
         at: Instant,
         error: Error,
         out: &mut Outputs,
-    ) -> Option<Report> {
+    ) -> Option<CheckOutcome> {
         let check = self.take_running()?;
         let took = Trip::new(check.since, at, now).duration();
         self.fail(now, known, check, took, error, out)
     }
 
     /// Begins a check that is due, or ends one whose deadline has passed.
-    pub(crate) fn due(&mut self, now: Instant, known: bool, out: &mut Outputs) -> Option<Report> {
+    pub(crate) fn due(&mut self, now: Instant, known: bool, out: &mut Outputs) -> Option<CheckOutcome> {
         if self.is_running() {
             return self.expire(now, known, out);
         }
@@ -270,7 +251,7 @@ pub(super) enum CheckState {
 }
 
 /// The idle wait between two checks.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Idle {
     /// The time at which the last check ended.
     pub(super) ended: Instant,

@@ -7,12 +7,14 @@ use crate::{
     deployment::{Output, Outputs},
     error::{Error, ErrorKind, Stage},
     event::{ConnectionId, EventKind, Heartbeat},
+    hello::HelloReply,
     time::Instant,
 };
 
 use super::{
     Negotiation,
-    check::{Check, CheckState, Connection, Idle, Next, Reply, Report, Running, Waiting},
+    Trip,
+    check::{Check, CheckState, Connection, Idle, Next, CheckOutcome, Running, Waiting},
 };
 
 impl Check {
@@ -64,12 +66,13 @@ impl Check {
         &mut self,
         now: Instant,
         known: bool,
-        reply: Reply,
+        trip: Trip,
+        reply: HelloReply,
+        more_to_come: bool,
         out: &mut Outputs,
-    ) -> Option<Report> {
+    ) -> Option<CheckOutcome> {
         let mut check = self.take_running()?;
-        let Reply { trip, hello, bytes, more_to_come } = reply;
-        let hello = match hello {
+        let hello = match reply.hello {
             Ok(hello) => hello,
             Err(error) => return self.fail(now, known, check, trip.duration(), error, out),
         };
@@ -94,12 +97,10 @@ impl Check {
                 self.streaming = false;
             }
         }
-        // The sample is capped at the limit, because any excess was caused by this host.
-        let sample = (!check.heartbeat.awaited).then(|| trip.within(check.deadline));
         out.emit(EventKind::ServerHeartbeatSucceeded {
             heartbeat: check.heartbeat,
             duration: trip.duration(),
-            reply: bytes,
+            reply: reply.document,
         });
         self.withheld = false;
         if overrun {
@@ -107,7 +108,18 @@ impl Check {
             self.disconnect(out);
         }
         self.state = CheckState::Idle(idle);
-        Some(Report { sample, outcome: Ok(hello), is_final: false })
+        Some(Ok(hello))
+    }
+
+    /// Returns the round-trip time that a successful reply to the running check measures, if any.
+    pub(crate) fn sample(&self, trip: Trip) -> Option<Duration> {
+        match &self.state {
+            // The sample is capped at the limit, because any excess was caused by this host.
+            CheckState::Running(check) if !check.heartbeat.awaited => {
+                Some(trip.within(check.deadline))
+            }
+            _ => None,
+        }
     }
 
     /// Sends a hello that the server answers at once, as the next step of the check. `repeated` is
@@ -144,7 +156,7 @@ impl Check {
         took: Duration,
         error: Error,
         out: &mut Outputs,
-    ) -> Option<Report> {
+    ) -> Option<CheckOutcome> {
         let lost = matches!(error.kind(), ErrorKind::Network | ErrorKind::Timeout);
         let panicked = error.kind() == ErrorKind::Internal;
         self.streaming &= !panicked;
@@ -156,14 +168,13 @@ impl Check {
             self.disconnect(out);
         }
         out.emit(check.failed(took, error.clone()));
-        let is_final = !retry && !panicked;
         self.state = CheckState::Idle(match retry {
             false if panicked => self.config.soon(now),
             false => self.config.pause(now),
             true if self.pace.admits(now) => Idle::at_once(now),
             true => self.config.soon(now),
         });
-        (!self.withheld).then_some(Report { sample: None, outcome: Err(error), is_final })
+        (!self.withheld).then_some(Err(error))
     }
 
     /// Ends the check with a timeout, unless the host seems to have been suspended.
@@ -172,7 +183,7 @@ impl Check {
         now: Instant,
         known: bool,
         out: &mut Outputs,
-    ) -> Option<Report> {
+    ) -> Option<CheckOutcome> {
         let CheckState::Running(check) = &mut self.state else {
             return None;
         };
@@ -197,15 +208,14 @@ impl Check {
 
     /// Ends the running check with `error`, because a [`Detector`](crate::options::Detector) has
     /// found the server silent, and closes the connection. The next check may begin at once.
-    pub(crate) fn give_up(&mut self, now: Instant, error: Error, out: &mut Outputs) -> Report {
+    pub(crate) fn give_up(&mut self, now: Instant, error: Error, out: &mut Outputs) {
         let state = mem::replace(&mut self.state, CheckState::Idle(Idle::at_once(now)));
         if let CheckState::Running(check) = state {
             let took = now.since(check.since);
-            out.emit(check.failed(took, error.clone()));
+            out.emit(check.failed(took, error));
         }
         self.disconnect(out);
         self.withheld = false;
-        Report { sample: None, outcome: Err(error), is_final: false }
     }
 
     /// Cancels the running check and closes the connection, because operations found the server's

@@ -7,6 +7,7 @@ use crate::{
     deployment::{Output, Outputs},
     error::{Error, ErrorKind, Stage},
     event::EventKind,
+    hello::HelloReply,
 };
 
 #[test]
@@ -14,12 +15,12 @@ fn durations_and_samples_are_the_time_on_the_wire_whenever_the_reply_is_processe
     // The time between the reply's arrival and its processing does not count (J-7, G-5).
     let at = Instant::from_millis;
     let twenty = Duration::from_millis(20);
-    let run = |pass: &dyn Fn(&mut Check, &mut Outputs) -> Option<Report>| {
+    let run = |pass: &dyn Fn(&mut Check, &mut Outputs) -> Option<CheckOutcome>| {
         let mut check = checks(polling());
         let mut out = Outputs::default();
         assert!(check.due(at(0), false, &mut out).is_none());
         check.connected(at(5), &mut out);
-        let report = pass(&mut check, &mut out).unwrap();
+        pass(&mut check, &mut out).unwrap();
         let next = check.deadline();
         assert_eq!(next, Some(at(19_000)), "the pause begins with the call");
         let took = out.iter().find_map(|output| match output {
@@ -30,24 +31,17 @@ fn durations_and_samples_are_the_time_on_the_wire_whenever_the_reply_is_processe
             _ => None,
         });
         assert_eq!(took, Some(twenty));
-        report.sample
     };
-    let sample = run(&|check, out| {
-        let bytes = encode(&old());
-        let reply = Reply {
-            trip: Trip::new(at(7), at(27), at(9_000)),
-            hello: Hello::parse(&bytes).map(std::boxed::Box::new),
-            bytes: bytes.into(),
-            more_to_come: false,
-        };
-        check.reply(at(9_000), false, reply, out)
+    run(&|check, out| {
+        let trip = Trip::new(at(7), at(27), at(9_000));
+        assert_eq!(check.sample(trip), Some(twenty));
+        let reply = HelloReply::parse(encode(&old()));
+        check.reply(at(9_000), false, trip, reply, false, out)
     });
-    assert_eq!(sample, Some(twenty));
-    let sample = run(&|check, out| {
+    run(&|check, out| {
         let error = Error::new(ErrorKind::Network, Stage::Hello, "reset");
         check.failed(at(9_000), false, at(25), error, out)
     });
-    assert_eq!(sample, None);
 }
 
 #[test]

@@ -17,7 +17,7 @@ use crate::{
     deployment::{Output, Outputs},
     error::{Error, ErrorKind, Stage},
     event::{EventKind, Heartbeat},
-    hello::HelloRequest,
+    hello::{HelloReply, HelloRequest},
 };
 
 /// An input of the script.
@@ -119,7 +119,7 @@ pub(super) fn check(config: MonitorConfig, script: &[(u64, Say, &str)]) {
             asked = now;
         }
         match &report {
-            Some(Report { outcome, .. }) => known = outcome.is_ok(),
+            Some((_, outcome)) => known = outcome.is_ok(),
             None => known &= !matches!(say, Say::Cancel),
         }
         let said = match say {
@@ -148,7 +148,7 @@ fn pass(
     (known, asked): (bool, Instant),
     say: &Say,
     out: &mut Outputs,
-) -> Option<Report> {
+) -> Option<(Option<Duration>, CheckOutcome)> {
     let awaited = check.awaits(check.conn());
     let is_awaited = match say {
         Say::Connected => awaited == Some(Waiting::Connection),
@@ -159,24 +159,20 @@ fn pass(
     if !is_awaited {
         return None;
     }
-    let reply = |bytes: Vec<u8>, more_to_come| Reply {
-        trip: Trip::new(asked, now, now),
-        hello: Hello::parse(&bytes).map(std::boxed::Box::new),
-        bytes: bytes.into(),
-        more_to_come,
+    let mut reply = |bytes: Vec<u8>, more_to_come| {
+        let trip = Trip::new(asked, now, now);
+        let sample = check.sample(trip);
+        let outcome = check.reply(now, known, trip, HelloReply::parse(bytes), more_to_come, out)?;
+        Some((sample.filter(|_| outcome.is_ok()), outcome))
     };
     match say {
-        Say::Reply { document, more } => {
-            return check.reply(now, known, reply(encode(document), *more), out);
-        }
-        Say::Bytes(bytes) => {
-            return check.reply(now, known, reply(bytes.clone(), false), out);
-        }
+        Say::Reply { document, more } => return reply(encode(document), *more),
+        Say::Bytes(bytes) => return reply(bytes.clone(), false),
         Say::Failed(kind) => {
             let error = Error::new(*kind, Stage::Connect, "scripted");
-            return check.failed(now, known, now, error, out);
+            return Some((None, check.failed(now, known, now, error, out)?));
         }
-        Say::Start | Say::Due => return check.due(now, known, out),
+        Say::Start | Say::Due => return Some((None, check.due(now, known, out)?)),
         Say::Request => {
             check.request(now);
             check.proceed(now, out);
@@ -192,11 +188,11 @@ fn pass(
 /// heartbeat.
 fn describe(
     out: Outputs,
-    mut report: Option<Report>,
+    mut report: Option<(Option<Duration>, CheckOutcome)>,
     deadline: Option<Instant>,
     said: &[u8],
 ) -> Vec<String> {
-    let sample = report.as_ref().and_then(|report| report.sample);
+    let sample = report.as_ref().and_then(|(sample, _)| *sample);
     let mut words = Vec::from_iter(sample.map(|sample| format!("sample {}", millis(sample))));
     for output in out {
         if let Output::Connect { deadline: own, .. }
@@ -214,7 +210,7 @@ fn describe(
             Output::Emit(event) => describe_event(event, said),
             other => panic!("checks do not cause {other:?}"),
         });
-        if is_event && let Some(Report { outcome, .. }) = report.take() {
+        if is_event && let Some((_, outcome)) = report.take() {
             words.push(match outcome {
                 Ok(hello) => format!("report {}", hello.server_type),
                 Err(error) => format!("report {:?}", error.kind()),
