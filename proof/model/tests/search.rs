@@ -29,7 +29,7 @@ fn states_near_the_start_break_no_invariant() {
     check(Start::DETECTING, &alphabet::trial(), 2000);
     // Checks run only on request, one at a time, and not too often (H-1, H-5, F-41).
     check(Start::INLINE, &alphabet::inline(1), 2000);
-    // Errors affect only the service, never the load balancer (D-12, F-67, I-3, I-50, I-51, I-52,
+    // Errors affect only the service, never the load balancer (D-12, F-67, I-3, I-50 to I-53,
     // J-21).
     check(Start::BALANCED, &alphabet::balanced(2), 1000);
     // A load balancer is never scanned (H-14).

@@ -1,11 +1,14 @@
-//! Tests the parts of a deployment together; each part also has its own tests.
+//! Tests of a deployment by its inputs and outputs.
 
-mod deadlines;
+mod checks;
+mod departures;
+mod errors;
 mod inline;
 mod losses;
 mod monitoring;
 mod requests;
 mod silence;
 mod srv;
+mod topology;
 mod trial;
 mod world;

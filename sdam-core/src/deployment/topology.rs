@@ -2,8 +2,6 @@
 //! and the generations of pools.
 
 mod pools;
-#[cfg(test)]
-mod tests;
 mod transition;
 mod update;
 

@@ -135,7 +135,12 @@ impl Check {
     }
 
     /// Begins a check that is due, or ends one whose deadline has passed.
-    pub(crate) fn due(&mut self, now: Instant, known: bool, out: &mut Outputs) -> Option<CheckOutcome> {
+    pub(crate) fn due(
+        &mut self,
+        now: Instant,
+        known: bool,
+        out: &mut Outputs,
+    ) -> Option<CheckOutcome> {
         if self.is_running() {
             return self.expire(now, known, out);
         }

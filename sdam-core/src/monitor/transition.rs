@@ -12,9 +12,8 @@ use crate::{
 };
 
 use super::{
-    Negotiation,
-    Trip,
-    check::{Check, CheckState, Connection, Idle, Next, CheckOutcome, Running, Waiting},
+    Negotiation, Trip,
+    check::{Check, CheckOutcome, CheckState, Connection, Idle, Next, Running, Waiting},
 };
 
 impl Check {

@@ -1,9 +1,6 @@
 //! Measures a server's round-trip time, as one part of a deployment (Server Monitoring: "Measuring
 //! RTT").
 
-#[cfg(test)]
-mod tests;
-
 use alloc::sync::Arc;
 use core::time::Duration;
 

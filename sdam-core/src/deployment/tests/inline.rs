@@ -1,11 +1,10 @@
 //! Tests of inline mode.
 
 use super::world::*;
-use crate::error::ErrorOutcome;
 
 const STARTED: &str = "ServerHeartbeatStarted a";
 
-fn scan(world: &mut World, request: ScanRequest) -> std::vec::Vec<std::string::String> {
+fn scan(world: &mut World, request: ScanRequest) -> Vec<String> {
     world.handle(Input::Scan(request))
 }
 
@@ -20,7 +19,7 @@ fn scanned(immediate_check: bool) -> World {
     let conn = world.conn("a", Role::Check);
     assert_eq!(world.connected(conn), ["hello on a1"]);
     world.wait_until(1_010);
-    let outputs = world.reply(conn, &standalone(), false);
+    let outputs = world.reply(conn, standalone(), false);
     assert_eq!(outputs.last().unwrap(), "finish Ok(None)", "{outputs:?}");
     world
 }
@@ -44,10 +43,9 @@ fn a_scan_checks_and_finishes_and_its_end_is_remembered() {
 #[test]
 fn a_lost_server_is_checked_at_the_next_request_and_not_twice() {
     let mut world = scanned(true);
-    let server = world.id("a");
-    let (outcome, outputs) = world.deployment.handle_error(world.now, server, &stepped_down());
+    let (outcome, outputs) = world.error("a", &stepped_down());
     assert_eq!(outcome, ErrorOutcome::MarkedUnknown);
-    assert!(outputs.into_iter().all(|output| !matches!(output, Output::Send { .. })));
+    assert!(!outputs.contains(&"hello on a1".into()), "{outputs:?}");
     let begun = scan(&mut world, ScanRequest::Settle);
     assert!(begun.is_empty(), "the check must wait: {begun:?}");
     let at = world.deployment.deadline_of(Timer::Scan, false);
@@ -56,7 +54,7 @@ fn a_lost_server_is_checked_at_the_next_request_and_not_twice() {
     let due = Input::Due { timer: Timer::Scan, wanted: false };
     assert_eq!(world.handle(due), [STARTED, "hello on a1"]);
     let conn = world.conn("a", Role::Check);
-    let outputs = world.reply(conn, &standalone(), false);
+    let outputs = world.reply(conn, standalone(), false);
     assert_eq!(outputs.last().unwrap(), "finish Ok(None)", "{outputs:?}");
     assert_eq!(scan(&mut world, ScanRequest::Settle), ["finish Ok(None)"]);
 }

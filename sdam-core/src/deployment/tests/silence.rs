@@ -1,7 +1,5 @@
 //! Tests of servers that stop answering, and of stalls of this host that look the same.
 
-use std::{format, string::String, vec, vec::Vec};
-
 use super::world::*;
 
 /// Returns a `World` at 1000 ms with the primary `a` and the secondary `b`, whose next checks are
@@ -20,7 +18,7 @@ fn ask(world: &mut World, name: &str, millis: u64) {
 
 fn answer(world: &mut World, name: &str) -> Vec<String> {
     let conn = world.conn(name, Role::Check);
-    world.reply(conn, &member(name == "a", 1), false)
+    world.reply(conn, member(name == "a", 1), false)
 }
 
 fn silence(world: &World, name: &str) -> crate::server::Silence {
@@ -87,7 +85,7 @@ fn a_stall_of_this_host_excuses_every_server() {
 fn a_server_that_has_never_answered_or_is_unknown_is_not_suspected() {
     let mut world = World::open(&polled(&["a", "b"]));
     let _ = world.due("a", false);
-    let _ = world.check("b", &member(false, 1));
+    let _ = world.check("b", member(false, 1));
     assert_eq!(world.deadline("a", false), Some(11_000));
     let conn = world.conn("a", Role::Check);
     let _ = world.connected(conn);
@@ -106,7 +104,7 @@ fn the_answer_to_a_measurement_does_not_make_an_unknown_server_suspect() {
     let ping = world.conn("a", Role::Ping);
     let _ = world.connected(ping);
     let _ = world.network_error("a");
-    let _ = world.reply(ping, &member(true, 1), false);
+    let _ = world.reply(ping, member(true, 1), false);
     world.wait_until(1_500);
     assert_eq!(world.due("a", true), ["ServerHeartbeatStarted a", "connect a2"]);
     assert_eq!(world.deadline("a", false), Some(11_500), "the time limit of the connection");
@@ -116,28 +114,28 @@ fn the_answer_to_a_measurement_does_not_make_an_unknown_server_suspect() {
 fn an_awaited_reply_is_expected_a_heartbeat_later_and_a_ping_at_once() {
     let mut world = World::open(&options(&["a", "b"]));
     for (name, primary) in [("a", true), ("b", false)] {
-        let _ = world.check(name, &member(primary, 1));
+        let _ = world.check(name, member(primary, 1));
         let ping = world.conn(name, Role::Ping);
         let _ = world.connected(ping);
-        let _ = world.reply(ping, &member(primary, 1), false);
+        let _ = world.reply(ping, member(primary, 1), false);
     }
     assert_eq!(silence(&world, "a").expected, Some(Instant::from_millis(11_000)));
     // Both servers push a change. `b` then answers a ping, but `a` does not.
     world.wait_until(10_000);
     for (name, primary) in [("a", true), ("b", false)] {
         let check = world.conn(name, Role::Check);
-        let _ = world.reply(check, &member(primary, 2), true);
+        let _ = world.reply(check, member(primary, 2), true);
     }
     assert_eq!(silence(&world, "a").expected, Some(Instant::from_millis(10_000)));
     assert_eq!(world.deadline("a", false), Some(11_000));
     world.wait_until(10_020);
     let ping = world.conn("b", Role::Ping);
-    let _ = world.reply(ping, &member(false, 2), false);
+    let _ = world.reply(ping, member(false, 2), false);
     world.wait_until(11_000);
     assert_eq!(world.due("a", false), ["ServerSuspected a"]);
     // The check is answered on time, so only the ping's connection was at fault.
     let check = world.conn("a", Role::Check);
-    let outputs = world.reply(check, &member(true, 3), true);
+    let outputs = world.reply(check, member(true, 3), true);
     assert_eq!(outputs.first().unwrap(), "ServerSuspicionEnded a");
     assert_eq!(silence(&world, "a").expected, Some(Instant::from_millis(11_000)));
 }
@@ -153,11 +151,10 @@ fn a_suspicion_ends_if_the_server_becomes_unknown_or_leaves() {
         world.wait_until(12_000);
         assert_eq!(world.due("b", false), ["ServerSuspected b"]);
         let outputs = if leaves {
-            let mut alone = member(true, 2);
-            alone.insert("hosts", bson::bson!(["a"]));
+            let alone = Hello { hosts: addresses(&["a"]), ..member(true, 2) };
             ask(&mut world, "a", 21_400);
             let conn = world.conn("a", Role::Check);
-            world.reply(conn, &alone, false)
+            world.reply(conn, alone, false)
         } else {
             world.network_error("b")
         };
@@ -170,8 +167,7 @@ fn a_suspicion_ends_if_the_server_becomes_unknown_or_leaves() {
 fn operations_that_time_out_count_until_the_server_answers() {
     let mut world = polled_set();
     let timeout = Error::timeout(Stage::Operation, "no reply within 5 s");
-    let refused = bson::doc! { "ok": 0, "code": 13, "errmsg": "no" }.to_vec().unwrap();
-    let refused = crate::reply::error(&refused, Stage::Operation).unwrap();
+    let refused = Error::new(ErrorKind::Command, Stage::Operation, "no").with_code(13);
     for (error, timeouts) in [(timeout.clone(), 1), (timeout, 2), (refused, 0)] {
         let _ = world.error("a", &ErrorReport::new(Generation::FIRST, error));
         assert_eq!(silence(&world, "a").timeouts, timeouts);

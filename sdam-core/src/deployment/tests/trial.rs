@@ -1,7 +1,5 @@
 //! Tests of silent servers in a deployment with a failure detector.
 
-use std::{string::String, vec::Vec};
-
 use super::world::*;
 
 const LOST: [&str; 4] =
@@ -27,7 +25,7 @@ fn streaming_set() -> World {
 
 fn pong(world: &mut World, name: &str) {
     let ping = world.conn(name, Role::Ping);
-    let _ = world.reply(ping, &member(name == "a", 1), false);
+    let _ = world.reply(ping, member(name == "a", 1), false);
 }
 
 /// Reports that an operation on `a` has waited since `sent`.
@@ -64,7 +62,7 @@ fn a_server_that_answers_neither_an_operation_nor_a_ping_is_lost_if_another_one_
     world.wait_until(3_600);
     let outputs = world.due("a", false);
     assert_eq!(outputs[..4], LOST);
-    assert!(outputs.contains(&"clear a to 1".into()), "{outputs:?}");
+    assert!(outputs.contains(&"clear a to 1 interrupting".into()), "{outputs:?}");
     assert_eq!(world.server_type("a"), ServerType::Unknown);
     let last = &outputs[outputs.len() - 2..];
     assert_eq!(last, ["ServerHeartbeatStarted a", "connect a2"], "the next check begins at once");
@@ -79,7 +77,7 @@ fn any_answer_ends_the_trial() {
         world.wait_until(3_400);
         pong(&mut world, "b");
         let conn = world.conn("a", role);
-        let outputs = world.reply(conn, &member(true, 1), role == Role::Check);
+        let outputs = world.reply(conn, member(true, 1), role == Role::Check);
         assert_eq!(outputs.first().unwrap(), "disconnect a1 for a probe");
         assert_eq!(world.deadline("a", false), Some(next), "{role:?}");
     }
@@ -99,7 +97,7 @@ fn an_operation_counts_from_the_last_answer_on_because_it_may_be_slow() {
     assert!(answered.is_empty(), "{answered:?}");
     assert_eq!(world.deadline("a", false), Some(11_750), "its reply has come");
     let mut world = World::open(&options(&["a", "b"]));
-    let _ = world.check("a", &member(true, 1));
+    let _ = world.check("a", member(true, 1));
     world.wait_until(2_750);
     assert!(late(&mut world, 2_000).is_empty(), "there is no detector");
 }
@@ -112,7 +110,7 @@ fn nobody_is_lost_while_all_are_silent_and_later_all_are_asked_again() {
     assert_eq!(world.deadline("a", false), Some(12_750), "the time limit of the ping");
     world.wait_until(8_000);
     let ping = world.conn("b", Role::Ping);
-    let outputs = world.reply(ping, &member(false, 1), false);
+    let outputs = world.reply(ping, member(false, 1), false);
     let again = ["disconnect a1 for a probe", "connect a2 for a probe"];
     assert_eq!(outputs[..1], ["ServerSuspected a"]);
     assert_eq!(outputs[1..3], again, "on a new connection");
@@ -122,7 +120,7 @@ fn nobody_is_lost_while_all_are_silent_and_later_all_are_asked_again() {
     assert_eq!(world.deadline("a", false), Some(8_750));
     world.wait_until(8_700);
     pong(&mut world, "b");
-    let outputs = world.reply(probe, &member(true, 1), false);
+    let outputs = world.reply(probe, member(true, 1), false);
     assert_eq!(outputs, ["disconnect a2 for a probe", "ServerSuspicionEnded a"]);
     assert_eq!(world.server_type("a"), ServerType::RsPrimary);
 }
@@ -148,7 +146,7 @@ fn a_ping_without_an_answer_is_followed_by_a_probe_on_a_new_connection() {
     world.wait_until(10_500);
     // `a` pushes a last change, which also triggers a ping, and then falls silent.
     let check = world.conn("a", Role::Check);
-    let outputs = world.reply(check, &member(true, 2), true);
+    let outputs = world.reply(check, member(true, 2), true);
     assert!(outputs.contains(&"hello on a1 for pings".into()), "{outputs:?}");
     world.wait_until(11_250);
     let outputs = world.due("a", false);
@@ -183,7 +181,7 @@ fn a_server_that_is_polled_is_probed_on_a_new_connection_and_its_witness_checked
     assert_eq!(world.due("b", false), ["ServerHeartbeatStarted b", "hello on b1"]);
     let conn = world.conn("b", Role::Check);
     world.wait_until(2_760);
-    let _ = world.reply(conn, &member(false, 1), false);
+    let _ = world.reply(conn, member(false, 1), false);
     world.wait_until(3_500);
     let outputs = world.due("a", false);
     assert_eq!(outputs[..2], LOST[..2]);
@@ -214,7 +212,7 @@ fn a_server_whose_check_is_repeated_is_not_known_and_not_judged() {
     let _ = world.connected(check);
     // The host was suspended, so the reply is too old.
     world.wait_until(60_000);
-    assert_eq!(world.reply(check, &member(true, 1), false), ["hello on a1"]);
+    assert_eq!(world.reply(check, member(true, 1), false), ["hello on a1"]);
     assert_eq!(world.deadline("a", false), Some(70_000), "the time limit of the check");
 }
 

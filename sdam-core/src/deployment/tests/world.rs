@@ -1,38 +1,46 @@
 //! A deployment with scripted answers. Tests compare its outputs as strings.
 
-use std::{
-    collections::BTreeMap,
+use std::collections::BTreeMap;
+pub(super) use std::{
     format,
     string::{String, ToString},
-    sync::Arc,
     vec,
     vec::Vec,
 };
 
-use bson::{Document, doc, oid};
-
 pub(super) use crate::{
     address::ServerAddress,
     deployment::*,
-    error::{Error, ErrorKind, Stage},
-    hello::{Handshake, HelloReply},
-    ids::Generation,
+    error::{Error, ErrorKind, ErrorOutcome, Stage},
+    event::EventKind,
+    hello::{Handshake, Hello},
+    ids::{ElectionTuple, Generation, TopologyVersion},
     options::{Detector, Options, ServerMonitoringMode},
     report::ErrorReport,
-    server::ServerType,
+    server::{ServerDescription, ServerType, WireVersions},
+    topology::TopologyType,
 };
 
 pub(super) struct World {
     pub(super) deployment: Deployment,
     pub(super) now: Instant,
+    /// The outputs of the last call.
+    pub(super) last: Vec<Output>,
     names: BTreeMap<ServerId, String>,
     /// The outstanding requests and their start times.
     pub(super) asked: BTreeMap<ConnId, Instant>,
 }
 
+pub(super) fn address(name: &str) -> ServerAddress {
+    ServerAddress::parse(name).unwrap()
+}
+
+pub(super) fn addresses(names: &[&str]) -> Box<[ServerAddress]> {
+    names.iter().map(|name| address(name)).collect()
+}
+
 pub(super) fn options(seeds: &[&str]) -> Options {
-    let address = |seed: &&str| ServerAddress::parse(seed).unwrap();
-    Options::new(seeds.iter().map(address).collect())
+    Options::new(addresses(seeds).into())
 }
 
 /// Returns options for polling mode, with the given seeds.
@@ -42,20 +50,44 @@ pub(super) fn polled(seeds: &[&str]) -> Options {
     options
 }
 
-/// Returns the reply of a member that supports streaming, in a set with the members `a` and `b`.
-pub(super) fn member(primary: bool, counter: i64) -> Document {
-    doc! {
-        "ok": 1, "helloOk": true, "isWritablePrimary": primary, "secondary": !primary,
-        "setName": "rs", "hosts": ["a", "b"], "minWireVersion": 0, "maxWireVersion": 17,
-        "topologyVersion": {
-            "processId": oid::ObjectId::from_bytes([1; 12]), "counter": counter,
-        },
+pub(super) fn version(process: u8, counter: i64) -> TopologyVersion {
+    TopologyVersion { process_id: ObjectId::from_bytes([process; 12]), counter }
+}
+
+/// Returns the reply of a server that does not support streaming. A member is in the set `rs` with
+/// the members `a` and `b`.
+pub(super) fn hello(server_type: ServerType) -> Hello {
+    let of_set = matches!(
+        server_type,
+        ServerType::RsPrimary
+            | ServerType::RsSecondary
+            | ServerType::RsArbiter
+            | ServerType::RsOther
+    );
+    Hello {
+        server_type,
+        wire_versions: WireVersions { min: 0, max: 17 },
+        set_name: of_set.then(|| "rs".into()),
+        hosts: if of_set { addresses(&["a", "b"]) } else { [].into() },
+        ..Hello::default()
     }
 }
 
-/// Returns the reply of a standalone server that does not support streaming.
-pub(super) fn standalone() -> Document {
-    doc! { "ok": 1, "helloOk": true, "minWireVersion": 0, "maxWireVersion": 17 }
+/// Returns the reply of a member that supports streaming.
+pub(super) fn member(primary: bool, counter: i64) -> Hello {
+    let server_type = if primary { ServerType::RsPrimary } else { ServerType::RsSecondary };
+    Hello { topology_version: Some(version(1, counter)), ..hello(server_type) }
+}
+
+/// Returns the reply of the primary of this election.
+pub(super) fn elected(election: u8) -> Hello {
+    let election_id = Some(ObjectId::from_bytes([election; 12]));
+    let election = ElectionTuple { election_id, set_version: Some(1) };
+    Hello { election, ..hello(ServerType::RsPrimary) }
+}
+
+pub(super) fn standalone() -> Hello {
+    hello(ServerType::Standalone)
 }
 
 impl World {
@@ -67,6 +99,7 @@ impl World {
         Self {
             deployment: deployment.with_srv_polling(options),
             now: Instant::from_millis(1000),
+            last: Vec::new(),
             names: BTreeMap::new(),
             asked: BTreeMap::new(),
         }
@@ -93,16 +126,16 @@ impl World {
         self.describe(outputs)
     }
 
-    pub(super) fn error(&mut self, name: &str, error: &ErrorReport) -> Vec<String> {
+    pub(super) fn error(&mut self, name: &str, error: &ErrorReport) -> (ErrorOutcome, Vec<String>) {
         let server = self.id(name);
-        let (_, outputs) = self.deployment.handle_error(self.now, server, error);
-        self.describe(outputs)
+        let (outcome, outputs) = self.deployment.handle_error(self.now, server, error);
+        (outcome, self.describe(outputs))
     }
 
     /// Reports that a pooled connection of the first generation broke.
     pub(super) fn network_error(&mut self, name: &str) -> Vec<String> {
         let error = ErrorReport::new(Generation::FIRST, Error::network(Stage::Operation, "reset"));
-        self.error(name, &error)
+        self.error(name, &error).1
     }
 
     pub(super) fn due(&mut self, name: &str, wanted: bool) -> Vec<String> {
@@ -114,22 +147,15 @@ impl World {
         self.handle(Input::Connected { conn })
     }
 
-    pub(super) fn reply(&mut self, conn: ConnId, reply: &Document, more: bool) -> Vec<String> {
-        let bytes = reply.to_vec().unwrap();
+    pub(super) fn reply(&mut self, conn: ConnId, reply: Hello, more_to_come: bool) -> Vec<String> {
         let sent = self.asked.get(&conn).copied().unwrap_or(self.now);
-        self.handle(Input::Reply {
-            conn,
-            sent,
-            at: self.now,
-            reply: HelloReply::parse(bytes),
-            more_to_come: more,
-        })
+        let (at, reply) = (self.now, Ok(reply).into());
+        self.handle(Input::Reply { conn, sent, at, reply, more_to_come })
     }
 
     pub(super) fn failed(&mut self, conn: ConnId, kind: ErrorKind) -> Vec<String> {
         let error = Error::new(kind, Stage::Hello, "scripted");
-        let at = self.now;
-        self.handle(Input::Failed { conn, at, error })
+        self.handle(Input::Failed { conn, at: self.now, error })
     }
 
     /// Advances the clock to `millis` after the epoch, without firing a timer.
@@ -138,18 +164,39 @@ impl World {
         self.now = Instant::from_millis(millis);
     }
 
-    /// Opens the connection of the server's check, and answers its hello.
-    pub(super) fn check(&mut self, name: &str, reply: &Document) -> Vec<String> {
-        let _ = self.due(name, false);
-        let conn = self.conn(name, Role::Check);
-        let _ = self.connected(conn);
+    /// Runs the server's next check up to its request, without firing other timers. Returns the
+    /// connection.
+    pub(super) fn ask(&mut self, name: &str) -> ConnId {
+        loop {
+            let conn = self.conn(name, Role::Check);
+            let check = &self.deployment.servers.get(conn.server).unwrap().check;
+            match check.awaits(conn) {
+                Some(Waiting::Reply) => return conn,
+                Some(Waiting::Connection) => drop(self.connected(conn)),
+                None => {
+                    self.now = self.now.max(check.deadline().unwrap());
+                    let _ = self.due(name, false);
+                }
+            }
+        }
+    }
+
+    /// Runs the server's next check, without firing other timers.
+    pub(super) fn check(&mut self, name: &str, reply: Hello) -> Vec<String> {
+        let conn = self.ask(name);
         self.reply(conn, reply, false)
+    }
+
+    /// Lets the server's next check fail.
+    pub(super) fn fail(&mut self, name: &str, kind: ErrorKind) -> Vec<String> {
+        let conn = self.ask(name);
+        self.failed(conn, kind)
     }
 
     /// Checks the primary `a` and the secondary `b`.
     pub(super) fn check_both(&mut self) {
         for (name, primary) in [("a", true), ("b", false)] {
-            let _ = self.check(name, &member(primary, 1));
+            let _ = self.check(name, member(primary, 1));
         }
     }
 
@@ -163,9 +210,16 @@ impl World {
         }
     }
 
+    pub(super) fn topology(&self) -> &TopologyDescription {
+        self.deployment.description()
+    }
+
+    pub(super) fn server(&self, name: &str) -> &ServerDescription {
+        self.topology().server(&address(name)).unwrap()
+    }
+
     pub(super) fn id(&self, name: &str) -> ServerId {
-        let own = |(_, other): &(&ServerId, &String)| *other == name;
-        *self.names.iter().rev().find(own).unwrap().0
+        self.server(name).id
     }
 
     /// Returns the deadline of the server in milliseconds.
@@ -176,27 +230,25 @@ impl World {
     }
 
     pub(super) fn server_type(&self, name: &str) -> ServerType {
-        let address = ServerAddress::parse(name).unwrap();
-        self.deployment.description().server(&address).unwrap().server_type
+        self.server(name).server_type
     }
 
     /// Returns the outputs in short form. Checks that the deployment knows its own deadlines.
-    pub(super) fn describe(&mut self, outputs: Outputs) -> Vec<String> {
+    fn describe(&mut self, outputs: Outputs) -> Vec<String> {
         for server in self.deployment.servers.iter() {
             let fresh = server.fresh_deadlines(self.deployment.servers.host());
             assert_eq!(server.deadlines(), fresh, "of {}, after {outputs:?}", server.id);
         }
-        let mut text = Vec::new();
-        for output in outputs {
-            if let Output::OpenServer { server, address, .. } = &output {
+        self.last = outputs.into_iter().collect();
+        for output in &self.last {
+            if let Output::OpenServer { server, address, .. } = output {
                 self.names.insert(*server, address.host().to_string());
             }
-            if let Output::Send { conn, .. } | Output::Read { conn, .. } = &output {
+            if let Output::Send { conn, .. } | Output::Read { conn, .. } = output {
                 self.asked.insert(*conn, self.now);
             }
-            text.push(self.describe_one(&output));
         }
-        text
+        self.last.iter().map(|output| self.describe_one(output)).collect()
     }
 
     fn describe_one(&self, output: &Output) -> String {
@@ -225,7 +277,8 @@ impl World {
             Output::CloseServer { server } => format!("close {}", of(server)),
             Output::PoolReady { server } => format!("ready {}", of(server)),
             Output::PoolClear { server, clear } => {
-                format!("clear {} to {}", of(server), clear.generation)
+                let how = if clear.interrupt_in_use { " interrupting" } else { "" };
+                format!("clear {} to {}{how}", of(server), clear.generation)
             }
             Output::Publish(_) => "publish".into(),
             Output::Emit(event) => match event.address() {

@@ -44,13 +44,13 @@ impl Pool {
 /// exceeds that of all its earlier connections, so their late errors are stale.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Services {
-    pub(super) known: BTreeMap<ObjectId, Service>,
+    known: BTreeMap<ObjectId, Service>,
     /// The generation that a service gets when it becomes known.
     fresh: Generation,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Service {
+struct Service {
     /// The service's generation when it became known. `connections` does not count connections of
     /// earlier generations.
     first: Generation,
@@ -112,5 +112,38 @@ impl Services {
         let fresh = self.fresh;
         let new = Service { first: fresh, generation: fresh, connections: 0 };
         self.known.entry(service).or_insert(new)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn service(number: u8) -> ObjectId {
+        ObjectId::from_bytes([number; 12])
+    }
+
+    #[test]
+    fn a_service_without_connections_is_forgotten() {
+        let mut services = Services::default();
+        for number in 0..=255 {
+            services.opened(service(number));
+            let generation = services.generation(service(number));
+            if number % 2 == 0 {
+                services.clear(service(number));
+            }
+            services.closed(service(number), generation);
+        }
+        assert!(services.known.is_empty(), "{services:?}");
+    }
+
+    #[test]
+    fn a_service_without_reported_handshakes_has_the_first_generation() {
+        let mut services = Services::default();
+        for generation in 0..3 {
+            assert_eq!(services.generation(service(1)).as_u64(), generation);
+            services.clear(service(1));
+        }
+        assert_eq!(services.generation(service(2)), Generation::FIRST);
     }
 }

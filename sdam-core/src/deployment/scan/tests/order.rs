@@ -20,29 +20,6 @@ fn scan(world: &mut World) -> std::string::String {
 }
 
 #[test]
-fn h_6_a_server_is_not_checked_for_5000_ms_after_a_failed_check() {
-    // `cooldownMS` is 5000 and cannot be configured.
-    let mut world = rs("a");
-    world.answer("a", Answer::Down(0));
-    assert_eq!(scan(&mut world), "a");
-    assert_eq!(scan(world.at(4_999)), "");
-    assert_eq!(scan(world.at(5_500)), "a");
-    // The cooldown runs from the end of the check.
-    world.answer("a", Answer::Down(300));
-    assert_eq!(scan(world.at(12_000)), "a");
-    assert_eq!(scan(world.at(17_299)), "");
-    assert_eq!(scan(world.at(17_800)), "a");
-}
-
-#[test]
-fn h_3_a_command_error_starts_a_cooldown() {
-    let mut world = rs("a");
-    world.answer("a", Answer::Refuses(0));
-    assert_eq!(scan(&mut world), "a");
-    assert_eq!(scan(world.at(1_000)), "");
-}
-
-#[test]
 fn h_3_a_displaced_primary_is_checked_again_in_the_same_scan() {
     // The newer primary resets the older one to "infinity ago".
     let mut world = rs("a b");
@@ -109,15 +86,6 @@ fn an_address_is_checked_twice_at_the_most() {
         allowed
     });
     assert_eq!(allowed, [(true, true), (true, true), (false, false), (false, false)]);
-}
-
-#[test]
-fn only_the_requested_server_is_checked() {
-    let mut world = rs("a b");
-    world.answer("a", Answer::Down(0)).answer("b", Answer::Down(0));
-    let server = world.topology.description().server(&address("b")).unwrap().id;
-    assert_eq!(world.run(ScanRequest::Check { server }), REST);
-    assert_eq!(world.log, ["b"]);
 }
 
 /// Returns a `World` with one mongos and an SRV record, which must be looked up after `due`

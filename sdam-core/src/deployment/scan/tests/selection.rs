@@ -38,18 +38,6 @@ impl World {
 use crate::server::ServerType;
 
 #[test]
-fn h_1_l_68_the_first_selection_scans_without_delay() {
-    // A new topology is stale, so the first selection scans first.
-    for patient in [true, false] {
-        let mut world = world(|options| options.server_selection_try_once = Some(!patient));
-        assert!(world.scan.is_stale(world.now));
-        assert_eq!(world.scan.last_scan, None);
-        assert_eq!(world.selects(7, 30_000), "p, selected p");
-        assert_eq!(millis(world.now), 17);
-    }
-}
-
-#[test]
 fn h_14_a_load_balancer_is_selected_without_discovery() {
     let mut world = World::new("p", 1, |options| options.load_balanced = true);
     world.wanted = ServerType::LoadBalancer;
@@ -77,25 +65,6 @@ fn h_11_l_65_l_66_try_once_scans_exactly_once_after_a_failure() {
     // no other scan.
     assert!(world.scan.is_stale(world.now));
     assert_eq!(world.selects(9_000, 30_000), "p, TriedOnce");
-}
-
-#[test]
-fn h_2_l_65_scans_are_500_ms_apart_until_a_server_is_found() {
-    // `minHeartbeatFrequencyMS` is 500 ms.
-    let mut world = world(patient);
-    world.no_primary();
-    let timeout = Duration::from_secs(30);
-    let mut step = world.request(ScanRequest::Select { timeout });
-    for _ in 0..3 * 3 {
-        step = world.step(&step).unwrap();
-    }
-    world.up();
-    while let Some(next) = world.step(&step) {
-        step = next;
-    }
-    assert_eq!(world.log, ["p", "sleep 510", "p", "sleep 1020", "p", "sleep 1530", "p"]);
-    assert!(matches!(step, Step::Output(Output::Finish(Ok(Some(_))))));
-    assert_eq!(millis(world.now), 1_540);
 }
 
 #[test]
