@@ -2,8 +2,6 @@
 //! Server Selection: "Single-threaded server selection").
 
 mod order;
-#[cfg(test)]
-mod tests;
 
 use core::time::Duration;
 

@@ -3,10 +3,10 @@
 mod checks;
 mod departures;
 mod errors;
-mod inline;
 mod losses;
 mod monitoring;
 mod requests;
+mod scans;
 mod silence;
 mod srv;
 mod topology;

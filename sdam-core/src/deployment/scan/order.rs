@@ -101,7 +101,7 @@ impl Scan {
     /// Once checked in this scan, a server is not checked again, even if its reply was too old to
     /// change its description. The exception is a former primary that has since been reset to
     /// "infinity ago".
-    pub(super) fn is_candidate(&self, server: &ServerDescription) -> bool {
+    fn is_candidate(&self, server: &ServerDescription) -> bool {
         let checks = self.checks_of(&server.address);
         match server.last_update_time {
             None => checks < MAX_CHECKS,
@@ -117,7 +117,7 @@ impl Scan {
 }
 
 /// Returns the rank of a candidate; the candidate with the smallest rank is checked first.
-pub(super) fn rank(server: &ServerDescription) -> (u8, Option<Instant>) {
+fn rank(server: &ServerDescription) -> (u8, Option<Instant>) {
     let class = match server.server_type {
         ServerType::RsPrimary => 0,
         ServerType::PossiblePrimary => 1,
@@ -145,4 +145,44 @@ fn failed_in_use(server: &ServerDescription) -> bool {
 /// server remains in its cooldown even if other members name it as the primary.
 fn is_cooling(server: &ServerDescription, updated: Instant, started: Instant) -> bool {
     !server.server_type.is_available() && updated + COOLDOWN > started
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(server_type: ServerType, updated: Option<u64>) -> ServerDescription {
+        let address = ServerAddress::new("a", 27017);
+        let mut server = ServerDescription::unknown(ServerId::from_u64(1), address);
+        server.server_type = server_type;
+        server.last_update_time = updated.map(Instant::from_millis);
+        server
+    }
+
+    #[test]
+    fn candidates_are_checked_by_type_and_then_by_age() {
+        let ranked = [
+            server(ServerType::RsPrimary, Some(9)),
+            server(ServerType::PossiblePrimary, Some(9)),
+            server(ServerType::RsSecondary, None),
+            server(ServerType::RsArbiter, Some(1)),
+            server(ServerType::Mongos, Some(9)),
+            server(ServerType::Unknown, None),
+            server(ServerType::RsGhost, Some(1)),
+            server(ServerType::Unknown, Some(9)),
+        ];
+        assert!(ranked.is_sorted_by(|one, next| rank(one) < rank(next)));
+    }
+
+    #[test]
+    fn an_address_is_checked_twice_at_the_most() {
+        let never = server(ServerType::Unknown, None);
+        let mut scan = Scan::new(Instant::EPOCH);
+        let allowed = [(); 4].map(|()| {
+            let allowed = (scan.may_repeat(&never.address), scan.is_candidate(&never));
+            scan.count(&never.address);
+            allowed
+        });
+        assert_eq!(allowed, [(true, true), (true, true), (false, false), (false, false)]);
+    }
 }

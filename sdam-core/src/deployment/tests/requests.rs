@@ -4,6 +4,7 @@ use super::world::*;
 
 #[test]
 fn a_request_moves_the_timer_and_begins_no_check() {
+    // `minHeartbeatFrequencyMS` is 500 ms.
     let mut world = World::open(&polled(&["a"]));
     let _ = world.check("a", standalone());
     let server = world.id("a");

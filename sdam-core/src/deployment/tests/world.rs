@@ -105,14 +105,6 @@ impl World {
         }
     }
 
-    /// Creates an open deployment in inline mode. The clock starts at 1000 ms.
-    pub(super) fn inline(options: &Options) -> Self {
-        let mut world = Self::new(options);
-        world.deployment = world.deployment.with_scans(options);
-        assert!(!world.handle(Input::Open).is_empty());
-        world
-    }
-
     /// Creates an open deployment. The clock starts at 1000 ms.
     pub(super) fn open(options: &Options) -> Self {
         let mut world = Self::new(options);

@@ -13,6 +13,7 @@ fn log(harness: &Harness, topology: &mut ScanTopology) -> (String, bool) {
 
 #[test]
 fn h_1_b_1_b_2_no_io_happens_before_the_first_operation() {
+    // A new topology is stale, so the first selection scans first.
     let harness = Harness::default();
     let (mut topology, _) = harness.replica_set(|_| ());
     assert_eq!(harness.log(), "");
@@ -70,6 +71,7 @@ fn h_5_a_server_that_left_is_not_checked_and_its_connection_is_closed() {
 
 #[test]
 fn h_6_a_server_that_failed_a_check_is_skipped_for_5_seconds() {
+    // `cooldownMS` is 5000 and cannot be configured.
     let harness = Harness::default();
     let (mut topology, _) = harness.topology("a", |_| ());
     harness.serve("a", mongos());
