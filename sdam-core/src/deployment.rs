@@ -1,10 +1,8 @@
 //! The state machine behind a client's view of a deployment: its topology, checks, round-trip times
 //! and SRV polling.
 
-mod consequences;
 mod inline;
 mod interface;
-mod record;
 mod scan;
 mod server;
 mod silence;
@@ -19,6 +17,10 @@ use core::time::Duration;
 
 use smallvec::SmallVec;
 
+pub use self::interface::{
+    ConnId, Input, Output, Outputs, RecordedInput, Role, ScanFailure, ScanRequest, ScanSetup,
+    Setup, Timer,
+};
 use self::{
     inline::Inline,
     scan::Scans,
@@ -26,10 +28,6 @@ use self::{
     silence::{Evidence, Host},
     srv::SrvPolling,
     topology::Topology,
-};
-pub use self::{
-    interface::{ConnId, Input, Output, Outputs, Role, ScanFailure, ScanRequest, Timer},
-    record::{RecordedInput, ScanSetup, Setup},
 };
 use crate::{
     address::ServerAddress,

@@ -1,16 +1,14 @@
 //! Errors from servers, connections and operations, as plain data.
 
 mod kind;
-mod pool;
-mod retry;
 #[cfg(test)]
 mod tests;
 
 use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
 use core::{error::Error as StdError, fmt};
 
+pub(crate) use self::kind::StateChange;
 pub use self::kind::{ErrorKind, ErrorOutcome, Stage};
-pub(crate) use self::retry::StateChange;
 use crate::{
     address::ServerAddress,
     ids::TopologyVersion,

@@ -52,7 +52,6 @@ pub mod rng;
 pub mod rtt;
 pub mod server;
 pub mod session;
-mod silence;
 pub mod srv;
 mod text;
 pub mod time;

@@ -13,7 +13,6 @@ pub use self::{
     security::{Credential, ProxyOptions, TlsOptions},
     validate::{ConfigError, Warning},
 };
-pub use crate::silence::Detector;
 use crate::{
     address::ServerAddress, pool::PoolOptions, read_preference::ReadPreference,
     server::WireVersions, topology::TopologyType,
@@ -486,4 +485,48 @@ impl Default for Deviations {
             single_threaded_immediate_check: false,
         }
     }
+}
+
+/// Gives up on a silent server before the time limit of its checks, which is
+/// `heartbeatFrequencyMS` + `connectTimeoutMS`. Only clients with background monitors use a
+/// detector.
+///
+/// It tests a suspicion in these steps:
+///
+/// 1. The answer to a check, to a measurement of the round-trip time, or to an operation whose pool
+///    [reports it](crate::deployment::Input::Late) takes longer than [`floor`](Self::floor) and
+///    longer than two usual round trips. The usual round trip is the lower quartile of the last
+///    ten.
+/// 2. The server is pinged on the connection for measurements. If no answer arrives within 100
+///    ms, or within two usual round trips if that is longer, it is pinged again on a new
+///    connection. The servers that answered last are pinged, too.
+/// 3. The server becomes Unknown, as after a time-out of its check, and connections in use are
+///    interrupted, if three conditions hold: no operation has received an answer within the wait,
+///    which is [`floor`](Self::floor), or 400 ms plus 21 usual round trips if that is longer; at
+///    least two of the server's connections (those for checks and for measurements, and the new
+///    one) have not received one either; and another server has answered since step 2. If no other
+///    server has answered, the network or this host may be to blame: as soon as one answers, step 2
+///    is repeated.
+///
+/// A server is not judged before its first answer, and the only server of a topology is never
+/// judged. If timers of this host are late, the wait begins again, and later waits are longer until
+/// answers come in time (Lifeguard, 2018: "Local Health Multiplier").
+///
+/// As long as every answer is on time, a detector sends nothing. A slow operation causes one ping
+/// per wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "camelCase", deny_unknown_fields))]
+pub struct Detector {
+    /// The minimum wait for an answer. It must exceed pauses of the servers and the time that TCP
+    /// takes to retransmit lost segments.
+    #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
+    pub floor: Duration,
+}
+
+impl Detector {
+    /// A detector with a floor of 750 ms, which gives up on a silent server after 1.5 s if round
+    /// trips are short.
+    pub const PROBING: Self = Self { floor: Duration::from_millis(750) };
 }

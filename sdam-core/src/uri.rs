@@ -23,17 +23,13 @@
 //! "serverSelectionTryOnce").
 
 mod parts;
-mod query;
 #[cfg(test)]
 mod tests;
 
 use alloc::{boxed::Box, format, string::ToString, vec::Vec};
 use core::{str::FromStr, time::Duration};
 
-use self::{
-    parts::{Parts, UserInfo},
-    query::{Place, Query},
-};
+use self::parts::{Parts, Place, Query, UserInfo};
 use crate::{
     address::ServerAddress,
     options::{

@@ -9,7 +9,7 @@ use crate::{
     event::EventKind,
     ids::ServerId,
     options::Detector,
-    silence::Silence,
+    server::Silence,
     time::Instant,
 };
 

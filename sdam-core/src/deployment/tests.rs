@@ -8,7 +8,6 @@ mod monitoring;
 mod requests;
 mod scans;
 mod silence;
-mod srv;
 mod topology;
 mod trial;
 mod world;

@@ -11,6 +11,7 @@ use crate::{
     error::{Error, ErrorKind, Stage},
     ids::ServerId,
     options::Detector,
+    rtt::RttWindow,
     time::Instant,
 };
 
@@ -228,5 +229,64 @@ impl Deployment {
         own.check.give_up(now, error.clone(), out);
         own.ping.failed(now, out);
         self.report(now, server, Err(error), out);
+    }
+}
+
+/// The time that an answer may take before the server is pinged, as a number of usual round trips.
+const PROMPT_TRIPS: u32 = 2;
+
+/// The time to wait for the answer to a ping, as a number of usual round trips. This tolerates
+/// replies that are twenty times slower than usual.
+const TRIPS: u32 = 21;
+
+/// An additional wait that allows TCP to retransmit a lost segment.
+const REPETITION: Duration = Duration::from_millis(400);
+
+/// The minimum time to wait for the answer to a ping before a new connection is opened.
+const HURRY: Duration = Duration::from_millis(100);
+
+impl Detector {
+    /// Returns how long an answer may take before the server is pinged.
+    pub(super) fn prompt(self, rtt: &RttWindow) -> Duration {
+        self.floor.max(rtt.lower_quartile().saturating_mul(PROMPT_TRIPS))
+    }
+
+    /// Returns how long to wait for the answer to a ping before a new connection is opened.
+    pub(super) fn hurry(rtt: &RttWindow) -> Duration {
+        HURRY.max(rtt.lower_quartile().saturating_mul(PROMPT_TRIPS))
+    }
+
+    /// Returns how long the answer to a ping may take.
+    pub(super) fn patience(self, rtt: &RttWindow) -> Duration {
+        self.floor.max(rtt.lower_quartile().saturating_mul(TRIPS).saturating_add(REPETITION))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_detector_waits_for_its_floor_or_for_many_usual_round_trips_and_a_repetition() {
+        let check = |samples: &[u64], millis| {
+            let mut rtt = RttWindow::new();
+            for sample in samples {
+                rtt.add(Duration::from_millis(*sample));
+            }
+            assert_eq!(Detector::PROBING.patience(&rtt).as_millis(), millis, "{samples:?}");
+        };
+        check(&[], 750);
+        check(&[1, 2, 3], 750);
+        check(&[100], 2500);
+        check(&[200, 100, 2000, 2000, 2000, 2000, 2000, 2000], 4600);
+        check(&[100, 2000, 2000, 2000, 2000, 2000], 42_400);
+    }
+
+    #[test]
+    fn a_server_is_asked_after_the_floor_or_two_usual_round_trips() {
+        let mut rtt = RttWindow::new();
+        assert_eq!(Detector::PROBING.prompt(&rtt), Duration::from_millis(750));
+        rtt.add(Duration::from_secs(1));
+        assert_eq!(Detector::PROBING.prompt(&rtt), Duration::from_secs(2));
     }
 }

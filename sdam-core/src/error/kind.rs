@@ -1,6 +1,13 @@
-//! The kinds and stages of errors, the effects of reported ones, and the remedies.
+//! The kinds and stages of errors, the effects of reported ones, the remedies, the errors of pools,
+//! and the errors after which an operation may be run again.
 
-use super::{Error, REAUTHENTICATION_REQUIRED};
+use alloc::{boxed::Box, format};
+
+use super::{
+    Error, REAUTHENTICATION_REQUIRED, RETRYABLE_ERROR, RETRYABLE_WRITE_ERROR,
+    SYSTEM_OVERLOADED_ERROR,
+};
+use crate::address::ServerAddress;
 
 /// The kind of an [`Error`](super::Error).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -236,4 +243,184 @@ fn of_code(code: i32) -> Option<&'static str> {
         }
         _ => return None,
     })
+}
+
+/// Errors of connection pools (CMAP: "Connection Pool Errors").
+///
+/// The messages are those of the specification, capitalized as in its tests. The errors say nothing
+/// about the server, so they are never reported to the topology. They carry no label: a client with
+/// `retryWrites` adds `RetryableWriteError` to retryable ones, because pools do not know that
+/// option (Retryable Writes: "RetryableWriteError Labels").
+impl Error {
+    /// Creates the error for check-outs from a pool that was cleared because of `cause`, which
+    /// becomes the source.
+    pub fn pool_cleared(address: &ServerAddress, cause: &Self) -> Self {
+        let text = format!(
+            "Connection pool for {address} was cleared because another operation failed with"
+        );
+        Self::of_pool(ErrorKind::PoolCleared, address, text).with_source(cause.clone())
+    }
+
+    /// Creates the error for check-outs from a pool that has not been ready yet.
+    pub fn pool_not_ready(address: &ServerAddress) -> Self {
+        let text = format!("Connection pool for {address} is not ready yet");
+        Self::of_pool(ErrorKind::PoolNotReady, address, text)
+    }
+
+    /// Creates the error for check-outs from a closed pool.
+    pub fn pool_closed(address: &ServerAddress) -> Self {
+        let text = "Attempted to check out a connection from closed connection pool";
+        Self::of_pool(ErrorKind::PoolClosed, address, text)
+    }
+
+    /// Creates the error for a connection that became stale while it was opened, because the pool
+    /// was cleared.
+    pub fn stale_connection(address: &ServerAddress) -> Self {
+        let text =
+            format!("Connection pool for {address} was cleared while a connection was opened");
+        Self::of_pool(ErrorKind::PoolCleared, address, text)
+    }
+
+    /// Creates the error for a connection that was interrupted because the server's monitor got no
+    /// answer ([`interrupt_in_use`](crate::pool::PoolClear::interrupt_in_use)).
+    pub fn interrupted(address: &ServerAddress) -> Self {
+        let text = format!("Connection to {address} interrupted due to server monitor timeout");
+        Self::of_pool(ErrorKind::Interrupted, address, text)
+    }
+
+    /// Creates the error for a check-out that has waited too long.
+    pub fn wait_queue_timeout(address: &ServerAddress) -> Self {
+        let text = "Timed out while checking out a connection from connection pool";
+        Self::of_pool(ErrorKind::WaitQueueTimeout, address, text)
+    }
+
+    /// Creates the error for a check-out that has waited too long for a load balancer's pool.
+    /// Cursors and transactions pin connections, so the message states how many connections are in
+    /// use for each purpose (Load Balancers: "Wait Queue Timeout Errors").
+    pub fn wait_queue_timeout_pinned(
+        address: &ServerAddress,
+        max_pool_size: u32,
+        cursors: u32,
+        transactions: u32,
+        others: u32,
+    ) -> Self {
+        let text = format!(
+            "Timeout waiting for connection from the connection pool. maxPoolSize: \
+             {max_pool_size}, connections in use by cursors: {cursors}, connections in use by \
+             transactions: {transactions}, connections in use by other operations: {others}"
+        );
+        Self::of_pool(ErrorKind::WaitQueueTimeout, address, text)
+    }
+
+    /// Creates the error for a check-out from a pool whose runtime has ended.
+    pub fn pool_shut_down(address: &ServerAddress) -> Self {
+        let text = "the runtime of the connection pool has shut down";
+        Self::of_pool(ErrorKind::RuntimeShutDown, address, text)
+    }
+
+    /// Returns whether this is a temporary error from a pool, after which a retryable operation is
+    /// retried.
+    pub fn is_retryable_pool(&self) -> bool {
+        matches!(
+            self.kind(),
+            ErrorKind::PoolCleared | ErrorKind::PoolNotReady | ErrorKind::Interrupted
+        )
+    }
+
+    fn of_pool(kind: ErrorKind, address: &ServerAddress, text: impl Into<Box<str>>) -> Self {
+        let stage = match kind {
+            ErrorKind::Interrupted => Stage::Operation,
+            _ => Stage::CheckOut,
+        };
+        Self::new(kind, stage, text).with_address(address)
+    }
+}
+
+/// The codes after which a write may be retried if the server is too old to label errors (Retryable
+/// Writes: "RetryableWriteError Labels").
+pub(super) const WRITE_CODES: [i32; 12] =
+    [6, 7, 89, 91, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436];
+
+/// The code after which only reads may be retried (Retryable Reads: "Retryable Error").
+const READ_CONCERN_MAJORITY_NOT_AVAILABLE_YET: i32 = 134;
+
+/// The wire version of MongoDB 4.4, the first version whose servers label their errors.
+const LABELS_WIRE_VERSION: i32 = 9;
+
+impl Error {
+    /// Returns whether a read may be run again after this error (Retryable Reads: "Retryable
+    /// Error"): the pool was not usable, the connection broke, or the server has changed its state
+    /// or cannot reach another server.
+    ///
+    /// The options, the number of attempts and the time limit decide whether the read is actually
+    /// retried.
+    #[doc(alias = "retryReads")]
+    pub fn is_retryable_read(&self) -> bool {
+        self.is_network()
+            || self.is_retryable_pool()
+            || self.has_code(&WRITE_CODES)
+            || self.has_code(&[READ_CONCERN_MAJORITY_NOT_AVAILABLE_YET])
+    }
+
+    /// Returns whether a write with a [transaction](crate::session::Transaction) number may be run
+    /// again after this error, on a server whose greatest wire version is `max_wire_version`
+    /// (Retryable Writes: "RetryableWriteError Labels").
+    ///
+    /// True if the pool was not usable, if the connection broke, or if the server has labelled the
+    /// error. Servers before 4.4 do not label errors, so the error's code decides in their case.
+    /// After a write concern error from a mongos before 4.4, however, a write is never run again.
+    ///
+    /// A write without a transaction number could take effect twice, so it is run again only after
+    /// an [overload](Self::is_retryable_overload), or if it was not sent.
+    #[doc(alias("retryWrites", "RetryableWriteError"))]
+    pub fn is_retryable_write(&self, max_wire_version: i32) -> bool {
+        let is_old = max_wire_version < LABELS_WIRE_VERSION;
+        self.is_network()
+            || self.is_retryable_pool()
+            || self.has_label(RETRYABLE_WRITE_ERROR)
+            || is_old && self.has_code(&WRITE_CODES)
+    }
+
+    /// Returns whether any command may be run again after this error and a backoff: the server was
+    /// overloaded and did not begin the command (Client Backpressure: "Overload retry policy").
+    pub fn is_retryable_overload(&self) -> bool {
+        self.has_label(SYSTEM_OVERLOADED_ERROR) && self.has_label(RETRYABLE_ERROR)
+    }
+
+    fn has_code(&self, codes: &[i32]) -> bool {
+        self.kind() == ErrorKind::Command && self.code().is_some_and(|code| codes.contains(&code))
+    }
+}
+
+/// A change of a server's state that an error reports (SDAM: "not writable primary" and
+/// "node is recovering" errors).
+#[doc(alias("isNotWritablePrimary", "isRecovering"))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub(crate) enum StateChange {
+    /// The server is no longer the primary.
+    NotWritablePrimary,
+    /// The server is recovering, or its replication state is changing.
+    NodeIsRecovering,
+    /// The server is recovering because it is shutting down.
+    ShuttingDown,
+}
+
+impl StateChange {
+    /// Classifies an error by `code` if there is one, and otherwise by `message` (SDAM: "the code
+    /// takes precedence").
+    pub(crate) fn classify(code: Option<i32>, message: &str) -> Option<Self> {
+        match code {
+            Some(10107 | 13435 | 10058) => Some(Self::NotWritablePrimary),
+            Some(11602 | 13436 | 189) => Some(Self::NodeIsRecovering),
+            Some(11600 | 91) => Some(Self::ShuttingDown),
+            None if message.contains("not master or secondary")
+                || message.contains("node is recovering") =>
+            {
+                Some(Self::NodeIsRecovering)
+            }
+            None if message.contains("not master") => Some(Self::NotWritablePrimary),
+            _ => None,
+        }
+    }
 }

@@ -168,3 +168,134 @@ fn the_codes_that_users_meet_have_remedies_of_their_own() {
     }
     assert_eq!(remedy(11000, Stage::Operation), None);
 }
+
+#[test]
+fn texts_are_those_of_the_specification_and_some_errors_are_retryable() {
+    // The specifications prescribe each message (F-65, F-68, F-68b, L-36).
+    let address = ServerAddress::new("a", 27017);
+    let check = |error: Error, kind, text: &str, retryable| {
+        assert_eq!(format!("{error:#}"), text);
+        assert_eq!(error.kind(), kind);
+        let is_in_use = kind == ErrorKind::Interrupted;
+        let stage = if is_in_use { Stage::Operation } else { Stage::CheckOut };
+        assert_eq!(error.stage(), stage);
+        assert_eq!(error.is_retryable_pool(), retryable, "{text}");
+        assert_eq!(error.is_retryable_read(), retryable, "{text}");
+        assert_eq!(error.is_retryable_write(21), retryable, "{text}");
+        assert_eq!(error.address(), Some(&address));
+        assert_eq!(error.labels().len(), 0);
+    };
+    let cause = Error::network(Stage::Operation, "gone");
+    let cleared = Error::pool_cleared(&address, &cause);
+    assert_eq!(cleared.source_as(), Some(&cause));
+    let text = "Connection pool for a:27017 was cleared because another operation failed with: \
+                network error at operation: gone";
+    check(cleared, ErrorKind::PoolCleared, text, true);
+    check(
+        Error::stale_connection(&address),
+        ErrorKind::PoolCleared,
+        "Connection pool for a:27017 was cleared while a connection was opened",
+        true,
+    );
+    check(
+        Error::pool_not_ready(&address),
+        ErrorKind::PoolNotReady,
+        "Connection pool for a:27017 is not ready yet",
+        true,
+    );
+    check(
+        Error::interrupted(&address),
+        ErrorKind::Interrupted,
+        "Connection to a:27017 interrupted due to server monitor timeout",
+        true,
+    );
+    check(
+        Error::pool_closed(&address),
+        ErrorKind::PoolClosed,
+        "Attempted to check out a connection from closed connection pool",
+        false,
+    );
+    check(
+        Error::wait_queue_timeout(&address),
+        ErrorKind::WaitQueueTimeout,
+        "Timed out while checking out a connection from connection pool",
+        false,
+    );
+    check(
+        Error::wait_queue_timeout_pinned(&address, 10, 4, 3, 2),
+        ErrorKind::WaitQueueTimeout,
+        "Timeout waiting for connection from the connection pool. maxPoolSize: 10, connections \
+         in use by cursors: 4, connections in use by transactions: 3, connections in use by \
+         other operations: 2",
+        false,
+    );
+}
+
+fn no(kind: ErrorKind, code: Option<i32>, labels: &[&str]) -> Error {
+    Error::new(kind, Stage::Operation, "no").with_code(code).with_labels(labels.iter().copied())
+}
+
+/// Clients label network errors themselves, so the server's label is not needed (I-74, I-75).
+#[test]
+fn a_broken_connection_allows_to_retry_reads_and_writes() {
+    for kind in ErrorKind::ALL {
+        let error = no(*kind, None, &[]);
+        let expected = error.is_network() || error.is_retryable_pool();
+        assert_eq!(error.is_retryable_read(), expected, "{error}");
+        assert_eq!(error.is_retryable_write(21), expected, "{error}");
+    }
+}
+
+/// Servers before 4.4 do not label errors, so clients judge by the code (I-74, I-75).
+#[test]
+fn codes_decide_for_reads_and_for_writes_of_servers_that_label_no_errors() {
+    let check = |code, read, write| {
+        let error = no(ErrorKind::Command, Some(code), &[]);
+        assert_eq!(error.is_retryable_read(), read, "{error}");
+        assert_eq!(error.is_retryable_write(8), write, "{error}");
+        assert!(!error.is_retryable_write(9), "{error}");
+    };
+    for code in kind::WRITE_CODES {
+        check(code, true, true);
+    }
+    check(134, true, false);
+    check(13, false, false);
+    check(50, false, false);
+}
+
+#[test]
+fn the_label_decides_for_writes() {
+    let labelled = no(ErrorKind::Command, Some(13), &[RETRYABLE_WRITE_ERROR]);
+    assert!(labelled.is_retryable_write(21) && !labelled.is_retryable_read());
+}
+
+#[test]
+fn an_overload_may_be_retried_if_both_labels_say_so() {
+    // The label of an overload alone does not allow a retry (I-62).
+    let both = [SYSTEM_OVERLOADED_ERROR, RETRYABLE_ERROR];
+    for (labels, expected) in [(&both[..], true), (&both[..1], false), (&both[1..], false)] {
+        let error = no(ErrorKind::Command, Some(462), labels);
+        assert_eq!(error.is_retryable_overload(), expected, "{labels:?}");
+    }
+}
+
+#[test]
+fn codes_take_precedence_over_messages() {
+    // The message decides only if there is no code (I-30, I-31).
+    let check = |code, message, expected| {
+        let found = StateChange::classify(code, message);
+        assert_eq!(found, expected, "{code:?} {message}");
+    };
+    let not_writable = Some(StateChange::NotWritablePrimary);
+    let recovering = Some(StateChange::NodeIsRecovering);
+    let shutting_down = Some(StateChange::ShuttingDown);
+    check(Some(10107), "", not_writable);
+    check(Some(13436), "not master", recovering);
+    check(Some(91), "", shutting_down);
+    check(Some(11600), "", shutting_down);
+    check(Some(1), "not master", None);
+    check(None, "not master", not_writable);
+    check(None, "not master or secondary", recovering);
+    check(None, "the node is recovering", recovering);
+    check(None, "not primary", None);
+}

@@ -1,6 +1,7 @@
-//! Tests of requested checks and of waiting selections.
+//! Tests of requested checks, of waiting selections, and of look-ups.
 
 use super::world::*;
+use crate::{options::Srv, srv::SrvRecords};
 
 #[test]
 fn a_request_moves_the_timer_and_begins_no_check() {
@@ -57,4 +58,33 @@ fn the_timer_that_is_due_first_is_named_first() {
     let limit = Instant::from_millis(11_000);
     assert_eq!(world.deployment.deadline(true), Some(limit));
     assert_eq!(world.deployment.due(limit, false), Some(a));
+}
+
+#[test]
+fn only_the_answer_to_an_outstanding_look_up_counts() {
+    let mut options = polled(&["a.db.example.com"]);
+    options.srv = Some(Srv::new("db.example.com"));
+    let mut world = World::new(&options);
+    assert_eq!(world.deployment.deadline_of(Timer::Srv, false), None);
+    let _ = world.handle(Input::Open);
+    let records = SrvRecords::new(vec![address("b.db.example.com")], Duration::ZERO);
+    let failed = Error::network(Stage::Dns, "no answer");
+    let answers = || [Ok(records.clone()), Err(failed.clone())].map(Input::LookedUp);
+    let due = || Input::Due { timer: Timer::Srv, wanted: false };
+    for minutes in 1..=2 {
+        for input in answers().into_iter().chain([due()]) {
+            assert!(world.handle(input).is_empty(), "nothing is outstanding or due");
+        }
+        world.wait_until(1_000 + 60_000 * minutes);
+        assert_eq!(world.handle(due()), ["look up _mongodb._tcp.db.example.com"]);
+        assert!(world.handle(due()).is_empty(), "one look-up at a time");
+        let [found, _] = answers();
+        if minutes == 1 {
+            assert!(world.handle(found).contains(&"open b.db.example.com".into()));
+        }
+    }
+    let _ = world.handle(Input::Close);
+    for input in answers() {
+        assert!(world.handle(input).is_empty(), "closed");
+    }
 }
