@@ -133,7 +133,9 @@ impl Shared {
         let mut command = DocumentWriter::new();
         write(&mut command);
         command.text("db", &*self.user.source);
-        HelloAuth::default().with_speculative_authenticate(command.finish())
+        let mut auth = HelloAuth::default();
+        auth.speculative_authenticate = Some(command.finish().into());
+        auth
     }
 
     /// Returns the keys of the user, from the cache if possible. Otherwise derives the keys. The

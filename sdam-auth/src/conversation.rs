@@ -154,13 +154,12 @@ impl ScramConversation {
 impl Conversation for ScramConversation {
     fn hello_auth(&self) -> HelloAuth {
         let User { name, source, .. } = &self.shared.user;
-        let auth = self.shared.speculate(|command| self.write_start(command));
+        let mut auth = self.shared.speculate(|command| self.write_start(command));
         if self.is_negotiated {
             // Authentication: "The username MUST NOT be modified".
-            auth.with_sasl_supported_mechs(format!("{source}.{name}"))
-        } else {
-            auth
+            auth.sasl_supported_mechs = Some(format!("{source}.{name}").into());
         }
+        auth
     }
 
     async fn start(&mut self, hello: &[u8]) -> Result<AuthStep, Error> {

@@ -36,11 +36,6 @@ pub struct RttWindow {
 }
 
 impl RttWindow {
-    /// Creates a window without samples.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Creates a window with an average of `average` milliseconds, for tests and replays.
     pub fn with_average(average: f64) -> Self {
         let window = Self { average: Some(average), ..Self::default() };
@@ -391,7 +386,7 @@ mod tests {
     use super::*;
 
     fn window(samples: &[u64]) -> RttWindow {
-        let mut window = RttWindow::new();
+        let mut window = RttWindow::default();
         for sample in samples {
             window.add(Duration::from_millis(*sample));
         }

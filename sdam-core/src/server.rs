@@ -170,16 +170,6 @@ impl ServerDescription {
     pub(crate) fn is_newer_than_error(&self, version: Option<TopologyVersion>) -> bool {
         TopologyVersion::compare(self.topology_version, version).is_ge()
     }
-
-    /// Returns the election id that the server reports.
-    pub fn election_id(&self) -> Option<ObjectId> {
-        self.election.election_id
-    }
-
-    /// Returns the version of the replica set configuration that the server reports.
-    pub fn set_version(&self) -> Option<i64> {
-        self.election.set_version
-    }
 }
 
 /// The role of a server (SDAM: "ServerType").

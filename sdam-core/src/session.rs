@@ -144,7 +144,7 @@ impl ClusterTime {
 /// # let (now, random) = (Instant::EPOCH, || [7; 16]);
 /// // `logicalSessionTimeoutMinutes` of the server.
 /// let timeout = Some(Duration::from_secs(30 * 60));
-/// let mut pool = SessionPool::new();
+/// let mut pool = SessionPool::default();
 /// let mut session = pool.acquire(now, timeout, random);
 /// let transaction = session.next_transaction();
 /// let mut insert = DocumentWriter::new();
@@ -162,11 +162,6 @@ pub struct SessionPool {
 }
 
 impl SessionPool {
-    /// Creates an empty pool.
-    pub const fn new() -> Self {
-        Self { idle: VecDeque::new() }
-    }
-
     /// Returns the number of sessions that are not in use.
     pub fn len(&self) -> usize {
         self.idle.len()
@@ -282,7 +277,7 @@ mod tests {
     #[test]
     fn the_session_used_last_is_used_again_with_the_next_number() {
         // A reused session continues its transaction numbers (I-77, R-2).
-        let mut pool = SessionPool::new();
+        let mut pool = SessionPool::default();
         let mut first = acquire(&mut pool, minutes(0), HALF_AN_HOUR);
         let second = acquire(&mut pool, minutes(0), HALF_AN_HOUR);
         assert_ne!(first.id(), second.id());
@@ -299,7 +294,7 @@ mod tests {
     #[test]
     fn a_session_that_expires_within_a_minute_is_not_used_again() {
         // A session that is about to expire is not reused (I-77).
-        let mut pool = SessionPool::new();
+        let mut pool = SessionPool::default();
         let mut session = acquire(&mut pool, minutes(0), HALF_AN_HOUR);
         let id = session.id();
         session.used(minutes(10));
@@ -314,7 +309,7 @@ mod tests {
     #[test]
     fn sessions_about_to_expire_are_forgotten_when_another_one_comes_back() {
         // Returning a session to the pool discards other sessions that are about to expire.
-        let mut pool = SessionPool::new();
+        let mut pool = SessionPool::default();
         let sessions = [0, 0, 20].map(|now| acquire(&mut pool, minutes(now), HALF_AN_HOUR));
         let [first, second, third] = sessions;
         pool.release(first, minutes(0), HALF_AN_HOUR);
@@ -327,7 +322,7 @@ mod tests {
     #[test]
     fn behind_a_load_balancer_sessions_do_not_expire() {
         // Without a session time-out, sessions never expire.
-        let mut pool = SessionPool::new();
+        let mut pool = SessionPool::default();
         let session = acquire(&mut pool, minutes(0), None);
         let id = session.id();
         pool.release(session, minutes(500), None);
@@ -337,7 +332,7 @@ mod tests {
     #[test]
     fn a_session_with_a_network_error_is_not_used_again() {
         // A network error makes a session dirty, so it is not reused (I-77, R-5).
-        let mut pool = SessionPool::new();
+        let mut pool = SessionPool::default();
         let mut session = acquire(&mut pool, minutes(0), HALF_AN_HOUR);
         session.mark_dirty();
         pool.release(session, minutes(0), HALF_AN_HOUR);
@@ -347,7 +342,7 @@ mod tests {
     #[test]
     fn sessions_are_ended_in_batches_of_10_000() {
         // One command ends at most 10,000 sessions (I-78).
-        let mut pool = SessionPool::new();
+        let mut pool = SessionPool::default();
         let all: Vec<_> = (0..=END_BATCH)
             .map(|number| {
                 let mut random = [0; 16];
@@ -368,7 +363,7 @@ mod tests {
     fn a_transaction_is_written_as_a_uuid_of_version_4_and_its_number() {
         // The session's id is a random UUID.
         let random = [0xFF; 16];
-        let mut session = SessionPool::new().acquire(minutes(0), None, || random);
+        let mut session = SessionPool::default().acquire(minutes(0), None, || random);
         let mut command = DocumentWriter::new();
         session.next_transaction().append_to(&mut command);
         let mut uuid = random;

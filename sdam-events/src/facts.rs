@@ -264,7 +264,7 @@ impl Facts {
             facts.push(self.change_type(at, new.topology_type()));
         }
         let primary = new.primary().map(|primary| primary.address.clone());
-        let election_id = new.primary().and_then(|primary| primary.election_id());
+        let election_id = new.primary().and_then(|primary| primary.election.election_id);
         let old = self.primary.clone();
         if primary != old {
             facts.push(Fact::PrimaryChanged {

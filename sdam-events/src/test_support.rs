@@ -92,7 +92,9 @@ pub(crate) fn topology_changed(
 }
 
 pub(crate) fn selection() -> Arc<Selection> {
-    Arc::new(Selection::new("{ mode: primary }").with_operation("find", Some(42)))
+    let mut selection = Selection::new("{ mode: primary }");
+    (selection.operation, selection.operation_id) = (Some("find".into()), Some(42));
+    Arc::new(selection)
 }
 
 /// Returns the event for the start of a selection.
@@ -177,9 +179,9 @@ pub(crate) fn connection() -> ConnectionId {
 pub(crate) fn command(document: &bson::Document) -> (Arc<CommandInfo>, Vec<u8>) {
     let document = document.to_vec().unwrap();
     let server = (ServerId::from_u64(1), address("host1"));
-    let info = CommandInfo::new(&document, "db", 7, server, connection())
-        .with_operation_id(Some(42))
-        .with_service_id(Some(ObjectId::from_bytes([2; 12])));
+    let mut info = CommandInfo::new(&document, "db", 7, server, connection());
+    info.operation_id = Some(42);
+    info.service_id = Some(ObjectId::from_bytes([2; 12]));
     (Arc::new(info), document)
 }
 

@@ -91,7 +91,9 @@ struct Spoken(std::array::IntoIter<&'static str, 2>);
 impl Conversation for Spoken {
     fn hello_auth(&self) -> HelloAuth {
         let first = doc! { "saslStart": 1, "db": "admin" };
-        HelloAuth::default().with_speculative_authenticate(first.to_vec().unwrap())
+        let mut auth = HelloAuth::default();
+        auth.speculative_authenticate = Some(first.to_vec().unwrap().into());
+        auth
     }
 
     async fn start(&mut self, hello: &[u8]) -> Result<AuthStep, Error> {

@@ -325,7 +325,7 @@ impl TopologyBuilder {
         Ok(Client(Arc::new(Inner {
             topology: self.pools(Pools::new()).start(runtime)?,
             read,
-            sessions: Mutex::new(SessionPool::new()),
+            sessions: Mutex::new(SessionPool::default()),
             cluster_time: ArcSwapOption::empty(),
             operations: AtomicI64::new(1),
             requests: AtomicU32::new(1),

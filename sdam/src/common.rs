@@ -165,7 +165,9 @@ impl MetadataHandshake {
                 if is_valid { client.into() } else { Box::default() }
             }
         };
-        Arc::new(Handshake::new(client).with_load_balanced(self.load_balanced))
+        let mut handshake = Handshake::new(client);
+        handshake.load_balanced = self.load_balanced;
+        Arc::new(handshake)
     }
 
     /// Appends a library; returns false if it was already appended.

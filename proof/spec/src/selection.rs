@@ -70,7 +70,7 @@ pub fn in_window(file: &Value) -> Result<(), String> {
 /// average.
 pub fn rtt(file: &Value) -> Result<(), String> {
     let file = RttFile::parse(file)?;
-    let mut window = file.before.map_or_else(RttWindow::new, RttWindow::with_average);
+    let mut window = file.before.map_or_else(RttWindow::default, RttWindow::with_average);
     window.add_millis(file.sample);
     file.compare(window.average_millis())
 }

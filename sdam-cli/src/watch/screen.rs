@@ -265,7 +265,7 @@ pub(crate) fn changed_fields(
     }
     let changes = [
         ("setName", before.set_name != now.set_name),
-        ("electionId", before.election_id() != now.election_id()),
+        ("electionId", before.election.election_id != now.election.election_id),
         ("me", before.me != now.me),
         ("wire versions", before.wire_versions != now.wire_versions),
         (
@@ -276,9 +276,9 @@ pub(crate) fn changed_fields(
     ];
     let names = changes.into_iter().filter(|(_, changed)| *changed);
     news.extend(names.map(|(name, _)| format!("new {name}")));
-    if before.set_version() != now.set_version() {
+    if before.election.set_version != now.election.set_version {
         let version = |version: Option<i64>| version.map_or("none".to_owned(), |it| it.to_string());
-        let (old, new) = (version(before.set_version()), version(now.set_version()));
+        let (old, new) = (version(before.election.set_version), version(now.election.set_version));
         news.push(format!("setVersion {old} > {new}"));
     }
     news.extend(difference("hosts", &before.hosts, &now.hosts));

@@ -163,7 +163,7 @@ impl Server {
             check: Check::new(Arc::clone(config), id, address),
             ping: Ping::new(Arc::clone(config), (id, Role::Ping), slack),
             probe: Ping::new(Arc::clone(config), (id, Role::Probe), slack),
-            rtt: RttWindow::new(),
+            rtt: RttWindow::default(),
             answers: Answers::default(),
             deadlines: Deadlines::default(),
             is_touched: false,

@@ -269,7 +269,7 @@ mod tests {
     #[test]
     fn a_detector_waits_for_its_floor_or_for_many_usual_round_trips_and_a_repetition() {
         let check = |samples: &[u64], millis| {
-            let mut rtt = RttWindow::new();
+            let mut rtt = RttWindow::default();
             for sample in samples {
                 rtt.add(Duration::from_millis(*sample));
             }
@@ -284,7 +284,7 @@ mod tests {
 
     #[test]
     fn a_server_is_asked_after_the_floor_or_two_usual_round_trips() {
-        let mut rtt = RttWindow::new();
+        let mut rtt = RttWindow::default();
         assert_eq!(Detector::PROBING.prompt(&rtt), Duration::from_millis(750));
         rtt.add(Duration::from_secs(1));
         assert_eq!(Detector::PROBING.prompt(&rtt), Duration::from_secs(2));

@@ -151,14 +151,6 @@ impl Selection {
     pub fn new(selector: impl Into<Box<str>>) -> Self {
         Self { selector: selector.into(), operation: None, operation_id: None }
     }
-
-    /// Sets the name and number of the operation.
-    #[must_use]
-    pub fn with_operation(mut self, operation: impl Into<Box<str>>, id: Option<i64>) -> Self {
-        self.operation = Some(operation.into());
-        self.operation_id = id;
-        self
-    }
 }
 
 /// The reason why a server selection failed.
@@ -251,20 +243,6 @@ impl CommandInfo {
     /// Returns the name of a command, its first key; empty if it has none.
     pub fn name_of(command: &[u8]) -> &str {
         classify(command).0
-    }
-
-    /// Sets the number of the operation.
-    #[must_use]
-    pub fn with_operation_id(mut self, id: Option<i64>) -> Self {
-        self.operation_id = id;
-        self
-    }
-
-    /// Sets the service behind a load balancer.
-    #[must_use]
-    pub fn with_service_id(mut self, id: Option<ObjectId>) -> Self {
-        self.service_id = id;
-        self
     }
 
     /// Returns the event for the start of the command.

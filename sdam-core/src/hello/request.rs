@@ -130,7 +130,7 @@ impl HelloRequest {
     }
 
     /// Returns the name of the command: `hello` or `isMaster`.
-    pub const fn command_name(&self) -> &'static str {
+    pub(crate) const fn command_name(&self) -> &'static str {
         if self.modern { "hello" } else { "isMaster" }
     }
 
@@ -190,13 +190,6 @@ impl Handshake {
     pub fn new(client: impl Into<Box<[u8]>>) -> Self {
         Self { client: client.into(), load_balanced: false }
     }
-
-    /// Sets whether the connection is to a load balancer.
-    #[must_use]
-    pub fn with_load_balanced(mut self, load_balanced: bool) -> Self {
-        self.load_balanced = load_balanced;
-        self
-    }
 }
 
 /// The authentication arguments of a handshake.
@@ -207,26 +200,12 @@ impl Handshake {
 pub struct HelloAuth {
     /// `saslSupportedMechs`: the user whose mechanisms the reply lists, as `database.user`.
     pub sasl_supported_mechs: Option<Box<str>>,
-    /// `speculativeAuthenticate`: the first command of the authentication, in BSON.
+    /// `speculativeAuthenticate`: the first command of the authentication, a BSON document with a
+    /// field `db`. Servers before MongoDB 4.4 ignore it.
     pub speculative_authenticate: Option<Box<[u8]>>,
 }
 
 impl HelloAuth {
-    /// Sets the user whose mechanisms the reply lists, as `database.user`.
-    #[must_use]
-    pub fn with_sasl_supported_mechs(mut self, user: impl Into<Box<str>>) -> Self {
-        self.sasl_supported_mechs = Some(user.into());
-        self
-    }
-
-    /// Sets the first command of the authentication, a BSON document with a field `db`. Servers
-    /// before MongoDB 4.4 ignore it.
-    #[must_use]
-    pub fn with_speculative_authenticate(mut self, command: impl Into<Box<[u8]>>) -> Self {
-        self.speculative_authenticate = Some(command.into());
-        self
-    }
-
     /// Adds the arguments to a hello. A command that is not BSON is omitted.
     fn write(&self, command: &mut DocumentWriter) {
         command.text(SASL_SUPPORTED_MECHS, self.sasl_supported_mechs.as_deref());

@@ -136,9 +136,7 @@ impl SelectionLine {
         description: Arc<TopologyDescription>,
     ) -> Result<EventKind, Box<str>> {
         let mut selection = Selection::new(self.selector.clone());
-        if let Some(operation) = &self.operation {
-            selection = selection.with_operation(operation.clone(), None);
-        }
+        selection.operation.clone_from(&self.operation);
         selection.operation_id = self.operation_id;
         let selection = Arc::new(selection);
         let duration = self.duration.map(Duration::from_nanos);

@@ -315,9 +315,9 @@ impl<'c> CommandEvents<'c> {
             let database = operation.command.database;
             let request = operation.client.next_request();
             let server = (server.id(), server.address().clone());
-            let info = CommandInfo::new(document, database, request, server, connection.id())
-                .with_operation_id(Some(operation.id))
-                .with_service_id(connection.service_id());
+            let mut info = CommandInfo::new(document, database, request, server, connection.id());
+            info.operation_id = Some(operation.id);
+            info.service_id = connection.service_id();
             let info = Arc::new(info);
             events.push(started, info.started(document));
             info

@@ -114,7 +114,8 @@ impl<'l> Line<'l> {
         let environment = Environment::default();
         let metadata = ClientMetadata::new("sdam", env!("CARGO_PKG_VERSION"), &environment)
             .and_then(|metadata| metadata.with_application(NAME))?;
-        let handshake = Handshake::new(metadata.encode()).with_load_balanced(options.load_balanced);
+        let mut handshake = Handshake::new(metadata.encode());
+        handshake.load_balanced = options.load_balanced;
         let api = options.server_api.clone().map(Arc::new);
         Ok(Self {
             target,

@@ -57,7 +57,7 @@ fn a_declared_api_or_a_load_balancer_requires_hello_from_the_start() {
         "apiVersion": "1", "apiStrict": true, "apiDeprecationErrors": false, "$db": "admin",
     };
     check(&request, false, expected);
-    let balanced = Arc::new(Handshake::default().with_load_balanced(true));
+    let balanced = Arc::new(Handshake { load_balanced: true, ..Handshake::default() });
     let request = HelloRequest::handshake(balanced, None, HandshakeOpcode::OpQuery);
     let expected = doc! {
         "hello": 1, "helloOk": true, "backpressure": "2", "loadBalanced": true, "$db": "admin",
@@ -130,9 +130,10 @@ fn ping_carries_the_declared_api() {
 fn only_the_first_message_asks_about_authentication_and_printing_it_hides_the_command() {
     // Monitors do not authenticate, and later hellos omit these fields (O-5, O-6, F-3).
     let first = doc! { "saslStart": 1, "payload": "pencil", "db": "admin" };
-    let auth = HelloAuth::default()
-        .with_sasl_supported_mechs("admin.user")
-        .with_speculative_authenticate(super::encode(&first));
+    let auth = HelloAuth {
+        sasl_supported_mechs: Some("admin.user".into()),
+        speculative_authenticate: Some(super::encode(&first).into()),
+    };
     let request = HelloRequest::handshake(handshake(), None, HandshakeOpcode::OpMsg);
     let request = request.with_auth(auth.clone());
     let command = decode(&request);
@@ -140,7 +141,8 @@ fn only_the_first_message_asks_about_authentication_and_printing_it_hides_the_co
     assert_eq!(command.get_document("speculativeAuthenticate").unwrap(), &first);
     let shown = std::format!("{request:?}");
     assert!(shown.contains("<hidden>") && !shown.contains("112, 101, 110"));
-    let malformed = HelloAuth::default().with_speculative_authenticate([1, 2]);
+    let malformed = Some([1, 2].into());
+    let malformed = HelloAuth { speculative_authenticate: malformed, ..HelloAuth::default() };
     assert!(!decode(&request.with_auth(malformed)).contains_key("speculativeAuthenticate"));
     let later = HelloRequest::poll(true, None);
     assert_eq!(later.clone().with_auth(auth), later);
@@ -173,10 +175,13 @@ fn the_fields_of_a_driver_are_in_the_first_message_only_and_replace_nothing() {
     let known = TopologyVersion { process_id: ObjectId::from_bytes([9; 12]), counter: 4 };
     let awaited = HelloRequest::awaitable(true, None, known, Duration::ZERO);
     let later = awaited.with_fields(own.clone());
-    let handshake = Arc::new(Handshake::new(super::encode(&doc! {})).with_load_balanced(true));
+    let handshake =
+        Arc::new(Handshake { load_balanced: true, client: super::encode(&doc! {}).into() });
     let first = |api| HelloRequest::handshake(Arc::clone(&handshake), api, HandshakeOpcode::OpMsg);
-    let auth = HelloAuth::default().with_sasl_supported_mechs("admin.ada");
-    let auth = auth.with_speculative_authenticate(super::encode(&doc! {}));
+    let auth = HelloAuth {
+        sasl_supported_mechs: Some("admin.ada".into()),
+        speculative_authenticate: Some(super::encode(&doc! {}).into()),
+    };
     let first = first(Some(Arc::new(api))).with_auth(auth).with_fields(own);
     let compression = Bson::from(vec!["zstd"]);
     assert_eq!(decode(&first).get("compression"), Some(&compression));

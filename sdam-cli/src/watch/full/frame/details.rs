@@ -164,10 +164,10 @@ fn identity(server: &Server) -> Vec<Fact> {
         facts.push(("tags", Tone::Normal, table::tags(server)));
     }
     let mut words = Vec::new();
-    if let Some(version) = description.set_version() {
+    if let Some(version) = description.election.set_version {
         words.push(format!("setVersion {version}"));
     }
-    if let Some(term) = description.election_id().and_then(term_of) {
+    if let Some(term) = description.election.election_id.and_then(term_of) {
         words.push(format!("term {term}"));
     }
     if let Some(primary) = &description.primary {

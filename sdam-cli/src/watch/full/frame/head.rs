@@ -45,7 +45,7 @@ pub(super) fn title(canvas: &mut Canvas<'_>, area: Rect, scene: &View<'_>) -> Re
     let left = canvas.text(left, tone, if is_whole { kind.as_str() } else { brief_type(kind) });
     let since = age(model.now.since(model.type_since));
     let left = canvas.text(left, Tone::Normal, &format!(" {since}"));
-    let term = topology.primary().and_then(|primary| primary.election_id());
+    let term = topology.primary().and_then(|primary| primary.election.election_id);
     let term = term.or(topology.max_election().election_id).and_then(term_of);
     if let Some(term) = term.filter(|_| is_whole) {
         canvas.text(left, Tone::Normal, &format!("  term {term}"));
