@@ -114,41 +114,12 @@ mod tests {
     use super::*;
     use crate::options::Options;
 
-    fn of(query: &str) -> Result<PoolOptions, ConfigError> {
-        Options::parse(&format!("mongodb://a/?{query}")).map(|options| options.pool)
-    }
-
-    #[test]
-    fn defaults_are_those_of_the_specification() {
-        let default = PoolOptions::default();
-        assert_eq!(of("").unwrap(), default);
-        assert_eq!(
-            (default.min_pool_size, default.max_pool_size, default.max_connecting),
-            (0, 100, 2)
-        );
-    }
-
-    #[test]
-    fn options_of_the_connection_string_are_taken_and_zero_times_are_no_limit() {
-        let pool =
-            of("minPoolSize=3&maxPoolSize=7&maxConnecting=4&maxIdleTimeMS=5&waitQueueTimeoutMS=6");
-        let millis = |count| Some(Duration::from_millis(count));
-        assert_eq!(
-            pool.unwrap(),
-            PoolOptions {
-                max_pool_size: 7,
-                min_pool_size: 3,
-                max_idle_time: millis(5),
-                max_connecting: 4,
-                wait_queue_timeout: millis(6),
-            }
-        );
-        let pool = of("maxIdleTimeMS=0&waitQueueTimeoutMS=0").unwrap();
-        assert_eq!((pool.max_idle_time, pool.wait_queue_timeout), (None, None));
-    }
-
     #[test]
     fn a_minimum_above_the_maximum_is_refused_unless_the_maximum_is_0() {
+        let of = |query: &str| {
+            let options = Options::parse(&format!("mongodb://a/?{query}"));
+            options.map(|options| options.pool)
+        };
         let error = of("minPoolSize=101").unwrap_err();
         let text = "`minPoolSize` is `101`: `maxPoolSize` is 100; lower `minPoolSize`, or raise \
                     `maxPoolSize`, for which 0 is no limit";

@@ -75,23 +75,10 @@ fn a_member_whose_set_name_is_not_utf_8_is_still_a_member() {
 #[test]
 fn a_reply_truncated_at_any_byte_is_a_protocol_error() {
     let reply = fixture::primary_hello();
-    let check = |bytes: &[u8], length: usize| {
-        let error = Hello::parse(bytes).unwrap_err();
+    for length in 0..reply.len() {
+        let error = Hello::parse(&reply[..length]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Protocol, "at {length}");
         assert!(error.message().starts_with("malformed BSON"), "{error}");
-    };
-    for length in 0..reply.len() {
-        check(&reply[..length], length);
-    }
-    // The reply is also cut and then given a correct length and a final zero byte. The cut is
-    // within a field, or between two fields, so that `ok` is missing.
-    for length in 5..reply.len() - 1 {
-        let mut cut = reply[..length].to_vec();
-        cut[length - 1] = 0;
-        cut[..4].copy_from_slice(&i32::try_from(length).unwrap().to_le_bytes());
-        if let Err(error) = Hello::parse(&cut) {
-            assert_eq!(error.kind(), ErrorKind::Protocol, "at {length}");
-        }
     }
 }
 

@@ -42,7 +42,7 @@ fn check_accepted(options: &Options) {
 
 #[test]
 fn defaults_are_those_of_the_specifications() {
-    // The specifications define these defaults (B-14 to B-21).
+    // The specifications define these defaults (B-14 to B-21, B-30, B-31).
     let options = one();
     check_accepted(&options.clone());
     assert_eq!(options.monitor_frequency(), Duration::from_secs(10));
@@ -55,131 +55,127 @@ fn defaults_are_those_of_the_specifications() {
     assert_eq!(options.server_selection_try_once, None);
     assert_eq!(options.read_preference.mode, ReadMode::Primary);
     assert_eq!(options.app_name, None);
+    assert!(options.retry_reads && options.retry_writes && !options.enable_overload_retargeting);
+    assert_eq!(options.max_adaptive_retries, 2);
+    let pool = options.pool;
+    assert_eq!((pool.min_pool_size, pool.max_pool_size, pool.max_connecting), (0, 100, 2));
 }
 
 #[test]
 fn options_decide_the_initial_topology_type() {
     // Unless an option determines the initial type, the client discovers the deployment (B-6, B-7).
-    let check = |options: Options, expected| {
+    use TopologyType as T;
+    for (direct, replica_set, load_balanced, explicit, expected) in [
+        (None, None, false, None, T::Unknown),
+        (Some(true), None, false, None, T::Single),
+        (Some(false), None, false, None, T::Unknown),
+        (Some(true), Some("rs"), false, None, T::Single),
+        (Some(false), Some("rs"), false, None, T::ReplicaSetNoPrimary),
+        (None, Some("rs"), false, None, T::ReplicaSetNoPrimary),
+        (None, None, true, None, T::LoadBalanced),
+        (Some(false), None, true, None, T::LoadBalanced),
+        (None, None, true, Some(T::LoadBalanced), T::LoadBalanced),
+        (None, None, false, Some(T::Single), T::Single),
+        (None, None, false, Some(T::ReplicaSetNoPrimary), T::ReplicaSetNoPrimary),
+        (None, None, false, Some(T::Sharded), T::Sharded),
+        (None, None, false, Some(T::Unknown), T::Unknown),
+    ] {
+        let options = one_with(|own| {
+            own.direct_connection = direct;
+            own.replica_set = replica_set.map(Into::into);
+            own.load_balanced = load_balanced;
+            own.initial_topology_type = explicit;
+        });
         assert_eq!(options.topology_type(), expected, "{options:?}");
         check_accepted(&options);
+    }
+    check_accepted(&Options::new(seeds(3)));
+}
+
+#[test]
+fn options_that_determine_the_initial_topology_type_must_agree() {
+    // Type Single needs exactly one seed, a set name needs a type that uses it (B-10), and an
+    // explicit type must not contradict other options (B-13). Only discovery can find a primary, and
+    // without `loadBalanced`, connections would not request a service id (B-7).
+    use TopologyType as T;
+    let two = |change: fn(&mut Options)| changed(Options::new(seeds(2)), change);
+    check_refused(&two(|own| own.direct_connection = Some(true)), "directConnection", "true");
+    check_accepted(&two(|own| own.direct_connection = Some(false)));
+    let explicit = |change: fn(&mut Options), topology_type, is_accepted| {
+        let mut options = one_with(change);
+        options.initial_topology_type = Some(topology_type);
+        if is_accepted {
+            check_accepted(&options);
+        } else {
+            check_refused(&options, "initialTopologyType", topology_type.as_str());
+        }
     };
-    check(one(), TopologyType::Unknown);
-    check(Options::new(seeds(3)), TopologyType::Unknown);
-    check(one_with(|own| own.direct_connection = Some(true)), TopologyType::Single);
-    check(one_with(|own| own.direct_connection = Some(false)), TopologyType::Unknown);
-    check(
-        one_with(|own| {
-            own.direct_connection = Some(true);
-            own.replica_set = Some("rs".into());
-        }),
-        TopologyType::Single,
-    );
-    check(
-        one_with(|own| {
-            own.direct_connection = Some(false);
-            own.replica_set = Some("rs".into());
-        }),
-        TopologyType::ReplicaSetNoPrimary,
-    );
-    check(one_with(|own| own.replica_set = Some("rs".into())), TopologyType::ReplicaSetNoPrimary);
-    check(one_with(|own| own.load_balanced = true), TopologyType::LoadBalanced);
-    check(
-        one_with(|own| {
-            own.load_balanced = true;
-            own.direct_connection = Some(false);
-        }),
-        TopologyType::LoadBalanced,
-    );
-    for explicit in [
-        TopologyType::Single,
-        TopologyType::ReplicaSetNoPrimary,
-        TopologyType::Sharded,
-        TopologyType::Unknown,
-    ] {
-        check(one_with(|own| own.initial_topology_type = Some(explicit)), explicit);
+    explicit(|own| own.seeds = seeds(2), T::Single, false);
+    let direct: fn(&mut Options) = |own| own.direct_connection = Some(true);
+    let indirect: fn(&mut Options) = |own| own.direct_connection = Some(false);
+    let named: fn(&mut Options) = |own| own.replica_set = Some("rs".into());
+    for topology_type in [T::Single, T::Sharded, T::ReplicaSetNoPrimary, T::Unknown] {
+        let is_single = topology_type == T::Single;
+        explicit(direct, topology_type, is_single);
+        explicit(indirect, topology_type, !is_single);
+        let is_named = is_single || topology_type == T::ReplicaSetNoPrimary;
+        explicit(named, topology_type, is_named);
+        explicit(|own| own.load_balanced = true, topology_type, false);
     }
-    let balanced = TopologyType::LoadBalanced;
-    let twice = one_with(|own| {
-        own.load_balanced = true;
-        own.initial_topology_type = Some(balanced);
-    });
-    check(twice, balanced);
-}
-
-#[test]
-fn a_single_topology_accepts_only_one_seed() {
-    // A topology of type Single needs exactly one seed (B-10).
-    let two = Options::new(seeds(2));
-    let refused = changed(two.clone(), |own| own.direct_connection = Some(true));
-    check_refused(&refused, "directConnection", "true");
-    let refused =
-        changed(two.clone(), |own| own.initial_topology_type = Some(TopologyType::Single));
-    check_refused(&refused, "initialTopologyType", "Single");
-    check_accepted(&changed(two, |own| own.direct_connection = Some(false)));
-}
-
-#[test]
-fn replica_set_is_refused_with_a_topology_type_without_set_name() {
-    // A set name requires a type that uses it (B-10).
-    let named = one_with(|own| own.replica_set = Some("rs".into()));
-    for explicit in [
-        TopologyType::Sharded,
-        TopologyType::Unknown,
-        TopologyType::LoadBalanced,
-        TopologyType::ReplicaSetWithPrimary,
-    ] {
-        let refused = changed(named.clone(), |own| own.initial_topology_type = Some(explicit));
-        check_refused(&refused, "initialTopologyType", explicit.as_str());
-    }
-    for explicit in [TopologyType::Single, TopologyType::ReplicaSetNoPrimary] {
-        check_accepted(&changed(named.clone(), |own| own.initial_topology_type = Some(explicit)));
+    for topology_type in [T::ReplicaSetWithPrimary, T::LoadBalanced] {
+        for change in [|_: &mut Options| (), direct, named] {
+            explicit(change, topology_type, false);
+        }
     }
 }
 
 #[test]
-fn an_explicit_type_must_not_contradict_direct_connection() {
-    // The options that determine the initial type must agree (B-13).
-    let check = |explicit, direct, allowed| {
-        let options = one_with(|own| {
-            own.initial_topology_type = Some(explicit);
-            own.direct_connection = Some(direct);
-        });
-        assert_eq!(options.validate().is_ok(), allowed, "{explicit:?}, {direct}");
+fn values_out_of_range_are_refused_and_the_limits_are_accepted() {
+    let check = |change: &dyn Fn(&mut Options), refused: Option<(&str, &str)>| {
+        let options = one_with(change);
+        match refused {
+            Some((option, value)) => check_refused(&options, option, value),
+            None => check_accepted(&options),
+        }
     };
-    check(TopologyType::Single, true, true);
-    check(TopologyType::Single, false, false);
-    check(TopologyType::Sharded, true, false);
-    check(TopologyType::Sharded, false, true);
-    check(TopologyType::ReplicaSetNoPrimary, true, false);
-    check(TopologyType::Unknown, true, false);
-    check(TopologyType::LoadBalanced, true, false);
-    let contradiction = one_with(|own| {
-        own.initial_topology_type = Some(TopologyType::Sharded);
-        own.load_balanced = true;
-    });
-    check_refused(&contradiction, "initialTopologyType", "Sharded");
-}
-
-#[test]
-fn types_that_need_a_primary_or_load_balanced_are_refused_without() {
-    // These types cannot be set: only discovery can find a primary, and without `loadBalanced`,
-    // connections would not request a service id (B-7).
-    for explicit in [TopologyType::ReplicaSetWithPrimary, TopologyType::LoadBalanced] {
-        let refused = one_with(|own| own.initial_topology_type = Some(explicit));
-        check_refused(&refused, "initialTopologyType", explicit.as_str());
+    // The stable API has only version 1 (B-33).
+    for version in ["1", "", "2", "1.0", " 1", "v1"] {
+        let api = ServerApi { version: version.into(), ..ServerApi::v1() };
+        let refused = (version != "1").then_some(("serverApi", version));
+        check(&|own| own.server_api = Some(api.clone()), refused);
     }
-}
-
-#[test]
-fn only_version_1_of_the_stable_api_is_accepted() {
-    // The stable API version can be declared only in code (B-33).
-    let mut api = ServerApi::v1();
-    check_accepted(&one_with(|own| own.server_api = Some(api.clone())));
-    for version in ["", "2", "1.0", " 1", "v1"] {
-        api.version = version.into();
-        check_refused(&one_with(|own| own.server_api = Some(api.clone())), "serverApi", version);
+    // The limit of names is in bytes (B-28); the last name has 128 characters.
+    for (name, is_accepted) in
+        [("a".repeat(128), true), ("a".repeat(129), false), ("a".repeat(127) + "ü", false)]
+    {
+        let refused = (!is_accepted).then_some(("appname", &*name));
+        check(&|own| own.app_name = Some((&*name).into()), refused);
     }
+    // Programs may change the supported wire versions.
+    for (min, max, refused) in
+        [(0, 0, None), (2, 25, None), (8, 7, Some("8..=7")), (-1, 7, Some("-1..=7"))]
+    {
+        let refused = refused.map(|value| ("wireVersions", value));
+        check(&|own| own.wire_versions = WireVersions { min, max }, refused);
+    }
+    let seconds = Duration::from_secs;
+    for (limit, refused) in [(0, None), (120, Some(("maxStalenessSeconds", "120")))] {
+        let preference = ReadPreference::default().with_max_staleness(seconds(limit));
+        check(&|own| own.read_preference = preference.clone(), refused);
+    }
+    let micros = Duration::from_micros;
+    for (time, refused) in [(1_000, None), (999, Some("999µs")), (0, Some("0ns"))] {
+        let refused = refused.map(|value| ("tcpUserTimeout", value));
+        check(&|own| own.tcp_user_timeout = Some(micros(time)), refused);
+    }
+    for (floor, refused) in [(1_000, None), (999, Some("Detector { floor: 999µs }"))] {
+        let refused = refused.map(|value| ("detector", value));
+        check(&|own| own.detector = Some(Detector { floor: micros(floor) }), refused);
+    }
+    for (count, refused) in [(2, None), (3, Some(("maxServers", "2")))] {
+        check(&|own| (own.seeds, own.max_servers) = (seeds(count), 2), refused);
+    }
+    check(&|own| own.replica_set = Some("".into()), Some(("replicaSet", "")));
 }
 
 #[test]
@@ -204,24 +200,6 @@ fn heartbeats_below_the_minimum_are_refused_in_code() {
     for (options, min) in [(heartbeat(1), 500), (with(50, 1), 50)] {
         assert_eq!(options.monitor_frequency().as_millis(), min);
         assert_eq!(options.scan_frequency().as_millis(), min);
-    }
-}
-
-#[test]
-fn a_user_timeout_that_the_system_would_ignore_is_refused() {
-    let with = |time| one_with(|own| own.tcp_user_timeout = Some(time));
-    check_accepted(&with(Duration::from_millis(1)));
-    check_refused(&with(Duration::from_micros(999)), "tcpUserTimeout", "999µs");
-    check_refused(&with(Duration::ZERO), "tcpUserTimeout", "0ns");
-}
-
-#[test]
-fn the_floor_of_a_detector_is_at_least_a_millisecond() {
-    for (micros, is_accepted) in [(1_000, true), (999, false)] {
-        let mut detector = Detector::PROBING;
-        detector.floor = Duration::from_micros(micros);
-        let options = one_with(|own| own.detector = Some(detector));
-        assert_eq!(options.validate().is_ok(), is_accepted, "{micros}");
     }
 }
 
@@ -269,47 +247,4 @@ fn a_repeated_seed_is_used_once_with_a_warning() {
         let texts: Vec<String> = warnings.iter().map(ToString::to_string).collect();
         assert_eq!(texts, ["`seeds` is `a:1`: it is named more than once; it counts once"]);
     }
-}
-
-#[test]
-fn more_seeds_than_max_servers_are_refused() {
-    let refused = changed(Options::new(seeds(3)), |own| own.max_servers = 2);
-    check_refused(&refused, "maxServers", "2");
-    check_accepted(&changed(Options::new(seeds(2)), |own| own.max_servers = 2));
-}
-
-#[test]
-fn the_default_read_preference_is_validated() {
-    let with = |seconds| {
-        let limit = Duration::from_secs(seconds);
-        one_with(|own| own.read_preference = ReadPreference::default().with_max_staleness(limit))
-    };
-    check_refused(&with(120), "maxStalenessSeconds", "120");
-    check_accepted(&with(0));
-}
-
-#[test]
-fn app_names_above_128_bytes_are_refused() {
-    // The limit is in bytes (B-28).
-    check_accepted(&one_with(|own| own.app_name = Some("a".repeat(128).into())));
-    let refused = one_with(|own| own.app_name = Some("a".repeat(129).into()));
-    check_refused(&refused, "appname", &"a".repeat(129));
-    // This name has 128 characters, but 129 bytes.
-    let name = "a".repeat(127) + "ü";
-    check_refused(&one_with(|own| own.app_name = Some(name.clone().into())), "appname", &name);
-}
-
-#[test]
-fn negative_or_reversed_wire_versions_are_refused() {
-    // Programs may change the supported wire versions.
-    let with = |min, max| one_with(|own| own.wire_versions = WireVersions { min, max });
-    check_accepted(&with(0, 0));
-    check_accepted(&with(2, 25));
-    check_refused(&with(8, 7), "wireVersions", "8..=7");
-    check_refused(&with(-1, 7), "wireVersions", "-1..=7");
-}
-
-#[test]
-fn an_empty_replica_set_name_is_refused() {
-    check_refused(&one_with(|own| own.replica_set = Some("".into())), "replicaSet", "");
 }
