@@ -10,7 +10,7 @@ use crate::{
     address::ServerAddress,
     error::Error,
     hello::Hello,
-    ids::{ElectionTuple, ObjectId, ServerId, TopologyVersion},
+    ids::{ElectionTuple, ServerId, TopologyVersion},
     read_preference::TagSet,
     time::Instant,
 };

@@ -2,7 +2,10 @@ use alloc::{format, vec, vec::Vec};
 use core::time::Duration;
 
 use super::*;
-use crate::error::{ErrorKind, Stage};
+use crate::{
+    error::{ErrorKind, Stage},
+    ids::ObjectId,
+};
 
 fn address(name: &str) -> ServerAddress {
     ServerAddress::parse(name).unwrap()
