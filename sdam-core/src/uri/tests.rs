@@ -10,7 +10,6 @@ use crate::{rng::Rng, topology::TopologyType};
 
 mod guards;
 mod options;
-mod srv;
 mod syntax;
 
 fn parse(text: &str) -> ConnectionString {
@@ -18,6 +17,14 @@ fn parse(text: &str) -> ConnectionString {
         Ok(string) => string,
         Err(error) => panic!("{text}: {error}"),
     }
+}
+
+/// Resolves an SRV string without look-ups, with one host and these TXT records.
+fn resolved(string: ConnectionString, txt: &[&str]) -> Result<ConnectionString, ConfigError> {
+    let hosts = vec![ServerAddress::new("a.example.com", 1)];
+    let records = SrvRecords::new(hosts, Duration::ZERO);
+    let txt: Vec<Box<str>> = txt.iter().map(|record| (*record).into()).collect();
+    string.resolved(&records, &txt, &mut Rng::new(1))
 }
 
 /// Returns the names of the options in the warnings.

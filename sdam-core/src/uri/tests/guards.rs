@@ -23,12 +23,9 @@ const FLAGS: &[&str] = &["", "1", "0", "True", "TRUE", "yes", "on", "x", " true"
 /// Parses an SRV string with these options, and resolves it without look-ups. Only an SRV string
 /// may contain every option.
 fn resolve(options: &str) -> (ConnectionString, Options) {
-    let string = parse(&format!("mongodb+srv://a.example.com/?{options}"));
-    let hosts = vec![ServerAddress::new("b.example.com", 1)];
-    let records = SrvRecords::new(hosts, Duration::ZERO);
-    let resolved = string.clone().resolved(&records, &[], &mut Rng::new(1));
-    let resolved = resolved.unwrap();
-    (string, resolved.into_options().unwrap())
+    let string = parse(&format!("mongodb+srv://b.example.com/?{options}"));
+    let options = resolved(string.clone(), &[]).unwrap().into_options();
+    (string, options.unwrap())
 }
 
 /// Asserts that the parser warns of `pair`, and that no topology starts with it.

@@ -1,4 +1,4 @@
-//! Tests of the options: valid, invalid and unknown ones.
+//! Tests of the options: valid, invalid and unknown ones, and those of SRV strings.
 
 use super::*;
 
@@ -178,4 +178,38 @@ fn names_of_mechanism_properties_ignore_case() {
     assert_eq!(string.credential(), None);
     let properties = Properties::new([("token_resource", "a,b")]);
     assert_eq!(properties.value("TOKEN_RESOURCE"), Some("a,b"));
+}
+
+#[test]
+fn into_options_fails_before_the_look_up() {
+    let error = Options::parse("mongodb+srv://h.example.com").unwrap_err();
+    assert_eq!(error.option(), "mongodb+srv");
+    assert_eq!(error.value(), "h.example.com");
+    assert!(error.remedy().contains("ConnectionString::resolved"));
+}
+
+#[test]
+fn a_service_name_has_single_hyphens_between_words_and_a_letter() {
+    let name = |name: &str| {
+        let string = parse(&format!("mongodb+srv://h.example.com/?srvServiceName={name}"));
+        string.srv().unwrap().service.clone()
+    };
+    for good in ["a", "a-1", "customname", &"a".repeat(62)] {
+        assert_eq!(&*name(good), good);
+    }
+    for bad in ["1", "-a", "a-", "a--b", "a_b", &"a".repeat(63)] {
+        assert_eq!(&*name(bad), "mongodb", "{bad}");
+    }
+    assert_eq!(parse("mongodb://a").srv(), None);
+}
+
+#[test]
+fn a_txt_record_sets_only_options_that_the_string_does_not() {
+    // The connection string takes precedence over the TXT record, which may be empty (N-9, B-38).
+    let resolve = |query: &str, txt| {
+        let string = parse(&format!("mongodb+srv://h.example.com/{query}"));
+        resolved(string, &[txt]).unwrap().into_options().unwrap()
+    };
+    assert!(!resolve("?loadBalanced=false", "loadBalanced=true").load_balanced);
+    assert!(!resolve("", "").load_balanced);
 }
