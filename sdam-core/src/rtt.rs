@@ -126,8 +126,10 @@ fn nanos(sample: Option<&u64>) -> Option<Duration> {
     sample.copied().map(Duration::from_nanos)
 }
 
-/// Measures a server's round-trip time, as one part of a deployment (Server Monitoring: "Measuring
-/// RTT"). Sends a hello on a dedicated connection once per heartbeat, from [`start`](Self::start) to
+/// The measurements of a server's round-trip time, as one part of a deployment (Server Monitoring:
+/// "Measuring RTT").
+///
+/// It sends a hello on a dedicated connection once per heartbeat, from [`start`](Self::start) to
 /// [`stop`](Self::stop), and measures the time to the reply.
 ///
 /// It emits no events, reports no errors and never resets the round-trip times, because the checks

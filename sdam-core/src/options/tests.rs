@@ -95,8 +95,8 @@ fn options_decide_the_initial_topology_type() {
 #[test]
 fn options_that_determine_the_initial_topology_type_must_agree() {
     // Type Single needs exactly one seed, a set name needs a type that uses it (B-10), and an
-    // explicit type must not contradict other options (B-13). Only discovery can find a primary, and
-    // without `loadBalanced`, connections would not request a service id (B-7).
+    // explicit type must not contradict other options (B-13). Only discovery can find a primary,
+    // and without `loadBalanced`, connections would not request a service id (B-7).
     use TopologyType as T;
     let two = |change: fn(&mut Options)| changed(Options::new(seeds(2)), change);
     check_refused(&two(|own| own.direct_connection = Some(true)), "directConnection", "true");

@@ -30,7 +30,8 @@ fn leaves(options: &Options, before: Option<Hello>, news: Hello, expected: &str)
 
 #[test]
 fn every_departure_names_its_reason() {
-    // These rules remove servers: B-9, D-20 to D-22, D-25, D-26, D-32, D-33, and the table of types.
+    // These rules remove servers: B-9, D-20 to D-22, D-25, D-26, D-32, D-33, and the table of
+    // types.
     let seeds = || polled(&["a", "b"]);
     let named = |name: &str| {
         let mut options = seeds();
