@@ -22,7 +22,7 @@ use crate::servers::Servers;
 
 /// The pause between two pushes of one server. In the long run, a client reads at most 20 replies a
 /// second from each server.
-const PACE: Duration = Duration::from_millis(55);
+pub(crate) const PACE: Duration = Duration::from_millis(55);
 
 /// A client that streams from all servers.
 pub(crate) struct Client {

@@ -1,13 +1,16 @@
-//! The cost of a streamed reply, from the arrival of its bytes to the call of the sink, and the
-//! memory that the client needs for each server.
+//! The cost of a streamed reply, from the arrival of its bytes to the call of the sink, the memory
+//! that the client needs for each server, and the latency of a reply that a server pushes over a
+//! socket.
 //!
-//! Servers, clock and tasks are on one thread and need no sockets. Instruction counts and memory
+//! Except for that latency, servers, clock and tasks are on one thread and need no sockets. Instruction counts and memory
 //! are therefore the same in each run, even on a busy machine. The figures include the executor,
 //! the timer and the sink of the benchmark, which are as simple as possible.
 
 #![expect(clippy::unwrap_used, reason = "a panic fails the benchmark")]
 
 mod client;
+#[cfg(target_os = "linux")]
+mod push;
 mod servers;
 
 use std::{
@@ -62,6 +65,10 @@ fn measure(words: &[&str]) {
                 None => eprintln!("skipped: instructions are counted by valgrind, which is absent"),
             }
         }
+    }
+    #[cfg(target_os = "linux")]
+    if selected("push/") {
+        push::measure();
     }
     if selected("memory/1000_mongos/per_server") {
         let memory = memory(1000) / 1000.0;

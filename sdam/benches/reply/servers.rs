@@ -81,7 +81,8 @@ impl Servers {
     fn new(number: u16, is_sharded: bool) -> Self {
         let address = |index| ServerAddress::new("db.lan", 20_000 + index);
         let members: Vec<_> = (0..number).map(address).collect();
-        let server = |index| Server::new(hello(index, (!is_sharded).then_some(&members[..])));
+        let server =
+            |index| Server::new(hello(index, (!is_sharded).then_some(&members[..]), COUNTER));
         let servers: Vec<_> = (0..members.len()).map(server).collect();
         let socket = |index: usize| Socket {
             unread: Vec::with_capacity(servers[index / SOCKETS].pushed.len()),
@@ -164,8 +165,8 @@ impl Socket {
 }
 
 /// Returns a hello reply from a router, or from a member of a replica set.
-fn hello(index: usize, members: Option<&[ServerAddress]>) -> Vec<u8> {
-    let version = rawdoc! { "processId": ObjectId::from_bytes([7; 12]), "counter": COUNTER };
+pub(crate) fn hello(index: usize, members: Option<&[ServerAddress]>, counter: i64) -> Vec<u8> {
+    let version = rawdoc! { "processId": ObjectId::from_bytes([7; 12]), "counter": counter };
     let limits = rawdoc! {
         "helloOk": true,
         "topologyVersion": version,
