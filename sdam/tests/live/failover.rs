@@ -1,20 +1,13 @@
 //! A set whose primary steps down, dies, or stops answering, and whose members leave and return.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use futures::executor::block_on;
-use sdam::{Criteria, EventKind, ServerType, TopologyDescription, TopologyType};
 use sdam_core::{
     ids::TopologyVersion,
     options::{Detector, Options},
 };
-use sdam_live::ReplicaSet;
-use sdam_sim::oracle::PoolCall;
 
-use crate::{
-    observer::Observer,
-    runtime::{Host, replica_set},
-};
+use super::*;
 
 /// Returns whether all three members are known and one of them is primary.
 pub(crate) fn is_complete(topology: &TopologyDescription) -> bool {

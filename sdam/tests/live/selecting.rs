@@ -2,36 +2,20 @@
 //!
 //! Members with a configured delay cannot be used, because no member announces them to clients.
 
-use std::{
-    collections::BTreeSet,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeSet, time::Instant};
 
-use bson::{Document, doc};
-use futures::executor::block_on;
-use sdam::{
-    Criteria, PoolHandle, ReadMode, ReadPreference, ServerDescription, ServerType, Topology,
-    TopologyDescription, TopologyType,
-};
+use sdam::{PoolHandle, ReadPreference, ServerDescription};
 use sdam_core::read_preference::TagSet;
-use sdam_live::{MemberSpec, Mongod, ReplicaSet, or_skip};
 use sdam_select::{
     command::{Additions, Opcode},
     explain::{Rejection, Verdict, explain},
     settings::Settings,
 };
 
-use crate::{
-    failover::is_complete,
-    observer::Observer,
-    runtime::{replica_set, version},
-};
+use super::*;
 
 /// An upper bound for the time between checks of different members that were requested together.
 const ROUND: Duration = Duration::from_secs(3);
-
-/// The time limit of every wait, long enough for a machine under load.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The heartbeat frequency, chosen so that a lag of ten seconds exceeds the limit: the estimated
 /// staleness is the lag plus the frequency, and the minimum limit is ten seconds more than the

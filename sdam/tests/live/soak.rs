@@ -1,25 +1,11 @@
 //! Runs many tasks that share a few pooled connections during failovers of a real replica set.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-        mpsc,
-    },
-    thread,
-    time::{Duration, Instant},
-};
+use std::{sync::atomic::AtomicU64, time::Instant};
 
-use bson::doc;
-use futures::executor::block_on;
-use sdam::{Criteria, Error, Topology, runtime::Task};
-use sdam_live::{Mongod, ReplicaSet};
-use sdam_pool::{Pool, Pools};
+use sdam::runtime::Task;
 
-use crate::runtime::{Host, replica_set};
+use super::*;
 
-/// The time limit of every wait, long enough for a machine under load.
-const PATIENCE: Duration = Duration::from_secs(60);
 const TASKS: usize = 1000;
 const CONNECTIONS: usize = 4;
 const NAME: &str = "soak";

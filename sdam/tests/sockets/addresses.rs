@@ -1,18 +1,10 @@
 //! Tests deployments that cannot be reached by their members' names, but only through address
 //! translation or a real SOCKS5 proxy.
 
-use std::time::Duration;
+use sdam::options::{AddressTable, HostTranslation};
+use sdam_sim::serve::Listen;
 
-use futures::executor::block_on;
-use sdam::{
-    Criteria, Runtime, ServerAddress, Snapshot, Topology,
-    error::Stage,
-    options::{AddressTable, HostTranslation},
-};
-use sdam_live::{Socks, or_skip};
-use sdam_sim::{Blueprint, Served, serve::Listen};
-
-use crate::{PATIENCE, on_every_runtime};
+use super::*;
 
 fn address(text: &str) -> ServerAddress {
     ServerAddress::parse(text).unwrap()

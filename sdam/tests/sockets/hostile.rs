@@ -3,19 +3,12 @@
 
 use std::{
     io::{Read, Write},
-    net::{Shutdown, TcpListener, TcpStream},
-    sync::Arc,
-    thread,
+    net::{Shutdown, TcpListener},
 };
 
-use bson::{RawDocumentBuf, rawdoc};
-use futures::executor::block_on;
-use sdam::{Criteria, ErrorKind, ServerType, Snapshot, Topology, error::Stage};
-use sdam_pool::Pools;
-use sdam_sim::Blueprint;
 use sdam_transport::wire::{OpMsg, OpReply};
 
-use crate::{PATIENCE, on, tokio};
+use super::*;
 
 /// Sends a server's answer to the request with the given id. The server then sends nothing more.
 type Answer = Box<dyn Fn(i32, &mut TcpStream) + Send + Sync>;

@@ -1,13 +1,10 @@
-//! Tests what happens to a topology when its runtime ends, and how a topology ends.
+//! Tests how a topology ends, on its own or with its runtime, and pools and transports of a driver.
 
-use std::sync::Arc;
+use async_trait::async_trait;
+use sdam::{ScanTopology, error::ErrorReport, pool::Generation, runtime::Instant};
+use sdam_testkit::{RecordingPool, RecordingPools};
 
-use futures::{StreamExt, executor::block_on};
-use sdam::{Criteria, ErrorKind, Runtime, ServerType, Snapshot, Topology};
-use sdam_pool::Pools;
-use sdam_sim::Blueprint;
-
-use crate::{PATIENCE, on, tokio};
+use super::*;
 
 #[test]
 fn after_the_runtime_has_shut_down_all_servers_are_unknown_and_close_returns() {
@@ -105,4 +102,114 @@ fn a_watch_yields_newer_snapshots_and_ends_when_the_topology_closes() {
     });
     assert!(versions.is_sorted() && versions.len() > 1, "{versions:?}");
     assert_eq!(versions.last(), Some(&topology.snapshot().version()));
+}
+
+#[test]
+fn a_pool_that_outlives_the_topology_keeps_no_task_running() {
+    let host = tokio();
+    let server = Blueprint::standalone().serve().unwrap();
+    let builder = Topology::builder(server.uri()).unwrap().pools(RecordingPools::default());
+    let topology = builder.start(on(&host)).unwrap();
+    let weak = topology.downgrade();
+    let selected = host.block_on(topology.select(&Criteria::write())).unwrap();
+    let context = selected.pool().context().clone();
+    assert!(weak.upgrade().is_some());
+    let mut connection = host.block_on(context.establish(Some(PATIENCE))).unwrap();
+    drop((selected, topology));
+    assert!(weak.upgrade().is_none(), "pools hold no strong handle");
+    let reporter = &context.reporter;
+    let error = ErrorReport::new(
+        Generation::FIRST,
+        Error::network(Stage::Operation, "the connection broke"),
+    );
+    assert_eq!(reporter.handle_error(&error), ErrorOutcome::UnknownServer);
+    assert_eq!(reporter.generation(None), None);
+    let ping = rawdoc! { "ping": 1, "$db": "admin" };
+    let reply = host.block_on(connection.run_command(ping.as_bytes(), Some(PATIENCE)));
+    assert!(reply.is_ok(), "the pool's own connections stay open");
+    // The topology has been dropped, so its tasks end soon, which frees the topology's shared
+    // state.
+    let (ended, end) = std::sync::mpsc::channel();
+    let waiting = reporter.clone();
+    host.spawn(async move {
+        while waiting.is_attached() {
+            tokio::task::yield_now().await;
+        }
+        ended.send(()).unwrap();
+    });
+    end.recv_timeout(PATIENCE).unwrap();
+    connection.close();
+}
+
+#[test]
+fn a_report_of_a_pool_in_single_threaded_mode_is_applied_at_once() {
+    let host = tokio();
+    let server = Blueprint::standalone().serve().unwrap();
+    let builder = Topology::builder(server.uri()).unwrap();
+    let builder = builder.pools(RecordingPools::default());
+    let mut topology = builder.scan(on(&host).backend).unwrap();
+    let selected = host.block_on(topology.select(&Criteria::write())).unwrap();
+    let id = selected.id();
+    let connection = host.block_on(selected.pool().context().establish(Some(PATIENCE))).unwrap();
+    assert!(topology.connection(id).is_some(), "the scan has opened it");
+    let broken = connection.report(Error::network(Stage::Operation, "it broke"));
+    assert_eq!(broken.outcome(), Some(ErrorOutcome::Cleared));
+    connection.close();
+    let known = |topology: &ScanTopology<RecordingPool>| {
+        let snapshot = topology.snapshot();
+        let server = snapshot.server_by_id(id).unwrap();
+        server.description().server_type.is_available()
+    };
+    assert!(!known(&topology));
+    // The next call closes the connection used for checks, just as a cleared pool closes its
+    // connections.
+    host.block_on(topology.settle());
+    assert!(topology.connection(id).is_none());
+    let again = host.block_on(topology.select(&Criteria::write())).unwrap();
+    assert!(known(&topology));
+    assert!(again.generation() > selected.generation());
+    assert!(host.block_on(again.pool().context().establish(Some(PATIENCE))).is_ok());
+}
+
+/// A driver's transport with its own error type.
+#[derive(Debug)]
+struct Driver;
+
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("driver error {0}")]
+struct DriverError(u8);
+
+#[async_trait]
+impl Transport for Driver {
+    async fn connect(
+        &self,
+        _: &ServerAddress,
+        _: Option<Instant>,
+    ) -> Result<Box<dyn Connection>, Error> {
+        Err(Error::network(Stage::Dns, "no address").with_source(DriverError(7)))
+    }
+}
+
+#[test]
+fn the_error_of_a_drivers_transport_is_kept_by_descriptions_and_events() {
+    let host = tokio();
+    let mut runtime = on(&host);
+    runtime.backend.transport = Arc::new(Driver);
+    let (sink, mut events) = unbounded();
+    let topology = Topology::builder("mongodb://a.example.com")
+        .unwrap()
+        .sink(sink.interested_in(EventName::ServerHeartbeatFailed.into()))
+        .start(runtime)
+        .unwrap();
+    let failed = topology
+        .wait_for(|snapshot| snapshot.description().servers().first()?.error.clone(), PATIENCE);
+    let error = block_on(failed).unwrap();
+    assert_eq!(error.source_as(), Some(&DriverError(7)));
+    assert_eq!(error.message(), "no address: driver error 7");
+    let EventKind::ServerHeartbeatFailed { failure, .. } = block_on(events.next()).unwrap().kind
+    else {
+        unreachable!("the sink wants nothing else");
+    };
+    assert_eq!(failure.source_as(), Some(&DriverError(7)));
+    block_on(topology.close());
 }

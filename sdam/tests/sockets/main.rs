@@ -8,14 +8,23 @@ mod blocking;
 mod dns;
 mod hostile;
 mod lifecycle;
-mod pooled;
-mod transport_errors;
 #[cfg(target_os = "linux")]
 mod vanished;
 
-use std::time::Duration;
+use std::{net::TcpStream, sync::Arc, thread, time::Duration};
 
-use sdam::Runtime;
+use bson::{RawDocumentBuf, rawdoc};
+use futures::{StreamExt, executor::block_on};
+use sdam::{
+    Connection, Criteria, Error, ErrorKind, EventKind, Runtime, ServerAddress, ServerType,
+    Snapshot, Topology, TopologyBuilder, Transport,
+    error::{ErrorOutcome, Stage},
+    events::EventName,
+};
+use sdam_events::channel::unbounded;
+use sdam_live::{Socks, or_skip};
+use sdam_pool::{Pool, Pools};
+use sdam_sim::{Blueprint, Served};
 
 /// The time limit of every wait, long enough for a machine under load.
 const PATIENCE: Duration = Duration::from_secs(60);

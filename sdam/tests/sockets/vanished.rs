@@ -1,17 +1,12 @@
 //! A host that vanishes while it receives a command that has no time limit.
 
-use std::{io::Write as _, net::TcpStream, time::Duration};
+use std::io::Write as _;
 
-use bson::{RawDocumentBuf, rawdoc};
-use futures::executor::block_on;
-use sdam::{Criteria, Error, ErrorKind, Options, Runtime, TopologyBuilder, error::ErrorOutcome};
-use sdam_pool::{Pool, Pools};
+use sdam::Options;
 use socket2::{SockFilter, SockRef};
 
-use crate::{
-    hostile::{message, mongos, read_request, start},
-    on_every_runtime,
-};
+use super::*;
+use crate::hostile::{message, mongos, read_request, start};
 
 /// Answers each message. Before the reply to a `ping`, the host vanishes from the connection: from
 /// then on, it acknowledges no data.

@@ -2,17 +2,11 @@
 
 use std::{
     env,
-    io::{BufRead, BufReader, Read},
+    io::{BufRead, BufReader},
     process::{Child, ChildStdout, Command, Stdio},
 };
 
-use sdam::{EventKind, ServerType};
-
-use super::{observe, succeeded};
-use crate::{
-    observer::Observer,
-    runtime::{standalone, version},
-};
+use super::*;
 
 /// The environment variable that contains the connection string for the suspended process.
 const CLIENT_URI: &str = "SDAM_LIVE_CLIENT_URI";
