@@ -1,95 +1,10 @@
-//! Tests pools that authenticate to simulated deployments with users, in virtual time.
+//! Tests authentication to simulated deployments with users, in virtual time: by pools, and on the
+//! connections of a single-threaded topology.
 
-use std::{sync::Arc, time::Duration};
+use sdam::{Authenticator, ErrorKind, error::Stage, options::Credential, pool::Conversation};
+use sdam_sim::{Action, Target};
 
-use bson::{Document, doc};
-use sdam::{
-    Authenticator, Criteria, Error, ErrorKind, Options, ServerAddress, Topology, TopologyBuilder,
-    async_trait,
-    error::{ErrorOutcome, Stage},
-    options::Credential,
-    pool::Conversation,
-};
-use sdam_pool::{Pool, Pools};
-use sdam_sim::{
-    Action, Blueprint, ServerVersion, Target, User,
-    action::{FailCommand, Mode},
-    runtime::Sim,
-    users::Mechanism,
-};
-
-use sdam_testkit::RecordingPools;
-
-use crate::{replica_set, uri_of_user};
-
-/// The `connectTimeoutMS` of all tests.
-const TIMEOUT: Duration = Duration::from_secs(10);
-
-fn set(users: impl IntoIterator<Item = User>) -> Blueprint {
-    users.into_iter().fold(replica_set(), Blueprint::user)
-}
-
-/// Starts a topology whose pools authenticate as the user in `user_info`.
-fn start(sim: &Sim, user_info: &str) -> Topology<Pool> {
-    let uri = uri_of_user(sim, user_info);
-    let mut options = Options::parse(&uri).unwrap();
-    options.connect_timeout = Some(TIMEOUT);
-    let builder = TopologyBuilder::new(options).authenticate().unwrap().pools(Pools::new());
-    builder.start(sim.runtime()).unwrap()
-}
-
-/// Reads from the primary on a pooled connection, and returns the reply, even if it contains an
-/// error.
-async fn find(topology: &Topology<Pool>) -> Result<Document, Error> {
-    let server = topology.select(&Criteria::write()).await.unwrap();
-    let mut connection = server.pool().check_out().await?;
-    let command = doc! { "find": "c", "$db": "test" }.to_vec().unwrap();
-    let reply = connection.run_command(&command, None).await;
-    let body = match &reply {
-        Ok(reply) => reply.body(),
-        Err(error) => error.reply().ok_or_else(|| error.clone())?,
-    };
-    Ok(Document::from_reader(body).unwrap())
-}
-
-/// Runs a failover with authenticated operations before and after; returns the hash of the trace.
-fn failover(seed: u64, version: ServerVersion, user: &User) -> u64 {
-    let sim = Sim::new(seed, &set([user.clone()]).version(version));
-    sim.block_on(async {
-        let stranger = start(&sim, "");
-        let reply = find(&stranger).await.unwrap();
-        assert_eq!(reply.get_i32("code").unwrap(), 13, "{reply}");
-        stranger.close().await;
-        let topology = start(&sim, "ada:pencil@");
-        let reply = find(&topology).await.unwrap();
-        assert!(reply.contains_key("cursor"), "{reply}");
-        sim.step_down().unwrap();
-        // A selection may choose the old primary once more, which then replies that it is not
-        // primary.
-        let mut reply = find(&topology).await.unwrap();
-        while reply.get_i32("code").is_ok_and(|code| code == 13435) {
-            reply = find(&topology).await.unwrap();
-        }
-        assert!(reply.contains_key("cursor"), "{reply}");
-        topology.close().await;
-    });
-    assert_eq!((sim.tasks(), sim.connections(), sim.timers()), (0, 0, 0));
-    sim.trace()
-}
-
-#[test]
-fn every_server_authenticates_users_of_each_mechanism_and_a_seed_reproduces_the_run() {
-    // Pooled connections authenticate after the handshake (O-5, O-11).
-    let user = User::new("ada", "pencil");
-    let users =
-        [user.clone(), user.clone().only(Mechanism::ScramSha1), user.only(Mechanism::ScramSha256)];
-    let versions = [ServerVersion::V4_2, ServerVersion::V4_4, ServerVersion::V8_0];
-    for version in versions {
-        for user in &users {
-            assert_eq!(failover(1, version, user), failover(1, version, user));
-        }
-    }
-}
+use super::*;
 
 /// An authenticator of the program, which begins no conversation.
 #[derive(Debug)]
@@ -143,85 +58,122 @@ fn pools_without_an_authenticator_refuse_options_with_a_credential() {
     assert_eq!((error.option(), error.value()), ("user name", "ada"));
 }
 
+/// Simulates a set with the user `ada`, whose third member is an arbiter.
+fn secured() -> Sim {
+    let mut config = SetConfig::new("rs", hosts());
+    config.members[2].arbiter = true;
+    Sim::new(1, &Blueprint::replica_set(config).user(User::new("ada", "pencil")))
+}
+
 /// The commands that the server answers with the error ReauthenticationRequired, and how often. The
 /// command is run again, if the server accepts another authentication, and the connection is closed
 /// if not. Each case has the code of the error, if there is one.
-pub(crate) const REAUTHENTICATIONS: [(&[&str], u32, Option<i32>); 3] =
+const REAUTHENTICATIONS: [(&[&str], u32, Option<i32>); 3] =
     [(&["find"], 1, None), (&["find"], 2, Some(391)), (&["find", "saslStart"], 2, Some(391))];
 
 /// Makes the primary demand another authentication.
-pub(crate) fn demand_authentication(sim: &Sim, commands: &[&str], times: u32) {
-    let mut fail = FailCommand::default();
-    fail.commands = commands.iter().map(ToString::to_string).collect();
-    fail.mode = Mode::Times(times);
+fn demand_authentication(sim: &Sim, commands: &[&str], times: u32) {
+    let mut fail = fail_command(commands, Mode::Times(times));
     fail.error_code = Some(391);
     sim.apply(&Action::FailPoint(Target::Primary, Some(fail))).unwrap();
 }
 
+fn find() -> Vec<u8> {
+    doc! { "find": "c", "$db": "test" }.to_vec().unwrap()
+}
+
 #[test]
-fn a_connection_is_authenticated_again_when_the_server_demands_it() {
+fn a_pooled_connection_is_authenticated_again_when_the_server_demands_it() {
     // No hello is sent, and the server does not become Unknown (O-13).
     for (commands, times, code) in REAUTHENTICATIONS {
-        let sim = Sim::new(1, &set([User::new("ada", "pencil")]));
+        let sim = secured();
         sim.block_on(async {
-            let topology = start(&sim, "ada:pencil@");
-            find(&topology).await.unwrap();
+            let builder = Topology::builder(&uri_of_user(&sim, "ada:pencil@")).unwrap();
+            let builder = builder.authenticate().unwrap().pools(Pools::new());
+            let topology = builder.start(sim.runtime()).unwrap();
             let pool = topology.select(&Criteria::write()).await.unwrap().pool().clone();
+            let run = async || {
+                let reply = pool.check_out().await.unwrap().run_command(&find(), None).await;
+                reply.map_err(|error| error.code().unwrap())
+            };
+            run().await.unwrap();
             let before = topology.snapshot().description().clone();
             demand_authentication(&sim, commands, times);
-            let reply = find(&topology).await.unwrap();
-            assert_eq!(reply.get_i32("code").ok(), code, "{reply}");
+            assert_eq!(run().await.err(), code, "{commands:?}");
             assert_eq!(pool.stats().idle, usize::from(code.is_none()), "{commands:?}");
-            let reply = find(&topology).await.unwrap();
-            assert!(reply.contains_key("cursor"), "{reply}");
-            assert_eq!(topology.snapshot().description().clone(), before);
+            run().await.unwrap();
+            assert_eq!(*topology.snapshot().description(), before);
             topology.close().await;
         });
     }
 }
 
-/// Checks the error that an operation returns while the authentication command `command` fails.
-#[track_caller]
-fn check_fault(command: &str, fault: impl Fn(&mut FailCommand), kind: ErrorKind, time: Duration) {
-    let sim = Sim::new(3, &set([User::new("ada", "pencil").only(Mechanism::ScramSha1)]));
-    let mut fail = FailCommand::default();
-    fail.commands.push(command.to_owned());
-    fault(&mut fail);
-    sim.block_on(async {
-        let topology = start(&sim, "ada:pencil@");
-        let server = topology.select(&Criteria::write()).await.unwrap();
-        sim.apply(&Action::FailPoint(Target::Primary, Some(fail))).unwrap();
-        let before = sim.now();
-        let error = find(&topology).await.unwrap_err();
-        let passed = sim.now().since(before);
-        assert!(passed >= time && passed < time + Duration::from_secs(1), "{passed:?}");
-        assert_eq!((error.kind(), error.stage()), (kind, Stage::Auth), "{error}");
-        assert_eq!(error.labels().len(), 0);
-        assert_eq!(error.outcome(), Some(ErrorOutcome::Cleared));
-        let stats = server.pool().stats();
-        assert_eq!((stats.opened, stats.waiting), (0, 0), "{stats:?}");
-        // The pool is paused until a check succeeds.
-        let outcome = server.pool().check_out().await;
-        assert!(
-            matches!(&outcome, Err(error) if error.kind() == ErrorKind::PoolCleared),
-            "{outcome:?}"
-        );
-        sim.apply(&Action::FailPoint(Target::Primary, None)).unwrap();
-        find(&topology).await.unwrap();
-        topology.close().await;
-    });
-    assert_eq!((sim.tasks(), sim.connections(), sim.timers()), (0, 0, 0));
+/// Starts a single-threaded topology that authenticates as the user in `user_info`.
+fn scan(sim: &Sim, user_info: &str) -> ScanTopology {
+    let builder = Topology::builder(&uri_of_user(sim, user_info)).unwrap();
+    builder.authenticate().unwrap().scan(sim.runtime().backend).unwrap()
+}
+
+async fn primary(topology: &mut ScanTopology) -> ServerId {
+    topology.select(&Criteria::write()).await.unwrap().id()
 }
 
 #[test]
-fn a_fault_at_each_command_is_reported_in_time_and_leaves_no_connection() {
-    // I-14, T-30, T-31: a user that has only SHA-1 credentials still needs `saslStart`, because the
-    // speculative command uses SHA-256.
-    for command in ["saslStart", "saslContinue"] {
-        let at_once = Duration::ZERO;
-        check_fault(command, |fail| fail.close_connection = true, ErrorKind::Network, at_once);
-        check_fault(command, |fail| fail.error_code = Some(91), ErrorKind::Command, at_once);
-        let slow = Duration::from_secs(60);
-        check_fault(command, |fail| fail.block = Some(slow), ErrorKind::Timeout, TIMEOUT);
+fn h_17_the_connection_of_checks_is_authenticated_before_an_operation_and_on_demand() {
+    // O-13
+    for (commands, times, code) in REAUTHENTICATIONS {
+        let sim = secured();
+        sim.block_on(async {
+            let mut topology = scan(&sim, "ada:pencil@");
+            let server = primary(&mut topology).await;
+            let connections = sim.connections();
+            assert!(topology.connection(server).is_none(), "it is not authenticated");
+            topology.run_command(server, &find(), None).await.unwrap();
+            topology.check(server).await;
+            assert!(topology.connection(server).is_some());
+            assert_eq!(sim.connections(), connections);
+            demand_authentication(&sim, commands, times);
+            let outcome = topology.run_command(server, &find(), None).await;
+            assert_eq!(outcome.err().and_then(|error| error.code()), code, "{commands:?}");
+            assert_eq!(topology.connection(server).is_some(), code.is_none(), "{commands:?}");
+            topology.run_command(server, &find(), None).await.unwrap();
+            topology.close();
+        });
     }
+}
+
+#[test]
+fn h_17_an_arbiter_is_never_authenticated() {
+    let sim = secured();
+    sim.block_on(async {
+        let mut topology = scan(&sim, "ada:wrong@");
+        topology.scan().await;
+        let description = topology.description();
+        let mut servers = description.servers().iter();
+        let arbiter = servers.find(|server| server.server_type == ServerType::RsArbiter);
+        let arbiter = arbiter.unwrap().id;
+        let ping = doc! { "ping": 1, "$db": "admin" }.to_vec().unwrap();
+        topology.run_command(arbiter, &ping, None).await.unwrap();
+        assert!(topology.connection(arbiter).is_some());
+    });
+}
+
+#[test]
+fn without_an_authenticator_no_command_runs_for_a_user() {
+    // A connection must be authenticated before an operation uses it (H-17).
+    let sim = secured();
+    sim.block_on(async {
+        let builder = Topology::builder(&uri_of_user(&sim, "ada:pencil@")).unwrap();
+        let mut topology = builder.scan(sim.runtime().backend).unwrap();
+        let server = primary(&mut topology).await;
+        let error = topology.run_command(server, &find(), None).await.unwrap_err();
+        assert_eq!((error.kind(), error.stage()), (ErrorKind::Internal, Stage::Auth));
+        let remedy = "`authenticator` of the topology's builder";
+        assert!(error.to_string().contains(remedy), "{error}");
+        assert_eq!(error.outcome(), None);
+        // A driver that authenticates the connection itself calls `set_authenticated`.
+        topology.connection(server).unwrap().set_authenticated();
+        let error = topology.run_command(server, &find(), None).await.unwrap_err();
+        assert_eq!(error.code(), Some(13), "{error}");
+    });
 }

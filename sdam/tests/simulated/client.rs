@@ -1,28 +1,18 @@
 //! Tests the client with a simulated deployment, in virtual time.
 
 mod commands;
-mod overload;
 mod retries;
-mod sessions;
 mod timeouts;
 
-use std::{cell::RefCell, future::Future, sync::Arc, time::Duration};
+use std::{cell::RefCell, future::Future};
 
-use bson::{Document, RawDocumentBuf, doc};
 use sdam::{
-    Connection, Error, Event, EventKind, Interest, ServerAddress, Topology, Transport, async_trait,
+    ErrorKind,
     client::{Client, Command},
-    events::{CheckOutFailure, EventName},
-    runtime::Instant,
-};
-use sdam_events::channel::{EventStream, unbounded};
-use sdam_sim::{Blueprint, runtime::Sim};
-use sdam_transport::{
-    wire::{OpMsg, WireMessage},
-    wrap::{Wrap, Wrapped},
+    events::CheckOutFailure,
 };
 
-use crate::replica_set;
+use super::*;
 
 /// A simulated deployment with a client and its events.
 struct World {
@@ -39,25 +29,16 @@ impl World {
     }
 
     fn with_seed(seed: u64, blueprint: &Blueprint, options: &str) -> Self {
-        Self::with_hello(seed, blueprint, options, |_| ())
-    }
-
-    /// Simulates servers whose replies to hello `edit` changes.
-    fn with_hello(seed: u64, blueprint: &Blueprint, options: &str, edit: Edit) -> Self {
         let sim = Sim::new(seed, blueprint);
         let (sink, events) = unbounded();
         let uri = sim.uri();
         let separator = if uri.contains('?') { '&' } else { '?' };
         let builder = Topology::builder(&format!("{uri}{separator}{options}")).unwrap();
         let failures = Interest::of(&[EventName::ConnectionCheckOutFailed]);
-        let sink =
-            sink.interested_in(Interest::COMMANDS.union(Interest::SELECTION).union(failures));
-        let mut runtime = sim.runtime();
-        let transport = Wrapped::new(runtime.backend.transport, Hellos(edit));
-        runtime.backend.transport = Arc::new(transport);
-        let client = builder.sink(sink).client(runtime).unwrap();
-        let events = RefCell::new(events);
-        Self { sim, client, events }
+        let interest = Interest::COMMANDS.union(Interest::SELECTION).union(failures);
+        let builder = builder.sink(sink.interested_in(interest));
+        let client = builder.client(sim.runtime()).unwrap();
+        Self { sim, client, events: RefCell::new(events) }
     }
 
     fn run<T>(&self, future: impl Future<Output = T>) -> T {
@@ -99,8 +80,7 @@ impl World {
     fn events(&self) -> Vec<Event> {
         // A separate task delivers events, so let that task run first.
         self.sim.run_for(Duration::from_millis(1));
-        let mut events = self.events.borrow_mut();
-        std::iter::from_fn(|| events.try_next()).collect()
+        drain(&mut self.events.borrow_mut())
     }
 
     /// Returns the documents of commands with this name that have started since the last call, and
@@ -122,49 +102,6 @@ impl World {
             _ => None,
         });
         (started.collect(), names)
-    }
-}
-
-/// Changes a reply to hello.
-type Edit = fn(&mut Document);
-
-/// A hook around connections that changes the replies to hello.
-#[derive(Debug)]
-struct Hellos(Edit);
-
-#[async_trait]
-impl Wrap for Hellos {
-    async fn connect(
-        &self,
-        inner: &dyn Transport,
-        target: &ServerAddress,
-        deadline: Option<Instant>,
-    ) -> Result<Box<dyn Connection>, Error> {
-        Ok(Box::new(Edited(inner.connect(target, deadline).await?, self.0)))
-    }
-}
-
-#[derive(Debug)]
-struct Edited(Box<dyn Connection>, Edit);
-
-#[async_trait]
-impl Connection for Edited {
-    async fn send(&mut self, message: WireMessage) -> Result<(), Error> {
-        self.0.send(message).await
-    }
-
-    async fn recv(&mut self) -> Result<WireMessage, Error> {
-        let message = self.0.recv().await?;
-        let mut body = Document::from_reader(message.body()).unwrap();
-        if !body.contains_key("maxWireVersion") {
-            return Ok(message);
-        }
-        (self.1)(&mut body);
-        let (request_id, response_to) = (message.request_id(), message.response_to());
-        let (body, more_to_come) = (body.to_vec().unwrap(), message.more_to_come());
-        let edited =
-            OpMsg { request_id, response_to, more_to_come, body: &body, ..OpMsg::default() };
-        Ok(edited.encode().unwrap())
     }
 }
 

@@ -1,16 +1,8 @@
 //! Measures the time from the start of a client to its first answer, in round trips.
 
-use std::time::Duration;
+use sdam_sim::runtime::Latency;
 
-use bson::doc;
-use sdam::{Criteria, Options, Topology, TopologyBuilder};
-use sdam_pool::{Pool, Pools};
-use sdam_sim::{
-    User,
-    runtime::{Latency, Sim},
-};
-
-use crate::{complete, replica_set, simulation, uri_of_user};
+use super::*;
 
 /// The duration of a round trip.
 const ROUND_TRIP: Duration = Duration::from_millis(1);

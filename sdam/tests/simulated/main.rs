@@ -15,14 +15,34 @@ mod recordings;
 mod selection;
 mod single_threaded;
 mod srv;
-mod starts;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::pin,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
-use sdam::{Event, ServerAddress, Snapshot};
-use sdam_events::channel::EventStream;
-use sdam_sim::{Blueprint, config::SetConfig, runtime::Sim};
-use sdam_testkit::RecordingPools;
+use bson::{Document, RawDocumentBuf, doc};
+use futures::{FutureExt, StreamExt};
+use sdam::{
+    Clock, ConfigError, Connection, Criteria, Error, Event, EventKind, Interest, Options,
+    PoolHandle, Runtime, ScanTopology, ServerAddress, ServerType, Snapshot, Spawner, Topology,
+    TopologyBuilder, TopologyType, Transport, async_trait,
+    events::EventName,
+    options::AddressTable,
+    runtime::{Backend, Instant},
+    snapshot::ServerId,
+};
+use sdam_events::channel::{EventStream, unbounded};
+use sdam_pool::{Pool, Pools};
+use sdam_sim::{
+    Blueprint, MemberId, User,
+    action::{FailCommand, Mode},
+    config::SetConfig,
+    runtime::{Direction, DnsFault, Sim, Verdict},
+};
+use sdam_testkit::{HeldTasks, ManualClock, RecordingPools, Server, Servers};
 
 fn hosts() -> [ServerAddress; 3] {
     ["a", "b", "c"].map(|host| ServerAddress::new(host, 27017))
@@ -56,6 +76,48 @@ fn complete(snapshot: &Snapshot) -> Option<ServerAddress> {
 fn assert_pool_panics<T>(call: impl FnOnce() -> T) {
     let panic = catch_unwind(AssertUnwindSafe(call)).err().unwrap();
     assert_eq!(panic.downcast_ref(), Some(&RecordingPools::PANIC));
+}
+
+/// A command that a server received.
+#[derive(Clone, Debug)]
+struct Sent {
+    at: Instant,
+    member: MemberId,
+    command: Document,
+}
+
+impl Sent {
+    fn is_handshake(&self) -> bool {
+        self.command.contains_key("client")
+    }
+
+    fn is_awaitable(&self) -> bool {
+        self.command.contains_key("topologyVersion")
+    }
+}
+
+/// Records the commands that servers receive from now on.
+fn record(sim: &Sim) -> Arc<Mutex<Vec<Sent>>> {
+    let sent = Arc::<Mutex<Vec<Sent>>>::default();
+    let recorded = Arc::clone(&sent);
+    sim.network().add_rule(move |frame| {
+        if frame.direction == Direction::ToServer {
+            // The command follows the header, the flags, and the kind of the only section.
+            let command = Document::from_reader(&frame.bytes[21..]).unwrap();
+            let (at, member) = (frame.at, frame.member);
+            recorded.lock().unwrap().push(Sent { at, member, command });
+        }
+        Verdict::Pass
+    });
+    sent
+}
+
+/// Returns a fail point for these commands.
+fn fail_command(commands: &[&str], mode: Mode) -> FailCommand {
+    let mut fail = FailCommand::default();
+    fail.commands = commands.iter().map(ToString::to_string).collect();
+    fail.mode = mode;
+    fail
 }
 
 /// Returns the events that have been delivered since the last call.

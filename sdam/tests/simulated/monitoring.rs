@@ -1,50 +1,17 @@
 //! Tests which messages monitors send, when and to which servers, and how checks affect pools.
 
 mod checks;
-mod pools;
 mod silence;
-mod streams;
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
-
-use bson::Document;
-use sdam::{
-    Event, EventKind, Interest, Options, ServerDescription, Snapshot, Topology, TopologyBuilder,
-    runtime::Instant,
-};
+use sdam::ServerDescription;
 use sdam_core::event::Heartbeat;
 use sdam_events::sink::sink_fn;
-use sdam_sim::{
-    MemberId,
-    action::Target,
-    runtime::{Direction, Sim, Verdict},
-};
-use sdam_testkit::{RecordingPool, RecordingPools};
+use sdam_sim::{Action, action::Target};
+use sdam_testkit::RecordingPool;
 
-use crate::simulation;
+use super::*;
 
 const HEARTBEAT: Duration = Duration::from_secs(10);
-
-/// A command that a server received.
-#[derive(Clone, Debug)]
-struct Sent {
-    at: Instant,
-    member: MemberId,
-    command: Document,
-}
-
-impl Sent {
-    fn is_handshake(&self) -> bool {
-        self.command.contains_key("client")
-    }
-
-    fn is_awaitable(&self) -> bool {
-        self.command.contains_key("topologyVersion")
-    }
-}
 
 /// A topology with a simulated set of `a`, `b` and `c`, and its recorded events and messages.
 struct Harness {
@@ -71,17 +38,7 @@ impl Harness {
         let sim = simulation(1);
         sim.run_for(Duration::from_secs(20));
         prepare(&sim);
-        let sent = Arc::<Mutex<Vec<Sent>>>::default();
-        let recorded = Arc::clone(&sent);
-        sim.network().add_rule(move |frame| {
-            if frame.direction == Direction::ToServer {
-                // The command follows the header, the flags, and the kind of the only section.
-                let command = Document::from_reader(&frame.bytes[21..]).unwrap();
-                let (at, member) = (frame.at, frame.member);
-                recorded.lock().unwrap().push(Sent { at, member, command });
-            }
-            Verdict::Pass
-        });
+        let sent = record(&sim);
         let events = Arc::<Mutex<Vec<Event>>>::default();
         let recorded = Arc::clone(&events);
         let sink = sink_fn(move |event| recorded.lock().unwrap().push(event.clone()));

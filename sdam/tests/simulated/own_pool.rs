@@ -1,28 +1,21 @@
 //! Tests of a topology that uses the pool of `sdam-pool`.
 
-mod allocations;
 mod checking_out;
-mod clears;
 mod closing;
-mod filling;
 mod metadata;
 mod overload;
 mod panics;
-mod single_threaded;
 
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use bson::{RawDocumentBuf, rawdoc};
-use sdam::{Criteria, Error, Interest, SelectedServer, Topology, TopologyBuilder};
-use sdam_events::channel::{EventStream, unbounded};
-use sdam_pool::{Pool, PooledConnection, Pools};
-use sdam_sim::{
-    Action,
-    action::{FailCommand, Mode, Target},
-    runtime::Sim,
-};
+use bson::rawdoc;
+use futures::future::{join_all, poll_immediate};
+use sdam::{SelectedServer, runtime::Task};
+use sdam_core::error::ErrorKind;
+use sdam_pool::PooledConnection;
+use sdam_sim::{Action, action::Target};
 
-use crate::simulation;
+use super::*;
 
 /// The time limit of every wait, long enough for a machine under load.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -68,10 +61,31 @@ async fn pass(sim: &Sim, time: Duration) {
 
 /// Makes the primary delay `commands` by `block`.
 fn block(sim: &Sim, commands: &[&str], mode: Mode, block: Duration) {
-    let mut fail = FailCommand::default();
-    fail.mode = mode;
-    fail.commands = commands.iter().map(ToString::to_string).collect();
+    let mut fail = fail_command(commands, mode);
     fail.block = Some(block);
     let fail = Action::FailPoint(Target::Primary, Some(fail));
     sim.apply(&fail).unwrap();
+}
+
+/// A spawner that changes the tasks of pools.
+struct PoolTasks<F>(Arc<dyn Spawner>, F);
+
+impl<F: Fn(Task) -> Task + Send + Sync + 'static> Spawner for PoolTasks<F> {
+    fn spawn(&self, task: Task) {
+        let is_of_pool = task.name() == "sdam-pool";
+        self.0.spawn(if is_of_pool { self.1(task) } else { task });
+    }
+}
+
+sdam_core::opaque!(PoolTasks<F>);
+
+/// Starts a topology whose pools have tasks that `change` returns.
+fn start_changed(
+    sim: &Sim,
+    options: &str,
+    change: impl Fn(Task) -> Task + Send + Sync + 'static,
+) -> Topology<Pool> {
+    let mut runtime = sim.runtime();
+    runtime.spawner = Arc::new(PoolTasks(runtime.spawner, change));
+    builder(&format!("{}&{options}", sim.uri())).start(runtime).unwrap()
 }

@@ -1,13 +1,9 @@
 //! Recordings of a simulated deployment, and their replay.
 
-use std::{sync::Arc, time::Duration};
+use sdam::runtime::UnixTime;
+use sdam_events::{record::RecordSink, replay::replay};
 
-use futures::StreamExt;
-use sdam::{Event, Options, TopologyBuilder, runtime::UnixTime};
-use sdam_events::{channel::unbounded, record::RecordSink, replay::replay};
-use sdam_sim::runtime::Sim;
-
-use crate::{complete, replica_set};
+use super::*;
 
 const LONG: Duration = Duration::from_secs(600);
 

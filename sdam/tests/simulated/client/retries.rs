@@ -1,31 +1,10 @@
-//! Retryable Reads and Retryable Writes.
+//! Retryable Reads, Retryable Writes and Client Backpressure.
 
-use std::{cell::Cell, time::Duration};
+use std::cell::Cell;
 
-use bson::doc;
 use futures::future::{join, join_all};
-use sdam::{Criteria, ErrorKind, client::Command};
-use sdam_sim::Blueprint;
 
-use super::{World, encoded, replica_set};
-
-#[test]
-fn a_write_concern_error_that_may_be_retried_is_the_error_in_the_end() {
-    // If all attempts fail with a write concern error, the last one is returned.
-    let version = sdam_sim::version::ServerVersion::V4_2;
-    let world = World::start(&replica_set().version(version), "");
-    let data = doc! { "failCommands": ["insert"], "writeConcernError": { "code": 91 } };
-    world.fail(doc! { "times": 1 }, data.clone());
-    let reply = world.insert(1).unwrap();
-    assert!(!reply.contains_key("writeConcernError"), "{reply}");
-    assert_eq!(world.log("insert").0.len(), 2);
-    world.fail(doc! { "times": 2 }, data);
-    let error = world.insert(2).unwrap_err();
-    assert_eq!((error.kind(), error.code(), error.retries()), (ErrorKind::Write, Some(91), 1));
-    assert!(error.has_label("RetryableWriteError"), "{error}");
-    assert_eq!(error.write_concern_error().unwrap().code(), Some(91));
-    assert_eq!(world.log("insert").0.len(), 2);
-}
+use super::*;
 
 #[test]
 fn commands_of_unknown_kind_and_those_without_retry_are_run_once() {
@@ -45,18 +24,6 @@ fn commands_of_unknown_kind_and_those_without_retry_are_run_once() {
         let (started, _) = world.log(name);
         assert_eq!(started.len(), 1);
         assert!(!started[0].contains_key("txnNumber"));
-    }
-}
-
-#[test]
-fn a_read_is_run_once_if_its_error_is_not_retryable() {
-    let world = World::start(&replica_set(), "");
-    let find = encoded(&doc! { "find": "c" });
-    for (code, attempts) in [(2, 1), (91, 2)] {
-        world.fail(doc! { "times": 1 }, doc! { "failCommands": ["find"], "errorCode": code });
-        let outcome = world.try_command(&Command::read("test", find.as_bytes()));
-        assert_eq!(outcome.err().and_then(|error| error.code()), (attempts == 1).then_some(code));
-        assert_eq!(world.log("find").0.len(), attempts);
     }
 }
 
@@ -194,19 +161,129 @@ fn in_a_sharded_cluster_a_retry_avoids_the_mongos_that_failed() {
     assert!(started.len() > 20, "no find was retried");
 }
 
+/// A number of operations so large that some jitters are close to 0 and some to 1.
+const OPERATIONS: i32 = 400;
+
+/// The maximum total duration of an operation's round trips.
+const ROUND_TRIPS: Duration = Duration::from_millis(10);
+
+/// The amount by which the longest observed backoffs may fall short of the maximum, because even
+/// the largest jitter is slightly less than 1.
+const LACKING: Duration = Duration::from_millis(60);
+
+/// Returns the data of a fail point that refuses commands because of overload.
+fn refusal(command: &str, code: i32) -> Document {
+    doc! {
+        "failCommands": [command],
+        "errorCode": code,
+        "errorLabels": ["SystemOverloadedError", "RetryableError"],
+    }
+}
+
+/// Returns the shortest and the longest duration of a refused insert. So many inserts are made that
+/// some jitters are close to 0 and some to 1.
+fn shortest_and_longest(world: &World, code: i32) -> (Duration, Duration) {
+    let times = (0..OPERATIONS).map(|id| {
+        let before = world.sim.now();
+        let error = world.insert(id).unwrap_err();
+        assert_eq!((error.code(), error.retries()), (Some(code), 2));
+        world.sim.now().since(before)
+    });
+    let times: Vec<_> = times.collect();
+    (*times.iter().min().unwrap(), *times.iter().max().unwrap())
+}
+
+/// I-62, Q-22, Client Backpressure prose tests 1 and 5: with a jitter of 0 there is no backoff; with
+/// a jitter of 1 the two backoffs take 0.6 s in total, unless the server sets their base.
 #[test]
-fn behind_a_load_balancer_writes_are_retried_on_another_connection() {
-    // Behind a load balancer, a retry uses another connection.
-    let world = World::start(&Blueprint::load_balanced(1), "");
-    for id in 0..10 {
-        world.insert(id).unwrap();
+fn backpressure_1_5_backoffs_are_exponential_and_random_with_the_base_that_the_server_names() {
+    let world = World::start(&replica_set(), "");
+    for (code, base, expected) in [(2, None, 600), (462, Some(50), 300), (462, Some(0), 600)] {
+        if let Some(base) = base {
+            let set = encoded(&doc! { "setParameter": 1, "externalClientBaseBackoffMS": base });
+            world.try_command(&Command::new("admin", set.as_bytes())).unwrap();
+        }
+        world.fail(doc! { "times": 3 * OPERATIONS }, refusal("insert", code));
+        let (shortest, longest) = shortest_and_longest(&world, code);
+        assert!(shortest < LACKING, "{shortest:?}");
+        let expected = Duration::from_millis(expected);
+        let range = expected.saturating_sub(LACKING)..expected + ROUND_TRIPS;
+        assert!(range.contains(&longest), "{longest:?} instead of {expected:?}");
     }
-    let (started, names) = world.log("insert");
-    assert!(started.iter().all(|insert| insert.contains_key("txnNumber")));
-    assert_eq!(names.len(), 20);
-    let data = doc! { "failCommands": ["insert"], "closeConnection": true };
-    world.fail(doc! { "times": 1 }, data);
-    for id in 10..20 {
-        world.insert(id).unwrap();
+}
+
+/// Any command is retried after overload, also a write that is otherwise not retryable, unless an
+/// option disables retries or limits them (I-62, Q-20, Q-21; Client Backpressure prose tests 3 and 4,
+/// with other options).
+#[test]
+fn backpressure_3_4_overload_is_retried_max_adaptive_retries_times_unless_disabled() {
+    let (set, standalone) = (replica_set(), Blueprint::standalone());
+    let documents = [
+        doc! { "find": "c" },
+        doc! { "ping": 1 },
+        doc! { "insert": "c", "documents": [{ "_id": 1 }] },
+    ];
+    let [find, ping, insert] = documents.map(|document| encoded(&document));
+    let find = Command::read("test", find.as_bytes());
+    let ping = Command::new("admin", ping.as_bytes());
+    let insert = Command::write("test", insert.as_bytes());
+    let single = insert.clone().without_retry();
+    for (blueprint, name, command, options, expected) in [
+        (&set, "find", &find, "", 2),
+        (&set, "find", &find, "maxAdaptiveRetries=1", 1),
+        (&set, "find", &find, "maxAdaptiveRetries=0", 0),
+        (&set, "find", &find, "maxAdaptiveRetries=4", 4),
+        (&set, "find", &find, "retryReads=false", 0),
+        (&set, "find", &find, "retryWrites=false", 2),
+        (&set, "ping", &ping, "", 2),
+        (&set, "ping", &ping, "retryReads=false", 0),
+        (&set, "ping", &ping, "retryWrites=false", 0),
+        (&set, "insert", &insert, "", 2),
+        (&set, "insert", &single, "", 2),
+        (&set, "insert", &single, "retryWrites=false", 0),
+        (&standalone, "insert", &insert, "", 2),
+        (&standalone, "insert", &insert, "retryWrites=false", 0),
+        (&standalone, "insert", &single, "", 2),
+    ] {
+        let world = World::start(blueprint, options);
+        world.fail(doc! { "times": 9 }, refusal(name, 462));
+        let error = world.try_command(command).unwrap_err();
+        for label in ["SystemOverloadedError", "RetryableError"] {
+            assert!(error.has_label(label), "{error}");
+        }
+        let retries = (error.retries() as usize, world.log(name).0.len());
+        assert_eq!(retries, (expected, 1 + expected), "{options} {command:?}");
+        world.fail(doc! { "times": expected as i32 }, refusal(name, 462));
+        world.try_command(command).unwrap();
     }
+}
+
+#[test]
+fn with_retargeting_a_retry_avoids_the_overloaded_server() {
+    // With `enableOverloadRetargeting`, a retry avoids the overloaded server (I-62, L-26, Q-23).
+    let find = encoded(&doc! { "find": "c" });
+    for (options, succeeds) in [
+        ("readPreference=primaryPreferred", false),
+        ("readPreference=primaryPreferred&enableOverloadRetargeting=true", true),
+    ] {
+        let world = World::start(&replica_set(), options);
+        // Only the primary has the fail point.
+        world.fail(doc! { "times": 9 }, refusal("find", 462));
+        let result = world.try_command(&Command::read("test", find.as_bytes()));
+        assert_eq!(result.is_ok(), succeeds, "{result:?}");
+    }
+}
+
+#[test]
+fn no_backoff_goes_beyond_the_time_limit() {
+    // No backoff exceeds `timeoutMS`, which covers all attempts (Q-24, S-1).
+    let world = World::start(&replica_set(), "maxAdaptiveRetries=50");
+    let ping = encoded(&doc! { "ping": 1 });
+    world.fail(doc! { "times": 99 }, refusal("ping", 462));
+    let before = world.sim.now();
+    let limit = Duration::from_secs(3);
+    let command = Command::new("admin", ping.as_bytes()).with_timeout(limit);
+    let error = world.try_command(&command).unwrap_err();
+    assert_eq!(error.code(), Some(462), "{error}");
+    assert!(world.sim.now().since(before) <= limit);
 }

@@ -1,12 +1,12 @@
 //! The time limit of operations (Client Side Operations Timeout).
 
-use std::time::Duration;
+use bson::oid::ObjectId;
+use sdam::pool::Pin;
+use sdam_sim::runtime::Latency;
+use sdam_testkit::mongos;
 
-use bson::{Document, doc};
-use sdam::{Criteria, Error, ErrorKind, client::Command, events::CheckOutFailure, pool::Pin};
-use sdam_sim::{Blueprint, runtime::Latency};
-
-use super::{World, encoded, replica_set};
+use super::*;
+use crate::selection::{Harness, hosts};
 
 /// Returns the time in milliseconds for which an operation waits for the pool's only connection,
 /// and the error with which the operation then fails.
@@ -83,33 +83,6 @@ fn a_connection_that_comes_too_late_for_one_check_out_goes_to_the_next_one() {
     });
 }
 
-/// Delays each message by 50 ms, and waits until the monitors have measured the delay.
-fn slow_down(world: &World) {
-    let slow = Latency { min: Duration::from_millis(50), spread: Duration::ZERO, chunked: false };
-    world.sim.network().set_latency(slow);
-    world.sim.run_for(Duration::from_secs(200));
-}
-
-#[test]
-fn a_command_that_cannot_be_answered_in_time_is_not_sent() {
-    // The remaining time must exceed the minimum round-trip time (I-71).
-    let world = World::start(&replica_set(), "timeoutMS=100");
-    world.insert(1).unwrap();
-    world.log("insert");
-    slow_down(&world);
-    let ping = encoded(&doc! { "ping": 1 });
-    let ping = Command::new("admin", ping.as_bytes());
-    let pinned = world.run(async { world.client.pin(None).await?.run(&ping).await });
-    for error in [world.insert(2).unwrap_err(), pinned.unwrap_err()] {
-        assert_eq!(error.kind(), ErrorKind::TimeLimit, "{error}");
-        assert!(error.is_timeout() && !error.is_network(), "{error}");
-        assert_eq!(error.retries(), 0);
-    }
-    assert!(world.log("insert").0.is_empty() && world.log("ping").0.is_empty());
-    let patient = ping.with_timeout(Duration::from_millis(300));
-    world.try_command(&patient).unwrap();
-}
-
 #[test]
 fn a_command_that_the_server_ends_in_time_keeps_its_connection() {
     // `maxTimeMS` is set, so the server ends the command in time (I-70, I-72, S-6).
@@ -144,24 +117,50 @@ fn a_command_without_time_limit_is_selected_within_server_selection_timeout() {
     }
 }
 
+/// Returns a find that a client sends to a mongos whose hello has the fields `more`.
+fn sent(more: Document, is_balanced: bool) -> Document {
+    let hosts = hosts(1);
+    let mut hello = mongos();
+    hello.extend(more);
+    let sent = Arc::<Mutex<Document>>::default();
+    let (noted, ok) = (Arc::clone(&sent), doc! { "ok": 1 }.to_vec().unwrap());
+    let mut server = Server::replying(&hello);
+    server.other = Arc::new(move |request| {
+        *noted.lock().unwrap() = Document::from_reader(&*request.body).unwrap();
+        Some(ok.clone())
+    });
+    let mut harness = Harness::new();
+    harness.servers.set(&hosts[0], server);
+    let mut options = Options::new(hosts);
+    options.timeout = Some(Duration::from_secs(10));
+    options.load_balanced = is_balanced;
+    let client = TopologyBuilder::new(options).client(harness.runtime()).unwrap();
+    let find = encoded(&doc! { "find": "c" });
+    let reply = harness.begin(async move {
+        let find = Command::read("test", find.as_bytes());
+        client.run(&find).await.map(drop)
+    });
+    harness.settle();
+    reply.now_or_never().unwrap().unwrap();
+    let sent = sent.lock().unwrap();
+    sent.clone()
+}
+
 #[test]
 fn the_hello_of_the_connection_decides_about_the_fields_that_a_command_gets() {
     // I-70, Q-8
-    let find = encoded(&doc! { "find": "c" });
-    let find = Command::read("test", find.as_bytes());
-    let check = |blueprint: &Blueprint, edit, field: &str, is_sent: bool| {
-        let world = World::with_hello(1, blueprint, "timeoutMS=10000", edit);
-        world.try_command(&find).unwrap();
-        let (started, _) = world.log("find");
-        assert_eq!(started[0].contains_key(field), is_sent, "{started:?}");
-    };
-    let balanced = Blueprint::load_balanced(1);
-    let set = replica_set();
-    check(&set, |_| (), "maxTimeMS", true);
-    check(&set, |hello| drop(hello.insert("iscryptd", true)), "maxTimeMS", false);
-    // Behind a load balancer, sessions are always supported (Load Balancers: "Session Support").
-    let without = |hello: &mut Document| drop(hello.remove("logicalSessionTimeoutMinutes"));
-    check(&set, |_| (), "lsid", true);
-    check(&set, without, "lsid", false);
-    check(&balanced, without, "lsid", true);
+    let sessions = doc! { "logicalSessionTimeoutMinutes": 30 };
+    let service = doc! { "serviceId": ObjectId::from_bytes([1; 12]) };
+    for (more, is_balanced, field, is_sent) in [
+        (doc! {}, false, "maxTimeMS", true),
+        (doc! { "iscryptd": true }, false, "maxTimeMS", false),
+        (sessions, false, "lsid", true),
+        (doc! {}, false, "lsid", false),
+        // Behind a load balancer, sessions are always supported (Load Balancers: "Session
+        // Support").
+        (service, true, "lsid", true),
+    ] {
+        let sent = sent(more, is_balanced);
+        assert_eq!(sent.contains_key(field), is_sent, "{sent}");
+    }
 }

@@ -1,30 +1,11 @@
-//! Tests pools with a simulated deployment, in virtual time.
+//! Check-outs from pools, with and without a worker, and the options of pools.
 
-use std::{
-    future::poll_fn,
-    pin::pin,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    task::Poll,
-    time::Duration,
-};
+use std::{future::poll_fn, sync::atomic::AtomicUsize};
 
-use futures::{
-    FutureExt, StreamExt,
-    future::{join_all, poll_immediate},
-};
-use sdam::{Error, EventKind, Interest, Spawner, Topology, pool::PoolOptions, runtime::Task};
-use sdam_pool::{Pool, Pools};
-use sdam_sim::{
-    Action,
-    action::{FailCommand, Mode, Target},
-    runtime::Sim,
-};
-use sdam_transport::wire::OpMsg;
+use sdam::pool::PoolOptions;
+use sdam_transport::{spawn::yield_now, wire::OpMsg};
 
-use super::{block, builder, observed, pass, ping, ping_primary, primary, run_ping, simulation};
+use super::*;
 
 const LONG: Duration = Duration::from_secs(600);
 
@@ -42,9 +23,7 @@ fn a_server_that_refused_a_handshake_is_found_again_when_it_may_be_checked() {
     sim.block_on(async {
         primary(&topology).await;
         pass(&sim, Duration::from_secs(2)).await;
-        let mut fail = FailCommand::default();
-        fail.mode = Mode::Times(1);
-        fail.commands = vec!["hello".into(), "isMaster".into()];
+        let mut fail = fail_command(&["hello", "isMaster"], Mode::Times(1));
         fail.error_code = Some(1);
         sim.apply(&Action::FailPoint(Target::Primary, Some(fail))).unwrap();
         let refused = ping_primary(&topology).await.unwrap_err();
@@ -170,37 +149,21 @@ fn closing_does_not_wait_for_a_server_that_does_not_answer_a_new_connection() {
     assert_eq!((sim.tasks(), sim.connections()), (0, 0));
 }
 
-/// A spawner that counts how often the tasks of pools are polled.
-#[derive(Debug)]
-struct CountingSpawner {
-    spawner: Arc<dyn Spawner>,
-    polls: Arc<AtomicUsize>,
-}
-
-impl Spawner for CountingSpawner {
-    fn spawn(&self, mut task: Task) {
-        let (name, polls) = (task.name(), Arc::clone(&self.polls));
-        let counted = poll_fn(move |cx| {
-            polls.fetch_add(usize::from(name == "sdam-pool"), Ordering::Relaxed);
-            task.poll_unpin(cx)
-        });
-        self.spawner.spawn(Task::new(name, counted));
-    }
-}
-
 #[test]
 fn an_idle_pool_never_wakes_up() {
     // Without `maxIdleTimeMS`, an idle pool that holds `minPoolSize` connections never wakes up
     // (P-33).
     let sim = simulation(10);
     let polls = Arc::new(AtomicUsize::new(0));
-    let mut runtime = sim.runtime();
-    runtime.spawner = Arc::new(CountingSpawner {
-        spawner: Arc::clone(&runtime.spawner),
-        polls: Arc::clone(&polls),
+    let counted = Arc::clone(&polls);
+    let topology = start_changed(&sim, "minPoolSize=2", move |mut task| {
+        let polls = Arc::clone(&counted);
+        let counting = poll_fn(move |cx| {
+            polls.fetch_add(1, Ordering::Relaxed);
+            task.poll_unpin(cx)
+        });
+        Task::new("sdam-pool", counting)
     });
-    let uri = format!("{}&minPoolSize=2", sim.uri());
-    let topology = builder(&uri).start(runtime).unwrap();
     sim.block_on(async {
         let pool = primary(&topology).await.pool().clone();
         join_all((0..5).map(|_| ping_primary(&topology))).await;
@@ -213,19 +176,6 @@ fn an_idle_pool_never_wakes_up() {
         assert_eq!(polls.load(Ordering::Relaxed), before);
         topology.close().await;
     });
-}
-
-/// Yields once, so that other tasks can run.
-async fn yield_now() {
-    let mut is_first = true;
-    poll_fn(|cx| {
-        if std::mem::take(&mut is_first) {
-            cx.waker().wake_by_ref();
-            return Poll::Pending;
-        }
-        Poll::Ready(())
-    })
-    .await;
 }
 
 #[test]
@@ -254,4 +204,73 @@ fn a_connection_out_of_step_is_closed_at_its_check_in_whoever_moved_it() {
             run_ping(&mut next).await.unwrap();
         });
     }
+}
+
+#[test]
+fn check_outs_without_a_worker_share_connections_and_survive_being_dropped() {
+    let sim = simulation(1);
+    let uri = format!("{}&maxPoolSize=3", sim.uri());
+    let mut topology = builder(&uri).scan(sim.runtime().backend).unwrap();
+    let pool = sim.block_on(async {
+        let server = topology.select(&Criteria::write()).await.unwrap();
+        let pool = server.pool().clone();
+        let all = (0..20).map(async |number| {
+            if number % 4 == 0 {
+                assert!(poll_immediate(pin!(pool.check_out())).await.is_none());
+                return;
+            }
+            let mut connection = pool.check_out().await.unwrap();
+            run_ping(&mut connection).await.unwrap();
+        });
+        join_all(all).await;
+        let stats = pool.stats();
+        assert!(stats.idle <= 3 && stats.idle > 0, "{stats:?}");
+        assert_eq!((stats.in_use, stats.waiting, stats.pending), (0, 0, 0), "{stats:?}");
+        drop(server);
+        topology.close();
+        pool
+    });
+    sim.run_for(Duration::from_secs(1));
+    assert_eq!(sim.connections(), 0, "{pool:?} is closed");
+}
+
+#[test]
+fn check_outs_without_a_worker_wait_for_their_whole_time() {
+    let sim = simulation(1);
+    let uri = format!("{}&maxPoolSize=1&waitQueueTimeoutMS=100", sim.uri());
+    let mut topology = builder(&uri).scan(sim.runtime().backend).unwrap();
+    sim.block_on(async {
+        let server = topology.select(&Criteria::write()).await.unwrap();
+        let pool = server.pool();
+        let held = pool.check_out().await.unwrap();
+        for (deadline, millis) in [(None, 100), (Some(20), 20), (Some(300), 300)] {
+            let began = sim.now();
+            let deadline = deadline.map(|millis| began + Duration::from_millis(millis));
+            let error = match deadline {
+                Some(deadline) => pool.check_out_within(deadline).await.unwrap_err(),
+                None => pool.check_out().await.unwrap_err(),
+            };
+            assert!(error.is_timeout(), "{error}");
+            assert_eq!(sim.now().since(began), Duration::from_millis(millis), "{error}");
+        }
+        drop(held);
+        pool.check_out().await.unwrap();
+    });
+}
+
+#[test]
+fn a_check_out_of_an_idle_connection_and_its_check_in_allocate_nothing() {
+    // Without a sink, a check-out of an idle connection allocates nothing (P-51).
+    let hosts = [sdam::ServerAddress::new("a", 27017)];
+    let sim = Sim::new(1, &Blueprint::replica_set(SetConfig::new("rs", hosts)));
+    let topology = builder(&sim.uri()).start(sim.runtime()).unwrap();
+    let pool = sim.block_on(async {
+        let pool = primary(&topology).await.pool().clone();
+        drop(pool.check_out().await.unwrap());
+        pool
+    });
+    let pair = || drop(pool.check_out().now_or_never().unwrap().unwrap());
+    let allocations = allocation_counter::measure(|| (0..100).for_each(|_| pair()));
+    assert_eq!(allocations.count_total, 0);
+    sim.block_on(topology.close());
 }

@@ -1,46 +1,32 @@
 //! The client metadata of pooled connections (MongoDB Handshake: "Client Metadata Update Prose
 //! Tests"). The messages are read from the simulated network.
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
-
-use bson::{Document, doc};
-use sdam::{Topology, TopologyBuilder, options::DriverInfo};
-use sdam_pool::Pool;
-use sdam_sim::{
-    MemberId,
-    runtime::{Direction, Sim, Verdict},
-};
+use sdam::options::DriverInfo;
 use sdam_transport::handshake::{ClientMetadata, Environment};
 
-use super::{builder, ping_primary, simulation};
+use super::*;
 
 /// A duration after which an idle connection has certainly expired if `maxIdleTimeMS` is 1.
 const IDLE: Duration = Duration::from_millis(5);
-
-/// The first messages of the connections to one server.
-type Handshakes = Arc<Mutex<Vec<Document>>>;
 
 /// A client whose connections expire, so that each ping opens a new connection.
 struct World {
     sim: Sim,
     topology: Topology<Pool>,
-    handshakes: Handshakes,
+    member: MemberId,
+    sent: Arc<Mutex<Vec<Sent>>>,
 }
 
 impl World {
-    /// Starts a client with these libraries.
-    fn start(libraries: &[DriverInfo], options: &str) -> Self {
+    /// Starts a client with the library `initial`, if there is one.
+    fn start(initial: Option<&DriverInfo>) -> Self {
         let environment = Environment::default();
         let metadata = ClientMetadata::new("driver", "0.1", &environment).unwrap();
         let mut metadata = metadata.with_application("app").unwrap();
-        for library in libraries {
+        if let Some(library) = initial {
             assert!(metadata.append(library.clone()).unwrap());
         }
-        let options = format!("serverMonitoringMode=poll&{options}");
-        Self::build(&options, |builder| builder.metadata(metadata))
+        Self::build("serverMonitoringMode=poll", |builder| builder.metadata(metadata))
     }
 
     fn build(
@@ -50,57 +36,32 @@ impl World {
         let sim = simulation(1);
         sim.run_for(Duration::from_secs(20));
         let member = sim.status().primary().unwrap().id;
-        let handshakes = record(&sim, member);
-        let uri = format!("{}&{options}", sim.uri());
+        let sent = record(&sim);
+        let uri = format!("{}&maxIdleTimeMS=1&{options}", sim.uri());
         let topology = change(builder(&uri)).start(sim.runtime()).unwrap();
-        Self { sim, topology, handshakes }
-    }
-
-    /// Starts a client with one library, which is either set initially or appended after the start.
-    fn with(library: &DriverInfo, is_initial: bool) -> Self {
-        if is_initial {
-            return Self::start(std::slice::from_ref(library), "maxIdleTimeMS=1");
-        }
-        let world = Self::start(&[], "maxIdleTimeMS=1");
-        world.append(library);
-        world
+        Self { sim, topology, member, sent }
     }
 
     fn append(&self, library: &DriverInfo) {
         self.topology.append_metadata(library.clone()).unwrap();
     }
 
+    /// Returns the first messages of all connections to the primary.
+    fn handshakes(&self) -> Vec<Document> {
+        let sent = self.sent.lock().unwrap();
+        let own = sent.iter().filter(|sent| sent.member == self.member && sent.is_handshake());
+        own.map(|sent| sent.command.clone()).collect()
+    }
+
     /// Runs a ping on a new connection and returns its client metadata.
     fn ping(&self) -> Document {
         self.sim.run_for(IDLE);
-        let count = || self.handshakes.lock().unwrap().len();
-        let before = count();
+        let before = self.handshakes().len();
         self.sim.block_on(ping_primary(&self.topology)).unwrap();
-        assert!(count() > before, "a connection was opened");
-        self.last()
+        let handshakes = self.handshakes();
+        assert!(handshakes.len() > before, "a connection was opened");
+        handshakes.last().unwrap().get_document("client").unwrap().clone()
     }
-
-    fn last(&self) -> Document {
-        let handshakes = self.handshakes.lock().unwrap();
-        let last = handshakes.last().unwrap();
-        last.get_document("client").unwrap().clone()
-    }
-}
-
-fn record(sim: &Sim, member: MemberId) -> Handshakes {
-    let handshakes = Handshakes::default();
-    let recorded = Arc::clone(&handshakes);
-    sim.network().add_rule(move |frame| {
-        if frame.direction == Direction::ToServer && frame.member == member {
-            // The command follows the header, the flags, and the kind of the only section.
-            let command = Document::from_reader(&frame.bytes[21..]).unwrap();
-            if command.contains_key("client") {
-                recorded.lock().unwrap().push(command);
-            }
-        }
-        Verdict::Pass
-    });
-    handshakes
 }
 
 /// Creates a library. An empty string means that the value is absent.
@@ -124,7 +85,10 @@ fn check(
     added: Option<[&str; 3]>,
 ) {
     for is_initial in [true, false] {
-        let world = World::with(known, is_initial);
+        let world = World::start(is_initial.then_some(known));
+        if !is_initial {
+            world.append(known);
+        }
         if let Some(between) = between {
             world.append(between);
         }
@@ -140,32 +104,18 @@ fn check(
     }
 }
 
-/// O-27, prose tests 1 (in which the first library is set before the start) and 2 (in which it is
-/// appended).
+/// O-27, prose tests 1 (in which the first library is set before the start), 2 (in which it is
+/// appended) and 3: a library that differs from the one before is appended, and nothing else changes.
 #[test]
-fn metadata_1_2_a_library_is_appended_and_nothing_else_changes() {
-    let platforms = "Library Platform|Framework Platform";
-    for (version, platform, versions, platforms) in [
-        ("2.0", "Framework Platform", "0.1|1.2|2.0", platforms),
-        ("2.0", "", "0.1|1.2|2.0", "Library Platform"),
-        ("", "Framework Platform", "0.1|1.2", platforms),
-        ("", "", "0.1|1.2", "Library Platform"),
-    ] {
-        let added = ["driver|library|framework", versions, platforms];
-        check(&own(), None, &library("framework", version, platform), Some(added));
-    }
-}
-
-/// O-27, prose test 3: a library is appended unless it equals one that was appended before.
-#[test]
-fn metadata_3_a_library_that_differs_in_one_text_is_appended() {
+fn metadata_1_to_3_a_library_that_differs_in_one_text_is_appended() {
     for name in ["library", "framework"] {
-        for version in ["1.2", "2.0"] {
-            for platform in ["Library Platform", "Framework Platform"] {
+        for version in ["1.2", "2.0", ""] {
+            for platform in ["Library Platform", "Framework Platform", ""] {
                 let next = library(name, version, platform);
-                let names = format!("driver|library|{name}");
-                let versions = format!("0.1|1.2|{version}");
-                let platforms = format!("Library Platform|{platform}");
+                let joined = |texts: &[&str]| texts.join("|").trim_end_matches('|').to_owned();
+                let names = joined(&["driver", "library", name]);
+                let versions = joined(&["0.1", "1.2", version]);
+                let platforms = joined(&["Library Platform", platform]);
                 let added = Some([&*names, &versions, &platforms]);
                 check(&own(), None, &next, added.filter(|_| next != own()));
             }
@@ -191,11 +141,11 @@ fn metadata_4_to_8_a_known_library_is_not_appended_again() {
 /// the application's name.
 #[test]
 fn metadata_9_every_handshake_announces_backpressure_and_the_application() {
-    let world = World::start(&[], "maxIdleTimeMS=1");
+    let world = World::start(None);
     world.ping();
-    let handshakes = world.handshakes.lock().unwrap();
+    let handshakes = world.handshakes();
     assert!(handshakes.len() > 1, "a monitor's and a pool's");
-    for handshake in &*handshakes {
+    for handshake in handshakes {
         assert_eq!(handshake.get_str("backpressure").unwrap(), "2");
         let client = handshake.get_document("client").unwrap();
         let application = client.get_document("application").unwrap();
@@ -213,9 +163,7 @@ fn document(name: &str) -> Document {
 fn start_driver(is_faas: bool, document: &Shared) -> World {
     let document = Arc::clone(document);
     let encode = move || document.lock().unwrap().to_vec().unwrap();
-    World::build("maxIdleTimeMS=1&appName=unused", |builder| {
-        builder.client_document(is_faas, encode)
-    })
+    World::build("appName=unused", |builder| builder.client_document(is_faas, encode))
 }
 
 #[test]
@@ -230,11 +178,10 @@ fn monitors_and_pools_send_the_current_document_of_a_driver() {
     assert!(refused.to_string().contains("append the library to that"));
 
     // After the reset, the monitor opens its connections for checks and for measurements again.
-    world.handshakes.lock().unwrap().clear();
-    let primary = world.sim.status().primary().unwrap().id;
-    world.sim.network().reset(primary);
+    world.sent.lock().unwrap().clear();
+    world.sim.network().reset(world.member);
     world.sim.run_for(Duration::from_secs(30));
-    let handshakes = world.handshakes.lock().unwrap().clone();
+    let handshakes = world.handshakes();
     assert_eq!(handshakes.len(), 2);
     for handshake in &handshakes {
         assert_eq!(handshake.get_document("client").unwrap(), &changed);
@@ -247,8 +194,7 @@ fn monitors_of_a_driver_in_a_function_poll() {
     for (is_faas, connections) in [(true, 1), (false, 2)] {
         let world = start_driver(is_faas, &Shared::new(document("mine").into()));
         world.sim.run_for(Duration::from_secs(60));
-        let opened = world.handshakes.lock().unwrap().len();
-        assert_eq!(opened, connections, "only a stream needs measurements");
+        assert_eq!(world.handshakes().len(), connections, "only a stream needs measurements");
     }
 }
 

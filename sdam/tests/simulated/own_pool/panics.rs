@@ -1,26 +1,13 @@
 //! Transports and authenticators that panic.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
-
-use futures::future::join_all;
 use sdam::{
-    Authenticator, Connection, Criteria, Error, Runtime, ServerAddress, Topology, TopologyBuilder,
-    Transport, async_trait,
+    Authenticator,
     pool::{AuthStep, Conversation},
 };
-use sdam_core::time::Instant;
-use sdam_core::{error::ErrorKind, hello::HelloAuth};
-use sdam_pool::{Pool, Pools};
-use sdam_sim::runtime::Sim;
+use sdam_core::{hello::HelloAuth, time::Instant};
 use sdam_transport::wire::WireMessage;
 
-use super::{pass, ping_primary, primary, run_ping, simulation};
+use super::*;
 
 /// A flag for each operation that can panic. A flag that is set makes the next such operation
 /// panic.

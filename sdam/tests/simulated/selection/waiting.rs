@@ -1,14 +1,10 @@
-//! Tests waiting selections: the duration of their wait, and the checks that they request.
+//! The servers that selections choose and wait for, and the checks that they request.
 
-use std::{cell::Cell, future::poll_fn, pin::pin, rc::Rc, time::Duration};
+use std::{cell::Cell, collections::BTreeSet, future::poll_fn, rc::Rc};
 
-use bson::doc;
-use futures::{FutureExt, future::RemoteHandle};
-use sdam::{Clock, Criteria, SelectionError, ServerAddress, Topology, select::LimitSource};
-use sdam_core::options::MIN_HEARTBEAT_FREQUENCY;
-use sdam_testkit::Server;
+use sdam_testkit::member;
 
-use super::harness::{Harness, hosts};
+use super::*;
 
 type Outcome = Result<ServerAddress, SelectionError>;
 
@@ -218,4 +214,183 @@ fn a_dropped_selection_causes_no_further_checks() {
     assert_eq!(checks(&harness, &hosts), [5, 5, 5], "no selection waits any more");
     harness.pass(Duration::from_millis(1));
     assert_eq!(checks(&harness, &hosts), [6, 6, 6]);
+}
+
+/// Starts a topology with the connection string options `query`.
+fn start(harness: &mut Harness, number: u16, query: &str) -> Topology {
+    let hosts = hosts(number);
+    let mut options = Options::parse(&format!("mongodb://a/?{query}")).unwrap();
+    options.seeds.clone_from(&hosts);
+    harness.start(&hosts, |builder| builder.options(|own| *own = options))
+}
+
+/// L-61, B-32: the shorter of the two timeouts limits a selection, and the error names it. The
+/// remaining time of an operation replaces the client's `timeoutMS`.
+#[test]
+fn selections_wait_for_the_shortest_timeout() {
+    let own = (LimitSource::ServerSelectionTimeout, "(serverSelectionTimeoutMS)");
+    let call = (LimitSource::Call, "(the timeout of the call)");
+    let both = "timeoutMS=50&serverSelectionTimeoutMS=80";
+    for (query, limit, millis, (source, text)) in [
+        ("timeoutMS=50", None, 50, (LimitSource::Timeout, "(timeoutMS)")),
+        ("timeoutMS=50&serverSelectionTimeoutMS=40", None, 40, own),
+        ("timeoutMS=40&serverSelectionTimeoutMS=40", None, 40, own),
+        ("timeoutMS=0&serverSelectionTimeoutMS=40", None, 40, own),
+        ("timeoutMS=x&serverSelectionTimeoutMS=40", None, 40, own),
+        (both, Some(70), 70, call),
+        (both, Some(30), 30, call),
+        (both, Some(90), 80, own),
+    ] {
+        let mut harness = Harness::new();
+        let topology = start(&mut harness, 1, query);
+        let selection = harness.begin(async move {
+            let criteria = Criteria::write();
+            match limit.map(Duration::from_millis) {
+                Some(limit) => topology.select_within(&criteria, limit).await,
+                None => topology.select(&criteria).await,
+            }
+        });
+        let time = Duration::from_millis(millis);
+        harness.pass(time);
+        let Err(SelectionError::Timeout(error)) = selection.now_or_never().unwrap() else {
+            unreachable!("{query}: a server was found");
+        };
+        assert_eq!((error.limit_source, error.timeout), (source, time), "{query}");
+        assert_eq!(error.waited, time, "{query}");
+        let text = format!("gave up after 0.0{} s {text}", millis / 10);
+        assert!(error.to_string().contains(&text), "{error}");
+    }
+}
+
+fn read(preference: ReadPreference) -> Criteria {
+    Criteria::read(preference).unwrap()
+}
+
+/// Returns the ports of the servers chosen by 30 selections.
+fn selected(topology: &Topology, criteria: &Criteria) -> BTreeSet<u16> {
+    let select = |_| topology.try_select(criteria).unwrap().unwrap();
+    let ports = (0..30).map(select).map(|selected| selected.address().port());
+    ports.map(Option::unwrap).collect()
+}
+
+/// L-1: checks select no server, and a server selected for a cursor stays the same while others are
+/// selected. Using it for the cursor's later commands is the caller's responsibility.
+#[test]
+fn checks_select_no_server_and_a_selected_server_stays_the_same() {
+    let hosts = hosts(3);
+    let mut harness = Harness::with_replica_set(&hosts);
+    let (sink, mut events) = unbounded();
+    let topology =
+        harness.start(&hosts, |builder| builder.sink(sink.interested_in(Interest::SELECTION)));
+    harness.pass(Duration::from_secs(60));
+    assert!(harness.servers.answered(&hosts[0]).len() > 5);
+    assert!(events.try_next().is_none());
+
+    let held = topology.select(&Criteria::write()).now_or_never().unwrap().unwrap();
+    harness.servers.set(&hosts[0], Server::member(&hosts, false));
+    harness.servers.set(&hosts[1], Server::member(&hosts, true));
+    harness.pass(Duration::from_secs(10));
+    assert_eq!(selected(&topology, &Criteria::write()), [20_001].into());
+    assert_eq!(held.address(), &hosts[0]);
+}
+
+/// L-7: the client's default read preference affects only criteria that use it, and a selection
+/// does not depend on the previous one. Choosing the criteria of an operation (L-3, L-4, L-5) is
+/// the caller's responsibility, see `Criteria`.
+#[test]
+fn the_default_read_preference_applies_only_to_criteria_that_use_it() {
+    let hosts = hosts(3);
+    let mut harness = Harness::with_replica_set(&hosts);
+    let topology = harness.start(&hosts, |builder| {
+        builder
+            .options(|options| options.read_preference = ReadPreference::new(ReadMode::Secondary))
+    });
+    let inherited = read(topology.options().read_preference.clone());
+    let own = read(ReadPreference::new(ReadMode::Nearest));
+    let primary = read(ReadPreference::default());
+    assert_eq!(selected(&topology, &inherited), [20_001, 20_002].into());
+    assert_eq!(selected(&topology, &own), [20_000, 20_001, 20_002].into());
+    assert_eq!(selected(&topology, &primary), [20_000].into());
+    assert_eq!(selected(&topology, &Criteria::write()), [20_000].into());
+}
+
+/// L-6: a selected server reports whether its read preference was overridden.
+#[test]
+fn a_server_selected_for_a_writing_pipeline_reports_an_overridden_read_preference() {
+    let hosts = hosts(2);
+    let mut harness = Harness::with_replica_set(&hosts);
+    let topology = harness.start(&hosts, |builder| builder);
+    let writing = read(ReadPreference::new(ReadMode::Secondary)).with_write_stage();
+    let select = || topology.try_select(&writing).unwrap().unwrap();
+    assert_eq!(select().address(), &hosts[1]);
+    assert!(!select().overrides_read_preference());
+
+    let mut old = member(&hosts, true);
+    old.insert("maxWireVersion", 9);
+    harness.servers.set(&hosts[0], Server::replying(&old));
+    harness.pass(Duration::from_secs(10));
+    assert_eq!(select().address(), &hosts[0]);
+    assert!(select().overrides_read_preference());
+}
+
+/// L-60: a selection succeeds even if all other servers stay silent.
+#[test]
+fn a_selection_needs_only_one_suitable_server() {
+    let hosts = hosts(3);
+    let secondary = read(ReadPreference::new(ReadMode::PrimaryPreferred));
+    for (server, criteria) in
+        [(Server::mongos(), Criteria::write()), (Server::member(&hosts, false), secondary)]
+    {
+        let mut harness = Harness::new();
+        harness.servers.set(&hosts[1], server);
+        let topology = harness.start(&hosts, |builder| builder);
+        let selected = topology.select(&criteria).now_or_never().unwrap();
+        assert_eq!(selected.unwrap().address(), &hosts[1]);
+    }
+}
+
+/// L-64: as many selections as allowed wait, the next one fails at once, and a place that becomes
+/// free is reused.
+#[test]
+fn selections_beyond_max_waiters_fail_at_once() {
+    let mut harness = Harness::new();
+    let topology =
+        harness.start(&hosts(1), |builder| builder.options(|options| options.max_waiters = 2));
+    let criteria = Criteria::write();
+    let begin = || {
+        let mut selection = Box::pin(topology.select(&criteria));
+        let outcome = selection.as_mut().now_or_never();
+        outcome.map_or(Ok(selection), |outcome| Err(outcome.unwrap_err()))
+    };
+    let (first, _second) = (begin().unwrap(), begin().unwrap());
+    let error = begin().err().unwrap();
+    assert!(matches!(error, SelectionError::TooManyWaiters { limit: 2 }));
+    assert!(error.to_string().contains("2 selections"), "{error}");
+    assert_eq!(topology.waiters(), 2);
+    drop(first);
+    let _third = begin().unwrap();
+    assert!(begin().is_err());
+}
+
+fn nearest() -> ReadPreference {
+    ReadPreference::new(ReadMode::Nearest)
+}
+
+/// L-45, "Application-Provided Server Selector": ten selections all choose the server with the
+/// highest port.
+#[test]
+fn the_selector_of_the_application_chooses_among_suitable_servers() {
+    let hosts = hosts(3);
+    let highest = |suitable: &mut Candidates<'_>| {
+        let ports = suitable.iter().map(|candidate| candidate.address.port());
+        let highest = ports.max().flatten();
+        suitable.retain(|candidate| candidate.address.port() == highest);
+    };
+    let mut harness = Harness::with_replica_set(&hosts);
+    let topology = harness.start(&hosts, |builder| builder.selector(highest));
+    let criteria = Criteria::read(nearest()).unwrap();
+    for _ in 0..10 {
+        let selected = topology.try_select(&criteria).unwrap().unwrap();
+        assert_eq!(selected.address(), &hosts[2]);
+    }
 }

@@ -1,11 +1,6 @@
 //! The connection shared by checks and operations.
 
-use std::time::Duration;
-
-use bson::doc;
-use sdam::{ErrorKind, ServerType, snapshot::ServerId};
-
-use super::harness::*;
+use super::*;
 
 fn find() -> Vec<u8> {
     bytes(&doc! { "find": "things", "$db": "test" })

@@ -1,10 +1,6 @@
 //! Errors reported by operations.
 
-use bson::doc;
-use sdam::{ErrorKind, ServerType, error::ErrorOutcome};
-use sdam_testkit::fixed_reply;
-
-use super::harness::*;
+use super::*;
 
 fn insert() -> Vec<u8> {
     bytes(&doc! { "insert": "things", "$db": "test" })
