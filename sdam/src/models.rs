@@ -1,9 +1,6 @@
 //! Loom models of the state shared by threads; `cargo xtask loom` runs every interleaving. They have a
 //! topology with the real engine, whose tasks run as loom threads.
 
-mod publication;
-mod shutdown;
-
 use std::{
     sync::{
         Arc, Mutex,
@@ -14,17 +11,27 @@ use std::{
 
 use async_trait::async_trait;
 use bson::{Document, RawDocumentBuf, doc};
-use futures::future::{BoxFuture, FutureExt, pending, ready};
+use futures::{
+    future::{BoxFuture, FutureExt, pending, ready},
+    stream::StreamExt,
+};
 use loom::{future::block_on, thread};
 use sdam_core::{
     address::ServerAddress,
     deployment::{ConnId, Input, Role, Timer},
     error::Error,
+    event::{Event, EventName},
     hello::HelloReply,
     ids::{Generation, ServerId},
+    server::ServerType,
     time::{Instant, UnixTime},
+    topology::TopologyType,
 };
-use sdam_events::sink::EventSink;
+use sdam_events::{
+    sink::{EventSink, Interest},
+    sync::explore,
+};
+use sdam_select::criteria::Criteria;
 use sdam_transport::{
     clock::Clock,
     connect::{Connection, Transport},
@@ -39,14 +46,14 @@ use crate::{Topology, TopologyBuilder};
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A topology with the seed `a:1`, and the tasks that have not started.
-pub(super) struct Harness {
-    pub(super) topology: Topology,
-    pub(super) tasks: Tasks,
+struct Harness {
+    topology: Topology,
+    tasks: Tasks,
 }
 
 /// A spawner that holds tasks back until [`begin`](Self::begin) is called.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Tasks(Arc<Mutex<Held>>);
+struct Tasks(Arc<Mutex<Held>>);
 
 #[derive(Debug, Default)]
 struct Held {
@@ -60,11 +67,11 @@ struct Held {
 impl Harness {
     /// Starts a harness whose servers answer each hello with the next of `replies`, and stop
     /// answering after the last.
-    pub(super) fn new(replies: &[Document]) -> Self {
+    fn new(replies: &[Document]) -> Self {
         Self::start(replies, |builder| builder)
     }
 
-    pub(super) fn with_sink(replies: &[Document], sink: impl EventSink) -> Self {
+    fn with_sink(replies: &[Document], sink: impl EventSink) -> Self {
         Self::start(replies, |builder| builder.sink(sink))
     }
 
@@ -80,12 +87,12 @@ impl Harness {
     }
 
     /// Returns the server id of the seed.
-    pub(super) fn seed(&self) -> ServerId {
+    fn seed(&self) -> ServerId {
         self.topology.snapshot().description().servers()[0].id
     }
 
     /// Applies the reply to the seed's first check.
-    pub(super) fn checked(&self, reply: &Document) {
+    fn checked(&self, reply: &Document) {
         let (server, now) = (self.seed(), Instant::EPOCH);
         let conn = ConnId { server, role: Role::Check, number: 1 };
         let reply = HelloReply::parse(bytes(reply));
@@ -99,7 +106,7 @@ impl Harness {
     }
 
     /// Applies a later reply of the seed, to the handshake of a pooled connection.
-    pub(super) fn greeted(&self, reply: &Document) {
+    fn greeted(&self, reply: &Document) {
         let greeted =
             self.topology.reporter(self.seed()).handle_handshake(Generation::FIRST, &*bytes(reply));
         greeted.unwrap();
@@ -115,7 +122,7 @@ impl Drop for Harness {
 
 impl Tasks {
     /// Starts the held tasks and all later ones, each on its own thread.
-    pub(super) fn begin(&self) {
+    fn begin(&self) {
         let tasks = {
             let mut held = self.0.lock().unwrap();
             held.begun = true;
@@ -125,12 +132,12 @@ impl Tasks {
     }
 
     /// Takes the tasks that have not started; dropping them simulates a runtime's shutdown.
-    pub(super) fn take(&self) -> Vec<Task> {
+    fn take(&self) -> Vec<Task> {
         std::mem::take(&mut self.0.lock().unwrap().tasks)
     }
 
     /// Makes the test fail if another task is spawned.
-    pub(super) fn end(&self) {
+    fn end(&self) {
         self.0.lock().unwrap().over = true;
     }
 
@@ -153,11 +160,11 @@ impl Spawner for Tasks {
 }
 
 /// Builds a hello reply from a member of the set `rs` with this role and these `hosts`.
-pub(super) fn member(role: &str, hosts: &[&str]) -> Document {
+fn member(role: &str, hosts: &[&str]) -> Document {
     doc! { "ok": 1, role: true, "setName": "rs", "hosts": hosts, "maxWireVersion": 21 }
 }
 
-pub(super) fn bytes(reply: &Document) -> Vec<u8> {
+fn bytes(reply: &Document) -> Vec<u8> {
     RawDocumentBuf::try_from(reply).unwrap().into_bytes()
 }
 
@@ -229,4 +236,160 @@ fn answer(request: &WireMessage, body: &[u8]) -> WireMessage {
         OpMsg { request_id, response_to, body, ..OpMsg::default() }.encode()
     };
     reply.unwrap()
+}
+
+#[test]
+fn waiting_selections_are_woken_by_concurrent_publications() {
+    // A waiting selection sees every change of the topology (L-62).
+    explore(2, || {
+        let harness = Harness::new(&[]);
+        let waiters = [(); 2].map(|()| {
+            let topology = harness.topology.clone();
+            thread::spawn(move || {
+                let selected = block_on(topology.select(&Criteria::write())).unwrap();
+                assert_eq!(selected.server_type(), ServerType::RsPrimary);
+            })
+        });
+        harness.checked(&member("secondary", &["a:1"]));
+        harness.greeted(&member("isWritablePrimary", &["a:1"]));
+        for waiter in waiters {
+            waiter.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_stream_of_snapshots_yields_the_newest_and_none_twice() {
+    explore(3, || {
+        let harness = Harness::new(&[]);
+        let mut watch = harness.topology.watch();
+        let reader = thread::spawn(move || {
+            let mut seen = None;
+            loop {
+                let snapshot = block_on(watch.next()).unwrap();
+                assert!(seen < Some(snapshot.version()));
+                seen = Some(snapshot.version());
+                let topology_type = snapshot.description().topology_type();
+                if topology_type == TopologyType::ReplicaSetWithPrimary {
+                    return;
+                }
+            }
+        });
+        harness.checked(&member("secondary", &["a:1"]));
+        harness.greeted(&member("isWritablePrimary", &["a:1"]));
+        reader.join().unwrap();
+    });
+}
+
+/// A sink that records the names of all events.
+#[derive(Clone, Debug, Default)]
+struct Names(Arc<Mutex<Vec<EventName>>>);
+
+impl Names {
+    /// Checks that there are as many `end` as `start` events, and that `TopologyClosed` is the
+    /// last event.
+    fn check(&self, start: EventName, end: EventName) {
+        let names = self.0.lock().unwrap();
+        let count = |name| names.iter().filter(|one| **one == name).count();
+        assert_eq!(names.last(), Some(&EventName::TopologyClosed));
+        assert_eq!(count(start), count(end));
+    }
+}
+
+impl EventSink for Names {
+    fn emit(&self, event: &Event) {
+        self.0.lock().unwrap().push(event.kind.name());
+    }
+
+    fn interest(&self) -> Interest {
+        Interest::SDAM.union(Interest::SELECTION)
+    }
+}
+
+#[test]
+fn closing_waits_for_the_last_event_and_for_every_heartbeat_to_end() {
+    // Every started heartbeat ends, and TopologyClosed is the last event (J-13, I10).
+    explore(2, || {
+        let names = Names::default();
+        let harness = Harness::with_sink(&[], names.clone());
+        harness.tasks.begin();
+        block_on(harness.topology.close());
+        harness.tasks.end();
+        names.check(EventName::ServerHeartbeatStarted, EventName::ServerHeartbeatFailed);
+    });
+}
+
+#[test]
+fn the_task_of_a_server_without_a_connection_ends_when_the_topology_is_closed() {
+    // No order to disconnect wakes this task.
+    explore(2, || {
+        let harness = Harness::new(&[doc! { "ok": 0 }]);
+        harness.tasks.begin();
+        block_on(harness.topology.close());
+        harness.tasks.end();
+    });
+}
+
+#[test]
+fn every_selection_ends_once_and_before_the_topology_closed_event() {
+    // Every started selection succeeds or fails exactly once (K-7).
+    explore(1, || {
+        let names = Names::default();
+        let harness = Harness::with_sink(&[], names.clone());
+        let topology = harness.topology.clone();
+        harness.tasks.begin();
+        let selection = thread::spawn(move || {
+            block_on(topology.select(&Criteria::write())).unwrap_err();
+        });
+        block_on(harness.topology.close());
+        selection.join().unwrap();
+        names.check(EventName::ServerSelectionStarted, EventName::ServerSelectionFailed);
+    });
+}
+
+#[test]
+fn no_monitor_starts_after_close_has_returned() {
+    // A pooled connection's handshake may add a new member while the topology is being closed.
+    explore(2, || {
+        let harness = Harness::new(&[]);
+        harness.checked(&member("isWritablePrimary", &["a:1"]));
+        let (topology, seed) = (harness.topology.clone(), harness.seed());
+        harness.tasks.begin();
+        thread::spawn(move || {
+            let reply = bytes(&member("isWritablePrimary", &["a:1", "b:1"]));
+            let _ = topology.reporter(seed).handle_handshake(Generation::FIRST, &*reply);
+        });
+        block_on(harness.topology.close());
+        harness.tasks.end();
+    });
+}
+
+#[test]
+fn the_event_queue_is_closed_when_a_shutdown_and_the_drop_of_the_monitors_overlap() {
+    explore(3, || {
+        let names = Names::default();
+        let harness = Harness::with_sink(&[], names.clone());
+        let monitors = harness.tasks.take();
+        assert!(!monitors.is_empty());
+        // Simulates the shutdown of the runtime.
+        let runtime = thread::spawn(move || drop(monitors));
+        harness.topology.engine().shut_down();
+        runtime.join().unwrap();
+        // Whatever the sink's task has left.
+        harness.topology.events().deliver_now(&names);
+        names.check(EventName::ServerHeartbeatStarted, EventName::ServerHeartbeatFailed);
+    });
+}
+
+#[test]
+fn a_waiting_selection_fails_when_the_runtime_drops_the_monitors() {
+    explore(2, || {
+        let harness = Harness::new(&[]);
+        let monitors = harness.tasks.take();
+        let runtime = thread::spawn(move || drop(monitors));
+        // This call would block forever if the selection were not woken a last time.
+        let error = block_on(harness.topology.select(&Criteria::write())).unwrap_err();
+        assert!(error.is_runtime_shut_down());
+        runtime.join().unwrap();
+    });
 }

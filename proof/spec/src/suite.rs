@@ -14,9 +14,9 @@
 //! | `initial-dns-seedlist-discovery` | B-8, B-11, B-12, B-29, B-36; N-1 to N-9, N-11, N-13 |
 //! | `unified` | F-65, I-12, J-9, K-6 |
 //! | `cmap-format` | F-65, F-68b |
-//! | `client-side-operations-timeout` | B-43, I-70, I-72, I-73, S-1 to S-3, S-5 |
+//! | `client-side-operations-timeout` | B-43, I-70 to I-73, S-1 to S-3, S-5 |
 //! | `retryable-reads` | I-74, Q-2 |
-//! | `retryable-writes` | I-75, Q-1, Q-2, Q-4 |
+//! | `retryable-writes` | I-75, Q-1, Q-2, Q-4, Q-7, Q-9 |
 //! | `sessions` | R-5 |
 //! | `auth` | T-20 to T-22 |
 //! | `uri-options` | B-12, B-15, B-22, B-23, B-35; U-3, V-1, V-2 |

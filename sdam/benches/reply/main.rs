@@ -2,9 +2,10 @@
 //! that the client needs for each server, and the latency of a reply that a server pushes over a
 //! socket.
 //!
-//! Except for that latency, servers, clock and tasks are on one thread and need no sockets. Instruction counts and memory
-//! are therefore the same in each run, even on a busy machine. The figures include the executor,
-//! the timer and the sink of the benchmark, which are as simple as possible.
+//! Except for that latency, servers, clock and tasks are on one thread and need no sockets.
+//! Instruction counts and memory are therefore the same in each run, even on a busy machine. The
+//! figures include the executor, the timer and the sink of the benchmark, which are as simple as
+//! possible.
 
 #![expect(clippy::unwrap_used, reason = "a panic fails the benchmark")]
 

@@ -1,4 +1,5 @@
-//! The latency from a streamed reply on a socket until its event is delivered, and the processor time.
+//! The latency from a streamed reply on a socket until its event is delivered, and the processor
+//! time.
 //!
 //! The servers are threads of this process on loopback, which push replies on request; their
 //! processor time is not counted.

@@ -108,7 +108,7 @@ fn a_speculative_authentication_takes_one_command_less_from_4_4_on() {
 #[test]
 #[ignore = "deep: real servers"]
 fn a_mechanism_that_the_user_lacks_and_an_unknown_user_are_refused_like_a_wrong_password() {
-    // A failed authentication marks the server Unknown (I-14).
+    // A rejected password is an authentication error, which marks the server Unknown (I-14, T-30).
     let Some(mongod) = secured() else { return };
     create_users(&mongod);
     refuse(&mongod, "sha1:sha1@", "&authMechanism=SCRAM-SHA-256");

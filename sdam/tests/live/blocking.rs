@@ -6,6 +6,7 @@ use sdam::{BlockingTopology, SelectedServer};
 use sdam_live::ROOT;
 
 use super::*;
+use crate::tls::{certificates, with_client};
 
 fn start(uri: &str, options: &str) -> BlockingTopology {
     let separator = if uri.contains('?') { '&' } else { '?' };

@@ -9,15 +9,16 @@ use std::{
     },
 };
 
-use bson::{RawDocument, RawDocumentBuf};
+use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use futures::StreamExt;
-use sdam::events::EventName;
+use sdam::{
+    client::{Client, Command},
+    events::EventName,
+};
 use sdam_events::channel::unbounded;
 
-use sdam::client::{Client, Command};
-
 use super::*;
-use crate::tls::start;
+use crate::tls::{certificates, start, with_client};
 
 const WRITERS: usize = 8;
 

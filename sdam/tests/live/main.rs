@@ -30,7 +30,7 @@ use std::{
     time::Duration,
 };
 
-use bson::{Document, doc, rawdoc};
+use bson::{Document, doc};
 use futures::executor::block_on;
 use sdam::{
     Criteria, Error, Event, EventKind, Interest, ReadMode, Runtime, SelectionError, ServerType,
@@ -48,7 +48,6 @@ use sdam_tls::Rustls;
 use crate::{
     failover::is_complete,
     observer::Observer,
-    tls::{certificates, with_client},
 };
 
 /// The time limit of every wait, long enough for a machine under load.

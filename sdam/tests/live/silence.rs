@@ -2,10 +2,14 @@
 
 use std::time::Instant;
 
-use sdam::{Options, Snapshot, events::sink_fn, options::Detector};
+use bson::rawdoc;
+use sdam::{
+    Options, Snapshot,
+    client::{Client, Command},
+    events::sink_fn,
+    options::Detector,
+};
 use sdam_live::ReplicaSetBuilder;
-
-use sdam::client::{Client, Command};
 
 use super::*;
 

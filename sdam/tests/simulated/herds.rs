@@ -1,4 +1,5 @@
-//! Tests many clients that start at the same time, or whose servers limit the rate of new connections.
+//! Tests many clients that start at the same time, or whose servers limit the rate of new
+//! connections.
 
 use sdam_sim::runtime::{DialLimit, Traffic};
 

@@ -10,14 +10,13 @@ mod scanning;
 use std::future::Future;
 
 use bson::oid::ObjectId;
-use futures::FutureExt as _;
 use sdam::{ErrorKind, error::ErrorOutcome};
 use sdam_testkit::{Reply, fixed_reply};
 
 use super::*;
 
 /// The default random seed of tests.
-pub(crate) const SEED: u64 = 7;
+const SEED: u64 = 7;
 
 /// All events except the recorded inputs.
 const EVENTS: Interest = Interest::ALL.without(Interest::INPUTS);
@@ -28,7 +27,7 @@ const ABSENT: &str = "no server is running";
 
 /// The environment of the topology: servers, clock and log.
 #[derive(Clone, Debug)]
-pub(crate) struct Harness {
+struct Harness {
     clock: ManualClock,
     servers: Servers,
 }
@@ -47,7 +46,7 @@ impl Default for Harness {
 
 impl Harness {
     /// Sets the server's reply to hello. A new server is up at once, and its replies take 1 ms.
-    pub(crate) fn serve(&self, name: &str, hello: Document) {
+    fn serve(&self, name: &str, hello: Document) {
         let hello: Reply = Arc::new(move |request| {
             let mut reply = hello.clone();
             if reply.get("ok") == Some(&1.into()) {
@@ -61,54 +60,54 @@ impl Harness {
         });
     }
 
-    pub(crate) fn change(&self, name: &str, change: impl FnOnce(&mut Server)) {
+    fn change(&self, name: &str, change: impl FnOnce(&mut Server)) {
         self.servers.change(&address(name), change);
     }
 
     /// Breaks all connections to a server.
-    pub(crate) fn restart(&self, name: &str) {
+    fn restart(&self, name: &str) {
         self.servers.restart(&address(name));
     }
 
-    pub(crate) fn kill(&self, name: &str) {
+    fn kill(&self, name: &str) {
         self.change(name, |server| server.refusal = Some("refused".to_owned()));
         self.restart(name);
     }
 
-    pub(crate) fn revive(&self, name: &str) {
+    fn revive(&self, name: &str) {
         self.change(name, |server| server.refusal = None);
     }
 
-    pub(crate) fn advance(&self, millis: u64) {
+    fn advance(&self, millis: u64) {
         self.clock.advance(Duration::from_millis(millis));
     }
 
-    pub(crate) fn millis(&self) -> u64 {
+    fn millis(&self) -> u64 {
         self.clock.now().since(Instant::EPOCH).as_millis() as u64
     }
 
     /// Returns and clears the log of requests, such as `a connect, a isMaster`.
-    pub(crate) fn log(&self) -> String {
+    fn log(&self) -> String {
         self.servers.take_log().join(", ")
     }
 
     /// Returns the number of open connections.
-    pub(crate) fn open(&self) -> usize {
+    fn open(&self) -> usize {
         self.servers.connections()
     }
 
     /// Makes the next receive operation return pending when it is first polled.
-    pub(crate) fn stall(&self) {
+    fn stall(&self) {
         self.servers.stall();
     }
 
-    pub(crate) fn backend(&self, seed: u64) -> Backend {
+    fn backend(&self, seed: u64) -> Backend {
         let (clock, servers) = (self.clock.clone(), self.servers.clone());
         Backend::new(Arc::new(clock), Arc::new(servers), seed)
     }
 
     /// Starts a topology with these seeds.
-    pub(crate) fn topology(
+    fn topology(
         &self,
         seeds: &str,
         change: impl FnOnce(&mut Options),
@@ -128,16 +127,13 @@ impl Harness {
     }
 
     /// Starts a topology of a replica set with the seeds `a` (primary), `b` and `c` (secondaries).
-    pub(crate) fn replica_set(
-        &self,
-        change: impl FnOnce(&mut Options),
-    ) -> (ScanTopology, EventStream) {
+    fn replica_set(&self, change: impl FnOnce(&mut Options)) -> (ScanTopology, EventStream) {
         self.replica_set_with(|builder| builder.options(change))
     }
 
     /// Starts a topology of the same set as [`replica_set`](Self::replica_set), with a builder that
     /// `change` has modified.
-    pub(crate) fn replica_set_with<P: PoolHandle>(
+    fn replica_set_with<P: PoolHandle>(
         &self,
         change: impl FnOnce(TopologyBuilder) -> TopologyBuilder<P>,
     ) -> (ScanTopology<P>, EventStream) {
@@ -151,11 +147,11 @@ impl Harness {
 }
 
 /// Returns the result of a future that must not be pending.
-pub(crate) fn ready<F: Future>(future: F) -> F::Output {
+fn ready<F: Future>(future: F) -> F::Output {
     future.now_or_never().expect("a future is pending")
 }
 
-pub(crate) fn address(name: &str) -> ServerAddress {
+fn address(name: &str) -> ServerAddress {
     ServerAddress::new(name, 27017)
 }
 
@@ -164,7 +160,7 @@ fn addresses(names: &str) -> Vec<ServerAddress> {
 }
 
 /// Builds the hello reply of a member of the set `rs` with streaming support.
-pub(crate) fn member(primary: bool, members: &str) -> Document {
+fn member(primary: bool, members: &str) -> Document {
     let hosts: Vec<String> = addresses(members).iter().map(ToString::to_string).collect();
     doc! {
         "ok": 1,
@@ -182,44 +178,44 @@ pub(crate) fn member(primary: bool, members: &str) -> Document {
 }
 
 /// Builds the hello reply of a mongos.
-pub(crate) fn mongos() -> Document {
+fn mongos() -> Document {
     doc! { "ok": 1, "helloOk": true, "isWritablePrimary": true, "msg": "isdbgrid", "maxWireVersion": 21 }
 }
 
 /// Builds an error reply with this code.
-pub(crate) fn refusal(code: i32) -> Document {
+fn refusal(code: i32) -> Document {
     doc! { "ok": 0, "code": code, "errmsg": "no" }
 }
 
 /// Returns `document` as the reply to every request.
-pub(crate) fn reply(document: &Document) -> Reply {
+fn reply(document: &Document) -> Reply {
     fixed_reply(Some(bytes(document)))
 }
 
-pub(crate) fn bytes(document: &Document) -> Vec<u8> {
+fn bytes(document: &Document) -> Vec<u8> {
     document.to_vec().unwrap()
 }
 
 /// Returns the host selected for writing, or the error.
-pub(crate) fn select<P: PoolHandle>(topology: &mut ScanTopology<P>) -> Result<String, String> {
+fn select<P: PoolHandle>(topology: &mut ScanTopology<P>) -> Result<String, String> {
     let selected = ready(topology.select(&Criteria::write()));
     selected
         .map(|selected| selected.address().host().to_string())
         .map_err(|error| error.to_string())
 }
 
-pub(crate) fn id<P: PoolHandle>(topology: &ScanTopology<P>, name: &str) -> ServerId {
+fn id<P: PoolHandle>(topology: &ScanTopology<P>, name: &str) -> ServerId {
     let description = topology.description();
     description.server(&address(name)).unwrap().id
 }
 
-pub(crate) fn kind(topology: &ScanTopology, name: &str) -> ServerType {
+fn kind(topology: &ScanTopology, name: &str) -> ServerType {
     let description = topology.description();
     description.server(&address(name)).unwrap().server_type
 }
 
 /// Summarizes each event in one or two words.
-pub(crate) fn summaries(events: &mut EventStream) -> Vec<String> {
+fn summaries(events: &mut EventStream) -> Vec<String> {
     std::iter::from_fn(|| events.try_next()).map(|event| summary(&event)).collect()
 }
 

@@ -29,7 +29,7 @@ fn commands_of_unknown_kind_and_those_without_retry_are_run_once() {
 
 #[test]
 fn writes_that_cannot_be_repeated_have_no_number_and_are_run_once() {
-    // A server refuses the number of writes of several documents, so an update would be lost.
+    // A server refuses the number of a write of several documents, so that would be lost.
     let world = World::start(&replica_set(), "");
     world.insert(1).unwrap();
     world.log("insert");
@@ -193,8 +193,8 @@ fn shortest_and_longest(world: &World, code: i32) -> (Duration, Duration) {
     (*times.iter().min().unwrap(), *times.iter().max().unwrap())
 }
 
-/// I-62, Q-22, Client Backpressure prose tests 1 and 5: with a jitter of 0 there is no backoff; with
-/// a jitter of 1 the two backoffs take 0.6 s in total, unless the server sets their base.
+/// I-62, Q-22, Client Backpressure prose tests 1 and 5: with a jitter of 0 there is no backoff;
+/// with a jitter of 1 the two backoffs take 0.6 s in total, unless the server sets their base.
 #[test]
 fn backpressure_1_5_backoffs_are_exponential_and_random_with_the_base_that_the_server_names() {
     let world = World::start(&replica_set(), "");
@@ -213,8 +213,8 @@ fn backpressure_1_5_backoffs_are_exponential_and_random_with_the_base_that_the_s
 }
 
 /// Any command is retried after overload, also a write that is otherwise not retryable, unless an
-/// option disables retries or limits them (I-62, Q-20, Q-21; Client Backpressure prose tests 3 and 4,
-/// with other options).
+/// option disables retries or limits them (I-62, Q-20, Q-21; Client Backpressure prose tests 3 and
+/// 4, with other options).
 #[test]
 fn backpressure_3_4_overload_is_retried_max_adaptive_retries_times_unless_disabled() {
     let (set, standalone) = (replica_set(), Blueprint::standalone());

@@ -193,7 +193,7 @@ fn clients_in_a_faas_environment_poll() {
         let known = topology.wait_for(complete, 60 * HEARTBEAT);
         sim.block_on(known).unwrap();
         sim.run_for(6 * HEARTBEAT);
-        let is_awaited = |event: &sdam::Event| matches!(&event.kind, EventKind::ServerHeartbeatStarted(heartbeat) if heartbeat.awaited);
+        let is_awaited = |event: &Event| matches!(&event.kind, EventKind::ServerHeartbeatStarted(heartbeat) if heartbeat.awaited);
         let awaits = drain(&mut events).iter().any(is_awaited);
         assert_eq!(awaits, streams, "{variables:?} {mode}");
     }

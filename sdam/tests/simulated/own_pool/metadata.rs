@@ -105,7 +105,8 @@ fn check(
 }
 
 /// O-27, prose tests 1 (in which the first library is set before the start), 2 (in which it is
-/// appended) and 3: a library that differs from the one before is appended, and nothing else changes.
+/// appended) and 3: a library that differs from the one before is appended, and nothing else
+/// changes.
 #[test]
 fn metadata_1_to_3_a_library_that_differs_in_one_text_is_appended() {
     for name in ["library", "framework"] {

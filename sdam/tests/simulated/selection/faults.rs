@@ -3,7 +3,6 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use futures::FutureExt as _;
 use sdam::{
     error::{ErrorReport, Stage},
     events::PendingEvents,
@@ -342,6 +341,8 @@ fn every_server_is_returned_with_the_pool_that_a_selection_returns() {
         assert_eq!(state, u32::from(is_selected), "L-43");
     }
     assert!(snapshot.server(&ServerAddress::new("db.lan", 1)).is_none());
+    drop(selected);
+    assert!(snapshot.servers().all(|server| server.operation_count() == 0), "L-43");
     topology.close().now_or_never();
     assert_eq!(topology.snapshot().servers().len(), 0);
 }

@@ -39,7 +39,7 @@ fn checks(harness: &Harness, hosts: &[ServerAddress]) -> Vec<usize> {
     hosts.iter().map(of).collect()
 }
 
-/// F-44, L-62: however many selections are waiting, each server is checked only once per 500 ms,
+/// F-44, F-45, L-62: however many selections are waiting, each server is checked only once per 500 ms,
 /// and the first suitable change ends all of the selections.
 #[test]
 fn a_thousand_waiting_selections_cause_one_check_of_each_server_per_500_ms() {

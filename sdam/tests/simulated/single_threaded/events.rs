@@ -1,4 +1,4 @@
-//! Events, and load balancers.
+//! The events of single-threaded mode, and its behaviour behind a load balancer.
 
 use sdam::{
     error::{ErrorReport, Stage},

@@ -1,5 +1,5 @@
-//! SRV polling: the prose tests of "Polling SRV Records for mongos Discovery" in both modes, the interval
-//! between look-ups, and the start and the end of polling.
+//! SRV polling: the prose tests of "Polling SRV Records for mongos Discovery" in both modes, the
+//! interval between look-ups, and the start and the end of polling.
 
 use futures::future::{Either, select};
 use sdam::{Resolver, runtime::SrvRecords};
