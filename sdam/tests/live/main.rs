@@ -45,10 +45,7 @@ use sdam_sim::oracle::PoolCall;
 use sdam_testkit::{RecordingPool, RecordingPools};
 use sdam_tls::Rustls;
 
-use crate::{
-    failover::is_complete,
-    observer::Observer,
-};
+use crate::{failover::is_complete, observer::Observer};
 
 /// The time limit of every wait, long enough for a machine under load.
 const PATIENCE: Duration = Duration::from_secs(60);
