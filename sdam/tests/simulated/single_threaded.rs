@@ -146,6 +146,17 @@ impl Harness {
     }
 }
 
+/// Starts a topology of the replica set, and selects its primary once. The log and the events begin
+/// after this selection.
+fn scanned() -> (Harness, ScanTopology, EventStream) {
+    let harness = Harness::default();
+    let (mut topology, mut events) = harness.replica_set(|_| ());
+    select(&mut topology).unwrap();
+    harness.log();
+    drain(&mut events);
+    (harness, topology, events)
+}
+
 /// Returns the result of a future that must not be pending.
 fn ready<F: Future>(future: F) -> F::Output {
     future.now_or_never().expect("a future is pending")
@@ -216,7 +227,7 @@ fn kind(topology: &ScanTopology, name: &str) -> ServerType {
 
 /// Summarizes each event in one or two words.
 fn summaries(events: &mut EventStream) -> Vec<String> {
-    std::iter::from_fn(|| events.try_next()).map(|event| summary(&event)).collect()
+    drain(events).iter().map(summary).collect()
 }
 
 fn summary(event: &Event) -> String {

@@ -47,6 +47,14 @@ fn start(sim: &Sim, uri: &str) -> Topology {
     resolve(sim, uri).unwrap().start(sim.runtime()).unwrap()
 }
 
+/// Like [`start`], for `test1` and with a sink that wants the events of `interest`.
+fn observed(sim: &Sim, options: &str, interest: Interest) -> (Topology, EventStream) {
+    let (sink, events) = unbounded();
+    let builder = resolve(sim, &uri("test1", options)).unwrap();
+    let builder = builder.sink(sink.interested_in(interest));
+    (builder.start(sim.runtime()).unwrap(), events)
+}
+
 /// Starts a single-threaded topology.
 fn scan(sim: &Sim, uri: &str) -> ScanTopology {
     resolve(sim, uri).unwrap().scan(sim.runtime().backend).unwrap()

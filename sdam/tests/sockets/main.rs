@@ -1,6 +1,6 @@
 //! Tests topologies on loopback sockets: with simulated deployments, with hostile servers, with
-//! real name servers and proxies, and in blocking mode with mongod.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a panic fails the test")]
+//! real name servers and proxies, and in blocking mode.
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod addresses;
 #[cfg(feature = "blocking")]

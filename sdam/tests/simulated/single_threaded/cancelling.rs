@@ -92,11 +92,8 @@ fn dropping_a_topology_during_a_check_closes_the_connection_and_ends_the_heartbe
 
 #[test]
 fn the_reply_to_a_cancelled_probe_is_awaited_by_the_next_selection() {
-    let harness = Harness::default();
-    let (mut topology, _) = harness.replica_set(|_| ());
-    select(&mut topology).unwrap();
+    let (harness, mut topology, _) = scanned();
     harness.advance(5_000);
-    harness.log();
     harness.stall();
     poll_and_drop(topology.select(&Criteria::write()));
     assert_eq!(select(&mut topology), Ok("a".into()));
@@ -109,9 +106,7 @@ fn a_cancelled_operation_closes_its_connection() {
     // The last two are operations of a driver that frames its own messages, and drops the future of
     // `recv`, or does not even call it.
     for operation in ["run", "recv", "send"] {
-        let harness = Harness::default();
-        let (mut topology, _) = harness.replica_set(|_| ());
-        select(&mut topology).unwrap();
+        let (harness, mut topology, _) = scanned();
         let server = id(&topology, "a");
         if operation == "run" {
             harness.stall();

@@ -8,10 +8,7 @@ fn find() -> Vec<u8> {
 
 #[test]
 fn h_12_x_38_a_connection_unused_for_5_seconds_is_probed_before_it_is_used() {
-    let harness = Harness::default();
-    let (mut topology, _) = harness.replica_set(|_| ());
-    select(&mut topology).unwrap();
-    harness.log();
+    let (harness, mut topology, _) = scanned();
     let server = id(&topology, "a");
     harness.advance(4_990);
     select(&mut topology).unwrap();
@@ -29,25 +26,18 @@ fn h_12_x_38_a_connection_unused_for_5_seconds_is_probed_before_it_is_used() {
 
 #[test]
 fn h_12_an_error_reply_to_a_probe_proves_that_the_connection_works() {
-    let harness = Harness::default();
-    let (mut topology, _) = harness.replica_set(|_| ());
-    select(&mut topology).unwrap();
+    let (harness, mut topology, _) = scanned();
     harness.change("a", |server| server.other = reply(&refusal(13)));
     harness.advance(5_000);
-    harness.log();
     assert_eq!(select(&mut topology), Ok("a".into()));
     assert_eq!(harness.log(), "a ping");
 }
 
 #[test]
 fn h_12_a_dead_connection_makes_its_server_unknown_and_restarts_the_selection() {
-    let harness = Harness::default();
-    let (mut topology, mut events) = harness.replica_set(|_| ());
-    select(&mut topology).unwrap();
+    let (harness, mut topology, mut events) = scanned();
     harness.restart("a");
     harness.advance(5_000);
-    harness.log();
-    summaries(&mut events);
     assert_eq!(select(&mut topology), Ok("a".into()));
     let log = harness.log();
     // Because of the failed probe, no primary is known, so the selection scans. It sends no further
@@ -71,9 +61,7 @@ fn h_12_a_dead_connection_makes_its_server_unknown_and_restarts_the_selection() 
 
 #[test]
 fn h_12_a_silent_connection_is_dead_after_connect_timeout_ms() {
-    let harness = Harness::default();
-    let (mut topology, _) = harness.replica_set(|_| ());
-    select(&mut topology).unwrap();
+    let (harness, mut topology, _) = scanned();
     harness.change("a", |server| server.silent = true);
     harness.advance(5_000);
     let before = harness.millis();
@@ -107,9 +95,7 @@ fn h_12_the_repeated_selection_may_choose_another_server() {
 #[test]
 fn h_9_an_overload_error_does_not_close_an_authenticated_connection() {
     for authenticated in [true, false] {
-        let harness = Harness::default();
-        let (mut topology, _) = harness.replica_set(|_| ());
-        select(&mut topology).unwrap();
+        let (harness, mut topology, _) = scanned();
         let server = id(&topology, "b");
         if authenticated {
             topology.connection(server).unwrap().set_authenticated();
@@ -138,9 +124,7 @@ fn h_9_an_overload_error_does_not_close_an_authenticated_connection() {
 #[test]
 fn an_operation_timeout_only_closes_its_connection() {
     // A timeout of an established connection changes nothing (I-16).
-    let harness = Harness::default();
-    let (mut topology, _) = harness.replica_set(|_| ());
-    select(&mut topology).unwrap();
+    let (harness, mut topology, _) = scanned();
     harness.change("a", |server| server.silent = true);
     let server = id(&topology, "a");
     let limit = Some(Duration::from_secs(1));
@@ -158,9 +142,7 @@ fn an_operation_timeout_only_closes_its_connection() {
 
 #[test]
 fn a_failed_connect_returns_an_error_and_marks_the_server_unknown() {
-    let harness = Harness::default();
-    let (mut topology, _) = harness.replica_set(|_| ());
-    select(&mut topology).unwrap();
+    let (harness, mut topology, _) = scanned();
     let server = id(&topology, "a");
     topology.disconnect(server);
     assert_eq!(harness.open(), 2);
@@ -177,9 +159,7 @@ fn a_failed_connect_returns_an_error_and_marks_the_server_unknown() {
 #[test]
 fn a_channel_carries_messages_that_the_driver_has_framed() {
     use sdam_transport::wire::OpMsg;
-    let harness = Harness::default();
-    let (mut topology, _) = harness.replica_set(|_| ());
-    select(&mut topology).unwrap();
+    let (harness, mut topology, _) = scanned();
     let server = id(&topology, "a");
     let mut lent = topology.connection(server).unwrap();
     let body = find();

@@ -8,9 +8,7 @@ fn insert() -> Vec<u8> {
 
 #[test]
 fn i_38_x_6_x_45_a_primary_that_stepped_down_makes_the_next_selection_scan() {
-    let harness = Harness::default();
-    let (mut topology, _) = harness.replica_set(|_| ());
-    select(&mut topology).unwrap();
+    let (harness, mut topology, _) = scanned();
     let server = id(&topology, "a");
     harness.serve("a", member(false, "a b c"));
     let mut new = member(true, "a b c");
@@ -18,7 +16,6 @@ fn i_38_x_6_x_45_a_primary_that_stepped_down_makes_the_next_selection_scan() {
     harness.serve("b", new);
     harness.change("a", |server| server.other = reply(&refusal(10_107)));
     harness.advance(1_000);
-    harness.log();
     let error = ready(topology.run_command(server, &insert(), None)).unwrap_err();
     assert_eq!(error.outcome(), Some(ErrorOutcome::MarkedUnknown));
     assert_eq!(error.reply(), Some(&*bytes(&refusal(10_107))), "the operation gets its reply");
@@ -33,9 +30,7 @@ fn i_38_x_6_x_45_a_primary_that_stepped_down_makes_the_next_selection_scan() {
 
 #[test]
 fn i_36_the_own_hello_of_a_connection_decides_whether_its_pool_is_cleared() {
-    let harness = Harness::default();
-    let (mut topology, _) = harness.replica_set(|_| ());
-    select(&mut topology).unwrap();
+    let (harness, mut topology, _) = scanned();
     let server = id(&topology, "a");
     harness.change("a", |server| server.other = reply(&refusal(10_107)));
     for _ in 0..2 {
@@ -70,9 +65,7 @@ fn o_36_a_command_that_the_server_does_not_accept_by_its_own_hello_is_not_sent()
 
 #[test]
 fn i_39_an_error_of_a_recovering_node_causes_no_check() {
-    let harness = Harness::default();
-    let (mut topology, _) = harness.replica_set(|_| ());
-    select(&mut topology).unwrap();
+    let (harness, mut topology, _) = scanned();
     for (name, code) in [("a", 11_602), ("b", 13_436), ("c", 189)] {
         let server = id(&topology, name);
         harness.change(name, |server| server.other = reply(&refusal(code)));
@@ -109,9 +102,7 @@ fn i_38_settle_checks_the_server_if_immediate_checks_are_enabled() {
 fn o_50_a_reply_without_ok_or_that_is_not_bson_is_an_error_and_closes_the_connection() {
     let framed = vec![8, 0, 0, 0, 0x77, b'x', 0, 0];
     for body in [bytes(&doc! {}), bytes(&doc! { "n": 1 }), framed] {
-        let harness = Harness::default();
-        let (mut topology, _) = harness.replica_set(|_| ());
-        select(&mut topology).unwrap();
+        let (harness, mut topology, _) = scanned();
         let server = id(&topology, "a");
         harness.change("a", |server| server.other = fixed_reply(Some(body)));
         let error = ready(topology.run_command(server, &insert(), None)).unwrap_err();
@@ -125,9 +116,7 @@ fn o_50_a_reply_without_ok_or_that_is_not_bson_is_an_error_and_closes_the_connec
 
 #[test]
 fn o_50_a_command_that_has_run_returns_its_errors_with_the_reply() {
-    let harness = Harness::default();
-    let (mut topology, _) = harness.replica_set(|_| ());
-    select(&mut topology).unwrap();
+    let (harness, mut topology, _) = scanned();
     let server = id(&topology, "a");
     let mut body = doc! { "ok": 1, "n": 0, "writeErrors": [
         { "index": 3, "code": 11000, "errmsg": "duplicate key" },

@@ -45,7 +45,7 @@ fn j_9_j_10_j_35_h_16_heartbeats_are_never_awaited_and_their_duration_ends_with_
         harness.advance(70_000);
     }
     let mut seen = 0;
-    while let Some(event) = events.try_next() {
+    for event in drain(&mut events) {
         match event.kind {
             EventKind::ServerHeartbeatStarted(heartbeat) => assert!(!heartbeat.awaited),
             EventKind::ServerHeartbeatSucceeded { heartbeat, duration, .. } => {
@@ -95,7 +95,7 @@ fn a_selection_that_waits_publishes_the_remaining_time_unless_it_tries_once() {
             harness.topology("a", |options| options.server_selection_try_once = Some(try_once));
         ready(topology.scan());
         select(&mut topology).unwrap_err();
-        let events: Vec<_> = std::iter::from_fn(|| events.try_next()).collect();
+        let events = drain(&mut events);
         let remaining = events.iter().find_map(|event| match &event.kind {
             EventKind::ServerSelectionWaiting { remaining, .. } => Some(*remaining),
             _ => None,

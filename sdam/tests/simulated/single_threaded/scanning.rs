@@ -28,9 +28,7 @@ fn h_1_b_1_b_2_no_io_happens_before_the_first_operation() {
 
 #[test]
 fn h_1_a_selection_scans_inline_after_60_seconds() {
-    let harness = Harness::default();
-    let (mut topology, _) = harness.replica_set(|_| ());
-    select(&mut topology).unwrap();
+    let (harness, mut topology, _) = scanned();
     harness.advance(60_000);
     assert_eq!(log(&harness, &mut topology), ("a ping".into(), true), "H-12");
     harness.advance(1);
@@ -61,9 +59,7 @@ fn h_4_h_5_a_scan_checks_the_named_primary_next_and_then_the_other_members() {
 
 #[test]
 fn h_5_a_server_that_left_is_not_checked_and_its_connection_is_closed() {
-    let harness = Harness::default();
-    let (mut topology, _) = harness.replica_set(|_| ());
-    select(&mut topology).unwrap();
+    let (harness, mut topology, _) = scanned();
     harness.serve("a", member(true, "a b"));
     harness.advance(70_000);
     assert_eq!(log(&harness, &mut topology), ("a hello, b hello".into(), true));
@@ -87,12 +83,9 @@ fn h_6_a_server_that_failed_a_check_is_skipped_for_5_seconds() {
 
 #[test]
 fn h_10_a_lost_connection_of_a_known_server_is_replaced_at_once() {
-    let harness = Harness::default();
-    let (mut topology, mut events) = harness.replica_set(|_| ());
-    select(&mut topology).unwrap();
+    let (harness, mut topology, mut events) = scanned();
     harness.restart("a");
     harness.advance(70_000);
-    summaries(&mut events);
     let (log, found) = log(&harness, &mut topology);
     assert!(found);
     assert!(log.starts_with("a hello, a connect, a isMaster, "), "{log}");
@@ -169,12 +162,9 @@ fn h_2_a_selection_without_a_primary_scans_every_500_ms_until_its_timeout() {
 
 #[test]
 fn h_8_a_server_is_checked_on_demand_but_no_sooner_than_500_ms_after_its_last_check() {
-    let harness = Harness::default();
-    let (mut topology, _) = harness.replica_set(|_| ());
-    select(&mut topology).unwrap();
+    let (harness, mut topology, _) = scanned();
     let last = topology.last_scan();
     harness.advance(1_000);
-    harness.log();
     let server = id(&topology, "b");
     let before = harness.millis();
     ready(topology.check(server));
@@ -243,9 +233,7 @@ fn the_error_of_a_failed_selection_contains_the_history_if_it_is_enabled() {
 
 #[test]
 fn l_68_the_first_selection_is_not_delayed() {
-    let harness = Harness::default();
-    let (mut topology, _) = harness.replica_set(|_| ());
-    select(&mut topology).unwrap();
+    let (harness, ..) = scanned();
     assert_eq!(harness.millis(), 3, "three replies");
 }
 

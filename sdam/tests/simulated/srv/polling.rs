@@ -112,27 +112,21 @@ fn prose_13_the_record_of_another_service_is_polled() {
 fn changed_hosts_are_one_change_of_the_topology_that_leaves_the_others_alone() {
     // Unchanged hosts are kept, and changes cause the usual events (N-24, N-29).
     let sim = sharded(1);
-    let (sink, mut events) = unbounded();
-    let sink = sink.interested_in(Interest::DESCRIPTIONS);
-    let builder = resolve(&sim, &uri("test1", "")).unwrap().sink(sink);
-    let topology = builder.start(sim.runtime()).unwrap();
+    let (topology, mut events) = observed(&sim, "", Interest::DESCRIPTIONS);
     sim.run_for(INTERVAL / 2);
     let kept = topology.snapshot().description().server(&hosts(&[27017])[0]).cloned();
-    while events.try_next().is_some() {}
+    drain(&mut events);
     set(&sim, TEST1, &[27017, 27019]);
     sim.run_for(INTERVAL);
-    let mut names = Vec::new();
-    while let Some(event) = events.try_next() {
-        if matches!(&event.kind, EventKind::ServerDescriptionChanged { .. }) {
-            // This event shows that the new server was checked.
-            break;
-        }
-        names.push(event.kind.name());
-    }
-    assert_eq!(
-        names,
-        [EventName::ServerClosed, EventName::ServerOpening, EventName::TopologyDescriptionChanged]
-    );
+    let names: Vec<_> = drain(&mut events).iter().map(|event| event.kind.name()).collect();
+    let expected = [
+        EventName::ServerClosed,
+        EventName::ServerOpening,
+        EventName::TopologyDescriptionChanged,
+        // The new server was checked.
+        EventName::ServerDescriptionChanged,
+    ];
+    assert_eq!(names[..4], expected);
     let now = topology.snapshot().description().server(&hosts(&[27017])[0]).cloned();
     assert_eq!(now.unwrap().id, kept.unwrap().id);
 }
@@ -141,10 +135,7 @@ fn changed_hosts_are_one_change_of_the_topology_that_leaves_the_others_alone() {
 fn hosts_outside_the_domain_are_published_and_never_connected_to() {
     // A host outside the domain is ignored (N-22).
     let sim = sharded(1);
-    let (sink, mut events) = unbounded();
-    let sink = sink.interested_in(Interest::SDAM);
-    let builder = resolve(&sim, &uri("test1", "")).unwrap().sink(sink);
-    let topology = builder.start(sim.runtime()).unwrap();
+    let (topology, mut events) = observed(&sim, "", Interest::SDAM);
     let evil = ServerAddress::new("localhost.evil.build.10gen.cc", 27017);
     let mut mixed = hosts(&[27018]);
     mixed.push(evil.clone());
@@ -152,7 +143,7 @@ fn hosts_outside_the_domain_are_published_and_never_connected_to() {
     sim.run_for(5 * INTERVAL / 2);
     assert_eq!(ports(topology.snapshot().description()), [27018]);
     let mut ignored = 0;
-    while let Some(event) = events.try_next() {
+    for event in drain(&mut events) {
         assert_ne!(event.kind.address(), Some(&evil));
         if let EventKind::SrvHostsIgnored { domain, hosts, .. } = event.kind {
             assert_eq!((&*domain, &*hosts), ("test.build.10gen.cc", &[evil.clone()][..]));
@@ -211,11 +202,8 @@ fn the_interval_counts_from_the_end_of_a_look_up_which_connect_timeout_ms_limits
 fn after_a_failure_the_record_is_looked_up_each_heartbeat_until_one_succeeds() {
     // After a failed look-up, the next one follows after a heartbeat interval (N-23).
     let sim = sharded(1);
-    let (sink, mut events) = unbounded();
-    let sink = sink.interested_in(Interest::of(&[EventName::SrvLookupFailed]));
-    let uri = uri("test1", "heartbeatFrequencyMS=7000");
-    let builder = resolve(&sim, &uri).unwrap().sink(sink);
-    let topology = builder.start(sim.runtime()).unwrap();
+    let interest = Interest::of(&[EventName::SrvLookupFailed]);
+    let (topology, mut events) = observed(&sim, "heartbeatFrequencyMS=7000", interest);
     sim.dns().set_fault(TEST1, Some(DnsFault::ServerFailure));
     sim.run_for(Duration::from_secs(60 + 7 + 7 + 1));
     assert_eq!(sim.dns().lookups(TEST1), 1 + 3);
@@ -226,35 +214,30 @@ fn after_a_failure_the_record_is_looked_up_each_heartbeat_until_one_succeeds() {
     assert_eq!(ports(topology.snapshot().description()), [27019]);
     sim.run_for(Duration::from_secs(58));
     assert_eq!(sim.dns().lookups(TEST1), 1 + 4);
-    let mut failures = 0;
-    while let Some(event) = events.try_next() {
+    let failures = drain(&mut events);
+    assert_eq!(failures.len(), 3);
+    for event in failures {
         let EventKind::SrvLookupFailed { name, failure, next } = event.kind else {
             panic!("{event:?}");
         };
         assert_eq!((&*name, next.as_secs()), (TEST1, 7));
         assert!(failure.message().contains("SERVFAIL"), "{failure}");
-        failures += 1;
     }
-    assert_eq!(failures, 3);
 }
 
 #[test]
 fn a_look_up_delays_no_selection_and_no_check() {
     // An SRV look-up delays neither selections nor checks (N-27).
     let sim = sharded(1);
-    let (sink, mut events) = unbounded();
-    let sink = sink.interested_in(Interest::HEARTBEATS);
-    let uri = uri("test1", "connectTimeoutMS=60000");
-    let builder = resolve(&sim, &uri).unwrap().sink(sink);
-    let topology = builder.start(sim.runtime()).unwrap();
+    let (topology, mut events) = observed(&sim, "connectTimeoutMS=60000", Interest::HEARTBEATS);
     sim.run_for(Duration::from_secs(59));
     sim.dns().set_fault(TEST1, Some(DnsFault::Silence));
     sim.run_for(Duration::from_secs(2));
     assert_eq!(sim.dns().lookups(TEST1), 2, "a look-up is under way");
-    while events.try_next().is_some() {}
+    drain(&mut events);
     sim.run_for(Duration::from_secs(30));
     assert!(topology.try_select(&Criteria::write()).unwrap().is_some());
-    let heartbeats = std::iter::from_fn(|| events.try_next()).count();
+    let heartbeats = drain(&mut events).len();
     assert!(heartbeats >= 2 * 2 * 3, "{heartbeats} events of 2 servers in 30 s");
 }
 
@@ -382,10 +365,10 @@ fn a_rescan_that_is_due_comes_before_the_scan() {
     assert_eq!(sim.dns().lookups(TEST1), 1, "not due yet");
     sim.run_for(Duration::from_secs(61));
     assert_eq!(sim.dns().lookups(TEST1), 1, "no look-up without a scan");
-    while events.try_next().is_some() {}
+    drain(&mut events);
     sim.block_on(topology.select(&Criteria::write())).unwrap();
     assert_eq!(sim.dns().lookups(TEST1), 2);
-    let checked = std::iter::from_fn(|| events.try_next());
+    let checked = drain(&mut events).into_iter();
     let checked: Vec<_> = checked.filter_map(|event| event.kind.address().cloned()).collect();
     assert_eq!(checked, hosts(&[27019]), "the scan checks the new hosts only");
 }
