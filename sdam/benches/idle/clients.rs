@@ -24,38 +24,10 @@ const SETTLING: Duration = Duration::from_secs(11);
 /// The time within which clients must find their servers.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The cost of each further client, and the memory of the first.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Figures {
-    /// The memory of the first client, in KiB.
-    pub(crate) first_memory: f64,
-    pub(crate) sockets: f64,
-    pub(crate) tasks: f64,
-    /// The memory of each further client, in KiB.
-    pub(crate) memory: f64,
-    /// The number of task polls per second.
-    pub(crate) wakeups: f64,
-    /// The number of times per second that a thread goes to sleep.
-    pub(crate) switches: f64,
-    /// Processor time, in microseconds per second.
-    pub(crate) cpu: f64,
-}
-
-impl Figures {
-    pub(crate) fn parse(text: &str) -> Self {
-        let mut numbers = text.split_whitespace().map(|number| number.parse().unwrap());
-        let mut next = || numbers.next().unwrap();
-        Self {
-            first_memory: next(),
-            sockets: next(),
-            tasks: next(),
-            memory: next(),
-            wakeups: next(),
-            switches: next(),
-            cpu: next(),
-        }
-    }
-}
+/// The memory of the first client in KiB, and the cost of each further client: sockets, tasks, memory
+/// in KiB, and for each second the number of task polls, the number of times that a thread goes to
+/// sleep, and the processor time in microseconds.
+pub(crate) type Figures = [f64; 7];
 
 /// A spawner that counts tasks and their polls.
 #[derive(Debug, Default)]
@@ -92,78 +64,53 @@ impl Drop for Counted {
     }
 }
 
-/// The counters from which the figures per second are computed.
-#[derive(Clone, Copy)]
-struct Work {
-    polls: f64,
-    switches: f64,
-    cpu: f64,
-}
-
-impl Work {
-    fn until_now(counts: &Counts) -> Self {
-        Self {
-            polls: counts.polls.load(Ordering::Relaxed) as f64,
-            switches: switches(),
-            cpu: cpu(),
+/// Measures and prints the cost of a first client and `further` ones, each of which monitors
+/// `members` members.
+pub(crate) fn measure(uri: &str, members: usize, further: usize, seconds: u64) {
+    let host =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let mut runtime = sdam_runtime_tokio::from_handle(host.handle().clone()).unwrap();
+    let counts = Arc::<Counts>::default();
+    runtime.spawner = Arc::new(CountingSpawner(runtime.spawner, Arc::clone(&counts)));
+    let per_server = if uri.contains("serverMonitoringMode=poll") { 1 } else { 2 };
+    let others = sockets();
+    let empty = memory();
+    let mut clients = Vec::with_capacity(further + 1);
+    let mut add = |more: usize| {
+        for _ in 0..more {
+            let builder = Topology::builder(uri).unwrap();
+            clients.push(builder.start(runtime.clone()).unwrap());
         }
-    }
-}
-
-/// The clients to measure: a first client and further ones.
-pub(crate) struct Clients {
-    pub(crate) further: usize,
-    /// The number of members that each client monitors.
-    pub(crate) members: usize,
-}
-
-impl Clients {
-    /// Measures and prints the cost of the clients.
-    pub(crate) fn measure(&self, uri: &str, seconds: u64) {
-        let host = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .unwrap();
-        let mut runtime = sdam_runtime_tokio::from_handle(host.handle().clone()).unwrap();
-        let counts = Arc::<Counts>::default();
-        runtime.spawner = Arc::new(CountingSpawner(runtime.spawner, Arc::clone(&counts)));
-        let per_server = if uri.contains("serverMonitoringMode=poll") { 1 } else { 2 };
-        let others = sockets();
-        let empty = memory();
-        let mut clients = Vec::with_capacity(self.further + 1);
-        let mut add = |more: usize| {
-            for _ in 0..more {
-                let builder = Topology::builder(uri).unwrap();
-                clients.push(builder.start(runtime.clone()).unwrap());
-            }
-            settle(&clients, self.members, others + self.members * per_server * clients.len());
-        };
-        add(1);
-        let (one_memory, one_sockets) = (memory(), sockets());
-        let one_tasks = counts.alive.load(Ordering::Relaxed);
-        add(self.further);
-        let per_client = |all: f64, one: f64| (all - one) / self.further as f64;
-        let (tasks, open) = (counts.alive.load(Ordering::Relaxed), sockets());
-        let all_memory = memory();
-        let begin = (Instant::now(), Work::until_now(&counts));
-        thread::sleep(Duration::from_secs(seconds));
-        let end = (Instant::now(), Work::until_now(&counts));
-        let passed = end.0.duration_since(begin.0).as_secs_f64();
-        let rate = |end: f64, begin: f64| (end - begin) / passed / clients.len() as f64;
-        println!(
-            "{} {} {} {} {} {} {}",
-            one_memory - empty,
-            per_client(open as f64, one_sockets as f64),
-            per_client(tasks as f64, one_tasks as f64),
-            per_client(all_memory, one_memory),
-            rate(end.1.polls, begin.1.polls),
-            rate(end.1.switches, begin.1.switches),
-            rate(end.1.cpu, begin.1.cpu),
-        );
-        for client in &clients {
-            block_on(client.close());
-        }
+        settle(&clients, members, others + members * per_server * clients.len());
+    };
+    add(1);
+    let (one_memory, one_sockets) = (memory(), sockets());
+    let one_tasks = counts.alive.load(Ordering::Relaxed);
+    add(further);
+    let per_client = |all: f64, one: f64| (all - one) / further as f64;
+    let (tasks, open) = (counts.alive.load(Ordering::Relaxed), sockets());
+    let all_memory = memory();
+    let work = || {
+        let polls = counts.polls.load(Ordering::Relaxed) as f64;
+        (Instant::now(), [polls, switches(), cpu()])
+    };
+    let begin = work();
+    thread::sleep(Duration::from_secs(seconds));
+    let end = work();
+    let passed = end.0.duration_since(begin.0).as_secs_f64();
+    let rate = |index: usize| (end.1[index] - begin.1[index]) / passed / clients.len() as f64;
+    let figures: Figures = [
+        one_memory - empty,
+        per_client(open as f64, one_sockets as f64),
+        per_client(tasks as f64, one_tasks as f64),
+        per_client(all_memory, one_memory),
+        rate(0),
+        rate(1),
+        rate(2),
+    ];
+    println!("{}", figures.map(|figure| figure.to_string()).join(" "));
+    for client in &clients {
+        block_on(client.close());
     }
 }
 

@@ -23,9 +23,8 @@ fn main() {
     match words[..] {
         ["serve", members] => process::serve(members.parse().unwrap()),
         ["measure", uri, members, further, seconds] => {
-            let (further, members) = (further.parse().unwrap(), members.parse().unwrap());
-            let clients = clients::Clients { further, members };
-            clients.measure(uri, seconds.parse().unwrap());
+            let (members, further) = (members.parse().unwrap(), further.parse().unwrap());
+            clients::measure(uri, members, further, seconds.parse().unwrap());
         }
         _ => report::all(&words),
     }
@@ -33,7 +32,7 @@ fn main() {
 
 #[cfg(target_os = "linux")]
 mod report {
-    use crate::{clients::Figures, process::Deployment};
+    use crate::process::Deployment;
 
     /// The duration of a measurement in steady state, in seconds: a multiple of the heartbeat
     /// interval.
@@ -56,9 +55,9 @@ mod report {
         let streaming = three.measure("", 3, 100, window);
         let polling = three.measure("&serverMonitoringMode=poll", 3, 100, window);
         let wide = seven.measure("", 7, 100, QUICK_WINDOW);
-        print("first_client_memory", streaming.first_memory, "KiB");
+        print("first_client_memory", streaming[0], "KiB");
         for (mode, figures) in [("streaming", &streaming), ("polling", &polling)] {
-            let Figures { sockets, tasks, memory, wakeups, switches, cpu, .. } = figures;
+            let [_, sockets, tasks, memory, wakeups, switches, cpu] = figures;
             print(&format!("{mode}/sockets_per_server"), sockets / 3.0, "sockets");
             print(&format!("{mode}/tasks_per_server"), tasks / 3.0, "tasks");
             print(&format!("{mode}/memory_per_client"), *memory, "KiB");
@@ -66,15 +65,15 @@ mod report {
             print(&format!("{mode}/switches_per_client"), *switches, "per_s");
             print(&format!("{mode}/cpu_per_client"), *cpu, "us_per_s");
         }
-        print("memory_per_further_client", streaming.memory, "KiB");
-        print("wakeups_per_client", streaming.wakeups, "per_s");
-        let per_server = (wide.memory - streaming.memory) / 4.0;
-        print("memory_per_further_server", per_server, "KiB");
-        let fleet = three.measure("", 3, 1000, window);
-        print("fleet/memory_of_1000_deployments", fleet.memory * 1000.0 / 1024.0, "MiB");
-        print("fleet/tasks_of_1000_deployments", fleet.tasks * 1000.0, "tasks");
-        print("fleet/wakeups_of_1000_deployments", fleet.wakeups * 1000.0, "per_s");
-        print("fleet/cpu_of_1000_deployments", fleet.cpu * 1000.0, "us_per_s");
+        let [_, _, _, memory, wakeups, ..] = streaming;
+        print("memory_per_further_client", memory, "KiB");
+        print("wakeups_per_client", wakeups, "per_s");
+        print("memory_per_further_server", (wide[3] - memory) / 4.0, "KiB");
+        let [_, _, tasks, memory, wakeups, _, cpu] = three.measure("", 3, 1000, window);
+        print("fleet/memory_of_1000_deployments", memory * 1000.0 / 1024.0, "MiB");
+        print("fleet/tasks_of_1000_deployments", tasks * 1000.0, "tasks");
+        print("fleet/wakeups_of_1000_deployments", wakeups * 1000.0, "per_s");
+        print("fleet/cpu_of_1000_deployments", cpu * 1000.0, "us_per_s");
     }
 
     fn print(name: &str, value: f64, unit: &str) {

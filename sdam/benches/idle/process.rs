@@ -47,7 +47,10 @@ impl Deployment {
             .output()
             .unwrap();
         assert!(output.status.success(), "the measuring process failed");
-        Figures::parse(&String::from_utf8(output.stdout).unwrap())
+        let printed = String::from_utf8(output.stdout).unwrap();
+        let figures: Vec<f64> =
+            printed.split_whitespace().map(|own| own.parse().unwrap()).collect();
+        figures.try_into().unwrap()
     }
 }
 

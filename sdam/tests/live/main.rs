@@ -45,7 +45,10 @@ use sdam_sim::oracle::PoolCall;
 use sdam_testkit::{RecordingPool, RecordingPools};
 use sdam_tls::Rustls;
 
-use crate::{failover::is_complete, observer::Observer};
+use crate::{
+    failover::is_complete,
+    observer::{Observer, count},
+};
 
 /// The time limit of every wait, long enough for a machine under load.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -175,3 +175,8 @@ fn brief(events: &[Event], mark: usize) -> Vec<String> {
     };
     events.iter().skip(mark).map(line).collect()
 }
+
+/// Counts the events that are wanted.
+pub(crate) fn count(events: &[Event], wanted: impl Fn(&EventKind) -> bool) -> usize {
+    events.iter().filter(|event| wanted(&event.kind)).count()
+}

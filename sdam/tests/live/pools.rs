@@ -18,9 +18,8 @@ struct Pooled {
 impl Pooled {
     fn start(uri: &str) -> Self {
         let (host, record) = (Host::start(), Arc::<Record>::default());
-        let pools = Pools::new();
         let interest = Interest::SDAM.union(Interest::POOLS);
-        let builder = Topology::builder(uri).unwrap().pools(pools);
+        let builder = Topology::builder(uri).unwrap().pools(Pools::new());
         let builder = builder.sink(record.sink(interest));
         Self { topology: builder.start(host.runtime.clone()).unwrap(), record, _host: host }
     }
@@ -60,10 +59,6 @@ fn run(connection: &mut PooledConnection, mut command: Document) -> Document {
         Err(error) => error.reply().unwrap(),
     };
     Document::from_reader(body).unwrap()
-}
-
-fn count(events: &[Event], wanted: impl Fn(&EventKind) -> bool) -> usize {
-    events.iter().filter(|event| wanted(&event.kind)).count()
 }
 
 fn is_success(kind: &EventKind) -> bool {

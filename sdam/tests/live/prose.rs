@@ -57,10 +57,6 @@ fn succeeded(kind: &EventKind) -> Option<bool> {
     }
 }
 
-fn count(events: &[Event], wanted: impl Fn(&EventKind) -> bool) -> usize {
-    events.iter().filter(|event| wanted(&event.kind)).count()
-}
-
 /// Returns the new average round-trip time if the event reports a measurement.
 fn average(kind: &EventKind) -> Option<Duration> {
     match kind {

@@ -20,7 +20,7 @@ const CLIENTS: [(&str, Option<Detector>); 2] =
 /// A summary of a client's inserts after its primary has become silent.
 struct Recovery {
     /// The time from the beginning of the silence until connections in use were interrupted.
-    left_after: Option<Duration>,
+    left_after: Duration,
     /// The duration of the longest insert, among those that were in progress when the silence began
     /// and those that began later.
     longest: Duration,
@@ -100,11 +100,10 @@ fn compare(set: &ReplicaSet, silence: &str, cut: impl Fn(&Mongod), heal: impl Fn
         thread.join().unwrap();
     }
     for ((name, _), recoveries) in CLIENTS.iter().zip(&recoveries) {
-        let lefts = recoveries.iter().filter_map(|recovery| recovery.left_after).collect();
+        let lefts = recoveries.iter().map(|recovery| recovery.left_after).collect();
         let waits = recoveries.iter().map(|recovery| recovery.longest).collect();
-        let failed: usize = recoveries.iter().map(|recovery| recovery.failed).sum();
         let [left, wait] = [lefts, waits].map(summary);
-        println!("{silence}, {name}: left after {left}; an insert took {wait}; {failed} failed");
+        println!("{silence}, {name}: left after {left}; an insert took {wait}");
     }
     assert!(is_shorter(&recoveries), "a detector is no better than none");
 }
@@ -218,7 +217,7 @@ impl Writer {
         let own = inserts.iter().filter(|(began, took, _)| *began + *took > since);
         let longest = own.clone().map(|(_, took, _)| *took).max();
         Recovery {
-            left_after: Some(interrupted.duration_since(since)),
+            left_after: interrupted.duration_since(since),
             longest: longest.unwrap(),
             failed: own.filter(|(.., succeeded)| !succeeded).count(),
         }

@@ -74,8 +74,7 @@ fn many_tasks_over_few_connections_survive_failovers_and_leak_nothing() {
     let uri =
         format!("{}&appName={NAME}&maxPoolSize={CONNECTIONS}&heartbeatFrequencyMS=500", set.uri());
     let host = Host::start();
-    let pools = Pools::new();
-    let builder = Topology::builder(&uri).unwrap().pools(pools);
+    let builder = Topology::builder(&uri).unwrap().pools(Pools::new());
     let topology = builder.start(host.runtime.clone()).unwrap();
     let work = Arc::<Work>::default();
     let (ended, ends) = mpsc::channel();

@@ -43,17 +43,10 @@ fn inside(forwarders: &[&str]) -> Sim {
     sim
 }
 
-/// The error and the events that a program sees.
-struct Seen {
-    /// The error message of the selection that timed out: first on one line, and then in full.
-    error: [String; 2],
-    /// The servers reported as unusable in events, with the reasons.
-    unusable: Vec<String>,
-}
-
-/// Lets a selection of the primary time out, and continues to monitor for ten minutes. Returns what
-/// a program sees.
-fn select(sim: &Sim, builder: TopologyBuilder) -> Seen {
+/// Lets a selection of the primary time out, and continues to monitor for ten minutes. Returns the
+/// error message, first on one line and then in full, and the servers reported as unusable in
+/// events, with the reasons.
+fn select(sim: &Sim, builder: TopologyBuilder) -> ([String; 2], Vec<String>) {
     let (sink, mut events) = unbounded();
     let error = sim.block_on(async {
         let topology = builder.sink(sink).start(sim.runtime()).unwrap();
@@ -61,8 +54,7 @@ fn select(sim: &Sim, builder: TopologyBuilder) -> Seen {
         close_later(sim, &topology).await;
         [error.to_string(), format!("{error:#}")]
     });
-    let unusable = obstacles(&mut events);
-    Seen { error, unusable }
+    (error, obstacles(&mut events))
 }
 
 /// Returns the servers reported as unusable in events, with the reasons.
@@ -94,7 +86,7 @@ fn a_tunnel_to_one_port_is_diagnosed_with_both_names_and_three_remedies() {
     for member in 0..3 {
         let sim = inside(&[]);
         sim.network().forward(address("localhost:27017"), MemberId(member));
-        let Seen { error, unusable } = select(&sim, uri("mongodb://localhost:27017/"));
+        let (error, mut unusable) = select(&sim, uri("mongodb://localhost:27017/"));
         let name = NAMES[usize::from(member)];
         let problem = format!(
             "the set calls itself {name}, you connected to localhost:27017: {name} cannot be \
@@ -121,7 +113,6 @@ fn a_tunnel_to_one_port_is_diagnosed_with_both_names_and_three_remedies() {
                 format!("{other}: {reason}")
             }
         });
-        let mut unusable = unusable;
         unusable.sort();
         expected.sort();
         assert_eq!(unusable, expected);
@@ -131,7 +122,7 @@ fn a_tunnel_to_one_port_is_diagnosed_with_both_names_and_three_remedies() {
 #[test]
 fn a_misspelt_seed_is_not_blamed_on_the_set() {
     let sim = inside(&[]);
-    let Seen { error, unusable } = select(&sim, uri("mongodb://mongo-0/?replicaSet=rs"));
+    let (error, unusable) = select(&sim, uri("mongodb://mongo-0/?replicaSet=rs"));
     let tail = ": mongo-0:27017 cannot be resolved from here; check the spelling of the host names, \
                 and the name server";
     assert!(error[0].ends_with(tail), "{}", error[0]);
@@ -217,7 +208,7 @@ fn a_proxy_that_refuses_is_diagnosed_with_its_reason_and_published_once_for_each
         let sim = inside(&[]);
         sim.proxies().add(address(PROXY), login);
         sim.proxies().set_fault(&address(PROXY), fault);
-        let Seen { error, unusable } = select(&sim, proxied(""));
+        let (error, unusable) = select(&sim, proxied(""));
         let problem =
             format!("no connection to mongo-0:27017 through the SOCKS5 proxy {PROXY}: {cause}");
         let others = " (2 more servers fail at the proxy, too); check that the proxy runs, that \
@@ -243,7 +234,7 @@ fn members_that_drop_attempts_to_connect_are_named_before_the_attempts_time_out(
             sim.network().blackhole(MemberId(*member), true);
         }
         let seeds = format!("mongodb://{seeds}/?replicaSet=rs&serverSelectionTimeoutMS=5000");
-        select(&sim, uri(&seeds)).error[0].clone()
+        select(&sim, uri(&seeds)).0[0].clone()
     };
     let check = |error: String, members: &str| {
         let tail = format!(
@@ -264,7 +255,7 @@ fn a_set_that_was_never_initiated_is_not_told_to_wait_for_an_election() {
     for member in 0..3 {
         sim.apply(&Action::Impostor(MemberId(member).into(), Some(Impostor::Ghost))).unwrap();
     }
-    let Seen { error, .. } = select(&sim, uri(&sim.uri()));
+    let (error, _) = select(&sim, uri(&sim.uri()));
     assert!(error[0].contains("rs.initiate()"), "{}", error[0]);
     assert!(!error[1].contains("wait for the election"), "{}", error[1]);
 }

@@ -198,11 +198,6 @@ fn refusal(options: &str) -> ConfigError {
 }
 
 #[test]
-fn tls_is_refused_if_the_transport_has_no_streams_to_encrypt() {
-    assert!(refusal("tls=true").to_string().contains("no byte streams"));
-}
-
-#[test]
 fn mongodb_x509_without_tls_or_a_certificate_of_the_client_is_refused() {
     for (options, option, message) in [
         (

@@ -18,12 +18,8 @@ fn world(seed: u64, encrypted: bool) -> Sim {
     sim
 }
 
-fn start(sim: &Sim, early: bool) -> Topology<Pool> {
-    start_from(sim, early, 0)
-}
-
 /// Starts a client whose seeds are the members from `first` on; the first member is the primary.
-fn start_from(sim: &Sim, early: bool, first: usize) -> Topology<Pool> {
+fn start(sim: &Sim, early: bool, first: usize) -> Topology<Pool> {
     let mut options = Options::parse(&uri_of_user(sim, "ada:pencil@")).unwrap();
     options.early_dial = early;
     options.seeds.drain(..first);
@@ -47,7 +43,7 @@ fn round_trips(encrypted: bool, early: bool, first: usize) -> u128 {
     let of = |seed| {
         let sim = world(seed, encrypted);
         let time = sim.block_on(async {
-            let topology = start_from(&sim, early, first);
+            let topology = start(&sim, early, first);
             ping(&topology).await;
             let time = sim.now();
             topology.close().await;
@@ -82,7 +78,7 @@ fn the_first_ping_takes_as_many_round_trips_as_a_single_connection() {
 fn unused_early_sockets_are_closed_after_a_second() {
     let sim = world(1, false);
     sim.block_on(async {
-        let topology = start(&sim, true);
+        let topology = start(&sim, true, 0);
         ping(&topology).await;
         topology.wait_for(complete, Duration::from_secs(10)).await.unwrap();
         assert_eq!(sim.connections(), 6, "three for checks and three early ones");
@@ -105,7 +101,7 @@ fn nothing_is_dialed_early_unless_a_selection_waits_for_a_pool() {
                 assert_eq!(sim.network().traffic().direct, 3);
             };
             if pools {
-                let topology = start(&sim, true);
+                let topology = start(&sim, true, 0);
                 topology.wait_for(complete, Duration::from_secs(10)).await.unwrap();
                 watched();
                 topology.close().await;

@@ -14,8 +14,7 @@ fn start(sim: &Sim, spread: Duration) -> Vec<Topology<Pool>> {
     let start = |_| {
         let mut options = Options::parse(&format!("{}&minPoolSize=1", sim.uri())).unwrap();
         options.spread = spread;
-        let pools = Pools::new();
-        TopologyBuilder::new(options).pools(pools).start(sim.runtime()).unwrap()
+        TopologyBuilder::new(options).pools(Pools::new()).start(sim.runtime()).unwrap()
     };
     (0..CLIENTS).map(start).collect()
 }

@@ -21,8 +21,7 @@ use super::*;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn builder(uri: &str) -> TopologyBuilder<Pool> {
-    let pools = Pools::new();
-    Topology::builder(uri).unwrap().pools(pools)
+    Topology::builder(uri).unwrap().pools(Pools::new())
 }
 
 fn ping() -> RawDocumentBuf {

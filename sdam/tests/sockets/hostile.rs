@@ -199,8 +199,7 @@ fn run_long_command(limit: i32) -> Result<(), sdam_core::error::Error> {
     });
     let host = tokio();
     let uri = format!("mongodb://{server}/?directConnection=true");
-    let pools = Pools::new();
-    let builder = Topology::builder(&uri).unwrap().pools(pools);
+    let builder = Topology::builder(&uri).unwrap().pools(Pools::new());
     let topology = builder.start(on(&host)).unwrap();
     block_on(async {
         let server = topology.select(&Criteria::write()).await.unwrap();

@@ -70,8 +70,7 @@ fn selections_fail_at_once_when_the_runtime_has_shut_down() {
 #[test]
 fn a_check_out_after_the_runtime_has_ended_fails_and_a_check_in_is_possible() {
     let (set, host) = (Blueprint::replica_set(1).serve().unwrap(), tokio());
-    let pools = Pools::new();
-    let builder = Topology::builder(set.uri()).unwrap().pools(pools);
+    let builder = Topology::builder(set.uri()).unwrap().pools(Pools::new());
     let topology = builder.start(on(&host)).unwrap();
     let (pool, connection) = host.block_on(async {
         let server = topology.select(&Criteria::write()).await.unwrap();

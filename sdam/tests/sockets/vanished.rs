@@ -56,8 +56,7 @@ fn check([first, second]: [Result<(), Error>; 2]) {
 fn a_pooled_connection_breaks_after_the_user_timeout_on_every_runtime() {
     on_every_runtime(|runtime: Runtime| {
         let options = options();
-        let pools = Pools::new();
-        let topology = TopologyBuilder::new(options).pools(pools).start(runtime).unwrap();
+        let topology = TopologyBuilder::new(options).pools(Pools::new()).start(runtime).unwrap();
         block_on(async {
             let server = topology.select(&Criteria::write()).await.unwrap();
             check(commands(server.pool()).await);
@@ -65,8 +64,7 @@ fn a_pooled_connection_breaks_after_the_user_timeout_on_every_runtime() {
         });
     });
     let options = options();
-    let pools = Pools::new();
-    let builder = TopologyBuilder::new(options).pools(pools);
+    let builder = TopologyBuilder::new(options).pools(Pools::new());
     let mut topology = builder.scan(sdam_runtime_blocking::backend()).unwrap();
     block_on(async {
         let server = topology.select(&Criteria::write()).await.unwrap();

@@ -37,17 +37,6 @@ fn backoffs(policy: Policy, failures: impl IntoIterator<Item = Failure>) -> Vec<
     failures.into_iter().map_while(|failure| retry.failed(failure, u64::MAX)).collect()
 }
 
-#[test]
-fn a_command_is_retried_once_without_a_deadline_and_without_end_before_one() {
-    let failures = || (0..9).map(|_| failure(91, &["RetryableWriteError"]));
-    assert_eq!(backoffs(policy(), failures()), [Duration::ZERO]);
-    let limited = Policy { has_limit: true, ..policy() };
-    assert_eq!(backoffs(limited, failures()).len(), 9);
-    let disabled = Policy { is_enabled: false, ..policy() };
-    assert!(backoffs(disabled, failures()).is_empty());
-    assert!(backoffs(policy(), [failure(91, &[])]).is_empty());
-}
-
 /// An overload error is retried only if it has both labels (I-61, I-62).
 #[test]
 fn overload_without_the_label_of_retryable_errors_is_not_retried() {

@@ -10,6 +10,7 @@ use super::*;
 
 #[test]
 fn the_read_preference_is_sent_as_the_topology_and_the_kind_of_command_demand() {
+    // That of the connection string applies to reads without one of their own (L-7).
     let find = encoded(&doc! { "find": "c" });
     let read = Command::read("test", find.as_bytes());
     let generic = Command::new("test", find.as_bytes());

@@ -1,10 +1,6 @@
 //! Transports and authenticators that panic.
 
-use sdam::{
-    Authenticator,
-    pool::{AuthStep, Conversation},
-};
-use sdam_core::{hello::HelloAuth, time::Instant};
+use sdam::{Authenticator, pool::Conversation};
 use sdam_transport::wire::WireMessage;
 
 use super::*;
@@ -66,43 +62,31 @@ impl Drop for FaultyConnection {
     }
 }
 
-/// An authenticator that sends nothing to the server.
 #[derive(Debug)]
-struct Nobody(Arc<Faults>);
-
-#[async_trait]
-impl Authenticator for Nobody {
-    async fn begin(&self, _: &ServerAddress) -> Result<Box<dyn Conversation>, Error> {
-        Ok(Box::new(Self(Arc::clone(&self.0))))
-    }
+struct FaultyAuthenticator {
+    inner: Arc<dyn Authenticator>,
+    faults: Arc<Faults>,
 }
 
 #[async_trait]
-impl Conversation for Nobody {
-    fn hello_auth(&self) -> HelloAuth {
-        HelloAuth::default()
-    }
-
-    async fn start(&mut self, _: &[u8]) -> Result<AuthStep, Error> {
-        trip(&self.0.authenticating);
-        Ok(AuthStep::Done)
-    }
-
-    async fn next(&mut self, _: &[u8]) -> Result<AuthStep, Error> {
-        Ok(AuthStep::Done)
+impl Authenticator for FaultyAuthenticator {
+    async fn begin(&self, server: &ServerAddress) -> Result<Box<dyn Conversation>, Error> {
+        trip(&self.faults.authenticating);
+        self.inner.begin(server).await
     }
 }
 
-/// Returns a builder and a runtime with these faults.
-fn faulty(sim: &Sim, uri: &str, faults: &Arc<Faults>) -> (TopologyBuilder<Pool>, Runtime) {
-    let authenticator = Arc::new(Nobody(Arc::clone(faults)));
-    let builder = Topology::builder(uri).unwrap().authenticator(authenticator);
+/// Returns a simulation with a user, and a builder and a runtime with these faults.
+fn faulty(seed: u64, options: &str, faults: &Arc<Faults>) -> (Sim, TopologyBuilder<Pool>, Runtime) {
+    let sim = Sim::new(seed, &replica_set().user(User::new("ada", "pencil")));
+    let uri = format!("{}&{options}", uri_of_user(&sim, "ada:pencil@"));
+    let inner = sdam_auth::authenticator(&Options::parse(&uri).unwrap()).unwrap().unwrap();
+    let faults = || Arc::clone(faults);
+    let authenticator = Arc::new(FaultyAuthenticator { inner, faults: faults() });
     let mut runtime = sim.runtime();
-    runtime.backend.transport = Arc::new(Faulty {
-        inner: Arc::clone(&runtime.backend.transport),
-        faults: Arc::clone(faults),
-    });
-    (builder.pools(Pools::new()), runtime)
+    let inner = runtime.backend.transport;
+    runtime.backend.transport = Arc::new(Faulty { inner, faults: faults() });
+    (sim, builder(&uri).authenticator(authenticator), runtime)
 }
 
 /// Makes one attempt to open a connection panic, and checks that exactly one of five check-outs
@@ -129,10 +113,9 @@ async fn check_out_around(pool: &Pool, flag: &AtomicBool) {
 #[test]
 fn a_panic_costs_one_attempt_or_one_connection_and_not_the_pool() {
     // A panic fails one attempt or closes one connection, not the pool (F-81b, P-34).
-    let sim = simulation(1);
     let faults = Arc::new(Faults::default());
-    let uri = format!("{}&maxIdleTimeMS=1000&serverMonitoringMode=poll", sim.uri());
-    let (builder, runtime) = faulty(&sim, &uri, &faults);
+    let options = "maxIdleTimeMS=1000&serverMonitoringMode=poll";
+    let (sim, builder, runtime) = faulty(1, options, &faults);
     let topology = builder.start(runtime).unwrap();
     sim.block_on(async {
         let pool = primary(&topology).await.pool().clone();
@@ -156,9 +139,8 @@ fn a_panic_costs_one_attempt_or_one_connection_and_not_the_pool() {
 #[test]
 fn a_panic_without_a_worker_is_the_error_of_its_check_out() {
     // Without a worker, a panic while connecting fails the check-out that connects (F-81b).
-    let sim = simulation(2);
     let faults = Arc::new(Faults::default());
-    let (builder, runtime) = faulty(&sim, &sim.uri(), &faults);
+    let (sim, builder, runtime) = faulty(2, "", &faults);
     let mut topology = builder.scan(runtime.backend).unwrap();
     sim.block_on(async {
         let server = topology.select(&Criteria::write()).await.unwrap();

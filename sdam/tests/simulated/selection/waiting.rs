@@ -294,26 +294,6 @@ fn checks_select_no_server_and_a_selected_server_stays_the_same() {
     assert_eq!(held.address(), &hosts[0]);
 }
 
-/// L-7: the client's default read preference affects only criteria that use it, and a selection
-/// does not depend on the previous one. Choosing the criteria of an operation (L-3, L-4, L-5) is
-/// the caller's responsibility, see `Criteria`.
-#[test]
-fn the_default_read_preference_applies_only_to_criteria_that_use_it() {
-    let hosts = hosts(3);
-    let mut harness = Harness::with_replica_set(&hosts);
-    let topology = harness.start(&hosts, |builder| {
-        builder
-            .options(|options| options.read_preference = ReadPreference::new(ReadMode::Secondary))
-    });
-    let inherited = read(topology.options().read_preference.clone());
-    let own = read(ReadPreference::new(ReadMode::Nearest));
-    let primary = read(ReadPreference::default());
-    assert_eq!(selected(&topology, &inherited), [20_001, 20_002].into());
-    assert_eq!(selected(&topology, &own), [20_000, 20_001, 20_002].into());
-    assert_eq!(selected(&topology, &primary), [20_000].into());
-    assert_eq!(selected(&topology, &Criteria::write()), [20_000].into());
-}
-
 /// L-6: a selected server reports whether its read preference was overridden.
 #[test]
 fn a_server_selected_for_a_writing_pipeline_reports_an_overridden_read_preference() {

@@ -253,23 +253,3 @@ fn l_65_e_1_an_incompatible_server_fails_selections_until_it_is_replaced() {
     harness.advance(500);
     assert_eq!(select(&mut topology), Ok("a".into()));
 }
-
-#[test]
-fn l_24_max_staleness_is_validated_with_the_frequency_of_scans() {
-    let harness = Harness::default();
-    let (mut topology, _) = harness.replica_set(|options| {
-        options.heartbeat_frequency = Some(Duration::from_secs(120));
-    });
-    let mut preference = ReadPreference::new(ReadMode::Secondary);
-    preference.max_staleness = Some(Duration::from_secs(129));
-    let criteria = Criteria::read(preference.clone()).unwrap();
-    let selected = ready(topology.select(&criteria));
-    let Err(SelectionError::InvalidCriteria(error)) = selected else {
-        panic!("{selected:?}");
-    };
-    assert!(error.reason().contains("at least 130 "), "{error}");
-    preference.max_staleness = Some(Duration::from_secs(130));
-    let criteria = Criteria::read(preference).unwrap();
-    let selected = ready(topology.select(&criteria)).unwrap();
-    assert_ne!(selected.address(), &address("a"));
-}
