@@ -38,18 +38,10 @@ fn main() {
 /// Measures clients of each kind, alternating between the kinds.
 fn measure(uri: &str) {
     let own = env::current_exe().unwrap();
-    let own = |early: &str| {
-        let mut command = Command::new(&own);
-        command.args(["client", early]);
-        command
-    };
-    let mut kinds = ["early", "late"].map(|early| (early, own(early), Vec::new()));
-    for (_, command, _) in &mut kinds {
-        command.arg(uri);
-    }
+    let mut kinds = ["early", "late"].map(|name| (name, Vec::new()));
     for _ in 0..CLIENTS {
-        for (name, command, times) in &mut kinds {
-            let output = command.output().unwrap();
+        for (name, times) in &mut kinds {
+            let output = Command::new(&own).args(["client", name, uri]).output().unwrap();
             assert!(output.status.success(), "{name}: {output:?}");
             let text = String::from_utf8(output.stdout).unwrap();
             let mut numbers = text.split_whitespace().map(|number| number.parse().unwrap());
@@ -57,7 +49,7 @@ fn measure(uri: &str) {
             times.push(pair);
         }
     }
-    let [early, late] = kinds.map(|(name, _, times)| {
+    let [early, late] = kinds.map(|(name, times)| {
         let medians = (median(&times, |pair| pair.0), median(&times, |pair| pair.1));
         print(name, "primary", medians.0, "us");
         print(name, "ping", medians.1, "us");

@@ -15,10 +15,7 @@ use std::{
 };
 
 use criterion::Criterion;
-use sdam::{
-    Criteria, Options, ReadMode, ReadPreference, Runtime, ServerAddress, Topology, TopologyBuilder,
-    runtime::Backend,
-};
+use sdam::{Criteria, Options, ReadMode, Runtime, ServerAddress, Topology, TopologyBuilder};
 use sdam_core::options::ServerMonitoringMode;
 use sdam_testkit::{ManualClock, Server, Servers};
 
@@ -31,15 +28,14 @@ fn topology(runtime: &Runtime, servers: u16, sharded: bool) -> Topology {
     options.heartbeat_frequency = Some(Duration::from_secs(3600));
     options.local_threshold = Duration::from_secs(1);
     options.max_servers = hosts.len();
-    let clock = Arc::clone(&runtime.backend.clock);
     let transport = Servers::new(ManualClock::default(), Server::silent());
     for (index, host) in hosts.iter().enumerate() {
         let member = || Server::member(&hosts, index == 0);
         let server = if sharded { Server::mongos() } else { member() };
         transport.set(host, server);
     }
-    let backend = Backend::new(clock, Arc::new(transport), runtime.backend.seed);
-    let runtime = Runtime::new(backend, Arc::clone(&runtime.spawner));
+    let mut runtime = runtime.clone();
+    runtime.backend.transport = Arc::new(transport);
     let topology = TopologyBuilder::new(options).start(runtime).unwrap();
     let known = topology.wait_for(
         |snapshot| {
@@ -53,7 +49,7 @@ fn topology(runtime: &Runtime, servers: u16, sharded: bool) -> Topology {
 }
 
 fn benches(criterion: &mut Criterion, runtime: &Runtime) {
-    let nearest = Criteria::read(ReadPreference::new(ReadMode::Nearest)).unwrap();
+    let nearest = Criteria::read(ReadMode::Nearest).unwrap();
     let primary = Criteria::write();
     let cases = [
         ("3_members/primary", 3, false, &primary),
@@ -95,12 +91,11 @@ fn waiters(host: &tokio::runtime::Runtime, runtime: &Runtime) {
     let hosts = [server.clone()];
     let mut options = Options::new(hosts.to_vec());
     options.server_monitoring_mode = ServerMonitoringMode::Poll;
-    let clock = Arc::clone(&runtime.backend.clock);
     let transport = Servers::new(ManualClock::default(), Server::silent());
-    let backend = Backend::new(clock, Arc::new(transport.clone()), runtime.backend.seed);
-    let runtime = Runtime::new(backend, Arc::clone(&runtime.spawner));
+    let mut runtime = runtime.clone();
+    runtime.backend.transport = Arc::new(transport.clone());
     let topology = TopologyBuilder::new(options).start(runtime).unwrap();
-    let secondary = Criteria::read(ReadPreference::new(ReadMode::Secondary)).unwrap();
+    let secondary = Criteria::read(ReadMode::Secondary).unwrap();
     let round = || {
         transport.set(&server, Server::member(&hosts, false));
         drop(futures::executor::block_on(topology.select(&secondary)).unwrap());
@@ -128,7 +123,7 @@ fn waiters(host: &tokio::runtime::Runtime, runtime: &Runtime) {
 /// Measures the maximum number of allocations that a selection makes if it finds a server at once.
 fn allocations(runtime: &Runtime) {
     let topology = topology(runtime, 50, false);
-    let nearest = Criteria::read(ReadPreference::new(ReadMode::Nearest)).unwrap();
+    let nearest = Criteria::read(ReadMode::Nearest).unwrap();
     let of = |criteria: &Criteria| {
         let select = || drop(black_box(topology.try_select(criteria).unwrap()));
         // Allocations that a thread makes only once are not counted.
@@ -152,7 +147,7 @@ const OPERATION: Duration = Duration::from_micros(5);
 /// far less often.
 fn scaling(runtime: &Runtime) {
     let topology = topology(runtime, 3, false);
-    let nearest = Criteria::read(ReadPreference::new(ReadMode::Nearest)).unwrap();
+    let nearest = Criteria::read(ReadMode::Nearest).unwrap();
     let primary = Criteria::write();
     let cases = [
         ("primary", &primary, Duration::ZERO),

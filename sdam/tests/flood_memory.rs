@@ -17,16 +17,12 @@ use std::{
 };
 
 use futures::executor::block_on;
-use sdam::{ServerAddress, ServerType, Topology};
+use sdam::{Runtime, ServerAddress, ServerType, Spawner, Topology, runtime::Task};
 use sdam_events::{
     queue::EventQueue,
     sink::{EventSink, sink_fn},
 };
 use sdam_sim::{Action, Blueprint, MemberId, config::SetConfig, runtime::Sim};
-use sdam_transport::{
-    runtime::Runtime,
-    spawn::{Spawner, Task},
-};
 
 /// The member that floods; it is not the primary.
 const MEMBER: MemberId = MemberId(1);

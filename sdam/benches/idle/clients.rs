@@ -24,9 +24,9 @@ const SETTLING: Duration = Duration::from_secs(11);
 /// The time within which clients must find their servers.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The memory of the first client in KiB, and the cost of each further client: sockets, tasks, memory
-/// in KiB, and for each second the number of task polls, the number of times that a thread goes to
-/// sleep, and the processor time in microseconds.
+/// The memory of the first client in KiB, and the cost of each further client: sockets, tasks,
+/// memory in KiB, and for each second the number of task polls, the number of times that a thread
+/// goes to sleep, and the processor time in microseconds.
 pub(crate) type Figures = [f64; 7];
 
 /// A spawner that counts tasks and their polls.

@@ -88,11 +88,7 @@ fn measure(words: &[&str]) {
 
 /// Starts a client of a replica set, or of many routers.
 fn start(servers: u16) -> Client {
-    Client::start(if servers < 100 {
-        Servers::replica_set(servers)
-    } else {
-        Servers::routers(servers)
-    })
+    Client::start(Servers::new(servers, servers >= 100))
 }
 
 /// Counts the instructions of one push; `None` without valgrind.
@@ -124,7 +120,7 @@ fn allocations(servers: u16) -> f64 {
 
 /// Measures the memory of a client that streams from all servers, in KiB.
 fn memory(servers: u16) -> f64 {
-    let servers = Servers::routers(servers);
+    let servers = Servers::new(servers, true);
     let mut client = None;
     let used = allocation_counter::measure(|| client = Some(Client::start(servers)));
     used.bytes_current as f64 / 1024.0

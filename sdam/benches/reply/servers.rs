@@ -70,15 +70,7 @@ const SOCKETS: usize = 2;
 const COUNTER: i64 = 0x0123_4567_89AB_CDEF;
 
 impl Servers {
-    pub(crate) fn replica_set(members: u16) -> Self {
-        Self::new(members, false)
-    }
-
-    pub(crate) fn routers(number: u16) -> Self {
-        Self::new(number, true)
-    }
-
-    fn new(number: u16, is_sharded: bool) -> Self {
+    pub(crate) fn new(number: u16, is_sharded: bool) -> Self {
         let address = |index| ServerAddress::new("db.lan", 20_000 + index);
         let members: Vec<_> = (0..number).map(address).collect();
         let server =

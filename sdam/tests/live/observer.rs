@@ -1,6 +1,6 @@
 //! A topology whose events and pool calls are all recorded.
 
-use std::time::Instant;
+use std::{ops::Deref, time::Instant};
 
 use sdam::{EventSink, Options, snapshot::ServerId};
 use sdam_events::{record::RecordSink, replay::replay, sink::sink_fn};
@@ -40,22 +40,6 @@ impl Observer {
             .start(host.runtime.clone())
             .unwrap();
         Self { topology, options, record, pools, host }
-    }
-
-    /// Returns all events so far.
-    pub(crate) fn events(&self) -> Vec<Event> {
-        self.record.events()
-    }
-
-    /// Waits for the first event at or after `mark` for which `find` returns a value. Returns the
-    /// value and the mark after that event.
-    pub(crate) fn wait_for<T>(
-        &self,
-        what: &str,
-        mark: usize,
-        find: impl Fn(&EventKind) -> Option<T>,
-    ) -> (T, usize) {
-        self.record.wait_for(what, mark, find)
     }
 
     /// Waits for a description that satisfies `wanted`, which may be the current one.
@@ -112,6 +96,14 @@ impl Observer {
             Interest::DESCRIPTIONS.union(Interest::HEARTBEATS).union(Interest::POOL_STATES);
         let done = events.iter().filter(|event| of_machine.contains(event.kind.name()));
         assert_eq!(outcome.matched, done.count() as u64);
+    }
+}
+
+impl Deref for Observer {
+    type Target = Record;
+
+    fn deref(&self) -> &Record {
+        &self.record
     }
 }
 

@@ -9,7 +9,6 @@ use std::{cell::RefCell, future::Future};
 use sdam::{
     ErrorKind,
     client::{Client, Command},
-    events::CheckOutFailure,
 };
 
 use super::*;
@@ -64,19 +63,6 @@ impl World {
         self.try_command(&Command::new("admin", fail.as_bytes())).unwrap();
     }
 
-    /// Returns the reasons and messages of the check-outs that have failed since the last call to
-    /// this method or to [`log`](Self::log).
-    fn check_out_failures(&self) -> Vec<(CheckOutFailure, String)> {
-        let events = self.events().into_iter();
-        let failures = events.filter_map(|event| match event.kind {
-            EventKind::ConnectionCheckOutFailed { reason, failure, .. } => {
-                Some((reason, failure.to_string()))
-            }
-            _ => None,
-        });
-        failures.collect()
-    }
-
     fn events(&self) -> Vec<Event> {
         // A separate task delivers events, so let that task run first.
         self.sim.run_for(Duration::from_millis(1));
@@ -102,27 +88,6 @@ impl World {
             _ => None,
         });
         (started.collect(), names)
-    }
-}
-
-/// The kind of a command, which determines how the client runs it.
-#[derive(Clone, Copy, Debug)]
-enum Kind {
-    Generic,
-    Read,
-    Write,
-    SingleWrite,
-}
-
-impl Kind {
-    fn command(self, document: &RawDocumentBuf) -> Command<'_> {
-        let document = document.as_bytes();
-        match self {
-            Self::Generic => Command::new("test", document),
-            Self::Read => Command::read("test", document),
-            Self::Write => Command::write("test", document),
-            Self::SingleWrite => Command::write("test", document).without_retry(),
-        }
     }
 }
 

@@ -93,24 +93,16 @@ fn unused_early_sockets_are_closed_after_a_second() {
 #[test]
 fn nothing_is_dialed_early_unless_a_selection_waits_for_a_pool() {
     // A deviation from CMAP.
-    for pools in [true, false] {
-        let sim = simulation(1);
-        sim.block_on(async {
-            let watched = || {
-                sim.run_for(Duration::from_millis(20));
-                assert_eq!(sim.network().traffic().direct, 3);
-            };
-            if pools {
-                let topology = start(&sim, true, 0);
-                topology.wait_for(complete, Duration::from_secs(10)).await.unwrap();
-                watched();
-                topology.close().await;
-            } else {
-                let topology = Topology::builder(&sim.uri()).unwrap().start(sim.runtime()).unwrap();
-                topology.select(&Criteria::write()).await.unwrap();
-                watched();
-                topology.close().await;
-            }
-        });
-    }
+    let check = |sim: &Sim| {
+        sim.run_for(Duration::from_millis(20));
+        assert_eq!(sim.network().traffic().direct, 3);
+    };
+    let sim = simulation(1);
+    let topology = start(&sim, true, 0);
+    sim.block_on(topology.wait_for(complete, Duration::from_secs(10))).unwrap();
+    check(&sim);
+    let sim = simulation(1);
+    let topology = Topology::builder(&sim.uri()).unwrap().start(sim.runtime()).unwrap();
+    sim.block_on(topology.select(&Criteria::write())).unwrap();
+    check(&sim);
 }

@@ -81,10 +81,6 @@ impl Harness {
         self.sim.apply(action).unwrap();
     }
 
-    fn kill_primary(&self) {
-        self.sim.kill(Target::Primary).unwrap();
-    }
-
     /// Returns the host of a member that is not the primary.
     fn secondary(&self) -> (&'static str, MemberId) {
         let primary = self.sim.status().primary().unwrap().id;

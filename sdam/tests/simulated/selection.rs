@@ -154,7 +154,7 @@ fn check(name: &str, topology: &Topology, criteria: &Criteria) {
 /// L-62: this test cannot observe locks, but it counts allocations.
 #[test]
 fn a_selection_that_does_not_wait_allocates_nothing() {
-    let nearest = Criteria::read(ReadPreference::new(ReadMode::Nearest)).unwrap();
+    let nearest = Criteria::read(ReadMode::Nearest).unwrap();
     let any: TagSet = [("dc", "ny")].into_iter().collect();
     let picky = ReadPreference::new(ReadMode::SecondaryPreferred)
         .with_tag_sets(vec![any, TagSet::default()])

@@ -10,7 +10,7 @@ use super::*;
 
 #[test]
 fn the_read_preference_is_sent_as_the_topology_and_the_kind_of_command_demand() {
-    // That of the connection string applies to reads without one of their own (L-7).
+    // Reads inherit that of the connection string, generic commands do not (L-4, L-7).
     let find = encoded(&doc! { "find": "c" });
     let read = Command::read("test", find.as_bytes());
     let generic = Command::new("test", find.as_bytes());
@@ -232,6 +232,9 @@ fn a_command_ends_before_its_topology_is_closed_or_counts_as_dropped() {
     check(5000, &["CommandStarted"], 1);
 }
 
+/// Creates a command of one kind from a document.
+type Make = for<'c> fn(&'c [u8]) -> Command<'c>;
+
 #[test]
 fn concerns_of_the_connection_string_are_sent_with_commands_that_take_them() {
     // Read and write concerns are added only to commands that support them and have none of their
@@ -243,38 +246,41 @@ fn concerns_of_the_connection_string_are_sent_with_commands_that_take_them() {
         command.extend(more);
         command
     };
-    let check = |options: &str, kind: Kind, command: &Document, expected: Document| {
+    let generic: Make = |command| Command::new("test", command);
+    let read: Make = |command| Command::read("test", command);
+    let write: Make = |command| Command::write("test", command);
+    let single: Make = |command| Command::write("test", command).without_retry();
+    let check = |options: &str, make: Make, command: &Document, expected: Document| {
         let world = World::start(&replica_set(), options);
-        let bytes = encoded(command);
-        world.try_command(&kind.command(&bytes)).unwrap();
+        world.try_command(&make(encoded(command).as_bytes())).unwrap();
         let (started, _) = world.log(command.keys().next().unwrap());
         let sent = started[0].iter().filter(|(key, _)| key.ends_with("Concern"));
         let sent = sent.map(|(key, value)| (key.clone(), value.clone()));
         assert_eq!(sent.collect::<Document>(), expected, "{options} {command}");
     };
-    let write = |concern: Document| doc! { "writeConcern": concern };
+    let concerned = |concern: Document| doc! { "writeConcern": concern };
     let all = "w=2&journal=true&wTimeoutMS=50&readConcernLevel=majority";
     let concern = doc! { "w": 2_i64, "j": true, "wtimeout": 50_i64 };
-    check(all, Kind::Write, &insert, write(concern));
-    check("w=majority", Kind::Write, &insert, write(doc! { "w": "majority" }));
-    check("journal=false", Kind::Write, &insert, write(doc! { "j": false }));
-    check("", Kind::Write, &insert, doc! {});
-    check("w=1", Kind::SingleWrite, &insert, write(doc! { "w": 1_i64 }));
-    check(all, Kind::Read, &find, doc! { "readConcern": { "level": "majority" } });
-    check("", Kind::Read, &find, doc! {});
+    check(all, write, &insert, concerned(concern));
+    check("w=majority", write, &insert, concerned(doc! { "w": "majority" }));
+    check("journal=false", write, &insert, concerned(doc! { "j": false }));
+    check("", write, &insert, doc! {});
+    check("w=1", single, &insert, concerned(doc! { "w": 1_i64 }));
+    check(all, read, &find, doc! { "readConcern": { "level": "majority" } });
+    check("", read, &find, doc! {});
     // Not every read accepts a read concern.
-    check(all, Kind::Read, &doc! { "listCollections": 1 }, doc! {});
+    check(all, read, &doc! { "listCollections": 1 }, doc! {});
     // `timeoutMS` replaces `wTimeoutMS` (B-43).
-    check("timeoutMS=9000&wTimeoutMS=50", Kind::Write, &insert, doc! {});
-    let own = with(&insert, write(doc! { "w": 1 }));
-    check(all, Kind::Write, &own, write(doc! { "w": 1 }));
+    check("timeoutMS=9000&wTimeoutMS=50", write, &insert, doc! {});
+    let own = with(&insert, concerned(doc! { "w": 1 }));
+    check(all, write, &own, concerned(doc! { "w": 1 }));
     let own = with(&find, doc! { "readConcern": {} });
-    check(all, Kind::Read, &own, doc! { "readConcern": {} });
+    check(all, read, &own, doc! { "readConcern": {} });
     let transaction = doc! { "autocommit": false };
-    check(all, Kind::Read, &with(&find, transaction.clone()), doc! {});
-    check(all, Kind::Write, &with(&insert, transaction), doc! {});
-    check(all, Kind::Generic, &insert, doc! {});
-    check(all, Kind::Generic, &find, doc! {});
+    check(all, read, &with(&find, transaction.clone()), doc! {});
+    check(all, write, &with(&insert, transaction), doc! {});
+    check(all, generic, &insert, doc! {});
+    check(all, generic, &find, doc! {});
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The time limit of operations (Client Side Operations Timeout).
 
 use bson::oid::ObjectId;
-use sdam::pool::Pin;
+use sdam::{events::CheckOutFailure, pool::Pin};
 use sdam_sim::runtime::Latency;
 use sdam_testkit::mongos;
 
@@ -46,11 +46,16 @@ fn the_time_limit_ends_a_check_out_in_place_of_wait_queue_timeout() {
                 let (took, error) = exhausted(&world, is_pin);
                 assert_eq!(took, millis, "{options} {is_pin}");
                 assert!(error.is_timeout(), "{error}");
-                let failures = world.check_out_failures();
-                let [(reason, text)] = &*failures else {
+                let failures = world.events().into_iter().filter_map(|event| match event.kind {
+                    EventKind::ConnectionCheckOutFailed { reason, failure, .. } => {
+                        Some((reason, failure.to_string()))
+                    }
+                    _ => None,
+                });
+                let failures: Vec<_> = failures.collect();
+                let [(CheckOutFailure::Timeout, text)] = &*failures else {
                     panic!("{failures:?}");
                 };
-                assert_eq!(*reason, CheckOutFailure::Timeout);
                 assert_eq!(error.kind(), ErrorKind::WaitQueueTimeout, "{error}");
                 assert_eq!(**text, *error.message());
                 let is_counted = text.contains("in use by cursors: 1,");

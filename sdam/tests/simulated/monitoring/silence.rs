@@ -1,7 +1,7 @@
 //! Servers that fail or stop answering: suspicions, descriptions and pools.
 
 use sdam::{
-    ReadMode, ReadPreference,
+    ReadMode,
     error::{ErrorOutcome, ErrorReport, Stage},
     options::Detector,
     pool::Generation,
@@ -49,7 +49,7 @@ fn a_frozen_server_is_suspected_explained_and_cleared_by_its_next_answer() {
         assert!(silence.suspected.unwrap() > silence.expected.unwrap(), "{silence:?}");
         assert!(silence.answered.unwrap() <= from, "{silence:?}");
         assert!(state.unwrap().description().server_type.is_available());
-        let any = Criteria::read(ReadPreference::new(ReadMode::Nearest)).unwrap();
+        let any = Criteria::read(ReadMode::Nearest).unwrap();
         let text = format!("{:#}", harness.topology.explain(&any));
         let line = text.lines().find(|line| line.contains(&format!("{host}:"))).unwrap();
         assert!(line.contains(", and silent for 1"), "{text}");
@@ -76,13 +76,9 @@ fn nobody_is_suspected_in_a_healthy_set_or_if_this_client_is_cut_off() {
     assert_eq!(harness.suspicions(from), [], "cut off");
 }
 
-fn options() -> Options {
-    Options::parse("mongodb://a/?replicaSet=rs").unwrap()
-}
-
 #[test]
 fn a_detector_leaves_nobody_if_this_program_stalls_or_is_cut_off_for_a_while() {
-    let mut options = options();
+    let mut options = Options::parse("mongodb://a/?replicaSet=rs").unwrap();
     options.detector = Some(Detector::PROBING);
     let harness = Harness::with(|_| (), options);
     for seconds in 1..=30 {
@@ -110,7 +106,7 @@ fn a_detector_leaves_nobody_if_this_program_stalls_or_is_cut_off_for_a_while() {
 fn the_event_of_a_failed_check_precedes_the_events_of_its_effects() {
     let harness = Harness::start("a/?replicaSet=rs");
     let mark = harness.events().len();
-    harness.kill_primary();
+    harness.sim.kill(Target::Primary).unwrap();
     harness.wait_for_known(2);
     let expected = [
         EventName::ServerHeartbeatFailed,

@@ -184,12 +184,6 @@ fn events_during(interest: Interest, select: impl FnOnce(&Topology)) -> Vec<Even
     events.map(|event| event.kind).collect()
 }
 
-fn secondary(max_staleness: u64) -> Criteria {
-    let preference = ReadPreference::new(ReadMode::Secondary)
-        .with_max_staleness(Duration::from_secs(max_staleness));
-    Criteria::read(preference).unwrap()
-}
-
 #[test]
 fn a_sink_receives_only_the_selection_events_of_its_interest() {
     // Every started selection succeeds or fails exactly once (K-7).
@@ -199,7 +193,9 @@ fn a_sink_receives_only_the_selection_events_of_its_interest() {
     };
     let write = Criteria::write();
     // These criteria are invalid, because their limit is below the minimum staleness limit.
-    let invalid = secondary(1);
+    let limited = ReadPreference::new(ReadMode::Secondary);
+    let limited = limited.with_max_staleness(Duration::from_secs(1));
+    let invalid = Criteria::read(limited).unwrap();
     for (interest, criteria, expected) in [
         (&[Started, Waiting, Succeeded][..], &write, &[Started, Succeeded][..]),
         (&[Succeeded], &write, &[Succeeded]),

@@ -244,7 +244,7 @@ fn a_pool_is_prepared_once_and_not_after_it_was_ready() {
     }
     let topology = harness.spawn(&hosts, |builder| builder.pools(pools.clone()));
     let wait = |mode| {
-        let criteria = Criteria::read(ReadPreference::new(mode)).unwrap();
+        let criteria = Criteria::read(mode).unwrap();
         assert!(topology.select(&criteria).now_or_never().is_none());
     };
     wait(ReadMode::Primary);

@@ -39,8 +39,8 @@ fn checks(harness: &Harness, hosts: &[ServerAddress]) -> Vec<usize> {
     hosts.iter().map(of).collect()
 }
 
-/// F-44, F-45, L-62: however many selections are waiting, each server is checked only once per 500 ms,
-/// and the first suitable change ends all of the selections.
+/// F-44, F-45, L-62: however many selections are waiting, each server is checked only once per
+/// 500 ms, and the first suitable change ends all of the selections.
 #[test]
 fn a_thousand_waiting_selections_cause_one_check_of_each_server_per_500_ms() {
     const WAITERS: usize = 1000;
@@ -262,10 +262,6 @@ fn selections_wait_for_the_shortest_timeout() {
     }
 }
 
-fn read(preference: ReadPreference) -> Criteria {
-    Criteria::read(preference).unwrap()
-}
-
 /// Returns the ports of the servers chosen by 30 selections.
 fn selected(topology: &Topology, criteria: &Criteria) -> BTreeSet<u16> {
     let select = |_| topology.try_select(criteria).unwrap().unwrap();
@@ -300,7 +296,7 @@ fn a_server_selected_for_a_writing_pipeline_reports_an_overridden_read_preferenc
     let hosts = hosts(2);
     let mut harness = Harness::with_replica_set(&hosts);
     let topology = harness.start(&hosts, |builder| builder);
-    let writing = read(ReadPreference::new(ReadMode::Secondary)).with_write_stage();
+    let writing = Criteria::read(ReadMode::Secondary).unwrap().with_write_stage();
     let select = || topology.try_select(&writing).unwrap().unwrap();
     assert_eq!(select().address(), &hosts[1]);
     assert!(!select().overrides_read_preference());
@@ -317,7 +313,7 @@ fn a_server_selected_for_a_writing_pipeline_reports_an_overridden_read_preferenc
 #[test]
 fn a_selection_needs_only_one_suitable_server() {
     let hosts = hosts(3);
-    let secondary = read(ReadPreference::new(ReadMode::PrimaryPreferred));
+    let secondary = Criteria::read(ReadMode::PrimaryPreferred).unwrap();
     for (server, criteria) in
         [(Server::mongos(), Criteria::write()), (Server::member(&hosts, false), secondary)]
     {
@@ -352,10 +348,6 @@ fn selections_beyond_max_waiters_fail_at_once() {
     assert!(begin().is_err());
 }
 
-fn nearest() -> ReadPreference {
-    ReadPreference::new(ReadMode::Nearest)
-}
-
 /// L-45, "Application-Provided Server Selector": ten selections all choose the server with the
 /// highest port.
 #[test]
@@ -368,7 +360,7 @@ fn the_selector_of_the_application_chooses_among_suitable_servers() {
     };
     let mut harness = Harness::with_replica_set(&hosts);
     let topology = harness.start(&hosts, |builder| builder.selector(highest));
-    let criteria = Criteria::read(nearest()).unwrap();
+    let criteria = Criteria::read(ReadMode::Nearest).unwrap();
     for _ in 0..10 {
         let selected = topology.try_select(&criteria).unwrap().unwrap();
         assert_eq!(selected.address(), &hosts[2]);

@@ -1,6 +1,6 @@
 //! The order and times of checks, the connections that they use, and the results of selections.
 
-use sdam::{ReadMode, ReadPreference, SelectionError, select::LimitSource};
+use sdam::{SelectionError, select::LimitSource};
 use sdam_events::history::{Cause, Change};
 
 use super::*;
