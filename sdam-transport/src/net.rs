@@ -52,7 +52,7 @@ impl<D: Dial> NetTransport<D> {
         }
     }
 
-    /// Sets the delay before the next address is tried. The default delay is [`ATTEMPT_DELAY`].
+    /// Sets the delay before the next address is tried. By default, it is 250 ms.
     #[must_use]
     pub fn with_attempt_delay(mut self, delay: Duration) -> Self {
         self.attempt_delay = delay;

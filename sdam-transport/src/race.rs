@@ -106,7 +106,7 @@ pub(crate) async fn noticing<F: Future>(
 pub struct Elapsed;
 
 /// The delay before the next concurrent attempt (RFC 8305: "Connection Attempt Delay").
-pub const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
+pub(crate) const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
 /// Connects to whichever candidate answers first (RFC 8305: "Happy Eyeballs").
 ///
@@ -121,7 +121,7 @@ pub const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 /// # Cancel safety
 ///
 /// Dropping the future drops all attempts.
-pub async fn happy_eyeballs<C, T, E, F>(
+pub(crate) async fn happy_eyeballs<C, T, E, F>(
     clock: &dyn Clock,
     delay: Duration,
     deadline: Option<Instant>,
@@ -177,26 +177,25 @@ where
 
 /// The state of each candidate in a race that no candidate won.
 #[derive(Debug)]
-#[non_exhaustive]
-pub struct NoSuccess<C, E> {
+pub(crate) struct NoSuccess<C, E> {
     /// Failed candidates, in the order of their failures.
-    pub failed: Vec<(C, E)>,
+    pub(crate) failed: Vec<(C, E)>,
     /// Candidates whose attempt was running when the deadline passed.
-    pub running: Vec<C>,
+    pub(crate) running: Vec<C>,
     /// Candidates whose attempt had not begun when the deadline passed.
-    pub waiting: Vec<C>,
+    pub(crate) waiting: Vec<C>,
 }
 
 impl<C, E> NoSuccess<C, E> {
     /// Returns whether the deadline passed before every candidate had failed.
-    pub fn is_timeout(&self) -> bool {
+    pub(crate) fn is_timeout(&self) -> bool {
         !(self.running.is_empty() && self.waiting.is_empty())
     }
 }
 
 /// Returns `addresses` in the order in which to try them: without duplicates, alternating between
 /// the address families, and beginning with the first address (RFC 8305: "Sorting Addresses").
-pub fn interleave(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
+pub(crate) fn interleave(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     let first_is_v6 = addresses.first().is_some_and(SocketAddr::is_ipv6);
     let mut seen = BTreeSet::new();
     let once = addresses.iter().copied().filter(|address| seen.insert(*address));

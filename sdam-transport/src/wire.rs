@@ -16,7 +16,7 @@ use std::ops::Range;
 use self::format::Cursor;
 pub use self::{
     exchange::{Exchange, Reply},
-    format::{Documents, OpMsg, OpQuery, OpReply, Sequence, Sequences},
+    format::{OpMsg, OpQuery, OpReply, Sequence},
 };
 
 /// One message of the MongoDB wire protocol, complete and with valid framing.
@@ -130,8 +130,8 @@ impl WireMessage {
     }
 
     /// Returns the sections of kind 1 of an OP_MSG. Other kinds of messages have no such sections.
-    pub fn sequences(&self) -> Sequences<'_> {
-        Sequences::new(self.slice(&self.layout.sections))
+    pub fn sequences(&self) -> impl Iterator<Item = Sequence<'_>> {
+        format::sequences(self.slice(&self.layout.sections))
     }
 
     /// Returns the collection of an OP_QUERY, such as `admin.$cmd`, or `None` for other messages.

@@ -1,7 +1,7 @@
 //! The formats of messages, encoding and decoding: OP_MSG, and OP_QUERY and OP_REPLY, which carry
 //! legacy hello for servers that may not support OP_MSG.
 
-use std::{collections::BTreeSet, ops::Range};
+use std::{collections::BTreeSet, iter, mem, ops::Range};
 
 use super::{
     Layout, OP_MSG, OP_QUERY, OP_REPLY, OpCode, WireError, WireMessage, assemble, too_long,
@@ -78,8 +78,15 @@ impl<'a> Sequence<'a> {
     }
 
     /// Returns the documents, in order.
-    pub fn documents(&self) -> Documents<'a> {
-        Documents { rest: self.documents }
+    pub fn documents(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let mut rest = self.documents;
+        iter::from_fn(move || {
+            let mut cursor = Cursor::new(rest, 0);
+            // An error means that a validated sequence has ended, or that the bytes are invalid and
+            // `encode` will refuse them.
+            let document = cursor.document(DOCUMENT).ok()?;
+            mem::replace(&mut rest, cursor.rest()).get(document)
+        })
     }
 
     fn encode(&self, bytes: &mut Vec<u8>) -> Result<(), WireError> {
@@ -97,56 +104,23 @@ impl<'a> Sequence<'a> {
     }
 }
 
-/// The sections of kind 1 of a message, in order.
-#[derive(Clone, Debug)]
-pub struct Sequences<'a> {
-    sections: &'a [u8],
-}
-
-impl<'a> Sequences<'a> {
-    pub(super) fn new(sections: &'a [u8]) -> Self {
-        Self { sections }
-    }
-}
-
-impl<'a> Iterator for Sequences<'a> {
-    type Item = Sequence<'a>;
-
-    fn next(&mut self) -> Option<Sequence<'a>> {
+/// Returns the sections of kind 1 among `sections`, in order.
+pub(super) fn sequences(mut sections: &[u8]) -> impl Iterator<Item = Sequence<'_>> {
+    iter::from_fn(move || {
         loop {
-            let mut cursor = Cursor::new(self.sections, 0);
+            let mut cursor = Cursor::new(sections, 0);
             // The sections were validated when the message was created, so an error can only mean
             // that there are no more sections.
             let section = Section::decode(&mut cursor).ok()?;
-            let sections = self.sections;
-            self.sections = cursor.rest();
+            let all = mem::replace(&mut sections, cursor.rest());
             if let Section::Sequence { identifier, documents } = section {
                 return Some(Sequence {
-                    identifier: std::str::from_utf8(sections.get(identifier)?).ok()?,
-                    documents: sections.get(documents)?,
+                    identifier: std::str::from_utf8(all.get(identifier)?).ok()?,
+                    documents: all.get(documents)?,
                 });
             }
         }
-    }
-}
-
-/// An iterator over concatenated BSON documents.
-#[derive(Clone, Debug)]
-pub struct Documents<'a> {
-    rest: &'a [u8],
-}
-
-impl<'a> Iterator for Documents<'a> {
-    type Item = &'a [u8];
-
-    fn next(&mut self) -> Option<&'a [u8]> {
-        let mut cursor = Cursor::new(self.rest, 0);
-        // An error means that a validated sequence has ended, or that the bytes are invalid and
-        // `encode` will refuse them.
-        let document = self.rest.get(cursor.document(DOCUMENT).ok()?);
-        self.rest = cursor.rest();
-        document
-    }
+    })
 }
 
 /// An OP_QUERY to encode: a command for servers before 3.6.

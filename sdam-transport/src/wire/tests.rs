@@ -1,5 +1,3 @@
-use proptest::prelude::*;
-
 use super::{format::crc32c, *};
 
 /// The documents `{}` and `{"": {}}`. The codec checks only their lengths.
@@ -228,13 +226,6 @@ fn invalid_messages_are_not_encoded() {
     assert!(matches!(nul.encode(), Err(WireError::NotUtf8 { .. })));
 }
 
-/// Returns a document with `length` bytes between its length field and its final NUL.
-fn document(length: usize) -> Vec<u8> {
-    let mut document = vec![0; length + 5];
-    document[..4].copy_from_slice(&(length as i32 + 5).to_le_bytes());
-    document
-}
-
 #[test]
 fn printing_a_message_reveals_nothing_of_its_documents() {
     let body = bson::rawdoc! { "saslStart": 1, "payload": "\0ada\0pencil" };
@@ -246,56 +237,6 @@ fn printing_a_message_reveals_nothing_of_its_documents() {
         "WireMessage {{ op_code: Msg, request_id: 7, response_to: 6, length: {length}, .. }}"
     );
     assert_eq!(format!("{message:?}"), expected);
-}
-
-proptest! {
-    #[test]
-    fn encoded_messages_decode_to_the_same_parts(
-        ids in any::<(i32, i32)>(),
-        flags in any::<(bool, bool, bool)>(),
-        length in 0..200_usize,
-        names in prop::collection::btree_set("[a-z]{0,9}", 0..4),
-        documents in 0..4_usize,
-    ) {
-        let (body, documents) = (document(length), document(length).repeat(documents));
-        let sequences: Vec<_> = names.iter().map(|name| Sequence::new(name, &documents)).collect();
-        let (more_to_come, exhaust_allowed, checksum) = flags;
-        let message = OpMsg {
-            request_id: ids.0,
-            response_to: ids.1,
-            more_to_come,
-            exhaust_allowed,
-            checksum,
-            body: &body,
-            sequences: &sequences,
-        }
-        .encode()
-        .unwrap();
-        let again = WireMessage::decode(message.clone().into_bytes()).unwrap();
-        prop_assert_eq!(&again, &message);
-        prop_assert_eq!((again.request_id(), again.response_to()), ids);
-        prop_assert_eq!(
-            (again.more_to_come(), again.exhaust_allowed(), again.has_checksum()),
-            flags
-        );
-        prop_assert_eq!(again.body(), &body);
-        prop_assert_eq!(again.sequences().collect::<Vec<_>>(), sequences);
-    }
-
-    #[test]
-    fn no_bytes_make_the_codec_panic_or_read_out_of_bounds(
-        op_code in prop::sample::select(vec![1, 2004, 2012, 2013, 0]),
-        flags in prop::sample::select(vec![0_u32, 1, 2, 3]),
-        mut rest in prop::collection::vec(prop::sample::select(vec![0_u8, 0, 0, 1, 5, 6, 12, 0xFF]), 0..60),
-    ) {
-        rest.splice(0..0, flags.to_le_bytes());
-        if let Ok(message) = WireMessage::decode(message(1, 2, op_code, &rest)) {
-            prop_assert!(message.body().len() >= 5);
-            for sequence in message.sequences() {
-                prop_assert!(sequence.documents().all(|document| document.len() >= 5));
-            }
-        }
-    }
 }
 
 #[test]

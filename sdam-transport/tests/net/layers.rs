@@ -15,7 +15,7 @@ impl Translate for To {
 
 /// A stand-in for TLS, which records the servers with which it negotiates.
 #[derive(Debug)]
-struct FakeTls {
+pub(super) struct FakeTls {
     servers: Mutex<Vec<String>>,
     outcome: Outcome,
 }
@@ -29,21 +29,21 @@ impl Tls for FakeTls {
     ) -> Result<Box<dyn ByteStream>, Error> {
         self.servers.lock().unwrap().push(server.to_string());
         match self.outcome {
-            Outcome::Open => Ok(stream),
-            Outcome::Fail(_) => Err(Error::protocol(Stage::Tls, "expired")),
             Outcome::Silent => future::pending().await,
+            Outcome::Fail(_) => Err(Error::protocol(Stage::Tls, "expired")),
+            _ => Ok(stream),
         }
     }
 }
 
-fn tls(outcome: Outcome) -> Arc<FakeTls> {
+pub(super) fn tls(outcome: Outcome) -> Arc<FakeTls> {
     Arc::new(FakeTls { servers: Mutex::default(), outcome })
 }
 
 /// Connects through `layers` with a deadline of 1000 ms. If necessary, advances time past the
 /// deadline.
 fn connect_through(dial: &FakeDial, layers: Layers, target: &str) -> Result<(), Error> {
-    let clock = ManualClock::default();
+    let clock = &dial.clock;
     let transport = NetTransport::new(dial.clone(), Arc::new(clock.clone()));
     let transport = transport.with_layers(layers).unwrap();
     let target = ServerAddress::parse(target).unwrap();
@@ -67,7 +67,7 @@ fn translated(to: &'static str) -> Layers {
     layers(|layers| layers.translate = Some(Arc::new(To(to))))
 }
 
-fn encrypted(tls: &Arc<FakeTls>) -> Layers {
+pub(super) fn encrypted(tls: &Arc<FakeTls>) -> Layers {
     layers(|layers| layers.tls = Some(Arc::clone(tls) as _))
 }
 
@@ -84,8 +84,7 @@ fn a_translated_member_is_dialled_elsewhere_and_tls_checks_its_own_name() {
 
 #[test]
 fn an_error_of_a_translated_member_names_both_addresses() {
-    let refused = Outcome::Fail(ConnectionRefused);
-    let dial = dial(&[], &[("10.0.0.9:1", refused)]);
+    let dial = dial(&[], &[("10.0.0.9:1", REFUSED)]);
     let error = connect_through(&dial, translated("10.0.0.9:1"), "mongo-0:27017").unwrap_err();
     assert_eq!(
         format!("{error:#}"),
@@ -102,7 +101,7 @@ fn a_handshake_that_fails_or_stalls_is_an_error_at_stage_tls() {
         assert_eq!((error.kind(), error.stage()), (kind, Stage::Tls));
         assert!(error.message().starts_with(message), "{error}");
     };
-    check(Outcome::Fail(ConnectionRefused), ErrorKind::Protocol, "expired");
+    check(REFUSED, ErrorKind::Protocol, "expired");
     let message = "the server did not finish the TLS handshake in time";
     check(Outcome::Silent, ErrorKind::Timeout, message);
 }
@@ -125,8 +124,7 @@ fn added_layers_replace_only_layers_of_their_kind() {
 
 #[test]
 fn every_socket_has_the_user_timeout_of_the_last_layer_that_sets_one() {
-    let dial =
-        dial(&[("a", &["::1", "10.0.0.9"])], &[("[::1]:27017", Outcome::Fail(ConnectionRefused))]);
+    let dial = dial(&[("a", &["::1", "10.0.0.9"])], &[("[::1]:27017", REFUSED)]);
     let clock = Arc::new(ManualClock::default());
     let set = |seconds| layers(|layers| layers.user_timeout = Some(Duration::from_secs(seconds)));
     let transport = NetTransport::new(dial.clone(), clock).with_layers(set(7)).unwrap();
@@ -135,6 +133,6 @@ fn every_socket_has_the_user_timeout_of_the_last_layer_that_sets_one() {
     let target = ServerAddress::new("b", 27017);
     transport.connect(&target, None).now_or_never().unwrap().unwrap();
     let dialled = dial.dialled.lock().unwrap();
-    let seconds: Vec<_> = dialled.iter().map(|(_, options)| options.user_timeout).collect();
+    let seconds: Vec<_> = dialled.iter().map(|dialled| dialled.options.user_timeout).collect();
     assert_eq!(seconds, [Some(Duration::from_secs(5)); 2]);
 }

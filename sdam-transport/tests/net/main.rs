@@ -5,14 +5,13 @@
 use std::{
     collections::BTreeMap,
     io::{self, ErrorKind::ConnectionRefused},
+    mem,
     net::SocketAddr,
-    pin::Pin,
     sync::{Arc, Mutex},
-    task::{Context, Poll},
     time::Duration,
 };
 
-use futures::{AsyncRead, AsyncWrite, FutureExt as _, future, io::Cursor};
+use futures::{FutureExt as _, future, io::Cursor};
 use sdam_core::{
     address::ServerAddress,
     error::{Error, ErrorKind, Stage},
@@ -27,45 +26,12 @@ use sdam_transport::{
     dial::{Dial, DialOptions, DialTarget},
     layers::{Guards, Layers, Translate},
     net::*,
-    stream::ByteStream,
+    stream::{ByteStream, NonBlocking},
 };
 
 mod layers;
 mod proxy;
-
-/// A stream that accepts what is written, and ends at once.
-#[derive(Debug, Default)]
-struct Ended(Cursor<Vec<u8>>);
-
-impl ByteStream for Ended {}
-
-impl AsyncRead for Ended {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &mut [u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_read(context, bytes)
-    }
-}
-
-impl AsyncWrite for Ended {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(context, bytes)
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-}
+mod race;
 
 /// The result of an attempt or a look-up.
 #[derive(Clone, Copy, Debug)]
@@ -73,45 +39,76 @@ enum Outcome {
     Open,
     Fail(io::ErrorKind),
     Silent,
+    /// After this number of milliseconds, the attempt succeeds.
+    OpenAfter(u64),
+    /// After this number of milliseconds, the attempt is refused.
+    FailAfter(u64),
 }
+
+const REFUSED: Outcome = Outcome::Fail(ConnectionRefused);
 
 /// A dialer with fixed results for names and addresses.
 #[derive(Clone, Debug, Default)]
 struct FakeDial {
     names: BTreeMap<&'static str, Vec<&'static str>>,
-    fates: BTreeMap<&'static str, Outcome>,
-    blocking: Option<ManualClock>,
+    fates: BTreeMap<String, Outcome>,
+    clock: ManualClock,
+    blocks: bool,
     dialled: Arc<Mutex<Vec<Dialled>>>,
+    /// The targets of attempts that were dropped before their end.
+    dropped: Arc<Mutex<Vec<String>>>,
 }
 
-/// A dialled target, and the options of the attempt.
-type Dialled = (String, DialOptions);
+/// An attempt to connect.
+#[derive(Clone, Debug)]
+struct Dialled {
+    target: String,
+    options: DialOptions,
+    at: Instant,
+}
+
+/// A stream that accepts what is written, and ends at once.
+type Ended = NonBlocking<Cursor<Vec<u8>>>;
+
+/// Notes that an attempt was dropped, unless it is defused first.
+struct Guard<'d>(&'d FakeDial, String);
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        self.0.dropped.lock().unwrap().push(mem::take(&mut self.1));
+    }
+}
 
 #[async_trait]
 impl Dial for FakeDial {
     type Stream = Ended;
 
     async fn dial(&self, target: &DialTarget, options: DialOptions) -> io::Result<Self::Stream> {
-        let target = target.to_string();
+        let (target, at) = (target.to_string(), self.clock.now());
         let fate = self.fates.get(&*target).copied();
-        self.dialled.lock().unwrap().push((target, options));
-        match (fate.unwrap_or(Outcome::Open), &self.blocking) {
-            (Outcome::Open, _) => Ok(Ended::default()),
-            (Outcome::Fail(kind), _) => Err(kind.into()),
-            (Outcome::Silent, None) => future::pending().await,
-            (Outcome::Silent, Some(clock)) => {
-                let left = options.deadline.unwrap().since(clock.now());
-                clock.advance(left);
-                Err(io::ErrorKind::TimedOut.into())
+        self.dialled.lock().unwrap().push(Dialled { target: target.clone(), options, at });
+        let guard = Guard(self, target);
+        let (after, kind) = match fate.unwrap_or(Outcome::Open) {
+            Outcome::Open => (0, None),
+            Outcome::Fail(kind) => (0, Some(kind)),
+            Outcome::Silent if self.blocks => {
+                self.clock.advance(options.deadline.unwrap().since(at));
+                (0, Some(io::ErrorKind::TimedOut))
             }
-        }
+            Outcome::Silent => future::pending().await,
+            Outcome::OpenAfter(after) => (after, None),
+            Outcome::FailAfter(after) => (after, Some(ConnectionRefused)),
+        };
+        self.clock.sleep_until(at + Duration::from_millis(after)).await;
+        mem::forget(guard);
+        kind.map_or_else(|| Ok(NonBlocking(Cursor::default())), |kind| Err(kind.into()))
     }
 
     async fn lookup_host(&self, host: &str) -> io::Result<Vec<SocketAddr>> {
         match self.fates.get(host).copied() {
             Some(Outcome::Fail(kind)) => return Err(kind.into()),
             Some(Outcome::Silent) => future::pending().await,
-            Some(Outcome::Open) | None => {}
+            _ => {}
         }
         let addresses = self.names.get(host).into_iter().flatten();
         let with_port = |address: &&str| match address.parse() {
@@ -122,21 +119,21 @@ impl Dial for FakeDial {
     }
 
     fn blocks(&self) -> bool {
-        self.blocking.is_some()
+        self.blocks
     }
 }
 
 fn dial(names: &[(&'static str, &[&'static str])], fates: &[(&'static str, Outcome)]) -> FakeDial {
     FakeDial {
         names: names.iter().map(|(name, ips)| (*name, ips.to_vec())).collect(),
-        fates: fates.iter().copied().collect(),
+        fates: fates.iter().map(|(name, fate)| ((*name).to_owned(), *fate)).collect(),
         ..FakeDial::default()
     }
 }
 
 /// Connects to `target` with a deadline of 1000 ms. Advances time in steps until the attempt ends.
 fn connect(dial: &FakeDial, target: &str) -> Result<(), Error> {
-    let clock = dial.blocking.clone().unwrap_or_default();
+    let clock = &dial.clock;
     let transport = NetTransport::new(dial.clone(), Arc::new(clock.clone()));
     let target = ServerAddress::parse(target).unwrap();
     let mut connect = transport.connect(&target, Some(Instant::from_millis(1000)));
@@ -145,13 +142,13 @@ fn connect(dial: &FakeDial, target: &str) -> Result<(), Error> {
             return outcome.map(drop).map_err(Error::without_context);
         }
         assert!(clock.now() < Instant::from_millis(1000), "the deadline has no effect");
-        clock.advance(Duration::from_millis(50));
+        clock.advance(Duration::from_millis(10));
     }
 }
 
 fn dialled(dial: &FakeDial) -> String {
     let dialled = dial.dialled.lock().unwrap();
-    let targets: Vec<_> = dialled.iter().map(|(target, _)| &**target).collect();
+    let targets: Vec<_> = dialled.iter().map(|dialled| &*dialled.target).collect();
     targets.join(" ")
 }
 
@@ -172,16 +169,6 @@ fn literal_addresses_and_paths_are_not_looked_up() {
     check("127.0.0.1:5", "127.0.0.1:5");
     check("[::1]:5", "[::1]:5");
     check("/run/MongoDB.sock", "/run/MongoDB.sock");
-}
-
-#[test]
-fn families_take_turns_until_one_answers() {
-    let dial = dial(
-        &[("a", &["::1", "::2", "127.0.0.1"])],
-        &[("[::1]:27017", Outcome::Silent), ("127.0.0.1:27017", Outcome::Fail(ConnectionRefused))],
-    );
-    connect(&dial, "a").unwrap();
-    assert_eq!(dialled(&dial), "[::1]:27017 127.0.0.1:27017 [::2]:27017");
 }
 
 #[test]
@@ -214,17 +201,16 @@ fn a_failed_connect_reports_the_outcome_for_every_address() {
         fails(&dial, "a", kind, Stage::Connect, message);
     };
     let (network, timeout) = (ErrorKind::Network, ErrorKind::Timeout);
-    let refused = Outcome::Fail(ConnectionRefused);
     let message = "could not connect: 1.1.1.1:27017: connection refused; \
                    2.2.2.2:27017: connection refused";
-    check(refused, refused, network, message);
+    check(REFUSED, REFUSED, network, message);
     let message = "connecting timed out: 2.2.2.2:27017: connection refused; \
                    1.1.1.1:27017: no reply";
-    check(Outcome::Silent, refused, timeout, message);
+    check(Outcome::Silent, REFUSED, timeout, message);
     // The error counts as a timeout only if the system timed out at every address.
     let expired = Outcome::Fail(io::ErrorKind::TimedOut);
     let message = "could not connect: 1.1.1.1:27017: timed out; 2.2.2.2:27017: connection refused";
-    check(expired, refused, network, message);
+    check(expired, REFUSED, network, message);
     let message = "connecting timed out: 1.1.1.1:27017: timed out; 2.2.2.2:27017: timed out";
     check(expired, expired, timeout, message);
 }
@@ -234,13 +220,13 @@ fn blocking_attempts_share_the_time_that_is_left() {
     let names: &[(_, &[_])] = &[("a", &["1.1.1.1", "2.2.2.2", "3.3.3.3", "4.4.4.4"])];
     let fates = [
         ("1.1.1.1:27017", Outcome::Silent),
-        ("2.2.2.2:27017", Outcome::Fail(ConnectionRefused)),
+        ("2.2.2.2:27017", REFUSED),
         ("3.3.3.3:27017", Outcome::Silent),
     ];
-    let dial = FakeDial { blocking: Some(ManualClock::default()), ..dial(names, &fates) };
+    let dial = FakeDial { blocks: true, ..dial(names, &fates) };
     connect(&dial, "a").unwrap();
     let deadlines: Vec<_> =
-        dial.dialled.lock().unwrap().iter().map(|(_, options)| options.deadline).collect();
+        dial.dialled.lock().unwrap().iter().map(|dialled| dialled.options.deadline).collect();
     // The first attempt gets a quarter of 1000 ms. The second gets a third of the remaining 750 ms,
     // but its address refuses at once. The third therefore gets half of 750 ms, and the last one
     // the rest.

@@ -100,5 +100,3 @@ fn a_handshake_that_is_not_answered_ends_at_the_deadline() {
          answer in time"
     );
 }
-
-const REFUSED: Outcome = Outcome::Fail(ConnectionRefused);
