@@ -5,40 +5,37 @@ use sdam_core::{ids::Generation, report::ErrorReport};
 use super::*;
 
 #[test]
-fn only_own_deadlines_and_connect_timeouts_are_timeouts() {
+fn only_own_deadlines_are_timeouts_and_only_errors_of_tls_itself_violate_its_protocol() {
     let check = |stage, error: io::Error, kind| {
         assert_eq!(from_io(stage, "x", error).kind(), kind);
     };
-    let own = || io::Error::from(io::ErrorKind::TimedOut);
-    check(Stage::Connect, own(), ErrorKind::Timeout);
-    check(Stage::Hello, own(), ErrorKind::Timeout);
-    for refused in [
-        io::ErrorKind::ConnectionRefused,
-        io::ErrorKind::ConnectionReset,
-        io::ErrorKind::UnexpectedEof,
-        io::ErrorKind::WouldBlock,
-        io::ErrorKind::Interrupted,
-    ] {
-        check(Stage::Hello, refused.into(), ErrorKind::Network);
+    for stage in [Stage::Connect, Stage::Hello] {
+        check(stage, Io::TimedOut.into(), ErrorKind::Timeout);
     }
-}
-
-#[cfg(target_os = "linux")]
-#[test]
-fn etimedout_on_an_open_connection_is_a_network_error() {
-    let system = || io::Error::from_raw_os_error(110);
-    assert_eq!(system().kind(), io::ErrorKind::TimedOut);
-    let kind = |stage| from_io(stage, "x", system()).kind();
-    assert_eq!(kind(Stage::Connect), ErrorKind::Timeout);
-    assert_eq!(kind(Stage::Hello), ErrorKind::Network);
+    for other in [Io::ConnectionRefused, Io::UnexpectedEof, Io::WouldBlock, Io::InvalidInput] {
+        check(Stage::Hello, other.into(), ErrorKind::Network);
+    }
+    check(Stage::Tls, Io::InvalidInput.into(), ErrorKind::Protocol);
+    #[cfg(target_os = "linux")]
+    {
+        let (etimedout, einval) = (110, 22);
+        let system = io::Error::from_raw_os_error;
+        assert_eq!(
+            [etimedout, einval].map(|it| system(it).kind()),
+            [Io::TimedOut, Io::InvalidInput]
+        );
+        check(Stage::Connect, system(etimedout), ErrorKind::Timeout);
+        check(Stage::Hello, system(etimedout), ErrorKind::Network);
+        check(Stage::Tls, system(einval), ErrorKind::Network);
+    }
 }
 
 #[test]
 fn the_original_error_is_kept_by_what_is_made_of_it() {
-    let refused = || io::Error::from(io::ErrorKind::ConnectionRefused);
+    let refused = || io::Error::from(Io::ConnectionRefused);
     let error = from_io(Stage::Connect, "connecting", refused());
     let kind = |source: Option<&io::Error>| source.map(io::Error::kind);
-    let expected = Some(io::ErrorKind::ConnectionRefused);
+    let expected = Some(Io::ConnectionRefused);
     assert_eq!(kind(error.clone().at(Stage::Tls).source_as()), expected);
     assert_eq!(kind(error.clone().without_context().source_as()), expected);
     let report = ErrorReport::new(Generation::FIRST, error);
@@ -95,17 +92,4 @@ fn io_errors_and_timeouts_up_to_hello_are_labelled_as_overload_and_nothing_else_
         check(&slow(stage), false);
         check(&wire(stage), false);
     }
-}
-
-#[cfg(target_os = "linux")]
-#[test]
-fn only_errors_of_tls_itself_violate_its_protocol() {
-    let kind = |stage, error| from_io(stage, "x", error).kind();
-    let own = || io::Error::from(Io::InvalidInput);
-    assert_eq!(kind(Stage::Tls, own()), ErrorKind::Protocol);
-    assert_eq!(kind(Stage::Hello, own()), ErrorKind::Network);
-    // The code of `EINVAL`.
-    let system = io::Error::from_raw_os_error(22);
-    assert_eq!(system.kind(), Io::InvalidInput);
-    assert_eq!(kind(Stage::Tls, system), ErrorKind::Network);
 }
