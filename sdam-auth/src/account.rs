@@ -15,8 +15,8 @@ use sdam_core::{
 };
 use sdam_transport::{
     async_trait,
-    entropy::{Entropy, SystemEntropy},
     pool::{AuthStep, Authenticator, Conversation},
+    runtime::{Entropy, SystemEntropy},
     spawn::yield_now,
 };
 use zeroize::Zeroizing;

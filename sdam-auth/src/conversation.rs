@@ -10,8 +10,8 @@ use bson::{RawBsonRef, RawDocument};
 use sdam_core::{document::DocumentWriter, error::Error, hello::HelloAuth};
 use sdam_transport::{
     async_trait,
-    entropy::Entropy,
     pool::{AuthStep, Conversation},
+    runtime::Entropy,
 };
 use zeroize::Zeroizing;
 

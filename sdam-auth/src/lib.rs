@@ -25,7 +25,7 @@
 //! | `GSSAPI`, `MONGODB-AWS`, `MONGODB-OIDC` | no: implement [`Authenticator`] |
 //!
 //! The protocols are state machines without I/O. The crate reads no clock and has no global
-//! state. Random numbers come from an [`Entropy`](sdam_transport::entropy::Entropy), by default the
+//! state. Random numbers come from an [`Entropy`](sdam_transport::runtime::Entropy), by default the
 //! operating system's.
 
 mod account;

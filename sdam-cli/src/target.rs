@@ -11,7 +11,7 @@ use std::{
 use clap::Args;
 use sdam::{ConfigError, Options, Runtime, TopologyBuilder, dns::DnsResolver, runtime::Backend};
 use sdam_sim::{Served, serve::ServeError};
-use sdam_transport::translate::AddressTable;
+use sdam_transport::layers::AddressTable;
 use tokio::time::timeout;
 
 use crate::{exit::Failure, files, values::name_server};

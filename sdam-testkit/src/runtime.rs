@@ -23,11 +23,10 @@ use sdam_core::{
 use sdam_transport::{
     async_trait,
     clock::Clock,
-    connect::{Connection, Transport},
+    connect::{Connection, Transport, Wrap, Wrapped},
     race,
     runtime::Runtime,
     spawn::{Spawner, Task},
-    wrap::{Wrap, Wrapped},
 };
 
 /// A clock that advances only on request. Clones share the same time.

@@ -67,7 +67,7 @@ impl<S: ByteStream> Framed<S> {
 
     /// Adds the server address `target` to errors.
     #[must_use]
-    pub fn with_target(mut self, target: &ServerAddress) -> Self {
+    pub(crate) fn with_target(mut self, target: &ServerAddress) -> Self {
         self.target = Some(target.clone());
         self
     }

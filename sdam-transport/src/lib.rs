@@ -6,12 +6,10 @@
 //!
 //! | module | content |
 //! | --- | --- |
-//! | [`runtime`] | [`Backend`] and [`Runtime`]: the bundles of traits that an engine gets |
+//! | [`runtime`] | [`Backend`] and [`Runtime`]: the bundles of traits that an engine gets; the source of unique identifiers |
 //! | [`clock`], [`spawn`], [`connect`], [`resolve`] | the traits that runtimes implement |
-//! | [`entropy`] | the source of unique identifiers |
 //! | [`error`] | errors of the system and of the codec, as [`Error`](sdam_core::error::Error) |
-//! | [`layers`], [`translate`], [`tls`] | the addresses to dial, the proxy, TLS over any stream |
-//! | [`wrap`] | a transport around another one |
+//! | [`layers`], [`tls`] | the addresses to dial, the proxy, TLS over any stream |
 //! | [`handshake`] | client metadata |
 //! | [`pool`] | the interface of connection pools, and connections that report to the topology |
 //! | [`wire`] | whole wire messages, validated |
@@ -50,7 +48,6 @@
 pub mod clock;
 pub mod connect;
 pub mod dial;
-pub mod entropy;
 pub mod error;
 pub mod framed;
 pub mod handshake;
@@ -67,9 +64,7 @@ pub mod spawn;
 pub mod stream;
 pub mod system;
 pub mod tls;
-pub mod translate;
 pub mod wire;
-pub mod wrap;
 
 pub use async_trait::async_trait;
 pub use futures::future::BoxFuture;

@@ -15,7 +15,7 @@ use std::ops::Range;
 
 use self::format::Cursor;
 pub use self::{
-    exchange::{Exchange, Reply},
+    exchange::Exchange,
     format::{OpMsg, OpQuery, OpReply, Sequence},
 };
 

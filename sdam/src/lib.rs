@@ -269,7 +269,7 @@ pub mod options {
     };
     pub use sdam_transport::{
         handshake::{ClientMetadata, DriverInfo},
-        translate::{AddressTable, HostTranslation},
+        layers::{AddressTable, HostTranslation},
     };
 }
 

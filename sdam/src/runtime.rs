@@ -24,10 +24,10 @@ pub use sdam_core::{
     time::{Instant, UnixTime},
 };
 pub use sdam_transport::{
+    connect::{Wrap, Wrapped},
     layers::Translate,
     runtime::Backend,
     spawn::Task,
-    wrap::{Wrap, Wrapped},
 };
 
 /// Returns the tokio runtime of the calling context.

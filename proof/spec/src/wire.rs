@@ -13,9 +13,8 @@ use md5::Md5;
 use sdam_core::{address::ServerAddress, error::Error, time::Instant};
 use sdam_transport::{
     async_trait,
-    connect::{Connection, Transport},
+    connect::{Connection, Transport, Wrap, Wrapped},
     wire::WireMessage,
-    wrap::{Wrap, Wrapped},
 };
 use sha1::{Digest, Sha1};
 use sha2::Sha256;

@@ -19,8 +19,8 @@ use sdam_core::{
     options::{Credential, Options, ServerApi},
 };
 use sdam_transport::{
-    entropy::Entropy,
     pool::{AuthStep, Authenticator, Conversation},
+    runtime::Entropy,
     spawn::yield_now,
 };
 

@@ -16,7 +16,7 @@ use sdam_core::{
 };
 use sdam_transport::{
     clock::Clock,
-    entropy::Entropy,
+    runtime::Entropy,
     spawn::{Spawner, Task},
 };
 

@@ -35,17 +35,6 @@ struct Due {
     streaming_allowed: bool,
 }
 
-/// An accepted reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Reply<'m> {
-    /// The BSON document of the reply.
-    pub body: &'m [u8],
-    /// True if another reply follows without a request. No request may be sent until the last reply
-    /// has arrived.
-    pub more_to_come: bool,
-}
-
 impl Default for Exchange {
     fn default() -> Self {
         Self::new()
@@ -138,13 +127,14 @@ impl Exchange {
         Ok(())
     }
 
-    /// Checks that `message` is the outstanding reply.
+    /// Checks that `message` is the outstanding reply. If [more](WireMessage::more_to_come) replies
+    /// follow it, no request may be sent until the last one has arrived.
     ///
     /// # Errors
     ///
     /// A [`WireError`] if the message is out of order. From then on, the connection is unusable and
     /// every call fails.
-    pub fn accept<'m>(&mut self, message: &'m WireMessage) -> Result<Reply<'m>, WireError> {
+    pub fn accept(&mut self, message: &WireMessage) -> Result<(), WireError> {
         // The exchange is broken from now on, unless the message passes every check.
         let due = match mem::replace(&mut self.state, ExchangeState::Broken) {
             ExchangeState::Due(due) => due,
@@ -169,7 +159,7 @@ impl Exchange {
         } else {
             ExchangeState::Idle
         };
-        Ok(Reply { body: message.body(), more_to_come })
+        Ok(())
     }
 
     /// Breaks the exchange because a reply could not be understood. From then on, the exchange

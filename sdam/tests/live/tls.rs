@@ -6,7 +6,7 @@ use sdam::Options;
 use sdam_dns::DnsResolver;
 use sdam_live::{Dns, Record, ServerCertificate, Socks};
 use sdam_tls::rustls::pki_types::{CertificateRevocationListDer, pem::PemObject};
-use sdam_transport::translate::AddressTable;
+use sdam_transport::layers::AddressTable;
 
 use super::*;
 

@@ -276,7 +276,8 @@ impl Round {
         };
         let reply = line.limits.within(conversation).await.ok_or_else(late)??;
         let took = begun.elapsed();
-        let body = exchange.accept(&reply).map_err(wire)?.body.to_vec();
+        exchange.accept(&reply).map_err(wire)?;
+        let body = reply.body().to_vec();
         let now = SystemTime::now();
         Ok(Self { body, took, now })
     }
