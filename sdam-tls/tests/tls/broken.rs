@@ -2,22 +2,17 @@
 
 use std::{
     io,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU32, Ordering},
-    },
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
-use sdam::{
-    Criteria, ErrorKind, PoolClear, PoolContext, PoolFactory, PoolHandle, ServerAddress,
-    ServerType, Topology, error::Stage,
-};
+use sdam::{Criteria, ErrorKind, ServerAddress, ServerType, Topology, error::Stage};
 use sdam_sim::{
     Blueprint, MemberId,
     config::SetConfig,
     runtime::{Certificate, Sim, TlsAcceptor, TlsSession},
 };
+use sdam_testkit::RecordingPools;
 use sdam_tls::{
     Reason,
     rustls::{self, AlertDescription},
@@ -80,34 +75,6 @@ impl TlsSession for Session {
     }
 }
 
-#[derive(Debug)]
-struct Pools;
-
-#[derive(Debug)]
-struct Pool {
-    context: PoolContext,
-    clears: AtomicU32,
-}
-
-impl PoolFactory for Pools {
-    type Pool = Pool;
-
-    fn create(&self, context: PoolContext) -> Pool {
-        let clears = AtomicU32::new(0);
-        Pool { context, clears }
-    }
-}
-
-impl PoolHandle for Pool {
-    fn ready(&self) {}
-
-    fn clear(&self, _: &PoolClear) {
-        self.clears.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn close(&self) {}
-}
-
 // An alert and a corrupt record are network errors, like the reset of a connection (I-15).
 #[test]
 fn an_alert_and_a_bad_record_on_an_established_connection_are_network_errors() {
@@ -122,14 +89,15 @@ fn an_alert_and_a_bad_record_on_an_established_connection_are_network_errors() {
         sim.tls().accept_by(Faulty(library, faults.clone()));
         sim.block_on(async {
             let builder = Topology::builder(&sim.uri()).unwrap();
-            let topology = builder.pools(Pools).start(sim.runtime()).unwrap();
+            let pools = RecordingPools::default();
+            let topology = builder.pools(pools.clone()).start(sim.runtime()).unwrap();
             let minute = Duration::from_secs(60);
             let write = Criteria::write();
             let server = topology.select_within(&write, minute).await.unwrap();
-            let mut connection = server.pool().context.establish(None).await.unwrap();
+            let mut connection = server.pool().context().establish(None).await.unwrap();
             let ping = bson::rawdoc! { "ping": 1, "$db": "admin" };
             connection.run_command(ping.as_bytes(), None).await.unwrap();
-            assert_eq!(server.pool().clears.load(Ordering::Relaxed), 0);
+            assert_eq!(pools.count("clear"), 0);
 
             let last = Arc::clone(faults.0.lock().unwrap().last().unwrap());
             *last.lock().unwrap() = Some(fault);
@@ -142,7 +110,7 @@ fn an_alert_and_a_bad_record_on_an_established_connection_are_network_errors() {
             if let Some(alert) = alert {
                 assert_eq!(*cause, rustls::Error::AlertReceived(alert));
             }
-            assert_eq!(server.pool().clears.load(Ordering::Relaxed), 1);
+            assert_eq!(pools.count("clear"), 1);
             let snapshot = topology.snapshot();
             let [now] = snapshot.description().servers() else {
                 panic!("{snapshot:?}");

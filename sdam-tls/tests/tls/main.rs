@@ -10,6 +10,5 @@ mod files;
 mod handshakes;
 mod runtimes;
 mod server;
-mod simulated;
 mod streams;
 mod terminated;

@@ -40,7 +40,6 @@ pub(crate) struct Seen {
     /// All bytes that the client has sent.
     pub(crate) sent: Vec<u8>,
     pub(crate) deadline: Option<Instant>,
-    pub(crate) dropped: bool,
     pub(crate) kind: Option<HandshakeKind>,
     pub(crate) server_name: Option<String>,
     /// The reason why the server ended the connection, such as an alert from the client.
@@ -51,7 +50,7 @@ pub(crate) struct Seen {
 
 /// The behaviour of a read when there is no data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Waiting {
+pub(crate) enum Waiting {
     Pending,
     /// The read times out, as on a blocking stream.
     Blocks,
@@ -62,21 +61,21 @@ enum Waiting {
 /// A stream to a server that answers while the client polls.
 #[derive(Debug)]
 pub(crate) struct Wire {
-    peer: Peer,
-    waiting: Waiting,
-    was_pending: [bool; 3],
+    pub(crate) peer: Peer,
+    pub(crate) waiting: Waiting,
+    pub(crate) was_pending: [bool; 3],
     /// The number of bytes after which the server ends the connection, and a flag that is true if
     /// the server announces the end.
-    ending: Option<(usize, bool)>,
+    pub(crate) ending: Option<(usize, bool)>,
     /// Bytes that the server receives when the stream is flushed.
-    unflushed: Vec<u8>,
+    pub(crate) unflushed: Vec<u8>,
     /// True if the server has ended the connection.
-    ended: bool,
+    pub(crate) ended: bool,
     /// True if writes fail once the server has ended the connection.
-    resets: bool,
+    pub(crate) resets: bool,
     /// The maximum length of a single write or read.
-    chunk: usize,
-    seen: Arc<Mutex<Seen>>,
+    pub(crate) chunk: usize,
+    pub(crate) seen: Arc<Mutex<Seen>>,
 }
 
 impl Wire {
@@ -100,36 +99,6 @@ impl Wire {
 
     pub(crate) fn rejecting(config: &Arc<ServerConfig>) -> Self {
         Self::new(Peer::Rejecting(session(config)))
-    }
-
-    /// Makes reads block instead of being pending.
-    pub(crate) fn blocking(mut self) -> Self {
-        self.waiting = Waiting::Blocks;
-        self
-    }
-
-    /// Makes every second read, write and flush return `Pending`, after waking the task.
-    pub(crate) fn hesitating(mut self) -> Self {
-        self.waiting = Waiting::Hesitates;
-        self
-    }
-
-    /// Makes the server end the connection after it has echoed `bytes` bytes.
-    pub(crate) fn ending_after(mut self, bytes: usize, with_notice: bool) -> Self {
-        self.ending = Some((bytes, with_notice));
-        self
-    }
-
-    /// Makes writes fail once the server has ended the connection.
-    pub(crate) fn resetting(mut self) -> Self {
-        self.resets = true;
-        self
-    }
-
-    /// Transfers at most `chunk` bytes at once.
-    pub(crate) fn in_chunks(mut self, chunk: usize) -> Self {
-        self.chunk = chunk;
-        self
     }
 
     pub(crate) fn seen(&self) -> Arc<Mutex<Seen>> {
@@ -262,12 +231,6 @@ impl AsyncWrite for Wire {
 
     fn poll_close(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.poll_flush(cx)
-    }
-}
-
-impl Drop for Wire {
-    fn drop(&mut self) {
-        self.seen.lock().unwrap().dropped = true;
     }
 }
 

@@ -19,7 +19,7 @@ use sdam_transport::{error, stream::ByteStream, tls::Tls};
 use crate::{
     certificates::Authority,
     handshakes::{negotiate, presenting},
-    server::{Wire, serve, serve_asking, serve_clients_of, serve_with},
+    server::{Waiting, Wire, serve, serve_asking, serve_clients_of, serve_with},
 };
 
 /// Sends `data` and reads the echo.
@@ -51,12 +51,8 @@ fn data_arrive_whole_over_every_stream_in_chunks_of_any_length() {
     for version in [&TLS12, &TLS13] {
         let config = serve_with(&authority.issue(&["a"]), None, &[version]);
         for chunk in [1, 700, 20_000] {
-            let wires = [
-                Wire::tls(&config).in_chunks(chunk),
-                Wire::tls(&config).in_chunks(chunk).blocking(),
-                Wire::tls(&config).in_chunks(chunk).hesitating(),
-            ];
-            for wire in wires {
+            for waiting in [Waiting::Pending, Waiting::Blocks, Waiting::Hesitates] {
+                let wire = Wire { chunk, waiting, ..Wire::tls(&config) };
                 let mut stream = negotiate(&authority.tls(), wire, "a").unwrap();
                 exchange(&mut stream, b"hello");
                 exchange(&mut stream, &data[..data.len().min(chunk * 1000)]);
@@ -94,7 +90,8 @@ fn no_data_are_sent_in_plain_text() {
 fn an_end_with_or_without_notice_is_the_end_of_the_stream() {
     let authority = Authority::new("one");
     for ending in [true, false] {
-        let wire = Wire::tls(&serve(&authority.issue(&["a"]))).ending_after(5, ending);
+        let ending = Some((5, ending));
+        let wire = Wire { ending, ..Wire::tls(&serve(&authority.issue(&["a"]))) };
         let mut stream = negotiate(&authority.tls(), wire, "a").unwrap();
         exchange(&mut stream, b"hello");
         for _ in 0..2 {
@@ -113,13 +110,14 @@ fn closing_sends_a_notice() {
     stream.close().now_or_never().unwrap().unwrap();
     assert!(seen.lock().unwrap().notified);
     drop(stream);
-    assert!(seen.lock().unwrap().dropped);
+    assert_eq!(Arc::strong_count(&seen), 1, "the socket is closed");
 }
 
 #[test]
 fn deadlines_reach_the_socket() {
     let authority = Authority::new("one");
-    let wire = Wire::tls(&serve(&authority.issue(&["a"]))).blocking();
+    let waiting = Waiting::Blocks;
+    let wire = Wire { waiting, ..Wire::tls(&serve(&authority.issue(&["a"]))) };
     let seen = wire.seen();
     let mut stream = negotiate(&authority.tls(), wire, "a").unwrap();
     let deadline = Some(Instant::from_nanos(7));
@@ -149,9 +147,10 @@ fn a_server_of_tls_1_3_that_rejects_the_client_is_named_by_the_first_message() {
     let reason = Some(Reason::ClientCertificate);
     let check = |tls: &Arc<dyn Tls>, message| {
         rejected(tls, Wire::tls(&config), reason, message);
-        rejected(tls, Wire::tls(&config).blocking(), reason, message);
+        let blocking = Wire { waiting: Waiting::Blocks, ..Wire::tls(&config) };
+        rejected(tls, blocking, reason, message);
         // The alert arrives before the connection is reset.
-        rejected(tls, Wire::tls(&config).resetting(), reason, message);
+        rejected(tls, Wire { resets: true, ..Wire::tls(&config) }, reason, message);
     };
     let message = "the server requires a client certificate; set `tlsCertificateKeyFile`";
     check(&authority.tls(), message);
@@ -168,7 +167,8 @@ fn a_server_that_closes_the_connection_after_it_asked_for_a_certificate_is_named
     let message = "the server closed the connection after the TLS handshake; it may require a \
                    client certificate: set `tlsCertificateKeyFile`";
     rejected(&authority.tls(), Wire::rejecting(&config), None, message);
-    rejected(&authority.tls(), Wire::rejecting(&config).resetting(), None, message);
+    let resetting = Wire { resets: true, ..Wire::rejecting(&config) };
+    rejected(&authority.tls(), resetting, None, message);
     let tls = presenting(&clients.issue(&["client"]), &authority);
     let message = "the server closed the connection after the TLS handshake; it may reject the \
                    client's certificate: check `tlsCertificateKeyFile`";
