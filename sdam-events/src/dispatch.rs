@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     queue::{EventQueue, Stopped},
-    sink::{EventSink, SinkPanicked},
+    sink::EventSink,
 };
 
 #[cfg(test)]
@@ -20,8 +20,8 @@ const BUDGET: usize = 128;
 
 /// The future that delivers the events of a queue to a sink. Each topology has one.
 ///
-/// It completes when the queue is closed and empty, or when the sink has panicked. It then releases
-/// the sink, so that the sink's resources (the sending half of a channel, a file) are dropped.
+/// It completes when the queue is closed and empty, or when the sink has
+/// [panicked](EventQueue::sink_failed). It then releases the sink, so that the sink's resources (the sending half of a channel, a file) are dropped.
 ///
 /// # Cancel safety
 ///
@@ -32,44 +32,30 @@ const BUDGET: usize = 128;
 pub struct Dispatcher {
     queue: Arc<EventQueue>,
     sink: Option<Arc<dyn EventSink>>,
-    delivered: u64,
 }
 
 impl Dispatcher {
     /// Creates a dispatcher that delivers the events of `queue` to `sink`. The queue must have been
     /// created with the interest of `sink`.
     pub fn new(queue: Arc<EventQueue>, sink: Arc<dyn EventSink>) -> Self {
-        Self { queue, sink: Some(sink), delivered: 0 }
+        Self { queue, sink: Some(sink) }
     }
 }
 
 impl Future for Dispatcher {
-    type Output = Dispatched;
+    type Output = ();
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Dispatched> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = &mut *self;
         if let Some(sink) = &this.sink {
             // The waker is registered before the queue is read, so that no push is missed.
             this.queue.waker.register(cx.waker());
-            match this.queue.deliver(&**sink, BUDGET, &mut this.delivered) {
+            match this.queue.deliver(&**sink, BUDGET, &mut 0) {
                 // If events remain, returning them to the queue wakes the dispatcher.
                 Stopped::Budget | Stopped::Empty | Stopped::Busy => return Poll::Pending,
                 Stopped::Closed | Stopped::Failed => this.sink = None,
             }
         }
-        Poll::Ready(Dispatched {
-            delivered: this.delivered,
-            failure: this.queue.sink_failed().cloned(),
-        })
+        Poll::Ready(())
     }
-}
-
-/// The outcome of a [`Dispatcher`] that has run to completion.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Dispatched {
-    /// The number of delivered events.
-    pub delivered: u64,
-    /// The panic of the sink that ended delivery early, if there was one.
-    pub failure: Option<SinkPanicked>,
 }
