@@ -92,8 +92,8 @@ struct Wall(Box<dyn Fn() -> UnixTime + Send + Sync>);
 sdam_core::opaque!(Wall);
 
 impl EventQueue {
-    /// The depth that indicates a hanging or slow sink: see [`high_water`](Self::high_water).
-    pub const WARN_DEPTH: usize = 10_000;
+    /// The depth that indicates a hanging or slow sink.
+    pub(crate) const WARN_DEPTH: usize = 10_000;
 
     /// Creates the queue for the events of `topology`. Its sink receives the events in `interest`.
     ///
@@ -225,10 +225,7 @@ impl EventQueue {
     }
 
     /// Returns the maximum depth so far.
-    ///
-    /// A depth of [`WARN_DEPTH`](Self::WARN_DEPTH) means that the sink is too slow or hangs. The
-    /// undelivered events may then grow to about [`FULL_BYTES`](Self::FULL_BYTES).
-    pub fn high_water(&self) -> usize {
+    pub(crate) fn high_water(&self) -> usize {
         self.high_water.load(Ordering::Relaxed)
     }
 
@@ -404,7 +401,10 @@ impl<'q> PendingEvents<'q> {
         self.0.bytes()
     }
 
-    /// Returns the maximum depth so far, see [`EventQueue::high_water`].
+    /// Returns the maximum depth so far.
+    ///
+    /// A depth of 10,000 means that the sink is too slow or hangs. The undelivered events may then
+    /// grow to about [`EventQueue::FULL_BYTES`].
     pub fn high_water(&self) -> usize {
         self.0.high_water()
     }

@@ -1,14 +1,8 @@
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use ::metrics::{
-    Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder,
-    SharedString, Unit, with_local_recorder,
-};
+use ::metrics::{counter, gauge, histogram, with_local_recorder};
 use bson::doc;
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
 use sdam_core::{
     error::{Error, ErrorKind, Stage},
     event::{CheckOutFailure, ConnectionClosedReason, EventKind, SelectionFailure},
@@ -18,7 +12,7 @@ use sdam_core::{
     topology::{TopologyDescription, TopologyType},
 };
 
-use super::{Kind, METRICS, MetricsSink, describe};
+use super::{Kind, METRICS, Metric, MetricsSink, Unit, describe};
 use crate::{
     queue::EventQueue,
     sink::{EventSink, Interest},
@@ -29,122 +23,47 @@ use crate::{
     },
 };
 
-/// A recorder that stores every metric by name and labels, as Prometheus would show it.
-#[derive(Clone, Debug, Default)]
-struct Numbers {
-    values: Arc<Mutex<BTreeMap<String, f64>>>,
-    described: Arc<Mutex<BTreeMap<String, (Kind, Unit)>>>,
-}
-
-/// One metric. A histogram is stored as the sum of its values, with their count in `name#count`.
-struct Number {
-    numbers: Numbers,
-    key: String,
-}
-
-impl Number {
-    fn change(&self, change: impl FnOnce(f64) -> f64) {
-        let mut values = self.numbers.values.lock().unwrap();
-        let value = values.entry(self.key.clone()).or_default();
-        *value = change(*value);
-    }
-}
-
-impl CounterFn for Number {
-    fn increment(&self, value: u64) {
-        self.change(|old| old + value as f64);
-    }
-
-    fn absolute(&self, value: u64) {
-        self.change(|_| value as f64);
-    }
-}
-
-impl GaugeFn for Number {
-    fn increment(&self, value: f64) {
-        self.change(|old| old + value);
-    }
-
-    fn decrement(&self, value: f64) {
-        self.change(|old| old - value);
-    }
-
-    fn set(&self, value: f64) {
-        self.change(|_| value);
-    }
-}
-
-impl HistogramFn for Number {
-    fn record(&self, value: f64) {
-        self.change(|old| old + value);
-        let count = Number { numbers: self.numbers.clone(), key: format!("{}#count", self.key) };
-        count.change(|old| old + 1.0);
-    }
-}
+/// The metrics as Prometheus shows them.
+struct Numbers(PrometheusRecorder);
 
 impl Numbers {
-    fn number(&self, key: &Key) -> Arc<Number> {
-        let mut labels: Vec<String> =
-            key.labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
-        labels.sort();
-        let name = key.name();
-        let described = METRICS.iter().any(|metric| metric.name == name);
-        assert!(described, "{name} is not in the table");
-        Arc::new(Number { numbers: self.clone(), key: format!("{name}{{{}}}", labels.join(",")) })
+    fn new() -> Self {
+        Self(PrometheusBuilder::new().build_recorder())
     }
 
-    fn describe(&self, kind: Kind, key: &KeyName, unit: Option<Unit>) {
-        let mut described = self.described.lock().unwrap();
-        described.insert(key.as_str().to_owned(), (kind, unit.unwrap()));
+    /// Returns the names, labels and values of all metrics, without quotation marks.
+    fn values(&self) -> BTreeMap<String, f64> {
+        let page = self.0.handle().render().replace('"', "");
+        let samples = page.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+        let pairs = samples.map(|line| line.rsplit_once(' ').unwrap());
+        pairs.map(|(key, value)| (key.to_owned(), value.parse().unwrap())).collect()
     }
 
-    fn value(&self, key: &str) -> Option<f64> {
-        self.values.lock().unwrap().get(key).copied()
-    }
-
+    #[track_caller]
     fn check(&self, key: &str, expected: f64) {
-        let value = self.value(key);
-        let values = self.values.lock().unwrap();
-        let value = value.unwrap_or_else(|| panic!("no {key} in {values:#?}"));
+        let values = self.values();
+        let value = values.get(key).unwrap_or_else(|| panic!("no {key} in {values:#?}"));
         assert!((value - expected).abs() < 1e-9, "{key} is {value}, not {expected}");
     }
 }
 
-impl Recorder for Numbers {
-    fn describe_counter(&self, key: KeyName, unit: Option<Unit>, _: SharedString) {
-        self.describe(Kind::Counter, &key, unit);
-    }
-
-    fn describe_gauge(&self, key: KeyName, unit: Option<Unit>, _: SharedString) {
-        self.describe(Kind::Gauge, &key, unit);
-    }
-
-    fn describe_histogram(&self, key: KeyName, unit: Option<Unit>, _: SharedString) {
-        self.describe(Kind::Histogram, &key, unit);
-    }
-
-    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
-        Counter::from_arc(self.number(key))
-    }
-
-    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
-        Gauge::from_arc(self.number(key))
-    }
-
-    fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
-        Histogram::from_arc(self.number(key))
-    }
+/// Returns the metric to which a key belongs.
+fn metric(key: &str) -> &'static Metric {
+    let name = key.split('{').next().unwrap();
+    let name = name.strip_suffix("_sum").or(name.strip_suffix("_count")).unwrap_or(name);
+    METRICS.iter().find(|metric| metric.name == name).unwrap_or_else(|| panic!("{name} is new"))
 }
 
 /// Delivers `events`, one millisecond apart, and returns the resulting metrics.
 fn measure(sink: &MetricsSink, events: Vec<EventKind>) -> Numbers {
-    let numbers = Numbers::default();
+    let numbers = Numbers::new();
     let queue = EventQueue::new(TOPOLOGY, sink.interest());
     for (millis, kind) in (0..).zip(events) {
         queue.push(at(millis), kind);
     }
-    with_local_recorder(&numbers, || queue.drain_now(sink));
+    with_local_recorder(&numbers.0, || queue.drain_now(sink));
     assert_eq!(queue.sink_failed(), None);
+    assert!(numbers.values().keys().all(|key| key.starts_with(metric(key).name)));
     numbers
 }
 
@@ -185,9 +104,9 @@ fn heartbeats_are_counted_by_result_and_mode() {
     numbers.check("sdam_heartbeats_total{mode=poll,result=ok}", 1.0);
     numbers.check("sdam_heartbeats_total{mode=poll,result=network}", 1.0);
     numbers.check("sdam_heartbeats_total{mode=stream,result=ok}", 1.0);
-    numbers.check("sdam_heartbeat_duration_seconds{mode=poll}", 0.0015);
-    numbers.check("sdam_heartbeat_duration_seconds{mode=poll}#count", 1.0);
-    numbers.check("sdam_heartbeat_duration_seconds{mode=stream}", 9.0);
+    numbers.check("sdam_heartbeat_duration_seconds_sum{mode=poll}", 0.0015);
+    numbers.check("sdam_heartbeat_duration_seconds_count{mode=poll}", 1.0);
+    numbers.check("sdam_heartbeat_duration_seconds_sum{mode=stream}", 9.0);
 }
 
 #[test]
@@ -200,15 +119,15 @@ fn gauges_of_a_server_that_left_are_zero_or_have_no_value() {
     let empty = TopologyDescription::default();
     let mut events = vec![opening(1), opening(2), topology_changed(&empty, &before)];
     let numbers = measure(&MetricsSink::new(), events.clone());
-    let of = |number: u64| format!("server.address=host{number},server.port=27017");
+    let of = |number: u64| format!("server_address=host{number},server_port=27017");
     numbers.check(&format!("sdam_server_type{{{},type=RSPrimary}}", of(1)), 1.0);
     numbers.check(&format!("sdam_server_type{{{},type=RSSecondary}}", of(2)), 1.0);
     numbers.check(&format!("sdam_rtt_average_seconds{{{}}}", of(2)), 0.007);
     numbers.check(&format!("sdam_rtt_minimum_seconds{{{}}}", of(2)), 0.006);
     numbers.check(&format!("sdam_rtt_p90_seconds{{{}}}", of(2)), 0.008);
     numbers.check("sdam_topology_type{type=ReplicaSetWithPrimary}", 1.0);
-    numbers.check("sdam_servers{}", 2.0);
-    numbers.check("sdam_writable{}", 1.0);
+    numbers.check("sdam_servers", 2.0);
+    numbers.check("sdam_writable", 1.0);
 
     events.push(EventKind::ServerDescriptionChanged {
         previous: Arc::new(server(2, ServerType::RsSecondary, 7)),
@@ -223,7 +142,7 @@ fn gauges_of_a_server_that_left_are_zero_or_have_no_value() {
     numbers.check(&losses, 1.0);
     // A lost server is not a fast one.
     for name in ["average", "minimum", "p90"] {
-        let rtt = numbers.value(&format!("sdam_rtt_{name}_seconds{{{}}}", of(2))).unwrap();
+        let rtt = numbers.values()[&format!("sdam_rtt_{name}_seconds{{{}}}", of(2))];
         assert!(rtt.is_nan(), "{name}");
     }
 
@@ -235,15 +154,11 @@ fn gauges_of_a_server_that_left_are_zero_or_have_no_value() {
     numbers.check(&format!("sdam_server_type{{{},type=RSSecondary}}", of(1)), 1.0);
     numbers.check("sdam_topology_type{type=ReplicaSetWithPrimary}", 0.0);
     numbers.check("sdam_topology_type{type=ReplicaSetNoPrimary}", 1.0);
-    numbers.check("sdam_servers{}", 1.0);
-    numbers.check("sdam_writable{}", 0.0);
-    let values = numbers.values.lock().unwrap();
-    let kind = |key: &str| {
-        let name = key.split('{').next().unwrap();
-        METRICS.iter().find(|metric| metric.name == name).unwrap().kind
-    };
-    for (key, value) in values.iter().filter(|(key, _)| key.contains("host2")) {
-        let is_over = kind(key) == Kind::Counter || value.is_nan() || value.abs() < f64::EPSILON;
+    numbers.check("sdam_servers", 1.0);
+    numbers.check("sdam_writable", 0.0);
+    for (key, value) in numbers.values().iter().filter(|(key, _)| key.contains("host2")) {
+        let is_over =
+            metric(key).kind == Kind::Counter || value.is_nan() || value.abs() < f64::EPSILON;
         assert!(is_over, "{key} is {value}");
     }
 }
@@ -264,13 +179,13 @@ fn failovers_are_counted_and_timed() {
     ];
     let sink = MetricsSink::new();
     let numbers = measure(&sink, events);
-    numbers.check("sdam_failovers_total{}", 1.0);
+    numbers.check("sdam_failovers_total", 1.0);
     // The upper bound counts from the last successful check, at 3 ms, and the lower bound from the
     // loss, at 5 ms. Both end when the new primary is found, at 7 ms.
-    numbers.check("sdam_failover_duration_seconds{}", 0.004);
-    numbers.check("sdam_failover_duration_min_seconds{}", 0.002);
-    numbers.check("sdam_time_without_primary_seconds{}", 0.004);
-    numbers.check("sdam_time_without_primary_min_seconds{}", 0.002);
+    numbers.check("sdam_failover_duration_seconds_sum", 0.004);
+    numbers.check("sdam_failover_duration_min_seconds_sum", 0.002);
+    numbers.check("sdam_time_without_primary_seconds", 0.004);
+    numbers.check("sdam_time_without_primary_min_seconds", 0.002);
 }
 
 #[test]
@@ -287,23 +202,23 @@ fn a_silent_failover_is_recorded_when_it_cannot_be_explained_any_more() {
     ];
     let sink = MetricsSink::new();
     let numbers = measure(&sink, events.clone());
-    assert_eq!(numbers.value("sdam_failover_duration_seconds{}"), None);
-    numbers.check("sdam_failovers_total{}", 1.0);
+    assert!(!numbers.values().contains_key("sdam_failover_duration_seconds_sum"));
+    numbers.check("sdam_failovers_total", 1.0);
     let queue = EventQueue::new(TOPOLOGY, Interest::SDAM);
-    with_local_recorder(&numbers, || sink.update(at(1005), &with(2), queue.pending()));
-    numbers.check("sdam_failover_duration_seconds{}", 0.002);
-    numbers.check("sdam_failover_duration_min_seconds{}", 0.0);
-    numbers.check("sdam_failover_duration_min_seconds{}#count", 1.0);
-    numbers.check("sdam_time_without_primary_seconds{}", 0.002);
-    let last_reply = "sdam_server_last_reply_seconds{server.address=host1,server.port=27017}";
+    with_local_recorder(&numbers.0, || sink.update(at(1005), &with(2), queue.pending()));
+    numbers.check("sdam_failover_duration_seconds_sum", 0.002);
+    numbers.check("sdam_failover_duration_min_seconds_sum", 0.0);
+    numbers.check("sdam_failover_duration_min_seconds_count", 1.0);
+    numbers.check("sdam_time_without_primary_seconds", 0.002);
+    let last_reply = "sdam_server_last_reply_seconds{server_address=host1,server_port=27017}";
     numbers.check(last_reply, 1.003);
 
     let mut both = vec![server(2, ServerType::RsPrimary, 1)];
     both.push(server(1, ServerType::RsSecondary, 1));
     events.push(topology_changed(&with(2), &replica_set(both)));
     let numbers = measure(&MetricsSink::new(), events);
-    numbers.check("sdam_failover_duration_seconds{}", 0.0);
-    numbers.check("sdam_failover_duration_seconds{}#count", 1.0);
+    numbers.check("sdam_failover_duration_seconds_sum", 0.0);
+    numbers.check("sdam_failover_duration_seconds_count", 1.0);
 }
 
 #[test]
@@ -326,19 +241,19 @@ fn selections_are_counted_by_result_and_waiting_ones_by_a_gauge() {
     let timeout = not_found(&late, SelectionFailure::Timeout, Duration::from_secs(30));
     let mut events = vec![found(&quick), waits(&slow, None), waits(&late, None)];
     let measured = |events| measure(&MetricsSink::new().with_selections(), events);
-    measured(events.clone()).check("sdam_selection_waiters{}", 2.0);
+    measured(events.clone()).check("sdam_selection_waiters", 2.0);
     events.extend([found(&slow), timeout]);
     let numbers = measured(events.clone());
-    numbers.check("sdam_selection_waiters{}", 0.0);
+    numbers.check("sdam_selection_waiters", 0.0);
     numbers.check("sdam_selections_total{result=ok}", 2.0);
     numbers.check("sdam_selections_total{result=timeout}", 1.0);
-    numbers.check("sdam_selection_duration_seconds{result=ok}", 0.004);
-    numbers.check("sdam_selection_duration_seconds{result=timeout}", 30.0);
+    numbers.check("sdam_selection_duration_seconds_sum{result=ok}", 0.004);
+    numbers.check("sdam_selection_duration_seconds_sum{result=timeout}", 30.0);
 
     // Without `with_selections` there are no selection events.
     assert_eq!(MetricsSink::new().interest().intersection(Interest::SELECTION), Interest::NONE);
     let numbers = measure(&MetricsSink::new(), events);
-    assert!(numbers.values.lock().unwrap().is_empty());
+    assert!(numbers.values().is_empty());
 }
 
 #[test]
@@ -360,48 +275,54 @@ fn connections_check_outs_and_commands_are_counted_by_result() {
         info.failed(duration, error),
     ];
     let numbers = measure(&sink, events);
-    numbers.check("sdam_connections_created_total{}", 1.0);
-    numbers.check("sdam_connection_establishment_seconds{}", 0.5);
+    numbers.check("sdam_connections_created_total", 1.0);
+    numbers.check("sdam_connection_establishment_seconds_sum", 0.5);
     numbers.check("sdam_connections_closed_total{reason=stale}", 1.0);
     numbers.check("sdam_check_outs_total{result=ok}", 1.0);
     numbers.check("sdam_check_outs_total{result=timeout}", 1.0);
-    numbers.check("sdam_check_out_duration_seconds{result=timeout}", 0.5);
+    numbers.check("sdam_check_out_duration_seconds_sum{result=timeout}", 0.5);
     numbers.check("sdam_commands_total{result=ok}", 1.0);
     numbers.check("sdam_commands_total{result=network}", 1.0);
-    numbers.check("sdam_command_duration_seconds{result=ok}", 0.5);
+    numbers.check("sdam_command_duration_seconds_sum{result=ok}", 0.5);
 }
 
 #[test]
 fn gauges_without_events_are_updated_on_request_and_every_metric_has_the_labels() {
     let sink = MetricsSink::new().with_label("client", "orders");
-    let numbers = Numbers::default();
+    let numbers = Numbers::new();
     let queue = EventQueue::new(TOPOLOGY, Interest::SDAM);
     queue.push(at(1), opening(1));
     queue.drain_now(&crate::sink::sink_fn(|_| {}));
     queue.push(at(1), opening(2));
     let topology = replica_set(vec![server(1, ServerType::RsPrimary, 9)]);
-    with_local_recorder(&numbers, || {
+    with_local_recorder(&numbers.0, || {
         sink.update(at(5), &topology, queue.pending());
     });
     numbers.check("sdam_event_queue_depth{client=orders}", 1.0);
     numbers.check("sdam_event_queue_high_water{client=orders}", 1.0);
-    let key = "sdam_rtt_average_seconds{client=orders,server.address=host1,server.port=27017}";
+    let key = "sdam_rtt_average_seconds{client=orders,server_address=host1,server_port=27017}";
     numbers.check(key, 0.009);
-    let values = numbers.values.lock().unwrap();
+    let values = numbers.values();
     assert!(values.keys().all(|key| key.contains("client=orders")), "{values:#?}");
 }
 
 #[test]
-fn every_metric_is_described_once() {
-    let numbers = Numbers::default();
-    with_local_recorder(&numbers, describe);
-    let described = numbers.described.lock().unwrap();
-    assert_eq!(described.len(), METRICS.len());
-    for metric in METRICS {
-        assert_eq!(described[metric.name], (metric.kind, metric.unit), "{}", metric.name);
-        let is_counter = metric.name.ends_with("_total");
-        assert_eq!(is_counter, metric.kind == Kind::Counter, "{}", metric.name);
-        let in_seconds = metric.name.ends_with("_seconds");
-        assert_eq!(in_seconds, metric.unit == Unit::Seconds, "{}", metric.name);
+fn every_metric_is_described_with_the_unit_and_the_type_in_its_name() {
+    let numbers = Numbers::new();
+    with_local_recorder(&numbers.0, || {
+        describe();
+        for metric in METRICS {
+            match metric.kind {
+                Kind::Counter => counter!(metric.name).increment(1),
+                Kind::Gauge => gauge!(metric.name).set(1),
+                Kind::Histogram => histogram!(metric.name).record(1.0),
+            }
+        }
+    });
+    let page = numbers.0.handle().render();
+    for Metric { name, kind, unit, description } in METRICS {
+        assert_eq!(page.matches(&format!("# HELP {name} {description}\n")).count(), 1, "{name}");
+        assert_eq!(name.ends_with("_total"), *kind == Kind::Counter, "{name}");
+        assert_eq!(name.ends_with("_seconds"), *unit == Unit::Seconds, "{name}");
     }
 }
