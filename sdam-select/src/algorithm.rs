@@ -104,20 +104,6 @@ pub fn latency_window<'t>(suitable: &Candidates<'t>, threshold: Duration) -> Can
     window
 }
 
-/// Chooses one server of the latency window. Draws two different servers at random and takes the
-/// one with fewer operations in progress; with [`SelectionStrategy::Random`], takes a random
-/// server.
-#[doc(alias("operationCount", "power of two random choices"))]
-pub fn pick<'t>(
-    window: &Candidates<'t>,
-    strategy: SelectionStrategy,
-    load: impl Fn(Candidate<'t>) -> u32,
-    random: u64,
-) -> Option<Candidate<'t>> {
-    let at = |index: usize| window.get(index).copied();
-    pick_among(window.len(), at, strategy, load, random)
-}
-
 /// Returns the suitable servers that no selector drops.
 pub(crate) fn selected<'t>(
     topology: &'t TopologyDescription,
@@ -188,7 +174,10 @@ fn pick_in_window<'t>(
     pick_among(size, at, settings.strategy, load, random)
 }
 
-/// Implements [`pick`] for `size` servers; `at` returns the server with a number below `size`.
+/// Chooses one of the `size` servers in the latency window. Draws two different servers at random
+/// and takes the one with fewer operations in progress; with [`SelectionStrategy::Random`], takes a
+/// random server. `at` returns the server with a number below `size`.
+#[doc(alias("operationCount", "power of two random choices"))]
 fn pick_among<'t>(
     size: usize,
     at: impl Fn(usize) -> Option<Candidate<'t>>,

@@ -222,7 +222,7 @@ impl Criteria {
     }
 
     /// Returns the complete string form of the criteria for a client with these settings.
-    pub fn selector_text<'a>(&'a self, settings: &'a Settings) -> SelectorText<'a> {
+    pub fn selector_text<'a>(&'a self, settings: &'a Settings) -> impl fmt::Display {
         SelectorText { criteria: self, settings }
     }
 }
@@ -350,8 +350,7 @@ fn plain(mode: ReadMode) -> &'static ReadPreference {
 /// When [`Criteria`] itself is displayed, the parts that restrict nothing are omitted. This type
 /// displays every part of the read preference that is set, and the presence of application
 /// selectors.
-#[derive(Debug)]
-pub struct SelectorText<'a> {
+struct SelectorText<'a> {
     criteria: &'a Criteria,
     settings: &'a Settings,
 }

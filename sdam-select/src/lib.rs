@@ -41,7 +41,7 @@
 //! | [`criteria`] | the operation's criteria |
 //! | [`settings`] | the client's settings |
 //! | [`choose`] | selection in one call |
-//! | [`suitable`], [`latency_window`], [`pick`] | its steps |
+//! | [`suitable`], [`latency_window`] | its first steps |
 //! | [`candidate`] | candidate servers, and application-provided selectors |
 //! | [`readable`] | whether a topology is readable or writable |
 //! | [`mod@explain`], [`mod@diagnose`], [`error_text()`] | explanations, diagnoses and errors |
@@ -68,5 +68,5 @@ mod suitability;
 #[cfg(test)]
 mod testing;
 
-pub use algorithm::{choose, latency_window, pick, suitable};
+pub use algorithm::{choose, latency_window, suitable};
 pub use error_text::error_text;

@@ -1,8 +1,7 @@
-use std::{vec, vec::Vec};
+use std::vec::Vec;
 
 use proptest::prelude::*;
 use sdam_core::{
-    rng::Rng,
     server::ServerType::{Mongos, RsPrimary, RsSecondary},
     topology::TopologyType,
 };
@@ -14,25 +13,6 @@ fn mongoses(latencies: &[u64]) -> TopologyDescription {
     let servers =
         latencies.iter().zip(1..).map(|(millis, number)| with_rtt(server(number, Mongos), *millis));
     topology(TopologyType::Sharded, servers)
-}
-
-/// Returns how often each server is chosen in `draws` draws.
-fn frequencies(
-    topology: &TopologyDescription,
-    strategy: SelectionStrategy,
-    loads: &[u32],
-    draws: usize,
-) -> Vec<usize> {
-    let settings = Settings { strategy, ..Settings::default() };
-    let mut rng = Rng::new(11);
-    let mut chosen = vec![0; topology.servers().len()];
-    for _ in 0..draws {
-        let load = |candidate: Candidate<'_>| loads[candidate.index];
-        let criteria = Criteria::write();
-        let found = choose(topology, &settings, &criteria, load, rng.next_u64());
-        chosen[found.unwrap().unwrap().index] += 1;
-    }
-    chosen
 }
 
 #[test]
@@ -91,44 +71,24 @@ fn a_server_without_latency_is_the_slowest_and_still_suitable() {
 }
 
 #[test]
-fn of_two_random_servers_the_one_with_fewer_operations_is_chosen() {
-    // With three servers, the least loaded is chosen two times out of three, and the most loaded is
-    // never chosen (L-41).
-    let topology = mongoses(&[5, 5, 5]);
-    let chosen = frequencies(&topology, SelectionStrategy::TwoChoices, &[2, 1, 3], 3_000);
-    assert!((1_850..2_150).contains(&chosen[1]), "{chosen:?}");
-    assert_eq!(chosen[2], 0);
-    let two = mongoses(&[5, 5]);
-    let chosen = frequencies(&two, SelectionStrategy::TwoChoices, &[9, 8], 100);
-    assert_eq!(chosen, [0, 100]);
-}
-
-#[test]
-fn equal_loads_and_the_random_strategy_choose_evenly() {
-    // Every server has the same chance (L-41, L-42).
-    let topology = mongoses(&[5; 4]);
-    for (strategy, loads) in
-        [(SelectionStrategy::TwoChoices, [7; 4]), (SelectionStrategy::Random, [1, 2, 3, 4])]
-    {
-        let chosen = frequencies(&topology, strategy, &loads, 4_000);
-        assert!(chosen.iter().all(|count| (880..1_120).contains(count)), "{strategy:?} {chosen:?}");
-    }
-}
-
-#[test]
 fn half_of_the_random_bits_draw_each_of_the_two_servers() {
     let topology = mongoses(&[5, 5, 5]);
-    // The first server drawn has the greatest load, so the second one is chosen.
-    let chosen = |loads: [u32; 3], low: u32, high: u32| {
+    let chosen = |strategy, loads: [u32; 3], low: u32, high: u32| {
         let load = |candidate: Candidate<'_>| loads[candidate.index];
         let random = u64::from(high) << 32 | u64::from(low);
-        let settings = Settings::default();
+        let settings = Settings { strategy, ..Settings::default() };
         choose(&topology, &settings, &Criteria::write(), load, random).unwrap().unwrap().index
     };
-    assert_eq!(chosen([9, 0, 0], 0, 0), 1);
-    assert_eq!(chosen([9, 0, 0], 0, u32::MAX), 2);
-    assert_eq!(chosen([0, 0, 9], u32::MAX, 0), 0);
-    assert_eq!(chosen([0, 0, 9], u32::MAX, u32::MAX), 1);
+    // The first server drawn has the greatest load, so the second one is chosen (L-41).
+    let two = SelectionStrategy::TwoChoices;
+    assert_eq!(chosen(two, [9, 0, 0], 0, 0), 1);
+    assert_eq!(chosen(two, [9, 0, 0], 0, u32::MAX), 2);
+    assert_eq!(chosen(two, [0, 0, 9], u32::MAX, 0), 0);
+    assert_eq!(chosen(two, [0, 0, 9], u32::MAX, u32::MAX), 1);
+    // The loads do not matter (L-42).
+    for (random, index) in [(0, 0), (1 << 31, 1), (u32::MAX, 2)] {
+        assert_eq!(chosen(SelectionStrategy::Random, [7, 8, 9], random, 0), index);
+    }
 }
 
 #[test]
@@ -144,21 +104,24 @@ fn the_operation_count_of_a_single_server_is_not_read() {
 
 proptest! {
     #[test]
-    fn the_three_steps_choose_the_same_server_as_the_single_call(
+    fn the_chosen_server_is_in_the_window_of_suitable_servers(
         topology in any_topology(),
         criteria in any_criteria(),
         random: u64,
     ) {
         let settings = Settings::default();
         let load = |candidate: Candidate<'_>| candidate.index as u32 % 3;
-        let index = |found: Option<Candidate<'_>>| found.map(|candidate| candidate.index);
         for criteria in [criteria.clone().with_deprioritized([]), criteria] {
-            let chosen = choose(&topology, &settings, &criteria, load, random).map(index);
-            let picked = suitable(&topology, &settings, &criteria).map(|suitable| {
-                let window = latency_window(&suitable, settings.local_threshold);
-                index(pick(&window, settings.strategy, load, random))
-            });
-            prop_assert_eq!(chosen, picked);
+            let chosen = choose(&topology, &settings, &criteria, load, random);
+            match suitable(&topology, &settings, &criteria) {
+                Err(error) => prop_assert_eq!(chosen.unwrap_err(), error),
+                Ok(suitable) => {
+                    let window = latency_window(&suitable, settings.local_threshold);
+                    let chosen = chosen.unwrap().map(|chosen| chosen.index);
+                    let is_within = |index| window.iter().any(|own| own.index == index);
+                    prop_assert!(chosen.map_or(window.is_empty(), is_within));
+                }
+            }
         }
     }
 }

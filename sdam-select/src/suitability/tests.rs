@@ -106,16 +106,17 @@ fn is_fresh(heartbeat: u64, limit: u64, primary: (u64, i64), secondary: (u64, i6
 fn staleness_includes_the_heartbeat_frequency_and_no_clock_or_write_date_is_too_extreme() {
     // The secondary is suitable if lag + heartbeat <= limit (L-21, L-28).
     let primary = (1_000_000, 5_000_000);
-    assert!(is_fresh(10, 100, primary, (1_000_000, 4_910_000)));
-    assert!(!is_fresh(10, 100, primary, (1_000_000, 4_909_999)));
-    assert!(is_fresh(50, 100, primary, (1_000_000, 4_950_000)));
-    assert!(!is_fresh(50, 100, primary, (1_000_000, 4_949_999)));
+    for (heartbeat, wrote) in [(10, 4_910_000), (50, 4_950_000)] {
+        assert!(is_fresh(heartbeat, 100, primary, (1_000_000, wrote)));
+        assert!(!is_fresh(heartbeat, 100, primary, (1_000_000, wrote - 1)));
+    }
     // The secondary was checked a minute after the primary, so a minute of the difference is not
     // lag (L-23). The result does not depend on when the clock begins (L-27).
     for begin in [0, 940_000] {
-        let primary = (begin, 5_000_000);
-        assert!(is_fresh(10, 90, primary, (begin + 60_000, 4_980_000)));
-        assert!(!is_fresh(10, 90, primary, (begin + 60_000, 4_979_999)));
+        for (wrote, fresh) in [(4_980_000, true), (4_979_999, false)] {
+            let secondary = (begin + 60_000, wrote);
+            assert_eq!(is_fresh(10, 90, (begin, 5_000_000), secondary), fresh);
+        }
     }
     assert!(is_fresh(10, 90, primary, (1_000_000, i64::MAX)), "ahead");
     assert!(!is_fresh(10, 90, primary, (1_000_000, i64::MIN)));
