@@ -11,7 +11,7 @@ use crate::Result;
 use crate::cargo::{cargo, files_below, root};
 
 /// The crates that have benchmarks.
-const CRATES: &[&str] = &["sdam-core", "sdam-select", "sdam-events", "sdam", "sdam-cli"];
+const CRATES: &[&str] = &["sdam-core", "sdam", "sdam-cli"];
 
 /// The limits for measured figures. A ratio should not fall below its limit; any other figure
 /// should not exceed it.
