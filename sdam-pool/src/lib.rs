@@ -1,10 +1,8 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod check_out;
 mod connection;
 mod core;
-mod events;
 mod inner;
 mod machine;
 #[cfg(all(test, sdam_loom))]

@@ -3,13 +3,8 @@ use std::{
     task::{Context, Poll},
 };
 
-use sdam_core::{address::ServerAddress, error::Error, ids::ServerId};
 use sdam_testkit::ManualClock;
-use sdam_transport::{
-    async_trait,
-    connect::{Connection, Transport},
-    runtime::Backend,
-};
+use sdam_transport::{async_trait, connect::Transport, runtime::Backend};
 
 use super::*;
 use crate::machine::{CheckOut, Step};
