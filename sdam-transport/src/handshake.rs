@@ -139,7 +139,42 @@ impl ClientMetadata {
     /// except its type, then the whole environment, and then the end of the platform. If that is
     /// not enough, the libraries appended last are omitted.
     pub fn encode(&self) -> Box<[u8]> {
-        encode(self)
+        let mut plan = Plan {
+            environment: Detail::Full,
+            os: Detail::Full,
+            platform: join(self.libraries.iter().filter_map(|own| own.platform.as_deref())),
+            libraries: self.libraries.len(),
+        };
+        let mut document = plan.write(self);
+        // The order is that of Handshake: "Limitations".
+        let steps: [fn(&mut Plan); 3] = [
+            |plan| plan.environment = Detail::Essential,
+            |plan| plan.os = Detail::Essential,
+            |plan| plan.environment = Detail::None,
+        ];
+        for step in steps {
+            if document.len() <= Self::MAX_LENGTH {
+                break;
+            }
+            step(&mut plan);
+            document = plan.write(self);
+        }
+        while document.len() > Self::MAX_LENGTH {
+            if plan.platform.is_empty() {
+                if plan.libraries <= 1 {
+                    // This is unreachable: the driver's own strings are so short that they always
+                    // fit.
+                    break;
+                }
+                plan.libraries -= 1;
+            } else {
+                let excess = document.len() - Self::MAX_LENGTH;
+                let kept = plan.platform.len().saturating_sub(excess);
+                plan.platform = cut(&plan.platform, kept).to_owned();
+            }
+            document = plan.write(self);
+        }
+        document.into()
     }
 }
 
@@ -188,46 +223,6 @@ impl DriverInfo {
     }
 }
 
-/// Encodes the `client` document, and shortens it until it fits.
-fn encode(metadata: &ClientMetadata) -> Box<[u8]> {
-    let mut plan = Plan {
-        environment: Detail::Full,
-        os: Detail::Full,
-        platform: join(metadata.libraries.iter().filter_map(|own| own.platform.as_deref())),
-        libraries: metadata.libraries.len(),
-    };
-    let mut document = plan.write(metadata);
-    // The order is that of Handshake: "Limitations".
-    let steps: [fn(&mut Plan); 3] = [
-        |plan| plan.environment = Detail::Essential,
-        |plan| plan.os = Detail::Essential,
-        |plan| plan.environment = Detail::None,
-    ];
-    for step in steps {
-        if document.len() <= ClientMetadata::MAX_LENGTH {
-            break;
-        }
-        step(&mut plan);
-        document = plan.write(metadata);
-    }
-    while document.len() > ClientMetadata::MAX_LENGTH {
-        if plan.platform.is_empty() {
-            if plan.libraries <= 1 {
-                // This is unreachable, because the limits on the driver's own strings ensure that
-                // they always fit.
-                break;
-            }
-            plan.libraries -= 1;
-        } else {
-            let excess = document.len() - ClientMetadata::MAX_LENGTH;
-            let kept = plan.platform.len().saturating_sub(excess);
-            plan.platform = cut(&plan.platform, kept).to_owned();
-        }
-        document = plan.write(metadata);
-    }
-    document.into()
-}
-
 /// The parts of the metadata that are written.
 struct Plan {
     environment: Detail,
@@ -262,7 +257,7 @@ impl Plan {
             let versions = libraries.filter_map(|own| own.version.as_deref());
             document.text("version", join(versions).as_str());
         });
-        let os = metadata.environment.os();
+        let os = &metadata.environment.os;
         client.document("os", |document| {
             document.text("type", &*os.kind);
             if self.os == Detail::Full {
@@ -286,8 +281,9 @@ impl Plan {
                 document.int32("memory_mb", memory_mb);
                 document.text("region", region);
                 document.document_unless_empty("container", |container| {
-                    container.text("runtime", environment.container_runtime());
-                    container.text("orchestrator", environment.container_orchestrator());
+                    container.text("runtime", environment.docker.then_some("docker"));
+                    let orchestrated = environment.has("KUBERNETES_SERVICE_HOST");
+                    container.text("orchestrator", orchestrated.then_some("kubernetes"));
                 });
             }
         });

@@ -28,8 +28,9 @@ const VARIABLES: [&str; 13] = [
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Environment {
     variables: BTreeMap<Box<str>, Box<str>>,
-    docker: bool,
-    os: OperatingSystem,
+    /// True if the marker of a Docker container, `/.dockerenv`, exists.
+    pub(super) docker: bool,
+    pub(super) os: OperatingSystem,
 }
 
 impl Environment {
@@ -39,14 +40,15 @@ impl Environment {
     /// operating system. Call it only once, when a client is built. Values that cannot be read or
     /// are not UTF-8 count as absent.
     pub fn from_process() -> Self {
-        let variables =
-            VARIABLES.iter().filter_map(|name| Some((*name, std::env::var(name).ok()?)));
-        variables
-            .fold(Self::default(), |environment, (name, value)| {
-                environment.with_variable(name, &value)
-            })
-            .with_docker(Path::new("/.dockerenv").exists())
-            .with_os(OperatingSystem::of_process())
+        let variables = VARIABLES.iter().filter_map(|name| {
+            let value = set(&std::env::var(name).ok()?)?;
+            Some(((*name).into(), value))
+        });
+        Self {
+            variables: variables.collect(),
+            docker: Path::new("/.dockerenv").exists(),
+            os: OperatingSystem::of_process(),
+        }
     }
 
     /// Sets a variable. An empty value removes it.
@@ -56,20 +58,6 @@ impl Environment {
             Some(value) => self.variables.insert(name.into(), value),
             None => self.variables.remove(name),
         };
-        self
-    }
-
-    /// Sets whether the marker of a Docker container, `/.dockerenv`, exists.
-    #[must_use]
-    pub(crate) fn with_docker(mut self, docker: bool) -> Self {
-        self.docker = docker;
-        self
-    }
-
-    /// Sets the operating system.
-    #[must_use]
-    pub(crate) fn with_os(mut self, os: OperatingSystem) -> Self {
-        self.os = os;
         self
     }
 
@@ -112,23 +100,11 @@ impl Environment {
         (self.variable(region), number(memory), number(timeout))
     }
 
-    pub(super) fn container_runtime(&self) -> Option<&'static str> {
-        self.docker.then_some("docker")
-    }
-
-    pub(super) fn container_orchestrator(&self) -> Option<&'static str> {
-        self.has("KUBERNETES_SERVICE_HOST").then_some("kubernetes")
-    }
-
-    pub(super) fn os(&self) -> &OperatingSystem {
-        &self.os
-    }
-
     fn variable(&self, name: &str) -> Option<&str> {
         self.variables.get(name).map(|value| &**value)
     }
 
-    fn has(&self, name: &str) -> bool {
+    pub(super) fn has(&self, name: &str) -> bool {
         self.variable(name).is_some()
     }
 }
@@ -164,7 +140,9 @@ impl FaasProvider {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OperatingSystem {
     pub(super) kind: Box<str>,
+    /// The name of the distribution.
     pub(super) name: Option<Box<str>>,
+    /// The machine's hardware name, such as `x86_64`.
     pub(super) architecture: Option<Box<str>>,
     pub(super) version: Option<Box<str>>,
 }
@@ -184,27 +162,6 @@ impl OperatingSystem {
         }
     }
 
-    /// Sets the name of the distribution.
-    #[must_use]
-    pub(crate) fn with_name(mut self, name: &str) -> Self {
-        self.name = set(name);
-        self
-    }
-
-    /// Sets the machine's hardware name, such as `x86_64`.
-    #[must_use]
-    pub(crate) fn with_architecture(mut self, architecture: &str) -> Self {
-        self.architecture = set(architecture);
-        self
-    }
-
-    /// Sets the system's version.
-    #[must_use]
-    pub(crate) fn with_version(mut self, version: &str) -> Self {
-        self.version = set(version);
-        self
-    }
-
     fn of_process() -> Self {
         let kind = match std::env::consts::OS {
             "linux" | "android" => "Linux",
@@ -213,13 +170,14 @@ impl OperatingSystem {
             "freebsd" | "netbsd" | "openbsd" | "dragonfly" => "BSD",
             other => other,
         };
-        let os = Self::new(kind).with_architecture(std::env::consts::ARCH);
-        if kind != "Linux" {
-            return os;
+        let mut os = Self::new(kind);
+        os.architecture = set(std::env::consts::ARCH);
+        if kind == "Linux" {
+            let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+            os.name = set(&pretty_name(&read("/etc/os-release")));
+            os.version = set(read("/proc/sys/kernel/osrelease").trim());
         }
-        let read = |path| std::fs::read_to_string(path).unwrap_or_default();
-        os.with_name(&pretty_name(&read("/etc/os-release")))
-            .with_version(read("/proc/sys/kernel/osrelease").trim())
+        os
     }
 }
 

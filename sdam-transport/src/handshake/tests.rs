@@ -85,7 +85,8 @@ fn env_is_derived_from_the_variables() {
     check(&[("VERCEL", "1"), ("K_SERVICE", "s")], None);
     check(&[("VERCEL", "")], None);
     check(&[kubernetes], Some(doc! { "container": { "orchestrator": "kubernetes" } }));
-    let docker = environment(&[kubernetes]).with_docker(true);
+    let mut docker = environment(&[kubernetes]);
+    docker.docker = true;
     let both = doc! { "container": { "runtime": "docker", "orchestrator": "kubernetes" } };
     assert_eq!(decode(&metadata(&docker)).get_document("env").unwrap(), &both);
 }
@@ -94,9 +95,10 @@ fn env_is_derived_from_the_variables() {
 fn fields_that_do_not_fit_are_omitted_in_the_specified_order() {
     // The document has at most 512 bytes (O-21).
     let check = |platform: usize, name: usize, region: usize, kept: &[&str]| {
-        let os = OperatingSystem::new("Linux").with_name(&"n".repeat(name));
-        let environment =
-            environment(&[("VERCEL", "1"), ("VERCEL_REGION", &"r".repeat(region))]).with_os(os);
+        let mut environment =
+            environment(&[("VERCEL", "1"), ("VERCEL_REGION", &"r".repeat(region))]);
+        environment.os = OperatingSystem::new("Linux");
+        environment.os.name = Some("n".repeat(name).into());
         let metadata = metadata(&environment).with_platform(&"p".repeat(platform)).unwrap();
         let client = decode(&metadata);
         let env = client.get_document("env").ok();
@@ -142,9 +144,10 @@ fn a_platform_is_cut_to_fill_the_document_exactly() {
 fn the_document_never_exceeds_its_limit() {
     let long = "\u{20ac}".repeat(42) + "ab";
     assert_eq!(long.len(), 128);
-    let mut environment = environment(&VARIABLES_OF_LAMBDA)
-        .with_os(OperatingSystem::new(&long).with_version(&long))
-        .with_docker(true);
+    let mut environment = environment(&VARIABLES_OF_LAMBDA);
+    environment.docker = true;
+    environment.os = OperatingSystem::new(&long);
+    environment.os.version = Some(long.as_str().into());
     for (name, _) in VARIABLES_OF_LAMBDA {
         environment = environment.with_variable(name, &long.repeat(9));
     }
