@@ -51,7 +51,7 @@ fn the_deadline_ends_the_race_with_the_state_of_every_attempt() {
 #[test]
 fn what_is_ready_wins_over_a_deadline_that_has_passed() {
     let dial = dial(&[("a", &["10.0.0.1"])], &[("10.0.0.1:1", OpenAfter(50))]);
-    let tls = layers::tls(Open);
+    let tls = Arc::<layers::FakeTls>::default();
     let transport = NetTransport::new(dial.clone(), Arc::new(dial.clock.clone()));
     let transport = transport.with_layers(layers::encrypted(&tls)).unwrap();
     let target = ServerAddress::new("a", 1);
