@@ -9,7 +9,6 @@ use std::{
 };
 
 use futures::io::{AsyncRead, AsyncWrite};
-use sdam_core::time::Instant;
 use sdam_tls::rustls::{
     self, HandshakeKind, ServerConfig, ServerConnection, SupportedProtocolVersion,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
@@ -37,9 +36,6 @@ pub(crate) enum Peer {
 /// The observed actions of both ends.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    /// All bytes that the client has sent.
-    pub(crate) sent: Vec<u8>,
-    pub(crate) deadline: Option<Instant>,
     pub(crate) kind: Option<HandshakeKind>,
     pub(crate) server_name: Option<String>,
     /// The reason why the server ended the connection, such as an alert from the client.
@@ -160,11 +156,7 @@ fn echo(session: &mut ServerConnection) -> usize {
     echoed
 }
 
-impl ByteStream for Wire {
-    fn set_deadline(&mut self, deadline: Option<Instant>) {
-        self.seen.lock().unwrap().deadline = deadline;
-    }
-}
+impl ByteStream for Wire {}
 
 impl AsyncRead for Wire {
     fn poll_read(
@@ -213,7 +205,6 @@ impl AsyncWrite for Wire {
             return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
         }
         let bytes = &bytes[..self.chunk.min(bytes.len())];
-        self.seen.lock().unwrap().sent.extend_from_slice(bytes);
         self.unflushed.extend_from_slice(bytes);
         Poll::Ready(Ok(bytes.len()))
     }

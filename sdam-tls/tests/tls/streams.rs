@@ -3,10 +3,7 @@
 use std::{io, sync::Arc};
 
 use futures::{AsyncReadExt as _, AsyncWriteExt as _, FutureExt as _, executor::block_on};
-use sdam_core::{
-    error::{ErrorKind, Stage},
-    time::Instant,
-};
+use sdam_core::error::{ErrorKind, Stage};
 use sdam_tls::{
     Reason,
     rustls::{
@@ -62,31 +59,6 @@ fn data_arrive_whole_over_every_stream_in_chunks_of_any_length() {
 }
 
 #[test]
-fn no_data_are_sent_in_plain_text() {
-    // Only TLS records are sent (V-12).
-    let authority = Authority::new("one");
-    let secret = b"a secret of this application";
-    for host in ["a", "b"] {
-        let wire = Wire::tls(&serve(&authority.issue(&["a"])));
-        let seen = wire.seen();
-        if let Ok(mut stream) = negotiate(&authority.tls(), wire, host) {
-            exchange(&mut stream, secret);
-        }
-        let seen = seen.lock().unwrap();
-        let mut rest = &*seen.sent;
-        let mut types = Vec::new();
-        while let [kind, _, _, high, low, ..] = rest {
-            types.push(*kind);
-            let length = usize::from(u16::from_be_bytes([*high, *low]));
-            rest = &rest[5 + length..];
-        }
-        assert!(rest.is_empty(), "all bytes are TLS records");
-        assert_eq!(types[0], 22, "the first one is a handshake record");
-        assert!(!seen.sent.windows(secret.len()).any(|window| window == secret));
-    }
-}
-
-#[test]
 fn an_end_with_or_without_notice_is_the_end_of_the_stream() {
     let authority = Authority::new("one");
     for ending in [true, false] {
@@ -111,20 +83,6 @@ fn closing_sends_a_notice() {
     assert!(seen.lock().unwrap().notified);
     drop(stream);
     assert_eq!(Arc::strong_count(&seen), 1, "the socket is closed");
-}
-
-#[test]
-fn deadlines_reach_the_socket() {
-    let authority = Authority::new("one");
-    let waiting = Waiting::Blocks;
-    let wire = Wire { waiting, ..Wire::tls(&serve(&authority.issue(&["a"]))) };
-    let seen = wire.seen();
-    let mut stream = negotiate(&authority.tls(), wire, "a").unwrap();
-    let deadline = Some(Instant::from_nanos(7));
-    stream.set_deadline(deadline);
-    assert_eq!(seen.lock().unwrap().deadline, deadline);
-    let error = stream.read(&mut [0; 16]).now_or_never().unwrap().unwrap_err();
-    assert_eq!(error.kind(), io::ErrorKind::TimedOut);
 }
 
 /// Checks the error of a client that the server rejects after the handshake.
