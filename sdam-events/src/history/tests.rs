@@ -9,7 +9,7 @@ use sdam_core::{
     topology::{DepartureReason, TopologyDescription, TopologyType},
 };
 
-use super::{Cause, Change, History};
+use super::{Change, History};
 use crate::{
     queue::EventQueue,
     sink::EventSink,
@@ -83,52 +83,37 @@ fn life() -> Vec<EventKind> {
 }
 
 #[test]
-fn every_transition_has_its_cause() {
-    let history = record(100, life());
-    let causes: Vec<Cause> =
-        history.transitions().into_iter().map(|transition| transition.cause).collect();
-    let host = address("host1");
-    let reply = || Cause::Reply(host.clone());
-    let failure = || Cause::Error(host.clone(), error());
-    assert_eq!(
-        causes,
-        [
-            Cause::Open,
-            Cause::Open,
-            Cause::Open,
-            Cause::Open,
-            reply(),
-            reply(),
-            reply(),
-            reply(),
-            failure(),
-            failure(),
-            failure(),
-            Cause::Hosts,
-            Cause::Hosts,
-            Cause::Close,
-            Cause::Close,
-            Cause::Close,
-            Cause::Close,
-        ]
-    );
-}
-
-#[test]
-fn a_history_is_displayed_as_one_line_per_transition() {
+fn a_history_is_displayed_as_one_line_per_transition_with_its_cause() {
     let text = record(100, life()).to_string();
     let lines: Vec<&str> = text.lines().map(str::trim_start).collect();
-    assert_eq!(lines.len(), 17);
-    assert_eq!(lines[4], "0.005 s  #5     host1:27017 Unknown -> RSPrimary (reply of host1:27017)");
     assert_eq!(
-        lines[7],
-        "0.008 s  #8     topology Unknown -> ReplicaSetWithPrimary, primary host1:27017 (reply of \
-         host1:27017)"
-    );
-    assert_eq!(
-        lines[10],
-        "0.011 s  #11    host1:27017 pool cleared, generation 1 (host1:27017: network error at \
-         operation: reset)"
+        lines,
+        [
+            "0.000 s  #1     topology 070707070707070707070707 opened (opened by the program)",
+            "0.001 s  #2     topology Unknown (opened by the program)",
+            "0.002 s  #3     host1:27017 added (opened by the program)",
+            "0.003 s  #4     host2:27017 added (opened by the program)",
+            "0.005 s  #5     host1:27017 Unknown -> RSPrimary (reply of host1:27017)",
+            "0.006 s  #6     host2:27017 removed: it is not watched any more: the topology was \
+             closed (reply of host1:27017)",
+            "0.007 s  #7     host3:27017 added (reply of host1:27017)",
+            "0.008 s  #8     topology Unknown -> ReplicaSetWithPrimary, primary host1:27017 \
+             (reply of host1:27017)",
+            "0.009 s  #9     host1:27017 Unknown, other details (host1:27017: network error at \
+             operation: reset)",
+            "0.010 s  #10    topology ReplicaSetWithPrimary -> ReplicaSetNoPrimary (host1:27017: \
+             network error at operation: reset)",
+            "0.011 s  #11    host1:27017 pool cleared, generation 1 (host1:27017: network error \
+             at operation: reset)",
+            "0.012 s  #12    host4:27017 added (list of hosts)",
+            "0.013 s  #13    topology ReplicaSetNoPrimary (list of hosts)",
+            "0.014 s  #14    host1:27017 removed: it is not watched any more: the topology was \
+             closed (closed by the program)",
+            "0.015 s  #15    host3:27017 removed: it is not watched any more: the topology was \
+             closed (closed by the program)",
+            "0.016 s  #16    topology ReplicaSetNoPrimary -> Unknown (closed by the program)",
+            "0.017 s  #17    topology closed (closed by the program)",
+        ]
     );
 }
 
