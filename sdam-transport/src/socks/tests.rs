@@ -148,7 +148,7 @@ fn refused(
     let message =
         format!("no connection to {target} through the SOCKS5 proxy bastion:1080: {cause}");
     assert_eq!(error.message(), message);
-    // The credential of the proxy is never printed (U-9).
+    // The credential of the proxy is never printed.
     let text = format!("{error:?} {options:?}");
     assert!(!text.contains("secret"), "{text}");
     proxy
@@ -206,6 +206,7 @@ fn an_answer_that_cannot_be_accepted_says_what_the_proxy_wants_or_is() {
 
 #[test]
 fn a_proxy_that_closes_breaks_or_is_silent_is_distinguished() {
+    // No error shows the credential either (U-9).
     let check = |script: &[_], end, kind, cause: &str| {
         let proxy = Proxy { end, ..proxy(script) };
         refused(proxy, &with_credential(), "a", (kind, cause));
