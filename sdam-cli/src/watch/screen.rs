@@ -304,11 +304,11 @@ fn difference(list: &str, before: &[ServerAddress], now: &[ServerAddress]) -> Op
 
 pub(super) fn tone_of(server: &ServerDescription) -> Tone {
     match server.server_type {
+        writable if writable.is_writable() => Tone::Good,
         ServerType::RsSecondary => Tone::Fair,
         ServerType::Unknown if server.error.is_some() => Tone::Bad,
         ServerType::Unknown | ServerType::PossiblePrimary => Tone::Faint,
-        ServerType::RsArbiter | ServerType::RsOther | ServerType::RsGhost => Tone::Doubtful,
-        _writable => Tone::Good,
+        _useless => Tone::Doubtful,
     }
 }
 

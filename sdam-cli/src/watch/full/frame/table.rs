@@ -10,7 +10,7 @@ use sdam_select::explain::{Explanation, Rejection, Verdict};
 use super::{
     super::{
         super::{
-            model::{Column as Spark, Mode, Probe, Server, state},
+            model::{Column as Spark, Probe, Server, state},
             screen::tone_of,
         },
         canvas::{Canvas, line},
@@ -347,7 +347,9 @@ impl Column {
                 Some(at) if is_down => (Tone::Bad, age(now.since(at))),
                 Some(at) => normal(age(now.since(at))),
             },
-            Self::Mode => (Tone::Faint, server.mode.map_or("-", Mode::as_str).to_owned()),
+            Self::Mode => {
+                (Tone::Faint, server.mode.map_or("-".to_owned(), |mode| mode.to_string()))
+            }
             Self::Pool => normal(server.pool.generation.to_string()),
             Self::Lag => match model.lag(&scene.current, server) {
                 None => (Tone::Faint, "-".to_owned()),
@@ -403,12 +405,12 @@ fn name<'n>(scene: &'n View<'_>, row: &'n Row<'_>, total: u16) -> &'n str {
 /// Returns the symbol of a role in ASCII and in Unicode, so that no state is shown by colour alone.
 fn mark(role: ServerType, is_down: bool) -> (&'static str, &'static str) {
     match role {
+        writable if writable.is_writable() => ("*", "●"),
         ServerType::Unknown | ServerType::PossiblePrimary if is_down => ("x", "✗"),
         ServerType::Unknown | ServerType::PossiblePrimary => ("?", "?"),
         ServerType::RsSecondary => ("o", "○"),
         ServerType::RsArbiter => (".", "·"),
-        ServerType::RsOther | ServerType::RsGhost => ("!", "!"),
-        _writable => ("*", "●"),
+        _useless => ("!", "!"),
     }
 }
 
@@ -446,11 +448,11 @@ fn matches(server: &Server, filter: &str) -> bool {
 fn rank(server: &Server) -> u8 {
     match server.description.server_type {
         ServerType::Unknown | ServerType::PossiblePrimary if server.error().is_some() => 0,
-        ServerType::RsGhost | ServerType::RsOther => 1,
         ServerType::Unknown | ServerType::PossiblePrimary => 2,
+        writable if writable.is_writable() => 3,
         ServerType::RsSecondary => 4,
         ServerType::RsArbiter => 5,
-        _writable => 3,
+        _useless => 1,
     }
 }
 
@@ -460,4 +462,24 @@ fn verdict(explanation: Option<&Explanation>, server: &Server) -> Option<Verdict
     // Both lists are sorted by address.
     let index = servers.binary_search_by(|explained| explained.address.cmp(address));
     Some(servers.get(index.ok()?)?.verdict.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::watch::model::tests::Script;
+
+    #[test]
+    fn only_types_that_accept_writes_are_shown_as_writable() {
+        let mut server = Script::open("mongodb://a").model.servers().next().unwrap().clone();
+        for role in ServerType::ALL {
+            Arc::make_mut(&mut server.description).server_type = *role;
+            let (symbol, _) = mark(*role, false);
+            let shown = (symbol, rank(&server), tone_of(&server.description));
+            let is_writable = [symbol == "*", shown.1 == 3, shown.2 == Tone::Good];
+            assert_eq!(is_writable, [role.is_writable(); 3], "{role}: {shown:?}");
+        }
+    }
 }
