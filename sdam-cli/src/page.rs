@@ -22,21 +22,12 @@ use crate::output::lock;
 const BUCKETS: &[f64] = &[0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 30.0, 60.0];
 
 /// The type of a metric. Each variant has the name of the type in the text format.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::IntoStaticStr, strum::VariantArray,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
 #[strum(serialize_all = "snake_case")]
 pub(crate) enum Kind {
     Counter,
     Gauge,
     Histogram,
-}
-
-impl Kind {
-    /// Returns the name, for logs, records and counters.
-    fn as_str(self) -> &'static str {
-        self.into()
-    }
 }
 
 /// A snapshot of metrics, sorted by name.
@@ -93,7 +84,7 @@ impl fmt::Display for Page {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, metric) in &self.0 {
             let help = metric.help.replace('\\', "\\\\").replace('\n', "\\n");
-            writeln!(f, "# HELP {name} {help}\n# TYPE {name} {}", metric.kind.as_str())?;
+            writeln!(f, "# HELP {name} {help}\n# TYPE {name} {}", metric.kind)?;
             for Series { labels, value } in &metric.series {
                 match value {
                     Value::Number(value) => line(f, name, labels, None, value)?,

@@ -220,7 +220,7 @@ impl Session {
         let mut remarks = console.remarks;
         let result = if arguments.wants_screen() {
             let source = self.demonstration.as_ref().map_or("LIVE", |_| "DEMO");
-            let setup = started.screen(source, console.palette, heard);
+            let setup = Setup { started, source, notes: heard, palette: console.palette };
             // After the demonstration, the screen stays until the user quits.
             let show = demonstrate.then(|end| match end {
                 Ok(()) => pending().left_future(),
@@ -391,22 +391,19 @@ impl Demonstration {
 struct Started {
     topology: Topology,
     events: EventStream,
+    /// The recording that is being written.
     recorded: Option<Recorded>,
+    /// The clock of the events.
+    #[cfg_attr(not(feature = "tui"), expect(dead_code, reason = "only the full screen reads it"))]
     clock: Arc<dyn Clock>,
 }
 
 /// The settings of a full screen, and the data that it shows.
 #[cfg_attr(not(feature = "tui"), expect(dead_code, reason = "only the full screen reads it"))]
 struct Setup {
-    events: EventStream,
-    /// The clock of the events.
-    clock: Arc<dyn Clock>,
-    /// The options of the client that produces the events.
-    options: Options,
+    started: Started,
     /// The kind of deployment: `LIVE` or `DEMO`.
     source: &'static str,
-    /// The recording that is being written.
-    recorded: Option<Recorded>,
     /// The steps of the demonstration.
     notes: UnboundedReceiver<String>,
     palette: Palette,
@@ -443,24 +440,6 @@ impl Started {
         }
         let topology = builder.start(runtime).map_err(Failure::config)?;
         Ok(Self { topology, events, recorded, clock })
-    }
-
-    /// Returns the settings of the full screen for events from `source`.
-    fn screen(
-        self,
-        source: &'static str,
-        palette: Palette,
-        notes: UnboundedReceiver<String>,
-    ) -> Setup {
-        Setup {
-            events: self.events,
-            clock: self.clock,
-            options: self.topology.options().clone(),
-            source,
-            recorded: self.recorded,
-            notes,
-            palette,
-        }
     }
 }
 

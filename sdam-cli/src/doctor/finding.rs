@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
+use strum::VariantArray as _;
 
 use super::{FailOn, Suppression};
 use crate::exit::Exit;
@@ -14,16 +15,7 @@ const MAX_LENGTH: usize = 1_000;
 
 /// A check. Its name never changes.
 #[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    strum::Display,
-    strum::IntoStaticStr,
-    strum::VariantArray,
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::Display, strum::VariantArray,
 )]
 #[strum(serialize_all = "snake_case")]
 pub(super) enum Check {
@@ -53,30 +45,18 @@ pub(super) enum Check {
 }
 
 impl Check {
-    /// Every value, in declaration order.
-    const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
-
-    /// Returns the name, for logs, records and counters.
-    pub(super) fn as_str(self) -> &'static str {
-        self.into()
-    }
-}
-
-impl Check {
     /// Returns the check whose id is `id`.
     pub(super) fn of(id: &str) -> Result<Self, String> {
-        let found = Self::ALL.iter().copied().find(|check| check.as_str() == id);
+        let found = Self::VARIANTS.iter().copied().find(|check| check.to_string() == id);
         found.ok_or_else(|| {
-            let ids: Vec<_> = Self::ALL.iter().map(|check| check.as_str()).collect();
+            let ids: Vec<_> = Self::VARIANTS.iter().map(ToString::to_string).collect();
             format!("there is no such check; the checks are {}", ids.join(", "))
         })
     }
 }
 
 /// The severity of a finding.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::Display, strum::IntoStaticStr,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::Display)]
 #[strum(serialize_all = "snake_case")]
 pub(super) enum Status {
     Ok,
@@ -87,13 +67,6 @@ pub(super) enum Status {
     Fail,
     /// The check could not be made.
     Error,
-}
-
-impl Status {
-    /// Returns the name, for logs, records and counters.
-    pub(super) fn as_str(self) -> &'static str {
-        self.into()
-    }
 }
 
 /// The finding of one check about one subject.

@@ -89,13 +89,11 @@ fn matrix(palette: Palette, findings: &[Finding], seen: &Observation) -> String 
         };
         for (_, checks) in COLUMNS {
             let (tone, word) = match own(checks) {
-                Some(Status::Ok | Status::Info) => (Tone::Good, "ok"),
-                Some(Status::Warn) => (Tone::Doubtful, "warn"),
-                Some(Status::Fail) => (Tone::Bad, "FAIL"),
-                Some(Status::Error) => (Tone::Bad, "ERR"),
-                Some(Status::Skip) | None => (Tone::Faint, "-"),
+                Some(Status::Info) => mark(Status::Ok),
+                Some(Status::Skip) | None => (Tone::Faint, "-    "),
+                Some(status) => mark(status),
             };
-            let _ = write!(text, "{} ", palette.paint(tone, format!("{word:5}")));
+            let _ = write!(text, "{} ", palette.paint(tone, word));
         }
         let rtt = host.greeting.as_ref().and_then(super::observation::Greeting::average);
         let rtt = rtt.map_or("-".to_owned(), |rtt| format!("{:.1} ms", rtt.as_secs_f64() * 1e3));
@@ -140,15 +138,15 @@ fn block(text: &mut String, palette: Palette, finding: &Finding) {
 }
 
 /// Returns the word for a status, padded to five columns, and its tone.
-fn mark(status: Status) -> (Tone, String) {
-    let (tone, word) = match status {
-        Status::Ok => (Tone::Good, status.as_str()),
-        Status::Info | Status::Skip => (Tone::Faint, status.as_str()),
-        Status::Warn => (Tone::Doubtful, status.as_str()),
-        Status::Fail => (Tone::Bad, "FAIL"),
-        Status::Error => (Tone::Bad, "ERR"),
-    };
-    (tone, format!("{word:5}"))
+fn mark(status: Status) -> (Tone, &'static str) {
+    match status {
+        Status::Ok => (Tone::Good, "ok   "),
+        Status::Info => (Tone::Faint, "info "),
+        Status::Skip => (Tone::Faint, "skip "),
+        Status::Warn => (Tone::Doubtful, "warn "),
+        Status::Fail => (Tone::Bad, "FAIL "),
+        Status::Error => (Tone::Bad, "ERR  "),
+    }
 }
 
 fn labelled(text: &mut String, palette: Palette, label: &str, words: &str) {
@@ -176,9 +174,9 @@ pub(super) fn json(target: &str, is_simulated: bool, findings: &[Finding]) -> St
         let evidence: Map<_, _> =
             evidence.map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
         json!({
-            "id": finding.check.as_str(),
+            "id": finding.check.to_string(),
             "subject": finding.subject,
-            "status": finding.status.as_str(),
+            "status": finding.status.to_string(),
             "suppressed": finding.suppressed,
             "title": finding.title,
             "evidence": evidence,
@@ -193,7 +191,7 @@ pub(super) fn json(target: &str, is_simulated: bool, findings: &[Finding]) -> St
         "tool": env!("CARGO_PKG_VERSION"),
         "target": target,
         "simulated": is_simulated,
-        "verdict": verdict(findings).as_str(),
+        "verdict": verdict(findings).to_string(),
         "summary": summary,
         "checks": checks.collect::<Vec<_>>(),
     });

@@ -26,18 +26,7 @@ const MAX_ROWS: usize = 2000;
 const MINOR: [Kind; 3] = [Kind::Selection, Kind::HeartbeatFailed, Kind::Operation];
 
 /// The kind of an event.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    strum::Display,
-    strum::IntoStaticStr,
-    strum::VariantArray,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
 #[strum(serialize_all = "snake_case")]
 pub(super) enum Kind {
     /// The topology's type, primary or members changed.
@@ -54,13 +43,6 @@ pub(super) enum Kind {
     /// A server selection failed, or an operation reported an error.
     #[strum(serialize = "operation failed")]
     Operation,
-}
-
-impl Kind {
-    /// Returns the name, for logs, records and counters.
-    pub(super) fn as_str(self) -> &'static str {
-        self.into()
-    }
 }
 
 impl Kind {
@@ -221,7 +203,7 @@ impl Entry<'_> {
         let class = if row.kind.is_problem() { " class=\"problem\"" } else { "" };
         let cells = [
             clock(row.at).trim_end_matches(" UTC").to_owned(),
-            row.kind.as_str().to_owned(),
+            row.kind.to_string(),
             server.map_or_else(String::new, |lane| text(&lane.address)),
             text(&words) + &repeated,
             row.line.to_string(),

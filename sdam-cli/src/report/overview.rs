@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use strum::VariantArray as _;
+
 use super::{
     page::text,
     timeline::{Band, BandState, Change, Lane, Timeline},
@@ -126,7 +128,7 @@ fn lane(svg: &mut String, timeline: &Timeline, bands: &[Band], name: &str, top: 
     let (y, base) = (top + (LANE - BAND) / 2, top + 16);
     let name = shorten(name, (LEFT - LETTER) / LETTER);
     let _ = write!(svg, "<text x=\"0\" y=\"{base}\">{}</text>", text(&name));
-    let mut paths: [String; BandState::ALL.len()] = Default::default();
+    let mut paths: [String; BandState::VARIANTS.len()] = Default::default();
     let mut names = String::new();
     for (index, band) in bands.iter().enumerate() {
         let from = x(timeline, band.from);
@@ -149,7 +151,7 @@ fn lane(svg: &mut String, timeline: &Timeline, bands: &[Band], name: &str, top: 
         }
     }
     // Worse states are drawn over better ones.
-    for (path, state) in paths.iter().zip(BandState::ALL) {
+    for (path, state) in paths.iter().zip(BandState::VARIANTS) {
         if !path.is_empty() && *state != BandState::Absent {
             let _ = write!(svg, "<path class=\"s{}\" d=\"{path}\"/>", *state as u8);
             if *state == BandState::Lost {

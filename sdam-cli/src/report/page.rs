@@ -4,6 +4,7 @@
 use std::{cmp::Reverse, fmt::Write as _, time::Duration};
 
 use sdam_core::{address::ServerAddress, time::UnixTime};
+use strum::VariantArray as _;
 
 use super::{
     events,
@@ -55,7 +56,7 @@ impl Page {
         ]
         .concat();
         let title = text(&verdict.headline);
-        let class = verdict.severity.as_str();
+        let class = verdict.severity;
         let html = format!(
             "{MARK}<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
              <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
@@ -155,12 +156,12 @@ fn lanes(recording: &Recording, timeline: &Timeline, clock: &impl Fn(u64) -> Str
     let day =
         Duration::from_millis(wall.unwrap_or_default().as_millis()).as_nanos() % DAY.as_nanos();
     let day = u64::try_from(day).unwrap_or_default();
-    let keys: Vec<_> = BandState::ALL
+    let keys: Vec<_> = BandState::VARIANTS
         .iter()
         .skip(1)
         .map(|state| {
-            let (code, name) = (*state as u8, state.as_str());
-            format!("<li><svg viewBox=\"0 0 12 12\" class=\"key\"><rect class=\"s{code}\" width=\"12\" height=\"12\"/></svg> {name}")
+            let code = *state as u8;
+            format!("<li><svg viewBox=\"0 0 12 12\" class=\"key\"><rect class=\"s{code}\" width=\"12\" height=\"12\"/></svg> {state}")
         })
         .collect();
     let hidden = timeline.lanes.len().saturating_sub(MAX_LANES);

@@ -29,7 +29,7 @@ const GAP: u64 = 30_000_000_000;
 /// page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-#[derive(strum::Display, strum::IntoStaticStr, strum::VariantArray)]
+#[derive(strum::Display, strum::VariantArray)]
 pub(super) enum BandState {
     /// The server is not a member.
     #[strum(serialize = "not monitored")]
@@ -50,16 +50,6 @@ pub(super) enum BandState {
     /// is lost when it is no longer writable.
     #[strum(serialize = "unknown")]
     Lost,
-}
-
-impl BandState {
-    /// Every value, in declaration order.
-    pub(super) const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
-
-    /// Returns the name, for logs, records and counters.
-    pub(super) fn as_str(self) -> &'static str {
-        self.into()
-    }
 }
 
 impl BandState {

@@ -8,7 +8,7 @@ use super::timeline::{Band, BandState, Change, Timeline};
 use crate::time::{cause, range, short};
 
 /// The severity of a verdict, with its CSS class.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::IntoStaticStr)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
 #[strum(serialize_all = "snake_case")]
 pub(super) enum Severity {
     Good,
@@ -16,13 +16,6 @@ pub(super) enum Severity {
     Warning,
     /// Writes were not possible for some time.
     Bad,
-}
-
-impl Severity {
-    /// Returns the name, for logs, records and counters.
-    pub(super) fn as_str(self) -> &'static str {
-        self.into()
-    }
 }
 
 /// The verdict on a recording.

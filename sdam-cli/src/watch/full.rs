@@ -98,10 +98,11 @@ struct Screen {
 
 impl Screen {
     fn new(setup: Setup) -> Self {
+        let options = setup.started.topology.options();
         Self {
-            model: Model::new(&setup.options),
+            model: Model::new(options),
             walls: Walls::default(),
-            state: State::new(setup.options.read_preference.clone()),
+            state: State::new(options.read_preference.clone()),
             setup,
             note: None,
             saved: mpsc::unbounded(),
@@ -137,7 +138,7 @@ impl Screen {
                     Some(key) => self.press(terminal, key)?,
                     None => Next::End(Exit::SUCCESS),
                 },
-                event = self.setup.events.select_next_some() => self.observe(&event),
+                event = self.setup.started.events.select_next_some() => self.observe(&event),
                 note = self.setup.notes.select_next_some() => self.note(note),
                 words = self.saved.1.select_next_some() => self.say(words),
                 () = pin!(sleep_until(due).fuse()) => Next::Now,
@@ -155,7 +156,7 @@ impl Screen {
         let begun = time::Instant::now();
         self.take_in(event);
         while begun.elapsed() < SLICE
-            && let Some(event) = self.setup.events.try_next()
+            && let Some(event) = self.setup.started.events.try_next()
         {
             self.take_in(&event);
         }
@@ -225,7 +226,7 @@ impl Screen {
 
     /// Saves the recording on another thread, because it may be long.
     fn save(&mut self) -> Next {
-        let Some(Recorded { tape, path, .. }) = self.setup.recorded.clone() else {
+        let Some(Recorded { tape, path, .. }) = self.setup.started.recorded.clone() else {
             return self.say("nothing is recorded".to_owned());
         };
         if let Some(path) = path {
@@ -249,13 +250,13 @@ impl Screen {
     }
 
     fn draw(&mut self, terminal: &Terminal) -> io::Result<()> {
-        let clock = &self.setup.clock;
+        let clock = &self.setup.started.clock;
         self.walls.note(clock.now(), clock.wall());
         self.model.advance(clock.now());
         for panic in terminal.panics() {
             self.model.note("watch", Tone::Bad, &panic);
         }
-        let recording = match &self.setup.recorded {
+        let recording = match &self.setup.started.recorded {
             None => String::new(),
             Some(recorded) if recorded.tape.has_stopped() => "REC stopped".to_owned(),
             Some(recorded) => format!("REC {}", bytes(recorded.tape.length())),

@@ -11,9 +11,7 @@ use sdam_select::{readable::accepts_reads, settings::Settings};
 use crate::{exit::Exit, terminal::Tone};
 
 /// The kinds of access that a deployment allows, best first.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::Display, strum::IntoStaticStr,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::Display)]
 pub enum Access {
     /// There is a writable server.
     #[strum(serialize = "writable")]
@@ -24,13 +22,6 @@ pub enum Access {
     /// There is no usable server, or the client is incompatible with one of the servers.
     #[strum(serialize = "neither readable nor writable")]
     Neither,
-}
-
-impl Access {
-    /// Returns the name, for logs, records and counters.
-    pub fn as_str(self) -> &'static str {
-        self.into()
-    }
 }
 
 impl Access {

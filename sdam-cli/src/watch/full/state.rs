@@ -4,21 +4,12 @@ use sdam_core::{
     address::ServerAddress,
     read_preference::{ReadMode, ReadPreference},
 };
+use strum::VariantArray as _;
 
 use super::{super::model::Model, keys::Key};
 
 /// The order of the servers.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    strum::Display,
-    strum::IntoStaticStr,
-    strum::VariantArray,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::Display, strum::VariantArray)]
 pub(super) enum Sort {
     /// Servers with errors first, then the primary.
     #[default]
@@ -29,16 +20,6 @@ pub(super) enum Sort {
     /// Servers by round-trip time, the slowest first.
     #[strum(serialize = "slowest first")]
     Slowest,
-}
-
-impl Sort {
-    /// Every value, in declaration order.
-    pub(super) const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
-
-    /// Returns the name, for logs, records and counters.
-    pub(super) fn as_str(self) -> &'static str {
-        self.into()
-    }
 }
 
 /// Returns the value that follows `current` in `all`; the first value follows the last one.
@@ -118,8 +99,8 @@ impl State {
             Key::Char('p' | ' ') => self.pause(model),
             Key::Char('r') => self.change_preference(),
             Key::Char('s') => {
-                self.sort = after(Sort::ALL, self.sort);
-                self.message = Some(format!("servers: {}", self.sort.as_str()));
+                self.sort = after(Sort::VARIANTS, self.sort);
+                self.message = Some(format!("servers: {}", self.sort));
             }
             Key::Char('/' | 'f') => self.is_filtering = true,
             Key::Char('d') | Key::Enter => self.has_details = !self.has_details,

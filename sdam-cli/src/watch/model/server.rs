@@ -22,7 +22,7 @@ const ROLES: usize = 8;
 const CAPACITY: usize = 1024;
 
 /// The way in which a server is checked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::IntoStaticStr)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
 pub(crate) enum Mode {
     /// The server replies when something changes, and at least once every
     /// `heartbeatFrequencyMS`.
@@ -31,13 +31,6 @@ pub(crate) enum Mode {
     /// The client asks every `heartbeatFrequencyMS`.
     #[strum(serialize = "poll")]
     Polling,
-}
-
-impl Mode {
-    /// Returns the name, for logs, records and counters.
-    pub(crate) fn as_str(self) -> &'static str {
-        self.into()
-    }
 }
 
 /// Consecutive failed checks of a server.
