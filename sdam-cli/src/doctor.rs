@@ -21,11 +21,11 @@ use sdam_sim::{Blueprint, Served};
 
 use self::{finding::Check, observation::Observation};
 use crate::{
-    console::Console,
+    cli::some_seconds,
     exit::{Exit, Failure},
+    output::Console,
     target::{Target, redact},
     terminal::{Palette, Tone},
-    values::some_seconds,
 };
 
 /// The text that the help shows after the options.

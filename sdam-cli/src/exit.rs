@@ -14,10 +14,7 @@ use futures::{
 };
 use tokio::{runtime::Builder, signal};
 
-use crate::{
-    console::Console,
-    output::{Output, standard_output},
-};
+use crate::output::{Console, Output, standard_output};
 
 /// The exit code of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,7 +140,7 @@ pub(crate) fn serve<F>(program: impl FnOnce(Console<Output, Output>) -> F) -> io
 where
     F: Future<Output = io::Result<Exit>>,
 {
-    crate::descriptors::raise_limit();
+    raise_limit();
     let console = Console::standard();
     let (output, remarks) = (console.output.clone(), console.remarks.clone());
     let result = run_to_end(program(console));
@@ -154,6 +151,35 @@ where
         _ => Ok(exit),
     }
 }
+
+/// The number of open files that macOS permits, whatever maximum it reports (`OPEN_MAX`).
+#[cfg(all(unix, feature = "export"))]
+const SAFE: u64 = 10_240;
+
+/// Raises the limit on open files as far as the system permits.
+#[cfg(all(unix, feature = "export"))]
+fn raise_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+    let limit = getrlimit(Resource::Nofile);
+    raise(limit.current, limit.maximum, |current| {
+        setrlimit(Resource::Nofile, Rlimit { current, maximum: limit.maximum }).is_ok()
+    });
+}
+
+/// Raises `current` to `maximum` or, if the system refuses that, to [`SAFE`] if that is higher. `None`
+/// is no limit, and `set` returns whether the system has accepted the limit.
+#[cfg(all(unix, feature = "export"))]
+fn raise(current: Option<u64>, maximum: Option<u64>, set: impl Fn(Option<u64>) -> bool) {
+    let is_safe_more = current.is_some_and(|current| current < SAFE);
+    if !set(maximum) && is_safe_more {
+        // If this fails, too, the limit stays unchanged.
+        set(Some(SAFE));
+    }
+}
+
+#[cfg(all(not(unix), feature = "export"))]
+fn raise_limit() {}
 
 /// Like [`run`], but for a `program` that ends by itself and may block until its output is read.
 pub(crate) fn run_to_end(program: impl Future<Output = io::Result<Exit>>) -> io::Result<Exit> {
@@ -260,5 +286,30 @@ mod tests {
         });
         assert_eq!(exit.unwrap(), Exit::SUCCESS);
         drop(over);
+    }
+
+    #[cfg(all(unix, feature = "export"))]
+    #[test]
+    fn a_limit_is_raised_as_far_as_the_system_permits() {
+        let check = |current, maximum, permitted: Option<u64>, expected| {
+            let limit = std::cell::Cell::new(current);
+            raise(current, maximum, |wanted| {
+                let is_permitted = match (wanted, permitted) {
+                    (_, None) => true,
+                    (wanted, Some(most)) => wanted.is_some_and(|wanted| wanted <= most),
+                };
+                if is_permitted {
+                    limit.set(wanted);
+                }
+                is_permitted
+            });
+            assert_eq!(limit.get(), expected);
+        };
+        check(Some(1024), Some(4096), None, Some(4096));
+        check(Some(1024), None, None, None);
+        // macOS reports no maximum, and permits 10,240.
+        check(Some(256), None, Some(SAFE), Some(SAFE));
+        check(Some(20_000), None, Some(15_000), Some(20_000));
+        check(Some(256), None, Some(1_000), Some(256));
     }
 }

@@ -1,6 +1,5 @@
 //! `explain`: selects a server for an operation, and explains why the others were rejected.
 
-mod changes;
 #[cfg(test)]
 mod tests;
 
@@ -19,12 +18,13 @@ use sdam::{SelectionError, Topology};
 use sdam_core::{
     address::ServerAddress,
     read_preference::{ReadMode, ReadPreference, TagSet},
+    server::ServerType,
     topology::{TopologyDescription, TopologyType},
 };
 use sdam_select::{
     criteria::{Criteria, Operation},
     diagnose::{Diagnosis, diagnose},
-    explain::{ExplainedServer, Explanation, Verdict},
+    explain::{ExplainedServer, Explanation, Rejection, Verdict, explain},
     settings::Settings,
 };
 use sdam_sim::{
@@ -33,11 +33,11 @@ use sdam_sim::{
 };
 
 use crate::{
-    console::Console,
+    cli::{seconds, some_seconds},
     exit::{Exit, Failure},
+    output::Console,
     target::Target,
     terminal::{Palette, Tone, WIDTH, columns, wrap},
-    values::{seconds, some_seconds},
     watch::is_known,
 };
 
@@ -218,7 +218,7 @@ impl Session {
     fn changes(&self, palette: Palette) -> String {
         let description = Arc::clone(self.topology.snapshot().description());
         let settings = Settings::new(self.topology.options());
-        let changes = changes::changes(&description, &settings, &self.criteria);
+        let changes = changes(&description, &settings, &self.criteria);
         changes_text(palette, &changes)
     }
 }
@@ -359,4 +359,124 @@ fn paragraph(text: &mut String, palette: Palette, tone: Tone, words: &str, inden
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{:indent$}{}", "", palette.paint(tone, line));
     }
+}
+
+/// The maximum number of steps. Each step changes the mode, staleness, tags or latency, except for
+/// the last step, which only checks the result.
+const STEPS: usize = 5;
+
+/// Returns the change that would make each available but rejected server eligible, if one exists.
+fn changes(
+    topology: &TopologyDescription,
+    settings: &Settings,
+    criteria: &Criteria,
+) -> Vec<(ServerAddress, String)> {
+    let explanation = explain(topology, settings, criteria);
+    let rejected = explanation.servers.iter().filter(|server| {
+        server.server_type.is_available() && matches!(server.verdict, Verdict::Rejected(_))
+    });
+    rejected
+        .filter_map(|server| {
+            let change = match explanation.operation.read_preference() {
+                Some(preference) => {
+                    let draft = Draft::new(ReadPreference::clone(preference), settings);
+                    draft.for_server(topology, &server.address)?
+                }
+                None if server.server_type == ServerType::RsSecondary => {
+                    "writes need it to be elected (rs.stepDown() at the primary)".to_owned()
+                }
+                None => return None,
+            };
+            Some((server.address.clone(), change))
+        })
+        .collect()
+}
+
+/// Criteria and settings that are changed step by step.
+struct Draft {
+    preference: ReadPreference,
+    settings: Settings,
+    words: Vec<String>,
+}
+
+impl Draft {
+    fn new(preference: ReadPreference, settings: &Settings) -> Self {
+        Self { preference, settings: settings.clone(), words: Vec::new() }
+    }
+
+    /// Changes the criteria and settings until `server` is eligible, and describes the changes.
+    /// Returns `None` if no change makes the server eligible.
+    fn for_server(
+        mut self,
+        topology: &TopologyDescription,
+        server: &ServerAddress,
+    ) -> Option<String> {
+        for _ in 0..STEPS {
+            let criteria = Criteria::read(self.preference.clone()).ok()?;
+            let explanation = explain(topology, &self.settings, &criteria);
+            let mut servers = explanation.servers.iter();
+            let own = servers.find(|own| own.address == *server)?;
+            match &own.verdict {
+                Verdict::Eligible { .. } => return Some(self.words.join(", and ")),
+                Verdict::Rejected(rejection) => self.relax(rejection)?,
+                _ => return None,
+            }
+        }
+        None
+    }
+
+    /// Changes the criterion or setting that caused `rejection`. Returns `None` if there is nothing
+    /// left to change.
+    fn relax(&mut self, rejection: &Rejection) -> Option<()> {
+        let words = match rejection {
+            Rejection::Type { .. } | Rejection::NotPreferred { .. } => {
+                // `Nearest` is the mode that accepts the most servers.
+                if self.preference.mode == ReadMode::Nearest {
+                    return None;
+                }
+                self.preference.mode = ReadMode::Nearest;
+                "--read nearest".to_owned()
+            }
+            Rejection::Stale { staleness, .. } => {
+                let limit = Duration::from_secs(staleness.as_secs() + 1);
+                self.preference.max_staleness = Some(limit);
+                format!("--max-staleness {}", limit.as_secs())
+            }
+            Rejection::StalenessUnknown { .. } => {
+                self.preference.max_staleness = None;
+                "no --max-staleness".to_owned()
+            }
+            Rejection::Tags { own, .. } => {
+                let tags = self.similar(own);
+                let words = format!("--tags {}", written(&tags));
+                self.preference.tag_sets = vec![tags];
+                words
+            }
+            Rejection::Latency { average: Some(average), fastest, .. } => {
+                let needed = average.saturating_sub(*fastest).as_millis() + 1;
+                let needed = u64::try_from(needed).ok()?;
+                self.settings.local_threshold = Duration::from_millis(needed);
+                format!("localThresholdMS={needed}")
+            }
+            _ => return None,
+        };
+        self.words.push(words);
+        Some(())
+    }
+
+    /// Returns the server's tags whose names appear in the criteria.
+    fn similar(&self, own: &TagSet) -> TagSet {
+        let wanted = self.preference.tag_sets.iter().flat_map(TagSet::iter);
+        let names: Vec<_> = wanted.map(|(name, _)| name).collect();
+        own.iter().filter(|(name, _)| names.contains(name)).collect()
+    }
+}
+
+/// Formats tags in the syntax of the command line.
+fn written(tags: &TagSet) -> String {
+    if tags.is_empty() {
+        return "''".to_owned();
+    }
+    let tags = tags.iter().map(|(name, value)| format!("{name}:{value}"));
+    tags.collect::<Vec<_>>().join(",")
 }

@@ -39,11 +39,11 @@ use self::{
     targets::{Named, Outcomes, Source, Targets, check_name},
 };
 use crate::{
+    cli::{defaults, listen_address},
     exit::{Exit, Failure, or_never},
     http,
     log::LogSink,
     target::Target,
-    values::{defaults, listen_address},
 };
 
 /// The text that the help shows after the options.

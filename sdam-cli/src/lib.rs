@@ -13,13 +13,10 @@
 //! | [`serve`] | `serve`: a simulated deployment on loopback |
 //! | [`report`] | `report`: a recording as one page of HTML |
 //!
-//! Other modules: [`cli`] (the command line), [`console`] (the standard streams), [`target`] (the
-//! deployment to connect to), [`exit`], [`recording`], [`output`], [`terminal`], [`json`], [`log`],
-//! [`http`].
+//! Other modules: [`cli`] (the command line), [`output`] (the standard streams), [`target`] (the
+//! deployment to connect to), [`exit`], [`recording`], [`terminal`], [`json`], [`log`], [`http`].
 
 pub mod cli;
-pub mod console;
-mod descriptors;
 pub mod doctor;
 pub mod exit;
 pub mod explain;
@@ -41,7 +38,6 @@ pub mod terminal;
 #[cfg(test)]
 mod testing;
 mod time;
-mod values;
 pub mod watch;
 
 pub use cli::run;

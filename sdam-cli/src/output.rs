@@ -1,12 +1,13 @@
-//! Output that does not block the program, even if its reader is slow.
+//! The standard streams, and output that does not block the program, even if its reader is slow.
 //!
 //! A program has to keep monitoring, and to end on request, even if its reader, such as a pager,
 //! has stopped reading. Therefore a separate thread does the writing, and the program waits for
 //! that thread only briefly.
 
 use std::{
+    env,
     future::{pending, poll_fn},
-    io::{self, Write},
+    io::{self, IsTerminal, Write},
     mem,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     task::{Poll, Waker},
@@ -17,6 +18,38 @@ use std::{
 use futures::channel::oneshot;
 
 use crate::{files::cannot_write, terminal::Palette};
+
+/// The outputs of a program.
+#[derive(Debug)]
+pub struct Console<O, R> {
+    /// The requested output.
+    pub output: O,
+    /// The stream for errors and remarks.
+    pub remarks: R,
+    /// The colours of the output.
+    pub palette: Palette,
+}
+
+impl Console<Output, Output> {
+    /// Opens standard output and standard error. Output is coloured if it goes to a terminal and
+    /// the user has not disabled colours. Writing to either stream does not block the program.
+    pub fn standard() -> Self {
+        Self { output: Output::stdout(), remarks: Output::stderr(), palette: palette() }
+    }
+}
+
+/// Opens the standard streams like [`Console::standard`], but for a program that does nothing but
+/// write, so writing may block.
+pub(crate) fn console() -> Console<impl Write, impl Write> {
+    Console { output: readable_output(), remarks: standard_error(), palette: palette() }
+}
+
+/// Returns the colours of standard output.
+fn palette() -> Palette {
+    let (no_color, term) = (env::var_os("NO_COLOR"), env::var_os("TERM"));
+    let is_terminal = io::stdout().is_terminal();
+    Palette::detect(is_terminal, no_color.as_deref(), term.as_deref())
+}
 
 /// Returns standard output for content of any kind; its errors say that they concern standard
 /// output.

@@ -29,11 +29,11 @@ use sdam_sim::{
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::{
-    console::Console,
+    cli::{seconds, whole},
     exit::{Exit, Failure},
     files::{self, cannot_read},
+    output::Console,
     terminal::wrap,
-    values::{seconds, whole},
 };
 
 /// The text that the help shows after the options.

@@ -14,7 +14,7 @@ use sdam_sim::{Served, serve::ServeError};
 use sdam_transport::layers::AddressTable;
 use tokio::time::timeout;
 
-use crate::{exit::Failure, files, values::name_server};
+use crate::{cli::name_server, exit::Failure, files};
 
 /// The deployment to connect to.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use std::{
 
 use sdam_sim::Blueprint;
 
-use crate::{console::Console, terminal::Palette};
+use crate::{output::Console, terminal::Palette};
 
 /// Runs a future on a new runtime with sockets and timers.
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {

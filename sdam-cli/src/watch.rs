@@ -51,12 +51,12 @@ use self::{
     view::View,
 };
 use crate::{
-    console::Console,
+    cli::{defaults, seconds},
     exit::{Exit, Failure, or_never},
     log::LogSink,
+    output::Console,
     target::Target,
     terminal::Palette,
-    values::{defaults, seconds},
 };
 
 /// The text that the help shows after the options.

@@ -1,6 +1,10 @@
 use std::sync::LazyLock;
 
-use sdam_core::read_preference::{ReadMode, TagSet};
+use sdam_core::{
+    ids::ServerId,
+    read_preference::{ReadMode, TagSet},
+    server::{Rtt, ServerDescription, WireVersions},
+};
 
 use super::*;
 use crate::{
@@ -159,4 +163,38 @@ fn the_change_that_each_rejected_server_needs_is_shown() {
     assert_eq!(found.len(), 3, "{found:?}");
     let both = |change: &&String| change.starts_with("--read nearest, and --tags dc:");
     assert_eq!(found.iter().filter(both).count(), 1, "{found:?}");
+}
+
+#[test]
+fn several_changes_are_combined_and_arbiters_are_left_out() {
+    let member = |number, server_type, rtt| {
+        let address = ServerAddress::new(&format!("m{number}"), 1);
+        let mut member = ServerDescription::unknown(ServerId::from_u64(number), address);
+        member.server_type = server_type;
+        member.wire_versions = WireVersions { min: 0, max: 21 };
+        let average = Duration::from_millis(rtt);
+        member.rtt = Some(Rtt { average, ..Rtt::default() });
+        member
+    };
+    let servers = [
+        member(1, ServerType::RsPrimary, 2),
+        member(2, ServerType::RsSecondary, 2),
+        member(3, ServerType::RsSecondary, 40),
+        member(4, ServerType::RsArbiter, 2),
+    ];
+    let topology = TopologyDescription::new(TopologyType::ReplicaSetWithPrimary, servers);
+    let check = |preference, expected: &[(&str, &str)]| {
+        let criteria = Criteria::read(preference).unwrap();
+        let found = changes(&topology, &Settings::default(), &criteria);
+        let found = found.iter().map(|(address, change)| (address.host(), &**change));
+        assert_eq!(found.collect::<Vec<_>>(), expected);
+    };
+    let (nearest, latency) = ("--read nearest", "localThresholdMS=39");
+    let mode = ReadPreference::new;
+    check(mode(ReadMode::Secondary), &[("m1", nearest), ("m3", latency)]);
+    let both = format!("{nearest}, and {latency}");
+    check(mode(ReadMode::Primary), &[("m2", nearest), ("m3", &both)]);
+    let tagged = mode(ReadMode::Nearest).with_tag_sets(vec![tags("ny", "1")]);
+    let (any, both) = ("--tags ''", format!("--tags '', and {latency}"));
+    check(tagged, &[("m1", any), ("m2", any), ("m3", &both)]);
 }

@@ -13,7 +13,7 @@ use sdam_core::{
 use sdam_select::{criteria::Criteria, explain::explain, settings::Settings, staleness::lag};
 
 use super::fleet::{Exported, Fleet};
-use crate::{http, json, page::Page, terminal::json_line, values::seconds};
+use crate::{cli::seconds, http, json, page::Page, terminal::json_line};
 
 const INDEX: &str = "\
 /metrics       metrics, in the text format of Prometheus

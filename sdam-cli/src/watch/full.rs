@@ -6,7 +6,6 @@
 mod canvas;
 mod frame;
 mod keys;
-mod signals;
 mod state;
 mod terminal;
 #[cfg(test)]
@@ -37,9 +36,8 @@ use tokio::time::{self, sleep_until};
 use self::{
     canvas::{Canvas, Painter},
     frame::{Scene, ordered},
-    signals::Signal,
     state::{Action, State},
-    terminal::Terminal,
+    terminal::{Signal, Terminal},
     text::{Glyphs, bytes},
 };
 use super::{Setup, model::Model, tape::Recorded};
@@ -60,8 +58,8 @@ const SLICE: Duration = Duration::from_millis(20);
 ///
 /// If the terminal fails. The terminal is restored in any case.
 pub(super) async fn run(setup: Setup, until: impl Future<Output = ()>) -> io::Result<Exit> {
-    signals::guard();
-    let signals = signals::signals();
+    terminal::guard();
+    let signals = terminal::signals();
     let keys = keys::read(io::stdin())?;
     let terminal = Terminal::enter()?;
     let screen = Screen::new(setup);
@@ -198,7 +196,7 @@ impl Screen {
 
     fn suspend(&mut self, terminal: &Terminal) -> io::Result<Next> {
         terminal.suspend();
-        signals::stop()?;
+        terminal::stop()?;
         terminal.resume()?;
         self.painter.forget();
         Ok(Next::Now)

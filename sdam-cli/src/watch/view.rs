@@ -18,9 +18,9 @@ use sdam_transport::system::wall;
 
 use super::{Access, screen::Screen};
 use crate::{
-    console::Console,
     exit::Exit,
     json,
+    output::Console,
     terminal::{Tone, json_line},
     time::time_of_day,
 };

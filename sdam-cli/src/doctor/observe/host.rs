@@ -25,7 +25,6 @@ use sdam_transport::{connect::Connection, error::from_wire, race, wire::Exchange
 use tokio::net::{TcpStream, lookup_host};
 
 use super::line::Line;
-use crate::descriptors;
 use crate::doctor::observation::{Dial, Greeting, Host, Login, LookUp, Reached};
 
 /// The number of timed hello exchanges.
@@ -240,12 +239,25 @@ async fn dial(to: SocketAddr) -> Dial {
         Err(error) => match error.kind() {
             io::ErrorKind::ConnectionRefused => Reached::Refused,
             io::ErrorKind::TimedOut => Reached::Silent,
-            _ if descriptors::are_exhausted(&error) => Reached::NoDescriptor,
+            _ if lacks_descriptor(&error) => Reached::NoDescriptor,
             _ => Reached::Failed(error.to_string()),
         },
     };
     let took = begun.elapsed();
     Dial { to, outcome, took }
+}
+
+/// Returns whether `error` means that the process or the system has too many open files.
+fn lacks_descriptor(error: &io::Error) -> bool {
+    #[cfg(unix)]
+    let codes = {
+        use rustix::io::Errno;
+
+        [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error)
+    };
+    #[cfg(not(unix))]
+    let codes = [10_024];
+    error.raw_os_error().is_some_and(|code| codes.contains(&code))
 }
 
 /// A timed reply.
@@ -323,6 +335,14 @@ mod tests {
         target::Target,
         testing::block_on,
     };
+
+    #[test]
+    fn a_lack_of_descriptors_is_told_from_other_errors() {
+        // Error 24 is EMFILE, "too many open files".
+        for (code, expected) in [(24, cfg!(unix)), (22, false)] {
+            assert_eq!(lacks_descriptor(&io::Error::from_raw_os_error(code)), expected, "{code}");
+        }
+    }
 
     #[test]
     fn a_silent_address_is_not_waited_for_beside_one_that_accepts() {
